@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame
@@ -25,7 +26,7 @@ def test_a_checkpoint_of_the_built_in_source_is_continued(
     streams: KafkaStreams, direct: DirectKafka, built_in_kafka: str, new_topic: NewTopic
 ) -> None:
     topic = new_topic(3)
-    options = {"subscribe": topic, "maxOffsetsPerTrigger": 40}
+    options: dict[str, Any] = {"subscribe": topic, "maxOffsetsPerTrigger": 40}
     streams.write(topic, {0: range(70), 1: range(30)})
     streams.run(streams.source(built_in_kafka, **options), "query")
     committed = streams.offsets("query")[-1]

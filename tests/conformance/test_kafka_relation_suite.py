@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 from kafka import KafkaProducer
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
+from pyspark.sql import Row
 
 from pyspark_aligned_kafka.source import batch_reader, schema_of
 from services.kafka import Kafka
@@ -244,8 +245,8 @@ def test_spark_30656_min_partitions(reads: BatchReads, topic: str) -> None:
     pair = reads.pair(subscribe=topic, minPartitions=6)
     rdds = [frame.rdd.glom() for frame in (pair.ours, pair.theirs)]
 
-    def numbers(parts: list[list[object]]) -> list[int]:
-        return sorted(int(row.value) for part in parts for row in part)  # type: ignore[attr-defined]
+    def numbers(parts: Sequence[Sequence[Row]]) -> list[int]:
+        return sorted(int(row.value) for part in parts for row in part)
 
     for rdd in rdds:
         parts = rdd.collect()

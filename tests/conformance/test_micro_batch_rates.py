@@ -191,7 +191,9 @@ def test_the_status_tells_how_far_behind_a_query_is(direct: DirectKafka, new_top
 
 
 def lag(query: DirectQuery) -> int:
-    return query.status.lag
+    found = query.status.lag
+    assert found is not None
+    return found
 
 
 @pytest.mark.spark_case(SUITE, "test custom metrics - corner cases")

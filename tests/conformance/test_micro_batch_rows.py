@@ -10,8 +10,8 @@ from kafka import KafkaProducer
 from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
 
 from tests.integration.direct_kafka import DirectKafka
-from tests.integration.kafka_streams import START, KafkaStreams, wait_for
-from tests.spark.queries import at
+from tests.integration.kafka_streams import KafkaStreams, wait_for
+from tests.spark.queries import START, at
 from watermark_source import data_rows, follow_watermark
 
 pytestmark = pytest.mark.service

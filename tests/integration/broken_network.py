@@ -84,9 +84,9 @@ class Driven:
             # One that was refused raises why in its first call.
             self._reader = behind_pickle(source.streamReader(schema))  # type: ignore[assignment]
             self._schema = schema
-        reader, schema = self._reader, self._schema
+        reader = self._reader
         assert reader is not None
-        assert schema is not None
+        assert self._schema is not None
         limit = reader.getDefaultReadLimit()
         assert isinstance(limit, ReadMaxRows)
         if not self.offsets:
@@ -97,7 +97,7 @@ class Driven:
                 return False
             self.offsets.append(end)
             self._check_watermark()
-        self.batches.append(batch_of(reader, *self.offsets[-2:], schema))
+        self.batches.append(batch_of(reader, self.offsets[-2], self.offsets[-1], self._schema))
         return True
 
     def _check_watermark(self) -> None:

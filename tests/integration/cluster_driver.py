@@ -12,7 +12,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -119,12 +119,15 @@ def _slow(batches: Batches) -> Batches:
     # By now every row is read and reported: whoever does it again reports it again.
     yield from batches
     task = TaskContext.get()
+    assert task is not None
     if _of_batch(1) and task.partitionId() == 0 and task.attemptNumber() == 0:
         time.sleep(_SLOW_SECONDS)
 
 
 def _of_batch(number: int) -> bool:
-    return TaskContext.get().getLocalProperty("streaming.sql.batchId") == str(number)
+    task = TaskContext.get()
+    assert task is not None
+    return task.getLocalProperty("streaming.sql.batchId") == str(number)
 
 
 def session(job: Job) -> SparkSession:
@@ -149,7 +152,7 @@ def session(job: Job) -> SparkSession:
     return builder.getOrCreate()
 
 
-def _place(_: Iterator[int]) -> Iterator[str]:
+def _place(_: Iterable[int]) -> Iterator[str]:
     import watermark_source as found
 
     yield str(found.__file__)

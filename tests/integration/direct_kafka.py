@@ -10,7 +10,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -44,7 +44,7 @@ class DirectQuery:
 
     def __init__(self, options: Options, kept: Checkpoint) -> None:
         self.schema = schema_of(options)
-        self.reader: AlignedStreamReader = behind_pickle(stream_reader(options, self.schema))
+        self.reader = behind_pickle(cast(AlignedStreamReader, stream_reader(options, self.schema)))
         self.limit = self.reader.getDefaultReadLimit()
         self.kept = kept
 

@@ -35,7 +35,8 @@ class Emitted:
         """Take a batch of rows with ``source`` and ``event_time``; one that is done again takes its own place."""
         rows = batch.select("source", (F.unix_millis("event_time") - START).alias("at")).toPandas()
         self.batches[number] = {
-            str(name): np.sort(times.to_numpy()) / 1_000 for name, times in rows.groupby("source")["at"]
+            str(name): np.sort(times.to_numpy()) / 1_000
+            for name, times in rows.groupby("source")["at"]  # type: ignore[attr-defined]
         }
 
     def times(self, source: str, batches: Iterable[int] | None = None) -> np.ndarray:

@@ -55,7 +55,7 @@ def main(bootstrap: str, topics: dict[str, str]) -> None:
         sys.modules["rich"] = None  # type: ignore[assignment]
         from watermark_source.monitor.terminal import LiveStatus  # noqa: F401
 
-    stages: dict[str, Callable[[], None]] = {
+    stages: dict[str, Callable[[], object]] = {
         "a silent partition": lambda: counted(topics["orders"]),
         "a silent partition, live": lambda: counted(topics["orders"], 20, watermarkWarningAfter="1 second"),
         "disorder": lambda: counted(topics["disorder"], maxOffsetsPerTrigger=10),

@@ -71,10 +71,10 @@ def run_with_kills(
                 continue
             # Half of the kills come right after a batch was planned, the others after one was done.
             if chance.random() < 0.5:
-                _wait(lambda planned=planned: batches(job, "offsets") > planned, driver, "a batch")
+                _wait(lambda planned=planned: batches(job, "offsets") > planned, driver, "a batch")  # type: ignore[misc]
                 time.sleep(chance.uniform(0, 1))
             else:
-                _wait(lambda done=done: batches(job, "commits") > done, driver, "the end of a batch")
+                _wait(lambda done=done: batches(job, "commits") > done, driver, "the end of a batch")  # type: ignore[misc]
                 time.sleep(chance.uniform(0, 0.1))
         finally:
             driver.kill()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 from pyspark.sql.streaming.datasource import ReadMaxRows
@@ -11,6 +11,7 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from pyspark_mysql_cdc_wm import DefaultSource
 from tests.integration.mysql_binlog import Database
 from tests.integration.mysql_streams import PASSWORD, USER
+from watermark_source.spark.stream_reader import AlignedStreamReader
 
 ALL = ReadMaxRows(2**63 - 1)
 Change = tuple[int, int, str, int, str, int]
@@ -27,7 +28,7 @@ class Life:
             "tables": f"{database.name}.t", **{name: str(value) for name, value in options.items()},
         }  # fmt: skip
         source = DefaultSource(given)
-        self.reader = source.streamReader(source.schema())
+        self.reader = cast(AlignedStreamReader, source.streamReader(source.schema()))
 
     def rows(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Read a batch as its tasks do."""

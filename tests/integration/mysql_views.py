@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pyspark_mysql_cdc_wm.client.dump_range import PlacedBlock
+from pyspark_mysql_cdc_wm.client.dump_range import PlacedBlock, dumped
 from pyspark_mysql_cdc_wm.reading import snapshot_rows
 from pyspark_mysql_cdc_wm.snapshot import consistent_view
 from services.mysql import MySql
@@ -17,7 +17,6 @@ from services.mysql_client import run
 def heard_of(server: MySql, monkeypatch: pytest.MonkeyPatch) -> list[list[bool]]:
     """Return whether it does at each block, a list for each time that the binlog is read from now on."""
     passes: list[list[bool]] = []
-    dumped = snapshot_rows.dumped
 
     def told() -> int:
         return int(run(server.host, server.port, "SHOW GLOBAL STATUS LIKE 'Com_do'")[0][1])

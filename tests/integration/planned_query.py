@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from pyspark_aligned_kafka.source import schema_of, stream_reader
 from services.kafka_bulk import PartitionRecords, bulk_produce_partitions
 from services.kafka_local import LocalKafka
+from watermark_source.spark.stream_reader import AlignedStreamReader
 
 _SPARK_ASKS_AFTER = 0.01
 START = 1_700_000_000_000
@@ -21,7 +22,7 @@ class Query:
 
     def __init__(self, cluster: LocalKafka, topic: str, **options: str) -> None:
         given = {"kafka.bootstrap.servers": cluster.bootstrap, "subscribe": topic, **options}
-        self.reader = stream_reader(given, schema_of(given))
+        self.reader = cast(AlignedStreamReader, stream_reader(given, schema_of(given)))
         self.topic = topic
         self.offset: Mapping[str, Any] = self.reader.initialOffset()
 

@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from pyspark_aligned_kafka.source import schema_of, stream_reader
 
 _SPARK_ASKS_AFTER = 0.01
@@ -58,6 +60,7 @@ class Loop:
         rows: list[tuple[int, int, int]] = []
         for task in self.reader.partitions(dict(self.offsets[number - 1]), dict(self.offsets[number])):
             for batch in self.reader.read(task):
+                assert isinstance(batch, pa.RecordBatch)
                 sent.append(batch.serialize().to_pybytes())
                 data = batch.filter(batch["marker"].is_null())
                 times = (each.timestamp() for each in data["event_time"].to_pylist())

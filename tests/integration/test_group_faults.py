@@ -95,7 +95,7 @@ def test_while_the_store_is_away_nobody_goes_beyond_the_last_limit_and_then_all_
         server.kill()
         streams.write(slow, {0: SLOW[500:1_250]})
         for query in queries.values():
-            wait_for(lambda query=query: group_of(query).trouble is not None, query)
+            wait_for(lambda query=query: group_of(query).trouble is not None, query)  # type: ignore[misc]
         away_until = time.monotonic() + request.config.getoption("--store-outage")
         # What the last answer allowed each, and nothing more; whether the slow one has heard where the fast one is
         # depends on when the store went.
@@ -109,7 +109,7 @@ def test_while_the_store_is_away_nobody_goes_beyond_the_last_limit_and_then_all_
         wait_for(lambda: planned(streams.checkpoint("fast")) == allowed(SLOW[1_249]), queries["fast"])
         assert planned(streams.checkpoint("slow")) == 1_250
         for query in queries.values():
-            wait_for(lambda query=query: group_of(query).trouble is None, query)
+            wait_for(lambda query=query: group_of(query).trouble is None, query)  # type: ignore[misc]
         # What is planned is not written yet.
         queries["slow"].processAllAvailable()
         queries["slow"].stop()

@@ -57,7 +57,7 @@ def test_two_topics_of_one_query_are_never_further_apart_than_the_drift(
     for name, times in times_of.items():
         topic = new_topic(1)
         streams.write(topic, {0: times})
-        limits = {"maxOffsetsPerTrigger": 100} if name == "slow" else {}
+        limits: dict[str, Any] = {"maxOffsetsPerTrigger": 100} if name == "slow" else {}
         frames[name] = streams.source(subscribe=topic, sourceName=name, **aligned("one query"), **limits)
     run_into(emitted, streams, frames)
     assert {name: len(emitted.times(name)) for name in times_of} == {
@@ -109,7 +109,7 @@ def test_a_query_waits_for_another_until_that_one_is_gone(streams: KafkaStreams,
     slow, fast = new_topic(1), new_topic(1)
     streams.write(slow, {0: TIMES["slow"][:500]})
     streams.write(fast, {0: TIMES["fast"]})
-    limits = {"slow": {"maxOffsetsPerTrigger": 50}, "fast": {}}
+    limits: dict[str, dict[str, Any]] = {"slow": {"maxOffsetsPerTrigger": 50}, "fast": {}}
     frames = {
         name: streams.source(
             subscribe=topic, sourceName=name, **aligned("two queries", alignmentMembers=2), **limits[name]
@@ -157,7 +157,7 @@ def test_nothing_is_read_beside_a_snapshot_that_holds_the_group(
     streams.write(topic, {0: TIMES["slow"], 1: TIMES["slow"]})
     numbers = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 900) SELECT i, 'name' FROM n"
     mysql_streams.run_sql("CREATE TABLE users (id INT PRIMARY KEY, name VARCHAR(20))", f"INSERT INTO users {numbers}")
-    clock = {
+    clock: dict[str, Any] = {
         "alignmentGroup": "clicks and users",
         "watermarkStrategy": "none",
         "alignmentMembers": 2,

@@ -14,7 +14,8 @@ from pyspark_aligned_kafka.client.settings import parse_settings
 from pyspark_aligned_kafka.reading.range_reader import KafkaRangeReader
 from services.kafka import Kafka
 from services.kafka_topics import create_topic, delete_records, delete_topic
-from tests.integration.kafka_streams import START, KafkaStreams, write
+from tests.integration.kafka_streams import KafkaStreams, write
+from tests.spark.queries import START
 from watermark_source import data_rows, follow_watermark, markers
 from watermark_source.errors import DataLossError, UsageError
 from watermark_source.planning.split import Split, SplitRange

@@ -65,7 +65,7 @@ def test_while_it_runs_the_group_follows_within_seconds_also_when_nothing_more_c
     for rows in (10, 25, 60):
         streams.write(topic, {0: range(rows)})
         end = held(kafka.bootstrap, topic_name)[topic, 0] + rows
-        wait_for(lambda end=end: len(streams.data("q")) == end, query)
+        wait_for(lambda end=end: len(streams.data("q")) == end, query)  # type: ignore[misc]
         # No batch follows for Spark to say that this one is committed.
         assert wait_until_held(kafka.bootstrap, topic_name, {(topic, 0): end, (topic, 1): 0}) < 5
         assert query.isActive

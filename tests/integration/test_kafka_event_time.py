@@ -6,6 +6,7 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,10 +29,10 @@ _log = logging.getLogger(__name__)
 NewTopic = Callable[..., str]
 HALF_AN_HOUR = 1_800
 BOUND = 30
-IN_JSON = {"eventTimeColumn": "value:$.order.at", "maxOutOfOrderness": f"{BOUND} seconds"}
+IN_JSON: dict[str, Any] = {"eventTimeColumn": "value:$.order.at", "maxOutOfOrderness": f"{BOUND} seconds"}
 
 
-def produce(kafka: Kafka, topic: str, values: Mapping[int, Sequence[bytes | None]], **more: object) -> None:
+def produce(kafka: Kafka, topic: str, values: Mapping[int, Sequence[bytes | None]], **more: Any) -> None:
     producer = KafkaProducer(bootstrap_servers=kafka.bootstrap, linger_ms=20)
     for partition, written in values.items():
         for value in written:
@@ -111,7 +112,7 @@ def test_windows_are_those_of_a_batch_query_where_a_watermark_on_the_parsed_colu
     expected = {
         row["start"]: row["count"] for row in counted(batch.option("subscribe", topic).load(), parsed).collect()
     }
-    limit = {"subscribe": topic, "maxOffsetsPerTrigger": len(apart) * each // 8}
+    limit: dict[str, Any] = {"subscribe": topic, "maxOffsetsPerTrigger": len(apart) * each // 8}
     followed = follow_watermark(streams.source(**limit, **IN_JSON))
     ours = streams.run(counted(followed, F.col("event_time")), "ours")
     column = data_rows(streams.source(**limit)).select(parsed.alias("at")).withWatermark("at", f"{BOUND} seconds")

@@ -33,7 +33,7 @@ def test_a_busy_partition_that_falls_silent_is_not_waited_for_as_long_as_one_tha
     for turn in range(1, 15):
         begun = time.monotonic()
         write(0, 1)
-        query.go_on_until(lambda rows=turn * 2: len(direct.data("q")) >= rows)
+        query.go_on_until(lambda rows=turn * 2: len(direct.data("q")) >= rows)  # type: ignore[misc]
         query.go_on(0.3)
 
     while query.status.splits[1].status is not Status.IDLE:

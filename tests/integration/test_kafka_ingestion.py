@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's u
 
 from pyspark_aligned_kafka.source import KafkaSource
 from services.kafka import Kafka, kafka_service
-from services.kafka_local import FAST_START
+from services.kafka_local import FAST_START, LocalKafka
 from services.kafka_topics import create_topic
 from tests.integration.direct_kafka import DirectKafka
 from tests.integration.kafka_streams import KafkaStreams, wait_for
@@ -97,6 +97,7 @@ def test_while_the_broker_does_not_answer_time_stands_still(
     direct: DirectKafka, request: pytest.FixtureRequest
 ) -> None:
     with kafka_service(jvm=FAST_START) as broker:
+        assert isinstance(broker, LocalKafka)
         create_topic(broker.bootstrap, "frozen", 1, config={"message.timestamp.type": "LogAppendTime"})
         produce(broker, "frozen", 0, 1)
         direct.bootstrap = broker.bootstrap

@@ -67,6 +67,7 @@ def test_windows_and_late_rows_of_one_query_have_every_row_once(
             kill_within_a_run(streams, frame, rng)
         # Each wave is a run of its own: what a run counts begins anew, what is late does not.
         query = streams.run(frame, "q")
+        assert query.lastProgress is not None
         (status,) = parse_progress(query.lastProgress.json)
         told, longest = told + status.rows.late.rows, max(longest, status.rows.late.longest)
         dropped += sum(o.numRowsDroppedByWatermark for p in query.recentProgress for o in p.stateOperators)

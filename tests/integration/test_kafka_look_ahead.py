@@ -84,11 +84,12 @@ def compare(streams: KafkaStreams, kafka: Kafka, topic: str, rows: int, *, in_pa
     produce(kafka, topic, times, in_payload=in_payload)
     place = {"eventTimeColumn": "value:$.at"} if in_payload else {}
     walls, late = {}, {}
-    for name, options in {
+    strategies: dict[str, dict[str, Any]] = {
         "ahead": {"watermarkStrategy": "lookahead", "lookaheadRows": rows // 5},
         "short": {"maxOutOfOrderness": "30 seconds"},
         "long": LOSES_NOTHING,
-    }.items():
+    }
+    for name, options in strategies.items():
         walls[name], late[name] = run(streams, name, topic, rows, **options, **place)
     behind = {name: float(np.mean(delays(streams, name, times))) for name in walls}
     _log.info("late %s; mean delay s %s; wall s %s", late, behind, walls)
@@ -163,6 +164,7 @@ def test_at_the_end_of_a_live_topic_the_bound_holds_and_a_kill_takes_nothing_bac
     streams.die_in("q", last)
     query = streams.run(frame, "q")
     assert streams.offsets("q")[last] == planned
+    assert query.lastProgress is not None
     (status,) = parse_progress(query.lastProgress.json)
     assert status.watermark == START + 45_000 - 1
 
@@ -170,7 +172,7 @@ def test_at_the_end_of_a_live_topic_the_bound_holds_and_a_kill_takes_nothing_bac
 def test_the_status_tells_how_far_it_looks(streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic) -> None:
     topic = new_topic(1)
     streams.write(topic, {0: list(range(3_000))})
-    options = {"watermarkStrategy": "lookahead", "lookaheadRows": 700, "maxOffsetsPerTrigger": 1_000}
+    options: dict[str, Any] = {"watermarkStrategy": "lookahead", "lookaheadRows": 700, "maxOffsetsPerTrigger": 1_000}
     query = streams.run(follow_watermark(streams.source(subscribe=topic, **options)).select("offset"), "q")
     seen = [parse_progress(p.json)[0].splits[0].looked_ahead for p in query.recentProgress]
     assert (seen[0], seen[-1]) == (700, 0)

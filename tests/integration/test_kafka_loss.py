@@ -77,7 +77,7 @@ def test_no_task_looks_for_what_was_deleted_while_the_query_was_stopped(
     assert [each for pack in packs for each in pack.ranges] == [
         SplitRange(Split(topic, 0), offset, offset + 1) for offset in range(36, 40)
     ]
-    assert sum(batch.num_rows for pack in packs for batch in reader.read(pack)) == 4
+    assert sum(len(batch) for pack in packs for batch in reader.read(pack)) == 4
     # What the tasks report is what was planned: nobody looks at it again.
     assert reader.latestOffset(end, reader.getDefaultReadLimit())["wm"] > 0
     assert "no task reported" not in caplog.text

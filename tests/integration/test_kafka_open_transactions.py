@@ -5,14 +5,16 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from kafka import KafkaProducer
 
 from pyspark_aligned_kafka.source import schema_of, stream_reader
 from services.kafka import Kafka
-from tests.integration.kafka_streams import START, write
+from tests.integration.kafka_streams import write
+from tests.spark.queries import START
+from watermark_source.spark.stream_reader import AlignedStreamReader
 
 pytestmark = pytest.mark.service
 
@@ -32,7 +34,7 @@ class Reading:
             "idleTimeout": "300 ms",
         }
         self.topic = topic
-        self.reader = stream_reader(given, schema_of(given))
+        self.reader = cast(AlignedStreamReader, stream_reader(given, schema_of(given)))
         self.offset: Mapping[str, Any] = self.reader.initialOffset()
 
     def until(self, condition: Condition) -> None:

@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql.streaming import StreamingQuery
 
 from tests.integration.direct_kafka import DirectKafka
-from tests.integration.kafka_streams import START, KafkaStreams, wait_for
-from tests.spark.queries import at
+from tests.integration.kafka_streams import KafkaStreams, wait_for
+from tests.spark.queries import START, at
 from watermark_source import markers
 from watermark_source.monitor.source_status import SourceStatus, Status
 from watermark_source.monitor.status_json import parse_progress
@@ -36,6 +36,7 @@ def test_once_takes_everything_and_chosen_columns_are_all_there_is(streams: Kafk
 
 
 def of_last_progress(query: StreamingQuery) -> SourceStatus:
+    assert query.lastProgress is not None
     (status,) = parse_progress(query.lastProgress.json)
     return status
 
@@ -92,8 +93,8 @@ def test_markers_of_a_stream_tell_watermark_and_status(streams: KafkaStreams, ne
     streams.write(topic, {0: [0, 5], 1: [1, 3]})
     source = streams.source(subscribe=topic, idleTimeout="300 milliseconds")
     query = streams.start_file(markers(source), "markers")
-    told = lambda: streams.result("markers").where("status = 'idle'").count() == 2  # noqa: E731
-    wait_for(lambda: query.lastProgress and told(), query)
+    idle = "status = 'idle'"
+    wait_for(lambda: query.lastProgress and streams.result("markers").where(idle).count() == 2, query)
     query.stop()
     rows = streams.result("markers").collect()
     assert {(row.log, row.split, row.status) for row in rows if row.type == "status"} == {

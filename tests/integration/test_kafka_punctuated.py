@@ -96,6 +96,7 @@ def test_what_is_no_moment_ends_the_query_and_a_watermark_of_2099_moves_nothing(
     frame = follow_watermark(source).select("offset")
     produce(kafka, topic, [(1, mark(1)), (2, b"2099-01-01T00:00:00Z"), (3, None)])
     query = streams.run(frame, "q")
+    assert query.lastProgress is not None
     (status,) = parse_progress(query.lastProgress.json)
     assert (watermark(status), status.rows.future) == (1, 1)
     produce(kafka, topic, [(4, b"soon")])

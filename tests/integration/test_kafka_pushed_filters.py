@@ -18,7 +18,8 @@ from pyspark.sql import DataFrame
 from services.kafka import Kafka
 from services.kafka_bulk import PartitionRecords, bulk_produce_partitions
 from services.kafka_topics import create_topic, delete_records, delete_topic
-from tests.integration.kafka_streams import START, KafkaStreams
+from tests.integration.kafka_streams import KafkaStreams
+from tests.spark.queries import START
 
 pytestmark = [pytest.mark.service, pytest.mark.spark]
 
@@ -225,7 +226,7 @@ def test_what_is_lost_before_a_starting_offset_is_an_error_with_a_time_too(
     topic = new_topic(1)
     streams.write(topic, {0: range(10)})
     delete_records(kafka.bootstrap, topic, {0: 5})
-    options = {"subscribe": topic, "startingOffsets": json.dumps({topic: {"0": 2}})}
+    options: dict[str, Any] = {"subscribe": topic, "startingOffsets": json.dumps({topic: {"0": 2}})}
     with pytest.raises(PySparkException, match="offsets 2 to 5 "):
         load(streams, **options).where(f"timestamp >= {moment(7)}").collect()
     assert [row[2] for row in positions(load(streams, **options).where("offset >= 7"))] == [7, 8, 9]

@@ -136,7 +136,7 @@ WHOLE = [SplitRange(Split("t", partition), 0, 200_000) for partition in range(2)
 
 
 def test_a_broker_that_stops_answering_ends_the_read_within_the_time_limit(own_broker: LocalKafka) -> None:
-    begun = reader(own_broker.bootstrap, poll_timeout_ms=3000, **SMALL_FETCHES).read(WHOLE)
+    begun = reader(own_broker.bootstrap, ("offset",), poll_timeout_ms=3000, **SMALL_FETCHES).read(WHOLE)
     next(begun)
     own_broker.pause(1)
     at = time.monotonic()

@@ -310,7 +310,7 @@ def test_a_read_outlives_its_logins(ports: Ports, endpoint: TokenEndpoint, monke
     monkeypatch.setattr(
         Recovery,
         "look_elsewhere",
-        lambda *given: lost.append(given[-1]) or look_elsewhere(*given),  # type: ignore[func-returns-value]
+        lambda *given: lost.append(given[-1]) or look_elsewhere(*given),
     )
     small = {"kafka.max.partition.fetch.bytes": "20000"}
     settings = parse_settings(on(ports.ending, ports, {**login(endpoint), **small}))

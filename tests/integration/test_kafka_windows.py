@@ -55,7 +55,7 @@ def test_a_fast_a_slow_and_a_silent_partition_lose_nothing_and_plain_spark_loses
         for query in (followed, plain):
             # Every row is in a batch of its turn, so that the next turn's rows meet the watermark this one made.
             read = sum(map(len, written.values()))
-            wait_for(lambda query=query, read=read: rows_read(query, topic) >= read, query.query)
+            wait_for(lambda query=query, read=read: rows_read(query, topic) >= read, query.query)  # type: ignore[misc]
 
     say({FELL_SILENT: np.arange(0, 5, 0.5)})
     for turn in range(3):

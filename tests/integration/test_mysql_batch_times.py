@@ -136,10 +136,11 @@ def test_no_row_is_late_while_a_clock_that_was_set_back_is_behind_and_a_warning_
     database = mysql_database
     database.run(_TABLE)
     with life_of(database, startingOffsets="latest") as life:
-        end: dict[str, Any] = json.loads(json.dumps(life.reader.initialOffset()))
+        begin = json.loads(json.dumps(life.reader.initialOffset()))
         # As if the clock had been five minutes ahead until now.
-        end["wm"] = ahead = millis(database) + 300_000
-        end["splits"]["binlog"]["0"] = end["splits"]["binlog"]["0"][:2]
+        begin["wm"] = ahead = millis(database) + 300_000
+        begin["splits"]["binlog"]["0"] = begin["splits"]["binlog"]["0"][:2]
+        end: Mapping[str, Any] = begin
         for number in range(2):
             database.run(f"INSERT INTO t VALUES ({number}, 'n', 0)")
             start, end = end, life.reader.latestOffset(end, ALL)

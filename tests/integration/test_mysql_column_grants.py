@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -26,7 +27,7 @@ def _made(database: Database, granted: str, declared: str = _DECLARED) -> None:
 
 def _rows(database: Database, **options: Any) -> list[dict[str, Any]]:
     life = Life(database, username="some", **options)
-    start = life.reader.initialOffset()
+    start: Mapping[str, Any] = life.reader.initialOffset()
     end = life.reader.latestOffset(start, ALL)
     rows = life.rows(start, end)
     database.run("UPDATE t SET n = 11, secret = 'sh'", "DELETE FROM t", "INSERT INTO t (id, shop, n) VALUES (1, 0, 10)")

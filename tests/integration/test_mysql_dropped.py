@@ -115,7 +115,7 @@ def test_a_chunk_of_a_table_that_is_locked_for_longer_than_two_waits_says_so_and
     monkeypatch.setattr(consistent_view, "_SESSION", shorter)
     fill(mysql_database, "t", 10)
     life = Life(mysql_database)
-    start = life.reader.initialOffset()
+    start: Mapping[str, Any] = life.reader.initialOffset()
     end = life.reader.latestOffset(start, ALL)
     server = mysql_database.server
     with (
@@ -145,7 +145,7 @@ def test_a_query_is_loaded_and_waits_while_its_table_is_locked(
     with connect(server.host, server.port, database=database.name) as holder, holder.cursor() as cursor:
         cursor.execute("LOCK TABLES t WRITE")
         life = Life(database)
-        start = life.reader.initialOffset()
+        start: Mapping[str, Any] = life.reader.initialOffset()
         assert life.reader.latestOffset(start, ALL) == start
         assert f"{database.name}.t is locked, or about to be altered: its snapshot waits" in caplog.text
         with pytest.raises(RefusedError, match="may not read"):
@@ -159,7 +159,7 @@ def test_a_table_dropped_since_the_tables_were_listed_is_left_out(mysql_database
     for name in ("t", "u"):
         fill(mysql_database, name, 10)
     life = Life(mysql_database, tables=f"{mysql_database.name}.*")
-    start = life.reader.initialOffset()
+    start: Mapping[str, Any] = life.reader.initialOffset()
     mysql_database.run("DROP TABLE t")
     end = life.reader.latestOffset(start, ALL)
     life.reader.stop()
@@ -196,7 +196,7 @@ def test_a_table_that_is_dropped_while_a_chunk_is_read_comes_whole_and_when_done
     fill(database, "t", 10)
     life = Life(database)
     tables: Tables = {}
-    start = life.reader.initialOffset()
+    start: Mapping[str, Any] = life.reader.initialOffset()
     end = life.reader.latestOffset(start, ALL)
     database.run("UPDATE t SET amount = -1 WHERE id = 4", "DELETE FROM t WHERE id = 6")
     hold = ConsistentView.hold
@@ -259,7 +259,7 @@ def test_of_a_table_that_is_another_one_now_a_chunk_has_what_the_binlog_tells_of
     fill(database, "t", 10)
     fill(database, "u", 1)
     life = Life(database, tables=f"{database.name}.t")
-    start = life.reader.initialOffset()
+    start: Mapping[str, Any] = life.reader.initialOffset()
     end = life.reader.latestOffset(start, ALL)
     database.run("UPDATE t SET amount = -1 WHERE id = 4", *(each.format(database.name) for each in statements))
     assert [(row["id"], row["amount"]) for row in batch(life, start, end)] == [(4, 2)]
@@ -272,7 +272,7 @@ def test_a_table_that_is_redefined_after_the_view_of_a_chunk_began_is_seen_as_it
 ) -> None:
     fill(mysql_database, "t", 10)
     life = Life(mysql_database, schemaChangeBehavior="ignore")
-    start = life.reader.initialOffset()
+    start: Mapping[str, Any] = life.reader.initialOffset()
     end = life.reader.latestOffset(start, ALL)
     hold = ConsistentView.hold
 

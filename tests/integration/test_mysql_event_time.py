@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 from pyspark.sql import functions as F  # noqa: N812
@@ -54,7 +56,7 @@ def test_windows_go_by_the_column_and_rows_within_the_disorder_are_on_time(
 def test_a_row_without_a_value_has_its_commits_time(mysql_database: Database) -> None:
     mysql_database.run(_TABLE, f"INSERT INTO t VALUES {row(1, None)}, {row(2, 5)}")
     life = Life(mysql_database, eventTimeColumn="moment")
-    start = life.reader.initialOffset()
+    start: Mapping[str, Any] = life.reader.initialOffset()
     snapshot = life.reader.latestOffset(start, ALL)
     times = {each["id"]: each["event_time"].replace(tzinfo=None) for each in life.rows(start, snapshot)}
     assert times == {1: _EPOCH + timedelta(microseconds=1), 2: _NOON + timedelta(seconds=5)}
@@ -69,7 +71,7 @@ def test_a_row_without_a_value_has_its_commits_time(mysql_database: Database) ->
 def test_a_datetime_is_of_the_clocks_of_the_zone_that_is_named(mysql_database: Database) -> None:
     mysql_database.run(_TABLE, f"INSERT INTO t VALUES {row(1, 0)}")
     life = Life(mysql_database, eventTimeColumn="at", serverTimeZone="America/New_York")
-    start = life.reader.initialOffset()
+    start: Mapping[str, Any] = life.reader.initialOffset()
     snapshot = life.reader.latestOffset(start, ALL)
     mysql_database.run(f"INSERT INTO t VALUES {row(2, 5)}")
     end = life.reader.latestOffset(snapshot, ALL)
@@ -83,7 +85,7 @@ def test_a_datetime_is_of_the_clocks_of_the_zone_that_is_named(mysql_database: D
 def test_quiet_does_not_move_a_watermark_that_goes_by_rows(mysql_database: Database) -> None:
     mysql_database.run(_TABLE)
     life = Life(mysql_database, eventTimeColumn="at", startingOffsets="latest")
-    start = life.reader.initialOffset()
+    start: Mapping[str, Any] = life.reader.initialOffset()
     mysql_database.run(f"INSERT INTO t VALUES {row(1, 3)}")
     end = life.reader.latestOffset(start, ALL)
     life.rows(start, end)
@@ -96,7 +98,7 @@ def test_quiet_does_not_move_a_watermark_that_goes_by_rows(mysql_database: Datab
 def test_a_restart_within_a_snapshot_counts_the_event_times_of_what_was_delivered(mysql_database: Database) -> None:
     mysql_database.run(_TABLE, "INSERT INTO t VALUES " + ", ".join(row(number, 0) for number in range(40)))
     life = Life(mysql_database, eventTimeColumn="at", snapshotChunkRows=10, snapshotParallelism=1)
-    start = life.reader.initialOffset()
+    start: Mapping[str, Any] = life.reader.initialOffset()
     end = life.reader.latestOffset(start, ALL)
     life.rows(start, end)
     # One of the keys that were read, and one whose turn has not come.

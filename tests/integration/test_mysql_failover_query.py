@@ -48,7 +48,7 @@ class Aftermath:
 
 def stream(spark: SparkSession, database: Database) -> DataFrame:
     server = database.server
-    options = {
+    options: dict[str, Any] = {
         "hostname": server.host, "port": server.port, "username": USER, "password": PASSWORD,
         "tables": f"{database.name}.t", "snapshotChunkRows": _CHUNK_ROWS, "snapshotParallelism": 2,
     }  # fmt: skip

@@ -66,7 +66,8 @@ def test_batches_have_so_many_rows_at_most_and_together_all_and_are_the_same_whe
     database: Database,
 ) -> None:
     life = Life(database, startingOffsets="latest")
-    begin = start = life.reader.initialOffset()
+    begin: Mapping[str, Any] = life.reader.initialOffset()
+    start = begin
     written(database)
     found = []
     for number, (end, rows) in enumerate(batches(life, start)):
@@ -93,7 +94,7 @@ def test_batches_have_so_many_rows_at_most_and_together_all_and_are_the_same_whe
 def test_a_place_at_which_a_batch_ends_is_named_by_the_transactions_before_it(database: Database) -> None:
     database.run("FLUSH BINARY LOGS")
     life = Life(database, startingOffsets="latest")
-    start = life.reader.initialOffset()
+    start: Mapping[str, Any] = life.reader.initialOffset()
     written(database)
     done = {end["splits"]["binlog"]["0"][0]: end["done"] for end, _ in batches(life, start)}
     assert len(done) > 8
@@ -103,7 +104,7 @@ def test_a_place_at_which_a_batch_ends_is_named_by_the_transactions_before_it(da
 def test_few_bytes_are_not_read_ahead(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyspark_mysql_cdc_wm.lookup.binlog_row_counts.batch_end", None)
     life = Life(database, startingOffsets="latest")
-    start = life.reader.initialOffset()
+    start: Mapping[str, Any] = life.reader.initialOffset()
     database.run(insert(0, 10))
     assert [len(rows) for _, rows in batches(life, start, 1_000) if rows] == [10]
 
@@ -111,7 +112,7 @@ def test_few_bytes_are_not_read_ahead(database: Database, monkeypatch: pytest.Mo
 def test_where_others_are_written_to_a_batch_ends_as_well(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyspark_mysql_cdc_wm.lookup.binlog_row_counts._MOST_BYTES", 1_000_000)
     life = Life(database, startingOffsets="latest")
-    start = life.reader.initialOffset()
+    start: Mapping[str, Any] = life.reader.initialOffset()
     database.run(insert(0, 1_000, "unread"))
     for number in range(8):
         database.run(f"INSERT INTO unread SELECT id + {1_000 << number}, name, amount FROM unread")
@@ -145,7 +146,8 @@ def test_a_snapshot_beside_writers_keeps_to_it_and_is_exact(database: Database) 
     found = []
     with writers(database, "t", count=2, keys=3_000):
         life = Life(database, snapshotParallelism=3, maxRowsPerTrigger=150)
-        end = start = life.reader.initialOffset()
+        start: Mapping[str, Any] = life.reader.initialOffset()
+        end = start
         while end == start or "snapshot" in end:
             start, end = end, life.reader.latestOffset(end, ReadMaxRows(150))
             found.append(life.changes(start, end))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
+from typing import Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
@@ -86,7 +87,7 @@ def test_every_type_has_the_values_that_full_metadata_give_it(database: Database
 def test_a_snapshot_and_its_binlog_are_exact_beside_writers(database: Database) -> None:
     fill(database, rows=500)
     life = Life(database, snapshotChunkRows=100, snapshotParallelism=2)
-    start = life.reader.initialOffset()
+    start: Mapping[str, Any] = life.reader.initialOffset()
     found = []
     with writers(database, "t", count=2, keys=1_500):
         for _ in range(8):
@@ -113,7 +114,7 @@ def test_a_snapshot_and_its_binlog_are_exact_beside_writers(database: Database) 
 def test_a_table_that_was_altered_since_is_refused(database: Database, statement: str, says: str) -> None:
     database.run(_TABLE)
     life = Life(database, startingOffsets="latest", schemaChangeBehavior="ignore")
-    start = life.reader.initialOffset()
+    start: Mapping[str, Any] = life.reader.initialOffset()
     database.run("INSERT INTO t VALUES (1, 'one', 1)", statement)
     end = life.reader.latestOffset(start, ALL)
     with pytest.raises(UnsupportedFormatError, match=f"was altered .*{says}.* binlog_row_metadata = 'FULL'"):
@@ -135,7 +136,7 @@ def test_a_label_that_the_server_does_not_show_is_refused(database: Database, la
 def test_a_limit_of_rows_counts_them_without_names(database: Database) -> None:
     database.run(_TABLE)
     life = Life(database, startingOffsets="latest")
-    start = life.reader.initialOffset()
+    start: Mapping[str, Any] = life.reader.initialOffset()
     database.run(*(f"INSERT INTO t VALUES ({key}, 'one', 1)" for key in range(5)))
     end = life.reader.latestOffset(start, ReadMaxRows(3))
     assert [row[3] for row in life.changes(start, end)] == [0, 1, 2]
@@ -144,7 +145,7 @@ def test_a_limit_of_rows_counts_them_without_names(database: Database) -> None:
 def test_tables_that_nobody_reads_are_not_asked_for(database: Database) -> None:
     database.run(_TABLE, "CREATE TABLE gone LIKE t")
     life = Life(database, startingOffsets="latest")
-    start = life.reader.initialOffset()
+    start: Mapping[str, Any] = life.reader.initialOffset()
     database.run("INSERT INTO gone VALUES (1, 'one', 1)", "DROP TABLE gone", "INSERT INTO t VALUES (2, 'two', 2)")
     assert [row[3] for row in life.changes(start, life.reader.latestOffset(start, ALL))] == [2]
 
@@ -152,7 +153,7 @@ def test_tables_that_nobody_reads_are_not_asked_for(database: Database) -> None:
 def test_a_table_that_is_not_of_the_chunk_may_have_been_altered(database: Database) -> None:
     database.run(_TABLE, "CREATE TABLE z LIKE t", "INSERT INTO t VALUES (1, 'one', 1)")
     life = Life(database, tables=f"{database.name}.t,{database.name}.z", snapshotParallelism=1)
-    start = life.reader.initialOffset()
+    start: Mapping[str, Any] = life.reader.initialOffset()
     end = life.reader.latestOffset(start, ALL)
     database.run("INSERT INTO z VALUES (1, 'one', 1)", "ALTER TABLE z ADD COLUMN more INT")
     assert [row[3:] for row in life.changes(start, end)] == [(1, "one", 1)]
@@ -178,7 +179,7 @@ def test_a_query_goes_on_within_its_snapshot(database: Database) -> None:
 def test_a_table_dropped_while_its_snapshot_is_read_ends_nothing(database: Database) -> None:
     database.run(_TABLE, "INSERT INTO t VALUES (1, 'a', 1), (2, 'b', 2), (3, 'c', 3)")
     life = Life(database, snapshotChunkRows=1, snapshotParallelism=1)
-    start = life.reader.initialOffset()
+    start: Mapping[str, Any] = life.reader.initialOffset()
     end = life.reader.latestOffset(start, ALL)
     database.run("UPDATE t SET amount = -1", "DROP TABLE t")
     # Nobody can tell any more what its columns were called.
@@ -189,7 +190,7 @@ def test_a_table_dropped_while_its_snapshot_is_read_ends_nothing(database: Datab
 def test_metadata_that_is_set_within_a_transaction_changes_no_numbers(database: Database) -> None:
     database.run(_TABLE)
     life = Life(database, startingOffsets="latest")
-    start = life.reader.initialOffset()
+    start: Mapping[str, Any] = life.reader.initialOffset()
     try:
         database.run(
             "BEGIN", "INSERT INTO t VALUES (1, 'one', 1)", "SET GLOBAL binlog_row_metadata = 'FULL'",

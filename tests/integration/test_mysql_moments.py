@@ -210,7 +210,7 @@ def _source(database: Database) -> MySqlSource:
 
 def _read(source: MySqlSource, start: int, end: int) -> tuple[list[tuple[int, int]], Millis | None]:
     """Read a stretch: the commit time and id of each row, and the watermark after it."""
-    found, reached = [], 0
+    found, reached = list[Any](), 0
     for batch in source.range_reader.read([SplitRange(BINLOG, start, end)] if end > start else []):
         reached = max(reached, batch.reached or 0)
         if batch.rows:

@@ -10,6 +10,7 @@ import pytest
 
 from pyspark_mysql_cdc_wm.records import decoding
 from pyspark_mysql_cdc_wm.records.arrow_buffers import Values
+from pyspark_mysql_cdc_wm.records.json_diffs import patched_texts
 from pyspark_mysql_cdc_wm.records.row_events import INSERT, UPDATE_AFTER
 from services.mysql import MySql
 from tests.integration.mysql_binlog import Database, new_database
@@ -83,7 +84,6 @@ def test_changed_documents_are_as_the_server_shows_them(mysql: MySql, monkeypatc
         patched.append(int(diffs.sum()))
         return patched_texts(values, diffs)
 
-    patched_texts = decoding.patched_texts
     monkeypatch.setattr(decoding, "patched_texts", counted)
     documents = [{"": "x" * 300, "z": _document(chosen), "aa": _document(chosen)} for _ in range(300)]
     with new_database(mysql) as database:

@@ -49,7 +49,7 @@ def _rows(database: Database, pieces: int) -> tuple[int, list[Row]]:
     place = f'{{"file": "{database.since.file}", "position": {database.since.position}}}'
     tables = f"{database.name}.t,{database.name}.u"
     life = Life(database, tables=tables, startingOffsets=place, minPartitions=pieces)
-    start = life.reader.initialOffset()
+    start: Mapping[str, Any] = life.reader.initialOffset()
     end = life.reader.latestOffset(start, ALL)
     tasks = len(life.reader.partitions(start, end))
     rows = [_shown(row) for row in life.rows(start, end)]
@@ -94,7 +94,7 @@ def test_a_query_that_began_with_a_snapshot_reads_the_binlog_in_pieces_too(datab
     database.run(_insert("t", 40_000, 300), _insert("u", 40_000, 300))
     tables = f"{database.name}.t,{database.name}.u"
     life = Life(database, tables=tables, snapshotChunkRows=100, snapshotParallelism=2)
-    start = life.reader.initialOffset()
+    start: Mapping[str, Any] = life.reader.initialOffset()
     while len(start.get("complete", ())) < 2:
         start = life.reader.latestOffset(start, ALL)
     _history(database)
@@ -117,7 +117,7 @@ def test_what_no_task_reported_of_a_range_in_pieces_is_looked_at_again(
     caplog.set_level(logging.INFO, "watermark_source")
     place = f'{{"file": "{database.since.file}", "position": {database.since.position}}}'
     life = Life(database, startingOffsets=place, minPartitions=5)
-    start = life.reader.initialOffset()
+    start: Mapping[str, Any] = life.reader.initialOffset()
     end = life.reader.latestOffset(start, ALL)
     tasks = life.reader.partitions(start, end)
     reported = [batch for task in tasks[1::2] for batch in life.reader.read(task)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -316,7 +316,7 @@ def test_a_place_that_the_server_has_not_is_refused_at_the_start(server: MySql, 
 def test_a_place_within_an_event_or_a_transaction_is_refused_at_once(server: MySql) -> None:
     run(server.host, server.port, "FLUSH BINARY LOGS", "INSERT INTO shop.t VALUES (77, 'n')")
     file = end_of_binlog(server).file
-    events = run(server.host, server.port, f"SHOW BINLOG EVENTS IN '{file}'")
+    events: Sequence[tuple[Any, ...]] = run(server.host, server.port, f"SHOW BINLOG EVENTS IN '{file}'")
     began = time.monotonic()
     # What MariaDB notes by itself, at any moment, is between transactions.
     events = [event for event in events if str(event[2]).lower() != "binlog_checkpoint"]

@@ -231,7 +231,7 @@ def test_keys_at_the_edges_of_their_type_are_read_once(key: str, mysql_database:
 def test_one_batch_can_take_the_whole_snapshot(mysql_database: Database, rows: int) -> None:
     mysql_database.run(_TABLE.format("t"), *(f"INSERT INTO t VALUES ({i}, 'n', 0)" for i in range(rows)))
     life = Life(mysql_database, snapshotChunkRows=2, snapshotParallelism=2)
-    start = life.reader.initialOffset()
+    start: Mapping[str, Any] = life.reader.initialOffset()
     end = life.reader.latestOffset(start, ReadAllAvailable())
     assert end["snapshot"] == {f"{mysql_database.name}.t": [None]}
     assert [change[3] for change in sorted(life.changes(start, end))] == list(range(rows))
@@ -250,9 +250,11 @@ def test_one_batch_can_take_the_whole_snapshot(mysql_database: Database, rows: i
 def test_the_status_of_a_table_says_that_there_is_more_and_not_how_many_rows(mysql_database: Database) -> None:
     fill(mysql_database, rows=100)
     life = Life(mysql_database, snapshotChunkRows=20, snapshotParallelism=2)
-    start = life.reader.initialOffset()
+    start: Mapping[str, Any] = life.reader.initialOffset()
     life.reader.latestOffset(start, ALL)
-    status = status_from_json(life.reader.reportLatestOffset())
+    report = life.reader.reportLatestOffset()
+    assert report is not None
+    status = status_from_json(report)
     life.reader.stop()
     table = next(view for view in status.splits if view.split.log == f"{mysql_database.name}.t")
     assert (table.lag, table.why, status.lag) == (None, "has more to read", None)
@@ -263,7 +265,7 @@ def test_a_table_with_a_unique_key_and_no_primary_one_is_read_as_one_without_a_k
     rows = "INSERT INTO t VALUES (1, 'a', 1), (2, 'b', 2), (3, 'c', 3)"
     database.run("CREATE TABLE t (id INT NOT NULL UNIQUE, name VARCHAR(40), amount BIGINT)", rows)
     life = Life(database)
-    start = life.reader.initialOffset()
+    start: Mapping[str, Any] = life.reader.initialOffset()
     end = life.reader.latestOffset(start, ALL)
     # The binlog names the unique key where a primary one would be.
     database.run("UPDATE t SET amount = -1 WHERE id = 2")
@@ -277,7 +279,7 @@ def test_the_server_hears_of_a_view_while_the_binlog_is_searched_for_where_a_tab
     database = mysql_database
     fill(database, rows=2, declared="CREATE TABLE {} (id INT, name VARCHAR(40), amount BIGINT)")
     life = Life(database)
-    start = life.reader.initialOffset()
+    start: Mapping[str, Any] = life.reader.initialOffset()
     end = life.reader.latestOffset(start, ALL)
     database.run("UPDATE t SET amount = 5")
     passes = heard_of(database.server, monkeypatch)
@@ -306,7 +308,8 @@ def test_a_limit_that_the_server_has_for_statements_is_not_for_looking_up_where_
 def test_limits_that_the_server_has_for_rows_are_not_for_chunks(mysql_database: Database, limit: str) -> None:
     fill(mysql_database, rows=23)
     life = Life(mysql_database, snapshotChunkRows=5)
-    end, keys = life.reader.initialOffset(), []
+    end: Mapping[str, Any] = life.reader.initialOffset()
+    keys = []
     mysql_database.run(f"SET GLOBAL {limit} = 3")
     try:
         while (start := end) != (end := life.reader.latestOffset(end, ALL)) and "snapshot" in start:
@@ -325,7 +328,7 @@ def test_where_a_chunk_ends_is_asked_once_if_that_takes_too_long(
     monkeypatch.setattr(login_settings, "ANSWER_SECONDS", 3)
     monkeypatch.setattr(mysql_connection, "LOCK_WAIT_SECONDS", 600)
     life = Life(mysql_database, snapshotChunkRows=5)
-    offset = life.reader.initialOffset()
+    offset: Mapping[str, Any] = life.reader.initialOffset()
     server = mysql_database.server
     waiting = (
         f"SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE INFO LIKE '%{mysql_database.name}_._t_ %OFFSET 5'"
@@ -351,7 +354,8 @@ def test_a_table_that_somebody_has_locked_is_waited_for_while_the_binlog_is_read
     server = mysql_database.server
     with connect(server.host, server.port, database=mysql_database.name) as holder, holder.cursor() as cursor:
         cursor.execute("LOCK TABLES locked WRITE")
-        offset, read = life.reader.initialOffset(), 0
+        offset: Mapping[str, Any] = life.reader.initialOffset()
+        read = 0
         for _ in range(3):
             begun = time.monotonic()
             end = life.reader.latestOffset(offset, ALL)
@@ -382,7 +386,7 @@ def test_rows_of_several_packets_are_read(mysql_database: Database) -> None:
         mysql_database.run(f"INSERT INTO t VALUES ({number}, REPEAT(CHAR({65 + number}), {size}))")
     mysql_database.run(f"SET GLOBAL max_allowed_packet = {limit}")
     life = Life(mysql_database)
-    start = life.reader.initialOffset()
+    start: Mapping[str, Any] = life.reader.initialOffset()
     found = {row["id"]: row["name"] for row in life.rows(start, life.reader.latestOffset(start, ALL))}
     life.reader.stop()
     assert {number: (len(name), set(name)) for number, name in found.items()} == {
@@ -398,7 +402,8 @@ def test_keys_of_the_year_0_are_read_once_and_on_every_replay(mysql_database: Da
         " ('0001-01-01', '0001-01-01', 4)",
     )  # fmt: skip
     life = Life(mysql_database, rowFormat="json", snapshotChunkRows=1, snapshotParallelism=1)
-    end, found = life.reader.initialOffset(), []
+    end: Mapping[str, Any] = life.reader.initialOffset()
+    found = []
     while (start := end) != (end := life.reader.latestOffset(end, ALL)) and "snapshot" in end:
         mysql_database.run("SET sql_mode = ''", "UPDATE t SET n = n + 10 WHERE day < '0000-06-01'")
         once = life.rows(start, end)
@@ -425,7 +430,7 @@ def test_a_key_that_is_no_date_ends_a_snapshot_and_not_the_binlog(mysql_database
         "INSERT INTO t VALUES ('0000-00-00'), ('2024-02-31'), ('2024-05-00')",
     )  # fmt: skip
     life = Life(mysql_database)
-    start = life.reader.initialOffset()
+    start: Mapping[str, Any] = life.reader.initialOffset()
     with pytest.raises(UnsupportedFormatError, match=r"a key of 2024-02-31, which is no date: .* startingOffsets to"):
         life.rows(start, life.reader.latestOffset(start, ALL))
     life.reader.stop()
@@ -436,7 +441,7 @@ def test_a_key_that_becomes_a_date_is_another_key(mysql_database: Database) -> N
         "CREATE TABLE t (day DATE PRIMARY KEY)", "SET sql_mode = ''", "INSERT INTO t VALUES ('0000-00-00')"
     )
     life = Life(mysql_database, startingOffsets="latest")
-    start = life.reader.initialOffset()
+    start: Mapping[str, Any] = life.reader.initialOffset()
     mysql_database.run("SET sql_mode = ''", "UPDATE t SET day = '2024-05-07'")
     rows = life.rows(start, life.reader.latestOffset(start, ALL))
     life.reader.stop()

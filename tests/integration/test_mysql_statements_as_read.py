@@ -141,7 +141,7 @@ class Sessions:
 
     def _logged(self, begin: Any, done: Mapping[int, Done]) -> Iterator[tuple[Done, list[Statement], bool]]:
         found: dict[int, list[Statement]] = {each: [] for each in done}
-        rows = set()
+        rows: set[Any] = set()
         with closing(BinlogDump(root(self._server), begin)) as dump:
             for block in dump.blocks():
                 seconds = block.events[:, SECONDS].tolist()

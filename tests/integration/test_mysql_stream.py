@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 from pyspark.sql import functions as F  # noqa: N812
@@ -135,7 +136,11 @@ def test_with_the_clock_during_the_binlog_there_is_no_watermark_before_and_the_c
 ) -> None:
     rows = ", ".join(f"({number}, 'n', 0)" for number in range(50))
     mysql_streams.run_sql(_TABLE, f"INSERT INTO t VALUES {rows}")
-    options = {"snapshotChunkRows": 10, "watermarkStrategy": "none", "useProcessingTimeDuringBinlog": "true"}
+    options: dict[str, Any] = {
+        "snapshotChunkRows": 10,
+        "watermarkStrategy": "none",
+        "useProcessingTimeDuringBinlog": "true",
+    }
     frame = mysql_streams.source(**options)
     mysql_streams.run(frame, "all")
     mysql_streams.run_sql("SET TIMESTAMP = 1000000000", "INSERT INTO t VALUES (100, 'later', 0)")

@@ -100,7 +100,7 @@ def test_a_binlog_read_alone_tells_of_new_tables_from_their_first_row_and_takes_
     database = mysql_database
     fill(database, "t", 3)
     life = Life(database, tables=f"{database.name}.*", startingOffsets="latest")
-    start = life.reader.initialOffset()
+    start: Mapping[str, Any] = life.reader.initialOffset()
     fill(database, "u", 2)
     end = life.reader.latestOffset(start, ALL)
     assert [(row["_table"], row["id"]) for row in batch(life, start, end)] == [("u", 0), ("u", 2)]
@@ -270,7 +270,7 @@ def test_a_table_that_is_made_anew_from_a_long_select_is_waited_for(
     monkeypatch.setattr(table_list, "REFRESH_SECONDS", 0.0)
     monkeypatch.setattr(mysql_connection, "LOCK_WAIT_SECONDS", 1)
     life = Life(database, snapshotChunkRows=2, snapshotParallelism=1)
-    start = life.reader.initialOffset()
+    start: Mapping[str, Any] = life.reader.initialOffset()
     end = life.reader.latestOffset(start, ALL)
     batch(life, start, end)
     database.run("DROP TABLE t")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -98,7 +99,7 @@ def test_what_is_in_the_binlog_and_not_seen_yet_is_in_the_snapshot_once(database
         "INSERT INTO t VALUES " + ", ".join(f"({i}, 'n', {i})" for i in range(40)),
     )
     life = Life(database, snapshotChunkRows=20, snapshotParallelism=4)
-    start = life.reader.initialOffset()
+    start: Mapping[str, Any] = life.reader.initialOffset()
     changes = (
         "UPDATE t SET amount = -1 WHERE id = 3",
         "UPDATE t SET amount = -2 WHERE id = 3",
@@ -134,7 +135,7 @@ def test_a_table_that_was_emptied_or_altered_in_the_last_file_is_read_as_it_was_
     )  # fmt: skip
     for table, expected in (("t", [(2, "c", 3)]), ("u", [(1, "a", 1), (2, "b", 2)])):
         life = Life(database, tables=f"{database.name}.{table}")
-        start = life.reader.initialOffset()
+        start: Mapping[str, Any] = life.reader.initialOffset()
         found = sorted(life.changes(start, life.reader.latestOffset(start, ALL)))
         life.reader.stop()
         assert [change[3:] for change in found] == expected
@@ -157,7 +158,7 @@ def test_what_was_defined_long_after_a_change_of_the_last_file_counts(database: 
     try:
         for name, expected in ((database.name, [(1, "a", "1"), (2, "b", "two")]), (other, [(6, "here", 6)])):
             life = Life(database, tables=f"{name}.t")
-            start = life.reader.initialOffset()
+            start: Mapping[str, Any] = life.reader.initialOffset()
             found = sorted(life.changes(start, life.reader.latestOffset(start, ALL)))
             life.reader.stop()
             assert [change[3:] for change in found] == expected
@@ -172,7 +173,7 @@ def test_the_server_hears_of_a_view_while_what_it_may_not_see_is_taken_from_the_
         "CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(40), amount BIGINT)", "INSERT INTO t VALUES (1, 'a', 1)"
     )
     life = Life(database)
-    start = life.reader.initialOffset()
+    start: Mapping[str, Any] = life.reader.initialOffset()
     end = life.reader.latestOffset(start, ALL)
     database.run("UPDATE t SET amount = 5")
     passes = heard_of(database.server, monkeypatch)
@@ -185,7 +186,7 @@ def test_the_server_hears_of_a_view_while_what_it_may_not_see_is_taken_from_the_
 
 def test_without_gtids_nobody_can_tell_whether_what_was_purged_was_read(database: Database) -> None:
     database.run("CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(40), amount BIGINT)")
-    start = Life(database, startingOffsets="latest").reader.initialOffset()
+    start: Mapping[str, Any] = Life(database, startingOffsets="latest").reader.initialOffset()
     database.run("FLUSH BINARY LOGS")
     end = Life(database).reader.latestOffset(start, ALL)
     database.run(f"PURGE BINARY LOGS TO '{end_of_binlog(database.server).file}'")
@@ -232,7 +233,7 @@ def test_what_was_written_in_the_other_gtid_mode_is_an_error_that_says_how_to_re
             assert found[-1][4] == last
             return [change[3] for change in found]
 
-        start = Life(database, startingOffsets="latest").reader.initialOffset()
+        start: Mapping[str, Any] = Life(database, startingOffsets="latest").reader.initialOffset()
         database.run("INSERT INTO t VALUES (1, 'without', 1)")
         switch("OFF_PERMISSIVE", "ON_PERMISSIVE", "ON")
         with pytest.raises(SourceError, match=r"anonymous transaction.* SET GLOBAL gtid_mode = ON_PERMISSIVE, start"):

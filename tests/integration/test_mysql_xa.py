@@ -225,7 +225,7 @@ def test_many_that_are_committed_in_a_batch_are_read_in_few_passes(
     if "packed" in prepared and database.server.flavour is not Flavour.MARIADB:
         session = ("SET SESSION binlog_transaction_compression = ON",)
     passes = 0
-    dumped = prepared_module.dumped
+    dumped = dump_range.dumped
 
     def counted(*given: Any, **named: Any) -> Iterator[dump_range.PlacedBlock]:
         nonlocal passes

@@ -19,7 +19,7 @@ from watermark_source.planning.policy import Alignment, Idleness, PlanPolicy, Wa
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitStatus
 from watermark_source.planning.strategy import event_time_of, watermark_of
-from watermark_source.planning.watermark import MIN, saturating_add
+from watermark_source.planning.watermark import MIN, Millis, saturating_add
 
 drifts = st.sampled_from([0, 1, 1_000, 60_000])
 groups = st.lists(logs(splits=2, most=12), min_size=2, max_size=3)
@@ -94,7 +94,7 @@ def test_no_source_reads_more_than_one_row_of_a_split_beyond_the_drift(
         perform(members, number, what)
         if len(member.batches) == before or not behind:
             continue
-        allowed = event_time_of(min(behind) + drift, policy.strategy)
+        allowed = event_time_of(Millis(min(behind) + drift), policy.strategy)
         for split, rows in member.batches[-1].rows.items():
             beyond = [row for row in rows if row.event_time > allowed]
             assert len(beyond) <= 1, (split, beyond)
@@ -157,7 +157,10 @@ def earliest_unread(member: MemberDriver, policy: PlanPolicy) -> int | None:
         following = member.log.splits[split].read(state.position, member.log.splits[split].end)
         if following:
             found.append(
-                max(watermark_of(min(r.event_time for r in following), policy.strategy), state.watermark or -(2**63))
+                max(
+                    watermark_of(Millis(min(r.event_time for r in following)), policy.strategy),
+                    state.watermark or -(2**63),
+                )
             )
     return min(found, default=None)
 

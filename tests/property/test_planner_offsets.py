@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -46,7 +47,7 @@ def with_learned(draw: st.DrawFn, states: st.SearchStrategy[SourceState]) -> Sou
     usual = {s: None if t.watermark is None else t.watermark + learned.bound + 1 for s, t in state.splits.items()}
     highest = {s: draw(st.just(at) | millis | st.none()) for s, at in usual.items()}
     splits = {
-        s: replace(t, highest=h if h is None or h <= MAX else None)
+        s: replace(t, highest=Millis(h) if h is not None and h <= MAX else None)
         for (s, t), h in zip(state.splits.items(), highest.values(), strict=True)
     }
     return replace(state, splits=splits, learned=learned)
@@ -76,7 +77,12 @@ def test_a_state_survives_its_json(state: SourceState) -> None:
 
 def shifted(state: SourceState, by: int, moments: str) -> SourceState:
     """The same state with all its watermarks, or all moments of its splits, at another time."""
-    moved = {s: replace(t, **{moments: _later(getattr(t, moments), by)}) for s, t in state.splits.items()}
+
+    def later(split: SplitState) -> SplitState:
+        changes: dict[str, Any] = {moments: _later(getattr(split, moments), by)}
+        return replace(split, **changes)
+
+    moved = {s: later(t) for s, t in state.splits.items()}
     combined = _later(state.watermark, by) if moments == "watermark" else state.watermark
     return replace(state, splits=moved, watermark=combined)
 

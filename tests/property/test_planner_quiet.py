@@ -17,6 +17,7 @@ from watermark_source.planning.disorder import Percentile
 from watermark_source.planning.policy import Alignment, Idleness, OnLoss, PlanPolicy, WatermarkStrategy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitStatus
+from watermark_source.planning.watermark import MIN
 
 policies = st.builds(
     PlanPolicy,
@@ -266,16 +267,16 @@ def test_a_split_that_comes_back_behind_is_waited_for_or_not_as_the_user_says(pa
     log, busy, back = _busy_and_quiet()
     driver = Driver(log, PlanPolicy(idleness=Idleness(timeout=1_000, passes_returning=passes)), max_rows=4)
     _rest_beside(driver, busy)
-    before = driver.state().watermark
+    before = driver.state().watermark or MIN
     assert driver.state().splits[back].status is SplitStatus.IDLE
     # Old rows, more than a batch takes, beside new ones.
     for old in range(40):
         _append(log, back, 100 + old)
-    sent = []
+    sent: list[int] = []
     for second in range(20, 28):
         _append(log, busy, 1_000 * second)
         driver.step()
-        sent.append(driver.state().watermark)
+        sent.append(driver.state().watermark or MIN)
     assert driver.state().splits[back].status is SplitStatus.ACTIVE
     assert (sent[-1] > before) is goes_on
     # It has caught up, and counts again.
@@ -365,7 +366,9 @@ def test_a_learned_bound_that_grows_makes_no_split_one_that_came_back() -> None:
     assert told == START + 10_000 - 2
     _append(log, behind, 10_001)
     driver.step()
-    assert driver.state().learned.bound >= 5_000
+    learned = driver.state().learned
+    assert learned is not None
+    assert learned.bound >= 5_000
     assert driver.state().watermark == told
 
 

@@ -20,11 +20,12 @@ from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.watermark import MIN, Millis
 
 
-@pytest.fixture(autouse=True, scope="module", params=[1, budget.SAMPLE])
+@pytest.fixture(autouse=True, scope="module", params=[1, None])
 def _sample(request: pytest.FixtureRequest) -> object:
     """A few splits are enough for a sample."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(budget, "SAMPLE", request.param)
+        if request.param is not None:
+            patch.setattr(budget, "SAMPLE", request.param)
         yield
 
 

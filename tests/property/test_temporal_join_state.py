@@ -6,6 +6,7 @@ Spark's own tester stands in for its state: what differs on a real state store, 
 from __future__ import annotations
 
 import pickle
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
@@ -63,26 +64,26 @@ def layout(*, processing_time: bool = False, inner: bool = False, described: str
     return JoinLayout(processing_time, inner, 1, ASKED, COLUMNS, described)
 
 
-def probe_pack(rows: list[tuple[bytes | None, int | None, int]]) -> Pack:
+def probe_pack(rows: Sequence[tuple[bytes | None, int | None, int]]) -> Pack:
     """Of rows: key, time, number."""
     return pack(rows, dict(zip(ASKED.names, ASKED.types, strict=True)), is_probe=True)
 
 
-def build_pack(rows: list[tuple[bytes, int, bool, int, int]]) -> Pack:
+def build_pack(rows: Sequence[tuple[bytes, int | None, bool, int, int]]) -> Pack:
     """Of rows: key, time, gone, sequence, user."""
     names = {"key": pa.binary(), "time": pa.int64(), "gone": pa.bool_(), "sequence": pa.int64(), "user": pa.int64()}
     table = [(*row, 1_000 * row[4]) for row in rows]
     return pack(table, {**names, "at": pa.timestamp("us", tz="UTC")}, is_probe=False)
 
 
-def pack(rows: list[Any], names: dict[str, pa.DataType], *, is_probe: bool) -> Pack:
+def pack(rows: Sequence[Any], names: dict[str, pa.DataType], *, is_probe: bool) -> Pack:
     columns = [pa.array([row[n] for row in rows], kind) for n, kind in enumerate(names.values())]
     return {IS_PROBE: is_probe, ROWS: stream_bytes(pa.table(columns, names=list(names)))}
 
 
 def answers(packs: pd.DataFrame) -> list[tuple[int, int | None]]:
     """Return number and user of what came out."""
-    found = []
+    found: list[tuple[int, int | None]] = []
     for pack in [] if packs.empty else packs[ROWS].tolist():
         table = pa.Table.from_batches(of_bytes([pack]))
         assert table.column_names == ["number", "user", "at"]
@@ -116,7 +117,9 @@ def test_on_event_time_each_row_gets_the_version_of_its_time_and_the_past_is_for
             number += len(changes)
         if asked:
             first, span = (before, now - before) if waited and watermark else (now, 12 * HALF)
-            ask = [(key, first + 1 + (ahead * HALF - 1) % span, number + n) for n, (key, ahead) in enumerate(asked)]
+            ask: list[Any] = [
+                (key, first + 1 + (ahead * HALF - 1) % span, number + n) for n, (key, ahead) in enumerate(asked)
+            ]
             rows.insert(0, probe_pack(ask))
             questions += [(n, key, time) for key, time, n in ask]
             number += len(asked)
@@ -170,7 +173,7 @@ def test_on_processing_time_each_row_gets_the_latest_row_once_there_is_a_waterma
 def test_state_of_another_join_is_refused() -> None:
     join = driven(layout())
     take_in(join, [build_pack([(b"a", 1, False, 1, 1)])])
-    join.processor._layout = layout(described="another join")
+    join.processor._layout = layout(described="another join")  # type: ignore[attr-defined]
     with pytest.raises(UsageError, match=r"Seen: a join\. Now: another join\. .* new checkpointLocation"):
         take_in(join, [probe_pack([(b"a", 1, 1)])])
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -19,7 +21,9 @@ from services.kafka import Kafka
 from services.kafka_bulk import PartitionRecords, bulk_produce_partitions
 
 
-def test_the_tool_shows_the_offsets_a_group_holds_and_the_lag(kafka: Kafka, new_topic, topic_name: str) -> None:
+def test_the_tool_shows_the_offsets_a_group_holds_and_the_lag(
+    kafka: Kafka, new_topic: Callable[..., str], topic_name: str
+) -> None:
     topic = new_topic(2)
     ten = PartitionRecords(np.arange(10, dtype=np.int64))
     bulk_produce_partitions(kafka.bootstrap, topic, {0: ten, 1: ten})
@@ -36,7 +40,7 @@ def test_a_group_that_does_not_exist_holds_nothing(kafka: Kafka, topic_name: str
 
 
 def test_only_while_it_has_a_member_a_group_takes_no_offsets_from_outside(
-    kafka: Kafka, new_topic, topic_name: str
+    kafka: Kafka, new_topic: Callable[..., str], topic_name: str
 ) -> None:
     topic = new_topic(1)
     with (

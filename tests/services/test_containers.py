@@ -185,7 +185,7 @@ def test_nothing_is_left_of_a_container_that_the_engine_cannot_start(
             ContainerPostgres()
         assert _containers(engine) <= before
         # Who did not ask for a container has a local process.
-        with closing(created(Where.AUTO, ContainerPostgres, LocalPostgres)) as server:
+        with closing(created(Where.AUTO, ContainerPostgres, LocalPostgres)) as server:  # type: ignore[type-var]
             assert isinstance(server, LocalPostgres)
         assert "using a local process instead" in capsys.readouterr().err
         assert _containers(engine) <= before

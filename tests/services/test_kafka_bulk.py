@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 from kafka import KafkaConsumer, TopicPartition
@@ -14,14 +17,14 @@ from services.kafka_record_batch import CODECS, crc32c, encode_batch, numbered_v
 _START = 1_700_000_000_000
 
 
-def _read(kafka: Kafka, topic: str, partition: int) -> list:
+def _read(kafka: Kafka, topic: str, partition: int) -> list[Any]:
     """All records of a partition, by a client that shares no code with the producer and checks every checksum."""
     consumer = KafkaConsumer(bootstrap_servers=kafka.bootstrap, enable_auto_commit=False, check_crcs=True)
     split = TopicPartition(topic, partition)
     consumer.assign([split])
     consumer.seek_to_beginning(split)
     end = consumer.end_offsets([split])[split]
-    found: list = []
+    found: list[Any] = []
     while consumer.position(split) < end:
         found.extend(consumer.poll(timeout_ms=1000).get(split, []))
     consumer.close()
@@ -29,7 +32,7 @@ def _read(kafka: Kafka, topic: str, partition: int) -> list:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_another_client_reads_what_was_written(codec: str, kafka: Kafka, new_topic) -> None:
+def test_another_client_reads_what_was_written(codec: str, kafka: Kafka, new_topic: Callable[..., str]) -> None:
     topic = new_topic()
     timestamps = _START + np.arange(5_003, dtype=np.int64) * 7
     bulk_produce(kafka.bootstrap, topic, 0, timestamps, codec=codec, batch_records=500)
@@ -40,7 +43,7 @@ def test_another_client_reads_what_was_written(codec: str, kafka: Kafka, new_top
     assert {record.key for record in records} == {None}
 
 
-def test_timestamps_may_go_back_and_keys_and_values_may_be_given(kafka: Kafka, new_topic) -> None:
+def test_timestamps_may_go_back_and_keys_and_values_may_be_given(kafka: Kafka, new_topic: Callable[..., str]) -> None:
     topic = new_topic()
     generator = np.random.default_rng(1)
     timestamps = _START + generator.integers(-(10**9), 10**9, size=700)
@@ -54,7 +57,7 @@ def test_timestamps_may_go_back_and_keys_and_values_may_be_given(kafka: Kafka, n
     assert [record.value for record in found] == [row.tobytes() for row in values]
 
 
-def test_partitions_of_different_length_are_written_side_by_side(kafka: Kafka, new_topic) -> None:
+def test_partitions_of_different_length_are_written_side_by_side(kafka: Kafka, new_topic: Callable[..., str]) -> None:
     topic = new_topic(4)
     lengths = {0: 2_500, 1: 10, 3: 1}
     records = {p: PartitionRecords(_START + np.arange(n, dtype=np.int64), value_size=p) for p, n in lengths.items()}
@@ -63,7 +66,7 @@ def test_partitions_of_different_length_are_written_side_by_side(kafka: Kafka, n
     assert _read(kafka, topic, 3)[0].value == numbered_values(0, 1, 3).tobytes()
 
 
-def test_the_brokers_time_index_finds_the_records(kafka: Kafka, new_topic) -> None:
+def test_the_brokers_time_index_finds_the_records(kafka: Kafka, new_topic: Callable[..., str]) -> None:
     topic = new_topic()
     bulk_produce(kafka.bootstrap, topic, 0, _START + np.arange(10_000, dtype=np.int64) * 1000)
     consumer = KafkaConsumer(bootstrap_servers=kafka.bootstrap)
@@ -78,7 +81,7 @@ def test_a_topic_that_does_not_exist_is_refused(kafka: Kafka, topic_name: str) -
         bulk_produce(kafka.bootstrap, topic_name, 0, np.array([_START]))
 
 
-def test_a_batch_the_broker_refuses_is_an_error(kafka: Kafka, new_topic) -> None:
+def test_a_batch_the_broker_refuses_is_an_error(kafka: Kafka, new_topic: Callable[..., str]) -> None:
     topic = new_topic(config={"max.message.bytes": "1000"})
     with pytest.raises(ServiceError, match="refused a batch"):
         bulk_produce(kafka.bootstrap, topic, 0, np.full(100, _START))

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -53,7 +54,7 @@ def _port(bootstrap: str) -> int:
     return int(bootstrap.rpartition(":")[2])
 
 
-def test_what_is_written_is_read_back(kafka: Kafka, new_topic) -> None:
+def test_what_is_written_is_read_back(kafka: Kafka, new_topic: Callable[..., str]) -> None:
     topic = new_topic()
     _write(kafka.bootstrap, topic, b"one", b"two")
     assert _read(kafka.bootstrap, topic, 2) == [b"one", b"two"]

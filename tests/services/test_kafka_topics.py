@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 
@@ -12,20 +14,20 @@ from services.kafka_topics import add_partitions, delete_records, delete_topic
 _ONE = PartitionRecords(np.array([1_700_000_000_000]))
 
 
-def test_every_partition_of_a_new_topic_can_be_written_at_once(kafka: Kafka, new_topic) -> None:
+def test_every_partition_of_a_new_topic_can_be_written_at_once(kafka: Kafka, new_topic: Callable[..., str]) -> None:
     topic = new_topic(20)
     bulk_produce_partitions(kafka.bootstrap, topic, dict.fromkeys(range(20), _ONE))
     assert _ends(kafka, topic, 20) == [1] * 20
 
 
-def test_every_added_partition_can_be_written_at_once(kafka: Kafka, new_topic) -> None:
+def test_every_added_partition_can_be_written_at_once(kafka: Kafka, new_topic: Callable[..., str]) -> None:
     topic = new_topic(1)
     add_partitions(kafka.bootstrap, topic, 12)
     bulk_produce_partitions(kafka.bootstrap, topic, dict.fromkeys(range(12), _ONE))
     assert _ends(kafka, topic, 12) == [1] * 12
 
 
-def test_deleted_records_move_the_beginning_offset(kafka: Kafka, new_topic) -> None:
+def test_deleted_records_move_the_beginning_offset(kafka: Kafka, new_topic: Callable[..., str]) -> None:
     topic = new_topic(2)
     ten = PartitionRecords(np.arange(10, dtype=np.int64))
     bulk_produce_partitions(kafka.bootstrap, topic, {0: ten, 1: ten})
@@ -36,7 +38,7 @@ def test_deleted_records_move_the_beginning_offset(kafka: Kafka, new_topic) -> N
     assert {split.partition: offset for split, offset in beginning.items()} == {0: 0, 1: 4}
 
 
-def test_a_topic_is_configured_as_asked(kafka: Kafka, new_topic) -> None:
+def test_a_topic_is_configured_as_asked(kafka: Kafka, new_topic: Callable[..., str]) -> None:
     topic = new_topic(config={"message.timestamp.type": "LogAppendTime"})
     stamped = PartitionRecords(np.array([5], dtype=np.int64))
     bulk_produce_partitions(kafka.bootstrap, topic, {0: stamped})
@@ -46,7 +48,7 @@ def test_a_topic_is_configured_as_asked(kafka: Kafka, new_topic) -> None:
     assert found[TopicPartition(topic, 0)].timestamp > 1_600_000_000_000
 
 
-def test_a_deleted_topic_is_gone(kafka: Kafka, new_topic) -> None:
+def test_a_deleted_topic_is_gone(kafka: Kafka, new_topic: Callable[..., str]) -> None:
     topic = new_topic()
     delete_topic(kafka.bootstrap, topic)
     admin = KafkaAdminClient(bootstrap_servers=kafka.bootstrap)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -143,7 +144,7 @@ def test_a_machine_without_any_server_is_told_all_that_was_tried(monkeypatch: py
         raise ServiceError(f"no {packages[0]} here")
 
     monkeypatch.setattr(mysql_program, "debian_root", nothing)
-    monkeypatch.setattr(mysql_program.shutil, "which", lambda *_, **__: None)
+    monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
     with pytest.raises(ServiceError) as refused:
         LocalMySql()
     for part in ("install it", "no mysqld", "no mysql-server-core here", "no mariadbd", "no mariadb-server-core here"):

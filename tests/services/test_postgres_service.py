@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -93,10 +94,8 @@ def test_a_machine_without_any_server_is_told_all_that_was_tried(monkeypatch: py
         raise ServiceError(f"no {packages[0]} here")
 
     monkeypatch.setattr(postgres_local, "debian_root", nothing)
-    found = postgres_local.shutil.which
-    monkeypatch.setattr(
-        postgres_local.shutil, "which", lambda name, **where: None if name == "postgres" else found(name, **where)
-    )
+    found = shutil.which
+    monkeypatch.setattr(shutil, "which", lambda name, **where: None if name == "postgres" else found(name, **where))
     with pytest.raises(ServiceError) as refused:
         LocalPostgres()
     for part in ("install it", "no postgres on PATH", "no postgresql here"):

@@ -188,7 +188,7 @@ class Driver:
             rows = self.log.rows(SplitRange(split, position, position + 5))
             if split.number % 3 != 2 and len(rows) > 1:
                 advanced = max(row.event_time for row in rows[1:]) - rows[0].event_time
-                found[split] = FirstLook(rows[0].event_time, rows[-1].position - rows[0].position, advanced)
+                found[split] = FirstLook(Millis(rows[0].event_time), rows[-1].position - rows[0].position, advanced)
         return found
 
     def step(self, *, one_batch: bool = False, unknown: Set[Split] = frozenset()) -> Plan:

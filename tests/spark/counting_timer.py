@@ -31,14 +31,17 @@ class CountUntilTimer(StatefulProcessor):
         if not self._count.exists():
             first = min(row.event_time for row in taken)
             self._handle.registerTimer(int(first.timestamp() * 1_000) + self._milliseconds)
-        known = self._count.get()[0] if self._count.exists() else 0
-        self._count.update((known + len(taken),))
+        self._count.update((self._known() + len(taken),))
         return iter(())
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:  # noqa: N802, N803 - Spark's
-        count = self._count.get()[0]
+        count = self._known()
         self._count.clear()
         yield Row(**{self._key: key[0], "n": count})
+
+    def _known(self) -> int:
+        found = self._count.get() if self._count.exists() else None
+        return 0 if found is None else int(found[0])
 
     def close(self) -> None:
         pass

@@ -10,7 +10,7 @@ import signal
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -106,7 +106,7 @@ def source_of(values: Mapping[str, Any]) -> FileLogSource:
 
 
 class FileLogDataSource(example.DefaultSource):
-    own_options = OWN_OPTIONS
+    own_options: ClassVar[tuple[Option, ...]] = OWN_OPTIONS  # type: ignore[assignment]
 
     def columns(self, values: Mapping[str, Any]) -> StructType:
         return super().columns({"columns": COLUMNS})

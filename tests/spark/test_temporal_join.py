@@ -74,7 +74,7 @@ def random_parts(chance: random.Random, parts: int, rows: int, values: Iterator[
 def zone_unknown_to_arrow(spark: SparkSession) -> Iterator[None]:
     """What Spark takes for a time zone, and Arrow does not."""
     name = "spark.sql.session.timeZone"
-    before = spark.conf.get(name)
+    before = spark.conf.get(name) or "UTC"
     spark.conf.set(name, "GMT+03:00")
     yield
     spark.conf.set(name, before)
@@ -108,9 +108,9 @@ def test_on_event_time_the_result_is_that_of_a_query_over_the_full_history(strea
     assert 0 < nothing < len(found) == 160
 
     # The same query, of which a column has another type.
-    changed = users(follow_watermark(streams.load(name="users"))).withColumn("user", F.col("user").cast("string"))
+    of_texts = users(follow_watermark(streams.load(name="users"))).withColumn("user", F.col("user").cast("string"))
     other = temporal_join(
-        clicks(follow_watermark(streams.load(name="clicks"))), changed, on="key", probe_time="at", build_time="since",
+        clicks(follow_watermark(streams.load(name="clicks"))), of_texts, on="key", probe_time="at", build_time="since",
         buckets=3,
     )  # fmt: skip
     streams.write({0: [(10_002, 1)]}, name="clicks")
@@ -133,12 +133,12 @@ def test_a_join_above_a_join_and_rows_of_1970_find_the_versions_of_their_time(st
     def load(name: str) -> DataFrame:
         return follow_watermark(streams.load(name=name, maxRowsPerTrigger=KEYS - 1))
 
-    times = {"on": "key", "probe_time": "at", "build_time": "since", "buckets": 2}
+    times: dict[str, Any] = {"on": "key", "probe_time": "at", "build_time": "since", "buckets": 2}
     once = temporal_join(clicks(load("clicks")), users(load("users")), **times)
     twice = temporal_join(once, users(load("accounts")).withColumnRenamed("user", "account"), **times)
     streams.run(twice, "joined")
     logs = {name: of_log(streams.spark, [part]) for name, part in parts.items()}
-    expected = {}
+    expected: dict[tuple[int, Any], list[Any]] = {}
     for build in ("users", "accounts"):
         for _, click, at_time, found in history((clicks(logs["clicks"]), users(logs[build]))):
             expected.setdefault((click, at_time), []).append(found)

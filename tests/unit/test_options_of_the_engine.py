@@ -245,10 +245,16 @@ def test_what_concerns_other_sources_needs_a_place_where_they_meet(given: dict[s
 
 def test_sources_of_a_group_meet_in_their_driver_unless_told_otherwise() -> None:
     assert parsed().group is None
-    assert parsed(**GROUP).group.store == "driver"
-    assert parsed(alignmentStore="Driver", **GROUP).group.store == "driver"
-    assert parsed(alignmentStore="None", **GROUP).group.store is None
-    assert parsed(watermarkStrategy="none", alignmentGroup="g").group.store == "driver"
+
+    def store(**given: str) -> str | None:
+        group = parsed(**given).group
+        assert group is not None
+        return group.store
+
+    assert store(**GROUP) == "driver"
+    assert store(alignmentStore="Driver", **GROUP) == "driver"
+    assert store(alignmentStore="None", **GROUP) is None
+    assert store(watermarkStrategy="none", alignmentGroup="g") == "driver"
 
 
 def test_a_store_is_looked_at_at_once_and_never_shown() -> None:

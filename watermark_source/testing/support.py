@@ -77,7 +77,7 @@ _T = TypeVar("_T")
 
 def pickled(thing: object) -> bytes:
     """Return the bytes that Spark would send."""
-    found: bytes = cloudpickle.dumps(thing)  # type: ignore[no-untyped-call]
+    found: bytes = cloudpickle.dumps(thing)
     return found
 
 

@@ -28,7 +28,7 @@ _SPLIT = Split("orders", 3)
 _DECOMPRESSED_LIMIT = 1 << 14
 _ARENA = 1 << 20
 """More than the batches of an input can become, and less than where the decoder begins anew."""
-_FILLS = (0,) if numba.config.DISABLE_JIT else (0, 0xFF)
+_FILLS = (0,) if numba.config.DISABLE_JIT else (0, 0xFF)  # type: ignore[attr-defined]
 _CODEC_NAMES = {number: name for name, number in CODECS.items()}
 
 

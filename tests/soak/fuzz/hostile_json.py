@@ -10,7 +10,23 @@ from typing import Any
 from tests.soak.fuzz.bits import Bits
 
 _NUMBERS = (0, 1, -1, 2**31, 2**63 - 1, 2**63, -(2**63), 10**30, 10**4_000, 1.5, 1e300, float("inf"), float("nan"))
-_OTHERS = (None, True, False, "", "0", "a", "v", [], {}, [[]], {"": {}}, "\ud800", "\0", "7" * 5_000, ["x"] * 2_000)
+_OTHERS: tuple[Any, ...] = (
+    None,
+    True,
+    False,
+    "",
+    "0",
+    "a",
+    "v",
+    [],
+    {},
+    [[]],
+    {"": {}},
+    "\ud800",
+    "\0",
+    "7" * 5_000,
+    ["x"] * 2_000,
+)
 _KEYS = ("", "0", "00", "-1", "1", "2147483648", "v", "splits", "wm", "pt", "t", "\ud800", "9" * 5_000)
 _DEPTHS = (1, 50, 300, 900, 980)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import pyarrow as pa
@@ -76,14 +76,14 @@ def _decoded(decoder: ChangeDecoder, memory: Bytes, table: Longs, rows: int) -> 
             yield _values(column)
 
 
-def _statements_and_sets(look: partial[object]) -> object:
+def _statements_and_sets(look: Callable[[], object]) -> object:
     try:
         return str(look())
     except SourceError as error:
         return f"{type(error).__name__}: {error}"
 
 
-def _listed(each: partial[Iterator[object]]) -> object:
+def _listed(each: Callable[[], Iterator[object]]) -> object:
     return list(each())
 
 

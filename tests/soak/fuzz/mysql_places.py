@@ -116,9 +116,9 @@ def _offset(text: str) -> str:
 
 def _key(bits: Bits) -> str:
     column = bits.one_of(_KEY)
-    value: int | str = _text(bits)
-    if bits.byte() % 2 == 0 and value.isascii() and value.removeprefix("-").isdigit() and len(value) < 50:
-        value = int(value)
+    text = _text(bits)
+    is_number = text.isascii() and text.removeprefix("-").isdigit() and len(text) < 50
+    value = int(text) if bits.byte() % 2 == 0 and is_number else text
     try:
         return _condition((column,), (sorted_by(column, value), value))
     except OffsetError as error:

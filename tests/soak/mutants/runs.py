@@ -149,7 +149,7 @@ def _in_a_fork(function: Callable[[], Any]) -> Any:
             return None
 
 
-class _Faulty(importlib.machinery.SourceFileLoader, importlib.abc.MetaPathFinder):
+class _Faulty(importlib.machinery.SourceFileLoader, importlib.abc.MetaPathFinder):  # type: ignore[misc]
     """Imports one module with a fault in it."""
 
     def __init__(self, file: Path, fault: Fault) -> None:

@@ -9,7 +9,7 @@ from enum import Enum
 
 from services.kafka_record_batch import CODECS
 from tests.soak.topic_histories import steps
-from tests.soak.topic_histories.steps import End, Step
+from tests.soak.topic_histories.steps import Compare, End, Step
 
 _LABELS = "abc"
 _MOST_PARTITIONS = 4
@@ -97,7 +97,7 @@ class _Story:
     """Whether topics may be away while they are read; others come back at once."""
     steps: list[Step] = field(default_factory=list)
     compared: bool = False
-    _reads: tuple[steps.Compare, ...] = ()
+    _reads: tuple[Compare, ...] = ()
     _partitions: dict[str, int] = field(default_factory=dict)
     _open: dict[int, set[str]] = field(default_factory=dict)
     """Producers with an open transaction, and the topics in it."""

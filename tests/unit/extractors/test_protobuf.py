@@ -103,7 +103,7 @@ def test_bytes_that_are_damaged_or_cut_short_have_no_time_or_what_the_library_re
 @settings(max_examples=200, deadline=None)
 def test_any_bytes_are_a_moment_or_none(values: list[bytes | None]) -> None:
     for wire_format in ("plain", "confluent"):
-        event_time = protobuf_event_time("at", message=ORDER, wire_format=wire_format)  # type: ignore[arg-type]
+        event_time = protobuf_event_time("at", message=ORDER, wire_format=wire_format)
         assert len(event_time(records(*values))) == len(values)
         marked = records(*(None if value is None else b"\0\0\0\0\1" + value for value in values))
         assert len(event_time(marked)) == len(values)

@@ -170,14 +170,14 @@ def test_the_heartbeat_continues_after_any_error_of_a_driver(make: Make, monkeyp
     monkeypatch.setattr(store_waits, "FIRST_ANSWER", 0.2)
     monkeypatch.setattr(store_waits, "LATE_SETTLING", 0.4)
     exchange = GroupStore.exchange
-    monkeypatch.setattr(GroupStore, "exchange", lambda *_, **__: {}["nothing"])
+    monkeypatch.setattr(GroupStore, "exchange", lambda *_, **__: dict[str, None]()["nothing"])
     member = make("a")
     assert member.others(None) == OtherMembers(ceiling=MIN)
     member.publish(at(1), waits=False)
     monkeypatch.setattr(GroupStore, "exchange", exchange)
     until(lambda: member.others(None) == OtherMembers())
     # And when it leaves.
-    monkeypatch.setattr(GroupStore, "leave", lambda *_: {}["nothing"])
+    monkeypatch.setattr(GroupStore, "leave", lambda *_: dict[str, None]()["nothing"])
     member.close()
 
 
@@ -225,7 +225,7 @@ def test_a_member_that_starts_again_holds_the_others_where_it_was_until_it_has_p
     a, b = two(make)
     until(lambda: b.others(None).minimum == 10)
     # It was killed: nobody took its row away, and the new process has to find out first where it is.
-    a._row._store.leave = lambda _: None  # type: ignore[method-assign]
+    a._row._store.leave = lambda identity: None  # type: ignore[method-assign]
     a.close()
     again = make("a")
     again.others(Millis(20))

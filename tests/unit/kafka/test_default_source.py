@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql.datasource import DataSourceReader
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import StructField, StructType, TimestampType
 
 import pyspark_aligned_kafka
@@ -131,7 +132,7 @@ def test_an_end_is_a_batchs_alone_and_a_stream_says_so_when_it_starts(name: str)
     schema = source.schema()
     refused = source.streamReader(schema)
     with pytest.raises(OptionError, match=f"(?i)option {name} = .*: not supported in a stream"):
-        refused.latestOffset({}, refused)  # type: ignore[call-arg]
+        refused.latestOffset({}, ReadAllAvailable())
     source.reader(schema)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyspark.sql.types import StructType
+from pyspark.sql.types import ArrayType, StructType
 
 from pyspark_aligned_kafka.options.kafka_option_table import KAFKA_COLUMNS
 from pyspark_aligned_kafka.source import kafka_columns
@@ -21,7 +21,9 @@ def test_all_columns_are_sparks_with_headers_last() -> None:
 def test_every_field_is_nullable() -> None:
     schema = kafka_columns(KAFKA_COLUMNS)
     headers = schema["headers"].dataType
-    header: StructType = headers.elementType
+    assert isinstance(headers, ArrayType)
+    header = headers.elementType
+    assert isinstance(header, StructType)
     assert all(field.nullable for field in [*schema.fields, *header.fields])
     assert headers.containsNull
 

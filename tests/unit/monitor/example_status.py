@@ -21,13 +21,24 @@ NOON = 1_795_262_400_000
 
 
 def split_view(number: int, status: Status = Status.ACTIVE, **fields: Any) -> SplitView:
-    given = {"position": 100, "end": 150, "watermark": NOON, "since": None, "why": "behind by 50 records"} | fields
+    given: dict[str, Any] = {
+        "position": 100,
+        "end": 150,
+        "watermark": NOON,
+        "since": None,
+        "why": "behind by 50 records",
+    } | fields
     backlog = Backlog(given.pop("position"), given.pop("end"), given.pop("uncounted", False))
     return SplitView(split=Split("orders", number), backlog=backlog, status=status, **given)
 
 
 def source_status(*splits: SplitView, **fields: Any) -> SourceStatus:
-    given = {"format_name": "aligned-kafka", "source_name": "orders", "at": NOON + 5_000, "watermark": NOON} | fields
+    given: dict[str, Any] = {
+        "format_name": "aligned-kafka",
+        "source_name": "orders",
+        "at": NOON + 5_000,
+        "watermark": NOON,
+    } | fields
     views = {view.split: view for view in splits}
     outlines = [Outline(view.split, view.status, view.lag, view.holds_back) for view in splits]
     counted = {"rows": "read", "future_rows": "future", "undated_rows": "undated", "late": "late"}

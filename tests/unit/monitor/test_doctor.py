@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import getpass
 import io
 import subprocess
 import sys
@@ -64,7 +65,7 @@ def test_a_secret_comes_from_its_variable(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_on_a_terminal_one_is_asked_for_and_elsewhere_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor.getpass, "getpass", lambda prompt: f"typed at {prompt[:8]}")
+    monkeypatch.setattr(getpass, "getpass", lambda prompt: f"typed at {prompt[:8]}")
     for terminal, expected in ((False, {}), (True, {"password": "typed at password"})):
         monkeypatch.setattr(sys.stdin, "isatty", lambda terminal=terminal: terminal)
         assert doctor.with_secrets({}, Pretended().OPTIONS, asked_for="password") == expected

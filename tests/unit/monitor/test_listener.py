@@ -118,7 +118,7 @@ def test_the_metrics_of_a_status_are_complete() -> None:
     registry = CollectorRegistry()
     listener = StatusListener()
     registry.register(StatusCollector(listener.queries, clock=lambda: NOON + 8_000))
-    lag = {"position": 100, "end": 150}
+    lag: dict[str, Any] = {"position": 100, "end": 150}
     status = source_status(
         split_view(0, **lag, drift=0, holds_back=True, late_rows=5),
         split_view(1, Status.IDLE, position=7, end=None, watermark=None),
@@ -138,7 +138,7 @@ def test_the_metrics_of_a_status_are_complete() -> None:
     def by_status(name: str, labels: tuple[str, ...], **known: int) -> dict[tuple[str, ...], float]:
         return {(f"watermark_source_{name}", *labels, s.name.lower()): known.get(s.name, 0) for s in Status}
 
-    assert samples(registry) == {
+    expected: dict[tuple[str, ...], float] = {
         ("watermark_source_partition_watermark_timestamp_seconds", *first): noon,
         ("watermark_source_partition_lag_records", *first): 50,
         ("watermark_source_alignment_drift_seconds", *first): 0,
@@ -173,6 +173,7 @@ def test_the_metrics_of_a_status_are_complete() -> None:
         ("watermark_source_snapshot_expected_rows", *source, "shop.a"): 100,
         ("watermark_source_late_records_total", "sales"): 4,
     }
+    assert samples(registry) == expected
 
 
 def test_labels_are_named_as_documented() -> None:

@@ -73,6 +73,7 @@ def test_what_a_source_reports_is_what_every_view_shows(spark: SparkSession) -> 
             assert eventually(lambda: "orders-10" in out.getvalue())
         progress = query.lastProgress
         assert parse_progress(progress) == (checkout(),)
+        assert progress is not None
         assert parse_progress(progress.json) == (checkout(),)
         assert listener.statuses() == {QuerySource("sales", "orders"): checkout()}
         labels = {"query": "sales", "source": "orders", "group": "checkout"}

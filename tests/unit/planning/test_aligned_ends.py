@@ -223,7 +223,7 @@ def test_a_split_whose_newest_row_is_not_known_counts_with_its_first_row() -> No
 def test_a_split_that_does_not_answer_holds_a_group_that_begins() -> None:
     log = log_of([100], range(28_700_000, 28_800_000, 1_000))
     splits = {A: at(0), B: at(1, 28_699_999)}
-    there = {"ends": {B: 100}, "newest": {B: Millis(28_799_000)}, "unknown": frozenset({A})}
+    there: dict[str, Any] = {"ends": {B: 100}, "newest": {B: Millis(28_799_000)}, "unknown": frozenset({A})}
     assert limit(splits, log, **there) == Limit(MIN, A)
     assert ends(splits, log, **there) == {B: 1}
     # Once it is idle it is not waited for.
@@ -309,7 +309,7 @@ def test_where_positions_are_not_rows_an_entry_is_read_whole() -> None:
     large = Large([100, 5_000, 5_001, 5_002])
     splits = {A: at(10, 99), B: at(0, 2_000)}
 
-    def planned(index: Large | None, **changes: Any) -> dict[Split, int]:
+    def planned(index: Any, **changes: Any) -> dict[Split, int]:
         seen = observation(log_of([]), ends={A: 40, B: 0}, newest={A: Millis(5_002)}, **changes)
         return aligned_ends(splits, seen, backlog_of(splits, seen, DRIFT_10, index, large)).ends
 

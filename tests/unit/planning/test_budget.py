@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -127,7 +128,8 @@ def test_a_row_of_the_future_stops_neither_its_split_nor_the_watermark(budget: i
 def test_a_budget_takes_nothing_that_alignment_does_not_allow() -> None:
     """Before a row of 1 000, which lies before the start, the index cannot tell where rows of A are from."""
     log, splits = log_of([1_000, 10, 20, *range(5_000, 6_000)], range(3_000)), {A: at(1), B: at(0)}
-    policy, last = PlanPolicy(alignment=Alignment(max_drift=200)), {"others": unanswered(NOBODY, Millis(1_499))}
+    policy = PlanPolicy(alignment=Alignment(max_drift=200))
+    last: dict[str, Any] = {"others": unanswered(NOBODY, Millis(1_499))}
     allowed = aligned_ends(splits, observation(log, **last), backlog(log, splits, policy, **last)).ends
     assert allowed == {A: 3, B: 1_501}
     found = budgeted_ends(backlog(log, splits, policy, max_rows=100, **last), allowed, 100)
@@ -139,7 +141,7 @@ def test_where_not_one_row_may_be_beyond_the_limit_a_budget_takes_none_over_a_ga
     """While the store does not answer: the other rows fill the budget, and the limit of before holds."""
     log, splits = log_of(range(1_000), [0, 5_000]), {A: at(200, 198), B: at(1, -1)}
     policy = PlanPolicy(alignment=Alignment(max_drift=200))
-    last = {"others": unanswered(NOBODY, Millis(1_199))}
+    last: dict[str, Any] = {"others": unanswered(NOBODY, Millis(1_199))}
     allowed = aligned_ends(splits, observation(log, **last), backlog(log, splits, policy, **last)).ends
     assert allowed == {A: 1_000, B: 1}
     for budget in (1, 10, 300):

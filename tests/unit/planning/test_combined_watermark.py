@@ -29,7 +29,7 @@ BEFORE = SourceState({A: at(1, 900), B: BEHIND}, watermark=Millis(500))
         pytest.param({A: at(1, 900), B: BEHIND}, 900, id="the slowest but for one that came back"),
         pytest.param({A: at(1, 900), B: AWAITED}, 500, id="one that came back is waited for until it is read"),
         pytest.param({A: idle(900), B: BEHIND}, 500, id="nobody but one that came back: it stands still"),
-        pytest.param({A: at(1, 900), B: replace(BEHIND, watermark=500)}, 500, id="it has caught up"),
+        pytest.param({A: at(1, 900), B: replace(BEHIND, watermark=Millis(500))}, 500, id="it has caught up"),
         pytest.param({A: at(1, 900), B: at(1, 600), C: at(1)}, 500, id="one that is new is waited for"),
         pytest.param({A: idle(900), B: idle(700)}, 900, id="all are idle"),
     ],
@@ -71,7 +71,7 @@ def test_with_its_rows_a_batch_has_the_watermark_they_lead_to() -> None:
     assert with_batch_watermark(planned, before, read, WAITS).watermark == 300
     # Nothing but a clock's, or a snapshot's, which is one for all its rows.
     for other in ({"use_processing_time": True}, {"snapshots": SnapshotState(frontiers={"t": (None,)})}):
-        kept = SourceState(planned.splits, watermark=Millis(100), **other)  # type: ignore[arg-type]
+        kept = SourceState(planned.splits, watermark=Millis(100), **other)
         assert with_batch_watermark(kept, before, read, WAITS) is kept
 
 

@@ -11,12 +11,13 @@ from watermark_source.planning.planner import plan
 from watermark_source.planning.policy import PlanPolicy, WatermarkStrategy
 from watermark_source.planning.snapshot_ranges import snapshot_split
 from watermark_source.planning.state import SnapshotState, SourceState
+from watermark_source.planning.watermark import Millis
 
 _DATED = {"reached": {A: NOW}}
 
 
 def _planned(policy: PlanPolicy | None = None, **changes: Any) -> SourceState:
-    state = SourceState(splits={A: at(0, 50)}, watermark=50)
+    state = SourceState(splits={A: at(0, 50)}, watermark=Millis(50))
     return plan(state, observation(log_of([100, 200]), **{**_DATED, **changes}), policy or PlanPolicy(), None).state
 
 
@@ -50,14 +51,14 @@ def test_a_clock_that_is_ahead_of_the_drivers_is_told_up_to_the_cap() -> None:
 
 def test_it_waits_for_splits_whose_time_nobody_tells() -> None:
     log = log_of([100], [100])
-    state = SourceState(splits={A: at(0, 50), B: at(0, 60)}, watermark=50)
+    state = SourceState(splits={A: at(0, 50), B: at(0, 60)}, watermark=Millis(50))
     assert plan(state, observation(log, **_DATED), PlanPolicy(), None).state.watermark == 60
 
 
 def test_beside_a_snapshot_that_was_found_later_the_log_is_told_of_one_batch_later() -> None:
     table = snapshot_split("t")
     state = SourceState(
-        splits={A: at(0, 50), table: at(0)}, watermark=50,
+        splits={A: at(0, 50), table: at(0)}, watermark=Millis(50),
         snapshots=SnapshotState(frontiers={"t": ()}, complete=frozenset()),
     )  # fmt: skip
     seen = observation(log_of([100, 200]), ends={A: 2, table: 1}, chunks={"t": (None,)}, **_DATED)

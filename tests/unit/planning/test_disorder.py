@@ -11,7 +11,8 @@ FEW = ((0, 1),)
 
 
 def segment(before: int | None, highest: int | None) -> DisorderSegment:
-    return DisorderSegment(*(None if time is None else Millis(time) for time in (before, highest)), FEW)
+    first, last = (None if time is None else Millis(time) for time in (before, highest))
+    return DisorderSegment(first, last, FEW)
 
 
 @pytest.mark.parametrize(("before", "counts"), [(None, False), (49, False), (50, True), (51, True)])

@@ -128,4 +128,4 @@ def test_intervals_together_read_all_of_them_that_the_log_holds_and_nothing_twic
     intervals = [(stops[i], stops[i + 1]) for i in range(0, len(stops) - 1, 2)]
     parts = [part for start, stop in intervals if (part := whole.within(start or 0, stop)) is not None]
     read = [n for part in parts for n in range(*bound([OpenPiece(part.range, part)], first, last)[0])]
-    assert read == [n for n in range(first, last) if any(i <= n and (j is None or n < j) for i, j in intervals)]
+    assert read == [n for n in range(first, last) if any((i or 0) <= n and (j is None or n < j) for i, j in intervals)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.simulation.log import SimulatedLog
@@ -74,7 +76,7 @@ def test_a_source_whose_first_range_was_not_yet_seen_is_still_starting() -> None
 def test_a_split_that_does_not_answer_may_be_the_oldest_of_all() -> None:
     """Its own source waits for it, too; once it is idle nobody does."""
     log = log_of([50], [100, 105])
-    away = {"ends": {B: 2}, "newest": {B: Millis(105)}, "unknown": frozenset({A})}
+    away: dict[str, Any] = {"ends": {B: 2}, "newest": {B: Millis(105)}, "unknown": frozenset({A})}
     assert member({A: at(0), B: at(1, 99)}, log, **away) == GroupMember(MemberStatus.STARTING)
     assert member({A: at(0, status=SplitStatus.IDLE), B: at(1, 99)}, log, **away) == active(104)
     assert member({A: at(1, 49), B: at(1, 99)}, log, **away) == active(49)

@@ -26,7 +26,7 @@ NONE: dict[Split, int] = {}
         pytest.param({A: IDLE, B: READS}, 90, NONE, id="rows that move nothing yet"),
         pytest.param({A: IDLE, B: READS}, 100, {A: 5}, id="rows move the watermark"),
         pytest.param({A: IDLE, B: ACTIVE}, 100, {A: 5}, id="it moves without rows: by others, or only now by rows"),
-        pytest.param({A: IDLE, B: replace(IDLE, watermark=90)}, 90, {B: 5}, id="one turns idle"),
+        pytest.param({A: IDLE, B: replace(IDLE, watermark=Millis(90))}, 90, {B: 5}, id="one turns idle"),
         pytest.param({A: IDLE, B: IDLE}, 95, {A: 5, B: 5}, id="one turns idle, and so the other one is the last"),
         pytest.param({A: READS, B: ACTIVE}, 100, NONE, id="it has rows: it is waited for"),
         pytest.param({A: IDLE, B: ACTIVE}, MAX, {A: 5, B: 5}, id="the end of the stream"),

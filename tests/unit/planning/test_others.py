@@ -84,7 +84,8 @@ def test_who_is_waited_for_is_named() -> None:
 
 def test_of_two_that_hold_the_group_each_reads_its_own_snapshot() -> None:
     log = log_of([100, 200])
-    seen, given = OtherMembers(MIN, CLICKS, 1), {"chunks": {"t": (None,)}, "holds_group": True}
+    seen = OtherMembers(MIN, CLICKS, 1)
+    given: dict[str, Any] = {"chunks": {"t": (None,)}, "holds_group": True}
     assert aligned({A: at(0)}, log, seen, **given).ends == {A: 2}
     assert aligned({A: at(0)}, log, unanswered(seen, None), **given).ends == {A: 0}
     # One for which nobody waits lets its log run ahead of nobody.
@@ -131,7 +132,8 @@ def test_of_members_that_wait_for_each_other_over_a_gap_each_goes_on_by_one_row(
 def test_over_a_gap_a_log_goes_on_beside_the_snapshot_of_a_table_that_was_found_later() -> None:
     log, table = log_of([100, 5_000], []), Split("t", 0)
     log.splits[table] = log.splits.pop(B)
-    splits, chunks = {A: at(1, 99), table: at(0)}, {"chunks": {"t": (None,)}, "ends": {A: 2, table: 1}}
+    splits = {A: at(1, 99), table: at(0)}
+    chunks: dict[str, Any] = {"chunks": {"t": (None,)}, "ends": {A: 2, table: 1}}
     assert aligned(splits, log, others(99), **chunks).ends == {A: 2, table: 1}
     assert aligned(splits, log, others(98), **chunks).ends == {A: 1, table: 1}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 
-from watermark_source.planning.state import SplitState, SplitStatus
+from watermark_source.planning.state import Returning, SplitState, SplitStatus
 from watermark_source.planning.watermark import Millis
 
 KNOWN = SplitState(
@@ -15,7 +15,7 @@ KNOWN = SplitState(
     since=Millis(2_000),
     highest=Millis(150),
     step=700,
-    returning=True,
+    returning=Returning.READ,
 )
 
 

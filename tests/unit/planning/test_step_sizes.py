@@ -88,8 +88,8 @@ def test_ranges_come_to_span_half_the_drift(apart: tuple[int, ...], max_rows: in
     checked = 0
     for batch in driver.batches:
         before = dict(reached)
-        for split, found in batch.rows.items():
-            reached[split] = max([reached.get(split, 0), *(row.event_time for row in found)])
+        for split, read in batch.rows.items():
+            reached[split] = max([reached.get(split, 0), *(row.event_time for row in read)])
         active = [reached[s] for s, t in batch.after.splits.items() if t.position < log.splits[s].end]
         for split in batch.rows if len(active) > 1 and len(before) == len(apart) else ():
             span, ahead = reached[split] - before[split], reached[split] - min(active)

@@ -21,6 +21,7 @@ from tests.unit.testing.full_file_log import FullDataSource, FullLog, FullReader
 from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.contract.stream import EarliestOrLatest, Ends
 from watermark_source.planning.split import Split, SplitRange
+from watermark_source.spark.columns import markers_between
 from watermark_source.spark.driver import input_partitions, runner
 from watermark_source.spark.driver.run_bounds import InitialOffset
 from watermark_source.spark.stream_reader import stream_schema
@@ -58,6 +59,11 @@ def at(number: int) -> Callable[[FullReader, Sequence[SplitRange]], Iterator[Rea
 def taken(batch: ReadBatch, rows: Any) -> ReadBatch:
     columns = tuple(column.take(pa.array(rows)) for column in batch.columns)
     return ReadBatch(batch.split, len(rows), columns, batch.event_time.take(pa.array(rows)))
+
+
+def in_the_order_reversed(batch: ReadBatch) -> ReadBatch:
+    assert batch.positions is not None
+    return replace(batch, positions=batch.positions[::-1])
 
 
 def over(change: Callable[[ReadBatch], ReadBatch]) -> Callable[[FullReader, Sequence[SplitRange]], Iterator[ReadBatch]]:
@@ -181,9 +187,9 @@ columns, schema, parsed = FullDataSource.columns, FullDataSource.schema, FullDat
 stream_reader, reader_status, markers = (
     FullDataSource.streamReader,
     runner.SourceRunner.status,
-    input_partitions.markers_between,
+    markers_between,
 )
-initial, first_after = InitialOffset.offset, FullLog.first_after
+initial, first_after, pieces = InitialOffset.offset, FullLog.first_after, FullLog.pieces
 
 
 def another_column(self: FullDataSource, values: Any) -> StructType:
@@ -279,7 +285,7 @@ FAULTS = (
         lambda batch: replace(batch, event_time=batch.event_time.cast(pa.timestamp("ms", tz="UTC"))))),
     reading("rows_with_an_event_time_are_not_undated", "to be undated", over(lambda batch: replace(batch, undated=7))),
     reading("positions_of_rows_are_in_order_and_in_their_range", "from", over(
-        lambda batch: replace(batch, positions=batch.positions[::-1]))),
+        in_the_order_reversed)),
     reading("event_times_are_those_written", "event times", over(later)),
     Fault("the_observing_reader_sees_the_same_times", "observing reader", [
         (FullSource, "observing_reader", property(lambda self: replace(self.reader, event_time="value")))]),
@@ -329,4 +335,3 @@ FAULTS = (
     Fault("a_preview_tells_times_of_rows_that_come", "the time of none", [
         (FullLog, "reached", lambda self, ranges: {each.split: 1 for each in ranges})]),
 )  # fmt: skip
-pieces = FullLog.pieces

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from tests.spark.file_log import COLUMNS, OWN_OPTIONS, FileLog, FileLogDataSource, FileLogReader, FileLogSource
 from watermark_source.contract.read_batch import ReadBatch
@@ -69,7 +69,7 @@ def connect(server: str) -> None:
 
 
 class FullDataSource(FileLogDataSource):
-    own_options = (
+    own_options: ClassVar[tuple[Option, ...]] = (
         *OWN_OPTIONS,
         Option(name="token", parse=non_empty, accepted="a token", example="x", doc="Of the server.", secret=True),
         Option(name="server", parse=non_empty, accepted="an address", example="localhost:80", doc="That is asked."),

@@ -6,6 +6,7 @@ import pickle
 import ssl
 import tempfile
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -20,7 +21,9 @@ KEY_END = "-----END PRIVATE KEY-----\n"
 
 
 def trusted(context: ssl.SSLContext) -> list[str]:
-    return [str(dict(pair[0] for pair in entry["subject"])["commonName"]) for entry in context.get_ca_certs()]
+    return [
+        str(dict(pair[0] for pair in cast(Any, entry["subject"]))["commonName"]) for entry in context.get_ca_certs()
+    ]
 
 
 def one_line(pem: str) -> str:
@@ -33,7 +36,7 @@ def parts_of_the_client() -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("part", [{"trusted_file": str(CA)}, {"trusted_text": CA.read_text()}])
-def test_only_what_is_given_is_trusted(part: dict[str, str]) -> None:
+def test_only_what_is_given_is_trusted(part: dict[str, Any]) -> None:
     assert trusted(tls_context(Tls(**part))) == ["Test CA"]
 
 

@@ -24,6 +24,7 @@ from pyspark_aligned_kafka.cluster.list_offsets import (
 from pyspark_aligned_kafka.cluster.offset_lookup import Round, _read_offsets
 from watermark_source.errors import CorruptDataError
 from watermark_source.planning.split import Split
+from watermark_source.planning.watermark import Millis
 
 WANTED = {Split("a", 0): LATEST, Split("ü", 1): 1_700_000_000_000, Split("a", 2): LATEST}
 LONG = {Split("t" * 249, number): number for number in range(300)}
@@ -93,9 +94,9 @@ def test_a_response_over_kafka_pythons_protocol(version: int) -> None:
     received = protocol.receive_bytes(struct.pack(">i", len(data)) + data)
     found = {
         Split("a", 0): Found(42, None),
-        Split("ü", 1): Found(7, 1_700_000_000_000),
+        Split("ü", 1): Found(7, Millis(1_700_000_000_000)),
         Split("a", 3): Found(None, None),
-    } | {split: Found(2, 1) for split in LONG}
+    } | {split: Found(2, Millis(1)) for split in LONG}
     assert received == [(9, OffsetsResponse(11, found, {Split("a", 2): 6}))]
 
 

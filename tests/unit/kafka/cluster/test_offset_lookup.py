@@ -26,6 +26,7 @@ def test_what_one_leader_tells_is_told_while_another_is_silent(silent: int, monk
 
     async def ask(node: int, request: OffsetsRequest, deadline: Deadline) -> OffsetsResponse:
         if node == silent:
+            assert cluster._net is not None
             await cluster._net.sleep(60)
         return OffsetsResponse(0, {Split("t", node): Found(7, None)}, {})
 

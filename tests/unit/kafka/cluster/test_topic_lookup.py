@@ -36,7 +36,9 @@ class Answering(Cluster):
         self._takes_s = takes_s
         self.asked_anyone: list[bool] = []
 
-    async def ask_any(self, request: Callable[[], Any], deadline: Deadline, *, anyone: bool = False) -> Any:
+    async def ask_any(
+        self, request: Callable[[], Any], deadline: Deadline, *, anyone: bool = False, doubted: int | None = None
+    ) -> Any:
         assert self._net is not None
         await self._net.sleep(self._takes_s)
         self.asked_anyone.append(anyone)

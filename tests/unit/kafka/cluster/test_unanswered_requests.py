@@ -44,6 +44,7 @@ class Brokers:
 
     async def look_one_up(self, split: Split) -> None:
         wait = self.seconds.get(split, 0.0)
+        assert self.cluster._net is not None
         await self.cluster._net.sleep(min(wait, self.limit))
         for _ in range(self.steps.get(split, 0)):
             await self.cluster._net.sleep(0.0005)

@@ -27,7 +27,7 @@ class Topics:
         self.asked += 1
         self.expected = expected
         return {
-            name: Topic(dict.fromkeys(range(count), 1), internal=name in self.internal)
+            name: Topic(dict.fromkeys(range(count)), internal=name in self.internal)
             for name, count in self.partitions.items()
             if names is None or name in names
         }

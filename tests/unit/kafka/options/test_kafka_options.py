@@ -114,16 +114,16 @@ def test_bootstrap_servers_are_needed() -> None:
             PerSplit({T0: At(5)}, {"u": Earliest(), "v": Latest()}),
         ),
         ({"startingOffsets": '{"t":"earliest"}'}, "startingOffsets", PerSplit({}, {"t": Earliest()})),
-        ({"startingTimestamp": "1000"}, "startingTimestamp", Everywhere(AtTime(1000))),
+        ({"startingTimestamp": "1000"}, "startingTimestamp", Everywhere(AtTime(Millis(1000)))),
         (
             {"startingOffsetsByTimestamp": '{"t":{"0":1000}}'},
             "startingOffsetsByTimestamp",
-            PerSplit({T0: AtTime(1000)}),
+            PerSplit({T0: AtTime(Millis(1000))}),
         ),
         (
             {"startingOffsetsByTimestamp": '{"t":{"0":1000}}', "startingOffsets": "earliest"},
             "startingOffsetsByTimestamp",
-            PerSplit({T0: AtTime(1000)}),
+            PerSplit({T0: AtTime(Millis(1000))}),
         ),
         (
             {
@@ -132,7 +132,7 @@ def test_bootstrap_servers_are_needed() -> None:
                 "startingOffsets": "earliest",
             },
             "startingTimestamp",
-            Everywhere(AtTime(9)),
+            Everywhere(AtTime(Millis(9))),
         ),
     ],
 )

@@ -7,6 +7,7 @@ import socket
 import struct
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -120,7 +121,7 @@ def test_a_connection_that_was_idle_for_too_long_is_made_anew_while_others_of_th
 
 def test_connections_of_a_session_receive_into_the_same_memory(brokers_ends: list[socket.socket]) -> None:
     session = Session(settings())
-    received = []
+    received: list[Any] = []
     for node in (1, 2):
         connection = session.connection(node, 1_000)
         brokers_ends[-1].sendall(struct.pack(">i", 5) + b"hello")

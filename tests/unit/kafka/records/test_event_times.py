@@ -7,6 +7,7 @@ import sys
 import traceback
 from collections.abc import Iterator
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -120,7 +121,7 @@ def test_a_header_that_is_longer_than_its_record_is_corrupt_however_long_it_says
 def refuse_headers(headers: bytes) -> None:
     payload = sized(b"\0\0\0" + sized(None) + sized(None) + headers)
     data = np.frombuffer(bytearray(batch(0, [], payload=payload, count=1)), np.uint8)
-    limits = {"batch_rows": 9, "batch_bytes": 99, "decompressed_limit": 99}
+    limits: dict[str, Any] = {"batch_rows": 9, "batch_bytes": 99, "decompressed_limit": 99}
     for decoder in (
         RecordDecoder((), **limits, event_time=EventTimeChoice(InHeader("t"))),
         RecordDecoder(("headers",), **limits),

@@ -25,6 +25,7 @@ def marks(place: Place | None, *recs: Rec) -> list[int]:
     )
     (found,) = decoder.decode(SplitRange(Split("orders", 3), 0, 1_000), data, 0, 1, None)
     assert found.event_time.cast(pa.int64()).to_pylist() == [1_000 * rec.millis for rec in recs]
+    assert found.marks is not None
     assert found.marks.type == pa.int64()
     return [micros // 1_000 for micros in found.marks.to_pylist()]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from typing import Any
 
 import numba
 import numpy as np
@@ -21,7 +22,7 @@ RECORDINGS = ["full", "minimal", "no_checksum", "compressed", "tagged", "mariadb
 
 # Not kept between processes: what is kept goes by the sources of the package that the function is in.
 @numba.njit("int64(uint8[::1], int64, int64)")
-def _sum(array, start, stop):
+def _sum(array: Any, start: Any, stop: Any) -> Any:
     return checksum(address_of(array), start, stop)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numba
 import numpy as np
 import pytest
@@ -20,7 +22,7 @@ TAGGED = bytes.fromhex(
 
 # Not kept between processes: what is kept goes by the sources of the package that the function is in.
 @numba.njit("Tuple((int64, int64))(uint8[::1], int64, int64)")
-def _gtid(array, kind, stop):
+def _gtid(array: Any, kind: Any, stop: Any) -> Any:
     number, time = gtid_at(address_of(array), kind, np.int64(0), stop)
     return number, time
 

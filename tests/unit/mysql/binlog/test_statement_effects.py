@@ -20,7 +20,7 @@ RAW = PLAIN._replace(backslash_escapes=False)
 
 
 def names(tables: Iterable[LoggedTable]) -> set[str]:
-    return {each.table if each.database is None else ".".join(each) for each in tables}
+    return {each.table if each.database is None else f"{each.database}.{each.table}" for each in tables}
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numba
 import numpy as np
 import pytest
@@ -15,12 +17,12 @@ NONE = (0, -1)
 
 # Not kept between processes: what is kept goes by the sources of the package that the function is in.
 @numba.njit("Tuple((int64, int64))(uint8[::1], int64, int64)")
-def _lenenc(array, start, stop):
+def _lenenc(array: Any, start: Any, stop: Any) -> Any:
     return lenenc_at(address_of(array), start, stop)
 
 
 @numba.njit("Tuple((int64, int64, int64))(uint8[::1], int64, int64)")
-def _numbers(array, at, width):
+def _numbers(array: Any, at: Any, width: Any) -> Any:
     data = address_of(array)
     return uint16_at(data, at), uint32_at(data, at), uint_at(data, at, np.int64(width))
 

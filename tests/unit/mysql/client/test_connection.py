@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+import time
 from typing import Any
 
 import pytest
@@ -75,7 +76,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Opened]:
     """The connections that are made, one after the other; no time passes between attempts."""
     made: list[Opened] = []
     monkeypatch.setattr(connection, "connected", lambda _: made[sum(each.closed for each in made)])
-    monkeypatch.setattr(connection.time, "sleep", lambda _: None)
+    monkeypatch.setattr(time, "sleep", lambda _: None)
     sent.clear()
     return made
 

@@ -19,7 +19,7 @@ def _range(first: tuple[int, int], last: tuple[int, int]) -> SplitRange:
     return SplitRange(BINLOG, position_number(*first), position_number(*last))
 
 
-def _bytes(pieces: list[SplitRange]) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+def _bytes(pieces: list[SplitRange]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
     return [(tuple(LogPosition.of(each.start)), tuple(LogPosition.of(each.end))) for each in pieces]
 
 

@@ -16,7 +16,7 @@ from watermark_source.errors import RefusedError, UnsupportedFormatError
 MYSQL, MARIADB = "9.7.4", "11.8.9-MariaDB"
 REFUSED = RefusedError("needs SLAVE MONITOR")
 # Name and address of a source, as the two servers show it.
-SOURCE = {
+SOURCE: Mapping[str, Answer] = {
     "SHOW REPLICA STATUS": [("", "db0", "repl", 3306)],
     "SHOW ALL SLAVES STATUS": [("", "", "", "db0", "r", 3306)],
 }

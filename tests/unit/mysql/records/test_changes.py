@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -22,7 +24,7 @@ def decoder(batch_rows: int = 10_000) -> ChangeDecoder:
     return ChangeDecoder(charsets(), lambda table: [str(each.name) for each in table.columns], batch_rows=batch_rows)
 
 
-def transactions(*blocks: tuple[Bytes, Longs], by: ChangeDecoder | None = None, **how: bool) -> dict[str, list[int]]:
+def transactions(*blocks: tuple[Bytes, Longs], by: ChangeDecoder | None = None, **how: Any) -> dict[str, list[int]]:
     by, found = by or decoder(), dict[str, list[int]]()
     for memory, events in blocks:
         for each in by.decode(memory, events, "f", **how):

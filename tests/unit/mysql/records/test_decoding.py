@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +22,7 @@ from watermark_source.errors import CorruptDataError, SourceError, UnsupportedFo
 
 _AT = datetime.datetime(2024, 5, 7, 12, 30, 15, 123000)  # noqa: DTZ001 - a clock's reading
 _ANN = (1, "Ann", Decimal("10.50"), 1999, -3, _AT, "new", ["a", "c"], True, b"ab\0\0", "é漢😀")
-_ZOE = (4000000000, "Zoë", Decimal("-0.05"), 0, 7, None, "paid", [], False, b"\0\xff\0\xff", None)
+_ZOE: tuple[Any, ...] = (4000000000, "Zoë", Decimal("-0.05"), 0, 7, None, "paid", [], False, b"\0\xff\0\xff", None)
 _PAID = (*_ANN[:2], Decimal("11.50"), *_ANN[3:10], "changed")
 EXPECTED = [(INSERT, _ANN), (INSERT, _ZOE), (UPDATE_BEFORE, _ANN), (UPDATE_AFTER, _PAID), (DELETE, _ZOE)]
 

@@ -13,7 +13,7 @@ WITHOUT_ZONE = pa.timestamp("us")
 
 
 def at(*moment: int) -> datetime:
-    return datetime(*moment)  # type: ignore[arg-type, misc]  # noqa: DTZ001
+    return datetime(*moment)  # type: ignore[arg-type]  # noqa: DTZ001
 
 
 @pytest.mark.parametrize(

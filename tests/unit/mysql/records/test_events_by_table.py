@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -45,8 +47,8 @@ _ROWS = (EventType.WRITE_ROWS, EventType.UPDATE_ROWS, EventType.DELETE_ROWS)
 
 
 def test_a_table_is_asked_about_once_a_shape() -> None:
-    asked = []
-    router = Router(lambda table: asked.append(table.table))  # type: ignore[func-returns-value]
+    asked: list[Any] = []
+    router = Router(lambda table: asked.append(table.table))
     for opening in range(3):
         memory, events = surveyed("full")
         # Each opening of a table gives it another number.
@@ -59,7 +61,7 @@ def test_of_a_table_that_is_not_read_no_column_is_looked_at() -> None:
     block = one_event(EventType.TABLE_MAP, bytes(8) + b"\1d\0\1t\0" + bytes([1, 200, 0, 1]))
     with pytest.raises(UnsupportedFormatError, match=r"a column of a type that is not read \(type 200\)"):
         Router(lambda table: None).route(*block, "f")
-    asked = []
+    asked: list[Any] = []
     router = Router(lambda table: None, lambda *name: bool(asked.append(name)))
     assert router.route(*block, "f").tables.tolist() == [-1]
     assert asked == [("d", "t")]

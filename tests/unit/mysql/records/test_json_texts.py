@@ -11,7 +11,8 @@ import pytest
 
 from pyspark_mysql_cdc_wm.records.json_texts import json_texts
 from pyspark_mysql_cdc_wm.records.table_definition import ColumnType
-from tests.unit.mysql.records.test_values import stored_decimal, values
+from tests.unit.mysql.records.located_values import values
+from tests.unit.mysql.records.test_values import stored_decimal
 from watermark_source.errors import CorruptDataError
 
 _INTEGERS = {5: (2, True), 6: (2, False), 7: (4, True), 8: (4, False), 9: (8, True), 10: (8, False)}
@@ -75,7 +76,7 @@ def stored(value: Any, large: bool = False) -> bytes:
     return bytes([kind]) + content
 
 
-DOCUMENTS = (
+DOCUMENTS: tuple[Any, ...] = (
     [], {}, [None, True, False], {"a": None}, {"": "", "é": [{"b": [[]]}, {}]}, [[], [[1], 2]],
     [-(2**15), 2**15 - 1, 2**16 - 1, -(2**31), 2**31 - 1, 2**32 - 1, -(2**63), 2**63 - 1, 2**64 - 1, 0, -1, 10],
     {"long": "é" * 64, "longer": "x" * 16_384, "n": "é😀", "w": ["a", "b", {"c": 5}]},

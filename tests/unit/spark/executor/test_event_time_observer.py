@@ -129,6 +129,8 @@ def test_disorder_is_counted_of_rows_that_have_an_event_time_within_the_cap() ->
     times, places = [5_000_000, None, 1_000_000, 9_000_000, 4_000_000], [0, 1, SEGMENT, SEGMENT + 1, 3 * SEGMENT - 1]
     whole = ReadBatch(A, 5, (), pa.array(times, pa.int64()).view(MICROS), positions=pa.array(places))
     counted = pa.array([0, 2, 4])
+    assert whole.event_time is not None
+    assert whole.positions is not None
     alone = replace(whole, rows=3, event_time=whole.event_time.take(counted), positions=whole.positions.take(counted))
     ranges, beginnings = [SplitRange(A, 0, 3 * SEGMENT)], {A: Beginning(0, None)}
     (found,), (expected,) = (observe([one], ranges, Millis(6_000), None, beginnings) for one in (whole, alone))
