@@ -70,7 +70,7 @@ def test_every_row_leaves_once_in_order_or_is_late(
         buffer = Buffer(LAYOUT, store, Waiting.decode(waiting.encode()), sizes)
         rows = [(number + n, time) for n, time in enumerate(new)]
         number += len(rows)
-        late = buffer.take_in(batch(rows), watermark)
+        late = buffer.add(batch(rows), watermark)
         is_late = [time is None or (watermark is not None and time <= watermark) for _, time in rows]
         assert values(late) == [value for (value, _), behind in zip(rows, is_late, strict=True) if behind]
         on_time = [row for row, behind in zip(rows, is_late, strict=True) if not behind]
@@ -113,7 +113,7 @@ def test_the_alarm_is_the_first_watermark_that_lets_a_row_go(first: int) -> None
 def test_a_watermark_reads_only_the_pieces_it_has_reached() -> None:
     store = Kept()
     buffer = Buffer(LAYOUT, store, sizes=Sizes(piece=10_000))
-    buffer.take_in(batch([(n, n) for n in range(20_000)]), None)
+    buffer.add(batch([(n, n) for n in range(20_000)]), None)
     count = len(store.pieces)
     assert count > 50
     assert sum(part.num_rows for part in buffer.release(99)) == 100
@@ -134,7 +134,7 @@ def test_many_due_pieces_are_let_go_a_few_at_a_time(comes: list[range], rows_of_
     store = Kept()
     buffer = Buffer(LAYOUT, store, sizes=Sizes(piece=10_000, wave=30_000))
     for numbers in comes:
-        buffer.take_in(batch([(n, n // rows_of_a_time) for n in numbers]), None)
+        buffer.add(batch([(n, n // rows_of_a_time) for n in numbers]), None)
     parts = list(buffer.release(30_000))
     assert [value for part in parts for value in values(part)] == list(range(20_000))
     assert max(part.nbytes for part in parts) < 60_000
@@ -144,7 +144,7 @@ def test_many_small_batches_become_few_pieces() -> None:
     store = Kept()
     buffer = Buffer(LAYOUT, store)
     for first in range(0, 300, 3):
-        buffer.take_in(batch([(n, n % 7) for n in range(first, first + 3)]), None)
+        buffer.add(batch([(n, n % 7) for n in range(first, first + 3)]), None)
         buffer.merge_small()
     assert len(store.pieces) <= buffer.sizes.most_small
     assert [value for part in buffer.release(10) for value in values(part)] == sorted(range(300), key=lambda n: n % 7)
@@ -153,7 +153,7 @@ def test_many_small_batches_become_few_pieces() -> None:
 def test_rows_larger_than_a_piece_are_pieces_of_their_own() -> None:
     store = Kept()
     buffer = Buffer(LAYOUT, store, sizes=Sizes(piece=10))
-    buffer.take_in(batch([(n, -n) for n in range(5)]), None)
+    buffer.add(batch([(n, -n) for n in range(5)]), None)
     assert len(store.pieces) == 5
     assert [value for part in buffer.release(0) for value in values(part)] == [4, 3, 2, 1, 0]
 
@@ -162,7 +162,7 @@ def test_rows_larger_than_a_piece_are_pieces_of_their_own() -> None:
 def test_nothing_due_reads_and_writes_nothing(count: int) -> None:
     store = Kept()
     buffer = Buffer(LAYOUT, store)
-    buffer.take_in(batch([(n, 10 + n) for n in range(count)]), None)
+    buffer.add(batch([(n, 10 + n) for n in range(count)]), None)
     before = buffer.waiting
     assert list(buffer.release(9)) == []
     assert (buffer.waiting, store.reads) == (before, 0)

@@ -18,7 +18,7 @@ from pyspark.sql.streaming.tws_tester import TwsTester
 
 from watermark_source.errors import UsageError
 from watermark_source.operators.join_processor import JoinLayout, TemporalJoinProcessor
-from watermark_source.operators.packs import IS_PROBE, ROWS, of_bytes, stream_bytes
+from watermark_source.operators.packs import IS_PROBE, ROWS, rows_of, stream_bytes
 
 BUCKET = 5
 ASKED = pa.schema([pa.field("key", pa.binary()), pa.field("time", pa.int64()), pa.field("number", pa.int64())])
@@ -85,7 +85,7 @@ def answers(packs: pd.DataFrame) -> list[tuple[int, int | None]]:
     """Return number and user of what came out."""
     found: list[tuple[int, int | None]] = []
     for pack in [] if packs.empty else packs[ROWS].tolist():
-        table = pa.Table.from_batches(of_bytes([pack]))
+        table = pa.Table.from_batches(rows_of([pack]))
         assert table.column_names == ["number", "user", "at"]
         micros = table.column("at").cast(pa.int64()).to_pylist()
         users = table.column("user").to_pylist()

@@ -78,7 +78,7 @@ def test_while_rows_wait_columns_and_buckets_stay_as_they_are(streams: Streams) 
         "in 2 buckets; .*in 1 buckets": order_by_event_time(frame, "value", buckets=1),
     }
     for text, change in changes.items():
-        with pytest.raises(StreamingQueryException, match=f"in this checkpoint rows wait that are struct<.*{text}"):
+        with pytest.raises(StreamingQueryException, match=f"the rows that wait in this checkpoint are struct<.*{text}"):
             left.run(streams, change, "q")
     left.run(streams, order_by_event_time(frame, "value", buckets=2), "q")
     assert left.rows == [(1,)]
@@ -94,17 +94,20 @@ MISUSES: dict[str, tuple[Callable[[DataFrame], Any], str]] = {
     "a map": (lambda df: order_by_event_time(df.withColumn("m", F.expr("map(1, 2)")), "m"), "key m is a map"),
     "a collation": (
         lambda df: order_by_event_time(df.withColumn("c", F.expr("array(struct('a' COLLATE UTF8_LCASE))")), "c"),
-        "key c has texts with a collation",
+        "key c has strings with a collation",
     ),
     "a computed time": (
         lambda df: order_by_event_time(df.withColumn("t", F.expr("event_time + INTERVAL 1 HOUR")), "value", "t"),
         r"column 't' \(timestamp\) follows no watermark",
     ),
     "a name that is taken": (lambda df: order_by_event_time(df, "value", late="VALUE"), 'late="is_late"'),
-    "one name twice": (lambda df: order_by_event_time(df.selectExpr("*", "1 AS Value"), "split"), "a name of its own"),
+    "one name twice": (
+        lambda df: order_by_event_time(df.selectExpr("*", "1 AS Value"), "split"),
+        "column names must be unique",
+    ),
     "rows that waited": (
         lambda df: order_by_event_time(order_by_event_time(df, "value").drop("late"), "value"),
-        "rows leave order_by_event_time once the watermark has passed 'event_time', so that here all of them would be",
+        "order_by_event_time emits rows once the watermark has passed 'event_time', so that all of them would be late",
     ),
     "no buckets": (lambda df: order_by_event_time(df, "value", buckets=0), "buckets = 0: must be .*for example 64"),
 }

@@ -63,7 +63,7 @@ CASES = {
     ),
     "no such time": Case(("no column 'then'", "'since'"), arguments={"build_time": "then"}),
     "a clock and event times": Case(
-        ("probe (file-log) goes by processing time", "build (file-log) by event time", "watermarkStrategy none"),
+        ("probe (file-log) is on processing time", "build (file-log) on event time", "watermarkStrategy none"),
         probe_options=ON_CLOCK,
     ),
     "clocks of no group": Case(
@@ -75,7 +75,7 @@ CASES = {
         probe_options={**ON_CLOCK, **GROUP}, build_options={**ON_CLOCK, **GROUP},
     ),
     "a clock without a snapshot, and a buffer": Case(
-        ("build (file-log) begins with no snapshot", "whatever buffer"),
+        ("build (file-log) begins with no snapshot", "whatever the values of buffer"),
         probe_options=ON_CLOCK, build_options=ON_CLOCK, arguments={"buffer": True},
     ),
     "no column to compare": Case(("on names no column", 'on="user_id"'), arguments={"on": []}),
@@ -105,7 +105,7 @@ CASES = {
         build=lambda rows: follow_watermark(rows).selectExpr("value", "split AS Split", "event_time AS since"),
     ),
     "a type that Python is not given": Case(
-        ("'months' is interval year, which Spark does not give to Python", "drop or cast it"),
+        ("'months' is interval year, which Spark cannot pass to Python", "drop or cast it"),
         probe=lambda rows: follow_watermark(rows).selectExpr("value", "event_time", "INTERVAL '1' YEAR AS months"),
     ),
     "no such order": Case(("no column 'offset'",), arguments={"sequence": "offset"}),
@@ -148,7 +148,7 @@ def test_a_side_with_one_source_on_the_clock_goes_by_the_event_times_of_the_othe
     probe, other = sources if first == "clock" else sources[::-1]
     both = probe.union(other)
     on_clock = renamed(follow_watermark(loaded(sourceName="users", **TABLE)).drop("split"))
-    with pytest.raises(UsageError, match=r"probe \(orders\) goes by event time and build \(users\) by processing time"):
+    with pytest.raises(UsageError, match=r"probe \(orders\) is on event time and build \(users\) on processing time"):
         temporal_join(both, on_clock, on="value", build_time="since", buffer=True)
     by_event_times = renamed(follow_watermark(loaded(sourceName="users")).drop("split"))
     joined = temporal_join(both, by_event_times, on="value", build_time="since")

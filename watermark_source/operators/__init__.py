@@ -1,4 +1,4 @@
-"""Operators of several streams, or of time, that Spark does not have: built on transformWithState.
+"""Operators on event time that Spark lacks, built on transformWithState: a temporal join, and an ordering of rows.
 
 Imports ``arrow_columns``, ``errors``, ``spark``.
 """

@@ -1,6 +1,6 @@
-"""Rows hash-partitioned into buckets: a task's batches put together, and cut by the bucket of each row.
+"""Arrow batches by bucket: a task's batches are combined, and each is split by its rows' bucket.
 
-Knows nothing of Spark. pyarrow's own ``array`` imports pandas, and is not used.
+It imports no Spark. It builds arrays from buffers, because pyarrow's own ``array`` imports pandas.
 """
 
 from __future__ import annotations
@@ -12,60 +12,60 @@ import numpy.typing as npt
 import pyarrow as pa
 
 _MOST_ROWS = 65_536
-"""So many rows of a task are held together ..."""
+"""Rows at which a combined batch is complete."""
 _MOST_BYTES = 16 * 1_024 * 1_024
-"""... or so many bytes: more make larger packs, and take more memory."""
+"""Bytes at which a combined batch is complete: a larger one takes more memory."""
 
 
 def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield batches of the same columns put together, none of them empty."""
-    held: list[pa.RecordBatch] = []
+    """Combine batches of the same columns into larger ones; none of them is empty."""
+    parts: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
         if not batch.num_rows:
             continue
-        held.append(batch)
+        parts.append(batch)
         rows += batch.num_rows
         size += batch.nbytes
         if rows >= _MOST_ROWS or size >= _MOST_BYTES:
-            yield as_one(held)
-            held, rows, size = [], 0, 0
-    if held:
-        yield as_one(held)
+            yield concatenated(parts)
+            parts, rows, size = [], 0, 0
+    if parts:
+        yield concatenated(parts)
 
 
-def dealt(buckets: pa.Array, rows: pa.RecordBatch) -> tuple[pa.Array, list[pa.RecordBatch]]:
-    """Return the buckets that occur, and of each its rows, as they came."""
+def by_bucket(buckets: pa.Array, rows: pa.RecordBatch) -> tuple[pa.Array, list[pa.RecordBatch]]:
+    """Return the distinct buckets, and the rows of each in their original order."""
     numbers = buckets.to_numpy()
     places = np.argsort(numbers, kind="stable")
     numbers = numbers[places]
-    ordered = taken(rows, places)
+    ordered = rows_at(rows, places)
     starts = np.flatnonzero(np.diff(numbers, prepend=-1))
     ends = np.append(starts[1:], len(numbers))
-    found = pa.Array.from_buffers(buckets.type, len(starts), [None, pa.py_buffer(numbers[starts])])
-    return found, [ordered.slice(start, end - start) for start, end in zip(starts, ends, strict=True)]
+    distinct = pa.Array.from_buffers(buckets.type, len(starts), [None, pa.py_buffer(numbers[starts])])
+    return distinct, [ordered.slice(start, end - start) for start, end in zip(starts, ends, strict=True)]
 
 
-def as_one(parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """Return batches, at least one, one after the other as one; raises ``ArrowInvalid`` if a text column has 2 GiB."""
+def concatenated(parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """Concatenate one or more batches; raises ``ArrowInvalid`` if a text column reaches 2 GiB."""
     if len(parts) == 1:
         return parts[0]
     columns = [pa.concat_arrays([part.column(n) for part in parts]) for n in range(parts[0].num_columns)]
     return pa.RecordBatch.from_arrays(columns, schema=parts[0].schema)
 
 
-def taken(rows: pa.RecordBatch, places: npt.NDArray[np.intp]) -> pa.RecordBatch:
-    """Return the rows at some places, in that order."""
-    return rows.take(numbers_column(places.astype(np.int64)))
+def rows_at(rows: pa.RecordBatch, places: npt.NDArray[np.intp]) -> pa.RecordBatch:
+    """Return the rows at the given places, in the order of the places."""
+    return rows.take(integer_column(places.astype(np.int64)))
 
 
-def numbers_column(values: npt.NDArray[np.int64]) -> pa.Array:
-    """Return a column of numbers."""
+def integer_column(values: npt.NDArray[np.int64]) -> pa.Array:
+    """Return a column of 64-bit integers."""
     return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
 
 
 def binary_column(values: Sequence[bytes]) -> pa.Array:
-    """Return a column of bytes."""
+    """Return a binary column."""
     offsets = np.zeros(len(values) + 1, dtype=np.int32)
     np.cumsum([len(value) for value in values], out=offsets[1:])
     data = [pa.py_buffer(offsets), pa.py_buffer(b"".join(values))]

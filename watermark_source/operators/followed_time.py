@@ -1,4 +1,4 @@
-"""The event-time column of a stream that follows its source's watermark, and what cannot be one."""
+"""Checks of the event-time column and the state store of an operator's input."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from watermark_source.spark.columns import SourceTime
 from watermark_source.spark.follow import DELAY_KEY, spelling
 
 WAITED = "watermark_source.waited"
-"""In the metadata of an event-time column: the operator that its rows left once the watermark had passed them."""
+"""Metadata key of an event-time column: the operator that emitted its rows after the watermark had passed them."""
 STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
 def followed_time(df: DataFrame, name: str, caller: str) -> tuple[str, SourceTime]:
-    """Return the column's own spelling, and what its source declares about time.
+    """Return the column's name as the schema spells it, and what its source declares about time.
 
-    Of several sources it is one that goes by event times, if there is one: a clock is never the lowest of watermarks
-    (FLIP-326). Spark keeps what the first of a union declares.
+    In a union of sources the declaration is that of a source on event time, if there is one: a watermark that is the
+    clock's is never the lowest (FLIP-326). Spark's metadata alone has the declaration of the union's first source.
 
     Raises:
         UsageError: the DataFrame is no stream, or the column is not the one that ``follow_watermark`` was given.
@@ -42,28 +42,28 @@ def followed_time(df: DataFrame, name: str, caller: str) -> tuple[str, SourceTim
     declared = SourceTime.of_metadata(field.metadata)
     if declared is None:
         raise UsageError(
-            f"{caller}: column {name!r} has a watermark of Spark's own withWatermark, which knows nothing of its "
-            "source's splits; use follow_watermark in its place, on a stream of this project's sources"
+            f"{caller}: column {name!r} has a watermark of Spark's own withWatermark, which ignores its source's "
+            "splits; use follow_watermark in its place, on a stream of this project's sources"
         )
-    return name, next((each for each in _declared_below(df) if not each.processing_time), declared)
+    return name, next((source for source in _declarations(df) if not source.processing_time), declared)
 
 
-def _declared_below(df: DataFrame) -> list[SourceTime]:
-    """Return what all sources below declare about time; nothing under Spark Connect, which shows no plan."""
+def _declarations(df: DataFrame) -> list[SourceTime]:
+    """Return what the plan's sources declare about time; nothing under Spark Connect, which exposes no plan."""
     plan = getattr(df, "_jdf", None)
     if plan is None:
         return []
     leaves = plan.queryExecution().analyzed().collectLeaves()
     outputs = [leaves.apply(i).output() for i in range(leaves.size()) if leaves.apply(i).isStreaming()]
-    told = [output.apply(i).metadata().json() for output in outputs for i in range(output.size())]
-    return [found for text in told if (found := SourceTime.of_metadata(json.loads(text))) is not None]
+    texts = [output.apply(i).metadata().json() for output in outputs for i in range(output.size())]
+    return [source for text in texts if (source := SourceTime.of_metadata(json.loads(text))) is not None]
 
 
 def need_rocksdb(df: DataFrame, caller: str) -> None:
-    """Raise ``UsageError`` unless Spark keeps state where transformWithState can."""
-    set_to = df.sparkSession.conf.get(STATE_STORE, None)
-    if set_to is None or not set_to.rpartition(".")[2].startswith("RocksDB"):
+    """Raise ``UsageError`` unless Spark's state store is RocksDB, which transformWithState requires."""
+    provider = df.sparkSession.conf.get(STATE_STORE, None)
+    if provider is None or not provider.rpartition(".")[2].startswith("RocksDB"):
         raise UsageError(
-            f"{caller}: {STATE_STORE} is {set_to or 'not set'}, and the operator's state needs RocksDB, which is part "
-            f'of Spark: spark.conf.set("{STATE_STORE}", "{ROCKSDB}")'
+            f"{caller}: {STATE_STORE} is {provider or 'not set'}, and the operator's state needs RocksDB, which is "
+            f'part of Spark: spark.conf.set("{STATE_STORE}", "{ROCKSDB}")'
         )

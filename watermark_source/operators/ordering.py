@@ -1,9 +1,9 @@
-"""``order_by_event_time``: the rows of each key in event-time order, once the watermark has passed them.
+"""``order_by_event_time``: emits the rows of each key in event-time order, once the watermark has passed them.
 
-After Pravega's EventTimeOrdering (PDP-26), in which late records go to a side output: here, a column tells them apart.
+It follows Pravega's EventTimeOrdering (PDP-26), which sends late records to a side output; here a column marks them.
 
-How it works: the keys are laid into buckets by their hash, and a bucket's rows travel and wait as Arrow columns packed
-into bytes (``ordering_packs``). Packs have no event-time column: Spark takes no late rows out before the operator.
+Keys are hash-partitioned into buckets. The rows of a bucket reach the operator, and wait in its state, as Arrow columns
+in binary packs (``packs``). A pack has no event-time column, so Spark drops no late row before the operator.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructFi
 from watermark_source.errors import UsageError, listed
 from watermark_source.operators.followed_time import WAITED, followed_time, need_rocksdb
 from watermark_source.operators.ordering_processor import OrderingProcessor
-from watermark_source.operators.packs import LEFT, ORDERING_BUCKET, ORDERING_PACKED, RowPacker, Unpacking
+from watermark_source.operators.packs import EMITTED, ORDERING_BUCKET, ORDERING_PACKED, RowPacker, RowUnpacker
 from watermark_source.operators.waiting_rows import RowLayout
 from watermark_source.spark.column_names import EVENT_TIME
 from watermark_source.spark.follow import quoted, spelling
@@ -30,64 +30,63 @@ LATE = "late"
 def order_by_event_time(
     df: DataFrame, key: str | Sequence[str], time: str = EVENT_TIME, *, late: str = LATE, buckets: int = 64
 ) -> DataFrame:
-    """Return a stream's rows such that those of a key come in event-time order.
+    """Emit the rows of each key in event-time order.
 
-    A row waits until Spark's watermark has passed its event time, and then leaves behind all rows of its key that are
-    older. Rows of one key and one event time leave as they came: by batch, in a batch as they stand in their log. Each
-    row comes out exactly once, with one column more:
+    A row waits until Spark's watermark has passed its event time, and is emitted after all earlier rows of its key.
+    Rows of one key and one event time keep their order of arrival: by batch, and within a batch by their place in the
+    log. Each row is emitted exactly once, with one additional column:
 
-    - ``late`` is false for rows in order;
-    - ``late`` is true for a row that came when the watermark of its batch had passed it, or that has no event time: it
-      leaves at once. ``where("late")`` and ``where("NOT late")`` in ``foreachBatch`` are the two outputs.
+    - ``late`` is false for rows in order.
+    - ``late`` is true for a row whose event time the watermark of its batch had already passed, or that has no event
+      time: it is emitted at once. ``where("late")`` and ``where("NOT late")`` in ``foreachBatch`` are the two outputs.
 
-    A row is written once more than it is read, to Spark's state: about its own size for as long as it waits. A task
-    holds at most the rows of a bucket that are new in a batch, and 16 MiB of those that leave.
+    A waiting row takes about its own size in Spark's state. A task holds in memory at most a bucket's new rows of a
+    batch, and 16 MiB of the rows it emits.
 
     Args:
-        df: what ``follow_watermark`` returned, of one source or a union; rows may have been filtered and columns added.
-        key: the column, or columns, within whose equal values rows are put in order; any type but a map, and texts of
-            UTF8_BINARY alone.
-        time: the column ``follow_watermark`` was given. It stays event time for operators above, to which rows in order
-            are on time, and late rows late.
-        late: the name of the column that is added.
-        buckets: into how many parts keys are laid; each batch touches each that it has rows for, and no more tasks than
-            these share the work. Fixed while rows wait.
+        df: a stream that ``follow_watermark`` returned, of one source or a union; filters and added columns are fine.
+        key: the column, or columns, by whose values rows are ordered; any type except a map, and strings with the
+            collation UTF8_BINARY only.
+        time: the column ``follow_watermark`` was given. It stays event time for operators downstream: rows in order are
+            on time for them, and late rows late.
+        late: the name of the added column.
+        buckets: the number of hash partitions of the keys, which bounds the number of tasks. Each batch rewrites the
+            buckets that it has rows for. It cannot change while rows wait.
 
     Raises:
-        UsageError: the DataFrame is no stream that follows a watermark, a column is missing or there already, or
-            Spark's state is not kept in RocksDB.
+        UsageError: the DataFrame is no stream that follows a watermark, a column is missing or exists already, or
+            Spark's state store is not RocksDB.
     """
     keys = [spelling(df, name, _CALLER) for name in ([key] if isinstance(key, str) else key)]
     if not df.isStreaming:
         raise UsageError(
-            f"{_CALLER}: needs a stream (spark.readStream); the rows of a batch are put in order by Spark's own "
+            f"{_CALLER}: needs a stream (spark.readStream); for a batch use Spark's own "
             f"orderBy({', '.join(map(repr, [*keys, time]))})"
         )
     time, _ = followed_time(df, time, _CALLER)
     _refuse_rows_that_waited(df, time)
     need_rocksdb(df, _CALLER)
     _check(df, keys, late, buckets)
-    place = df.columns.index(time)
-    # Spark's own way to Arrow, in one time zone: what waits must not depend on the session's.
-    layout = RowLayout(to_arrow_schema(df.schema, timezone="UTC"), place)
+    # The state must not depend on the session's time zone.
+    layout = RowLayout(to_arrow_schema(df.schema, timezone="UTC"), df.columns.index(time))
     described = f"{df.schema.simpleString()}, ordered by {time} for each {', '.join(keys)}, in {buckets} buckets"
     bucket = F.pmod(F.hash(*map(quoted, keys)), F.lit(buckets)).alias(ORDERING_BUCKET)
     packs = df.select(bucket, *map(quoted, df.columns)).mapInArrow(RowPacker(layout), ORDERING_PACKED)
-    left = packs.groupBy(ORDERING_BUCKET).transformWithStateInPandas(
-        OrderingProcessor(layout, described), LEFT, outputMode="append", timeMode="eventTime"
+    emitted = packs.groupBy(ORDERING_BUCKET).transformWithStateInPandas(
+        OrderingProcessor(layout, described), EMITTED, outputMode="append", timeMode="eventTime"
     )
     fields = [StructField(field.name, field.dataType, field.nullable) for field in df.schema]
-    rows = left.mapInArrow(Unpacking(layout, late), StructType(fields).add(late, "boolean", nullable=False))
-    about_time = {**df.schema[time].metadata, WAITED: _CALLER}
-    return rows.select([quoted(c).alias(c, metadata=about_time) if c == time else quoted(c) for c in rows.columns])
+    rows = emitted.mapInArrow(RowUnpacker(layout, late), StructType(fields).add(late, "boolean", nullable=False))
+    metadata = {**df.schema[time].metadata, WAITED: _CALLER}
+    return rows.select([quoted(c).alias(c, metadata=metadata) if c == time else quoted(c) for c in rows.columns])
 
 
 def _refuse_rows_that_waited(df: DataFrame, time: str) -> None:
-    """Refuse rows that come when the watermark of their batch has passed them: all would be late."""
-    if waited := df.schema[time].metadata.get(WAITED):
+    """Refuse the output of an operator that emits rows after the watermark has passed them: all would be late."""
+    if operator := df.schema[time].metadata.get(WAITED):
         raise UsageError(
-            f"{_CALLER}: rows leave {waited} once the watermark has passed {time!r}, so that here all of them would be "
-            f"late. Call {_CALLER} below it or in a query of its own, which reads what this one writes"
+            f"{_CALLER}: {operator} emits rows once the watermark has passed {time!r}, so that all of them would be "
+            f"late here. Call {_CALLER} before {operator}, or in a second query that reads what this one writes"
         )
 
 
@@ -99,13 +98,13 @@ def _check(df: DataFrame, keys: Sequence[str], late: str, buckets: int) -> None:
         raise UsageError(f"{_CALLER}: key {listed(maps)} is a map, which has no hash; use one of its values")
     if collated := [name for name in keys if _is_collated(df.schema[name].dataType)]:
         raise UsageError(
-            f"{_CALLER}: key {listed(collated)} has texts with a collation, and keys are told apart by their bytes: "
-            'equal ones would not come in order. Cast it first, as in .withColumn("key", lower("key").cast("string"))'
+            f"{_CALLER}: key {listed(collated)} has strings with a collation, and keys are compared by their bytes: "
+            'equal ones would not be in order. Cast it first, as in .withColumn("key", lower("key").cast("string"))'
         )
     if len(set(lowered)) < len(lowered):
-        raise UsageError(f"{_CALLER}: each column needs a name of its own; the columns are {df.columns}")
+        raise UsageError(f"{_CALLER}: column names must be unique; the columns are {df.columns}")
     if late.lower() in lowered:
-        raise UsageError(f'{_CALLER}: there is a column {late!r} already; name another one, as in late="is_late"')
+        raise UsageError(f'{_CALLER}: the stream has a column {late!r} already; name another, as in late="is_late"')
     if buckets < 1:
         raise UsageError(f"{_CALLER}: buckets = {buckets}: must be a whole number of at least 1, for example 64")
 

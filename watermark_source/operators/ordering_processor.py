@@ -1,4 +1,4 @@
-"""The state operator that orders rows: its state is pieces of rows and their index, and one timer a bucket."""
+"""OrderingProcessor: the stateful operator of ``order_by_event_time``, with one timer for each bucket."""
 
 from __future__ import annotations
 
@@ -22,11 +22,13 @@ _INDEX = StructType([StructField("columns", StringType()), StructField("pieces",
 
 
 class OrderingProcessor(StatefulProcessor):
-    """Orders the rows of a bucket; takes packs and yields packs, for ``transformWithStateInPandas``.
+    """Orders the rows of a bucket; reads packs and emits packs, for ``transformWithStateInPandas``.
+
+    A bucket's state is pieces of sorted rows, and an index of the pieces.
 
     Args:
         layout: the rows' columns.
-        described: those and what else the state depends on, as text.
+        described: a text of everything the state depends on, which a checkpoint's text must equal.
     """
 
     def __init__(self, layout: RowLayout, described: str) -> None:
@@ -34,7 +36,7 @@ class OrderingProcessor(StatefulProcessor):
         self._described = described
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Name the state."""
+        """Open the state."""
         self._handle = handle
         self._index: ValueState = handle.getValueState("index", _INDEX)
         self._pieces = MapPieces(handle, "pieces")
@@ -45,26 +47,26 @@ class OrderingProcessor(StatefulProcessor):
         rows: Iterator[pd.DataFrame],
         timerValues: TimerValues,
     ) -> Iterator[pd.DataFrame]:
-        """Keep what has come; rows that are late leave at once."""
+        """Add new rows to the state; emit late rows at once."""
         packs = sorted(
             pack
             for frame in rows
             for pack in zip(frame["task"].tolist(), frame["number"].tolist(), frame["rows"].tolist(), strict=True)
         )
         millis = timerValues.getCurrentWatermarkInMs()
-        # Before the first watermark Spark tells 0, and nothing is late then, a snapshot's rows of 1970 neither.
+        # Spark reports 0 before the first watermark. Nothing is late then, not even a snapshot's rows of 1970.
         watermark = millis * 1_000 if millis > 0 else None
-        buffer = self._open()
-        alarm = buffer.waiting.alarm
+        buffer = self._read()
+        old = buffer.waiting.alarm
         for arrived in gathered(from_bytes(data, self._layout.columns) for _, _, data in packs):
-            late = buffer.take_in(arrived, watermark)
+            late = buffer.add(arrived, watermark)
             if late.num_rows:
-                yield _left(late, is_late=True)
+                yield _emitted(late, is_late=True)
         buffer.merge_small()
-        self._keep(buffer.waiting)
-        if (new := buffer.waiting.alarm) != alarm:
-            if alarm is not None:
-                self._handle.deleteTimer(alarm)
+        self._write(buffer.waiting)
+        if (new := buffer.waiting.alarm) != old:
+            if old is not None:
+                self._handle.deleteTimer(old)
             if new is not None:
                 self._handle.registerTimer(new)
 
@@ -74,37 +76,38 @@ class OrderingProcessor(StatefulProcessor):
         timerValues: TimerValues,
         expiredTimerInfo: ExpiredTimerInfo,
     ) -> Iterator[pd.DataFrame]:
-        """Let go what the watermark has passed."""
-        buffer = self._open()
-        for leaving in buffer.release(timerValues.getCurrentWatermarkInMs() * 1_000):
-            yield _left(leaving, is_late=False)
-        self._keep(buffer.waiting)
-        # Spark takes the timer that has expired away by itself.
+        """Emit the rows that the watermark has passed."""
+        buffer = self._read()
+        for rows in buffer.release(timerValues.getCurrentWatermarkInMs() * 1_000):
+            yield _emitted(rows, is_late=False)
+        self._write(buffer.waiting)
+        # Spark deletes the expired timer.
         if (new := buffer.waiting.alarm) is not None:
             self._handle.registerTimer(new)
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Close nothing: Spark closes the state."""
 
-    def _open(self) -> Buffer:
-        found = value_of(self._index)
-        if found is None:
+    def _read(self) -> Buffer:
+        index = value_of(self._index)
+        if index is None:
             return Buffer(self._layout, self._pieces)
-        waiting = Waiting.decode(bytes(found[1]))
-        if waiting.pieces and found[0] != self._described:
+        described, encoded = index
+        waiting = Waiting.decode(bytes(encoded))
+        if waiting.pieces and described != self._described:
             raise UsageError(
-                f"order_by_event_time: in this checkpoint rows wait that are {found[0]}; the query's are now "
-                f"{self._described}. While rows wait, all of this stays as it is: change it back, or begin with a new "
-                "checkpoint"
+                f"order_by_event_time: the rows that wait in this checkpoint are {described}; the query's rows are now "
+                f"{self._described}. None of this may change while rows wait: change it back, or start with a new "
+                "checkpointLocation"
             )
         return Buffer(self._layout, self._pieces, waiting)
 
-    def _keep(self, waiting: Waiting) -> None:
+    def _write(self, waiting: Waiting) -> None:
         self._index.update((self._described, waiting.encode()))
 
 
-def _left(rows: pa.RecordBatch, *, is_late: bool) -> pd.DataFrame:
-    # Spark's stateful operators have loaded it by now; the driver need not.
+def _emitted(rows: pa.RecordBatch, *, is_late: bool) -> pd.DataFrame:
+    # Spark's stateful operators import pandas; the driver does not need it.
     import pandas as pd  # noqa: PLC0415 - see above
 
     return pd.DataFrame({"late": [is_late], "rows": [to_bytes(rows)]})

@@ -1,8 +1,8 @@
-"""Many rows as one: rows of a stream that an operator in Python takes by the thousand, as Arrow, not one by one.
+"""Packs: rows of one bucket as one binary value, which a Python stateful operator receives instead of single rows.
 
-Spark hands rows to a ``StatefulProcessor`` cell by cell, and asks its state key by key. So rows are hash-partitioned
-by their key into a fixed number of buckets, those of one bucket travel as one binary value (an Arrow stream), and the
-operator is keyed by the bucket. What it returns is unpacked in the same way. All types stay what they are.
+Spark passes rows to a ``StatefulProcessor`` cell by cell, and reads its state key by key. So rows are hash-partitioned
+by their key into a fixed number of buckets, the rows of a bucket are packed into Arrow bytes, and the operator is keyed
+by the bucket. Its output is unpacked in the same way. Every column keeps its type.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, BooleanType, IntegerType, LongType, StructField, StructType
 
 from watermark_source.arrow_columns import repeated
-from watermark_source.operators.bucketed_batches import binary_column, dealt, gathered
+from watermark_source.operators.bucketed_batches import binary_column, by_bucket, gathered
 from watermark_source.operators.waiting_rows import RowLayout, from_bytes, to_bytes
+
+# Packs of temporal_join.
 
 BUCKET, IS_PROBE, ROWS = "bucket", "is_probe", "rows"
 PACKED = StructType(
@@ -38,30 +40,15 @@ _ARROW = pa.schema(
 Batches = Iterable[pa.RecordBatch]
 
 
-def stream_bytes(rows: pa.Table | pa.RecordBatch) -> bytes:
-    """Return rows as an Arrow stream."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema) as stream:
-        stream.write(rows)
-    packed: bytes = sink.getvalue().to_pybytes()
-    return packed
-
-
-def of_bytes(packs: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of packs."""
-    for pack in packs:
-        yield from pa.ipc.open_stream(pack)
-
-
 @dataclass(frozen=True)
 class Packer:
-    """Deals rows into packs; for ``mapInArrow``."""
+    """Packs the rows of one side of a join; for ``mapInArrow``."""
 
     columns: pa.Schema
-    """Of the rows, as they are in packs whatever the session says of time zones and widths. The first is the bucket."""
+    """The columns in packs, independent of the session's time zone and string widths. The first is the bucket."""
     is_probe: bool
     name: str
-    """How Spark's plan shows it."""
+    """The name in Spark's plan."""
 
     def function(self) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
         """Return the function for ``mapInArrow``."""
@@ -76,13 +63,13 @@ class Packer:
 def _packs(batches: Batches, columns: pa.Schema, is_probe: bool) -> Iterator[pa.RecordBatch]:
     for batch in gathered(batches):
         rows = batch.cast(columns)
-        buckets, parts = dealt(rows.column(0), rows.remove_column(0))
+        buckets, parts = by_bucket(rows.column(0), rows.remove_column(0))
         packs = binary_column([stream_bytes(part) for part in parts])
         yield pa.RecordBatch.from_arrays([buckets, repeated(is_probe, pa.bool_(), len(parts)), packs], schema=_ARROW)
 
 
 def unpacker(schema: pa.Schema, name: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return a function for ``mapInArrow`` that takes packs apart; ``name`` is how Spark's plan shows it."""
+    """Return a function for ``mapInArrow`` that unpacks the join's output; ``name`` is its name in Spark's plan."""
 
     def unpacked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -93,14 +80,24 @@ def unpacker(schema: pa.Schema, name: str) -> Callable[[Iterator[pa.RecordBatch]
     return unpacked
 
 
-# Rows packed for the way through the state operator, and unpacked behind it.
-#
-# Spark hands a stateful operator written in Python one row after the other. Here such a row is a pack: the rows of
-# one bucket, of a task's next ten thousands of rows, as bytes.
+def stream_bytes(rows: pa.Table | pa.RecordBatch) -> bytes:
+    """Return rows as an Arrow stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as stream:
+        stream.write(rows)
+    packed: bytes = sink.getvalue().to_pybytes()
+    return packed
 
+
+def rows_of(packs: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of packs that ``stream_bytes`` wrote."""
+    for pack in packs:
+        yield from pa.ipc.open_stream(pack)
+
+
+# Packs of order_by_event_time, which number the packs of a task to restore the order of arrival.
 
 ORDERING_BUCKET = "__bucket"
-
 ORDERING_PACKED = StructType(
     [
         StructField(ORDERING_BUCKET, IntegerType()),
@@ -109,14 +106,13 @@ ORDERING_PACKED = StructType(
         StructField("rows", BinaryType()),
     ]
 )
-"""A pack: its bucket, which task's which pack it is, by which packs are put in the order of arrival, and its rows."""
-LEFT = StructType([StructField("late", BooleanType()), StructField("rows", BinaryType())])
-"""Rows that leave the operator."""
+EMITTED = StructType([StructField("late", BooleanType()), StructField("rows", BinaryType())])
+"""The operator's output."""
 
 
 @dataclass(frozen=True)
 class RowPacker:
-    """Packs batches whose first column is the bucket; for ``mapInArrow``."""
+    """Packs the rows of batches whose first column is the bucket; for ``mapInArrow``."""
 
     layout: RowLayout
 
@@ -128,7 +124,7 @@ class RowPacker:
             yield self._packs(rows, task, number)
 
     def _packs(self, rows: pa.RecordBatch, task: int, number: int) -> pa.RecordBatch:
-        buckets, parts = dealt(rows.column(0), self._in_layout(rows))
+        buckets, parts = by_bucket(rows.column(0), self._in_layout(rows))
         columns = [
             buckets,
             repeated(task, pa.int32(), len(parts)),
@@ -138,7 +134,7 @@ class RowPacker:
         return pa.RecordBatch.from_arrays(columns, names=ORDERING_PACKED.names)
 
     def _in_layout(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the rows without their bucket, of the types that all packs have whatever the session's time zone."""
+        """Return the rows without the bucket, in types that do not depend on the session's time zone."""
         schema = self.layout.columns
         columns = [
             column if column.type == field.type else column.cast(field.type)
@@ -148,14 +144,14 @@ class RowPacker:
 
 
 @dataclass(frozen=True)
-class Unpacking:
-    """Unpacks what left the operator, with the column that says whether it was late; for ``mapInArrow``."""
+class RowUnpacker:
+    """Unpacks the operator's output, and adds the column of late rows; for ``mapInArrow``."""
 
     layout: RowLayout
     late: str
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows in the order in which they left."""
+        """Yield the rows in the order in which the operator emitted them."""
         yield from gathered(self._rows(batches))
 
     def _rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -1,4 +1,4 @@
-"""``temporal_join``: each row of one stream with the version of a row of another that was valid at its time."""
+"""``temporal_join``: joins each row of a stream with the version of a changing table that was valid at its time."""
 
 from __future__ import annotations
 
@@ -33,145 +33,10 @@ from watermark_source.spark.column_names import EVENT_TIME
 from watermark_source.spark.columns import SourceTime
 from watermark_source.spark.follow import is_case_sensitive, quoted, spelling
 
-# Which columns of two streams a temporal join takes, adds and compares; what cannot be joined is refused.
-
-
 CALLER = "temporal_join"
 CHANGE_TYPE = "_change_type"
 SEQUENCE = ("_commit_version", "_change_number")
-"""The columns of this project's MySQL source that say what a row is, and that order the changes of a row."""
-
-
-@dataclass(frozen=True, slots=True)
-class BuildColumns:
-    """The build side's columns by what they are for, in their own spelling."""
-
-    time: str
-    change_type: str | None
-    sequence: tuple[str, ...]
-    added: tuple[str, ...]
-    """What the join adds to the probe's columns."""
-
-
-def as_list(names: str | Sequence[str]) -> list[str]:
-    """Return one name or several as several: the letters of one are none."""
-    return [names] if isinstance(names, str) else list(names)
-
-
-def columns_of_build(
-    df: DataFrame, on: Sequence[str], time: str, change_type: str | None, sequence: str | Sequence[str] | None
-) -> BuildColumns:
-    """Return what the columns of the build side are for.
-
-    Raises:
-        UsageError: a column is not there, or one of ``sequence`` has no order.
-    """
-    kind = CHANGE_TYPE if change_type is None and CHANGE_TYPE in df.columns else change_type
-    ordered = [name for name in SEQUENCE if name in df.columns] if sequence is None else as_list(sequence)
-    kind = None if kind is None else spelling(df, kind, CALLER)
-    ordered = [spelling(df, name, CALLER) for name in ordered]
-    for name in ordered:
-        if not isinstance(df.schema[name].dataType, AtomicType):
-            raise UsageError(
-                f"{CALLER}: column {name!r} is {df.schema[name].dataType.simpleString()}, which has no order for "
-                "changes; name columns of numbers, texts or times in sequence"
-            )
-    used = {*on, time, kind, *ordered}
-    return BuildColumns(time, kind, tuple(ordered), tuple(name for name in df.columns if name not in used))
-
-
-def refuse_equal_names(probe: DataFrame, added: Sequence[str]) -> None:
-    """Raise ``UsageError`` if a name would be in the result twice."""
-    fold = str if is_case_sensitive(probe) else str.lower
-    names = [fold(name) for name in (*probe.columns, *added)]
-    twice = sorted({name for name in (*probe.columns, *added) if names.count(fold(name)) > 1})
-    if twice:
-        raise UsageError(
-            f"{CALLER}: the result would have two columns of these names: {', '.join(twice)}. Rename or drop one of "
-            f'each first, as in users.withColumnRenamed("{twice[0]}", "user_{twice[0].lstrip("_")}")'
-        )
-
-
-def names_of_key(probe: DataFrame, build: DataFrame, on: str | Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the columns that are compared as each side spells them.
-
-    Raises:
-        UsageError: a column is not on both sides, or of types that differ or have no exact equality; or pairs of names.
-    """
-    if isinstance(on, Mapping):
-        raise UsageError(
-            f"{CALLER}: on={on} pairs names, and a column has one name on both sides. Rename it on one of them first, "
-            'as in build.withColumnRenamed("id", "user_id"), and give on="user_id"'
-        )
-    wanted = as_list(on)
-    if not wanted:
-        raise UsageError(f'{CALLER}: on names no column; name those that are equal on both sides, as in on="user_id"')
-    ours = [spelling(probe, name, f"{CALLER}, probe") for name in wanted]
-    theirs = [spelling(build, name, f"{CALLER}, build") for name in wanted]
-    for one, other in zip(ours, theirs, strict=True):
-        kind, its = probe.schema[one].dataType, build.schema[other].dataType
-        if kind != its:
-            raise UsageError(
-                f"{CALLER}: column {one!r} is {kind.simpleString()} in probe and {its.simpleString()} in build. Cast "
-                f'one of them first, as in probe.withColumn("{one}", col("{one}").cast("{its.simpleString()}"))'
-            )
-        exact = isinstance(kind, AtomicType) and not isinstance(kind, FloatType | DoubleType)
-        if not exact or (isinstance(kind, StringType) and kind.collation != "UTF8_BINARY"):
-            raise UsageError(
-                f"{CALLER}: column {one!r} is {kind.simpleString()}, and rows are found by whole numbers, decimals, "
-                "texts of UTF8_BINARY, booleans, dates, timestamps or bytes alone; cast it on both sides first"
-            )
-    return ours, theirs
-
-
-def key_bytes(df: DataFrame, names: Sequence[str]) -> Column:
-    """Return the compared columns as bytes, equal where all of them are; null if one of them is null.
-
-    Texts as bytes, for a column that was cast from bytes need not be UTF-8.
-    """
-    texts = [_text(df, name) for name in names]
-    if len(texts) > 1:
-        parts = [part for text in texts for part in (F.octet_length(text).cast("string"), F.lit(":"), text)]
-        texts = [F.concat(*parts)]
-    return texts[0].cast("binary")
-
-
-def _text(df: DataFrame, name: str) -> Column:
-    kind, column = df.schema[name].dataType, quoted(name)
-    if isinstance(kind, BinaryType):
-        return F.hex(column)
-    # The text of a moment would depend on the session's time zone.
-    return (F.unix_micros(column) if isinstance(kind, TimestampType) else column).cast("string")
-
-
-def loosened(fields: Iterable[StructField]) -> list[StructField]:
-    """Return columns in which all may be null, to the last member: those of a row that found nothing are."""
-    return [StructField(field.name, _loosened(field.dataType), metadata=field.metadata) for field in fields]
-
-
-def _loosened(kind: DataType) -> DataType:
-    if isinstance(kind, StructType):
-        return StructType(loosened(kind.fields))
-    if isinstance(kind, ArrayType):
-        return ArrayType(_loosened(kind.elementType))
-    return MapType(kind.keyType, _loosened(kind.valueType)) if isinstance(kind, MapType) else kind
-
-
-def arrow_columns(fields: Iterable[StructField]) -> pa.Schema:
-    """Return columns as Arrow, loosened; raises ``UsageError`` for types that Python cannot be given."""
-    return pa.schema([_arrow(field) for field in loosened(fields)])
-
-
-def _arrow(field: StructField) -> pa.Field:
-    try:
-        return to_arrow_schema(StructType([field]), timezone="UTC").field(0)
-    except PySparkException as reason:
-        raise UsageError(
-            f"{CALLER}: column {field.name!r} is {field.dataType.simpleString()}, which Spark does not give to Python "
-            f"({reason}); drop or cast it first"
-        ) from None
-
-
+"""Columns of this project's MySQL source: the kind of change, and the columns that order the changes of a row."""
 DELETES, IGNORED = ("delete",), ("update_preimage",)
 _OWN = "__temporal_join_"
 _MOST_BUCKETS = 65_536
@@ -194,35 +59,35 @@ def temporal_join(
 ) -> DataFrame:
     """Join each row of ``probe`` with the row of ``build`` that was valid at its time (``FOR SYSTEM_TIME AS OF``).
 
-    On event time a probe row waits until the watermark has passed it, and finds the version of that time. On processing
-    time (``watermarkStrategy`` ``none`` of both sources) it finds the latest version, and waits only until the snapshot
-    that the build side begins with is complete; a build side without a snapshot is refused. Which of the two, the
-    sources say; the plan shows it.
+    On event time a probe row waits until the watermark has passed it, and matches the version that was valid at its
+    time. On processing time (``watermarkStrategy`` ``none`` of both sources) it matches the latest version, and waits
+    only until the build side's initial snapshot is complete; a build side without a snapshot is refused. The sources
+    decide the kind of time, and the plan's node names it.
 
     Args:
-        probe: a stream of which ``probe_time`` follows its source's watermark (``follow_watermark``).
-        build: the same of a changing table. Its rows are the current row of their key from their time on; of its keys
-            each has one row at a time.
-        on: the columns that are equal, under the same names and of the same types. Null equals nothing.
+        probe: a stream whose column ``probe_time`` follows its source's watermark (``follow_watermark``).
+        build: such a stream of a changing table. A row of it is valid from its time until the next row of its key.
+        on: the columns to compare. They have the same names and types on both sides. Null equals nothing.
         probe_time: the column that ``follow_watermark`` was given.
-        build_time: the same of the build side.
-        how: ``left`` keeps probe rows that find nothing, ``inner`` leaves them out.
-        buffer: processing time alone: keep probe rows in state until the snapshot is complete, where the sources have
-            no alignment group in which the probe would wait unread.
-        change_type: the column that says what a build row is; ``_change_type`` if there is such a column, otherwise
-            all rows are new versions.
-        deletes: its values that end a version without another one.
-        ignored: its values of rows that say nothing new, as what an updated row was before.
-        sequence: columns that order changes of a key at the same time; ``_commit_version`` and ``_change_number``
-            where they exist.
-        buckets: into how many parts keys are hash-partitioned. No more tasks than this work at once; a checkpoint
-            keeps it.
+        build_time: the same for the build side.
+        how: ``left`` keeps probe rows without a match, ``inner`` drops them.
+        buffer: on processing time, keep probe rows in state until the snapshot is complete. Without it both sources
+            must be in one alignment group, in which the probe waits unread.
+        change_type: the build column with the kind of change; by default ``_change_type`` if it exists, else every row
+            is a new version.
+        deletes: values of ``change_type`` that end a version without a new one.
+        ignored: values of ``change_type`` whose rows are dropped, such as an updated row's previous values.
+        sequence: columns that order changes of a key at one time; by default ``_commit_version`` and
+            ``_change_number`` if they exist.
+        buckets: the number of hash partitions of the keys, which bounds the number of tasks. It cannot change for a
+            checkpoint.
 
     Returns:
-        All columns of ``probe``, then those of ``build`` but ``on``, its time, and what tells changes and their order.
+        All columns of ``probe``, then the columns of ``build`` except ``on``, its time, ``change_type`` and
+        ``sequence``.
 
     Raises:
-        UsageError: what cannot be joined, and why.
+        UsageError: the two streams cannot be joined, with the reason.
     """
     if how not in ("left", "inner"):
         raise UsageError(f'{CALLER}: how = {how!r}; a temporal join is "left" or "inner"')
@@ -233,63 +98,63 @@ def temporal_join(
     build_time, build_source = followed_time(build, build_time, f"{CALLER}, build")
     _need_one_kind_of_time(probe_source, build_source)
     if probe_source.processing_time:
-        _need_to_tell_when_time_is_the_clocks(probe_source, build_source)
-        _need_a_snapshot(build_source)
+        _need_declared_clock(probe_source, build_source)
+        _need_snapshot(build_source)
     if probe_source.processing_time and not buffer:
-        _need_to_be_held(probe_source, build_source)
+        _need_one_group(probe_source, build_source)
     probe_key, build_key = names_of_key(probe, build, on)
     columns = columns_of_build(build, build_key, build_time, change_type, sequence)
     refuse_equal_names(probe, columns.added)
 
     added = [StructField(name, build.schema[name].dataType) for name in columns.added]
-    # On the clock no row's own time matters; all wait for the first watermark.
-    asked_at = F.lit(0).cast("long") if probe_source.processing_time else F.unix_micros(quoted(probe_time))
-    asked = {"key": key_bytes(probe, probe_key), "time": asked_at}
-    questions = _in_buckets(probe, _spread(probe, asked["key"]), buckets, asked, probe.columns)
+    # On processing time a row's own time does not matter; all rows wait for the first watermark.
+    time = F.lit(0).cast("long") if probe_source.processing_time else F.unix_micros(quoted(probe_time))
+    first = {"key": key_bytes(probe, probe_key), "time": time}
+    probe_rows = _in_buckets(probe, _spread(probe, first["key"]), buckets, first, probe.columns)
     layout = JoinLayout(
         processing_time=probe_source.processing_time,
         inner=how == "inner",
         sequence=len(columns.sequence),
-        probe=arrow_columns(questions.schema.fields[1:]),
+        probe=arrow_columns(probe_rows.schema.fields[1:]),
         build=arrow_columns(added),
         described=_described(probe, added, probe_key, buckets, on_clock=probe_source.processing_time),
     )
-    told_key = key_bytes(build, build_key)
-    counts, gone = told_key.isNotNull(), F.lit(False)
+    key = key_bytes(build, build_key)
+    is_version, is_delete = key.isNotNull(), F.lit(False)
     if columns.change_type is not None:
         kind = F.coalesce(quoted(columns.change_type), F.lit(""))
-        counts, gone = counts & ~kind.isin(*as_list(ignored)), kind.isin(*as_list(deletes))
-    told = {"key": told_key, "time": F.unix_micros(quoted(build_time)), "gone": gone}
+        is_version, is_delete = is_version & ~kind.isin(*as_list(ignored)), kind.isin(*as_list(deletes))
+    first = {"key": key, "time": F.unix_micros(quoted(build_time)), "gone": is_delete}
     names = (*columns.sequence, *columns.added)
-    versions = _in_buckets(build.where(counts), F.xxhash64(told_key), buckets, told, names)
-    packs = _packed(questions, layout, is_probe=True).union(_packed(versions, layout, is_probe=False))
-    # Packs have no event time: nothing of the build side is ever late.
+    versions = _in_buckets(build.where(is_version), F.xxhash64(key), buckets, first, names)
+    packs = _packed(probe_rows, layout, is_probe=True).union(_packed(versions, layout, is_probe=False))
+    # Packs have no event-time column, so Spark drops no build row as late.
     joined = packs.groupBy(BUCKET).transformWithStateInPandas(
         TemporalJoinProcessor(layout), UNPACKED, outputMode="append", timeMode="eventTime"
     )
-    result = StructType(loosened([*probe.schema.fields, *added]))
+    result = StructType(nullable([*probe.schema.fields, *added]))
     rows = joined.mapInArrow(unpacker(arrow_columns(result.fields), layout.name), result)
-    followed = dict(probe.schema[probe_time].metadata)
+    metadata = dict(probe.schema[probe_time].metadata)
     if not layout.processing_time:
-        followed[WAITED] = CALLER
-    return rows.select([quoted(c).alias(c, metadata=followed) if c == probe_time else quoted(c) for c in rows.columns])
+        metadata[WAITED] = CALLER
+    return rows.select([quoted(c).alias(c, metadata=metadata) if c == probe_time else quoted(c) for c in rows.columns])
 
 
 def _spread(probe: DataFrame, key: Column) -> Column:
-    """Return a hash of the key, and of rows without one, who find nothing anywhere, of all that can be hashed.
+    """Return a hash of the key; for rows without a key, which match nothing, a hash of their other columns.
 
-    All of them in one bucket could be more than all others.
+    In one bucket, rows without a key could outnumber all others.
     """
     hashed = [f.name for f in probe.schema if isinstance(f.dataType, NumericType | StringType | TimestampType)]
     return F.when(key.isNotNull(), F.xxhash64(key)).otherwise(F.xxhash64(*map(quoted, hashed)))
 
 
 def _in_buckets(
-    df: DataFrame, spread: Column, buckets: int, own: Mapping[str, Column], names: Sequence[str]
+    df: DataFrame, spread: Column, buckets: int, first: Mapping[str, Column], names: Sequence[str]
 ) -> DataFrame:
-    """Return the rows of one side: bucket, what the join goes by, then columns of the side's own."""
-    first = {BUCKET: F.pmod(spread, F.lit(buckets)).cast("int"), **own}
-    return df.select(*(column.alias(f"{_OWN}{name}") for name, column in first.items()), *map(quoted, names))
+    """Return the rows of one side: the bucket, the join's own columns, then the columns ``names``."""
+    leading = {BUCKET: F.pmod(spread, F.lit(buckets)).cast("int"), **first}
+    return df.select(*(column.alias(f"{_OWN}{name}") for name, column in leading.items()), *map(quoted, names))
 
 
 def _packed(rows: DataFrame, layout: JoinLayout, *, is_probe: bool) -> DataFrame:
@@ -309,39 +174,39 @@ def _need_one_kind_of_time(probe: SourceTime, build: SourceTime) -> None:
         return
     kinds = {False: "event time", True: "processing time (watermarkStrategy none)"}
     raise UsageError(
-        f"{CALLER}: probe ({probe.source}) goes by {kinds[probe.processing_time]} and build ({build.source}) by "
-        f"{kinds[build.processing_time]}; both must go by the same. For processing time give both sources "
+        f"{CALLER}: probe ({probe.source}) is on {kinds[probe.processing_time]} and build ({build.source}) on "
+        f"{kinds[build.processing_time]}; both must be on the same. For processing time give both sources "
         "watermarkStrategy none, and mysql-cdc-wm useProcessingTimeDuringBinlog true"
     )
 
 
-def _need_to_tell_when_time_is_the_clocks(probe: SourceTime, build: SourceTime) -> None:
-    """Refuse, on processing time, sources that need not say when that begins (FLIP-326)."""
-    silent = [each.source for each in (probe, build) if not each.tells_when_time_is_the_clocks]
-    if silent:
+def _need_declared_clock(probe: SourceTime, build: SourceTime) -> None:
+    """Refuse, on processing time, sources that do not declare to send a watermark of the clock (FLIP-326)."""
+    undeclared = [source.source for source in (probe, build) if not source.tells_when_time_is_the_clocks]
+    if undeclared:
         raise UsageError(
-            f"{CALLER}: on processing time rows wait for a watermark that says that time is the clock's, and "
-            f"{' and '.join(silent)} does not declare to send one: its connector leaves its watermark characteristic "
-            "undefined. Join by event time, or use a connector that declares any_watermark"
+            f"{CALLER}: on processing time rows wait for a watermark that marks the clock's time, and "
+            f"{' and '.join(undeclared)} does not declare to send one: its connector leaves its watermark "
+            "characteristic undefined. Join by event time, or use a connector that declares any_watermark"
         )
 
 
-def _need_a_snapshot(build: SourceTime) -> None:
-    """Refuse, on processing time, a build side of which nothing shows when it has been read."""
+def _need_snapshot(build: SourceTime) -> None:
+    """Refuse, on processing time, a build side whose watermark does not show when its initial rows have been read."""
     if build.begins_with_snapshot:
         return
     raise UsageError(
-        f"{CALLER}: on processing time a probe row waits until the build side has read what it begins with, and build "
+        f"{CALLER}: on processing time a probe row waits until the build side's snapshot is complete, and build "
         f"({build.source}) begins with no snapshot: its watermark is the clock from its first batch on, and probe rows "
-        "would be answered before its rows were read, whatever buffer or alignmentWaitForFirst say. Join by event "
-        'time: leave watermarkStrategy none out of both sources, and give both .option("alignmentGroup", "enrichment") '
-        'and .option("alignmentMaxDrift", "2 minutes"). Or take the table itself as build side: format("mysql-cdc-wm") '
-        "with a snapshot"
+        "would be joined before its rows were read, whatever the values of buffer and alignmentWaitForFirst. Join by "
+        'event time: leave watermarkStrategy none out of both sources, and give both .option("alignmentGroup", '
+        '"enrichment") and .option("alignmentMaxDrift", "2 minutes"). Or take the table itself as build side: '
+        'format("mysql-cdc-wm") with a snapshot'
     )
 
 
-def _need_to_be_held(probe: SourceTime, build: SourceTime) -> None:
-    """Refuse a probe side that would be read before the build side's snapshot is complete."""
+def _need_one_group(probe: SourceTime, build: SourceTime) -> None:
+    """Refuse a probe side that its source would read before the build side's snapshot is complete."""
     if probe.group is not None and probe.group == build.group and build.holds_group:
         return
     groups = [
@@ -354,3 +219,137 @@ def _need_to_be_held(probe: SourceTime, build: SourceTime) -> None:
         f"that both must be in one alignment group: {' and '.join(groups)}{held}. Give both sources "
         '.option("alignmentGroup", "enrichment"), or let probe rows wait in state: buffer=True'
     )
+
+
+# Columns: which ones the join compares and adds, and which ones it refuses.
+
+
+@dataclass(frozen=True, slots=True)
+class BuildColumns:
+    """The build side's columns by purpose, spelled as in its schema."""
+
+    time: str
+    change_type: str | None
+    sequence: tuple[str, ...]
+    added: tuple[str, ...]
+    """The columns that the join adds to the probe's."""
+
+
+def as_list(names: str | Sequence[str]) -> list[str]:
+    """Return one name, or several, as a list."""
+    return [names] if isinstance(names, str) else list(names)
+
+
+def columns_of_build(
+    df: DataFrame, on: Sequence[str], time: str, change_type: str | None, sequence: str | Sequence[str] | None
+) -> BuildColumns:
+    """Return the purposes of the build side's columns.
+
+    Raises:
+        UsageError: a column does not exist, or a column of ``sequence`` has no order.
+    """
+    kind = CHANGE_TYPE if change_type is None and CHANGE_TYPE in df.columns else change_type
+    ordered = [name for name in SEQUENCE if name in df.columns] if sequence is None else as_list(sequence)
+    kind = None if kind is None else spelling(df, kind, CALLER)
+    ordered = [spelling(df, name, CALLER) for name in ordered]
+    for name in ordered:
+        if not isinstance(df.schema[name].dataType, AtomicType):
+            raise UsageError(
+                f"{CALLER}: column {name!r} is {df.schema[name].dataType.simpleString()}, which has no order for "
+                "changes; name columns of numbers, texts or times in sequence"
+            )
+    used = {*on, time, kind, *ordered}
+    return BuildColumns(time, kind, tuple(ordered), tuple(name for name in df.columns if name not in used))
+
+
+def refuse_equal_names(probe: DataFrame, added: Sequence[str]) -> None:
+    """Raise ``UsageError`` if two columns of the result would have the same name."""
+    fold = str if is_case_sensitive(probe) else str.lower
+    names = [fold(name) for name in (*probe.columns, *added)]
+    twice = sorted({name for name in (*probe.columns, *added) if names.count(fold(name)) > 1})
+    if twice:
+        raise UsageError(
+            f"{CALLER}: the result would have two columns of these names: {', '.join(twice)}. Rename or drop one of "
+            f'each first, as in users.withColumnRenamed("{twice[0]}", "user_{twice[0].lstrip("_")}")'
+        )
+
+
+def names_of_key(probe: DataFrame, build: DataFrame, on: str | Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the compared columns, spelled as in the schema of each side.
+
+    Raises:
+        UsageError: a column does not exist on both sides, its types differ or have no exact equality, or ``on`` is a
+            mapping of names.
+    """
+    if isinstance(on, Mapping):
+        raise UsageError(
+            f"{CALLER}: on={on} pairs names, and a column has one name on both sides. Rename it on one of them first, "
+            'as in build.withColumnRenamed("id", "user_id"), and give on="user_id"'
+        )
+    wanted = as_list(on)
+    if not wanted:
+        raise UsageError(f'{CALLER}: on names no column; name those that are equal on both sides, as in on="user_id"')
+    ours = [spelling(probe, name, f"{CALLER}, probe") for name in wanted]
+    theirs = [spelling(build, name, f"{CALLER}, build") for name in wanted]
+    for one, other in zip(ours, theirs, strict=True):
+        kind, its = probe.schema[one].dataType, build.schema[other].dataType
+        if kind != its:
+            raise UsageError(
+                f"{CALLER}: column {one!r} is {kind.simpleString()} in probe and {its.simpleString()} in build. Cast "
+                f'one of them first, as in probe.withColumn("{one}", col("{one}").cast("{its.simpleString()}"))'
+            )
+        exact = isinstance(kind, AtomicType) and not isinstance(kind, FloatType | DoubleType)
+        if not exact or (isinstance(kind, StringType) and kind.collation != "UTF8_BINARY"):
+            raise UsageError(
+                f"{CALLER}: column {one!r} is {kind.simpleString()}, and the join compares whole numbers, decimals, "
+                "strings of UTF8_BINARY, booleans, dates, timestamps and binary only; cast it on both sides first"
+            )
+    return ours, theirs
+
+
+def key_bytes(df: DataFrame, names: Sequence[str]) -> Column:
+    """Return the compared columns as bytes, which are equal if all columns are; null if a column is null.
+
+    Binary, not a string: a string that was cast from binary need not be UTF-8.
+    """
+    texts = [_text(df, name) for name in names]
+    if len(texts) > 1:
+        parts = [part for text in texts for part in (F.octet_length(text).cast("string"), F.lit(":"), text)]
+        texts = [F.concat(*parts)]
+    return texts[0].cast("binary")
+
+
+def _text(df: DataFrame, name: str) -> Column:
+    kind, column = df.schema[name].dataType, quoted(name)
+    if isinstance(kind, BinaryType):
+        return F.hex(column)
+    # A timestamp cast to a string would depend on the session's time zone.
+    return (F.unix_micros(column) if isinstance(kind, TimestampType) else column).cast("string")
+
+
+def nullable(fields: Iterable[StructField]) -> list[StructField]:
+    """Return the columns as nullable, nested fields included: a probe row without a match has nulls."""
+    return [StructField(field.name, _nullable(field.dataType), metadata=field.metadata) for field in fields]
+
+
+def _nullable(kind: DataType) -> DataType:
+    if isinstance(kind, StructType):
+        return StructType(nullable(kind.fields))
+    if isinstance(kind, ArrayType):
+        return ArrayType(_nullable(kind.elementType))
+    return MapType(kind.keyType, _nullable(kind.valueType)) if isinstance(kind, MapType) else kind
+
+
+def arrow_columns(fields: Iterable[StructField]) -> pa.Schema:
+    """Return the columns' Arrow schema, nullable; raises ``UsageError`` for types that Spark cannot pass to Python."""
+    return pa.schema([_arrow(field) for field in nullable(fields)])
+
+
+def _arrow(field: StructField) -> pa.Field:
+    try:
+        return to_arrow_schema(StructType([field]), timezone="UTC").field(0)
+    except PySparkException as reason:
+        raise UsageError(
+            f"{CALLER}: column {field.name!r} is {field.dataType.simpleString()}, which Spark cannot pass to Python "
+            f"({reason}); drop or cast it first"
+        ) from None

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 
-from watermark_source.operators.packs import ORDERING_PACKED, RowPacker, Unpacking
+from watermark_source.operators.packs import ORDERING_PACKED, RowPacker, RowUnpacker
 from watermark_source.operators.waiting_rows import RowLayout, from_bytes
 
 
@@ -60,7 +60,7 @@ def test_rows_of_every_type_come_out_as_they_went_in() -> None:
         found = [from_bytes(pack.as_buffer(), LAYOUT.columns).column(0).to_pylist() for pack in packs.column(3)]
         assert found == [[0, 3, 6, 9, 12], [1, 4, 7, 10], [2, 5, 8, 11]]
         left = pa.RecordBatch.from_arrays([pa.array([False, True, False]), packs.column(3)], names=["late", "rows"])
-        (rows,) = Unpacking(LAYOUT, "late")(iter([left]))
+        (rows,) = RowUnpacker(LAYOUT, "late")(iter([left]))
         assert rows.schema.remove(len(LAYOUT.columns)) == LAYOUT.columns
         out = sorted(rows.to_pylist(), key=lambda row: row["id"])
         assert [row.pop("late") for row in out] == [n % 3 == 1 for n in range(13)]
