@@ -11,30 +11,30 @@ from watermark_source.monitor.doctor import doctor_of, flags, options_of, report
 
 _GOOD, _BAD, _MISUSED = 0, 1, 2
 _SECRETS = (
-    "Then the options of the source, each as --name value. Passwords are taken from environment variables: "
+    "Then the options of the source, each as --name value. Passwords come from environment variables: "
     "WATERMARK_SOURCE_PASSWORD for the option password."
 )
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run a command. Returns the exit status: 0 all that is needed holds, 1 it does not, 2 the command is wrong."""
+    """Run a command. Returns the exit status: 0 if no check failed, 1 if a check failed, 2 for a wrong command."""
     parser = argparse.ArgumentParser(prog="python -m watermark_source", allow_abbrev=False)
     commands = parser.add_subparsers(required=True, metavar="doctor | profile", dest="command")
     doctor = commands.add_parser(
         "doctor",
-        help="whether a source would start",
-        description="Makes the checks that a source makes at load(), and some more, goes on after one that fails, and "
-        "says what mends it.",
-        epilog=f"{_SECRETS} A user on a terminal is asked. Exit status: 0 all that is needed holds, 1 it does not, 2 "
-        "the command is wrong.",
+        help="check whether a source would start",
+        description="Runs the checks that a source runs at load(), and some more. After a failure it runs the others, "
+        "and prints the remedy.",
+        epilog=f"{_SECRETS} On a terminal it prompts for the password. Exit status: 0 if no check failed, 1 if a check "
+        "failed, 2 for a wrong command.",
         allow_abbrev=False,
     )
     _add_systems(doctor, flags("DOCTOR_FLAG"))
     profile = commands.add_parser(
         "profile",
-        help="how disordered a source's splits are, and what to set",
-        description="Reads event times of the newest rows of each partition, and says which share would be late with "
-        "which maxOutOfOrderness.",
+        help="measure how far rows are out of order, to choose maxOutOfOrderness",
+        description="Reads the event times of the newest rows of each partition, and prints the share of late rows for "
+        "several values of maxOutOfOrderness.",
         epilog=f"{_SECRETS} For example: --kafka --kafka.bootstrap.servers localhost:9092 --subscribe orders "
         "--eventTimeColumn 'value:$.created_at'",
         allow_abbrev=False,
@@ -42,7 +42,7 @@ def main(words: Sequence[str] | None = None) -> int:
     _add_systems(profile, flags("PROFILE_FLAG"))
     profile.add_argument(
         "--rows", type=_rows, default=1_000_000, metavar="N",
-        help="rows of each partition, or all (default 1000000)",
+        help="number of rows of each partition, or all (default 1000000)",
     )  # fmt: skip
     given, options = parser.parse_known_args(words)
     try:
@@ -57,7 +57,7 @@ def main(words: Sequence[str] | None = None) -> int:
 def _add_systems(command: argparse.ArgumentParser, packages: Mapping[str, str]) -> None:
     systems = command.add_mutually_exclusive_group(required=True)
     for flag, package in packages.items():
-        systems.add_argument(f"--{flag}", dest="package", action="store_const", const=package, help=f"by {package}")
+        systems.add_argument(f"--{flag}", dest="package", action="store_const", const=package, help=f"with {package}")
 
 
 def _doctor(given: argparse.Namespace, options: Mapping[str, str]) -> int:
@@ -67,16 +67,16 @@ def _doctor(given: argparse.Namespace, options: Mapping[str, str]) -> int:
 
 
 def _profile(given: argparse.Namespace, options: Mapping[str, str]) -> int:
-    # Brings numpy with it, which the doctor does not need.
+    # The profile imports numpy, which the doctor does not need.
     from watermark_source.monitor.profile import profile_of, profiler_of, write  # noqa: PLC0415
 
     chosen = profiler_of(given.package)
     try:
-        found = profile_of(chosen.event_times(with_secrets(options, chosen.OPTIONS), given.rows))
+        profile = profile_of(chosen.event_times(with_secrets(options, chosen.OPTIONS), given.rows))
     except EventTimeError as error:
         sys.stdout.write(f"no record has an event time: {error}\n")
         return _BAD
-    write(found, sys.stdout)
+    write(profile, sys.stdout)
     return _GOOD
 
 

@@ -1,4 +1,4 @@
-"""Checks: what must hold before a source can be read, one thing each. ``load()`` and the doctor go by one list."""
+"""Checks of what a source needs. ``load()`` and the doctor run the same list."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ Subject = TypeVar("Subject")
 
 
 class Caution(NamedTuple):
-    """What was found works, and may not be what the user expects: what it means, and what to do."""
+    """A result that works, but may not be what the user expects: its consequence, and what to do."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Check(Generic[Subject]):
-    """One thing that is looked at."""
+    """One check."""
 
     name: str
-    look: Callable[[Subject], str | Caution]
-    """Returns what was found. What does not hold is an error that says what was seen, what is needed, what mends it."""
+    run: Callable[[Subject], str | Caution]
+    """Returns the result as text. A failure is an error that states what was seen, what is needed, and the remedy."""
     after: tuple[str, ...] = ()
-    """Checks without which it could only fail as well."""
+    """Names of checks without which this one would fail as well."""
     at_load: bool = True
-    """Whether no query can do without it; the others only tell."""
+    """Whether every query needs it. The doctor alone runs the others."""
 
 
 class Verdict(Enum):
     """How a check ended. The value is its word in reports."""
 
     OK = "ok"
-    DOUBT = "warning"
+    WARNING = "warning"
     FAILED = "FAILED"
     SKIPPED = "skipped"
 
 
 class Finding(NamedTuple):
-    """What a check found, in one line."""
+    """The result of a check, as one line."""
 
     name: str
     verdict: Verdict
@@ -49,32 +49,32 @@ class Finding(NamedTuple):
 
 
 def require(checks: Iterable[Check[Subject]], subject: Subject) -> None:
-    """Raise what the first check that fails raises."""
+    """Run the checks of ``load()``; raises the error of the first one that fails."""
     for check in checks:
         if check.at_load:
-            check.look(subject)
+            check.run(subject)
 
 
 def examine(checks: Iterable[Check[Subject]], subject: Subject) -> Iterator[Finding]:
-    """Yield what each check finds; one that fails stops only those that need it."""
+    """Run all checks and yield their findings. A failure skips only the checks that come after it by ``after``."""
     causes: dict[str, str] = {}
     for check in checks:
         cause = next((causes[name] for name in check.after if name in causes), None)
         if cause is not None:
-            finding = Finding(check.name, Verdict.SKIPPED, f"not looked at without: {cause}")
+            finding = Finding(check.name, Verdict.SKIPPED, f"needs {cause}, which failed")
             causes[check.name] = cause
         else:
-            finding = _looked(check, subject)
+            finding = _finding(check, subject)
             if finding.verdict is Verdict.FAILED:
                 causes[check.name] = check.name
         yield finding
 
 
-def _looked(check: Check[Subject], subject: Subject) -> Finding:
+def _finding(check: Check[Subject], subject: Subject) -> Finding:
     try:
-        found = check.look(subject)
+        result = check.run(subject)
     except WatermarkSourceError as error:
         return Finding(check.name, Verdict.FAILED, str(error))
-    if isinstance(found, Caution):
-        return Finding(check.name, Verdict.DOUBT, found.text)
-    return Finding(check.name, Verdict.OK, found)
+    if isinstance(result, Caution):
+        return Finding(check.name, Verdict.WARNING, result.text)
+    return Finding(check.name, Verdict.OK, result)

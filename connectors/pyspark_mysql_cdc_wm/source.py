@@ -71,7 +71,7 @@ class MySqlSource(SourceDefinition):
         with closing(CheckedServer(parsed)) as server:
             require(checks_of(parsed), server)
             for gap in examine(gaps(parsed), server):
-                if gap.verdict is Verdict.DOUBT:
+                if gap.verdict is Verdict.WARNING:
                     _log.warning("%s: %s", server.where, gap.text)
             known = frozenset() if parsed.as_json else frozenset(server.tables)
             by_grants = bool(server.granted_in_part)

@@ -58,7 +58,7 @@ def test_the_command_shows_what_to_set(kafka: Kafka, new_topic: Callable[..., st
     done = subprocess.run([*command, *options], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     assert "maxOutOfOrderness = 30 s         for no late row" in done.stdout
-    assert f"{topic}-0 has come 2 h less far than {topic}-1" in done.stdout
+    assert f"{topic}-0 is 2 h behind {topic}-1 in event time" in done.stdout
     assert "1 rows without an event time" in done.stdout
     wrong = subprocess.run([*command, "--subscribe"], capture_output=True, text=True, timeout=120, check=False)
     assert (wrong.returncode, wrong.stderr) == (2, "--subscribe needs a value: --subscribe …\n")

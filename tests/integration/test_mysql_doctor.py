@@ -113,7 +113,7 @@ def test_all_that_is_wrong_is_told_at_once_with_the_statements(
     assert "SET GLOBAL binlog_row_metadata = 'FULL'" in lines["binlog_row_metadata"][1]
     assert "GRANT REPLICATION SLAVE" in lines["REPLICATION SLAVE"][1]
     assert "GRANT SELECT ON `shop`.`gone` TO 'poor'@'%'" in lines["tables"][1]
-    assert lines["columns"][1] == "not looked at without: tables"
+    assert lines["columns"][1] == "needs tables, which failed"
 
 
 def test_the_statements_mend_what_they_are_for(capsys: pytest.CaptureFixture[str], server: MySql) -> None:
@@ -153,7 +153,7 @@ def test_a_wrong_password_is_tried_once_and_an_unreachable_server_is_named(
     lines = examined(capsys, server, 1, port=port)
     assert lines["server"][0] == "FAILED"
     assert f"MySQL at 127.0.0.1:{port} cannot be reached" in lines["server"][1]
-    assert lines["login"] == ("skipped", "not looked at without: server")
+    assert lines["login"] == ("skipped", "needs server, which failed")
 
 
 @pytest.mark.parametrize(

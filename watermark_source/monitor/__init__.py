@@ -1,4 +1,4 @@
-"""What users look at: one status model (pure) and its views.
+"""The status of sources (a pure model), its views and metrics, and the command line's doctor and profile.
 
 Imports ``checks``, ``clock``, ``durations``, ``errors``, ``option_table``, ``planning``.
 """

@@ -1,4 +1,4 @@
-"""Doctor: makes the checks that a connector lists, for options of the command line, and prints a line for each."""
+"""The doctor: runs a connector's checks with options of the command line, and prints a line for each check."""
 
 from __future__ import annotations
 
@@ -18,39 +18,9 @@ from watermark_source.checks import Finding, Verdict
 from watermark_source.errors import UsageError
 from watermark_source.option_table import OptionTable, lacking
 
-# What connectors have for the command line: a module for each command, found by a flag that the package names.
-
-
 _EXTRAS = ("kafka", "mysql")
 _PREFIX = "pyspark_"
-"""Spark looks for formats in packages with such names; so does this."""
-
-
-def flags(constant: str) -> dict[str, str]:
-    """Return the packages that name a flag in a ``constant``, such as ``DOCTOR_FLAG``, by their flags."""
-    names = (found.name for found in pkgutil.iter_modules() if found.name.startswith(_PREFIX))
-    found: dict[str, str] = {}
-    for name in names:
-        # Others of that name are not ours, and may lack what they need.
-        with contextlib.suppress(Exception):
-            found[getattr(importlib.import_module(name), constant)] = name
-    return dict(sorted(found.items()))
-
-
-def module_of(package: str, name: str) -> ModuleType:
-    """Return a module of a connector's package.
-
-    Raises:
-        MissingPackageError: something that it needs is not installed.
-    """
-    try:
-        return importlib.import_module(f"{package}.{name}")
-    except ModuleNotFoundError as missing:
-        # Named as its format: aligned-kafka has the extra kafka.
-        extra = next((name for name in _EXTRAS if name in package), "all")
-        raise lacking(package, missing.name, extra) from missing
-
-
+"""Prefix of the packages in which Spark finds formats, and the command line finds connectors."""
 _VARIABLES = "WATERMARK_SOURCE_"
 _WORD_END = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _NAME_WIDTH = 24
@@ -66,11 +36,11 @@ class Doctor(Protocol):
 
     @property
     def ASKED_FOR(self) -> str | None:  # noqa: N802 - see above
-        """The secret option that a user on a terminal is asked for, if there is one that all need."""
+        """The secret option to prompt for on a terminal; ``None`` if not every user needs one."""
         ...
 
     def findings(self, given: Mapping[str, str]) -> Iterator[Finding]:
-        """Yield what each check finds; raises ``OptionError`` for options that cannot work."""
+        """Yield the finding of each check; raises ``OptionError`` for invalid options."""
         ...
 
 
@@ -79,33 +49,58 @@ def doctor_of(package: str) -> Doctor:
     return cast("Doctor", module_of(package, "doctor"))
 
 
-def options_of(words: Sequence[str]) -> dict[str, str]:
-    """Return options given as ``--name value`` or ``--name=value``.
+def flags(constant: str) -> dict[str, str]:
+    """Return the packages whose module has a flag in ``constant``, such as ``DOCTOR_FLAG``, by their flags."""
+    names = (module.name for module in pkgutil.iter_modules() if module.name.startswith(_PREFIX))
+    packages: dict[str, str] = {}
+    for name in names:
+        # Another project's package with this prefix may fail to import.
+        with contextlib.suppress(Exception):
+            packages[getattr(importlib.import_module(name), constant)] = name
+    return dict(sorted(packages.items()))
+
+
+def module_of(package: str, name: str) -> ModuleType:
+    """Return a module of a connector's package.
 
     Raises:
-        UsageError: something else.
+        MissingPackageError: a package that the module imports is not installed.
+    """
+    try:
+        return importlib.import_module(f"{package}.{name}")
+    except ModuleNotFoundError as missing:
+        # An extra is part of the name of its package: pyspark_aligned_kafka has the extra kafka.
+        extra = next((name for name in _EXTRAS if name in package), "all")
+        raise lacking(package, missing.name, extra) from missing
+
+
+def options_of(words: Sequence[str]) -> dict[str, str]:
+    """Parse options of the form ``--name value`` or ``--name=value``.
+
+    Raises:
+        UsageError: a word has another form, or an option is given twice.
     """
     given: dict[str, str] = {}
     left = list(words)
     while left:
         name, equals, value = left.pop(0).partition("=")
         if not name.startswith("--") or name == "--":
-            raise UsageError(f"{name!r} is no option; they are given as for the source: --hostname db1 --port 3306")
+            raise UsageError(f"{name!r} is no option; write options as for the source: --hostname db1 --port 3306")
         if not equals:
             if not left or left[0].startswith("--"):
                 raise UsageError(f"{name} needs a value: {name} …")
             value = left.pop(0)
         if name[2:] in given:
-            raise UsageError(f"{name} is there twice")
+            raise UsageError(f"{name} was given twice; write it once")
         given[name[2:]] = value
     return given
 
 
 def with_secrets(given: Mapping[str, str], table: OptionTable, *, asked_for: str | None = None) -> dict[str, str]:
-    """Add passwords from environment variables; what is not there a user on a terminal is asked for.
+    """Add secret options from environment variables, and prompt for ``asked_for`` on a terminal.
 
     Raises:
-        UsageError: one is on the command line, where others see it.
+        UsageError: a secret is on the command line, where other users of the machine can see it.
     """
     whole = dict(given)
     for option in table.options:
@@ -114,8 +109,8 @@ def with_secrets(given: Mapping[str, str], table: OptionTable, *, asked_for: str
         variable = variable_of(option.name)
         if option.name.lower() in {name.lower() for name in given}:
             raise UsageError(
-                f"--{option.name}: others could see it on the command line; set the environment variable {variable}"
-                + (", or leave it out to be asked" if option.name == asked_for else "")
+                f"--{option.name}: other users could see it on the command line; set the environment variable "
+                f"{variable}" + (", or leave it out to be prompted for it" if option.name == asked_for else "")
             )
         if variable in os.environ:
             whole[option.name] = os.environ[variable]
@@ -130,15 +125,15 @@ def variable_of(option: str) -> str:
 
 
 def report(findings: Iterable[Finding], out: TextIO) -> bool:
-    """Write a line for each as it comes, then how many there were; return whether all that is needed holds."""
+    """Write a line for each finding, then the totals; return whether no check failed."""
     counts: Counter[Verdict] = Counter()
     for finding in findings:
         counts[finding.verdict] += 1
         out.write(f"{finding.verdict.value:8} {finding.name:{_NAME_WIDTH}} {finding.text}\n")
         out.flush()
-    shown = {
-        Verdict.OK: "ok", Verdict.DOUBT: "with a warning", Verdict.FAILED: "failed", Verdict.SKIPPED: "not looked at",
+    texts = {
+        Verdict.OK: "ok", Verdict.WARNING: "with a warning", Verdict.FAILED: "failed", Verdict.SKIPPED: "skipped",
     }  # fmt: skip
-    parts = (f"{counts[verdict]} {text}" for verdict, text in shown.items() if counts[verdict])
+    parts = (f"{counts[verdict]} {text}" for verdict, text in texts.items() if counts[verdict])
     out.write(f"{counts.total()} checks: {', '.join(parts)}\n")
     return not counts[Verdict.FAILED]

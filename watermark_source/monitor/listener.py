@@ -1,4 +1,4 @@
-"""Listener: keeps the latest status of every source of the running queries, for programs and for Prometheus."""
+"""StatusListener: keeps the latest status of every source of the running queries, for programs and for Prometheus."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 class QuerySource(NamedTuple):
-    """One source of one query. Two sources of a query need two names (``sourceName``) to be told apart."""
+    """One source of one query. Sources of one query need different names (``sourceName``)."""
 
     query: str
     """The query's name, or its id if it has none."""
@@ -43,13 +43,13 @@ class StatusListener(StreamingQueryListener):
         self._queries = FollowedQueries()
         self._refused: set[str] = set()
         if registry is not None:
-            # An optional dependency: only whoever has a registry needs it.
+            # prometheus_client is an optional dependency.
             from watermark_source.monitor.prometheus import StatusCollector  # noqa: PLC0415
 
             registry.register(StatusCollector(self.queries))
 
     def queries(self) -> tuple[FollowedQuery, ...]:
-        """Return what is known of the running queries."""
+        """Return the running queries with their sources."""
         return self._queries.all()
 
     def statuses(self) -> dict[QuerySource, SourceStatus]:
@@ -65,7 +65,7 @@ class StatusListener(StreamingQueryListener):
         self._queries.begin(str(event.id), str(event.runId), event.name or str(event.id))
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 (Spark's name)
-        """Take in the progress; a report that cannot be read is logged once a run."""
+        """Record the progress; log an unreadable report once for each run."""
         progress = event.progress
         query, run = str(progress.id), str(progress.runId)
         try:
@@ -78,8 +78,8 @@ class StatusListener(StreamingQueryListener):
         self._queries.progress(query, run, progress.name or query, statuses, late_rows(progress))
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 (Spark's name)
-        """Change nothing: the last status still holds, and its age is a metric of its own."""
+        """Do nothing: the last status remains valid, and its age is a metric."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 (Spark's name)
-        """Forget the query."""
+        """Stop following the query."""
         self._queries.end(str(event.id), str(event.runId))

@@ -1,6 +1,6 @@
-"""The metrics: a table with the kind, the name, the meaning, the labels and the values of each.
+"""METRICS: the table of all metrics, with kind, name, meaning, labels and values.
 
-Per split (of those in the report), per source, per snapshot that is read, and per query.
+A metric has samples for each split in the report, each source, each snapshot that is being read, or each query.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from watermark_source.monitor.followed_queries import Followed, FollowedQuery, Totals
+from watermark_source.monitor.followed_queries import FollowedQuery, FollowedSource, Totals
 from watermark_source.monitor.source_status import SnapshotProgress, SourceStatus, SplitView, Status
 from watermark_source.planning.range_report import LateRows
 from watermark_source.planning.watermark import is_moment
 
-# What metrics are about: the queries, their sources, the splits and the snapshots of those, at one scrape.
+# The subjects of metrics at one scrape: queries, their sources, and the sources' splits and snapshots.
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class QueryAt:
 
 @dataclass(frozen=True, slots=True)
 class SourceAt:
-    """A source of a query. ``now`` is that of the scrape."""
+    """A source of a query. ``now`` is the time of the scrape, milliseconds since 1970-01-01 UTC."""
 
     labels: tuple[str, ...]
     status: SourceStatus
@@ -36,13 +36,13 @@ class SourceAt:
 
     @property
     def behind_clock(self) -> int | None:
-        """Return how many milliseconds its watermark is behind the clock; ``None`` if it is no moment."""
+        """Milliseconds from the watermark to the clock; ``None`` if there is none, or it is the end of time."""
         watermark = self.status.watermark
         return self.now - watermark if watermark is not None and is_moment(watermark) else None
 
     @property
     def age(self) -> int:
-        """Return how many milliseconds ago it reported."""
+        """Milliseconds since the report."""
         return max(0, self.now - self.status.at)
 
 
@@ -55,7 +55,7 @@ class SplitAt:
     elapsed: Totals
 
     def spent(self, status: Status) -> int:
-        """Return for how long it had a status, in milliseconds."""
+        """Return the milliseconds that the split has spent in a status."""
         return self.elapsed.get((self.view.split, status), 0)
 
 
@@ -68,7 +68,7 @@ class SnapshotAt:
 
 
 class Subjects:
-    """All of them, by what they are."""
+    """All subjects of a scrape."""
 
     def __init__(self, queries: Iterable[FollowedQuery], now: int) -> None:
         self.queries: list[QueryAt] = []
@@ -80,11 +80,11 @@ class Subjects:
             for followed in query.sources.values():
                 self._add(query.label, followed, now)
 
-    def _add(self, query: str, followed: Followed, now: int) -> None:
+    def _add(self, query: str, followed: FollowedSource, now: int) -> None:
         status = followed.status
         labels = (query, status.source_name, "" if status.group is None else status.group.name)
         self.sources.append(SourceAt(labels, status, now))
-        self.snapshots += [SnapshotAt((*labels, each.log), each) for each in status.snapshots]
+        self.snapshots += [SnapshotAt((*labels, snapshot.log), snapshot) for snapshot in status.snapshots]
         self.splits += [
             SplitAt((*labels, view.split.log, str(view.split.number)), view, followed.elapsed) for view in status.splits
         ]
@@ -97,7 +97,7 @@ _SNAPSHOT = (*_SOURCE, "table")
 
 
 class Kind(Enum):
-    """What a metric is to Prometheus."""
+    """Type of a metric in Prometheus."""
 
     GAUGE = "gauge"
     COUNTER = "counter"
@@ -105,7 +105,7 @@ class Kind(Enum):
 
 
 class Sample(NamedTuple):
-    """A value of a metric; ``None`` is not known. That of a histogram are late rows."""
+    """A value of a metric with its labels; ``None`` if it is unknown. A histogram's value is ``LateRows``."""
 
     labels: tuple[str, ...]
     value: float | LateRows | None
@@ -115,44 +115,44 @@ _Samples = Callable[[Subjects], Iterable[Sample]]
 
 
 class MetricRow(NamedTuple):
-    """A row of the table."""
+    """One metric."""
 
     kind: Kind
     name: str
-    """Without ``watermark_source_``, and of a counter without ``_total``."""
+    """The name without the prefix ``watermark_source_``, and without a counter's suffix ``_total``."""
     meaning: str
     labels: tuple[str, ...]
     samples: _Samples
 
 
 def _of_query(value: Callable[[QueryAt], float]) -> _Samples:
-    return lambda subjects: (Sample(each.labels, value(each)) for each in subjects.queries)
+    return lambda subjects: (Sample(query.labels, value(query)) for query in subjects.queries)
 
 
 def _of_source(value: Callable[[SourceAt], float | LateRows | None]) -> _Samples:
-    return lambda subjects: (Sample(each.labels, value(each)) for each in subjects.sources)
+    return lambda subjects: (Sample(source.labels, value(source)) for source in subjects.sources)
 
 
 def _of_split(value: Callable[[SplitAt], float | None]) -> _Samples:
-    return lambda subjects: (Sample(each.labels, value(each)) for each in subjects.splits)
+    return lambda subjects: (Sample(split.labels, value(split)) for split in subjects.splits)
 
 
 def _of_snapshot(value: Callable[[SnapshotAt], float | None]) -> _Samples:
-    return lambda subjects: (Sample(each.labels, value(each)) for each in subjects.snapshots)
+    return lambda subjects: (Sample(snapshot.labels, value(snapshot)) for snapshot in subjects.snapshots)
 
 
 def _of_source_by_status(value: Callable[[SourceAt, Status], float]) -> _Samples:
     return lambda subjects: (
-        Sample((*each.labels, status.name.lower()), value(each, status))
-        for each in subjects.sources
+        Sample((*source.labels, status.name.lower()), value(source, status))
+        for source in subjects.sources
         for status in Status
     )
 
 
 def _of_split_by_status(value: Callable[[SplitAt, Status], float]) -> _Samples:
     return lambda subjects: (
-        Sample((*each.labels, status.name.lower()), value(each, status))
-        for each in subjects.splits
+        Sample((*split.labels, status.name.lower()), value(split, status))
+        for split in subjects.splits
         for status in Status
     )
 
@@ -186,14 +186,14 @@ METRICS = (
     MetricRow(
         Kind.GAUGE,
         "partition_lag_records",
-        "Records still to be read in the partition.",
+        "Unread records of the partition.",
         _SPLIT,
         _of_split(lambda split: split.view.lag),
     ),
     MetricRow(
         Kind.GAUGE,
         "partition_lookahead_records",
-        "Records behind the batch whose event times were looked at.",
+        "Records after the batch whose event times were read ahead.",
         _SPLIT,
         _of_split(lambda split: split.view.looked_ahead),
     ),
@@ -207,7 +207,7 @@ METRICS = (
     MetricRow(
         Kind.GAUGE,
         "alignment_drift_seconds",
-        "Watermark of the partition less the minimum of its group or source.",
+        "Watermark of the partition minus the minimum of its group or source.",
         _SPLIT,
         _of_split(lambda split: _seconds(split.view.drift)),
     ),
@@ -243,7 +243,7 @@ METRICS = (
     MetricRow(
         Kind.GAUGE,
         "lag_records",
-        "Records still to be read in all partitions of the source.",
+        "Unread records of all partitions of the source.",
         _SOURCE,
         _of_source(lambda source: source.status.lag),
     ),
@@ -264,7 +264,7 @@ METRICS = (
     MetricRow(
         Kind.COUNTER,
         "undated_records",
-        "Records in which no event time was found.",
+        "Records without an event time.",
         _SOURCE,
         _of_source(lambda source: source.status.rows.undated),
     ),
@@ -285,14 +285,14 @@ METRICS = (
     MetricRow(
         Kind.GAUGE,
         "out_of_orderness_bound_seconds",
-        "What is allowed for disorder, where that is learned.",
+        "Bound on out-of-orderness, if it is learned.",
         _SOURCE,
         _of_source(lambda source: None if (bound := source.status.bound) is None else _seconds(bound.bound)),
     ),
     MetricRow(
         Kind.GAUGE,
         "out_of_orderness_bound_since_timestamp_seconds",
-        "Since when.",
+        "When the bound came into force.",
         _SOURCE,
         _of_source(lambda source: None if (bound := source.status.bound) is None else _seconds(bound.since)),
     ),
@@ -306,7 +306,7 @@ METRICS = (
     MetricRow(
         Kind.GAUGE,
         "status_age_seconds",
-        "Age of the report the other metrics come from.",
+        "Age of the report that the other metrics are from.",
         _SOURCE,
         _of_source(lambda source: _seconds(source.age)),
     ),
@@ -320,16 +320,16 @@ METRICS = (
     MetricRow(
         Kind.GAUGE,
         "snapshot_expected_rows",
-        "About so many rows the table's snapshot has.",
+        "Estimated rows of the table's snapshot.",
         _SNAPSHOT,
         _of_snapshot(lambda snapshot: snapshot.progress.expected),
     ),
     MetricRow(
         Kind.COUNTER,
         "late_records",
-        "What Spark's operators dropped as late: rows; groups, for window aggregations.",
+        "Late rows that Spark's operators dropped; a window aggregation counts groups.",
         _QUERY,
         _of_query(lambda query: query.late_rows),
     ),
 )
-"""In the order in which Prometheus gets them."""
+"""The metrics, in the order of the scrape."""

@@ -1,4 +1,4 @@
-"""Profile: how disordered the splits of a source are, and what ``maxOutOfOrderness`` would make of it."""
+"""The profile: how far rows of a source's splits are out of order, and which share each bound would make late."""
 
 from __future__ import annotations
 
@@ -16,34 +16,37 @@ from watermark_source.monitor.doctor import module_of
 from watermark_source.option_table import OptionTable
 from watermark_source.planning.split import Split
 
-# How far events come behind later ones: what a bound on out-of-orderness would make late.
-
-
 _EXACT = 128
-"""Milliseconds below this are counted one by one."""
+"""Below this many milliseconds, each value has its own bucket."""
 _PARTS = 64
-"""Buckets for each doubling above: a bucket is at most 1/64 of its beginning wide."""
+"""Buckets for each doubling above: a bucket's width is at most 1/64 of its lower bound."""
 _DOUBLINGS = 63 - 7
 _BUCKETS = _EXACT + _DOUBLINGS * _PARTS
+
+BOUNDS = (0, 1_000, 10_000, 60_000, 600_000)
+_WISHES = (0.0, 0.001, 0.01, 0.05)
+_EDGES = [0, 10, 100, 1_000, 10_000, 60_000, 600_000, 3_600_000, 86_400_000]
+_BARS = " ▁▂▃▄▅▆▇█"
+_FAR_APART = 60_000
 
 
 @dataclass(slots=True)
 class Disorder:
-    """Of one split, row by row: how far each event time is behind the highest one before it.
+    """A histogram of one split's rows: how far each event time is behind the highest event time before it.
 
-    Quantiles are those of a histogram with buckets of at most 1.6 % of their beginning, so of any number of rows.
+    Buckets are at most 1.6 % of their lower bound wide, which bounds the error of quantiles for any number of rows.
     """
 
     rows: int = 0
     highest: int | None = None
-    """Event time, milliseconds."""
+    """Highest event time, milliseconds since 1970-01-01 UTC."""
     lowest: int | None = None
     longest: int = 0
-    """Milliseconds."""
+    """Largest lag of a row behind an earlier one, in milliseconds."""
     _counts: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(_BUCKETS, np.int64))
 
     def add(self, millis: npt.NDArray[np.int64]) -> None:
-        """Take in the event times of the rows that come next, in milliseconds."""
+        """Add the event times of the next rows, in milliseconds."""
         if not len(millis):
             return
         before = np.maximum.accumulate(millis)
@@ -58,22 +61,21 @@ class Disorder:
         self.longest = max(self.longest, int(behind.max()))
 
     def late_with(self, bound: int) -> float:
-        """Return the share of rows that are late with a bound in milliseconds, if the watermark follows each row."""
+        """Return the share of rows that a bound in milliseconds makes late, if the watermark advances with each row."""
         return 0.0 if not self.rows else self._beyond(bound) / self.rows
 
     def bound_for(self, late: float) -> int:
-        """Return the bound in milliseconds with which at most this share of the rows is late; 0 is none."""
+        """Return the smallest bound in milliseconds that makes at most this share of the rows late."""
         if late <= 0 or not self.rows:
             return self.longest
         allowed = math.floor(late * self.rows)
-        # Those beyond each bucket.
         beyond = self.rows - np.cumsum(self._counts)
         return min(_end_of(int(np.argmax(beyond <= allowed))), self.longest)
 
     def shares(self, edges: list[int]) -> list[float]:
-        """Return the share of rows behind by more than each of these milliseconds and not more than the next."""
+        """Return, for each edge in milliseconds, the share of rows with a lag above it and up to the next edge."""
         beyond = [self._beyond(edge) for edge in edges] + [0]
-        return [(here - there) / max(self.rows, 1) for here, there in pairwise(beyond)]
+        return [(rows - beyond_next) / max(self.rows, 1) for rows, beyond_next in pairwise(beyond)]
 
     def _beyond(self, bound: int) -> int:
         return 0 if bound >= self.longest else int(self._counts[int(_bucket_of(np.array([bound]))[0]) + 1 :].sum())
@@ -83,37 +85,30 @@ def _bucket_of(behind: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     large = behind >= _EXACT
     if not large.any():
         return behind
-    found = behind.copy()
+    buckets = behind.copy()
     above = behind[large]
-    # Of a number of 53 bits this is exact; beyond, a bucket is wider than the error.
+    # The conversion is exact up to 53 bits; above, a bucket is wider than the rounding error.
     _, exponents = np.frexp(above.astype(np.float64))
     doublings = exponents.astype(np.int64) - 8
-    found[large] = _EXACT + doublings * _PARTS + (above >> (doublings + 1)) - _PARTS
-    return found
+    buckets[large] = _EXACT + doublings * _PARTS + (above >> (doublings + 1)) - _PARTS
+    return buckets
 
 
 def _end_of(bucket: int) -> int:
-    """Return the last number of a bucket."""
+    """Return the highest value of a bucket."""
     if bucket < _EXACT:
         return bucket
     doublings, part = divmod(bucket - _EXACT, _PARTS)
     return ((part + _PARTS + 1) << (doublings + 1)) - 1
 
 
-BOUNDS = (0, 1_000, 10_000, 60_000, 600_000)
-_WISHES = (0.0, 0.001, 0.01, 0.05)
-_EDGES = [0, 10, 100, 1_000, 10_000, 60_000, 600_000, 3_600_000, 86_400_000]
-_BARS = " ▁▂▃▄▅▆▇█"
-_FAR_APART = 60_000
-
-
 class EventTimes(NamedTuple):
-    """Event times of rows of one split, in the order of their positions."""
+    """Event times of one split's rows, in the order of their positions."""
 
     split: Split
     millis: npt.NDArray[np.int64]
     undated: int
-    """Rows in which none was found; they are not among ``millis``."""
+    """Number of rows without an event time, which are not in ``millis``."""
 
 
 class Profiler(Protocol):
@@ -125,10 +120,10 @@ class Profiler(Protocol):
         ...
 
     def event_times(self, given: Mapping[str, str], rows: int | None) -> Iterator[EventTimes]:
-        """Yield event times of the newest ``rows`` rows of each split, of all with ``None``.
+        """Yield event times of the newest ``rows`` rows of each split, or of all rows with ``None``.
 
         Raises:
-            OptionError: options that cannot work, before anything is connected.
+            OptionError: an option is invalid; raised before anything is connected.
         """
         ...
 
@@ -140,63 +135,66 @@ def profiler_of(package: str) -> Profiler:
 
 @dataclass(slots=True)
 class Profile:
-    """What was seen of each split."""
+    """The disorder of each split."""
 
     splits: dict[Split, Disorder] = field(default_factory=dict)
     undated: int = 0
 
-    def add(self, seen: EventTimes) -> None:
-        """Take in rows that come next."""
-        self.splits.setdefault(seen.split, Disorder()).add(seen.millis)
-        self.undated += seen.undated
+    def add(self, rows: EventTimes) -> None:
+        """Add the next rows of a split."""
+        self.splits.setdefault(rows.split, Disorder()).add(rows.millis)
+        self.undated += rows.undated
 
     def bound_for(self, late: float) -> int:
-        """Return the least bound in milliseconds with which no split has a larger share of late rows than this."""
-        return max((each.bound_for(late) for each in self.splits.values()), default=0)
+        """Return the smallest bound in milliseconds that makes at most this share of each split's rows late."""
+        return max((disorder.bound_for(late) for disorder in self.splits.values()), default=0)
 
 
-def profile_of(seen: Iterator[EventTimes]) -> Profile:
-    """Read all there is."""
-    made = Profile()
-    for each in seen:
-        made.add(each)
-    return made
+def profile_of(batches: Iterator[EventTimes]) -> Profile:
+    """Return the profile of all rows."""
+    profile = Profile()
+    for rows in batches:
+        profile.add(rows)
+    return profile
 
 
 def write(profile: Profile, out: TextIO) -> None:
-    """Write the table, what to set, and how far the splits are apart."""
-    with_rows = {split: each for split, each in sorted(profile.splits.items()) if each.rows}
+    """Write a table of the splits, the bounds to choose from, and how far apart the splits are."""
+    with_rows = {split: disorder for split, disorder in sorted(profile.splits.items()) if disorder.rows}
     if not with_rows:
         out.write(
-            f"{count_text(profile.undated)} rows were read, and none has an event time where eventTimeColumn says, "
-            "in eventTimeFormat\n"
+            f"{count_text(profile.undated)} rows were read, and none has an event time at eventTimeColumn in "
+            "eventTimeFormat\n"
             if profile.undated
-            else "there are no rows\n"
+            else "no partition has rows\n"
         )
         return
     width = max(9, *(len(str(split)) for split in with_rows))
     bounds = "".join(f"{format_duration(bound):>10}" for bound in BOUNDS)
     out.write(f"{'':{width}}  {'':>12}  {'late rows with maxOutOfOrderness':^50}\n")
     out.write(f"{'split':{width}}  {'rows':>12}  {bounds}  {'longest':>12}  behind by 10 ms … 1 day\n")
-    for split, each in with_rows.items():
-        shares = "".join(f"{share_text(each.late_with(bound)):>10}" for bound in BOUNDS)
-        longest = format_duration(each.longest)
-        out.write(f"{split!s:{width}}  {count_text(each.rows):>12}  {shares}  {longest:>12}  {_picture(each)}\n")
+    for split, disorder in with_rows.items():
+        shares = "".join(f"{share_text(disorder.late_with(bound)):>10}" for bound in BOUNDS)
+        longest = format_duration(disorder.longest)
+        rows = count_text(disorder.rows)
+        out.write(f"{split!s:{width}}  {rows:>12}  {shares}  {longest:>12}  {_picture(disorder)}\n")
     out.write(
-        "\nThe watermark of a split follows each of its rows here. In a query it moves once a batch: fewer are late.\n"
+        "\nHere the watermark of a split advances with each row. In a query it advances once a batch, and fewer rows "
+        "are late.\n"
     )
     for wish in _WISHES:
         bound = format_duration(profile.bound_for(wish))
         out.write(
             f"maxOutOfOrderness = {bound:12} for {'no late row' if not wish else f'at most {share_text(wish)} late'}\n"
         )
-    highest = {split: each.highest for split, each in with_rows.items() if each.highest is not None}
+    highest = {split: disorder.highest for split, disorder in with_rows.items() if disorder.highest is not None}
     first, last = min(highest, key=lambda s: highest[s]), max(highest, key=lambda s: highest[s])
     apart = highest[last] - highest[first]
     if apart > _FAR_APART:
         out.write(
-            f"{first} has come {format_duration(apart)} less far than {last}: each has its own watermark, and the "
-            "lowest counts. To hold the others back and keep less state, set alignmentGroup and alignmentMaxDrift\n"
+            f"{first} is {format_duration(apart)} behind {last} in event time. Each split has its own watermark, and "
+            "the lowest counts. To read the others less far ahead and keep less state, set alignmentGroup and "
+            "alignmentMaxDrift\n"
         )
     if profile.undated:
         out.write(
@@ -205,7 +203,7 @@ def write(profile: Profile, out: TextIO) -> None:
 
 
 def _picture(of: Disorder) -> str:
-    """Return a bar for each range of disorder, by the logarithm of its share: one in a million can be seen."""
+    """Return a bar for each range of disorder, as high as the logarithm of the share: one in a million is visible."""
     bars = []
     for share in of.shares(_EDGES):
         level = 0 if share <= 0 else max(1, round(8 * (1 + np.log10(share) / 7)))

@@ -1,4 +1,4 @@
-"""Prometheus view: the status of the followed queries as metrics, made anew at every scrape."""
+"""StatusCollector: the status of the followed queries as Prometheus metrics, computed at each scrape."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _BOUNDS = (*(f"{bound / 1_000}" for bound in BOUNDS_MS), "+Inf")
 
 
 class StatusCollector(Collector):
-    """Yields the metrics of all queries ``queries`` returns: those of ``metrics.METRICS``."""
+    """Yields the metrics of ``metrics.METRICS`` for all queries that ``queries`` returns."""
 
     def __init__(
         self, queries: Callable[[], Iterable[FollowedQuery]], *, clock: Callable[[], int] | None = None
@@ -37,7 +37,7 @@ class StatusCollector(Collector):
         self._now = Clock().now if clock is None else clock
 
     def collect(self) -> Iterator[Metric]:
-        """Return all metric families, also those without samples."""
+        """Yield all metric families, including those without samples."""
         now = self._now()
         subjects = Subjects(self._queries(), now)
         for row in METRICS:
@@ -47,7 +47,7 @@ class StatusCollector(Collector):
 def _family(row: MetricRow, subjects: Subjects) -> Metric:
     family: _Family = _FAMILIES[row.kind](_PREFIX + row.name, row.meaning, labels=row.labels)
     for labels, value in row.samples(subjects):
-        # What is not known has no sample.
+        # An unknown value has no sample.
         if value is not None:
             family.add_metric(labels, *_values(value))
     return family

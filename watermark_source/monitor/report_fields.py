@@ -1,4 +1,4 @@
-"""PURE. Fields of a status report: a JSON object read with types, whose errors name the place."""
+"""Fields of a status report: typed access to a JSON object, with errors that name the path. Pure."""
 
 from __future__ import annotations
 
@@ -12,10 +12,7 @@ _Word = TypeVar("_Word", bound=Enum)
 
 
 class Fields:
-    """A JSON object with typed access and the path to it for the error text.
-
-    Every method raises ``UsageError`` where something else is there.
-    """
+    """A JSON object and its path in the report. Every method raises ``UsageError`` for a value of another type."""
 
     def __init__(self, values: Mapping[str, Any], path: str = "") -> None:
         self._values = values
@@ -43,24 +40,24 @@ class Fields:
         return value
 
     def optional_integer(self, key: str) -> int | None:
-        """Return a whole number, ``None`` if it is not there."""
+        """Return a whole number, ``None`` without the key."""
         return None if self._values.get(key) is None else self.integer(key)
 
     def text(self, key: str) -> str:
-        """Return a text."""
+        """Return a string."""
         value: str = self._typed(key, str, "a string")
         return value
 
     def optional_text(self, key: str) -> str | None:
-        """Return a text, ``None`` if it is not there."""
+        """Return a string, ``None`` without the key."""
         return None if self._values.get(key) is None else self.text(key)
 
     def flag(self, key: str) -> bool:
-        """Return a truth, false if it is not there."""
+        """Return a boolean, false without the key."""
         return key in self._values and bool(self._typed(key, bool, "true or false"))
 
     def child(self, key: str) -> Fields:
-        """Return the fields of an object."""
+        """Return the fields of a nested object."""
         return Fields(self._typed(key, Mapping, "an object"), f"{self._path}{key}.")
 
     def number(self, key: str) -> int:
@@ -70,7 +67,7 @@ class Fields:
         return int(key)
 
     def word(self, key: str, text: str, kind: type[_Word]) -> _Word:
-        """Return the member of an enum whose value was found at, or as, the key."""
+        """Return the member of an enum with the value ``text``, which is the key or its value."""
         try:
             return kind(text)
         except ValueError:

@@ -1,7 +1,7 @@
-"""PURE. Source status: what a source reports about its splits.
+"""Source status: what a source reports about its splits. Pure.
 
-A source returns it as JSON (``status_json.py``) from ``reportLatestOffset``. Spark shows it, as JSON, under
-``sources[i].latestOffset`` of every ``StreamingQueryProgress``, and ``progress_event.parse_progress`` reads it back.
+A source returns it as JSON (``status_json``) from ``reportLatestOffset``. Spark includes that JSON in every
+``StreamingQueryProgress``, under ``sources[i].latestOffset``, and ``status_json.parse_progress`` reads it back.
 """
 
 from __future__ import annotations
@@ -18,37 +18,37 @@ from watermark_source.monitor.report_fields import Fields
 from watermark_source.planning.range_report import NONE_LATE, LateRows
 from watermark_source.planning.split import Split
 
-# PURE. The bound on out-of-orderness that is in force where it is learned, as it stands in a status report.
-
+REPORTED_SPLITS = 100
+"""Limit on the splits in a report: Spark keeps the last 100 reports of a query in memory."""
 
 _MILLION = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class BoundInForce:
-    """Milliseconds."""
+    """The learned bound on out-of-orderness, in milliseconds."""
 
     bound: int
     most: int
-    """The largest that may be learned, and the one until enough rows are known."""
+    """The largest bound that may be learned, in force until enough rows have been counted."""
     on_time: int
-    """So many rows of a million are to be on time."""
+    """How many of a million rows should be on time."""
     since: int | None = None
-    """Since when, milliseconds since 1970-01-01 UTC; of a query that was restarted, since the restart at the most."""
+    """When the bound came into force, milliseconds since 1970-01-01 UTC; not before the last restart of the query."""
 
-    def after(self, before: BoundInForce | None, now: int) -> BoundInForce:
-        """Return it with the moment since when it is so."""
-        is_new = before is None or before.bound != self.bound
-        return replace(self, since=now if is_new or before is None else before.since)
+    def after(self, previous: BoundInForce | None, now: int) -> BoundInForce:
+        """Return the bound with ``since``: the previous bound's if it is equal, else ``now``."""
+        is_new = previous is None or previous.bound != self.bound
+        return replace(self, since=now if is_new or previous is None else previous.since)
 
     @property
     def wish(self) -> float:
-        """Return the share of rows that may be late."""
+        """The share of rows that may be late."""
         return (_MILLION - self.on_time) / _MILLION
 
 
 def bound_to_json(of: BoundInForce | None) -> dict[str, Any] | None:
-    """Return the fields of a report."""
+    """Return the report's fields for a bound."""
     if of is None:
         return None
     since = {} if of.since is None else {"since": of.since}
@@ -61,24 +61,21 @@ def bound_from_json(fields: Fields) -> BoundInForce:
     return BoundInForce(fields.integer("bound"), fields.integer("most"), fields.integer("onTime"), since)
 
 
-# PURE. Row totals: how many rows a source has read, and of how many of them the event time does not count.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowTotals:
-    """Of one run of a query, or a part of it; the sum of two is that of both."""
+    """Row counts of one run of a query, or of a part of it. Totals of parts can be added."""
 
     read: int = 0
     future: int = 0
-    """Those whose event time was too far in the future to count (``maxFutureSkew``)."""
+    """Rows whose event time was too far in the future to count (``maxFutureSkew``)."""
     undated: int = 0
-    """Those in which no event time was found."""
+    """Rows without an event time."""
     late: LateRows = NONE_LATE
-    """Those at or before the watermark that their batch began with."""
+    """Rows at or before the watermark that their batch began with."""
 
     @property
     def late_share(self) -> float | None:
-        """Return which share was late; ``None`` before the first row."""
+        """The share of late rows; ``None`` before the first row."""
         return self.late.rows / self.read if self.read else None
 
     def __add__(self, other: RowTotals) -> RowTotals:
@@ -93,9 +90,6 @@ class RowTotals:
 NO_ROWS: Final = RowTotals()
 
 
-# PURE. Snapshot progress: how far the snapshot of one table is, in figures and as a line with a bar.
-
-
 _GAP = "  "
 _BAR, _LEAST_BAR = 30, 8
 _NEARLY = 0.99
@@ -103,38 +97,38 @@ _NEARLY = 0.99
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotProgress:
-    """One table, or other log, whose snapshot this run of the query reads or has read."""
+    """Progress of the snapshot of one table, or other log, that this run of the query reads or has read."""
 
     log: str
     rows: int
-    """Rows read, those of the batch under way and of earlier runs by the size of their chunks."""
+    """Rows read. Rows of the current batch and of earlier runs are estimated from the size of their chunks."""
     chunks: int
-    """Chunks read, those of the batch under way included."""
+    """Chunks read, including the current batch."""
     expected: int | None
-    """About so many rows it has, as the system estimates; never below ``rows``. ``None`` if it does not tell."""
+    """The system's estimate of the table's rows, never below ``rows``. ``None`` without an estimate."""
     rate: int | None
-    """Rows a second in this run, after its first batch; ``None`` until there was another."""
+    """Rows per second in this run after its first batch; ``None`` until the second batch."""
     done: bool
 
     @property
     def share(self) -> float | None:
-        """Return which part is read, 1 when all is; an estimate alone never says so."""
+        """The share that has been read. It is 1 only when the snapshot is done, whatever the estimate."""
         if self.done:
             return 1.0
         return None if self.expected is None else min(_NEARLY, self.rows / max(1, self.expected))
 
     @property
     def left(self) -> int | None:
-        """Return how many milliseconds the rest takes at this rate."""
+        """Milliseconds until the snapshot is done at this rate; ``None`` if unknown."""
         if self.done or self.expected is None or not self.rate:
             return None
         return 1_000 * max(0, self.expected - self.rows) // self.rate
 
 
 def progress_line(of: SnapshotProgress, name_width: int, width: int) -> str:
-    """Return name, bar, share, rows, rate and time left in ``width`` characters: what has no room is left out."""
+    """Return name, bar, share, rows, rate and time left in ``width`` characters. Rate and rows are dropped to fit."""
     texts = [text for text in (_share(of), _rows(of), _rate(of), _left(of)) if text]
-    # The rate first, then the rows: the bar tells about them, and the time left about both.
+    # The bar shows the rows roughly, and the time left shows both.
     droppable = [text for text in (_rate(of), _rows(of)) if text]
     name = of.log.ljust(name_width)
     while (room := width - len(_GAP.join([name, "[]", *texts]))) < _LEAST_BAR and droppable:
@@ -162,51 +156,47 @@ def _rate(of: SnapshotProgress) -> str:
 
 
 def _left(of: SnapshotProgress) -> str:
-    # Finer than a second is no estimate.
+    # An estimate has whole seconds.
     return "" if of.left is None else f"{format_duration(max(1, of.left // 1_000) * 1_000)} left"
 
 
-REPORTED_SPLITS = 100
-"""At most so many splits are in a report; Spark keeps the last 100 reports of a query in memory."""
-
-
 class Status(Enum):
-    """Watermark status of a split in reports. The value is its letter there; a, i and p are those of offsets."""
+    """Watermark status of a split in reports. The value is its letter in reports; offsets use the same a, i and p."""
 
     ACTIVE = "a"
     IDLE = "i"
     PAUSED = "p"
     FINISHED = "f"
-    """Read up to the end this run was given."""
+    """The split was read up to the end of this run."""
     UNKNOWN = "u"
-    """Its log could not be asked; what is known of it is of before."""
+    """The split's log did not answer; its figures are from the last answer."""
 
 
 class Outline(NamedTuple):
-    """What tells how interesting a split is."""
+    """The part of a split's status that decides whether it is among the reported splits."""
 
     split: Split
     status: Status
     lag: int | None
-    """Positions still to be read."""
+    """Unread positions."""
     holds_back: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """What of a split is still to be read."""
+    """The unread part of a split."""
 
     position: int
     """First position that is not part of a planned batch."""
     end: int | None
-    """End position of the log; ``None`` while it is not known."""
+    """End position of the log; ``None`` while it is unknown."""
     uncounted: bool = False
-    """Whether its positions only order its rows: how many lie between two of them is not known."""
+    """Whether positions only order rows, so that the number of rows between two positions is unknown."""
 
     @property
     def rows(self) -> int | None:
-        """Return how many rows that are, ``None`` where that is not known."""
-        # An end before our position is a log that was cut off or created anew; there is nothing to read in it.
+        """Number of unread rows, ``None`` if it is unknown."""
+        # A log that ends before our position was truncated or recreated, and holds nothing to read.
         left = None if self.end is None else max(0, self.end - self.position)
         return None if left and self.uncounted else left
 
@@ -220,23 +210,23 @@ class SplitView:
     watermark: int | None
     status: Status
     since: int | None
-    """When the status began, if that is known."""
+    """When the status began; ``None`` if that is unknown."""
     why: str
     """The reason for the status, as a sentence: see ``status_reasons.reason``."""
     drift: int | None = None
-    """Watermark less the minimum of the alignment group, or of the source when it is in no group."""
+    """The watermark minus the minimum of the alignment group, or of the source without a group."""
     holds_back: bool = False
-    """Whether this split is the minimum that the others wait for."""
+    """Whether this split has the minimum that the others wait for."""
     late_rows: int = 0
-    """Late rows of this run: those at or before the watermark that their batch began with."""
+    """Rows of this run at or before the watermark that their batch began with."""
     looked_ahead: int | None = None
-    """How many rows behind its position were looked at; ``None`` but with ``watermarkStrategy`` ``lookahead``."""
+    """Rows after its position whose event times were read; ``None`` except with ``watermarkStrategy`` ``lookahead``."""
     idle_after: int | None = None
-    """For how long it must be quiet to be idle, milliseconds, where that is learned."""
+    """The learned idle timeout in milliseconds; ``None`` if it is not learned."""
 
     @property
     def lag(self) -> int | None:
-        """Return how many rows are still to be read, ``None`` where that is not known."""
+        """Number of unread rows, ``None`` if it is unknown."""
         return self.backlog.rows
 
 
@@ -245,54 +235,54 @@ _Interesting = TypeVar("_Interesting", Outline, SplitView)
 
 @dataclass(frozen=True, slots=True)
 class GroupStatus:
-    """The alignment group as the source last saw it."""
+    """The alignment group when the source last planned."""
 
     name: str
     max_drift: int | None
-    """Milliseconds; ``None`` of a source that goes with the clock."""
+    """Milliseconds; ``None`` for a source whose event time is the clock."""
     limit: int | None
-    """Highest watermark a member may reach; ``None`` while no member holds the group, and while ``hold``."""
+    """Highest watermark a member may reach; ``None`` while no member limits the group, and while ``hold``."""
     members: int
-    """Splits of this source, all of which are in the group."""
+    """Splits of this source, all of which are members."""
     hold: bool = False
-    """Whether nothing may be read yet."""
+    """Whether members must not read yet."""
     others: int = 0
-    """Sources elsewhere that are in the group."""
+    """Other sources in the group."""
     slowest: str | None = None
-    """Which of them has the lowest watermark; ``None`` if none of them counts."""
+    """The other source with the lowest watermark; ``None`` if no other source counts."""
     since: int | None = None
-    """Since when it is that one, milliseconds since 1970-01-01 UTC."""
+    """Since when that source is the slowest, milliseconds since 1970-01-01 UTC."""
     trouble: str | None = None
-    """Why what is known of them may be old."""
+    """Why the state of the other sources may be outdated."""
     store: str | None = None
-    """Where they meet: ``driver``, ``none``, or kind, host and name of a database; ``None`` in reports of before."""
+    """The group's store: ``driver``, ``none``, or kind, host and name of a database; ``None`` in older reports."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceStatus:
-    """A whole source at one moment. Build it with ``of``, which keeps the numbers and the splits consistent."""
+    """A source at one moment. Build it with ``of``, which keeps the counts and the splits consistent."""
 
     format_name: str
     source_name: str
     at: int
     """When the report was made, milliseconds since 1970-01-01 UTC."""
     watermark: int | None
-    """The combined watermark that goes out; ``None`` before the first."""
+    """The combined watermark that the source emits; ``None`` before the first."""
     processing_time: bool
     """Event time is the clock (FLIP-326)."""
     group: GroupStatus | None
     splits: tuple[SplitView, ...]
-    """In split order; at most ``REPORTED_SPLITS`` of them, the most interesting ones."""
+    """The ``REPORTED_SPLITS`` most interesting splits, in split order."""
     counts: Mapping[Status, int]
-    """How many splits have each status, those that are not in ``splits`` included."""
+    """Number of splits by status, including splits that are not in ``splits``."""
     lag: int | None
-    """Rows still to be read in all splits whose end is known; ``None`` where they cannot be counted."""
+    """Unread rows of all splits with a known end; ``None`` if rows cannot be counted."""
     rows: RowTotals = NO_ROWS
-    """Those read since the query was started."""
+    """Rows read since the query was started."""
     bound: BoundInForce | None = None
-    """What is allowed for disorder, where that is learned."""
+    """The bound on out-of-orderness, if it is learned."""
     snapshots: tuple[SnapshotProgress, ...] = ()
-    """While there are some that are not done: those of this run, by name, at most ``REPORTED_SPLITS``."""
+    """This run's snapshots by name, at most ``REPORTED_SPLITS``; none once all are done."""
 
     @classmethod
     def of(
@@ -311,7 +301,7 @@ class SourceStatus:
         bound: BoundInForce | None = None,
         snapshots: Iterable[SnapshotProgress] = (),
     ) -> SourceStatus:
-        """Build the status of a source from *all* its splits; only those that are reported are viewed."""
+        """Build the status of a source from *all* its splits. ``view`` is called for reported splits only."""
         reported = map(view, most_interesting(splits, REPORTED_SPLITS))
         left = sum(outline.lag or 0 for outline in splits)
         return cls(
@@ -326,22 +316,22 @@ class SourceStatus:
             lag=None if left and uncounted else left,
             rows=rows,
             bound=bound,
-            snapshots=_at_work(snapshots),
+            snapshots=_reported_snapshots(snapshots),
         )
 
     @property
     def splits_total(self) -> int:
-        """Return how many splits the source has; ``splits`` may hold fewer."""
+        """Number of splits of the source; ``splits`` may hold fewer."""
         return sum(self.counts.values())
 
     @property
     def late_share(self) -> float | None:
-        """Return which share of ``rows`` was late; ``None`` before the first row."""
+        """The share of late rows; ``None`` before the first row."""
         return self.rows.late_share
 
 
 def most_interesting(splits: Iterable[_Interesting], n: int) -> list[_Interesting]:
-    """Return the ``n`` splits to look at first, in that order: holding back, paused, idle, then by lag."""
+    """Return the first ``n`` splits, ordered by: holding back, paused, idle, then the largest lag."""
     return heapq.nsmallest(n, splits, key=_interest)
 
 
@@ -357,7 +347,7 @@ def _interest(of: Outline | SplitView) -> tuple[bool, int, int, Split]:
     return not of.holds_back, _STATUS_INTEREST.get(of.status, rest), -(of.lag or 0), of.split
 
 
-def _at_work(snapshots: Iterable[SnapshotProgress]) -> tuple[SnapshotProgress, ...]:
-    """Return those that are reported: of very many, first what is being read."""
-    found = sorted(snapshots, key=lambda each: (each.done, not each.chunks, each.log))
-    return tuple(sorted(found[:REPORTED_SPLITS], key=lambda each: each.log))
+def _reported_snapshots(snapshots: Iterable[SnapshotProgress]) -> tuple[SnapshotProgress, ...]:
+    """Return the reported snapshots by name. If there are too many, those that are being read take precedence."""
+    by_interest = sorted(snapshots, key=lambda snapshot: (snapshot.done, not snapshot.chunks, snapshot.log))
+    return tuple(sorted(by_interest[:REPORTED_SPLITS], key=lambda snapshot: snapshot.log))

@@ -1,4 +1,4 @@
-"""PURE. Source status as JSON: the report that Spark shows, written and read."""
+"""Source status as JSON: writes and reads the report that Spark includes in progress events. Pure."""
 
 from __future__ import annotations
 
@@ -24,32 +24,13 @@ from watermark_source.monitor.source_status import (
 from watermark_source.planning.range_report import BOUNDS_MS, NONE_LATE, LateRows
 from watermark_source.planning.split import Split
 
-# PURE. Late rows as they stand in a status report.
-
-
+VERSION = 1
+_SIGNATURE = {"v", "format", "source", "splits"}
 _BUCKETS = (*map(str, BOUNDS_MS), "more")
 
 
-def late_to_json(late: LateRows) -> dict[str, Any] | None:
-    """Return how many there were, how far the last and all together were behind, and how many in each bucket."""
-    if not late.rows:
-        return None
-    behind = {bucket: rows for bucket, rows in zip(_BUCKETS, late.histogram, strict=True) if rows}
-    return {"rows": late.rows, "longest": late.longest, "total": late.total, "behind": behind}
-
-
-def late_from_json(fields: Fields) -> LateRows:
-    """Read what ``late_to_json`` wrote."""
-    behind = fields.child("behind")
-    histogram = tuple(behind.optional_integer(bucket) or 0 for bucket in _BUCKETS)
-    return LateRows(histogram, fields.integer("longest"), fields.integer("total"))
-
-
-VERSION = 1
-
-
 def status_to_json(of: SourceStatus) -> dict[str, Any]:
-    """Return the report: strings, integers, ``true`` and nested objects only; what is ``None`` is left out.
+    """Return the report: strings, integers, ``true`` and nested objects, without keys for ``None``.
 
     Equal states give equal text. Splits are nested as in Spark's Kafka offsets: ``{"orders": {"0": {…}}}``.
     """
@@ -73,7 +54,7 @@ def status_to_json(of: SourceStatus) -> dict[str, Any]:
         undatedRows=of.rows.undated or None,
         bound=bound_to_json(of.bound),
         splits=dict(splits),
-        snapshots={each.log: _snapshot_to_json(each) for each in of.snapshots} or None,
+        snapshots={snapshot.log: _snapshot_to_json(snapshot) for snapshot in of.snapshots} or None,
     )
 
 
@@ -81,7 +62,7 @@ def status_from_json(report: Mapping[str, Any]) -> SourceStatus:
     """Read what ``status_to_json`` wrote.
 
     Raises:
-        UsageError: it is no such report, or one of a newer version.
+        UsageError: the object is no such report, or a report of another version.
     """
     fields = Fields(report)
     version = fields.integer("v")
@@ -116,6 +97,21 @@ def status_from_json(report: Mapping[str, Any]) -> SourceStatus:
         bound=bound_from_json(fields.child("bound")) if "bound" in report else None,
         snapshots=tuple(_snapshots_from_json(fields.child("snapshots"))) if "snapshots" in report else (),
     )
+
+
+def late_to_json(late: LateRows) -> dict[str, Any] | None:
+    """Return the report's fields for late rows: their number, longest and total lag in ms, and a histogram."""
+    if not late.rows:
+        return None
+    behind = {bucket: rows for bucket, rows in zip(_BUCKETS, late.histogram, strict=True) if rows}
+    return {"rows": late.rows, "longest": late.longest, "total": late.total, "behind": behind}
+
+
+def late_from_json(fields: Fields) -> LateRows:
+    """Read what ``late_to_json`` wrote."""
+    behind = fields.child("behind")
+    histogram = tuple(behind.optional_integer(bucket) or 0 for bucket in _BUCKETS)
+    return LateRows(histogram, fields.integer("longest"), fields.integer("total"))
 
 
 def _present(**fields: Any) -> dict[str, Any]:
@@ -202,18 +198,18 @@ def _split_from_json(split: Split, fields: Fields) -> SplitView:
     )
 
 
-# What a progress event of Spark tells of sources and of rows that operators dropped.
+# Progress events of Spark: the statuses of sources, and the rows that operators dropped.
 
 
 def parse_progress(progress: Mapping[str, Any] | str | None) -> tuple[SourceStatus, ...]:
     """Return the status of each source of this project in a query's progress, in the query's order.
 
     Args:
-        progress: ``query.lastProgress``, the JSON of it or of a listener's progress event, or either one parsed.
-            ``None``, as before the first batch, has no sources.
+        progress: ``query.lastProgress``, or a listener's progress event, as JSON or parsed. ``None``, which Spark
+            returns before the first batch, has no sources.
 
     Raises:
-        UsageError: text that is not JSON; a report of this project that is broken or of a newer version.
+        UsageError: the text is not JSON, or a report of this project is corrupt or of another version.
     """
     sources = _as_mapping(progress).get("sources", ())
     reports = (_report_in(source.get("latestOffset")) for source in sources)
@@ -221,15 +217,12 @@ def parse_progress(progress: Mapping[str, Any] | str | None) -> tuple[SourceStat
 
 
 def late_rows(progress: Mapping[str, Any] | str | None) -> int:
-    """Return what the progress' batch dropped as late, over all stateful operators (``numRowsDroppedByWatermark``).
+    """Return the late rows that stateful operators dropped in the progress' batch (``numRowsDroppedByWatermark``).
 
     A window aggregation counts groups, not rows: Spark aggregates the rows of a batch before it drops any.
     """
     operators = _as_mapping(progress).get("stateOperators", ())
     return sum(operator.get("numRowsDroppedByWatermark", 0) for operator in operators)
-
-
-_SIGNATURE = {"v", "format", "source", "splits"}
 
 
 def _as_mapping(progress: Mapping[str, Any] | str | None) -> Mapping[str, Any]:
@@ -248,7 +241,7 @@ def _as_mapping(progress: Mapping[str, Any] | str | None) -> Mapping[str, Any]:
 
 
 def _report_in(latest: object) -> Mapping[str, Any] | None:
-    """Return the report, or ``None`` if this is the latest offset of somebody else's source."""
+    """Return the report, or ``None`` for the latest offset of another project's source."""
     if isinstance(latest, str):
         try:
             latest = json.loads(latest)

@@ -1,4 +1,4 @@
-"""PURE. Why: the sentence that tells why a split has its status, written from facts."""
+"""The reason for a split's status, as one sentence. Pure."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from watermark_source.planning.state import SplitStatus
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """What a paused split waits for."""
+class AlignmentWait:
+    """The member that a paused split waits for."""
 
-    by: str
-    """The slowest member of its alignment group."""
+    slowest: str
+    """The slowest member of the alignment group."""
     max_drift: int | None
-    """Milliseconds; ``None``: however far ahead, nothing is read yet."""
+    """Milliseconds; ``None`` while the member lets no other member read."""
     ahead: int | None = None
     """How far the split's watermark is ahead of that member, milliseconds."""
 
@@ -28,42 +28,42 @@ class Behind:
 
     millis: int
     was_idle: bool
-    """Whether it was idle since it was that far."""
+    """Whether it has been idle since its rows fell behind."""
     is_left_out: bool
-    """Whether the watermark goes on without it (``idleReturn``)."""
+    """Whether the watermark advances without it (``idleReturn``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What is known about one split; durations in milliseconds."""
+    """The facts about one split; durations in milliseconds."""
 
     status: Status
     lag: int | None
-    """Rows to read; ``None``: how many is not known."""
+    """Unread rows; ``None`` if their number is unknown."""
     watermark: int | None
     holds_back: bool = False
     quiet: int | None = None
-    """For how long there has been nothing to read; ``None`` if there is something."""
+    """How long the split has had nothing to read; ``None`` if it has rows."""
     idle_timeout: int | None = None
-    held: Held | None = None
+    wait: AlignmentWait | None = None
     hidden_ahead: bool = False
-    """Rows behind its position cannot be read ahead (``watermarkStrategy`` ``lookahead``)."""
+    """Whether rows after its position cannot be read ahead (``watermarkStrategy`` ``lookahead``)."""
     behind: Behind | None = None
-    """``None`` of one that is not behind the combined watermark."""
+    """``None`` if the split is not behind the combined watermark."""
     has_more: bool = False
-    """There are rows to read; matters where it is not known how many."""
+    """Whether there are unread rows; used if their number is unknown."""
     reading: bool = False
-    """Its last rows are in the batch under way."""
+    """Whether its last rows are in the current batch."""
     waits_for_budget: bool = False
-    """It has rows, and the batch's row budget (``maxOffsetsPerTrigger``) went to others."""
+    """Whether it has rows, and other splits used up the batch's row budget (``maxOffsetsPerTrigger``)."""
     waits_for_more: bool = False
-    """It has rows, too few of them for a batch (``minOffsetsPerTrigger``)."""
+    """Whether it has rows, but too few for a batch (``minOffsetsPerTrigger``)."""
     rows: RowTotals = NO_ROWS
     """Rows of the split that this run has read."""
     by_marks: bool = False
-    """Only watermarks that records carry move it (``watermarkStrategy`` ``punctuated``)."""
+    """Whether only watermarks in records move it (``watermarkStrategy`` ``punctuated``)."""
     resumed: bool = False
-    """An earlier run of the query may have read rows of the split, which ``rows`` does not count."""
+    """Whether an earlier run of the query may have read rows of the split, which ``rows`` does not count."""
 
 
 IN_GENERAL: dict[SplitStatus, str] = {
@@ -71,7 +71,7 @@ IN_GENERAL: dict[SplitStatus, str] = {
     SplitStatus.IDLE: "nothing to read, or nothing with an event time, for longer than idleTimeout",
     SplitStatus.PAUSED: "ahead of its alignment group by more than alignmentMaxDrift",
 }
-"""What a marker says: it follows from two offsets alone, on any replay, and they hold no more facts than the status."""
+"""The reason in a marker row. It follows from two offsets alone, on any replay, so it uses no fact but the status."""
 
 
 def reason(facts: Facts) -> str:
@@ -89,13 +89,13 @@ def _late(behind: Behind) -> str:
     was_idle = " (it was idle)" if behind.was_idle else ""
     late = f"{format_duration(behind.millis)} behind the watermark{was_idle}: its rows up to there are late"
     if behind.is_left_out:
-        return f"{late}, and the watermark goes on without it (idleReturn=pass)"
+        return f"{late}, and the watermark advances without it (idleReturn=pass)"
     return f"{late}; the watermark waits for it" + (", with idleReturn=pass it would not" if behind.was_idle else "")
 
 
 def _reading(facts: Facts) -> str:
     if facts.lag is None:
-        return "has more to read" if facts.has_more else "its end is not known yet"
+        return "has more to read" if facts.has_more else "its end is unknown yet"
     if facts.lag:
         return _behind(facts)
     if facts.watermark is None:
@@ -105,15 +105,15 @@ def _reading(facts: Facts) -> str:
 
 
 def _without_watermark(facts: Facts) -> str:
-    """Return why a split has no watermark; that it holds the combined one, and when it stops doing so."""
-    seen = _without_time(facts)
+    """Return why a split has no watermark, whether it holds the combined watermark, and until when."""
+    why = _without_time(facts)
     if not facts.holds_back:
-        return seen
+        return why
     if not facts.rows.read or facts.by_marks:
-        return f"{seen}; holds the watermark"
+        return f"{why}; holds the watermark"
     if facts.idle_timeout is None:
-        return f"{seen}; holds the watermark, and is never idle without idleTimeout"
-    return f"{seen}; holds the watermark until it is idle (idleTimeout {format_duration(facts.idle_timeout)})"
+        return f"{why}; holds the watermark, and is never idle without idleTimeout"
+    return f"{why}; holds the watermark until it is idle (idleTimeout {format_duration(facts.idle_timeout)})"
 
 
 def _without_time(facts: Facts) -> str:
@@ -153,7 +153,7 @@ def _caught_up(facts: Facts) -> str:
 
 def _idle(facts: Facts) -> str:
     quiet = _nothing(facts) if facts.quiet is None else f"{_nothing(facts)} for {format_duration(facts.quiet)}"
-    # Idle outlives a timeout that was taken away: the split stays idle until its next record.
+    # A split stays idle until its next record, even if a restart has removed the timeout.
     return quiet if facts.idle_timeout is None else f"{quiet} (idleTimeout {format_duration(facts.idle_timeout)})"
 
 
@@ -162,14 +162,15 @@ def _nothing(facts: Facts) -> str:
 
 
 def _paused(facts: Facts) -> str:
-    held = facts.held
-    if held is None:
+    wait = facts.wait
+    if wait is None:
         return "waits for its alignment group"
-    if held.max_drift is None:
-        return f"reads nothing before its alignment group may begin: waits for {held.by}"
-    if held.ahead is not None and held.ahead > held.max_drift:
-        return f"{format_duration(held.ahead)} ahead of {held.by} (alignmentMaxDrift {format_duration(held.max_drift)})"
-    return f"next record over {format_duration(held.max_drift)} ahead of {held.by} (alignmentMaxDrift)"
+    if wait.max_drift is None:
+        return f"reads nothing before its alignment group may begin: waits for {wait.slowest}"
+    drift = format_duration(wait.max_drift)
+    if wait.ahead is not None and wait.ahead > wait.max_drift:
+        return f"{format_duration(wait.ahead)} ahead of {wait.slowest} (alignmentMaxDrift {drift})"
+    return f"next record over {drift} ahead of {wait.slowest} (alignmentMaxDrift)"
 
 
 _SENTENCES: dict[Status, Callable[[Facts], str]] = {
@@ -179,7 +180,7 @@ _SENTENCES: dict[Status, Callable[[Facts], str]] = {
     Status.FINISHED: lambda facts: (
         _without_watermark(facts)
         if facts.watermark is None and facts.holds_back and not facts.reading
-        else "read to the end this run was given"
+        else "read to the end of this run"
     ),
     Status.UNKNOWN: lambda _: "no answer about its log",
 }

@@ -1,4 +1,4 @@
-"""The status table as text cells: which columns fit a width, and what stands in them. Knows no terminal."""
+"""The status table as text cells: which columns fit a width, and their content. It does not use a terminal."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GAP = 2
 """Blanks between two columns."""
 _WHY_AT_LEAST = 24
 _NUMBER_BLANK = re.compile(r"(?<=\d) (?=\d|(?:ms|s|min|h|d|records?)\b)|(?:(?<=\bmin)|(?<=\b[hd])) (?=\d)")
-"""A blank within a number or a duration: no place to break a line."""
+"""A blank within a number or a duration, where a line must not break."""
 
 
 class Row(NamedTuple):
@@ -40,7 +40,7 @@ class Row(NamedTuple):
 
 
 class Column(NamedTuple):
-    """A column that is shown, and its width in characters."""
+    """A visible column, and its width in characters."""
 
     title: str
     width: int
@@ -54,14 +54,14 @@ class Layout:
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
     hidden: int
-    """Splits the source has and the table does not show."""
+    """Number of the source's splits that are not in the table."""
 
 
 class _Context(NamedTuple):
     now: int
     raw: bool
     day: str | None
-    """Every watermark falls on this day, so the rows need not repeat it."""
+    """The day of all watermarks, which rows leave out; ``None`` if they have several days."""
     waiting: int
     processing_time: bool
 
@@ -70,7 +70,7 @@ class _Kind(NamedTuple):
     title: str
     cell: Callable[[SplitView, _Context], str]
     rank: int
-    """The highest rank goes first when there is no room."""
+    """Columns with a higher rank are dropped first if the width is too small."""
     is_number: bool = False
 
 
@@ -81,7 +81,7 @@ def _watermark_cell(view: SplitView, context: _Context) -> str:
 
 
 def _short(watermark: int | None, *, raw: bool, day: str | None) -> str:
-    """Leave out the day if it is the given one."""
+    """Return a watermark's text without the given day."""
     text = watermark_text(watermark, raw=raw)
     return text if day is None else text.removeprefix(f"{day} ")
 
@@ -95,7 +95,7 @@ def _since_cell(view: SplitView, context: _Context) -> str:
 
 
 def _ago(millis: int) -> str:
-    # Another machine's clock may be a little ahead of ours.
+    # The driver's clock may be ahead of the reader's.
     return "now" if millis < 1_000 else f"{format_duration(millis // 1_000 * 1_000)} ago"
 
 
@@ -133,8 +133,8 @@ def layout(
 ) -> Layout:
     """Fit the table into ``width`` characters and, if given, ``lines`` lines.
 
-    The least important columns go first: position, end, since, drift, lag, holds back. ``why`` wraps. When there are
-    too many splits, those to look at first stay. ``now`` is the reader's clock, by default the time of the report;
+    Columns are dropped in this order: position, end, since, drift, lag, holds back. ``why`` wraps. If there are too
+    many splits, the most interesting ones remain. ``now`` is the reader's clock, by default the time of the report;
     ``raw`` shows watermarks as milliseconds.
     """
     context = _Context(
@@ -160,7 +160,7 @@ def layout(
 
 
 def headline(status: SourceStatus, *, now: int | None = None, raw: bool = False) -> tuple[str, ...]:
-    """Return what is said about the source as a whole, in pieces to be put side by side while there is room."""
+    """Return the texts about the source as a whole, which ``join_pieces`` arranges into lines."""
     as_of = f"{watermark_text(status.at)} UTC" if now is None else _ago(now - status.at)
     pieces = [
         _printable(f"{status.source_name} ({status.format_name})"),
@@ -198,12 +198,12 @@ def _bound(of: BoundInForce, now: int) -> str:
 
 
 def snapshot_lines(status: SourceStatus, *, width: int, lines: int | None = None) -> list[str]:
-    """Return a line with a bar for each table whose snapshot is read; if not all fit, what is being read stays."""
-    ordered = sorted(status.snapshots, key=lambda each: (each.done, not each.chunks))
+    """Return a line with a bar for each snapshot. If not all fit, those that are being read take precedence."""
+    ordered = sorted(status.snapshots, key=lambda snapshot: (snapshot.done, not snapshot.chunks))
     fits = len(ordered) if lines is None or len(ordered) <= lines else lines - 1
-    shown = [each for each in status.snapshots if each in ordered[:fits]]
-    longest = max((len(each.log) for each in shown), default=0)
-    text = [_printable(progress_line(each, min(longest, width // 3), width)) for each in shown]
+    visible = [snapshot for snapshot in status.snapshots if snapshot in ordered[:fits]]
+    longest = max((len(snapshot.log) for snapshot in visible), default=0)
+    text = [_printable(progress_line(snapshot, min(longest, width // 3), width)) for snapshot in visible]
     return text if fits == len(ordered) else [*text, f"and {count_text(len(ordered) - fits)} more tables"]
 
 
@@ -222,7 +222,7 @@ def _of_group(group: GroupStatus, limit: str, now: int) -> Iterator[str]:
 
 
 def join_pieces(pieces: Iterable[str], width: int) -> list[str]:
-    """Put pieces side by side into lines of at most ``width`` characters."""
+    """Arrange pieces side by side, in lines of at most ``width`` characters."""
     packed: list[str] = []
     for piece in pieces:
         if packed and len(packed[-1]) + 3 + len(piece) <= width:
@@ -253,7 +253,7 @@ def _combined(status: SourceStatus, *, raw: bool) -> str:
 
 
 def _common_day(status: SourceStatus) -> str | None:
-    """Return the one day of all watermarks, if the header, which then names it for all, has one too."""
+    """Return the day that all watermarks share, the combined one in the headline included."""
     marks = {view.watermark for view in status.splits if view.watermark is not None} | {status.watermark}
     days = {_day(mark) for mark in marks}
     return days.pop() if len(days) == 1 else None
@@ -265,7 +265,7 @@ def _day(watermark: int | None) -> str | None:
 
 
 def _fitting(cells: dict[_Kind, list[str]], width: int) -> tuple[list[_Kind], list[int]]:
-    """Drop columns until the rest fits, those with nothing in them first."""
+    """Return the columns that fit and their widths. Empty columns are dropped first."""
     cells = {kind: column for kind, column in cells.items() if kind.title != _ONLY_IF_ANY or any(column)}
     natural = {kind: max(map(len, [kind.title, *column])) for kind, column in cells.items()}
     shown = list(cells)
@@ -298,5 +298,5 @@ def _lines(text: str, width: int) -> tuple[str, ...]:
 
 
 def _printable(text: str) -> str:
-    """Keep names from steering the terminal."""
+    """Return a text without control characters, which a terminal would obey."""
     return "".join(c if c.isprintable() else "?" for c in text)

@@ -47,11 +47,11 @@ def render(
     """Return headline and table for a rich console.
 
     Args:
-        status: what to show.
-        width: characters there are; the least important columns are left out if they do not fit.
+        status: the source's status.
+        width: characters of a line; the least important columns are dropped if they do not fit.
         now: the reader's clock, milliseconds since 1970-01-01 UTC, for ages; by default the time of the report.
-        raw: watermarks as milliseconds.
-        lines: at most so many lines in all, the headline included; splits to look at first are kept.
+        raw: whether to show watermarks as milliseconds.
+        lines: limit on the lines in all, the headline included; the most interesting splits remain.
     """
     head, bars, shown = _arrange(status, width=width, now=now, raw=raw, lines=lines)
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, GAP - 1, 0, 0))
@@ -79,7 +79,7 @@ def render(
 def render_text(
     status: SourceStatus, *, width: int = 120, now: int | None = None, raw: bool = False, lines: int | None = None
 ) -> str:
-    """Return the same as plain lines without control characters, for logs; arguments as for ``render``."""
+    """Return the table as plain lines without control characters, for logs; arguments as for ``render``."""
     head, bars, shown = _arrange(status, width=width, now=now, raw=raw, lines=lines)
     text = [*head, *bars, _line(shown, [column.title for column in shown.columns])]
     text.append("-" * (sum(column.width for column in shown.columns) + GAP * (len(shown.columns) - 1)))
@@ -92,7 +92,7 @@ def _arrange(
     status: SourceStatus, *, width: int, now: int | None, raw: bool, lines: int | None
 ) -> tuple[list[str], list[str], Layout]:
     head = join_pieces(headline(status, now=now, raw=raw), width)
-    # Besides the rows: column titles, their rule, the line that tells what is hidden.
+    # Three more lines: column titles, their rule, and the number of hidden splits.
     room = None if lines is None else max(1, lines - len(head) - 3)
     bars = snapshot_lines(status, width=width, lines=None if room is None else max(1, room // 2))
     room = None if room is None else max(1, room - len(bars))
@@ -112,19 +112,19 @@ def _footer(shown: Layout) -> list[str]:
 
 
 class Query(Protocol):
-    """What is needed of a Spark ``StreamingQuery``."""
+    """The part of a Spark ``StreamingQuery`` that the view reads."""
 
     @property
     def lastProgress(self) -> Any:  # noqa: N802 (Spark's name)
-        """The latest progress, ``None`` before the first."""
+        """The latest progress, ``None`` before the first batch."""
         ...
 
 
 def snapshot_is_due(printed: Sequence[SourceStatus], latest: Sequence[SourceStatus], since_printed: int | None) -> bool:
-    """Tell whether a log should get another plain snapshot, ``since_printed`` milliseconds after the last one.
+    """Return whether to print another plain table, ``since_printed`` milliseconds after the last one.
 
-    One a minute; after 10 s if a split has another status or somebody else holds back, so that an alignment group
-    that pauses and resumes with every batch does not fill the log.
+    A table is due every minute, and after 10 s if a split's status has changed or another split holds back: an
+    alignment group that pauses and resumes with every batch must not fill the log.
     """
     if not latest:
         return False
@@ -143,9 +143,9 @@ class LiveStatus:
         with LiveStatus(query):
             query.awaitTermination(60)
 
-    On a terminal the table is redrawn in place a few times a second; elsewhere plain snapshots are printed when a
-    status changes, at most one in 10 s, and at least once a minute. The last state is shown on leaving. Switch off
-    ``spark.ui.showConsoleProgress``: Spark's progress bar writes into the same lines.
+    On a terminal the table is redrawn in place four times a second. Elsewhere plain tables are printed when a status
+    changes, at most one in 10 s and at least one a minute. The last state is printed at the end of the block. Switch
+    off ``spark.ui.showConsoleProgress``: Spark's progress bar writes into the same lines.
     """
 
     def __init__(
@@ -200,22 +200,22 @@ class LiveStatus:
             if not self._warned:
                 _log.warning("the status of the query cannot be shown: %s", error)
             self._warned = True
-        except Exception as error:  # noqa: BLE001  the view must not fail when the query's JVM is gone
-            _log.debug("the query gives no progress: %s", error)
+        except Exception as error:  # noqa: BLE001  the view must not fail when the query's JVM has ended
+            _log.debug("the progress of the query could not be read: %s", error)
         return ()
 
     def _picture(self, now: int) -> RenderableType:
         if not self._latest:
             return Text("waiting for the query's first batch", style="dim")
         width, height = self._console.size
-        each = max(1, (height - 1) // len(self._latest))
-        return Group(*(render(s, width=width, now=now, raw=self._raw, lines=each) for s in self._latest))
+        lines = max(1, (height - 1) // len(self._latest))
+        return Group(*(render(s, width=width, now=now, raw=self._raw, lines=lines) for s in self._latest))
 
     def _print_snapshot(self, *, last: bool) -> None:
         now = self._now()
         passed = None if self._printed_at is None else now - self._printed_at
-        news = self._latest != self._printed
-        if not (last and news) and not snapshot_is_due(self._printed, self._latest, passed):
+        has_changed = self._latest != self._printed
+        if not (last and has_changed) and not snapshot_is_due(self._printed, self._latest, passed):
             return
         for status in self._latest:
             self._console.out(render_text(status, width=max(80, self._console.width), raw=self._raw), highlight=False)

@@ -49,7 +49,7 @@ def test_options_are_given_by_name_and_value() -> None:
         (["--"], "'--' is no option"),
         (["--host"], "--host needs a value"),
         (["--host", "--port", "1"], "--host needs a value"),
-        (["--host", "a", "--host=b"], "--host is there twice"),
+        (["--host", "a", "--host=b"], "--host was given twice"),
     ],
 )
 def test_other_words_are_refused(words: list[str], says: str) -> None:
@@ -82,9 +82,9 @@ def test_a_secret_on_the_command_line_is_refused_and_not_shown(name: str) -> Non
 def test_each_finding_is_one_line_and_failures_decide() -> None:
     findings = [
         Finding("server", Verdict.OK, "MySQL 8.4.3"),
-        Finding("TLS", Verdict.DOUBT, "not used"),
+        Finding("TLS", Verdict.WARNING, "not used"),
         Finding("binlog_format", Verdict.FAILED, "MIXED"),
-        Finding("gtid_mode", Verdict.SKIPPED, "not looked at without: login"),
+        Finding("gtid_mode", Verdict.SKIPPED, "needs login, which failed"),
     ]
     out = io.StringIO()
     assert not doctor.report(findings, out)
@@ -92,8 +92,8 @@ def test_each_finding_is_one_line_and_failures_decide() -> None:
         "ok       server                   MySQL 8.4.3",
         "warning  TLS                      not used",
         "FAILED   binlog_format            MIXED",
-        "skipped  gtid_mode                not looked at without: login",
-        "4 checks: 1 ok, 1 with a warning, 1 failed, 1 not looked at",
+        "skipped  gtid_mode                needs login, which failed",
+        "4 checks: 1 ok, 1 with a warning, 1 failed, 1 skipped",
     ]
     assert doctor.report(findings[:2], io.StringIO())
 

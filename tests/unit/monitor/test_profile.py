@@ -16,10 +16,10 @@ NO_TIMES = np.array([], dtype=np.int64)
 @pytest.mark.parametrize(
     ("seen", "text"),
     [
-        ([], "there are no rows\n"),
+        ([], "no partition has rows\n"),
         (
             [EventTimes(Split("orders", 0), NO_TIMES, 1_200), EventTimes(Split("orders", 1), NO_TIMES, 0)],
-            "1 200 rows were read, and none has an event time where eventTimeColumn says, in eventTimeFormat\n",
+            "1 200 rows were read, and none has an event time at eventTimeColumn in eventTimeFormat\n",
         ),
     ],
 )

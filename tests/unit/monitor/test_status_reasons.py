@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from watermark_source.monitor.source_status import RowTotals, Status
-from watermark_source.monitor.status_reasons import Behind, Facts, Held, reason
+from watermark_source.monitor.status_reasons import AlignmentWait, Behind, Facts, reason
 
 SLOWEST = "orders-3"
 IDLED = "20 min behind the watermark (it was idle): its rows up to there are late"
@@ -19,7 +19,7 @@ IDLED = "20 min behind the watermark (it was idle): its rows up to there are lat
         ({"lag": 1}, "behind by 1 record"),
         ({"lag": 5, "watermark": None}, "behind by 5 records"),
         ({"lag": 5, "waits_for_budget": True}, "behind by 5 records; slower splits go first (maxOffsetsPerTrigger)"),
-        ({"lag": None}, "its end is not known yet"),
+        ({"lag": None}, "its end is unknown yet"),
         ({"lag": None, "has_more": True}, "has more to read"),
         ({"watermark": None, "holds_back": True}, "no record seen yet; holds the watermark"),
         ({"watermark": None}, "no record seen yet"),
@@ -50,7 +50,7 @@ def test_an_active_split_says_what_it_is_waiting_for(facts: dict[str, Any], sent
         ),
         (
             Behind(1_200_000, was_idle=True, is_left_out=True),
-            f"{IDLED}, and the watermark goes on without it (idleReturn=pass)",
+            f"{IDLED}, and the watermark advances without it (idleReturn=pass)",
         ),
         (
             Behind(5_000, was_idle=False, is_left_out=False),
@@ -118,22 +118,22 @@ def test_an_idle_split_names_the_timeout_it_passed(facts: dict[str, Any], senten
 
 
 @pytest.mark.parametrize(
-    ("held", "sentence"),
+    ("wait", "sentence"),
     [
-        (Held(SLOWEST, 30_000, ahead=37_000), "37 s ahead of orders-3 (alignmentMaxDrift 30 s)"),
-        (Held(SLOWEST, 30_000, ahead=30_000), "next record over 30 s ahead of orders-3 (alignmentMaxDrift)"),
-        (Held(SLOWEST, 30_000), "next record over 30 s ahead of orders-3 (alignmentMaxDrift)"),
-        (Held("users", None), "reads nothing before its alignment group may begin: waits for users"),
+        (AlignmentWait(SLOWEST, 30_000, ahead=37_000), "37 s ahead of orders-3 (alignmentMaxDrift 30 s)"),
+        (AlignmentWait(SLOWEST, 30_000, ahead=30_000), "next record over 30 s ahead of orders-3 (alignmentMaxDrift)"),
+        (AlignmentWait(SLOWEST, 30_000), "next record over 30 s ahead of orders-3 (alignmentMaxDrift)"),
+        (AlignmentWait("users", None), "reads nothing before its alignment group may begin: waits for users"),
         (None, "waits for its alignment group"),
     ],
 )
-def test_a_paused_split_names_whom_it_waits_for(held: Held | None, sentence: str) -> None:
-    assert reason(Facts(status=Status.PAUSED, lag=9, watermark=1_000, held=held)) == sentence
+def test_a_paused_split_names_whom_it_waits_for(wait: AlignmentWait | None, sentence: str) -> None:
+    assert reason(Facts(status=Status.PAUSED, lag=9, watermark=1_000, wait=wait)) == sentence
 
 
 @pytest.mark.parametrize(
     ("status", "sentence"),
-    [(Status.FINISHED, "read to the end this run was given"), (Status.UNKNOWN, "no answer about its log")],
+    [(Status.FINISHED, "read to the end of this run"), (Status.UNKNOWN, "no answer about its log")],
 )
 def test_finished_and_unknown_need_no_further_facts(status: Status, sentence: str) -> None:
     assert reason(Facts(status=status, lag=None, watermark=None)) == sentence
@@ -147,4 +147,4 @@ def test_every_status_has_a_sentence(status: Status) -> None:
 def test_a_finished_split_without_a_record_holds_the_watermark_still() -> None:
     facts = Facts(status=Status.FINISHED, lag=0, watermark=None, holds_back=True)
     assert reason(facts) == "no record seen yet; holds the watermark"
-    assert reason(replace(facts, reading=True)) == "read to the end this run was given"
+    assert reason(replace(facts, reading=True)) == "read to the end of this run"

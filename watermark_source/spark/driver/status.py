@@ -20,7 +20,7 @@ from watermark_source.monitor.source_status import (
     Status,
 )
 from watermark_source.monitor.status_json import status_to_json
-from watermark_source.monitor.status_reasons import Behind, Facts, Held, reason
+from watermark_source.monitor.status_reasons import AlignmentWait, Behind, Facts, reason
 from watermark_source.planning.backlog import Limit
 from watermark_source.planning.disorder import Percentile
 from watermark_source.planning.group import FIRST
@@ -144,7 +144,7 @@ def _view(of: Outline, seen: Seen, options: EngineOptions, lowest: int, now: Mil
                 idle_timeout=idle_timeout,
                 hidden_ahead=unread is not None and not unread.is_readable,
                 behind=_behind(split, state, seen, options),
-                held=_held(split, state, seen.plan.limit, options.alignment.max_drift),
+                wait=_alignment_wait(split, state, seen.plan.limit, options.alignment.max_drift),
                 reading=state.position > state.observed,
                 waits_for_budget=not resting and state.position == state.observed,
                 waits_for_more=seen.plan.waits_for_more,
@@ -201,13 +201,13 @@ def _lets_nobody_begin(limit: Millis | None, drift: int | None) -> bool:
     return limit is not None and limit <= saturating_add(FIRST, drift or 0)
 
 
-def _held(split: Split, state: SplitState, limit: Limit | None, drift: int | None) -> Held | None:
+def _alignment_wait(split: Split, state: SplitState, limit: Limit | None, drift: int | None) -> AlignmentWait | None:
     if state.status is not SplitStatus.PAUSED or limit is None or limit.slowest == split:
         return None
     if drift is None or _lets_nobody_begin(limit.watermark, drift):
-        return Held(by=str(limit.slowest), max_drift=None)
+        return AlignmentWait(slowest=str(limit.slowest), max_drift=None)
     ahead = None if state.watermark is None else state.watermark - (limit.watermark - drift)
-    return Held(by=str(limit.slowest), max_drift=drift, ahead=ahead)
+    return AlignmentWait(slowest=str(limit.slowest), max_drift=drift, ahead=ahead)
 
 
 # The status report: what Spark's progress reports show of the source, made when Spark asks for it.

@@ -45,7 +45,7 @@ def test_a_replica_that_does_not_log_what_it_applies_is_refused(version: str, se
     ("running", "applied", "verdict", "text"),
     [
         ("1", "", Verdict.FAILED, "the server is a replica (Slaves_running is 1)"),
-        ("0", "0-1-7", Verdict.DOUBT, "the server has been a replica (gtid_slave_pos is 0-1-7)"),
+        ("0", "0-1-7", Verdict.WARNING, "the server has been a replica (gtid_slave_pos is 0-1-7)"),
         ("0", "", Verdict.OK, "no other server is replicated"),
     ],
 )
@@ -58,7 +58,7 @@ def test_a_user_who_may_not_see_the_sources_is_told_what_shows_them(
     finding = found("log_replica_updates", {"log_slave_updates": "OFF", "gtid_slave_pos": applied}, MARIADB, answers)
     assert finding.verdict is verdict
     assert text in finding.text
-    assert ("GRANT SLAVE MONITOR" in finding.text) == (verdict is Verdict.DOUBT)
+    assert ("GRANT SLAVE MONITOR" in finding.text) == (verdict is Verdict.WARNING)
 
 
 def test_a_node_of_a_cluster_that_does_not_log_what_others_write_is_refused() -> None:
@@ -99,10 +99,10 @@ def test_several_databases_that_may_be_one_name_are_a_warning() -> None:
         return found("binlog_do_db", {}, answers={"SHOW BINARY LOG STATUS": [("binlog.000001", 4, only, "")]})
 
     assert shown("").verdict is shown("shop").verdict is Verdict.OK
-    assert shown("shop,other").verdict is Verdict.DOUBT
+    assert shown("shop,other").verdict is Verdict.WARNING
     assert "Give binlog_do_db once for each database" in shown("shop,other").text
 
 
 def test_a_server_that_goes_on_without_its_binlog_is_a_warning() -> None:
     assert found("binlog_error_action", {"binlog_error_action": "ABORT_SERVER"}).verdict is Verdict.OK
-    assert found("binlog_error_action", {"binlog_error_action": "IGNORE_ERROR"}).verdict is Verdict.DOUBT
+    assert found("binlog_error_action", {"binlog_error_action": "IGNORE_ERROR"}).verdict is Verdict.WARNING

@@ -126,4 +126,4 @@ def test_a_split_that_was_idle_and_is_behind_says_so(passes: bool) -> None:
     (ahead, behind) = source_status(told, options, "file-log", seen.now).splits
     assert "behind the watermark" not in ahead.why
     assert "5 min behind the watermark (it was idle): its rows up to there are late" in behind.why
-    assert ("goes on without it" in behind.why) is passes
+    assert ("advances without it" in behind.why) is passes
