@@ -69,7 +69,7 @@ EVENT_TIME_OPTIONS = (
         doc="How it is written there. Numbers since 1970-01-01 UTC, also as texts and with fractions: `seconds`, "
         "`millis`, `micros`, `nanos`. `iso8601`: a date, or a date and a time, with a zone or in UTC. `auto`: ISO "
         "8601, or a number whose size says its unit: below 10^11 seconds, below 10^14 milliseconds, below 10^17 "
-        "microseconds; 8, 12, 14 or 17 digits that may be a date (20240507) are refused: name the format.",
+        "microseconds; digits that may be a date (20240507, 2024050710, 20240507103015) are refused: name the format.",
     ),
     one_of(
         name=ERRORS,

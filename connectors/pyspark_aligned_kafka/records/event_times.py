@@ -15,7 +15,6 @@ from pyspark_aligned_kafka.records.event_time_choice import (
     OPTION,
     ByFunction,
     EventTimeChoice,
-    Format,
     InHeader,
     InJson,
     MarkChoice,
@@ -25,7 +24,7 @@ from pyspark_aligned_kafka.records.headers import HeaderScan, headers_array
 from pyspark_aligned_kafka.records.json_scan import JsonScan, Kind
 from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
 from pyspark_aligned_kafka.records.record_fields import HEADERS_AT, KEY_AT, VALUE_AT, Located
-from pyspark_aligned_kafka.records.time_texts import END_MICROS, FIRST_MICROS, MomentReader, may_be_date
+from pyspark_aligned_kafka.records.time_texts import END_MICROS, FIRST_MICROS, MAY_BE_DATE, MomentReader
 from watermark_source.arrow_columns import bitmap, integers, is_valid
 from watermark_source.errors import EventTimeError, WatermarkSourceError, shortened
 from watermark_source.planning.split import Split
@@ -48,7 +47,7 @@ class Records(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Event times: microseconds, and 1 where there is none; ``missing`` of those."""
+    """Event times: microseconds, and not 0 where there is none (``MAY_BE_DATE`` or 1); ``missing`` of those."""
 
     micros: Longs
     wrong: npt.NDArray[np.uint8]
@@ -272,10 +271,8 @@ class EventTimes:
         if not missing:
             return pa.Array.from_buffers(TIMESTAMP, len(micros), [None, pa.py_buffer(micros)]), 0
         if self._choice.without is WithoutTime.FAIL:
-            row = int(np.argmax(wrong))
-            seen = self._finder.seen(records, row)
-            if self._choice.written is Format.AUTO and may_be_date(seen.strip("'")):
-                seen += ", which may be a date or a number (eventTimeFormat=seconds, for example, takes it for one)"
+            row = int(np.argmax(wrong != 0))
+            seen = _seen(self._finder, records, row, wrong, "eventTimeFormat")
             raise EventTimeError(
                 f"{place(records.split, int(records.offsets[row]))}: no event time at {self._choice.place} ({OPTION}, "
                 f"read as {self._choice.written.value}); seen {seen}. Correct {OPTION} or "
@@ -291,6 +288,17 @@ class EventTimes:
         micros[wrong.astype(bool)] = _NO_TIME
         present = bitmap(wrong == 0)
         return pa.Array.from_buffers(TIMESTAMP, len(micros), [present, pa.py_buffer(micros)], missing), missing
+
+
+def _seen(finder: TimeFinder, records: Records, row: int, wrong: npt.NDArray[np.uint8], option: str) -> str:
+    """Return what an error shows in place of a row's time, and why ``auto`` refuses digits that may be a date."""
+    seen = finder.seen(records, row)
+    if wrong[row] != MAY_BE_DATE:
+        return seen
+    return (
+        f"{seen}, digits that may be a date as well as a number. For a number since 1970-01-01 UTC write "
+        f'.option("{option}", "seconds"), "millis", "micros" or "nanos"; a date must be ISO 8601, 2026-11-24'
+    )
 
 
 def time_finder(choice: EventTimeChoice) -> TimeFinder:
@@ -333,9 +341,10 @@ class WatermarkMarks:
         broken = is_wrong & ~self._finder.absent(records)
         if broken.any():
             row = int(np.argmax(broken))
+            seen = _seen(self._finder, records, row, wrong, "watermarkFormat")
             raise EventTimeError(
                 f"{place(records.split, int(records.offsets[row]))}: no watermark at {self._choice.place} "
-                f"(watermarkColumn, read as {self._choice.written.value}); seen {self._finder.seen(records, row)}. "
+                f"(watermarkColumn, read as {self._choice.written.value}); seen {seen}. "
                 "Correct watermarkColumn or watermarkFormat; a record that carries no watermark has nothing there, or "
                 "JSON's null"
             )

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from pyspark_aligned_kafka.records.event_time_choice import Format
 from pyspark_aligned_kafka.records.json_strings import unescaped
 from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
-from watermark_source.machine_code.iso_8601 import NO_MOMENT, day_of, digit_at, digits, iso_moment
+from watermark_source.machine_code.iso_8601 import NO_MOMENT, day_of, digit_at, iso_moment
 from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined
 
 _EXPONENTS = {Format.SECONDS: 6, Format.MILLIS: 3, Format.MICROS: 0, Format.NANOS: -3}
@@ -20,9 +20,16 @@ _FIRST_DAY, _END_DAY = -719_162, 2_932_897
 """Days from 1970-01-01 to 0001-01-01 and 10000-01-01, the years Spark writes."""
 FIRST_MICROS, END_MICROS = _FIRST_DAY * 86_400_000_000, _END_DAY * 86_400_000_000
 _MOST_DIGITS = 18
-_FIRST_SHORT_YEAR, _LAST_SHORT_YEAR = 1800, 2199
-"""Of twelve digits that may be a date: as milliseconds they are in 1975 and 1976. Those of other years are in 1973 to
-2001, where data may well be from."""
+_FIRST_SHORT_YEAR, _FIRST_RECENT_YEAR, _END_YEAR = 1800, 1900, 2200
+"""Years of digits that may be a date, where the same number is also the moment of an epoch that data may well have.
+
+With 12, 15 and 18 digits other years are milliseconds, microseconds and nanoseconds of 1973 to 2001; these are in 1975
+and 1976. With 10 and 16 digits other years are seconds and microseconds up to March 2030; these are in 2030 to 2039.
+"""
+_DATE = np.int64(NO_MOMENT + 1)
+"""Stands for a number whose digits may be a date."""
+MAY_BE_DATE = 2
+"""In the second array of ``MomentReader.read``: no moment, as the digits may be a date."""
 _MINUS, _PLUS, _DOT = (ord(c) for c in "-+.")
 _E = ord("e")
 
@@ -108,34 +115,67 @@ def _exponent_by_size(value: Word, exponent: Word) -> Word:
 
 
 @inlined
-def _is_date(data: Word, at: Word, stop: Word) -> Word:
-    """Return whether digits may be a date, yyyyMMdd, with a time, HHmm, HHmmss or HHmmssSSS, perhaps with a fraction.
+def _shifted(value: Word, exponent: Word) -> Word:
+    """Return ``value * 10 ** exponent``, rounded down; both are within what fits."""
+    return value * _power_of_ten(exponent) if exponent >= 0 else value // _power_of_ten(-exponent)
 
-    As numbers they are moments as well, of 1970 or of the year 2611: no size says which.
+
+@inlined
+def _are_date(first: Word, size: Word) -> Word:
+    """Return whether ``size`` digits may be a date: yyyyMMdd, with HH, HHmm or HHmmss, and a fraction behind that.
+
+    ``first``: their first fourteen, or all if they are fewer. As numbers they are moments as well, of 1970 or of the
+    year 2611: no size says which. Of 13 and 19 digits there is no such date; so the epochs of today have.
     """
-    end = at
-    while digit_at(data, end, stop) >= 0:
-        end += 1
-    size = end - at
-    if (end < stop and byte_at(data, end) != _DOT) or size not in (8, 12, 14, 17):
+    if size not in (8, 10, 12, 14, 15, 16, 17, 18) and size < 20:
         return False
-    year = digits(data, at, stop, 4)
-    if size == 12 and not _FIRST_SHORT_YEAR <= year <= _LAST_SHORT_YEAR:
-        return False
-    if year < 1 or day_of(year, digits(data, at + 4, stop, 2), digits(data, at + 6, stop, 2)) == NO_MOMENT:
+    day_first = _shifted(first, 8 - min(size, np.int64(14)))
+    year = day_first // 10_000
+    if size in (10, 12, 15, 16, 18):
+        first_year = _FIRST_RECENT_YEAR if size in (10, 16) else _FIRST_SHORT_YEAR
+        if not first_year <= year < _END_YEAR:
+            return False
+    if year < 1 or day_of(year, day_first // 100 % 100, day_first % 100) == NO_MOMENT:
         return False
     if size == 8:
         return True
-    second = digits(data, at + 12, stop, 2) if size > 12 else np.int64(0)
-    return digits(data, at + 8, stop, 2) <= 24 and digits(data, at + 10, stop, 2) <= 59 and second <= 60
+    hour = _shifted(first, 10 - min(size, np.int64(14))) % 100
+    minute = _shifted(first, 12 - min(size, np.int64(14))) % 100 if size > 10 else np.int64(0)
+    second = first % 100 if size > 12 else np.int64(0)
+    return hour <= 24 and minute <= 59 and second <= 60
+
+
+@inlined
+def _is_date(data: Word, at: Word, stop: Word, value: Word, exponent: Word) -> Word:
+    """Return whether the digits of a number before its point may be a date, however they are written.
+
+    2.0240507E7 is 20240507; with zeros before them both the digits that are written and those that count may be one.
+    """
+    if value <= 0:
+        return False
+    size = np.int64(0)
+    while size < _MOST_DIGITS and _power_of_ten(size) <= value:
+        size += 1
+    size += exponent
+    if not 0 < size <= _LONGEST:
+        return False
+    if _are_date(_shifted(value, exponent - max(size - 14, np.int64(0))), size):
+        return True
+    at += byte_at(data, at) == _PLUS
+    zeros = np.int64(0)
+    while digit_at(data, at + zeros, stop) == 0:
+        zeros += 1
+    written = size + zeros
+    # With four of them there is no year.
+    return 0 < zeros < 4 and _are_date(_shifted(value, exponent - max(written - 14, np.int64(0))), written)
 
 
 @inlined
 def _moment(data: Word, at: Word, stop: Word, unit: Word) -> Word:
     if unit != _NO_NUMBER:
         is_number, value, exponent = _number(data, at, stop)
-        if is_number and unit == _BY_SIZE and _is_date(data, at, stop):
-            return NO_MOMENT
+        if is_number and unit == _BY_SIZE and _is_date(data, at, stop, value, exponent):
+            return _DATE
         if is_number:
             exponent += _exponent_by_size(value, exponent) if unit == _BY_SIZE else unit
             return _scaled(value, exponent)
@@ -186,23 +226,9 @@ def _read_all(  # noqa: PLR0917 - arrays in, arrays out
             found = _moment(data, starts[row], starts[row] + sizes[row], unit)
         is_moment = FIRST_MICROS <= found < END_MICROS
         micros[row] = found if is_moment else 0
-        wrong[row] = not is_moment
+        wrong[row] = MAY_BE_DATE if found == _DATE else not is_moment
         count += not is_moment
     return count
-
-
-def may_be_date(text: str) -> bool:
-    """Return whether ``auto`` refuses a number because its digits may be a date."""
-    if not text.isascii():
-        return False
-    data = np.frombuffer(bytearray(text.encode() or b"x"), np.uint8)
-    return bool(_may_be_date(data, len(text)))
-
-
-@compiled("boolean(uint8[::1], int64)")
-def _may_be_date(array: Word, size: Word) -> Word:
-    data = address_of(array)
-    return _number(data, np.int64(0), size)[0] and _is_date(data, np.int64(0), size)
 
 
 class MomentReader:
@@ -218,7 +244,7 @@ class MomentReader:
     def read(
         self, data: Bytes, starts: Longs, sizes: Longs, escaped: npt.NDArray[np.bool_] | None = None
     ) -> tuple[Longs, Bytes, int]:
-        """Return the microseconds of each text, which of them are none (1), and how many those are.
+        """Return the microseconds of each text, which of them are none (1, or ``MAY_BE_DATE``), and how many those are.
 
         Args:
             data: the bytes.

@@ -226,12 +226,13 @@ def test_an_error_shows_what_a_record_holds_only_where_it_may(case: str, *, show
     assert "offset 0" in text or "records 0 to 0" in text
 
 
-@pytest.mark.parametrize("written", [20240507, '"20240507103015"'])
-def test_a_number_that_may_be_a_date_is_refused_with_the_way_out(written: object) -> None:
-    with pytest.raises(
-        EventTimeError, match=r"seen '20240507\d*', which may be a date or a number \(eventTimeFormat=sec"
-    ):
-        read([Rec(0, f'{{"t":{written}}}'.encode())], IN_VALUE)
+@pytest.mark.parametrize("written", ["20240507", '"20240507103015"', "2.0240507E7", "2024050710", r'"2\u0030240507"'])
+@pytest.mark.parametrize("shows", [True, False])
+def test_a_number_that_may_be_a_date_is_refused_with_the_way_out(written: str, *, shows: bool) -> None:
+    record = Rec(0, f'{{"t":{written}}}'.encode())
+    line = r'may be a date as well as a number.*write \.option\("eventTimeFormat", "seconds"\), "millis".*ISO 8601'
+    with pytest.raises(EventTimeError, match=line):
+        read([record], IN_VALUE, shows_records=shows)
     assert millis(read([Rec(0, b'{"t":20240507}')], IN_VALUE, written=Format.SECONDS)) == [20_240_507_000]
 
 

@@ -12,20 +12,30 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pyspark_aligned_kafka.records.event_time_choice import Format
-from pyspark_aligned_kafka.records.time_texts import END_MICROS, FIRST_MICROS, MomentReader, may_be_date
+from pyspark_aligned_kafka.records.time_texts import END_MICROS, FIRST_MICROS, MAY_BE_DATE, MomentReader
 
 YEARS = datetime.fromisoformat("0001-01-02"), datetime.fromisoformat("9999-12-30")
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 MICROS = {Format.SECONDS: 6, Format.MILLIS: 3, Format.MICROS: 0, Format.NANOS: -3}
 
 
+def seen_in(text: str, written: Format = Format.AUTO) -> tuple[int, int]:
+    """Return what is written for one text: its microseconds, and why it has none."""
+    ((micros, wrong),) = _read([text], written)
+    return micros, wrong
+
+
 def read(texts: Sequence[str], written: Format = Format.AUTO) -> list[int | None]:
+    return [None if wrong else micros for micros, wrong in _read(texts, written)]
+
+
+def _read(texts: Sequence[str], written: Format) -> list[tuple[int, int]]:
     encoded = [text.encode() for text in texts]
     data = np.frombuffer(bytearray(b"".join(encoded) or b"\0"), np.uint8)
     sizes = np.array([len(text) for text in encoded], np.int64)
     micros, wrong, missing = MomentReader(written).read(data, np.cumsum(sizes) - sizes, sizes)
-    assert missing == wrong.sum()
-    return [None if bad else int(at) for at, bad in zip(micros, wrong, strict=True)]
+    assert missing == np.count_nonzero(wrong)
+    return list(zip(micros.tolist(), wrong.tolist(), strict=True))
 
 
 def micros_of(moment: datetime) -> int:
@@ -83,8 +93,10 @@ def test_numbers_are_read_exactly_and_rounded_down(number: Decimal, written: For
         ("2024-02-28 24:00", "2024-02-29"), ("2024-02-28T24:00:00.000-08:00", "2024-02-29T08:00:00"),
         # Digits that are no date.
         ("20241301", "1970-08-23T06:35:01"), ("202405322030", "1976-05-31T15:42:02.030000"),
-        ("2024050710301", "2034-02-20T12:18:30.301000"), ("20240507e0", "1970-08-23T06:21:47"),
-        ("-20240507", "1969-05-11T17:38:13"), ("+20240507", "1970-08-23T06:21:47"),
+        ("2024050710301", "2034-02-20T12:18:30.301000"), ("-20240507", "1969-05-11T17:38:13"),
+        # A date of the year 1715, and the epochs of today.
+        ("1715072400", "2024-05-07T09:00:00"), ("1715072400123456", "2024-05-07T09:00:00.123456"),
+        ("1800010100", "2027-01-15T10:48:20"), ("1899123123", "2030-03-07T14:12:03"),
         ("2024-01-01T00:00:00.1234567891Z", "2024-01-01T00:00:00.123456"),
     ],
 )  # fmt: skip
@@ -113,17 +125,32 @@ def test_what_is_no_moment(text: str) -> None:
     assert read([text], Format.ISO_8601) == [None]
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["20240507", "19700101", "99991231", "202405071030", "20240507103015", "20240507103015.25", "20161231235960",
-     "20240507103015123"],
-)  # fmt: skip
+DATES = [
+    "20240507", "19700101", "99991231", "00010101", "202405071030", "20240507103015", "20240507103015.25",
+    "20161231235960", "20240507103015123",
+    # With an hour alone, and with other fractions of a second.
+    "2024050710", "1901010100", "202405071030151", "2024050710301512", "202405071030151234", "20240507103015123456",
+    "202405071030151234567", "99991231235959999999",
+    # Other ways to write the number.
+    "2.0240507E7", "2.0240507e+07", "20240507e0", "202405070e-1", "+20240507", "020240507", "+0020240507", "20240507.0",
+    "2.02405071030E11", "2.024050710E9", "2.0240507103015E13",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", DATES)
 def test_digits_of_a_date_are_no_moment_unless_the_format_is_named(text: str) -> None:
-    assert read([text]) == [None]
-    assert may_be_date(text)
-    assert read([text], Format.NANOS) == [int(text.partition(".")[0]) // 1_000]
-    for no_date in (text[:-1], "x" + text, f"{text} ", ""):
-        assert not may_be_date(no_date) or read([no_date]) == [None]
+    assert seen_in(text) == (0, MAY_BE_DATE)
+    assert seen_in(text, Format.NANOS) == (int(Decimal(text)) // 1_000, 0)
+    assert seen_in(f"x{text}") == seen_in(f"{text} ") == (0, 1)
+
+
+@pytest.mark.parametrize("size", [10, 16])
+def test_epochs_of_the_years_until_2030_are_no_dates(size: int) -> None:
+    """They begin with 1000 to 1899: no date of data that is read now."""
+    begin, step = 10 ** (size - 1), 10 ** (size - 7) + 1
+    numbers = list(range(begin, 19 * 10 ** (size - 2), step))
+    unit = 10 ** (16 - size)
+    assert read([str(each) for each in numbers]) == [each * unit for each in numbers]
 
 
 @pytest.mark.parametrize("year", [1973, 1990, 2001])
