@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import difflib
 import re
+import shlex
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -273,7 +274,10 @@ _DISTRIBUTION = "watermark-source"
 _CHOSEN = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
 _STARTED_BY_SPARK = ("SPARK_PYTHON_RUNTIME", "PYTHON_WORKER_FACTORY_SECRET", "PYSPARK_GATEWAY_PORT")
 """Set in Spark's Python workers, and in programs that ``spark-submit`` started with a Python it chose."""
-_CHOICE_OF_SPARK = "spark.pyspark.python"
+_CHOICES_OF_SPARK = ("spark.pyspark.python", "spark.pyspark.driver.python", "spark.executorEnv.PYSPARK_PYTHON")
+_PROPERTIES_FILE = "--properties-file"
+_SETTING = re.compile(r"\s*([^\s=:#!]+)\s*[\s=:]\s*(.*?)\s*")
+"""A line of Java's properties, as ``spark-defaults.conf`` has them."""
 
 
 def need(packages: Iterable[str], format_name: str, *, extra: str) -> None:
@@ -321,13 +325,17 @@ def name_python(environment: MutableMapping[str, str], executable: str) -> None:
     """Set ``PYSPARK_PYTHON`` to this interpreter where Spark would start another one, which lacks the project.
 
     Spark looks for ``python3`` on the ``PATH``: the environment's own only where it is activated. Nothing is set where
-    ``PYSPARK_PYTHON``, ``PYSPARK_DRIVER_PYTHON`` or ``spark.pyspark.python`` (``spark-defaults.conf``,
-    ``PYSPARK_SUBMIT_ARGS``) names a Python, in a program that ``spark-submit`` started, and in Spark's own workers.
+    ``PYSPARK_PYTHON``, ``PYSPARK_DRIVER_PYTHON`` or a setting of Spark names a Python (``spark.pyspark.python``,
+    ``spark.executorEnv.PYSPARK_PYTHON``), in a program that ``spark-submit`` started, in Spark's own workers, and where
+    Spark's settings name a master that is not local, or a Spark Connect server: executors on other machines need not
+    have this path. Settings are those of ``PYSPARK_SUBMIT_ARGS``, ``spark-defaults.conf``, ``MASTER`` and
+    ``SPARK_REMOTE``; those that the program makes later are not known yet.
+
     Warns where a session of this program is older: its Java process keeps the environment that it began with.
     """
     if not executable or any(name in environment for name in (*_CHOSEN, *_STARTED_BY_SPARK)):
         return
-    if _is_on_path(executable, environment) or _is_chosen_by_spark(environment):
+    if _is_on_path(executable, environment) or not _is_for_import_to_choose(environment):
         return
     environment["PYSPARK_PYTHON"] = executable
     context = getattr(sys.modules.get("pyspark.core.context"), "SparkContext", None)
@@ -348,15 +356,55 @@ def _is_on_path(executable: str, environment: Mapping[str, str]) -> bool:
     return found is not None and Path(found).absolute().parent == Path(executable).absolute().parent
 
 
-def _is_chosen_by_spark(environment: Mapping[str, str]) -> bool:
-    if _CHOICE_OF_SPARK in environment.get("PYSPARK_SUBMIT_ARGS", ""):
-        return True
-    home = environment.get("SPARK_HOME")
-    folder = environment.get("SPARK_CONF_DIR") or (None if home is None else f"{home}/conf")
-    if folder is None:
-        return False
+def _is_for_import_to_choose(environment: Mapping[str, str]) -> bool:
+    """Return whether Spark runs on this machine alone, by all its settings that are known, and they name no Python."""
     try:
-        lines = (Path(folder) / "spark-defaults.conf").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
+        submitted = _submitted(shlex.split(environment.get("PYSPARK_SUBMIT_ARGS", "")))
+    except ValueError:
+        # A quote without its other one: Spark refuses it, with its own words.
         return False
-    return any(line.split("=")[0].split()[:1] == [_CHOICE_OF_SPARK] for line in lines)
+    settings = {**_settings_in_file(_settings_file(environment, submitted)), **submitted}
+    if any(name in settings for name in _CHOICES_OF_SPARK):
+        return False
+    if environment.get("SPARK_REMOTE") or "spark.remote" in settings:
+        return False
+    return settings.get("spark.master", environment.get("MASTER", "local")).startswith("local")
+
+
+def _submitted(arguments: Sequence[str]) -> Mapping[str, str]:
+    """Return the settings that arguments of ``spark-submit`` make, also those that have an argument of their own."""
+    settings: dict[str, str] = {}
+    own: dict[str, str] = {}
+    names = {"--master": "spark.master", "--remote": "spark.remote", _PROPERTIES_FILE: _PROPERTIES_FILE}
+    for at, argument in enumerate(arguments):
+        name, equals, value = argument.partition("=")
+        if not equals or not name.startswith("--"):
+            name, value = argument, next(iter(arguments[at + 1 : at + 2]), "")
+        if name in names:
+            own[names[name]] = value
+        elif name in ("--conf", "-c"):
+            key, _, text = value.partition("=")
+            settings[key.strip()] = text.strip()
+    return {**settings, **own}
+
+
+def _settings_file(environment: Mapping[str, str], submitted: Mapping[str, str]) -> Path | None:
+    if _PROPERTIES_FILE in submitted:
+        return Path(submitted[_PROPERTIES_FILE])
+    if folder := environment.get("SPARK_CONF_DIR"):
+        return Path(folder, "spark-defaults.conf")
+    home = environment.get("SPARK_HOME")
+    if home is None:
+        installed = find_spec("pyspark")
+        home = next(iter(installed.submodule_search_locations or ()), None) if installed is not None else None
+    return None if home is None else Path(home, "conf", "spark-defaults.conf")
+
+
+def _settings_in_file(file: Path | None) -> Mapping[str, str]:
+    if file is None:
+        return {}
+    try:
+        lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return {}
+    return {found[1]: found[2] for line in lines if (found := _SETTING.fullmatch(line)) is not None}

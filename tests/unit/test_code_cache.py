@@ -120,6 +120,27 @@ def test_code_that_another_user_may_have_put_there_is_not_run(tmp_path: Path) ->
     assert "set NUMBA_CACHE_DIR to one of this user's own" in log
 
 
+def test_a_temporary_file_that_vanishes_leaves_the_folder_in_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "kept"
+    folder.mkdir(mode=0o700)
+    (folder / "a.nbi").write_bytes(b"")
+    # As where another process renames a file between the list and the look at it.
+    listed = Path.iterdir
+    monkeypatch.setattr(Path, "iterdir", lambda each: iter([*listed(each), each / "tmp.of.another"]))
+    assert code_cache._foreign(folder) is None
+    with pytest.raises(FileNotFoundError):
+        code_cache._foreign(tmp_path / "none")
+
+
+def test_a_chosen_folder_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    how, log = run(archive(tmp_path / "one"), NUMBA_CACHE_DIR="/dev/null/none", HOME=tmp_path / "home")
+    assert how == "compiled"
+    assert log.count("no compiled code is kept in /dev/null/none/") == 1
+    assert (tmp_path / "home").exists()
+
+
 @pytest.mark.parametrize("file", ["a.nbi", "b.1.nbc"])
 def test_a_folder_and_all_in_it_must_be_this_users_own_and_not_writable_by_others(
     file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -49,6 +49,7 @@ def test_an_activated_environment_is_left_as_it_is(python3: Path) -> None:
     [
         {"PYSPARK_DRIVER_PYTHON": "/opt/python"},
         {"PYSPARK_SUBMIT_ARGS": "--conf spark.pyspark.python=/opt/python pyspark-shell"},
+        {"PYSPARK_SUBMIT_ARGS": "-c spark.executorEnv.PYSPARK_PYTHON=/opt/python pyspark-shell"},
         {"PYSPARK_GATEWAY_PORT": "4711"},
         {"SPARK_PYTHON_RUNTIME": "PYTHON_WORKER"},
     ],
@@ -56,6 +57,54 @@ def test_an_activated_environment_is_left_as_it_is(python3: Path) -> None:
 def test_a_python_that_is_chosen_elsewhere_is_kept(chosen: dict[str, str]) -> None:
     assert named({**ELSEWHERE, **chosen}) is None
     assert named({**ELSEWHERE, **chosen, "PYSPARK_PYTHON": "/opt/other"}) == "/opt/other"
+
+
+@pytest.mark.parametrize(
+    "remote",
+    [
+        {"MASTER": "yarn"},
+        {"SPARK_REMOTE": "sc://spark:15002"},
+        {"PYSPARK_SUBMIT_ARGS": "--master k8s://https://k8s:6443 pyspark-shell"},
+        {"PYSPARK_SUBMIT_ARGS": "--master=spark://one:7077 pyspark-shell"},
+        {"PYSPARK_SUBMIT_ARGS": "--conf=spark.master=yarn pyspark-shell", "MASTER": "local[2]"},
+        {"PYSPARK_SUBMIT_ARGS": "--remote sc://spark pyspark-shell"},
+        {"PYSPARK_SUBMIT_ARGS": "--conf 'spark.app.name=no end"},
+    ],
+)
+def test_no_python_is_named_where_executors_may_be_on_other_machines(remote: dict[str, str]) -> None:
+    assert named({**ELSEWHERE, **remote}) is None
+
+
+@pytest.mark.parametrize(
+    "local",
+    [
+        {"MASTER": "local[2]"},
+        {"MASTER": "yarn", "PYSPARK_SUBMIT_ARGS": "--master local-cluster[2,1,1024] pyspark-shell"},
+        {"PYSPARK_SUBMIT_ARGS": "--master local[*] --conf spark.master=yarn pyspark-shell"},
+        {"PYSPARK_SUBMIT_ARGS": "--name yarn pyspark-shell", "SPARK_REMOTE": ""},
+    ],
+)
+def test_a_local_master_starts_this_python(local: dict[str, str]) -> None:
+    assert named({**ELSEWHERE, **local}) == OWN
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "spark.master yarn", "spark.master=spark://one:7077", "spark.master : yarn", "spark.remote sc://spark",
+        "spark.executorEnv.PYSPARK_PYTHON /opt/python",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("place", ["SPARK_CONF_DIR", "SPARK_HOME", "--properties-file"])
+def test_the_master_of_sparks_settings_counts(tmp_path: Path, line: str, place: str) -> None:
+    file = tmp_path / ("conf" if place == "SPARK_HOME" else "") / "spark-defaults.conf"
+    file.parent.mkdir(exist_ok=True)
+    submit = {"PYSPARK_SUBMIT_ARGS": f"--properties-file {file} pyspark-shell"}
+    environment = {**ELSEWHERE, **(submit if place == "--properties-file" else {place: str(tmp_path)})}
+    file.write_text(f"# of the cluster\n{line}\n")
+    assert named({**environment}) is None
+    file.write_text(f"# {line}\n")
+    assert named({**environment}) == OWN
 
 
 @pytest.mark.parametrize("line", ["spark.pyspark.python /opt/python", "  spark.pyspark.python=/opt/python"])

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_CHOSEN = "NUMBA_CACHE_DIR"
+
 
 class _Locator(caching._CacheLocator):  # noqa: SLF001 - what numba's own locators derive from
     """Tells numba the folder, and what makes kept code stale."""
@@ -98,9 +100,13 @@ def folder(package: str) -> Path | None:
             with contextlib.suppress(FileExistsError):
                 found.mkdir(mode=0o700, parents=True)
             if not os.access(found, os.W_OK | os.X_OK):
-                continue
+                raise PermissionError("this user may not write to it")
             foreign = _foreign(found)
-        except OSError:
+        except OSError as problem:
+            _log.log(
+                logging.WARNING if str(root) == os.environ.get(_CHOSEN) else logging.INFO,
+                "no compiled code is kept in %s: %s", found, problem,
+            )  # fmt: skip
             continue
         if foreign is None:
             return found
@@ -120,8 +126,14 @@ def _foreign(folder: Path) -> str | None:
     """Return what in a folder, itself included, another user may have written; ``None`` if there is nothing."""
     own, closed = os.geteuid(), False
     for each in (folder, *folder.iterdir()):
-        # Of a link to elsewhere not what it leads to.
-        found = each.lstat()
+        try:
+            # Of a link to elsewhere not what it leads to.
+            found = each.lstat()
+        except FileNotFoundError:
+            if each == folder:
+                raise
+            # A temporary file of another process, which has its name or is deleted by now.
+            continue
         mode = stat.S_IMODE(found.st_mode)
         if each == folder:
             closed = not mode & 0o011
@@ -136,7 +148,7 @@ def _foreign(folder: Path) -> str | None:
 
 
 def _roots() -> Iterator[Path]:
-    if chosen := os.environ.get("NUMBA_CACHE_DIR"):
+    if chosen := os.environ.get(_CHOSEN):
         yield Path(chosen)
     if cache_home := os.environ.get("XDG_CACHE_HOME"):
         yield Path(cache_home, "numba")
