@@ -35,11 +35,11 @@ def declared() -> dict[str, Requirement]:
     extras, groups = project["project"]["optional-dependencies"], project["dependency-groups"]
     texts = [*project["project"]["dependencies"], *groups["lint"], *groups["test"]]
     extra = Requirement(extras["all"][0]).extras
-    waiting = list(extra)
+    waiting = sorted(extra)
     for name in waiting:
         for text in extras[name]:
             if Requirement(text).name == OWN:
-                waiting += Requirement(text).extras
+                waiting += sorted(Requirement(text).extras)
             else:
                 texts.append(text)
     return {text: Requirement(text) for text in texts}
