@@ -134,12 +134,13 @@ def _read_chunk(port: str, table: str, file: str, position: str) -> tuple[int, f
     """Read a table as one chunk as of a place, as a worker does, in this process."""
     from pyspark_mysql_cdc_wm.binlog.log_position import file_number, position_number
     from pyspark_mysql_cdc_wm.lookup.binlog_split import BINLOG
+    from pyspark_mysql_cdc_wm.options import mysql_options
     from pyspark_mysql_cdc_wm.reading.range_reader import MySqlRangeReader
     from pyspark_mysql_cdc_wm.source import MySqlSource
     from watermark_source.planning.snapshot_ranges import Chunk, SnapshotBatch, snapshot_split
     from watermark_source.planning.split import SplitRange
 
-    reader = MySqlSource.of(_options(port, table)).range_reader
+    reader = MySqlSource.of(mysql_options.parse(_options(port, table))).range_reader
     assert isinstance(reader, MySqlRangeReader)
     wanted = SplitRange(snapshot_split(f"{DATABASE}.{table}"), 0, 1)
     place = position_number(file_number(file), int(position))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from benchmarks.figures import Figure, spread
-from pyspark_aligned_kafka.source import schema_of, stream_reader
+from pyspark_aligned_kafka import DefaultSource
 from services.kafka import kafka_service
 from services.kafka_bulk import PartitionRecords, bulk_produce_partitions
 from services.kafka_topics import create_topics
@@ -99,7 +99,8 @@ class _Query:
             "maxOutOfOrderness": "5 seconds",
             **options,
         }
-        self._reader = stream_reader(given, schema_of(given))
+        source = DefaultSource(given)
+        self._reader = source.streamReader(source.schema())
         self._limit = self._reader.getDefaultReadLimit()
         self.offset = json.dumps(self._reader.initialOffset())
 

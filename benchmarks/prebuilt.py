@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.types import StructType
 
 from benchmarks.topics import PARTITIONS, RECORDS, VALUE_SIZE
-from pyspark_aligned_kafka.source import schema_of
+from pyspark_aligned_kafka import DefaultSource
 from watermark_source.spark.columns import arrow_schema
 
 PREBUILT = "prebuilt"
@@ -38,7 +38,7 @@ class PrebuiltSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the schema of an ``aligned-kafka`` stream."""
-        return schema_of({"kafka.bootstrap.servers": "unused:9092", "subscribe": "even"})
+        return DefaultSource({"kafka.bootstrap.servers": "unused:9092", "subscribe": "even"}).schema()
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return the reader."""

@@ -126,6 +126,12 @@ class OptionTable:
     not_needed: Mapping[str, str] = field(default_factory=dict)
     """Options of other systems that users may bring along, and why there is nothing to set here; names are compared by
     their letters alone, since others write ``server-id`` or ``server.id``."""
+    no_meaning: Mapping[str, str] = field(default_factory=dict)
+    """Rows of the table that this source refuses, and the reason: it shares them with other sources."""
+    only_in_streams: tuple[str, ...] = ()
+    """Rows that a batch read ignores with a warning."""
+    is_secret_in_family: Callable[[str], bool] | None = None
+    """Whether a name in a family, in lower case, is a secret; ``None``: no family has secrets."""
     where_all_are: str = _WHERE_ALL_ARE
 
     def parse(self, given: Mapping[str, str]) -> dict[str, Any]:
@@ -142,6 +148,8 @@ class OptionTable:
             key = name.lower()
             if key in by_key:
                 option = by_key[key]
+                if (why := self.no_meaning.get(option.name)) is not None:
+                    raise OptionError(option.name, str(text), f"has no meaning here: {why}", example="leave it out")
                 values[option.name] = option.read(str(text))
             elif (known := elsewhere.get(_letters(name))) is not None:
                 raise OptionError(known, str(text), f"is not needed: {self.not_needed[known]}", example="leave it out")
@@ -151,6 +159,18 @@ class OptionTable:
             if option.needed and values[option.name] is None:
                 raise OptionError(option.name, None, "is needed", example=option.example)
         return values
+
+    def is_secret(self, name: str) -> bool:
+        """Return whether the option of this name, in any case, holds a secret."""
+        key = name.lower()
+        if any(option.secret and option.name.lower() == key for option in self.options):
+            return True
+        return self.is_secret_in_family is not None and key.startswith(self.prefixes) and self.is_secret_in_family(key)
+
+    def ignored_in_batch(self, given: Iterable[str]) -> list[str]:
+        """Return which of the given options a batch read ignores, in the table's spelling."""
+        named = {name.lower() for name in given}
+        return [name for name in self.only_in_streams if name.lower() in named]
 
 
 def unknown_option(name: str, names: Iterable[str], where_all_are: str = _WHERE_ALL_ARE) -> UnknownOptionError:
@@ -280,27 +300,32 @@ _SETTING = re.compile(r"\s*([^\s=:#!]+)\s*[\s=:]\s*(.*?)\s*")
 """A line of Java's properties, as ``spark-defaults.conf`` has them."""
 
 
-def need(packages: Iterable[str], format_name: str, *, extra: str) -> None:
-    """Refuse at once what an installation lacks: most of what a format needs is imported later, in other processes.
+def need(packages: Iterable[str], format_name: str, *, requirement: str) -> None:
+    """Check that the packages of a format are installed: most are imported later, in other processes.
 
     Args:
-        packages: what the format imports.
+        packages: the names that the format imports.
         format_name: the format.
-        extra: the extra that has all of it.
+        requirement: what pip installs them by, such as ``my-connector[all]``.
 
     Raises:
-        MissingPackageError: one of the packages is not there.
+        MissingPackageError: one of the packages is not installed.
     """
     missing = next((name for name in packages if find_spec(name) is None), None)
     if missing is not None:
-        raise lacking(f'format("{format_name}")', missing, extra)
+        project, _, extra = requirement.rstrip("]").partition("[")
+        command = to_install(extra) if project == _DISTRIBUTION else f"pip install '{requirement or missing}'"
+        raise _missing(f'format("{format_name}")', missing, command)
 
 
 def lacking(what: str, package: str | None, extra: str) -> MissingPackageError:
     """Return the error of something that needs a package of an extra, which is not installed."""
+    return _missing(what, package, to_install(extra))
+
+
+def _missing(what: str, package: str | None, command: str) -> MissingPackageError:
     return MissingPackageError(
-        f"{what} needs the package {package}, which is not installed where the driver runs; install it with: "
-        f"{to_install(extra)}",
+        f"{what} needs the package {package}, which is not installed where the driver runs; install it with: {command}",
         name=package,
     )
 

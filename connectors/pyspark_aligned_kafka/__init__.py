@@ -1,17 +1,18 @@
 """Kafka topics as a Spark stream with its own watermark, or as a batch: ``format("aligned-kafka")``.
 
-Spark imports this module whenever any format is looked up, so it imports nothing of its own until it is used.
+Spark imports this module whenever any format is looked up, so its methods import the connector's own modules.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSource
+from watermark_source.connector import AlignedDataSource
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
-    from pyspark.sql.types import StructType
+    from pyspark_aligned_kafka.source import KafkaBatch, KafkaSource
+    from watermark_source.connector import Abilities, OptionTable, RowLimits, SourceOptions
 
 __all__ = ["DefaultSource"]
 
@@ -19,40 +20,51 @@ DOCTOR_FLAG = "kafka"
 """``python -m watermark_source doctor --kafka`` is the module ``doctor`` beside this one."""
 PROFILE_FLAG = "kafka"
 """``python -m watermark_source profile --kafka`` is the module ``profile`` beside this one."""
-_NEEDED = ("pyarrow", "kafka", "numba", "cramjam", "zstandard")
 
 
-class DefaultSource(DataSource):
+class DefaultSource(AlignedDataSource):
     """The format ``aligned-kafka``. Its options are listed in docs/options.md."""
 
-    @classmethod
-    def name(cls) -> str:
-        """Return the format's name."""
-        return "aligned-kafka"
+    format_name = "aligned-kafka"
+    needed_packages = ("kafka", "numba", "cramjam", "zstandard")
+    requirement = "watermark-source[kafka]"
 
-    def schema(self) -> StructType:
-        """Check the options and return the schema, which is the same in a stream and in a batch."""
-        schema: StructType = _called("schema_of", self.options)
-        return schema
+    def option_table(self) -> OptionTable:
+        """Return the options of Spark's Kafka source, this one's, and those of every source."""
+        from pyspark_aligned_kafka.options.kafka_option_table import OPTION_TABLE  # noqa: PLC0415
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Return the stream's reader; its first call refuses a schema given by the user."""
-        reader: DataSourceStreamReader = _called("stream_reader", self.options, schema)
-        return reader
+        return OPTION_TABLE
 
-    def reader(self, schema: StructType) -> DataSourceReader:
-        """Return the batch's reader; refuses a schema given by the user."""
-        reader: DataSourceReader = _called("batch_reader", self.options, schema)
-        return reader
+    def abilities(self, values: Mapping[str, Any]) -> Abilities:
+        """Return what every topic can do."""
+        from pyspark_aligned_kafka.options.kafka_options import ABILITIES  # noqa: PLC0415
 
+        return ABILITIES
 
-def _called(name: str, *arguments: object) -> Any:
-    """Call a function of ``spark_readers``, or say what the installation lacks."""
-    from watermark_source.option_table import need  # noqa: PLC0415 - see the module's docstring
-    from watermark_source.spark_process import sentence_first  # noqa: PLC0415 - see the module's docstring
+    def row_limits(self, options: SourceOptions) -> RowLimits:
+        """Return ``maxOffsetsPerTrigger`` and ``minOffsetsPerTrigger``."""
+        from pyspark_aligned_kafka.options.kafka_options import row_limits  # noqa: PLC0415
 
-    with sentence_first():
-        need(_NEEDED, DefaultSource.name(), extra="kafka")
-        from pyspark_aligned_kafka import source  # noqa: PLC0415 - see the module's docstring
+        return row_limits(options)
 
-        return getattr(source, name)(*arguments)
+    def source(self, options: SourceOptions) -> KafkaSource:
+        """Return the source with its options."""
+        from pyspark_aligned_kafka.options import kafka_options  # noqa: PLC0415
+        from pyspark_aligned_kafka.source import KafkaSource  # noqa: PLC0415
+
+        return KafkaSource(kafka_options.meaning_of(options))
+
+    def check_stream(self, options: SourceOptions) -> None:
+        """Refuse the ends of a batch."""
+        from pyspark_aligned_kafka.options import kafka_options  # noqa: PLC0415
+        from pyspark_aligned_kafka.options.positions import start_of_stream  # noqa: PLC0415
+
+        meant = kafka_options.meaning_of(options)
+        start_of_stream(meant.start, meant.end)
+
+    def batch(self, options: SourceOptions) -> KafkaBatch:
+        """Return the batch between the user's starting and ending options."""
+        from pyspark_aligned_kafka.options import kafka_options  # noqa: PLC0415
+        from pyspark_aligned_kafka.source import KafkaBatch  # noqa: PLC0415
+
+        return KafkaBatch.of(kafka_options.meaning_of(options))

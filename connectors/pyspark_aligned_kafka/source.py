@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSourceStreamReader, Filter
+from pyspark.sql.datasource import Filter
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -22,25 +20,23 @@ from pyspark.sql.types import (
 )
 
 from pyspark_aligned_kafka import errors
-from pyspark_aligned_kafka.client.setting_table import may_be_secret
 from pyspark_aligned_kafka.lookup.batch_ranges import BatchBounds
 from pyspark_aligned_kafka.lookup.pushed_filters import EVERYTHING, Wanted, wanted_by
 from pyspark_aligned_kafka.lookup.spark_source_offsets import foreign_positions
-from pyspark_aligned_kafka.options import kafka_options as options
-from pyspark_aligned_kafka.options.kafka_option_table import FORMAT, HEADERS, KAFKA_COLUMNS, OPTION_TABLE
+from pyspark_aligned_kafka.options.kafka_option_table import FORMAT, HEADERS, KAFKA_COLUMNS
 from pyspark_aligned_kafka.options.kafka_options import KafkaOptions
-from pyspark_aligned_kafka.options.positions import start_of_stream
 from pyspark_aligned_kafka.options.subscription import selection_text, selects_topic
 from pyspark_aligned_kafka.records.event_time_choice import WithoutTime
-from watermark_source.contract.stream import BatchRangeReader, Connector, RangeReader, SourceDefinition
-from watermark_source.planning.loss_kind import LossKind
-from watermark_source.planning.ranges_per_task import OpenRange
-from watermark_source.planning.split import Split
-from watermark_source.planning.watermark import WatermarkCharacteristic
-from watermark_source.spark.batch_reader import AlignedBatchReader, NarrowingBatchReader
-from watermark_source.spark.option_rows import ENGINE_OPTIONS, IN_A_BATCH
-from watermark_source.spark.stream_reader import AlignedStreamReader, made_or_refused, refuse_user_schema, stream_schema
-from watermark_source.spark.table_options import kept_in_schema, taken_from_schema
+from watermark_source.connector import (
+    BatchDefinition,
+    BatchRangeReader,
+    Connector,
+    LossKind,
+    OpenRange,
+    RangeReader,
+    SourceDefinition,
+    Split,
+)
 
 if TYPE_CHECKING:
     from pyspark_aligned_kafka.reading.range_reader import KafkaRangeReader
@@ -52,19 +48,19 @@ class KafkaSource(SourceDefinition):
 
     options: KafkaOptions
 
-    @classmethod
-    def of(cls, given: Mapping[str, str]) -> KafkaSource:
-        """Check the user's options; raises ``OptionError``. Nothing is connected to."""
-        return cls(options.parse(given))
-
     @property
     def name(self) -> str:
         """The format's name."""
         return FORMAT
 
     @property
+    def columns(self) -> StructType:
+        """The chosen columns of Spark's Kafka source."""
+        return kafka_columns(self.options.columns)
+
+    @property
     def event_time(self) -> str | None:
-        """Where it is, and where watermarks are that records carry."""
+        """Where records have it, and where they have their watermarks."""
         return self.options.times.told
 
     @property
@@ -102,7 +98,7 @@ class KafkaSource(SourceDefinition):
 
     def open(self) -> Connector:
         """Return the driver side; it connects on first use."""
-        # Brings kafka-python with it; of the processes Spark starts for a query only one needs it.
+        # Imports kafka-python, which only one of the processes of a query needs.
         from pyspark_aligned_kafka.driver import open_connector  # noqa: PLC0415
 
         return open_connector(self.options)
@@ -113,8 +109,8 @@ class KafkaSource(SourceDefinition):
 
 
 def range_reader(given: KafkaOptions, columns: tuple[str, ...], *, stream: bool = False) -> KafkaRangeReader:
-    """Return the executor side, which delivers these columns; ``stream``: and looks for watermarks in records."""
-    # The reader brings numba with it, which takes its time and is not needed to check options.
+    """Return the executor side for these columns; ``stream``: it reads watermarks from records too."""
+    # The reader imports numba, which takes half a second and is not needed to check options.
     from pyspark_aligned_kafka.reading.range_reader import KafkaRangeReader  # noqa: PLC0415
 
     return KafkaRangeReader(
@@ -128,33 +124,21 @@ def range_reader(given: KafkaOptions, columns: tuple[str, ...], *, stream: bool 
     )
 
 
-# A batch read of Kafka topics as one query configured it: what the engine plans with and reads in tasks.
-
-
-_STREAMS_ONLY = (
-    "maxOffsetsPerTrigger",
-    "minOffsetsPerTrigger",
-    "maxTriggerDelay",
-    "fetchOffset.numRetries",
-    "fetchOffset.retryIntervalMs",
-    "commitGroupId",
-    "watermarkColumn",
-    "watermarkFormat",
-)
+# The batch read.
 
 
 @dataclass(frozen=True, slots=True)
-class KafkaBatch:
-    """``BatchDefinition`` of ``spark.connector``."""
+class KafkaBatch(BatchDefinition):
+    """The batch between the user's starting and ending options."""
 
     options: KafkaOptions
     bounds: BatchBounds
     wanted: Wanted = EVERYTHING
-    """What the query's filters leave of it."""
+    """The positions that the query's filters leave."""
 
     @classmethod
     def of(cls, options: KafkaOptions) -> KafkaBatch:
-        """Check what is a batch's alone; raises ``OptionError``. Nothing is connected to."""
+        """Check the options that only a batch takes; raises ``OptionError``. Does not connect."""
         return cls(options, BatchBounds.of(options.start, options.end))
 
     @property
@@ -163,21 +147,19 @@ class KafkaBatch:
         return range_reader(self.options, self.options.columns)
 
     def late_ranges(self) -> Sequence[OpenRange]:
-        """Ask the brokers for what there is, over connections that are closed again."""
-        from pyspark_aligned_kafka.driver import look_up_batch  # noqa: PLC0415 - brings kafka-python with it
+        """Look the offsets up at the brokers, over connections that are closed again."""
+        from pyspark_aligned_kafka.driver import look_up_batch  # noqa: PLC0415 - imports kafka-python
 
         return look_up_batch(self.options, self.bounds, self.wanted)
 
+    @property
+    def takes_filters(self) -> bool:
+        """Whether the user lets filters narrow the read (``pushDownPredicate``)."""
+        return self.options.push_down
+
     def narrowed(self, filters: Sequence[Filter]) -> KafkaBatch:
-        """Leave out what filters on topic, partition, offset and timestamp say is not needed."""
+        """Leave out positions that filters on topic, partition, offset and timestamp exclude."""
         return replace(self, wanted=wanted_by(filters, event_time_is_timestamp=self.options.times.event_time is None))
-
-
-def ignored(given: Iterable[str]) -> list[str]:
-    """Return those of the options that mean something in a stream only, in the option tables' spelling."""
-    streams_only = [*_STREAMS_ONLY, *(row.name for row in ENGINE_OPTIONS if row.name not in IN_A_BATCH)]
-    named = {name.lower() for name in given}
-    return [name for name in streams_only if name.lower() in named]
 
 
 # The columns of Spark's own Kafka source: names, order, types, all nullable, headers last.
@@ -201,58 +183,3 @@ def kafka_columns(columns: Iterable[str]) -> StructType:
     """Return the chosen columns as Spark's Kafka source has them, always in Spark's order."""
     chosen = frozenset(columns)
     return StructType([StructField(name, _TYPES[name]) for name in KAFKA_COLUMNS if name in chosen])
-
-
-# Spark's view of the source: its schema, its stream reader and its batch reader.
-
-
-_log = logging.getLogger(__name__)
-
-
-def schema_of(given: Mapping[str, str]) -> StructType:
-    """Return the chosen columns of Spark's Kafka schema, then the engine's own; raises ``OptionError``."""
-    return kept_in_schema(_schema(KafkaSource.of(given)), given, _is_secret)
-
-
-def stream_reader(given: Mapping[str, str], schema: StructType) -> DataSourceStreamReader:
-    """Return the reader; its first call raises ``OptionError``, or ``SchemaError`` if the user gave another schema."""
-    return made_or_refused(partial(_stream_reader, given, schema))
-
-
-def _stream_reader(given: Mapping[str, str], schema: StructType) -> AlignedStreamReader:
-    given, schema = taken_from_schema(schema, given)
-    source = KafkaSource.of(given)
-    start_of_stream(source.options.start, source.options.end)
-    refuse_user_schema(schema, _schema(source), FORMAT)
-    return AlignedStreamReader(
-        source,
-        source.options.engine,
-        schema,
-        max_rows=source.options.limits.max_offsets,
-        minimum_rows=source.options.limits.minimum_rows,
-        fail_on_data_loss=source.options.loss.fails,
-    )
-
-
-def batch_reader(given: Mapping[str, str], schema: StructType) -> AlignedBatchReader:
-    """Return the reader; raises ``OptionError``, or ``SchemaError`` if the user gave another schema.
-
-    Options that belong to streams are ignored and named.
-    """
-    given, schema = taken_from_schema(schema, given)
-    source = KafkaSource.of(given)
-    refuse_user_schema(schema, _schema(source), FORMAT)
-    if names := ignored(given):
-        _log.warning("A batch read ignores %s", ", ".join(names))
-    kind = NarrowingBatchReader if source.options.push_down else AlignedBatchReader
-    return kind(KafkaBatch.of(source.options), source.options.engine, schema)
-
-
-def _schema(source: KafkaSource) -> StructType:
-    columns = kafka_columns(source.options.columns)
-    return stream_schema(columns, source.options.engine, WatermarkCharacteristic.ANY_WATERMARK)
-
-
-def _is_secret(name: str) -> bool:
-    secrets = {option.name.lower() for option in OPTION_TABLE.options if option.secret}
-    return name in secrets or (name.startswith("kafka.") and may_be_secret(name.removeprefix("kafka.")))

@@ -1,62 +1,56 @@
 """MySQL tables as a Spark stream with its own watermark: a snapshot, then the binlog. ``format("mysql-cdc-wm")``.
 
-Spark imports this module whenever any format is looked up, so it imports nothing of its own until it is used.
+Spark imports this module whenever any format is looked up, so its methods import the connector's own modules.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSource
+from watermark_source.connector import AlignedDataSource
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
-    from pyspark.sql.types import StructType
+    from pyspark_mysql_cdc_wm.source import MySqlSource
+    from watermark_source.connector import Abilities, BatchDefinition, OptionTable, SourceOptions
 
 __all__ = ["DOCTOR_FLAG", "DefaultSource"]
 
 DOCTOR_FLAG = "mysql"
 """The flag of ``python -m watermark_source doctor`` that runs the module ``doctor`` of this package."""
-_NEEDED = ("pyarrow", "pymysql", "numba", "zstandard")
 
 
-class DefaultSource(DataSource):
+class DefaultSource(AlignedDataSource):
     """The format ``mysql-cdc-wm``. Its options are listed in docs/mysql-options.md."""
 
-    @classmethod
-    def name(cls) -> str:
-        """Return the format's name."""
-        return "mysql-cdc-wm"
+    format_name = "mysql-cdc-wm"
+    needed_packages = ("pymysql", "numba", "zstandard")
+    requirement = "watermark-source[mysql]"
 
-    def schema(self) -> StructType:
-        """Check the options and the server, and return the schema of the current tables."""
-        schema: StructType = _called("schema_of", self.options)
-        return schema
+    def option_table(self) -> OptionTable:
+        """Return the options of Flink CDC in Spark's spelling, this source's, and those of every source."""
+        from pyspark_mysql_cdc_wm.options.mysql_option_table import OPTION_TABLE  # noqa: PLC0415
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Return the stream's reader, whose first call refuses a schema that the user gave."""
-        reader: DataSourceStreamReader = _called("stream_reader", self.options, schema)
-        return reader
+        return OPTION_TABLE
 
-    def reader(self, schema: StructType) -> DataSourceReader:
+    def abilities(self, values: Mapping[str, Any]) -> Abilities:
+        """Return that the server dates rows, unless a column does; raises for strategies that rows cannot serve."""
+        from pyspark_mysql_cdc_wm.options.mysql_options import abilities  # noqa: PLC0415
+
+        return abilities(values)
+
+    def source(self, options: SourceOptions) -> MySqlSource:
+        """Return the source with its options, after the checks of the server and its tables."""
+        from pyspark_mysql_cdc_wm.options import mysql_options  # noqa: PLC0415
+        from pyspark_mysql_cdc_wm.source import MySqlSource  # noqa: PLC0415
+
+        return MySqlSource.of(mysql_options.meaning_of(options))
+
+    def batch(self, options: SourceOptions) -> BatchDefinition:
         """Refuse batch reads, which this format does not have."""
-        from watermark_source.errors import UsageError  # noqa: PLC0415 - see the module's docstring
-        from watermark_source.spark_process import sentence_first  # noqa: PLC0415 - see the module's docstring
+        from watermark_source.connector import UsageError  # noqa: PLC0415
 
-        with sentence_first():
-            raise UsageError(
-                'format("mysql-cdc-wm") is a stream: use spark.readStream; with the trigger AvailableNow it reads up '
-                'to the current end and stops. To read a table once, use Spark\'s format("jdbc")'
-            )
-
-
-def _called(name: str, *arguments: object) -> Any:
-    """Call a function of ``source.py``, or raise an error that names the packages to install."""
-    from watermark_source.option_table import need  # noqa: PLC0415 - see the module's docstring
-    from watermark_source.spark_process import sentence_first  # noqa: PLC0415 - see the module's docstring
-
-    with sentence_first():
-        need(_NEEDED, DefaultSource.name(), extra="mysql")
-        from pyspark_mysql_cdc_wm import source  # noqa: PLC0415 - see the module's docstring
-
-        return getattr(source, name)(*arguments)
+        raise UsageError(
+            'format("mysql-cdc-wm") is a stream: use spark.readStream; with the trigger AvailableNow it reads up '
+            'to the current end and stops. To read a table once, use Spark\'s format("jdbc")'
+        )

@@ -6,10 +6,8 @@ import logging
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
-from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructField, StructType
 
@@ -27,20 +25,15 @@ from pyspark_mysql_cdc_wm.lookup.server_checks import checks_of
 from pyspark_mysql_cdc_wm.lookup.table_columns import TableColumns
 from pyspark_mysql_cdc_wm.lookup.table_list import TableList
 from pyspark_mysql_cdc_wm.lookup.time_index import BinlogTimeIndex
-from pyspark_mysql_cdc_wm.options import mysql_options as options
-from pyspark_mysql_cdc_wm.options.mysql_option_table import FORMAT, OPTION_TABLE
+from pyspark_mysql_cdc_wm.options.mysql_option_table import FORMAT
 from pyspark_mysql_cdc_wm.options.mysql_options import MySqlOptions
 from pyspark_mysql_cdc_wm.options.start import StartAfter, StartMode
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
 from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS, Layout
 from pyspark_mysql_cdc_wm.snapshot.chunk_bounds import ChunkBounds, ChunkSize, DescribedTables
 from watermark_source.checks import Verdict, examine, require
-from watermark_source.contract.stream import Connector, RangeReader, SourceDefinition
+from watermark_source.connector import Connector, RangeReader, SourceDefinition, Split
 from watermark_source.errors import shortened
-from watermark_source.planning.split import Split
-from watermark_source.planning.watermark import WatermarkCharacteristic
-from watermark_source.spark.stream_reader import AlignedStreamReader, made_or_refused, refuse_user_schema, stream_schema
-from watermark_source.spark.table_options import kept_in_schema, taken_from_schema
 
 _log = logging.getLogger(__name__)
 
@@ -60,22 +53,21 @@ class MySqlSource(SourceDefinition):
     """The tables as they were found when the source was made, in the process that made it: no task gets them."""
 
     @classmethod
-    def of(cls, given: Mapping[str, str]) -> MySqlSource:
-        """Check the user's options, and the server and its tables.
+    def of(cls, options: MySqlOptions) -> MySqlSource:
+        """Check the server and its tables.
 
         Raises:
             UserError: options, or columns, that cannot work.
             SourceError: a server that cannot be reached, refuses, or does not log what is needed.
         """
-        parsed = options.parse(given)
-        with closing(CheckedServer(parsed)) as server:
-            require(checks_of(parsed), server)
-            for gap in examine(gaps(parsed), server):
+        with closing(CheckedServer(options)) as server:
+            require(checks_of(options), server)
+            for gap in examine(gaps(options), server):
                 if gap.verdict is Verdict.WARNING:
                     _log.warning("%s: %s", server.where, gap.text)
-            known = frozenset() if parsed.as_json else frozenset(server.tables)
+            known = frozenset() if options.as_json else frozenset(server.tables)
             by_grants = bool(server.granted_in_part)
-            return cls(parsed, server.selection, server.layout, known, by_grants, server.tables)
+            return cls(options, server.selection, server.layout, known, by_grants, server.tables)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle what tasks need."""
@@ -114,6 +106,11 @@ class MySqlSource(SourceDefinition):
                 for name, kind in (*own, *((name, CHANGE_COLUMNS[name]) for name in self.layout.about))
             ]
         )
+
+    @property
+    def begins_with_snapshot(self) -> bool:
+        """Whether a new query reads the tables first."""
+        return self.options.reads_tables
 
     @property
     def range_reader(self) -> RangeReader:
@@ -192,45 +189,3 @@ class MySqlSource(SourceDefinition):
                 self.by_grants,
             ),
         )
-
-
-# Spark's view of the source: its schema and its stream reader.
-
-
-def schema_of(given: Mapping[str, str]) -> StructType:
-    """Return the tables' columns, what tells about changes, then the engine's own; raises as ``MySqlSource.of``."""
-    return kept_in_schema(_schema(MySqlSource.of(given)), given, _is_secret)
-
-
-def stream_reader(given: Mapping[str, str], schema: StructType) -> DataSourceStreamReader:
-    """Return the reader; its first call raises as ``MySqlSource.of``: what ``load()`` found in order may no longer be.
-
-    Or it raises ``SchemaError`` if the user gave another schema.
-    """
-    return made_or_refused(partial(_stream_reader, given, schema))
-
-
-def _stream_reader(given: Mapping[str, str], schema: StructType) -> AlignedStreamReader:
-    given, schema = taken_from_schema(schema, given)
-    source = MySqlSource.of(given)
-    refuse_user_schema(schema, _schema(source), FORMAT)
-    return AlignedStreamReader(
-        source,
-        source.options.engine,
-        schema,
-        max_rows=source.options.max_rows,
-        fail_on_data_loss=source.options.fail_on_data_loss,
-    )
-
-
-def _schema(source: MySqlSource) -> StructType:
-    return stream_schema(
-        source.columns,
-        source.options.engine,
-        WatermarkCharacteristic.ANY_WATERMARK,
-        begins_with_snapshot=source.options.reads_tables,
-    )
-
-
-def _is_secret(name: str) -> bool:
-    return name in {option.name.lower() for option in OPTION_TABLE.options if option.secret}

@@ -15,7 +15,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from watermark_source import follow_watermark
+import watermark_source
 
 HERE = Path(__file__).parent
 NOON, DAY = 1_700_049_600_000, 86_400_000
@@ -39,7 +39,7 @@ def main() -> None:
     spark.sparkContext.setLogLevel("ERROR")
     with tempfile.TemporaryDirectory() as name:
         write(Path(name))
-        orders = follow_watermark(
+        orders = watermark_source.follow_watermark(
             spark.readStream.format("file-log")
             .option("folder", name)
             .option("columns", "id long, item string")

@@ -19,20 +19,28 @@ from pyarrow.json import ParseOptions, ReadOptions, read_json
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructField, StructType
 
-from watermark_source.contract.abilities import Abilities
-from watermark_source.contract.read_batch import ReadBatch, event_times
-from watermark_source.contract.stream import (
+from watermark_source.connector import (
+    Abilities,
+    AlignedDataSource,
+    BatchDefinition,
     Connector,
+    CorruptDataError,
+    DataLossError,
     EarliestOrLatest,
     LogBounds,
+    Option,
     RangeReader,
+    ReadBatch,
     SourceDefinition,
+    SourceOptions,
+    Split,
     SplitDiscovery,
+    SplitRange,
+    UnknownSplitError,
+    WholeLogs,
+    event_times,
+    non_empty,
 )
-from watermark_source.errors import CorruptDataError, DataLossError, UnknownSplitError
-from watermark_source.option_table import Option, non_empty
-from watermark_source.planning.split import Split, SplitRange
-from watermark_source.spark.data_source import AlignedDataSource
 
 BATCH_LINES = 10_000
 TYPES = {"string": pa.string(), "long": pa.int64(), "double": pa.float64(), "boolean": pa.bool_()}
@@ -51,19 +59,19 @@ def path_of(folder: str, split: Split) -> Path:
 
 
 def line_ends(path: Path) -> npt.NDArray[np.int64]:
-    """Return where lines end: one that is still being written is not there. A log of any size would keep an index."""
+    """Return where complete lines end. A log of any size would keep an index."""
     return np.flatnonzero(np.fromfile(path, dtype=np.uint8) == ord("\n")) + 1
 
 
 @dataclass(frozen=True)
 class FileLog(SplitDiscovery, LogBounds):
-    """The driver side: which files there are, and how many lines they have."""
+    """The driver side: which files exist, and how many lines they have."""
 
     folder: str
 
     def discover(self) -> Set[Split]:
         if not Path(self.folder).is_dir():
-            raise UnknownSplitError(f"{self.folder} is no folder; make it before a query reads it")
+            raise UnknownSplitError(f"{self.folder} is not a folder; create it before a query reads it")
         names = (path.stem.rpartition("-") for path in Path(self.folder).glob("*-*.jsonl"))
         return {Split(log, int(number)) for log, _, number in names if number.isdecimal()}
 
@@ -89,7 +97,7 @@ class FileLogReader(RangeReader):
             ends = line_ends(path) if path.exists() else np.empty(0, dtype=np.int64)
             end = min(wanted.end, len(ends))
             if end < wanted.end:
-                self._tell_loss(wanted, len(ends))
+                self._report_loss(wanted, len(ends))
             for first in range(wanted.start, end, BATCH_LINES):
                 last = min(first + BATCH_LINES, end)
                 start = int(ends[first - 1]) if first else 0
@@ -103,7 +111,7 @@ class FileLogReader(RangeReader):
         try:
             table = read_json(pa.BufferReader(text), ReadOptions(False, len(text) + 1), parse)
         except pa.ArrowInvalid as error:
-            raise CorruptDataError(f"{lines} in {self.folder}: not JSON of the columns asked for: {error}") from None
+            raise CorruptDataError(f"{lines} in {self.folder} is not JSON with these columns: {error}") from None
         if len(table) != lines.size:
             raise CorruptDataError(f"{lines} in {self.folder}: {len(table)} lines are JSON objects, not {lines.size}")
         columns = tuple(table.column(name).combine_chunks() for name in self.columns)
@@ -114,11 +122,11 @@ class FileLogReader(RangeReader):
         )
         return ReadBatch(lines.split, lines.size, columns, times, undated=times.null_count, positions=positions)
 
-    def _tell_loss(self, wanted: SplitRange, lines: int) -> None:
-        lost = f"{wanted} of {self.folder} was to be read, and there are {lines} lines"
+    def _report_loss(self, wanted: SplitRange, lines: int) -> None:
+        lost = f"{wanted} of {self.folder} is missing: the file has {lines} lines"
         if self.fail_on_data_loss:
-            raise DataLossError(f"{lost}. Set failOnDataLoss to false to go on with what is left")
-        logging.getLogger(__name__).warning("failOnDataLoss is false, going on: %s", lost)
+            raise DataLossError(f"{lost}. Set failOnDataLoss to false to skip missing lines")
+        logging.getLogger(__name__).warning("failOnDataLoss=false: skipping missing lines, %s", lost)
 
 
 @dataclass(frozen=True)
@@ -128,6 +136,11 @@ class FileLogSource(SourceDefinition):
     reader: FileLogReader
     earliest: bool
     name = "file-log"
+
+    @property
+    def columns(self) -> StructType:
+        kinds = self.reader.columns.items()
+        return StructType([StructField(name, from_arrow_type(TYPES[kind])) for name, kind in kinds])
 
     @property
     def range_reader(self) -> RangeReader:
@@ -154,10 +167,11 @@ class DefaultSource(AlignedDataSource):
     def abilities(self, values: Mapping[str, Any]) -> Abilities:
         return Abilities(row_positions=True, rows_ahead=True)
 
-    def columns(self, values: Mapping[str, Any]) -> StructType:
-        kinds = values["columns"].items()
-        return StructType([StructField(name, from_arrow_type(TYPES[kind])) for name, kind in kinds])
+    def source(self, options: SourceOptions) -> FileLogSource:
+        reader = FileLogReader(
+            options["folder"], options["columns"], options["eventTimeColumn"], options["failOnDataLoss"]
+        )
+        return FileLogSource(reader, options["startingOffsets"] == "earliest")
 
-    def source(self, values: Mapping[str, Any]) -> FileLogSource:
-        reader = FileLogReader(values["folder"], values["columns"], values["eventTimeColumn"], values["failOnDataLoss"])
-        return FileLogSource(reader, values["startingOffsets"] == "earliest")
+    def batch(self, options: SourceOptions) -> BatchDefinition:
+        return WholeLogs(self.source(options))

@@ -11,7 +11,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import Row
 
-from pyspark_aligned_kafka.source import batch_reader, schema_of
+from pyspark_aligned_kafka import DefaultSource
 from services.kafka import Kafka
 from services.kafka_topics import create_topic, delete_records
 from tests.conformance.batch_reads import BUILT_IN, OURS, BatchReads, everywhere, numbered
@@ -288,7 +288,7 @@ def test_bad_batch_query_options(reads: BatchReads) -> None:
     for options, ours, theirs in BAD:
         given = {"kafka.bootstrap.servers": reads.bootstrap, **options}
         with pytest.raises(OptionError, match=ours):
-            batch_reader(given, schema_of(given))
+            DefaultSource(given).reader(DefaultSource(given).schema())
         with pytest.raises(PySparkException, match=theirs):
             reads.frame(BUILT_IN, **options).collect()
 

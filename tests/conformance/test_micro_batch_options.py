@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pyspark_aligned_kafka.source import schema_of
+from pyspark_aligned_kafka import DefaultSource
 from tests.integration.direct_kafka import DirectKafka
 from tests.integration.kafka_streams import KafkaStreams, wait_for
 from watermark_source.errors import OptionError
@@ -34,7 +34,7 @@ BAD: dict[str, tuple[dict[str, str], str]] = {
 
 
 def load(**options: str) -> None:
-    schema_of({"kafka.bootstrap.servers": "127.0.0.1:1", **options})
+    DefaultSource({"kafka.bootstrap.servers": "127.0.0.1:1", **options}).schema()
 
 
 @pytest.mark.spark_case(SUITE, "bad source options")

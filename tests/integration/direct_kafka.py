@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from pyspark_aligned_kafka.source import schema_of, stream_reader
+from pyspark_aligned_kafka import DefaultSource
 from services.kafka import Kafka
 from tests.integration.kafka_streams import POSITION, Ranges, Seconds, batches_of, write
 from watermark_source.monitor.source_status import SourceStatus
@@ -43,8 +43,8 @@ class DirectQuery:
     """One run of a query. It goes on while it is told to."""
 
     def __init__(self, options: Options, kept: Checkpoint) -> None:
-        self.schema = schema_of(options)
-        self.reader = behind_pickle(cast(AlignedStreamReader, stream_reader(options, self.schema)))
+        self.schema = DefaultSource(dict(options)).schema()
+        self.reader = behind_pickle(cast(AlignedStreamReader, DefaultSource(dict(options)).streamReader(self.schema)))
         self.limit = self.reader.getDefaultReadLimit()
         self.kept = kept
 

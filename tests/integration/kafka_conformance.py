@@ -22,6 +22,7 @@ class KafkaHarness(Harness):
         {
             Ability.CHOSEN_TIMES, Ability.SEVERAL_SPLITS, Ability.NEW_SPLITS, Ability.LOSS, Ability.QUIET,
             Ability.BUILT_OFFLINE, Ability.REMOTE, Ability.TIME_INDEX, Ability.PREVIEW,
+            Ability.BATCHES,
         }
     )  # fmt: skip
     unreachable_options: ClassVar = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from pyspark_aligned_kafka.options import kafka_options
 from pyspark_aligned_kafka.source import KafkaSource
 from services.kafka_local import LocalKafka
 from watermark_source.contract.stream import Connector, LogBounds
@@ -21,7 +22,9 @@ ENDS = dict.fromkeys(SPLITS, 0)
 def connect(cluster: LocalKafka, topic: str = "t", **limits: str) -> Connector:
     """Return what the driver asks, having asked all of it once."""
     given = {"kafka.bootstrap.servers": cluster.bootstrap, "subscribe": topic}
-    connector = KafkaSource.of({**given, **{f"kafka.{name.replace('_', '.')}": v for name, v in limits.items()}}).open()
+    connector = KafkaSource(
+        kafka_options.parse({**given, **{f"kafka.{name.replace('_', '.')}": v for name, v in limits.items()}})
+    ).open()
     splits = splits_of(topic)
     assert connector.discovery.discover() == splits
     assert connector.bounds.end_positions(splits) == dict.fromkeys(splits, 0)

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from pyspark_aligned_kafka.source import schema_of, stream_reader
+from pyspark_aligned_kafka import DefaultSource
 from services.kafka_bulk import PartitionRecords, bulk_produce_partitions
 from services.kafka_local import LocalKafka
 from watermark_source.spark.stream_reader import AlignedStreamReader
@@ -22,7 +22,7 @@ class Query:
 
     def __init__(self, cluster: LocalKafka, topic: str, **options: str) -> None:
         given = {"kafka.bootstrap.servers": cluster.bootstrap, "subscribe": topic, **options}
-        self.reader = cast(AlignedStreamReader, stream_reader(given, schema_of(given)))
+        self.reader = cast(AlignedStreamReader, DefaultSource(given).streamReader(DefaultSource(given).schema()))
         self.topic = topic
         self.offset: Mapping[str, Any] = self.reader.initialOffset()
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pyspark_aligned_kafka.source import schema_of, stream_reader
+from pyspark_aligned_kafka import DefaultSource
 
 _SPARK_ASKS_AFTER = 0.01
 
@@ -27,7 +27,7 @@ class Loop:
     def __init__(self, bootstrap: str, topic: str, folder: Path, options: Mapping[str, str]) -> None:
         starting = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic, "startingOffsets": "earliest"}
         given = {**starting, **options}
-        self.reader = stream_reader(given, schema_of(given))
+        self.reader = DefaultSource(given).streamReader(DefaultSource(given).schema())
         self.topic = topic
         self._offsets, self._reads = folder / "offsets", folder / "reads"
         self.offsets = lines(self._offsets) or [dict(self.reader.initialOffset())]

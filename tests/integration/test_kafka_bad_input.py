@@ -15,7 +15,9 @@ import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 
-from pyspark_aligned_kafka.source import KafkaSource, schema_of
+from pyspark_aligned_kafka import DefaultSource
+from pyspark_aligned_kafka.options import kafka_options
+from pyspark_aligned_kafka.source import KafkaSource
 from services.kafka import Where, kafka_service
 from services.kafka_local import FAST_START
 from services.kafka_wire import BrokerConnection
@@ -73,7 +75,7 @@ REFUSED_AT_LOAD: dict[str, tuple[dict[str, str], str]] = {
 
 def load(given: Mapping[str, str]) -> None:
     """As Spark does it in ``load()``: only the schema is asked for."""
-    schema_of(given)
+    DefaultSource(dict(given)).schema()
 
 
 @pytest.mark.parametrize("case", REFUSED_AT_LOAD)
@@ -272,7 +274,7 @@ def test_a_broker_that_names_a_wrong_address_is_told_with_it() -> None:
         with BrokerConnection(host, int(port)) as asked:
             wait_until(lambda: [each.leader for each in asked.cluster("t").leaders] == [1], 30, "a topic")
         given = {"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": "t", "kafkaConsumer.pollTimeoutMs": "2000"}
-        source = KafkaSource.of({**given, **LIMIT})
+        source = KafkaSource(kafka_options.parse({**given, **LIMIT}))
         says = rf"broker 1 says it listens at 127\.0\.0\.1:{nowhere}: .*check advertised\.listeners"
         driver = source.open()
         with pytest.raises(UnreachableError, match=says):

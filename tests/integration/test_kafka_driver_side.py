@@ -12,10 +12,12 @@ from typing import cast
 import pytest
 from kafka import KafkaProducer
 
+from pyspark_aligned_kafka import DefaultSource
 from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
 from pyspark_aligned_kafka.cluster.list_offsets import LATEST, OffsetsRequest
 from pyspark_aligned_kafka.cluster.metadata import Leaders, Topic
-from pyspark_aligned_kafka.source import KafkaSource, schema_of, stream_reader
+from pyspark_aligned_kafka.options import kafka_options
+from pyspark_aligned_kafka.source import KafkaSource
 from services.kafka import Kafka
 from services.kafka_topics import add_partitions, create_topic, delete_records, delete_topic
 from watermark_source.contract.stream import Connector
@@ -31,7 +33,7 @@ KEEP = {"retention.ms": "-1"}
 
 
 def connect(kafka: Kafka, **given: str) -> Connector:
-    return KafkaSource.of({"kafka.bootstrap.servers": kafka.bootstrap, **given}).open()
+    return KafkaSource(kafka_options.parse({"kafka.bootstrap.servers": kafka.bootstrap, **given})).open()
 
 
 def start_positions(kafka: Kafka, **given: str) -> dict[Split, int]:
@@ -261,11 +263,11 @@ def test_a_first_batch_that_was_logged_is_read_again_though_the_topic_has_more_p
     """Its start is asked for again, and the options name the partitions that there were."""
     offsets = json.dumps({topic: {"0": 1, "1": 0, "2": 0}})
     given = {"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": topic, "startingOffsets": offsets}
-    first = cast(AlignedStreamReader, stream_reader(given, schema_of(given)))
+    first = cast(AlignedStreamReader, DefaultSource(given).streamReader(DefaultSource(given).schema()))
     end = first.latestOffset(first.initialOffset(), first.getDefaultReadLimit())
     wanted = [pack.ranges for pack in first.partitions(first.initialOffset(), end) if isinstance(pack, ReadTask)]
     add_partitions(kafka.bootstrap, topic, 4)
-    second = cast(AlignedStreamReader, stream_reader(given, schema_of(given)))
+    second = cast(AlignedStreamReader, DefaultSource(given).streamReader(DefaultSource(given).schema()))
     start = second.initialOffset()
     packs = [pack for pack in second.partitions(start, end) if isinstance(pack, ReadTask)]
     assert [pack.ranges for pack in packs] == wanted
@@ -333,7 +335,9 @@ def test_a_topic_of_the_checkpoint_that_is_missing_when_a_process_begins_is_not_
 
 def test_a_broker_refuses_to_tell_offsets_by_another_leaders_epoch(kafka: Kafka, topic: str) -> None:
     """One that was cut off from the others would go on to tell the end it knows, and its partition would be idle."""
-    settings = KafkaSource.of({"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": topic}).options.client
+    settings = KafkaSource(
+        kafka_options.parse({"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": topic})
+    ).options.client
     split, leaders = Split(topic, 0), Leaders()
     with contextlib.closing(KafkaAdmin(settings, leaders=leaders)) as admin:
         (leader,) = {admin.topics([topic])[topic].leaders[split.number]}

@@ -13,6 +13,7 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from pyspark_aligned_kafka.client.settings import parse_settings
 from pyspark_aligned_kafka.cluster import group_commits
 from pyspark_aligned_kafka.cluster.group_commits import ConsumerGroup, GroupCommits
+from pyspark_aligned_kafka.options import kafka_options
 from pyspark_aligned_kafka.source import KafkaSource
 from services.consumer_groups import Committed, committed_offsets, group_member
 from services.kafka import Kafka, kafka_cluster
@@ -218,10 +219,10 @@ def runner(kafka: Kafka, topic_name: str) -> Iterator[Callable[..., SourceRunner
     former, made = signal.getsignal(signal.SIGTERM), []
 
     def create(topic: str) -> SourceRunner:
-        source = KafkaSource.of({
+        source = KafkaSource(kafka_options.parse({
             "kafka.bootstrap.servers": kafka.bootstrap, "subscribe": topic, "commitGroupId": topic_name,
             "sourceName": "orders",
-        })  # fmt: skip
+        }))  # fmt: skip
         made.append(SourceRunner(source, source.options.engine, fail_on_data_loss=True))
         return made[-1]
 

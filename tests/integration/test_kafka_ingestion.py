@@ -13,6 +13,7 @@ import pytest
 from kafka import KafkaProducer
 from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
 
+from pyspark_aligned_kafka.options import kafka_options
 from pyspark_aligned_kafka.source import KafkaSource
 from services.kafka import Kafka, kafka_service
 from services.kafka_local import FAST_START, LocalKafka
@@ -120,6 +121,6 @@ def test_a_topic_that_its_producers_date_is_warned_of_at_the_start(
 ) -> None:
     topic = new_topic(1, config={"message.timestamp.type": kind})
     given = {"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": topic, **INGESTION}
-    KafkaSource.of(given).open().discovery.discover()
+    KafkaSource(kafka_options.parse(given)).open().discovery.discover()
     assert (f"{topic}: producers date the records" in caplog.text) is warned
     assert ("more than 3 s after its own timestamp" in caplog.text) is warned

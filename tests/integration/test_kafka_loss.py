@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from pyspark_aligned_kafka.source import schema_of, stream_reader
+from pyspark_aligned_kafka import DefaultSource
 from services.kafka import Kafka
 from services.kafka_topics import create_topic, delete_records, delete_topic
 from tests.integration.direct_kafka import DirectKafka
@@ -66,11 +66,11 @@ def test_no_task_looks_for_what_was_deleted_while_the_query_was_stopped(
         "maxOffsetsPerTrigger": "5",
         "maxRecordsPerPartition": "1",
     }
-    reader = stream_reader(given, schema_of(given))
+    reader = DefaultSource(given).streamReader(DefaultSource(given).schema())
     start = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
     reader.stop()
     delete_records(kafka.bootstrap, topic, {0: 36})
-    reader = stream_reader(given, schema_of(given))
+    reader = DefaultSource(given).streamReader(DefaultSource(given).schema())
     end = reader.latestOffset(start, reader.getDefaultReadLimit())
     assert f"{topic}-0 was read only up to 5, and begins at 36 now" in caplog.text
     packs = [pack for pack in reader.partitions(dict(start), dict(end)) if isinstance(pack, ReadTask)]

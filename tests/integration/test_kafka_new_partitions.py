@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pyspark_aligned_kafka.source import schema_of, stream_reader
+from pyspark_aligned_kafka import DefaultSource
 from services.kafka import Kafka
 from services.kafka_bulk import PartitionRecords, bulk_produce_partitions
 from services.kafka_topics import add_partitions
@@ -66,7 +66,7 @@ def test_first_rows_of_new_partitions_are_on_time(
     topic = new_topic(FIRST)
     # So old may be what is known of the partitions: without looks of its own a batch finds each of them late.
     given = {"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": topic, "startingOffsets": "earliest"}
-    reader = cast(AlignedStreamReader, stream_reader(given, schema_of(given)))
+    reader = cast(AlignedStreamReader, DefaultSource(given).streamReader(DefaultSource(given).schema()))
     offset: Mapping[str, Any] = reader.initialOffset()
     rows: dict[int, int] = {}
     late: list[tuple[int, int, int]] = []
@@ -127,7 +127,7 @@ def test_in_silence_the_clock_does_not_pass_the_first_row_of_a_new_partition(
         "maxWatermarkLag": "300 ms",
         "watermarkInterval": "100 ms",
     }
-    reader = cast(AlignedStreamReader, stream_reader(given, schema_of(given)))
+    reader = cast(AlignedStreamReader, DefaultSource(given).streamReader(DefaultSource(given).schema()))
     offset: Mapping[str, Any] = reader.initialOffset()
     deadline = time.monotonic() + 30
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from kafka import KafkaProducer
 
-from pyspark_aligned_kafka.source import schema_of, stream_reader
+from pyspark_aligned_kafka import DefaultSource
 from services.kafka import Kafka
 from tests.integration.kafka_streams import write
 from tests.spark.queries import START
@@ -34,7 +34,7 @@ class Reading:
             "idleTimeout": "300 ms",
         }
         self.topic = topic
-        self.reader = cast(AlignedStreamReader, stream_reader(given, schema_of(given)))
+        self.reader = cast(AlignedStreamReader, DefaultSource(given).streamReader(DefaultSource(given).schema()))
         self.offset: Mapping[str, Any] = self.reader.initialOffset()
 
     def until(self, condition: Condition) -> None:

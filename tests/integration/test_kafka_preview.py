@@ -12,7 +12,7 @@ import pytest
 from kafka import KafkaProducer
 from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
 
-from pyspark_aligned_kafka.source import schema_of, stream_reader
+from pyspark_aligned_kafka import DefaultSource
 from services.kafka import Kafka
 from services.kafka_topics import add_partitions, delete_records
 from tests.integration.kafka_streams import KafkaStreams, wait_for
@@ -35,7 +35,7 @@ def reader_of(kafka: Kafka, topic: str, **options: str) -> Iterator[AlignedStrea
         "kafka.bootstrap.servers": kafka.bootstrap, "subscribe": topic, "startingOffsets": "earliest",
         "maxOutOfOrderness": f"{BOUND} ms", **options,
     }  # fmt: skip
-    made = stream_reader(given, schema_of(given))
+    made = DefaultSource(given).streamReader(DefaultSource(given).schema())
     assert isinstance(made, AlignedStreamReader)
     try:
         yield made

@@ -14,10 +14,11 @@ from services.kafka_bulk import bulk_produce
 _READ = """
 import sys
 from pathlib import Path
+from pyspark_aligned_kafka.options import kafka_options
 from pyspark_aligned_kafka.source import KafkaSource
 from watermark_source.planning.split import Split, SplitRange
 bootstrap, topic, end = sys.argv[1], sys.argv[2], int(sys.argv[3])
-reader = KafkaSource.of({"kafka.bootstrap.servers": bootstrap, "subscribe": topic}).range_reader
+reader = KafkaSource(kafka_options.parse({"kafka.bootstrap.servers": bootstrap, "subscribe": topic})).range_reader
 rows = sum(batch.rows for batch in reader.read([SplitRange(Split(topic, 0), 0, end)]))
 # Not ru_maxrss: a process begins with that of the one that started it.
 (peak,) = (line.split()[1] for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))

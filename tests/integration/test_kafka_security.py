@@ -13,6 +13,7 @@ import pytest
 from kafka import KafkaAdminClient
 
 from pyspark_aligned_kafka.cluster.metadata import metadata_request
+from pyspark_aligned_kafka.options import kafka_options
 from pyspark_aligned_kafka.options.kafka_options import parse
 from pyspark_aligned_kafka.reading.kept_sessions import Brokers
 from pyspark_aligned_kafka.source import KafkaSource
@@ -87,13 +88,13 @@ def login(module: str, user: str, password: str) -> dict[str, str]:
 
 
 def discovered(port: int, protocol: str, given: dict[str, str], host: str = "127.0.0.1") -> set[Split]:
-    source = KafkaSource.of({
+    source = KafkaSource(kafka_options.parse({
         "kafka.bootstrap.servers": f"{host}:{port}",
         "subscribe": "t",
         "kafka.security.protocol": protocol,
         "kafka.default.api.timeout.ms": "60000",
         **given,
-    })  # fmt: skip
+    }))  # fmt: skip
     return set(source.open().discovery.discover())
 
 

@@ -16,6 +16,7 @@ from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
 from pyspark_aligned_kafka.cluster.group_commits import ConsumerGroup, GroupCommits
 from pyspark_aligned_kafka.cluster.list_offsets import LATEST
 from pyspark_aligned_kafka.cluster.metadata import Leaders
+from pyspark_aligned_kafka.options import kafka_options
 from pyspark_aligned_kafka.source import KafkaSource
 from services.consumer_groups import committed_offsets, coordinator_of
 from services.kafka import kafka_cluster
@@ -183,7 +184,9 @@ def test_a_leader_that_another_connection_has_found_is_asked_by_one_that_does_no
     three_brokers: LocalKafka,
 ) -> None:
     create_topic(three_brokers.bootstrap, "found-by-another", 6, replicas=1)
-    settings = KafkaSource.of({"kafka.bootstrap.servers": three_brokers.bootstrap, "subscribe": "x"}).options.client
+    settings = KafkaSource(
+        kafka_options.parse({"kafka.bootstrap.servers": three_brokers.bootstrap, "subscribe": "x"})
+    ).options.client
     leaders = Leaders()
     first, second = (KafkaAdmin(settings, leaders=leaders) for _ in range(2))
     with contextlib.closing(first), contextlib.closing(second):

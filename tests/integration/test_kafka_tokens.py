@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 
 from pyspark_aligned_kafka.client.settings import parse_settings
 from pyspark_aligned_kafka.client.token_endpoint import tokens_of
+from pyspark_aligned_kafka.options import kafka_options
 from pyspark_aligned_kafka.reading import kept_sessions as sessions
 from pyspark_aligned_kafka.reading.kept_sessions import Brokers
 from pyspark_aligned_kafka.reading.range_reader import KafkaRangeReader
@@ -139,7 +140,7 @@ def cut_off(endpoint: TokenEndpoint, sent: bytes) -> Iterator[list[bytes]]:
 
 
 def discovered(options: dict[str, str]) -> set[Split]:
-    return set(KafkaSource.of({"subscribe": "t", **options}).open().discovery.discover())
+    return set(KafkaSource(kafka_options.parse({"subscribe": "t", **options})).open().discovery.discover())
 
 
 def test_a_client_gets_one_token_for_all_its_connections(ports: Ports, endpoint: TokenEndpoint) -> None:
@@ -332,7 +333,7 @@ def test_planning_outlives_its_logins(
 ) -> None:
     """kafka-python logs in again on the same connection: when it is due, or first thing when it is overdue."""
     options = on(ports.ending, ports, login(endpoint))
-    bounds = KafkaSource.of({"subscribe": "t", **options}).open().bounds
+    bounds = KafkaSource(kafka_options.parse({"subscribe": "t", **options})).open().bounds
     brokers = Brokers(parse_settings(options))
     caplog.set_level(logging.INFO, "kafka.net")
     begun = time.monotonic()

@@ -16,6 +16,7 @@ from pyspark_aligned_kafka.client.settings import parse_settings
 from pyspark_aligned_kafka.cluster.deadline import Deadline
 from pyspark_aligned_kafka.cluster.group_commits import ConsumerGroup
 from pyspark_aligned_kafka.cluster.metadata import metadata_request
+from pyspark_aligned_kafka.options import kafka_options
 from pyspark_aligned_kafka.reading.kept_sessions import Brokers
 from pyspark_aligned_kafka.source import KafkaSource
 from services.kafka import Kafka
@@ -27,7 +28,7 @@ LIMIT = {"kafka.default.api.timeout.ms": "2000"}
 
 
 def discovered(bootstrap: str, **given: str) -> set[Split]:
-    source = KafkaSource.of({"kafka.bootstrap.servers": bootstrap, "subscribe": "t", **given})
+    source = KafkaSource(kafka_options.parse({"kafka.bootstrap.servers": bootstrap, "subscribe": "t", **given}))
     return set(source.open().discovery.discover())
 
 

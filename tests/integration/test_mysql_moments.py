@@ -16,6 +16,7 @@ from pyspark_mysql_cdc_wm.lookup.binlog_split import BINLOG
 from pyspark_mysql_cdc_wm.lookup.binlog_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.committed_transactions import Transactions
 from pyspark_mysql_cdc_wm.lookup.time_index import BinlogTimeIndex
+from pyspark_mysql_cdc_wm.options import mysql_options
 from pyspark_mysql_cdc_wm.options.start import StartAtTime
 from pyspark_mysql_cdc_wm.source import MySqlSource
 from services.containers import Where
@@ -200,12 +201,12 @@ def test_what_is_committed_while_a_moment_is_looked_for_comes(server: MySql) -> 
 
 def _source(database: Database) -> MySqlSource:
     server = database.server
-    return MySqlSource.of(
+    return MySqlSource.of(mysql_options.parse(
         {
             "hostname": server.host, "port": str(server.port), "username": USER, "password": PASSWORD,
             "tables": f"{database.name}.t", "startingOffsets": "earliest",
         }
-    )  # fmt: skip
+    ))  # fmt: skip
 
 
 def _read(source: MySqlSource, start: int, end: int) -> tuple[list[tuple[int, int]], Millis | None]:

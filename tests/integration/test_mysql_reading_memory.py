@@ -19,12 +19,13 @@ _READ = """
 import sys
 from pathlib import Path
 from pyspark_mysql_cdc_wm.lookup.binlog_split import BINLOG
+from pyspark_mysql_cdc_wm.options import mysql_options
 from pyspark_mysql_cdc_wm.source import MySqlSource
 from watermark_source.planning.snapshot_ranges import Chunk, SnapshotBatch, snapshot_split
 from watermark_source.planning.split import SplitRange
 port, table, what, start, end = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), int(sys.argv[5])
 given = {"hostname": "127.0.0.1", "port": port, "username": "root", "tables": table}
-reader = MySqlSource.of(given).range_reader
+reader = MySqlSource.of(mysql_options.parse(given)).range_reader
 if what == "binlog":
     batches = reader.read([SplitRange(BINLOG, start, end)])
 else:

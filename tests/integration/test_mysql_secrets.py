@@ -8,6 +8,7 @@ import traceback
 
 import pytest
 
+from pyspark_mysql_cdc_wm.options import mysql_options
 from pyspark_mysql_cdc_wm.source import MySqlSource
 from tests.integration.mysql_lives import ALL, Life
 from tests.integration.mysql_streams import PASSWORD, USER, MySqlStreams
@@ -48,7 +49,7 @@ def test_the_sources_processes_log_no_password(mysql_streams: MySqlStreams, capl
         life.reader.stop()
     server = database.server
     given = {"hostname": server.host, "port": str(server.port), "username": USER, "password": PASSWORD}
-    source = MySqlSource.of({**given, "tables": f"{database.name}.t", "sslKeyPassword": PASSWORD})
+    source = MySqlSource.of(mysql_options.parse({**given, "tables": f"{database.name}.t", "sslKeyPassword": PASSWORD}))
     told = (caplog.text, str(start), str(end), repr(failed.value), repr(source), repr(vars(life.reader)))
     assert all(PASSWORD not in each for each in told)
     # What goes to tasks must have it.

@@ -19,14 +19,14 @@ from pyspark.sql.types import StructType
 from examples.file_log import pyspark_file_log as example
 from watermark_source.arrow_columns import integers
 from watermark_source.contract.read_batch import ReadBatch
-from watermark_source.contract.stream import Connector, EventTimeIndex, RangeReader
+from watermark_source.contract.stream import Connector, EventTimeIndex, RangeReader, SourceDefinition
 from watermark_source.option_table import Option, OptionTable, boolean, non_empty
 from watermark_source.planning.loss_kind import LossKind
 from watermark_source.planning.split import IndexEntry, Split, SplitRange
 from watermark_source.planning.watermark import Millis, WatermarkCharacteristic
 from watermark_source.spark.data_source import EARLIEST, STREAM_OPTIONS
 from watermark_source.spark.option_rows import ENGINE_OPTIONS
-from watermark_source.spark.options import EngineOptions
+from watermark_source.spark.options import SourceOptions
 from watermark_source.spark.stream_reader import stream_schema
 
 COLUMNS = {"split": "long", "value": "long"}
@@ -108,12 +108,9 @@ def source_of(values: Mapping[str, Any]) -> FileLogSource:
 class FileLogDataSource(example.DefaultSource):
     own_options: ClassVar[tuple[Option, ...]] = OWN_OPTIONS  # type: ignore[assignment]
 
-    def columns(self, values: Mapping[str, Any]) -> StructType:
-        return super().columns({"columns": COLUMNS})
+    def source(self, options: SourceOptions) -> FileLogSource:
+        return source_of(options)
 
-    def source(self, values: Mapping[str, Any]) -> FileLogSource:
-        return source_of(values)
-
-    def _schema(self, values: Mapping[str, Any], engine: EngineOptions) -> StructType:
-        declared = WatermarkCharacteristic.UNDEFINED if values["undeclared"] else self.characteristic
-        return stream_schema(self.columns(values), engine, declared, begins_with_snapshot=values["snapshot"])
+    def _schema(self, source: SourceDefinition, options: SourceOptions) -> StructType:
+        declared = WatermarkCharacteristic.UNDEFINED if options["undeclared"] else self.characteristic
+        return stream_schema(source.columns, options.engine, declared, begins_with_snapshot=options["snapshot"])

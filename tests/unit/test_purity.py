@@ -44,3 +44,33 @@ def test_the_public_names_are_there_without_being_imported() -> None:
     assert watermark_source.follow_watermark.__module__ == "watermark_source.spark.follow"
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = watermark_source.nothing
+
+
+def loaded_by(module: str, *heavy: str) -> list[str]:
+    code = f"import sys, {module}; print(*(name for name in {heavy} if name in sys.modules))"
+    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "watermark_source.connector",
+        "watermark_source.spark.option_rows",
+        "pyspark_aligned_kafka",
+        "pyspark_aligned_kafka.options.kafka_options",
+        "pyspark_mysql_cdc_wm",
+        "pyspark_mysql_cdc_wm.options.mysql_options",
+    ],
+)
+def test_checking_options_loads_no_compiler_and_no_client(module: str) -> None:
+    assert loaded_by(module, "numba", "kafka", "pymysql", "pandas") == []
+
+
+def test_every_public_name_of_a_connector_is_there_and_comes_when_it_is_used() -> None:
+    assert loaded_by("watermark_source.connector", "pyarrow", "pyspark", "numpy") == []
+    from watermark_source import connector
+
+    assert [name for name in connector.__all__ if getattr(connector, name, None) is None] == []
+    assert set(connector._HOMES) == set(connector.__all__) <= set(dir(connector))
+    with pytest.raises(AttributeError, match=r"no attribute 'nothing'; docs/"):
+        _ = connector.nothing

@@ -1,4 +1,4 @@
-"""What a connector implements: protocols for splits, ends, reads and what only some systems have.
+"""What a connector implements: protocols for splits, ends, range readers, batch reads and optional abilities.
 
-Imports ``arrow_columns``, ``planning``.
+Imports ``arrow_columns``, ``errors``, ``planning``.
 """

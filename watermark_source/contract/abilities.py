@@ -1,9 +1,11 @@
 """What a connector can do for a watermark strategy, as it declares itself; ``load()`` refuses a strategy that needs
-more."""
+more. And how many rows a batch of its stream has."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from watermark_source.planning.policy import MinimumRows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,3 +21,13 @@ class Abilities:
     dates_rows: bool = False
     """The system dates rows when it writes them, in the order of its log, and names its time with a log's end
     (``Ends.reached``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowLimits:
+    """How many rows a batch of a stream has."""
+
+    most: int | None = None
+    """``None``: no limit."""
+    minimum: MinimumRows | None = None
+    """Fewer rows wait for more, up to a delay; ``None``: rows never wait."""

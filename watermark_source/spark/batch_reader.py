@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from watermark_source.contract.stream import BatchDefinition, BatchRangeReader
+from watermark_source.contract.batch_read import BatchDefinition, BatchRangeReader
 from watermark_source.errors import InternalError
 from watermark_source.planning.ranges_per_task import OpenPiece, OpenRange, bind, into_tasks
 from watermark_source.planning.split import Split, SplitRange

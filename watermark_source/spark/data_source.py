@@ -2,27 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructField, StructType
 
-from watermark_source.option_table import Option, OptionTable, at_least_one, one_of, true_or_false
+from watermark_source.errors import OptionError, UsageError
+from watermark_source.option_table import (
+    Option,
+    OptionTable,
+    at_least_one,
+    is_of_table,
+    need,
+    one_of,
+    options_of_table,
+    true_or_false,
+)
 from watermark_source.planning.watermark import WatermarkCharacteristic
+from watermark_source.spark.column_names import EVENT_TIME
 from watermark_source.spark_process import says_why
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceStreamReader
-    from pyspark.sql.types import StructType
+    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
 
-    from watermark_source.contract.abilities import Abilities
+    from watermark_source.contract.abilities import Abilities, RowLimits
+    from watermark_source.contract.batch_read import BatchDefinition
     from watermark_source.contract.stream import SourceDefinition
-    from watermark_source.spark.options import EngineOptions
+    from watermark_source.spark.batch_reader import AlignedBatchReader
+    from watermark_source.spark.options import SourceOptions
     from watermark_source.spark.stream_reader import AlignedStreamReader
 
+_log = logging.getLogger(__name__)
 
-# The options of a connector that has no others for the same: where a new query begins, limits, loss.
+# Where a new query begins, limits and losses: the options of a format that brings no table of its own.
 
 
 EARLIEST = "earliest"
@@ -34,7 +49,7 @@ STREAM_OPTIONS: tuple[Option, ...] = (
         choices=(EARLIEST, LATEST),
         default=LATEST,
         example=EARLIEST,
-        doc="Where a new query begins: at the first row there is, or after the last one.",
+        doc="Where a new query begins: at the first existing row, or after the last one.",
     ),
     at_least_one(
         name="maxRowsPerTrigger",
@@ -46,56 +61,93 @@ STREAM_OPTIONS: tuple[Option, ...] = (
         name="failOnDataLoss",
         default=True,
         example="true",
-        doc="Whether rows that are gone before they were read end the query. With false they are skipped, and a "
-        "warning says so.",
+        doc="Whether the query fails when rows expired before they were read. With false they are skipped, and a "
+        "warning names them.",
     ),
 )
 
 
 class AlignedDataSource(DataSource):
-    """A format for ``spark.readStream``, which Spark finds as ``DefaultSource`` of a module named ``pyspark_…``.
+    """A format for ``spark.readStream`` and ``spark.read``: a subclass names its options and makes its definition.
 
-    A subclass says what is its system's own. It has the options of ``STREAM_OPTIONS`` and ``ENGINE_OPTIONS`` beside
-    ``own_options``, each checked at ``load()``, and takes no schema from the user. Importing this is cheap and loads no
-    part of the engine: Spark imports the modules of all formats to find one.
+    Spark finds a format by itself if a module on ``sys.path`` is named ``pyspark_…`` and has it as ``DefaultSource``.
+    It imports all such modules to find one, so importing this class is cheap and loads no part of the engine. All
+    options are checked at ``load()``; a schema given by the user is refused.
     """
 
     format_name: ClassVar[str]
     own_options: ClassVar[tuple[Option, ...]] = ()
+    """The format's own options, beside those of every source and ``STREAM_OPTIONS``."""
+    needed_packages: ClassVar[tuple[str, ...]] = ()
+    """Packages that the connector imports beside Spark and pyarrow: a missing one is an error at ``load()``."""
+    requirement: ClassVar[str] = ""
+    """What pip installs them by, such as ``my-connector[all]``."""
     characteristic: ClassVar[WatermarkCharacteristic] = WatermarkCharacteristic.ANY_WATERMARK
-    """What is declared of its watermarks (FLIP-326): as the planner makes them, a watermark says so when time is the
-    clock's."""
+    """Which watermarks operators may expect (FLIP-326). The default is right where the planner makes them."""
+
+    def option_table(self) -> OptionTable:
+        """Return the table that options are checked by: ``own_options``, ``STREAM_OPTIONS`` and those of every source.
+
+        A format with a table of its own includes ``ENGINE_OPTIONS`` and ``failOnDataLoss`` in it.
+        """
+        from watermark_source.spark.option_rows import ENGINE_OPTIONS, ONLY_IN_STREAMS  # noqa: PLC0415
+
+        own = (*self.own_options, *STREAM_OPTIONS)
+        return OptionTable(
+            (*own, *ENGINE_OPTIONS),
+            only_in_streams=("startingOffsets", "maxRowsPerTrigger", *ONLY_IN_STREAMS),
+            where_all_are=f"{self.format_name} has {', '.join(option.name for option in own)}, and those of every "
+            "source (docs/options.md)",
+        )
 
     def abilities(self, values: Mapping[str, Any]) -> Abilities:
         """Return what the connector can do for a watermark strategy; by default nothing but event times.
 
-        Strategies that need more are refused at ``load()``. Arguments as of ``columns``.
+        Args:
+            values: every option's value by its name in the table.
+
+        Raises:
+            OptionError: a strategy that the connector refuses for a reason of its own. Strategies that need more than
+                its abilities are refused with a general reason.
         """
         from watermark_source.contract.abilities import Abilities  # noqa: PLC0415 - see the class's docstring
 
         return Abilities()
 
-    def begins_with_snapshot(self, values: Mapping[str, Any]) -> bool:
-        """Return whether a new query reads what tables hold first, and has no watermark before that is complete.
+    def source_options(self, given: Mapping[str, str]) -> SourceOptions:
+        """Check what the user wrote, without connecting; raises ``OptionError``."""
+        from watermark_source.spark.options import SourceOptions  # noqa: PLC0415 - see the class's docstring
 
-        By default it does not. Joins on processing time wait for it on their build side.
-        """
-        return False
+        return SourceOptions.of(self.option_table(), given, format_name=self.name(), abilities=self.abilities)
 
-    def columns(self, values: Mapping[str, Any]) -> StructType:
-        """Return the system's own columns; ``event_time`` and ``marker`` come after them.
+    def row_limits(self, options: SourceOptions) -> RowLimits:
+        """Return how many rows a batch of a stream has; by default at most ``maxRowsPerTrigger``."""
+        from watermark_source.contract.abilities import RowLimits  # noqa: PLC0415 - see the class's docstring
 
-        Args:
-            values: every option's value by its name in the tables.
+        return RowLimits(options["maxRowsPerTrigger"])
+
+    def source(self, options: SourceOptions) -> SourceDefinition:
+        """Return the source as the user configured it.
 
         Raises:
             WatermarkSourceError: options, or a system, with which it cannot work.
         """
         raise NotImplementedError
 
-    def source(self, values: Mapping[str, Any]) -> SourceDefinition:
-        """Return the source as the user configured it; arguments and errors as of ``columns``."""
-        raise NotImplementedError
+    def check_stream(self, options: SourceOptions) -> None:
+        """Raise ``OptionError`` for options that only a batch takes; by default there are none. Does not connect."""
+
+    def batch(self, options: SourceOptions) -> BatchDefinition:
+        """Return what a batch read with these options reads; see ``WholeLogs``. Does not connect.
+
+        Raises:
+            UsageError: there is no batch read, which is the default.
+            OptionError: options that only a stream takes.
+        """
+        raise UsageError(
+            f'format("{self.name()}") is a stream: use spark.readStream; with the trigger AvailableNow it reads up '
+            "to the current end and stops"
+        )
 
     @classmethod
     def name(cls) -> str:
@@ -104,51 +156,118 @@ class AlignedDataSource(DataSource):
 
     @says_why
     def schema(self) -> StructType:
-        """Check the options and return the stream's schema."""
-        from watermark_source.spark.table_options import kept_in_schema  # noqa: PLC0415 - see the class's docstring
+        """Check the options and return the schema, which is the same in a stream and in a batch."""
+        self._need()
+        options = self.source_options(self.options)
+        schema = self._schema(self.source(options), options)
+        return kept_in_schema(schema, self.options, self.option_table().is_secret)
 
-        values, engine = self._parsed(self.options)
-        secrets = {option.name.lower() for option in self._table().options if option.secret}
-        return kept_in_schema(self._schema(values, engine), self.options, secrets.__contains__)
-
+    @says_why
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Return the reader; its first call raises what ``schema`` does, or ``SchemaError`` for one of the user's."""
+        """Return the reader; its first call raises what ``schema`` does, or ``SchemaError`` for a user's schema."""
+        self._need()
         from watermark_source.spark.stream_reader import made_or_refused  # noqa: PLC0415 - see the class's docstring
 
-        return made_or_refused(partial(self._reader, schema))
+        return made_or_refused(partial(self._stream_reader, schema))
 
-    def _table(self) -> OptionTable:
-        from watermark_source.spark.option_rows import ENGINE_OPTIONS  # noqa: PLC0415
+    @says_why
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return the batch's reader; raises what ``schema`` does, or ``SchemaError`` for a user's schema.
 
-        own = ", ".join(option.name for option in (*self.own_options, *STREAM_OPTIONS))
-        return OptionTable(
-            (*self.own_options, *STREAM_OPTIONS, *ENGINE_OPTIONS),
-            where_all_are=f"{self.format_name} has {own}, and those of every source (docs/options.md)",
-        )
+        A warning names the given options that only a stream takes.
+        """
+        self._need()
+        return self._batch_reader(schema)
 
-    def _parsed(self, given: Mapping[str, str]) -> tuple[dict[str, Any], EngineOptions]:
-        from watermark_source.spark.options import EngineOptions  # noqa: PLC0415
+    def _need(self) -> None:
+        need(("pyarrow", *self.needed_packages), self.name(), requirement=self.requirement)
 
-        values = self._table().parse(given)
-        return values, EngineOptions.of(values, format_name=self.name(), given=given, abilities=self.abilities(values))
+    def _schema(self, source: SourceDefinition, options: SourceOptions) -> StructType:
+        from watermark_source.spark.stream_reader import stream_schema  # noqa: PLC0415 - see the class's docstring
 
-    def _schema(self, values: Mapping[str, Any], engine: EngineOptions) -> StructType:
-        from watermark_source.spark.stream_reader import stream_schema  # noqa: PLC0415
+        snapshot = source.begins_with_snapshot
+        return stream_schema(source.columns, options.engine, self.characteristic, begins_with_snapshot=snapshot)
 
-        snapshot = self.begins_with_snapshot(values)
-        return stream_schema(self.columns(values), engine, self.characteristic, begins_with_snapshot=snapshot)
-
-    def _reader(self, schema: StructType) -> AlignedStreamReader:
-        from watermark_source.spark.stream_reader import AlignedStreamReader, refuse_user_schema  # noqa: PLC0415
-        from watermark_source.spark.table_options import taken_from_schema  # noqa: PLC0415
-
+    def _given(self, schema: StructType) -> tuple[SourceOptions, StructType]:
+        """Return the options, those of a table included, and the schema without them."""
         given, schema = taken_from_schema(schema, self.options)
-        values, engine = self._parsed(given)
-        refuse_user_schema(schema, self._schema(values, engine), self.name())
+        return self.source_options(given), schema
+
+    def _stream_reader(self, schema: StructType) -> AlignedStreamReader:
+        from watermark_source.spark.stream_reader import AlignedStreamReader, refuse_user_schema  # noqa: PLC0415
+
+        options, schema = self._given(schema)
+        self.check_stream(options)
+        source = self.source(options)
+        refuse_user_schema(schema, self._schema(source, options), self.name())
+        limits = self.row_limits(options)
         return AlignedStreamReader(
-            self.source(values),
-            engine,
+            source,
+            options.engine,
             schema,
-            max_rows=values["maxRowsPerTrigger"],
-            fail_on_data_loss=values["failOnDataLoss"],
+            max_rows=limits.most,
+            minimum_rows=limits.minimum,
+            fail_on_data_loss=options["failOnDataLoss"],
         )
+
+    def _batch_reader(self, schema: StructType) -> AlignedBatchReader:
+        from watermark_source.spark.batch_reader import AlignedBatchReader, NarrowingBatchReader  # noqa: PLC0415
+        from watermark_source.spark.stream_reader import refuse_user_schema  # noqa: PLC0415
+
+        options, schema = self._given(schema)
+        batch = self.batch(options)
+        refuse_user_schema(schema, self._schema(self.source(options), options), self.name())
+        if ignored := self.option_table().ignored_in_batch(options.given):
+            _log.warning("A batch read ignores %s", ", ".join(ignored))
+        kind = NarrowingBatchReader if batch.takes_filters else AlignedBatchReader
+        return kind(batch, options.engine, schema)
+
+
+# The options of a table (``CREATE TABLE ... USING``), kept in its schema: Spark 4.3 gives them to a Python source once,
+# when it infers the schema. A reader of the table gets the schema, and the options of the read alone.
+
+
+_KEPT, _LEFT_OUT = "watermarkSource.options", "watermarkSource.secrets"
+
+
+def kept_in_schema(schema: StructType, given: Mapping[str, str], is_secret: Callable[[str], bool]) -> StructType:
+    """Return the schema of a table with its options but no secrets; without a table, the schema as it is.
+
+    Args:
+        schema: the source's own.
+        given: the options as Spark hands them over.
+        is_secret: whether an option of this name, in lower case, is a secret.
+    """
+    if not is_of_table(given):
+        return schema
+    options = {name.lower(): str(text) for name, text in options_of_table(given).items()}
+    secrets = sorted(name for name in options if is_secret(name))
+    about = {_KEPT: {name: text for name, text in options.items() if name not in secrets}, _LEFT_OUT: secrets}
+    return StructType(
+        [
+            StructField(f.name, f.dataType, f.nullable, {**(f.metadata or {}), **about}) if f.name == EVENT_TIME else f
+            for f in schema.fields
+        ]
+    )
+
+
+def taken_from_schema(schema: StructType, given: Mapping[str, str]) -> tuple[dict[str, str], StructType]:
+    """Return the options of a read, those of its table included, and the schema as the source made it.
+
+    Raises:
+        OptionError: the table was made with a secret, which the read does not give.
+    """
+    options = {name.lower(): str(text) for name, text in given.items()}
+    fields = []
+    for field in schema.fields:
+        about = dict(field.metadata or {})
+        options = {**about.pop(_KEPT, {}), **options}
+        if lacking := [name for name in about.pop(_LEFT_OUT, ()) if name not in options]:
+            raise OptionError(
+                lacking[0],
+                None,
+                "is a secret, which is not kept with a table: give it where the table is read",
+                example=f'spark.readStream.option("{lacking[0]}", …).table(…)',
+            )
+        fields.append(StructField(field.name, field.dataType, field.nullable, about))
+    return options, StructType(fields)

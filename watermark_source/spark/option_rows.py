@@ -383,6 +383,7 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
 
 IN_A_BATCH = frozenset({"includeMarkers", "minPartitions", "maxRecordsPerPartition"})
 """The engine's options that mean something in a batch read too; it ignores the others."""
+ONLY_IN_STREAMS = tuple(row.name for row in ENGINE_OPTIONS if row.name not in IN_A_BATCH)
 NOT_NEEDED: Mapping[str, str] = {
     "alignmentUpdateInterval": "an alignment group is looked at for each batch that is planned",
     "allowUnalignedSourceSplits": "every split of every source can be paused",

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from watermark_source import durations
 from watermark_source.contract.abilities import Abilities
 from watermark_source.errors import OptionError
-from watermark_source.option_table import given_text
+from watermark_source.option_table import OptionTable, given_text
 from watermark_source.planning.idle_timeout import LONGEST
 from watermark_source.planning.policy import Alignment, Idleness, WatermarkStrategy
 from watermark_source.spark.option_rows import (
@@ -299,3 +299,48 @@ def _look_ahead(values: Mapping[str, Any], given: Mapping[str, str]) -> LookAhea
             "before that is read", example=WAITS,
         )  # fmt: skip
     return LookAheadOptions(rows=values["lookaheadRows"], time=values["lookaheadTime"])
+
+
+# A user's options as a connector gets them.
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions(Mapping[str, Any]):
+    """The user's options after the checks of ``load()``: each value by its name in the table, defaults included."""
+
+    parsed: Mapping[str, Any] = field(repr=False)
+    given: Mapping[str, str] = field(repr=False)
+    """What the user wrote, with the options of families such as ``kafka.``; names are in any case."""
+    engine: EngineOptions
+    """What the options of every source mean."""
+
+    @classmethod
+    def of(
+        cls,
+        table: OptionTable,
+        given: Mapping[str, str],
+        *,
+        format_name: str,
+        abilities: Callable[[Mapping[str, Any]], Abilities],
+    ) -> SourceOptions:
+        """Parse the user's options by a table and check what concerns several of them at once.
+
+        Raises:
+            OptionError: a value, a name or a combination that is not accepted.
+        """
+        values = table.parse(given)
+        engine = EngineOptions.of(values, format_name=format_name, given=given, abilities=abilities(values))
+        return cls(values, given, engine)
+
+    def text(self, name: str) -> str | None:
+        """Return what the user wrote for an option, ``None`` if it was left out: an error shows it."""
+        return given_text(self.given, name)
+
+    def __getitem__(self, name: str) -> Any:
+        return self.parsed[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.parsed)
+
+    def __len__(self) -> int:
+        return len(self.parsed)

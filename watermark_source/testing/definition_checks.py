@@ -7,12 +7,12 @@ import time
 import traceback
 from collections.abc import Mapping
 
-from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import BooleanType, StructField, StructType, TimestampType
 
-from watermark_source.errors import OptionError, SchemaError, SourceError, UnknownOptionError
+from watermark_source.errors import OptionError, SchemaError, SourceError, UnknownOptionError, UsageError
 from watermark_source.spark.column_names import EVENT_TIME, MARKER
 from watermark_source.spark.columns import MARKER_TYPE
+from watermark_source.spark.data_source import AlignedDataSource
 from watermark_source.testing.driven_stream import OpenLogs, Stream, reader_of, streaming, values, values_of, write
 from watermark_source.testing.harness import Ability, Harness, check, expect, expect_equal, expect_error
 from watermark_source.testing.support import behind_pickle, logged, no_connections
@@ -21,7 +21,7 @@ _WRONG = {"idleTimeout": "soon"}
 _UNKNOWN = {"noSuchOption": "1"}
 
 
-def _source(harness: Harness, **more: str) -> DataSource:
+def _source(harness: Harness, **more: str) -> AlignedDataSource:
     return harness.source({**harness.options, **more})
 
 
@@ -180,3 +180,7 @@ def the_harness_says_what_the_connector_offers(harness: Harness) -> None:
     ):  # fmt: skip
         said = ability in harness.abilities
         expect(said == (part is not None), f"{ability.name}: the harness says {said}, the connector has {part!r}")
+    if Ability.BATCHES not in harness.abilities:
+        with expect_error(UsageError, "BATCHES: the harness does not name it, and a batch read"):
+            source = _source(harness)
+            source.reader(source.schema()).partitions()

@@ -23,6 +23,7 @@ from pyspark.sql.types import StructType
 from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.contract.stream import Connector, RangeReader, SourceDefinition
 from watermark_source.planning.split import Split, SplitRange
+from watermark_source.spark.batch_reader import AlignedBatchReader
 from watermark_source.spark.column_names import MARKER
 from watermark_source.spark.stream_reader import AlignedStreamReader
 from watermark_source.testing.harness import Ability, Harness, NonConformanceError, Row, expect
@@ -117,6 +118,18 @@ class Stream:
     def close(self) -> None:
         """End the process's use."""
         self.reader.stop()
+
+
+def read_as_batch(harness: Harness) -> pa.Table:
+    """Return the rows of a batch read, planned and read as Spark does."""
+    source = harness.source(dict(harness.options))
+    schema = source.schema()
+    reader = source.reader(schema)
+    expect(isinstance(reader, AlignedBatchReader), f"reader returned a {type(reader).__name__}, not AlignedBatchReader")
+    reader = behind_pickle(reader)
+    tasks = behind_pickle(list(reader.partitions()))
+    found = [batch for task in tasks for batch in behind_pickle(reader).read(task)]
+    return pa.Table.from_batches(found, schema=to_arrow_schema(schema, timezone="UTC"))
 
 
 @contextmanager

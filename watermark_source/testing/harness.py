@@ -11,7 +11,8 @@ from types import TracebackType
 from typing import ClassVar, NamedTuple, TypeVar
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource
+
+from watermark_source.spark.data_source import AlignedDataSource
 
 _Harness = TypeVar("_Harness", bound="Harness")
 
@@ -49,12 +50,14 @@ class Ability(Enum):
     ROW_INDEX = auto()
     """Positions are not rows: ``Connector.row_index``."""
     CUTTER = auto()
+    BATCHES = auto()
+    """``spark.read`` reads the rows of ``options``."""
 
 
 class Harness(ABC):
     """One connector over logs of one check's own. Made anew for every check, and closed after it."""
 
-    source: ClassVar[type[DataSource]]
+    source: ClassVar[type[AlignedDataSource]]
     """The format's class."""
     abilities: ClassVar[frozenset[Ability]]
     value_column: ClassVar[str] = "value"

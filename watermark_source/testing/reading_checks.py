@@ -16,6 +16,7 @@ from watermark_source.testing.driven_stream import (
     by_split,
     end_of,
     micros,
+    read_as_batch,
     read_elsewhere,
     streaming,
     values,
@@ -229,6 +230,14 @@ def _read_piece(logs: OpenLogs, piece: Piece) -> list[object]:
         return list(logs.read([piece.range]))
     piece_reader: PieceReader = reader  # type: ignore[assignment]
     return [row for batch in piece_reader.read_piece(piece, None) for row in logs.rows(batch)]
+
+
+@check(Ability.BATCHES)
+def a_batch_read_has_all_rows(harness: Harness) -> None:
+    """``spark.read`` delivers every row once, in the stream's columns."""
+    written = write(harness)
+    rows = read_as_batch(harness)
+    expect_equal(sorted(harness.values(rows)), values(written), "the rows of a batch read")
 
 
 # Checks of batches: the same offsets give the same rows, each row is in one batch, and a restart goes on.

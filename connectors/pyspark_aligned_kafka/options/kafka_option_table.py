@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pyspark_aligned_kafka.client import settings
-from pyspark_aligned_kafka.client.setting_table import protocol_name
+from pyspark_aligned_kafka.client.setting_table import may_be_secret, protocol_name
 from pyspark_aligned_kafka.options import positions
 from pyspark_aligned_kafka.options.event_time_options import (
     EVENT_TIME_OPTIONS,
@@ -28,7 +28,7 @@ from watermark_source.option_table import (
     true_or_false,
 )
 from watermark_source.spark.column_names import EVENT_TIME
-from watermark_source.spark.option_rows import ENGINE_OPTIONS, NOT_NEEDED
+from watermark_source.spark.option_rows import ENGINE_OPTIONS, NOT_NEEDED, ONLY_IN_STREAMS
 
 FORMAT = "aligned-kafka"
 HEADERS = "headers"
@@ -262,9 +262,26 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
     ),
 )
 
+
+def _is_secret_setting(name: str) -> bool:
+    return may_be_secret(name.removeprefix(settings.PREFIX))
+
+
 OPTION_TABLE = OptionTable(
     (*KAFKA_OPTIONS, *ENGINE_OPTIONS),
     prefixes=(settings.PREFIX,),
     family_names=settings.setting_names(),
     not_needed=NOT_NEEDED,
+    only_in_streams=(
+        "maxOffsetsPerTrigger",
+        "minOffsetsPerTrigger",
+        "maxTriggerDelay",
+        "fetchOffset.numRetries",
+        "fetchOffset.retryIntervalMs",
+        "commitGroupId",
+        "watermarkColumn",
+        "watermarkFormat",
+        *ONLY_IN_STREAMS,
+    ),
+    is_secret_in_family=_is_secret_setting,
 )

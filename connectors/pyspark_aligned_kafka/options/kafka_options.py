@@ -19,25 +19,17 @@ from pyspark_aligned_kafka.options.subscription import (
     Subscription,
 )
 from pyspark_aligned_kafka.records.event_time_choice import EventTimeChoice, MarkChoice
-from watermark_source.contract.abilities import Abilities
+from watermark_source.contract.abilities import Abilities, RowLimits
 from watermark_source.errors import OptionError
 from watermark_source.option_table import given_text
 from watermark_source.planning.policy import MinimumRows
-from watermark_source.spark.options import EngineOptions
+from watermark_source.spark.options import EngineOptions, SourceOptions
 
 _WHAT_TO_READ = ("subscribe", "subscribePattern", "assign")
 # In the order in which Spark prefers them.
 _WHERE_TO_BEGIN = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
 _WHERE_TO_END = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
 ABILITIES = Abilities(marks=True, row_positions=True, rows_ahead=True)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TriggerLimits:
-    """How many rows a batch of a stream has."""
-
-    max_offsets: int | None
-    minimum_rows: MinimumRows | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +76,7 @@ class KafkaOptions:
     """Where to begin; ``None`` where a stream or a batch usually does."""
     end: PositionPolicy | None
     """Where a batch ends; ``None`` at latest."""
-    limits: TriggerLimits
+    limits: RowLimits
     loss: LossOptions
     push_down: bool
     """Whether filters of a batch cut down what is read."""
@@ -98,18 +90,23 @@ class KafkaOptions:
 
 
 def parse(given: Mapping[str, str]) -> KafkaOptions:
-    """Check all options of a query; names ignore case. Nothing is connected to.
+    """Check all options of a query; names ignore case. Does not connect.
 
     Raises:
         OptionError: a value or a combination is not accepted.
         UnknownOptionError: no such option or setting; names the nearest one.
     """
-    values = OPTION_TABLE.parse(given)
+    return meaning_of(SourceOptions.of(OPTION_TABLE, given, format_name=FORMAT, abilities=lambda _: ABILITIES))
+
+
+def meaning_of(options: SourceOptions) -> KafkaOptions:
+    """Return what parsed options mean, after the checks of those that concern several; raises ``OptionError``."""
+    values, given = options, options.given
     return KafkaOptions(
         subscription=_subscription(values, given),
         start=_positions(values, given, _WHERE_TO_BEGIN, values["startingOffsetsByTimestampStrategy"]),
         end=_positions(values, given, _WHERE_TO_END, NoMatch.LATEST),
-        limits=TriggerLimits(max_offsets=values["maxOffsetsPerTrigger"], minimum_rows=_minimum_rows(values, given)),
+        limits=row_limits(options),
         loss=LossOptions(
             fails=values["failOnDataLoss"],
             offset_retries=OffsetRetries(values["fetchOffset.numRetries"], values["fetchOffset.retryIntervalMs"]),
@@ -123,7 +120,7 @@ def parse(given: Mapping[str, str]) -> KafkaOptions:
         times=TimePlaces(event_time=event_time_choice(values, given), marks=mark_choice(values, given)),
         commit_group=values["commitGroupId"],
         client=settings.parse_settings(given),
-        engine=EngineOptions.of(values, format_name=FORMAT, given=given, abilities=ABILITIES),
+        engine=options.engine,
     )
 
 
@@ -150,18 +147,19 @@ def _positions(
     return None if option is None else PositionPolicy(option, given_text(given, option) or "", values[option], no_match)
 
 
-def _minimum_rows(values: Mapping[str, Any], given: Mapping[str, str]) -> MinimumRows | None:
-    least, most = values["minOffsetsPerTrigger"], values["maxOffsetsPerTrigger"]
+def row_limits(options: SourceOptions) -> RowLimits:
+    """Return how many rows a batch of a stream has; raises ``OptionError`` if the least is more than the most."""
+    least, most = options["minOffsetsPerTrigger"], options["maxOffsetsPerTrigger"]
     if least is None:
-        return None
+        return RowLimits(most)
     if most is not None and least > most:
         raise OptionError(
             "minOffsetsPerTrigger",
-            given_text(given, "minOffsetsPerTrigger"),
+            options.text("minOffsetsPerTrigger"),
             f"must not be more than maxOffsetsPerTrigger, which is {most}",
             example=str(most),
         )
-    return MinimumRows(least, values["maxTriggerDelay"])
+    return RowLimits(most, MinimumRows(least, options["maxTriggerDelay"]))
 
 
 def _chosen_columns(values: Mapping[str, Any], given: Mapping[str, str]) -> tuple[str, ...]:

@@ -74,6 +74,7 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
         name="hostname",
         parse=host_name,
         default_text="needed",
+        needed=True,
         accepted="must be a host name or an address",
         example="db1.example.org",
         doc="The server; executors connect to it too.",
@@ -90,6 +91,7 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
         name="username",
         parse=non_empty,
         default_text="needed",
+        needed=True,
         accepted="must be a user of the server",
         example="cdc",
         doc="Who logs in. The user needs `SELECT` on the tables, `REPLICATION SLAVE` and `REPLICATION CLIENT`.",
@@ -151,6 +153,7 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
         name="tables",
         parse=parse_tables,
         default_text="needed",
+        needed=True,
         accepted="must be a comma list of tables, names with asterisks, or regular expressions",
         example="shop.orders,sales.*",
         doc=r"What to read. Names (`shop.orders`), names with asterisks (`shop.*`, `shop.order_*`), and regular "
@@ -329,11 +332,6 @@ NOT_NEEDED_HERE: Mapping[str, str] = {
     "writes, be it of other tables",
 }
 """Options of other readers of MySQL that this one does without, and why."""
-OPTION_TABLE = OptionTable(
-    (*MYSQL_OPTIONS, *ENGINE_OPTIONS),
-    not_needed={**NOT_NEEDED, **NOT_NEEDED_HERE},
-    where_all_are="docs/mysql-options.md has all there are",
-)
 NO_MEANING: Mapping[str, str] = {
     "maxRecordsPerPartition": "see minPartitions for the binlog and snapshotChunkRows for a snapshot",
     **dict.fromkeys(
@@ -346,6 +344,12 @@ NO_MEANING: Mapping[str, str] = {
     ),
 }
 """Options of the engine that this source cannot honour, and why."""
+OPTION_TABLE = OptionTable(
+    (*MYSQL_OPTIONS, *ENGINE_OPTIONS),
+    not_needed={**NOT_NEEDED, **NOT_NEEDED_HERE},
+    no_meaning=NO_MEANING,
+    where_all_are="docs/mysql-options.md has all there are",
+)
 _BYTES = "needs positions that count rows, and those of the binlog count bytes"
 NOT_SERVED: Mapping[str, str] = {
     PERCENTILE: _BYTES,

@@ -11,8 +11,6 @@ from pyspark_mysql_cdc_wm.client.login_settings import ClientSettings
 from pyspark_mysql_cdc_wm.client.tls import Tls, TlsMode
 from pyspark_mysql_cdc_wm.options.mysql_option_table import (
     FORMAT,
-    MYSQL_OPTIONS,
-    NO_MEANING,
     NOT_BY_COLUMN,
     NOT_SERVED,
     ON_CLOCK,
@@ -23,11 +21,8 @@ from pyspark_mysql_cdc_wm.options.tables import Selection
 from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS, ColumnChoice, EventTimeColumn
 from watermark_source.contract.abilities import Abilities
 from watermark_source.errors import OptionError
-from watermark_source.option_table import given_text
-from watermark_source.spark.option_rows import BOUNDED
-from watermark_source.spark.options import EngineOptions
-
-_NEEDED = ("hostname", "username", "tables")
+from watermark_source.spark.option_rows import BOUNDED, NONE
+from watermark_source.spark.options import EngineOptions, SourceOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,20 +67,36 @@ def parse(given: Mapping[str, str]) -> MySqlOptions:
     Raises:
         OptionError: a value, a combination or a name is not accepted.
     """
-    values = OPTION_TABLE.parse(given)
-    for name in _NEEDED:
-        if values[name] is None:
-            option = next(each for each in MYSQL_OPTIONS if each.name == name)
-            raise OptionError(name, None, "is needed", example=option.example)
-    for name, why in NO_MEANING.items():
-        if given_text(given, name) is not None:
-            raise OptionError(name, given_text(given, name), f"has no meaning here: {why}", example="leave it out")
-    if values["columns"] is not None and any(name.lower() not in CHANGE_COLUMNS for name in values["excludeColumns"]):
+    return meaning_of(SourceOptions.of(OPTION_TABLE, given, format_name=FORMAT, abilities=abilities))
+
+
+def meaning_of(options: SourceOptions) -> MySqlOptions:
+    """Return what parsed options mean, after the checks of those that concern several; raises ``OptionError``."""
+    _check_columns(options)
+    _check_clock(options)
+    return _of(options)
+
+
+def abilities(values: Mapping[str, Any]) -> Abilities:
+    """Return that the server dates rows, unless a column does.
+
+    Raises:
+        OptionError: a strategy that rows of tables cannot serve.
+    """
+    column, strategy = values["eventTimeColumn"], values["watermarkStrategy"]
+    refused = NOT_SERVED if column is None else NOT_BY_COLUMN
+    if strategy in refused:
+        raise OptionError("watermarkStrategy", strategy, refused[strategy], example=BOUNDED)
+    return Abilities(dates_rows=column is None)
+
+
+def _check_columns(options: SourceOptions) -> None:
+    excluded = options["excludeColumns"]
+    if options["columns"] is not None and any(name.lower() not in CHANGE_COLUMNS for name in excluded):
         raise OptionError(
-            "excludeColumns", given_text(given, "excludeColumns"), "the option columns already lists the columns to "
-            "deliver", example="leave one of the two out",
+            "excludeColumns", options.text("excludeColumns"), "the option columns already lists the "
+            "columns to deliver", example="leave one of the two out",
         )  # fmt: skip
-    return _of(values, given)
 
 
 def _tls(values: Mapping[str, Any]) -> Tls:
@@ -106,7 +117,7 @@ def _tls(values: Mapping[str, Any]) -> Tls:
     return tls
 
 
-def _of(values: Mapping[str, Any], given: Mapping[str, str]) -> MySqlOptions:
+def _of(values: SourceOptions) -> MySqlOptions:
     return MySqlOptions(
         client=ClientSettings(values["hostname"], values["port"], values["username"], values["password"], _tls(values)),
         tables=values["tables"],
@@ -126,7 +137,7 @@ def _of(values: Mapping[str, Any], given: Mapping[str, str]) -> MySqlOptions:
             one_moment=values["snapshotConsistency"] == "table",
         ),
         fail_on_data_loss=values["failOnDataLoss"],
-        engine=_engine(values, given),
+        engine=values.engine,
     )
 
 
@@ -142,26 +153,20 @@ def _event_time(values: Mapping[str, Any]) -> EventTimeColumn | None:
     return EventTimeColumn(name) if zone is None else EventTimeColumn(name, zone)
 
 
-def _engine(values: Mapping[str, Any], given: Mapping[str, str]) -> EngineOptions:
-    column, strategy = values["eventTimeColumn"], values["watermarkStrategy"]
-    refused = NOT_SERVED if column is None else NOT_BY_COLUMN
-    if strategy in refused:
-        raise OptionError("watermarkStrategy", strategy, refused[strategy], example=BOUNDED)
-    engine = EngineOptions.of(values, format_name=FORMAT, given=given, abilities=Abilities(dates_rows=column is None))
-    if column is not None and engine.strategy.use_processing_time:
+def _check_clock(options: SourceOptions) -> None:
+    column, strategy, on_clock = options["eventTimeColumn"], options["watermarkStrategy"], options[ON_CLOCK]
+    if column is not None and strategy == NONE:
         raise OptionError(
             "eventTimeColumn", column, "has no meaning with watermarkStrategy none: event time is the clock",
             example="leave it out",
         )  # fmt: skip
-    on_clock = values[ON_CLOCK]
-    if on_clock and not engine.strategy.use_processing_time:
+    if on_clock and strategy != NONE:
         raise OptionError(
             ON_CLOCK, "true", f"needs watermarkStrategy none, and it is {strategy}: event time is "
             "either the clock or when a change was committed", example="false",
         )  # fmt: skip
-    if engine.strategy.use_processing_time and not on_clock:
+    if strategy == NONE and not on_clock:
         raise OptionError(
-            ON_CLOCK, given_text(given, ON_CLOCK), "is needed with watermarkStrategy none: the clock is the "
+            ON_CLOCK, options.text(ON_CLOCK), "is needed with watermarkStrategy none: the clock is the "
             "watermark from the beginning of the binlog on, and the snapshot has none", example="true",
         )  # fmt: skip
-    return engine

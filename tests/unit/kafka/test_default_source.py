@@ -17,8 +17,8 @@ from pyspark.sql.types import StructField, StructType, TimestampType
 
 import pyspark_aligned_kafka
 from pyspark_aligned_kafka import DefaultSource
-from pyspark_aligned_kafka.options.kafka_option_table import KAFKA_COLUMNS
-from pyspark_aligned_kafka.source import ignored, kafka_columns
+from pyspark_aligned_kafka.options.kafka_option_table import KAFKA_COLUMNS, OPTION_TABLE
+from pyspark_aligned_kafka.source import kafka_columns
 from watermark_source.errors import OptionError, SchemaError
 from watermark_source.planning.watermark import WatermarkCharacteristic
 from watermark_source.spark.columns import MARKER_TYPE, SourceTime
@@ -36,7 +36,7 @@ def run(program: str) -> str:
 
 
 def test_importing_the_module_imports_no_client_and_no_compiler() -> None:
-    heavy = ("kafka", "numba", "pyarrow", "watermark_source", "pyspark_aligned_kafka.source")
+    heavy = ("kafka", "numba", "pyarrow", "numpy", "pyspark_aligned_kafka.source")
     assert run(f"import sys, pyspark_aligned_kafka; print([m for m in {heavy} if m in sys.modules])") == "[]"
 
 
@@ -69,7 +69,7 @@ def test_every_package_the_connector_imports_is_looked_for() -> None:
         found.add("numba")
     # What comes with Python, with Spark, or with another of those that are looked for.
     always = sys.stdlib_module_names | {"pyspark", "watermark_source", "pyspark_aligned_kafka", "numpy", "llvmlite"}
-    assert found - always == set(pyspark_aligned_kafka._NEEDED)
+    assert found - always == {"pyarrow", *DefaultSource.needed_packages}
 
 
 def test_the_formats_name() -> None:
@@ -167,4 +167,4 @@ def test_a_batch_with_nothing_to_ignore_warns_of_nothing(said: Callable[[], list
 def test_what_only_a_stream_does_is_among_what_a_batch_ignores() -> None:
     limits = ["maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"]
     others = ["fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "commitGroupId"]
-    assert ignored([name.upper() for name in (*limits, *others)]) == [*limits, *others]
+    assert OPTION_TABLE.ignored_in_batch([name.upper() for name in (*limits, *others)]) == [*limits, *others]

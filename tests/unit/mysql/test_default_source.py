@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from pyspark.sql.types import StructType
 
 import pyspark_mysql_cdc_wm
 from pyspark_mysql_cdc_wm import DefaultSource
@@ -24,7 +25,7 @@ def run(program: str) -> str:
 
 
 def test_importing_the_module_imports_no_client_and_no_compiler() -> None:
-    heavy = ("pymysql", "numba", "pyarrow", "watermark_source", "pyspark_mysql_cdc_wm.source")
+    heavy = ("pymysql", "numba", "pyarrow", "numpy", "pyspark_mysql_cdc_wm.source")
     assert run(f"import sys, pyspark_mysql_cdc_wm; print([m for m in {heavy} if m in sys.modules])") == "[]"
 
 
@@ -56,7 +57,7 @@ def test_every_package_the_connector_imports_is_looked_for() -> None:
         found.add("numba")
     # What comes with Python, with Spark, or with another of those that are looked for.
     always = sys.stdlib_module_names | {"pyspark", "watermark_source", "pyspark_mysql_cdc_wm", "numpy", "llvmlite"}
-    assert found - always == set(pyspark_mysql_cdc_wm._NEEDED)
+    assert found - always == {"pyarrow", *DefaultSource.needed_packages}
 
 
 @pytest.mark.parametrize(
@@ -165,4 +166,4 @@ def test_where_to_begin() -> None:
 
 def test_there_is_no_batch_read() -> None:
     with pytest.raises(UsageError, match="AvailableNow"):
-        DefaultSource(GIVEN).reader(None)  # type: ignore[arg-type]
+        DefaultSource(GIVEN).reader(StructType())

@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql.datasource import EqualTo, Filter, InputPartition
 from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 
+from watermark_source.contract.batch_read import BatchDefinition
 from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.errors import InternalError
 from watermark_source.option_table import OptionTable
@@ -31,7 +32,7 @@ def late(split: Split, start: int, end: int, *, late_start: bool = True, late_en
 
 
 @dataclass(frozen=True)
-class Numbers:
+class Numbers(BatchDefinition):
     """Logs whose rows are their own positions. Says what it was asked."""
 
     logs: Mapping[Split, tuple[int, int]]

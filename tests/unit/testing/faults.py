@@ -177,13 +177,14 @@ def no_pickle(self: object) -> Any:
     raise TypeError("cannot pickle this")
 
 
-def connecting_columns(self: FullDataSource, values: Any) -> StructType:
+def connecting_source(self: FullDataSource, options: Any) -> FullSource:
     with socket.socket() as client:
         client.connect_ex(("127.0.0.1", 9))
-    return columns(self, values)
+    return source(self, options)
 
 
-columns, schema, parsed = FullDataSource.columns, FullDataSource.schema, FullDataSource._parsed
+columns = vars(example.FileLogSource)["columns"].fget
+source, schema, parsed = FullDataSource.source, FullDataSource.schema, FullDataSource.source_options
 stream_reader, reader_status, markers = (
     FullDataSource.streamReader,
     runner.SourceRunner.status,
@@ -192,8 +193,8 @@ stream_reader, reader_status, markers = (
 initial, first_after, pieces = InitialOffset.offset, FullLog.first_after, FullLog.pieces
 
 
-def another_column(self: FullDataSource, values: Any) -> StructType:
-    return columns(self, values).add(StructField(f"c{next(_tick)}", LongType()))
+def another_column(self: FullSource) -> StructType:
+    return columns(self).add(StructField(f"c{next(_tick)}", LongType()))
 
 
 def without(name: str) -> Callable[[FullDataSource, Mapping[str, str]], Any]:
@@ -236,18 +237,19 @@ def refused(server: str) -> None:
 FAULTS = (
     Fault("the_definition_has_the_name_of_the_format", "expected 'file-log'", [(FullSource, "name", "other")]),
     Fault("the_schema_ends_in_event_time_and_marker", "the last columns", [
-        (FullDataSource, "_schema", lambda self, values, engine: StructType(
-            stream_schema(columns(self, values), engine).fields[:-1]))]),
-    Fault("the_schema_is_the_same_each_time", "second time", [(FullDataSource, "columns", another_column)]),
+        (FullDataSource, "_schema", lambda self, source, options: StructType(
+            stream_schema(source.columns, options.engine).fields[:-1]))]),
+    Fault("the_schema_is_the_same_each_time", "second time", [(FullSource, "columns", property(another_column))]),
     Fault("names_of_options_ignore_case", "lower case", [(FullDataSource, "schema", own_case)]),
-    Fault("an_unknown_option_is_refused", "nothing was raised", [(FullDataSource, "_parsed", without("noSuchOption"))]),
+    Fault("an_unknown_option_is_refused", "nothing was raised", [
+        (FullDataSource, "source_options", without("noSuchOption"))]),
     Fault("a_wrong_value_is_an_error_of_the_option", "nothing was raised", [
-        (FullDataSource, "_parsed", without("idleTimeout"))]),
+        (FullDataSource, "source_options", without("idleTimeout"))]),
     Fault("late_rows_are_told_where_that_is_wanted", "the column late", [
-        (FullDataSource, "_parsed", without("includeLate"))]),
+        (FullDataSource, "source_options", without("includeLate"))]),
     Fault("a_schema_of_the_users_is_refused", "nothing was raised", [
         (FullDataSource, "streamReader", lambda self, _: stream_reader(self, self.schema()))]),
-    Fault("building_connects_to_nothing", "a connection was made", [(FullDataSource, "columns", connecting_columns)]),
+    Fault("building_connects_to_nothing", "a connection was made", [(FullDataSource, "source", connecting_source)]),
     Fault("a_definition_survives_the_pickle_and_connects_to_nothing", "cannot pickle", [
         (FullSource, "__reduce__", no_pickle)]),
     Fault("readers_of_ranges_survive_the_pickle", "cannot pickle", [(FullReader, "__reduce__", no_pickle)]),
@@ -294,6 +296,7 @@ FAULTS = (
         (FullLog, "end_within", lambda _, wanted, rows: min(wanted.end, wanted.start + 2 * rows))]),
     Fault("the_pieces_of_a_range_are_all_of_it", "where the last piece ends", [
         (FullLog, "pieces", lambda self, wanted, at_least: pieces(self, wanted, at_least)[:-1])]),
+    reading("a_batch_read_has_all_rows", "of a batch read", at(-1)),
     reading("all_rows_come_once", "of all batches", at(-1)),
     reading("a_limit_of_rows_cuts_batches_and_loses_none", "a batch", without_first_of_later),
     Fault("offsets_survive_json", "no JSON", [
@@ -307,7 +310,7 @@ FAULTS = (
     reading("more_tasks_deliver_the_same_rows", "of five tasks", without_first_of_later),
     reading("a_run_of_what_is_there_ends", "of the run", to_the_end_of_the_file),
     Fault("nothing_new_gives_no_rows", "while nothing happens", [
-        (FullLog, "end_positions", growing), (example.FileLogReader, "_tell_loss", swallowed)]),
+        (FullLog, "end_positions", growing), (example.FileLogReader, "_report_loss", swallowed)]),
     Fault("all_splits_are_discovered", "discovered are", [
         (FullLog, "discover", lambda self: frozenset(sorted(discover(self))[:1]))]),
     Fault("a_look_is_not_waited_for_longer_than_asked", "took 1", [(FullLog, "looked_since", sleepy)]),
@@ -316,12 +319,12 @@ FAULTS = (
     Fault("a_split_that_is_added_is_read_from_its_beginning", "its first rows are gone", [
         (EarliestOrLatest, "added_positions", lambda self, splits: self.bounds.end_positions(splits))]),
     Fault("rows_that_are_gone_end_the_query_when_it_is_planned", "nothing was raised", [
-        (FullLog, "end_positions", never_smaller), (example.FileLogReader, "_tell_loss", swallowed)]),
+        (FullLog, "end_positions", never_smaller), (example.FileLogReader, "_report_loss", swallowed)]),
     reading("rows_that_are_gone_are_skipped_if_the_user_wants", "after the loss",
             wider(lambda each: each._replace(start=each.start + (each.start < each.end)))),
     Fault("rows_that_go_before_they_are_read_end_the_task", "nothing was raised", [
-        (FullReader, "_tell_loss", swallowed)]),
-    Fault("a_task_skips_what_is_gone_if_the_user_wants", "no warning", [(FullReader, "_tell_loss", swallowed)]),
+        (FullReader, "_report_loss", swallowed)]),
+    Fault("a_task_skips_what_is_gone_if_the_user_wants", "no warning", [(FullReader, "_report_loss", swallowed)]),
     Fault("the_watermark_never_goes_back", "watermarks", [(input_partitions, "markers_between", negative)]),
     Fault("the_watermark_is_that_of_the_slowest_split", "after the first minute", [
         (FullLog, "discover", lambda self: frozenset(sorted(discover(self))[:1]))]),

@@ -15,7 +15,7 @@ from watermark_source.testing import Ability, Harness, Row
 ABILITIES = frozenset(
     {
         Ability.CHOSEN_TIMES, Ability.SEVERAL_SPLITS, Ability.NEW_SPLITS, Ability.LOSS, Ability.QUIET,
-        Ability.BUILT_OFFLINE,
+        Ability.BUILT_OFFLINE, Ability.BATCHES,
     }
 )  # fmt: skip
 

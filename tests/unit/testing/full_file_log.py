@@ -5,9 +5,10 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from tests.spark.file_log import COLUMNS, OWN_OPTIONS, FileLog, FileLogDataSource, FileLogReader, FileLogSource
+from watermark_source.contract.batch_read import BatchDefinition, WholeLogs
 from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.contract.stream import Connector, EarliestOrLatest, EventTimePreview
 from watermark_source.errors import UnreachableError
@@ -16,6 +17,7 @@ from watermark_source.planning.snapshot_ranges import SnapshotBatch
 from watermark_source.planning.split import Piece, Split, SplitRange
 from watermark_source.planning.watermark import Millis
 from watermark_source.spark.data_source import EARLIEST
+from watermark_source.spark.options import SourceOptions
 
 
 @dataclass(frozen=True)
@@ -76,8 +78,11 @@ class FullDataSource(FileLogDataSource):
         Option(name="cut", parse=boolean, default=False, accepted="a boolean", example="true", doc="Is cut."),
     )
 
-    def source(self, values: Mapping[str, Any]) -> FullSource:
+    def source(self, options: SourceOptions) -> FullSource:
         reader = FullReader(
-            values["directory"], COLUMNS, "time", values["failOnDataLoss"], token=values["token"] or ""
+            options["directory"], COLUMNS, "time", options["failOnDataLoss"], token=options["token"] or ""
         )  # fmt: skip
-        return FullSource(reader, values["startingOffsets"] == EARLIEST, values["server"], values["cut"])
+        return FullSource(reader, options["startingOffsets"] == EARLIEST, options["server"], options["cut"])
+
+    def batch(self, options: SourceOptions) -> BatchDefinition:
+        return WholeLogs(replace(self.source(options), is_cut=False))

@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from pyspark_aligned_kafka.options import kafka_options
 from pyspark_aligned_kafka.options.kafka_option_table import FORMAT, KAFKA_COLUMNS, KAFKA_OPTIONS, OPTION_TABLE
 from pyspark_aligned_kafka.options.kafka_options import KafkaOptions, parse
 from pyspark_aligned_kafka.options.offset_retries import OffsetRetries
@@ -37,7 +38,7 @@ def test_defaults_are_those_of_sparks_kafka_source() -> None:
     options = parsed()
     assert (options.start, options.end) == (None, None)
     assert options.loss.fails is True
-    assert options.limits.max_offsets is None
+    assert options.limits.most is None
     assert options.reading.poll_timeout_ms == 120_000
     assert options.columns == ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
     assert options.client.read_committed is False
@@ -297,11 +298,9 @@ def test_the_engines_options_are_parsed_with_them() -> None:
 
 
 def test_rows_are_held_by_sparks_options() -> None:
-    assert parsed(minOffsetsPerTrigger="5", maxTriggerDelay="10s").limits.minimum_rows == MinimumRows(5, Millis(10_000))
-    assert parsed(minOffsetsPerTrigger="5", maxOffsetsPerTrigger="5").limits.minimum_rows == MinimumRows(
-        5, Millis(900_000)
-    )
-    assert parsed(maxTriggerDelay="10s").limits.minimum_rows is None
+    assert parsed(minOffsetsPerTrigger="5", maxTriggerDelay="10s").limits.minimum == MinimumRows(5, Millis(10_000))
+    assert parsed(minOffsetsPerTrigger="5", maxOffsetsPerTrigger="5").limits.minimum == MinimumRows(5, Millis(900_000))
+    assert parsed(maxTriggerDelay="10s").limits.minimum is None
 
 
 def test_the_least_must_not_be_more_than_the_most() -> None:
@@ -317,7 +316,7 @@ def test_stale_ends_are_looked_up_again_by_sparks_options() -> None:
 
 
 def test_how_large_a_decompressed_batch_may_be_reaches_the_tasks() -> None:
-    source = KafkaSource.of({**SERVERS, "subscribe": "t", "maxDecompressedBatchBytes": "5000"})
+    source = KafkaSource(kafka_options.parse({**SERVERS, "subscribe": "t", "maxDecompressedBatchBytes": "5000"}))
     assert source.range_reader.decompressed_max_bytes == 5_000  # type: ignore[attr-defined]
     assert source.observing_reader.decompressed_max_bytes == 5_000  # type: ignore[attr-defined]
 
@@ -343,7 +342,7 @@ def test_where_records_carry_a_watermark_is_said_as_for_event_times() -> None:
      "eventTimeColumn = header:t, watermarkColumn = header:w"),
 ])  # fmt: skip
 def test_what_time_is_goes_into_the_offset_as_the_user_says_it(given: dict[str, str], told: str | None) -> None:
-    assert KafkaSource.of({**SERVERS, "subscribe": "t", **given}).event_time == told
+    assert KafkaSource(kafka_options.parse({**SERVERS, "subscribe": "t", **given})).event_time == told
 
 
 @pytest.mark.parametrize(("given", "option", "text"), [
