@@ -37,6 +37,20 @@ def test_defaults() -> None:
     assert options.include_markers is True
 
 
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"watermarkStrategy": "none"}, "has no meaning with watermarkStrategy none: the watermark is the clock"),
+        ({"includeMarkers": "false"}, "has no meaning with includeMarkers false"),
+    ],
+)
+def test_a_warning_that_never_comes_cannot_be_set(given: dict[str, str], why: str) -> None:
+    error = refusal(watermarkWarningAfter="5 minutes", **given)
+    assert (error.option, error.seen) == ("watermarkWarningAfter", "5 minutes")
+    assert why in str(error)
+    parsed(**given)
+
+
 @pytest.mark.parametrize(("given", "missing"), [
     ({"alignmentGroup": "g"}, "alignmentMaxDrift"),
     ({"alignmentMaxDrift": "1 minute"}, "alignmentGroup"),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
+from typing import NamedTuple, TypeAlias
 
 from watermark_source.durations import count_text, format_duration
 from watermark_source.errors import listed
@@ -18,6 +19,14 @@ from watermark_source.planning.watermark import is_moment, watermark_text
 _SLEWED = 1_000
 _NAMED = 3
 """Splits of many that a warning gives the reason of."""
+_FIRST_REPEAT = 10
+"""So many times the patience passes before a warning comes again; then twice as long each time."""
+_LONGEST_REPEAT = 86_400_000
+"""Milliseconds; a warning comes at least once a day."""
+_CALM = 5
+"""So many times the patience passes without a stand of the watermark before it counts as moving again."""
+_MOST_PROPOSED = 86_400_000
+"""Milliseconds: no warning proposes a longer bound or time-out. Rows that are late by more have another cause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,22 +39,19 @@ class Standing:
     """Rows that were read before."""
     begun_with: int | None
     """The watermark that the process began with."""
-    warned: bool = False
+    late: int = 0
+    """Rows that were late before."""
 
-    def at(self, watermark: int | None, rows: int, now: int) -> Standing:
-        """Return it as of the next plan, which has a watermark and counts all rows read so far."""
+    def at(self, watermark: int | None, rows: int, now: int, late: int = 0) -> Standing:
+        """Return it as of the next plan, which has a watermark and counts all rows read, and late, so far."""
         if watermark == self.watermark:
             return self
-        return replace(self, watermark=watermark, since=now, rows=rows, warned=False)
+        return replace(self, watermark=watermark, since=now, rows=rows, late=late)
 
     def is_due(self, rows: int, now: int, patience: int) -> bool:
-        """Return whether to warn now: no watermark for so long, or one that stands although rows are read."""
+        """Return whether there is reason to warn: no watermark for so long, or one that stands although rows come."""
         read = self.watermark is None or rows > self.rows
-        return read and not self.warned and now - self.since >= patience
-
-    def warn(self) -> Standing:
-        """Return it as of after the warning, which comes once."""
-        return replace(self, warned=True)
+        return read and now - self.since >= patience
 
     def is_due_at_end(self, rows: int) -> bool:
         """Return whether to warn as a run with an end is over: it read rows, and its watermark is where it was."""
@@ -62,6 +68,8 @@ class Holder(NamedTuple):
     """Rows still to be read; ``None``: not known."""
     rows: RowTotals
     idle_timeout: int | None
+    by_marks: bool = False
+    """Only watermarks that records carry move it (``watermarkStrategy`` ``punctuated``)."""
 
 
 class Stand(NamedTuple):
@@ -79,61 +87,191 @@ class Stand(NamedTuple):
     """Tables whose snapshot is not complete: before, there is no watermark."""
     elsewhere: str | None = None
     """The source of the alignment group that all splits here wait for."""
+    late: int = 0
+    """How many of ``rows`` are late."""
+    ahead: int = 0
+    """By how much the watermark is ahead of the clock; milliseconds."""
 
 
-def standing_text(stand: Stand) -> str:
+class Cause(Enum):
+    """Why a watermark stands."""
+
+    SNAPSHOT = auto()
+    AHEAD = auto()
+    """Rows come, and lie behind it."""
+    GROUP = auto()
+    NO_ROWS = auto()
+    UNDATED = auto()
+    FUTURE = auto()
+    NO_MARKS = auto()
+    NO_ANSWER = auto()
+    BACKLOG = auto()
+    SILENT = auto()
+
+
+_LINES: Mapping[Cause, str] = {
+    Cause.FUTURE: "Check the producer's clock, and the unit of the event time (eventTimeFormat); see maxFutureSkew",
+    Cause.NO_ANSWER: "Its log does not answer: see the lines above",
+    Cause.BACKLOG: "It is being read; maxOffsetsPerTrigger limits how much a batch takes",
+}
+Reason: TypeAlias = tuple[Cause, Split | None]
+"""A cause, and the split that holds the watermark back by it."""
+
+
+def reason_of(stand: Stand) -> Reason:
+    """Return why a watermark stands: of one reason a warning comes once, then ever less often."""
+    if stand.snapshots:
+        return Cause.SNAPSHOT, None
+    if stand.watermark is not None and 2 * stand.late > stand.rows:
+        return Cause.AHEAD, None
+    if not stand.holders:
+        return (Cause.GROUP if stand.elsewhere else Cause.NO_ROWS), None
+    first = stand.holders[0]
+    return _cause_of(first), first.split
+
+
+def _cause_of(holder: Holder) -> Cause:
+    rows = holder.rows
+    if not holder.by_marks and rows.read and rows.undated == rows.read:
+        return Cause.UNDATED
+    if rows.read and rows.future and rows.undated + rows.future == rows.read:
+        return Cause.FUTURE
+    if holder.lag is None:
+        return Cause.NO_ANSWER
+    if holder.lag:
+        return Cause.BACKLOG
+    return Cause.NO_MARKS if holder.by_marks and rows.read else Cause.SILENT
+
+
+# When a warning comes: once for each reason, then at growing intervals, until the watermark moves again.
+
+
+class Reminder(NamedTuple):
+    """When a warning of one reason comes next, and how long it waits after that."""
+
+    next_at: int
+    interval: int
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """Stands of a watermark that follow each other; between them it moved, and soon stood again.
+
+    Times are those of ``Standing``.
+    """
+
+    since: int
+    """When the first stand began."""
+    stands: int
+    watermark: int | None
+    """Of the last stand."""
+    seen_at: int
+    """When the last stand was seen last."""
+    reminders: Mapping[Reason, Reminder] = field(default_factory=dict)
+
+    def is_seen(self, standing: Standing, now: int, patience: int) -> bool:
+        """Return whether a stand is in here already, as of a moment not long ago: its reason takes time to find."""
+        return standing.watermark == self.watermark and now - self.seen_at < patience
+
+    def is_over(self, standing: Standing, now: int, patience: int) -> bool:
+        """Return whether the watermark has moved since, and not stood again for a while."""
+        return standing.watermark != self.watermark and now - self.seen_at >= _CALM * patience
+
+
+def noted(episode: Episode | None, standing: Standing, reason: Reason, now: int, patience: int) -> tuple[Episode, bool]:
+    """Return the episode with a stand that is due, and whether to warn of it now."""
+    if episode is None:
+        episode = Episode(standing.since, 0, None, now)
+    is_new = episode.stands == 0 or standing.watermark != episode.watermark
+    reminder = episode.reminders.get(reason)
+    warns = reminder is None or now >= reminder.next_at
+    reminders = episode.reminders
+    if warns:
+        interval = _FIRST_REPEAT * patience if reminder is None else 2 * reminder.interval
+        interval = max(patience, min(interval, _LONGEST_REPEAT))
+        reminders = {**reminders, reason: Reminder(now + interval, interval)}
+    return Episode(episode.since, episode.stands + is_new, standing.watermark, now, reminders), warns
+
+
+def moving_text(watermark: int | None, stands: int, since: int) -> str:
+    """Return the line that ends an episode; ``since``: milliseconds since 1970-01-01 UTC."""
+    at = "" if watermark is None else f", and is at {_shown(watermark)}"
+    times = "" if stands == 1 else f" {count_text(stands)} times"
+    return f"the watermark moves again{at}: it had stood{times} since {watermark_text(since)} UTC"
+
+
+# What a warning says.
+
+
+def standing_text(stand: Stand, strategy: WatermarkStrategy) -> str:
     """Return the warning of a watermark that stands while a query runs."""
     since = f"since {watermark_text(stand.since)} UTC ({format_duration(stand.lasted)})"
     what = "there is no watermark" if stand.watermark is None else f"the watermark stands at {_shown(stand.watermark)}"
     rows = f", with {_rows(stand.rows)} read since" if stand.rows else ""
-    return f"{what} {since}{rows}: no window closes, and no row leaves a join. {_cause(stand, at_end=False)}"
+    why = _cause(stand, strategy, at_end=False)
+    return f"{what} {since}{rows}: no window closes, and no row leaves a join. {why}"
 
 
-def end_text(stand: Stand) -> str:
+def end_text(stand: Stand, strategy: WatermarkStrategy) -> str:
     """Return the warning of a run with an end that closed no window."""
     what = (
         "there is no watermark yet" if stand.watermark is None else f"the watermark is still {_shown(stand.watermark)}"
     )
-    return f"the run is over, and closed no window: {_rows(stand.rows)} read, and {what}. {_cause(stand, at_end=True)}"
+    why = _cause(stand, strategy, at_end=True)
+    return f"the run is over, and closed no window: {_rows(stand.rows)} read, and {what}. {why}"
 
 
 def _shown(watermark: int) -> str:
     return f"{watermark_text(watermark)} UTC"
 
 
-def _cause(stand: Stand, *, at_end: bool) -> str:
-    if stand.snapshots:
+def _cause(stand: Stand, strategy: WatermarkStrategy, *, at_end: bool) -> str:
+    cause, _ = reason_of(stand)
+    if cause is Cause.SNAPSHOT:
         return (
             f"The snapshot of {listed(stand.snapshots)} is read first, and rows of a snapshot have no watermark: it "
             "begins with the changes behind it"
         )
-    if not stand.holders:
-        waits = stand.elsewhere
-        return f"It waits for {waits} of the alignment group" if waits else "No split holds it back: no rows moved it"
+    if cause is Cause.AHEAD:
+        late = f"{count_text(stand.late)} of these rows {'is' if stand.late == 1 else 'are'} late"
+        if stand.ahead > 0:
+            return f"{late}. {future_text(stand.ahead, strategy)}"
+        return f"{late}: a row with a later event time moved the watermark ahead of them. {_wrong_time(strategy)}"
+    if cause is Cause.GROUP:
+        return f"It waits for {stand.elsewhere} of the alignment group"
+    if cause is Cause.NO_ROWS:
+        return "No split holds it back: no rows moved it"
     named = "; ".join(f"{holder.split}: {holder.why}" for holder in stand.holders[:_NAMED])
     more = len(stand.holders) - _NAMED
     others = f"; and {count_text(more)} more" if more > 0 else ""
-    return f"It is held back by {named}{others}. {_line(stand.holders[0], at_end=at_end)}"
+    return f"It is held back by {named}{others}. {_line(cause, stand.holders[0], at_end=at_end)}"
 
 
-def _line(holder: Holder, *, at_end: bool) -> str:
+def _line(cause: Cause, holder: Holder, *, at_end: bool) -> str:
     """Return what to write, or that nothing has to be."""
-    rows, split = holder.rows, holder.split
-    if rows.read and rows.undated == rows.read:
+    if cause is Cause.UNDATED:
         return (
             "Check eventTimeColumn and eventTimeFormat with: python -m watermark_source profile …; if such records are "
             f"meant to be there, {_leave_out(holder)}"
         )
-    if rows.read and rows.undated + rows.future == rows.read:
-        return "Check the producer's clock, and the unit of the event time (eventTimeFormat); see maxFutureSkew"
-    if holder.lag is None:
-        return "Its log does not answer: see the lines above"
-    if holder.lag:
-        return "It is being read; maxOffsetsPerTrigger limits how much a batch takes"
+    if cause in _LINES:
+        return _LINES[cause]
+    if cause is Cause.NO_MARKS:
+        timeout = holder.idle_timeout
+        leaves = (
+            '.option("idleTimeout", "30 seconds") leaves out'
+            if timeout is None
+            else f"idleTimeout ({format_duration(timeout)}) leaves out"
+        )
+        return (
+            f"Only a watermark in a record of {holder.split} moves it (watermarkColumn): the producer has to write "
+            f"watermarks into every partition. {leaves} a partition without any records, and not one whose records "
+            "carry no watermark"
+        )
     if holder.idle_timeout is not None:
         runs = ", also from one run to the next" if at_end else ""
-        timeout = format_duration(holder.idle_timeout)
-        return f"Once it has been silent for idleTimeout ({timeout}), {split} is left out{runs}"
+        timeout_text = format_duration(holder.idle_timeout)
+        return f"Once it has been silent for idleTimeout ({timeout_text}), {holder.split} is left out{runs}"
     runs = "; its silence counts from one run to the next" if at_end else ""
     return f"To continue without a silent partition, {_leave_out(holder)}{runs}"
 
@@ -144,54 +282,105 @@ def _leave_out(holder: Holder) -> str:
     return f"idleTimeout ({format_duration(holder.idle_timeout)}) leaves them out"
 
 
+# Rows of the future, and other rows whose event time is wrong, that moved the watermark.
+
+
+def future_text(ahead: int, strategy: WatermarkStrategy) -> str:
+    """Return the cause and the way out where the watermark is so many milliseconds ahead of the clock."""
+    return f"The watermark is {format_duration(ahead)} in the future: a row with a wrong event time moved it. " + (
+        _way_out(strategy)
+    )
+
+
+def _wrong_time(strategy: WatermarkStrategy) -> str:
+    return f"Check the event times with: python -m watermark_source profile …. {_way_out(strategy)}"
+
+
+def _way_out(strategy: WatermarkStrategy) -> str:
+    if strategy.max_future_skew is None:
+        option = 'write .option("maxFutureSkew", "1 hour"), with which a row of the future moves no watermark'
+    else:
+        option = f"maxFutureSkew ({format_duration(strategy.max_future_skew)}) limits how far a row can move it"
+    return f"A watermark never goes back, and the checkpoint keeps it: begin with a new checkpoint location; {option}"
+
+
+# Late rows.
+
+
+_ONE, _SEVERAL = ("split", "was", "its", "it"), ("splits", "were", "their", "them")
+
+
 class LateSplit(NamedTuple):
     """A split that had its first late rows."""
 
     split: Split
     late: LateRows
     was_idle: bool = False
-    """The watermark went on without it."""
+    """The watermark advanced without it."""
     was_added: bool = False
     """It was found while the query ran, behind the watermark."""
+    idle_timeout: int | None = None
+    """For how many milliseconds it must be silent to be idle: as learned, where that is learned."""
 
 
-def late_text(splits: Iterable[LateSplit], strategy: WatermarkStrategy, idle_timeout: int | None) -> str:
-    """Return the warning of the first late rows of some splits, all of one cause."""
+def late_text(splits: Iterable[LateSplit], strategy: WatermarkStrategy, ahead: int = 0) -> str:
+    """Return the warning of the first late rows of some splits, all of one cause.
+
+    ``ahead``: by how many milliseconds the watermark is ahead of the clock.
+    """
     found = sorted(splits)
     rows, longest = sum(each.late.rows for each in found), max(each.late.longest for each in found)
     what = (
         f"{_rows(rows)} of {listed(each.split for each in found)} came up to "
         f"{format_duration(longest)} late: windows, joins and deduplication drop such rows. "
     )
+    if 2 * ahead > longest:
+        return what + future_text(ahead, strategy)
+    split, was, its, it = _ONE if len(found) == 1 else _SEVERAL
     if found[0].was_added:
-        return f"{what}The split was found while the query ran, and its rows lie behind the watermark"
+        return f"{what}The {split} {was} found while the query ran, and {its} rows lie behind the watermark"
     if found[0].was_idle:
-        timeout = "" if idle_timeout is None else f" ({format_duration(idle_timeout)})"
+        timeout = max(each.idle_timeout or 0 for each in found)
+        shown = f" ({format_duration(timeout)})" if timeout else ""
+        option = _option("idleTimeout", timeout + longest)
         return (
-            f"{what}The split was idle, and the watermark went on without it: its pauses, or a batch, are longer than "
-            f'idleTimeout{timeout}. To wait for it, write a longer one: .option("idleTimeout", '
-            f'"{_seconds((idle_timeout or 0) + longest)}")'
+            f"{what}The {split} {was} idle, and the watermark advanced without {it}: {its} pauses, or a batch, are "
+            f"longer than idleTimeout{shown}. "
+            + (f"To wait for {it}, write a longer one: {option}" if option else _no_bound(strategy))
         )
     return what + _disorder(longest, strategy)
 
 
 def _disorder(longest: int, strategy: WatermarkStrategy) -> str:
     if strategy.percentile is not None:
-        return "More disorder than watermarkStrategy percentile allows for: see watermarkPercentile, or use bounded"
+        advice = _no_bound(strategy) if longest > _MOST_PROPOSED else "See watermarkPercentile, or use bounded"
+        return f"More disorder than watermarkStrategy percentile allows for. {advice}"
     if strategy.punctuated:
         return "They come behind a watermark that a record carries (watermarkColumn): the producer writes it too early"
     if strategy.watermark_lag is not None:
-        return (
-            f"They were written longer after their event time than maxEventTimeLag "
-            f'({format_duration(strategy.watermark_lag)}): write .option("maxEventTimeLag", '
-            f'"{_seconds(strategy.watermark_lag + longest + 1)}")'
-        )
+        option = _option("maxEventTimeLag", strategy.watermark_lag + longest + 1)
+        lag = format_duration(strategy.watermark_lag)
+        advice = f": write {option}" if option else f". {_no_bound(strategy)}"
+        return f"They were written longer after their event time than maxEventTimeLag ({lag}){advice}"
     if strategy.looks_ahead:
         return "They came behind what was looked at ahead: see lookaheadRows and lookaheadTime"
     bound = strategy.out_of_orderness
+    option = _option("maxOutOfOrderness", bound + longest + 1)
+    advice = f": write {option}" if option else f". {_no_bound(strategy)}"
     return (
-        f"Within the split they come that far out of order, and maxOutOfOrderness is {format_duration(bound)}: write "
-        f'.option("maxOutOfOrderness", "{_seconds(bound + longest + 1)}")'
+        f"Within the split they come that far out of order, and maxOutOfOrderness is {format_duration(bound)}{advice}"
+    )
+
+
+def _option(name: str, millis: int) -> str:
+    """Return the line to write; empty for more than ``_MOST_PROPOSED``."""
+    return "" if millis > _MOST_PROPOSED else f'.option("{name}", "{_seconds(millis)}")'
+
+
+def _no_bound(strategy: WatermarkStrategy) -> str:
+    return (
+        "To wait that long would keep every window open: rather a row with a wrong event time moved the watermark. "
+        f"{_wrong_time(strategy)}"
     )
 
 

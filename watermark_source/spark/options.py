@@ -54,6 +54,9 @@ _OF_EVENT_TIME = {
 """Options that need event times, and why."""
 
 
+_WARNING = "watermarkWarningAfter"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookAheadOptions:
     """How far the lookahead strategy looks."""
@@ -172,6 +175,7 @@ class EngineOptions:
                     example="leave it out",
                 )  # fmt: skip
         _check_end(values, given)
+        _check_warnings(values, given)
         if strategy == NONE and values["alignmentWaitForFirst"]:
             raise OptionError(
                 "alignmentWaitForFirst", "true",
@@ -240,6 +244,16 @@ def _check_end(values: Mapping[str, Any], given: Mapping[str, str]) -> None:
             "includeMarkers", given_text(given, "includeMarkers"),
             "must be true with finalWatermark: markers carry the watermark", example="leave it out",
         )  # fmt: skip
+
+
+def _check_warnings(values: Mapping[str, Any], given: Mapping[str, str]) -> None:
+    text = given_text(given, _WARNING)
+    why = {
+        "watermarkStrategy none: the watermark is the clock, and never stands": values["watermarkStrategy"] == NONE,
+        "includeMarkers false: no window follows the source's watermark": not values["includeMarkers"],
+    }
+    for what in (what for what, is_so in why.items() if is_so and text is not None):
+        raise OptionError(_WARNING, text, f"has no meaning with {what}", example="leave it out")
 
 
 def _check_idleness(values: Mapping[str, Any]) -> None:

@@ -155,6 +155,13 @@ def event_time_choice(values: Mapping[str, Any], given: Mapping[str, str]) -> Ev
                 name, given_text(given, name), f"has no meaning where {why}; it goes with {OPTION}",
                 example=f"{OPTION} = value:$.created_at",
             )  # fmt: skip
+    marks = values["watermarkStrategy"] == PUNCTUATED and values[MARKS] is not None
+    if place is None and not marks and given_text(given, SHOWS) is not None:
+        raise OptionError(
+            SHOWS, given_text(given, SHOWS),
+            f"has no meaning where times are the records' timestamps, and no content is read; it goes with {OPTION} or "
+            f"{MARKS}", example="leave it out",
+        )  # fmt: skip
     if place is None:
         return None
     if values["watermarkStrategy"] == "none":

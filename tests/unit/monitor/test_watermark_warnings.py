@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from watermark_source.monitor.source_status import NO_ROWS, RowTotals
 from watermark_source.monitor.watermark_warnings import (
+    Cause,
     Holder,
     LateSplit,
+    Reason,
     Stand,
     Standing,
     clock_text,
     clocks_behind,
     end_text,
     late_text,
+    moving_text,
+    noted,
     standing_text,
 )
+from watermark_source.planning.disorder import Percentile
 from watermark_source.planning.policy import WatermarkStrategy
 from watermark_source.planning.range_report import LateRows
 from watermark_source.planning.split import Split
@@ -30,24 +37,72 @@ def begun(watermark: int | None = None) -> Standing:
     return Standing(watermark, since=0, rows=0, begun_with=watermark)
 
 
-def test_no_first_watermark_is_warned_of_after_a_minute_and_once() -> None:
+def test_no_first_watermark_is_warned_of_after_a_minute() -> None:
     standing = begun()
     assert not standing.is_due(rows=0, now=MINUTE - 1, patience=MINUTE)
     assert standing.is_due(rows=0, now=MINUTE, patience=MINUTE)
-    assert not standing.warn().is_due(rows=9, now=9 * MINUTE, patience=MINUTE)
 
 
 def test_a_watermark_that_stands_is_warned_of_only_where_rows_are_read() -> None:
     standing = begun().at(5, rows=10, now=MINUTE)
+    assert standing.at(5, rows=20, now=9 * MINUTE) is standing
     assert not standing.is_due(rows=10, now=9 * MINUTE, patience=MINUTE)
     assert not standing.is_due(rows=11, now=2 * MINUTE - 1, patience=MINUTE)
     assert standing.is_due(rows=11, now=2 * MINUTE, patience=MINUTE)
 
 
-def test_each_stand_is_warned_of_anew() -> None:
-    standing = begun().warn().at(5, rows=10, now=MINUTE)
-    assert standing.at(5, rows=20, now=9 * MINUTE) is standing
-    assert standing.is_due(rows=20, now=2 * MINUTE, patience=MINUTE)
+OF_ORDERS = Cause.SILENT, ORDERS
+DAY = 24 * 60 * MINUTE
+
+
+def lines(
+    moves_at: Callable[[int], int], days: int, reason: Callable[[int], Reason] = lambda _: OF_ORDERS
+) -> list[int]:
+    """Return at which minutes a line comes; ``moves_at``: the watermark as of a minute. Rows come all the time."""
+    standing, episode, found = begun(0), None, []
+    for minute in range(days * 24 * 60):
+        now = minute * MINUTE
+        standing = standing.at(moves_at(minute), rows=minute, now=now)
+        if standing.is_due(rows=minute + 1, now=now, patience=MINUTE):
+            episode, warns = noted(episode, standing, reason(minute), now, MINUTE)
+            found += [minute] * warns
+        elif episode is not None and episode.is_over(standing, now, MINUTE):
+            found.append(-minute)
+            episode = None
+    return found
+
+
+def test_a_slow_partition_is_warned_of_once_and_then_ever_less_often() -> None:
+    """It moves every third minute, and the watermark with it: 480 stands a day."""
+    assert lines(lambda minute: minute // 3, 1)[:5] == [1, 11, 31, 71, 151]
+    assert len(lines(lambda minute: minute // 3, 1)) <= 8
+    # At last once a day.
+    assert len(lines(lambda minute: minute // 3, 20)) < 8 + 20
+
+
+def test_another_reason_is_warned_of_at_once() -> None:
+    other = Cause.SILENT, Split("orders", 3)
+    assert lines(lambda _: 5, 1, lambda minute: other if 5 <= minute < 20 else OF_ORDERS)[:3] == [1, 5, 15]
+
+
+def test_once_the_watermark_moves_again_one_line_ends_the_warnings() -> None:
+    moves = lines(lambda minute: 5 if minute < 8 or 60 <= minute < 70 else minute, 1)
+    assert moves == [1, -12, 61, -74]
+
+
+def test_a_stand_that_was_seen_is_not_looked_at_for_a_while() -> None:
+    standing = begun(5)
+    episode, _ = noted(None, standing, OF_ORDERS, MINUTE, MINUTE)
+    assert episode.is_seen(standing, 2 * MINUTE - 1, MINUTE)
+    assert not episode.is_seen(standing, 2 * MINUTE, MINUTE)
+    assert not episode.is_seen(standing.at(6, rows=1, now=MINUTE), MINUTE, MINUTE)
+
+
+def test_the_line_at_the_end_states_how_often_it_stood_and_since_when() -> None:
+    assert moving_text(AT + MINUTE, 3, AT) == (
+        "the watermark moves again, and is at 2023-11-14 22:14:20.000 UTC: it had stood 3 times since 2023-11-14 "
+        "22:13:20.000 UTC"
+    )
 
 
 def test_a_run_is_warned_of_at_its_end_if_it_read_rows_and_its_watermark_did_not_move() -> None:
@@ -57,23 +112,30 @@ def test_a_run_is_warned_of_at_its_end_if_it_read_rows_and_its_watermark_did_not
     assert not begun(5).at(6, rows=1, now=1).is_due_at_end(rows=1)
 
 
+BOUNDED = WatermarkStrategy()
+
+
+def standing_text_of(of: Stand) -> str:
+    return standing_text(of, BOUNDED)
+
+
 def stand(*holders: Holder, watermark: int | None = None, rows: int = 1_200) -> Stand:
     return Stand(watermark, since=AT, lasted=MINUTE, rows=rows, holders=holders)
 
 
 def test_the_warning_names_the_split_since_when_and_the_line() -> None:
-    assert standing_text(stand(SILENT)) == (
+    assert standing_text_of(stand(SILENT)) == (
         "there is no watermark since 2023-11-14 22:13:20.000 UTC (1 min), with 1 200 rows read since: no window "
         "closes, and no row leaves a join. It is held back by orders-2: no record seen yet; holds the watermark. To "
         'continue without a silent partition, write .option("idleTimeout", "30 seconds")'
     )
-    assert standing_text(stand(SILENT, watermark=AT, rows=0)).startswith(
+    assert standing_text_of(stand(SILENT, watermark=AT, rows=0)).startswith(
         "the watermark stands at 2023-11-14 22:13:20.000 UTC since 2023-11-14 22:13:20.000 UTC (1 min): no window"
     )
 
 
 def test_the_warning_of_a_run_says_that_silence_counts_from_run_to_run() -> None:
-    assert end_text(stand(SILENT)) == (
+    assert end_text(stand(SILENT), BOUNDED) == (
         "the run is over, and closed no window: 1 200 rows read, and there is no watermark yet. It is held back "
         "by orders-2: no record seen yet; holds the watermark. To continue without a silent partition, write "
         '.option("idleTimeout", "30 seconds"); its silence counts from one run to the next'
@@ -91,41 +153,73 @@ def test_the_warning_of_a_run_says_that_silence_counts_from_run_to_run() -> None
             "Check eventTimeColumn and eventTimeFormat with: ",
         ),
         (SILENT._replace(rows=RowTotals(read=20, undated=5, future=15)), "Check the producer's clock"),
+        (
+            SILENT._replace(rows=RowTotals(read=20), by_marks=True),
+            "Only a watermark in a record of orders-2 moves it (watermarkColumn): the producer has to write watermarks",
+        ),
+        (
+            SILENT._replace(rows=RowTotals(read=20), by_marks=True),
+            'into every partition. .option("idleTimeout", "30 seconds") leaves out a partition without any records',
+        ),
+        (
+            SILENT._replace(rows=RowTotals(read=20), by_marks=True, idle_timeout=30_000),
+            "idleTimeout (30 s) leaves out a partition without any records, and not one whose records carry no wa",
+        ),
+        (SILENT._replace(by_marks=True), 'To continue without a silent partition, write .option("idleTimeout"'),
     ],
 )
 def test_the_line_to_write_follows_from_what_holds(holder: Holder, line: str) -> None:
-    assert line in standing_text(stand(holder))
+    assert line in standing_text_of(stand(holder))
+
+
+CHECKPOINT = 'begin with a new checkpoint location; write .option("maxFutureSkew", "1 hour")'
+
+
+@pytest.mark.parametrize("text", [standing_text, end_text])
+def test_a_watermark_of_the_year_2099_gets_no_advice_about_silence(text: Callable[..., str]) -> None:
+    ahead = stand(SILENT, watermark=AT + 75 * 365 * DAY)._replace(late=1_200, ahead=75 * 365 * DAY)
+    said = text(ahead, BOUNDED)
+    assert "1 200 of these rows are late. The watermark is 27375 d in the future: a row with a wrong event" in said
+    assert CHECKPOINT in said
+    assert "idleTimeout" not in said
+    assert "limits how far a row can move it" in text(ahead, WatermarkStrategy(max_future_skew=MINUTE))
+
+
+def test_a_watermark_that_is_ahead_of_all_rows_names_the_row_that_moved_it() -> None:
+    said = standing_text_of(stand(SILENT, watermark=AT)._replace(late=1_199))
+    assert "1 199 of these rows are late: a row with a later event time moved the watermark ahead of them" in said
+    assert CHECKPOINT in said
+    # With some late rows a silent partition still is the cause.
+    assert "To continue without" in standing_text_of(stand(SILENT, watermark=AT)._replace(late=600))
 
 
 def test_a_snapshot_and_a_source_elsewhere_are_named() -> None:
-    assert "The snapshot of shop.orders is read first" in standing_text(stand()._replace(snapshots=("shop.orders",)))
-    assert "waits for clicks of the alignment group" in standing_text(stand()._replace(elsewhere="clicks"))
+    assert "The snapshot of shop.orders is read first" in standing_text_of(stand()._replace(snapshots=("shop.orders",)))
+    assert "waits for clicks of the alignment group" in standing_text_of(stand()._replace(elsewhere="clicks"))
 
 
 def test_of_many_splits_three_are_named() -> None:
     many = [SILENT._replace(split=Split("orders", n)) for n in range(6)]
-    assert "orders-2: no record seen yet; holds the watermark; and 3 more. To" in standing_text(stand(*many))
+    assert "orders-2: no record seen yet; holds the watermark; and 3 more. To" in standing_text_of(stand(*many))
 
 
 LATE = LateRows((0, 0, 0, 3), longest=8_500)
 
 
 def test_late_rows_within_a_split_ask_for_more_out_of_orderness() -> None:
-    text = late_text([LateSplit(ORDERS, LATE)], WatermarkStrategy(out_of_orderness=5_000), None)
+    text = late_text([LateSplit(ORDERS, LATE)], WatermarkStrategy(out_of_orderness=5_000))
     assert text.startswith("3 rows of orders-2 came up to 8.5 s late: windows, joins and deduplication drop such rows.")
     assert text.endswith('maxOutOfOrderness is 5 s: write .option("maxOutOfOrderness", "14 seconds")')
 
 
 def test_late_rows_of_a_split_that_was_idle_ask_for_a_longer_timeout() -> None:
-    text = late_text([LateSplit(ORDERS, LATE, was_idle=True)], WatermarkStrategy(), 30_000)
+    text = late_text([LateSplit(ORDERS, LATE, was_idle=True, idle_timeout=30_000)], WatermarkStrategy())
     assert "of orders-2 came up to" in text
     assert 'longer than idleTimeout (30 s). To wait for it, write a longer one: .option("idleTimeout", "39 sec' in text
 
 
 def test_late_rows_of_a_new_split_are_named_as_such() -> None:
-    assert "found while the query ran" in late_text(
-        [LateSplit(ORDERS, LATE, was_added=True)], WatermarkStrategy(), None
-    )
+    assert "found while the query ran" in late_text([LateSplit(ORDERS, LATE, was_added=True)], WatermarkStrategy())
 
 
 @pytest.mark.parametrize(
@@ -137,7 +231,50 @@ def test_late_rows_of_a_new_split_are_named_as_such() -> None:
     ],
 )
 def test_the_line_for_late_rows_follows_from_the_strategy(strategy: WatermarkStrategy, line: str) -> None:
-    assert line in late_text([LateSplit(ORDERS, LATE)], strategy, None)
+    assert line in late_text([LateSplit(ORDERS, LATE)], strategy)
+
+
+def test_several_splits_that_were_idle_are_named_as_several_with_the_longest_of_their_timeouts() -> None:
+    late = [LateSplit(Split("orders", n), LATE, was_idle=True, idle_timeout=10_000 * n) for n in (1, 2)]
+    text = late_text(late, WatermarkStrategy())
+    assert "The splits were idle, and the watermark advanced without them: their pauses" in text
+    assert 'longer than idleTimeout (20 s). To wait for them, write a longer one: .option("idleTimeout", "29 s' in text
+    added = [each._replace(was_added=True) for each in late]
+    assert "The splits were found while the query ran, and their rows lie" in late_text(added, WatermarkStrategy())
+
+
+YEARS = LateRows((0, 0, 0, 3), longest=73 * 365 * DAY)
+
+
+@pytest.mark.parametrize("strategy", [
+    WatermarkStrategy(), WatermarkStrategy(watermark_lag=10_000), WatermarkStrategy(punctuated=True),
+    WatermarkStrategy(looks_ahead=True),
+])  # fmt: skip
+@pytest.mark.parametrize("cause", [{}, {"was_idle": True}, {"was_added": True}])
+def test_late_rows_behind_a_watermark_of_the_future_are_no_disorder(
+    strategy: WatermarkStrategy, cause: dict[str, bool]
+) -> None:
+    late = LateSplit(ORDERS, YEARS, idle_timeout=10_000)._replace(**cause)  # type: ignore[arg-type]
+    text = late_text([late], strategy, ahead=YEARS.longest - MINUTE)
+    assert "The watermark is 26644 d 23 h in the future: a row with a wrong event time moved it. A watermark" in text
+    assert text.split("d 23 h")[1].count("option") == 1
+    assert CHECKPOINT in text
+
+
+@pytest.mark.parametrize(
+    ("late", "strategy"),
+    [
+        (LateSplit(ORDERS, YEARS), WatermarkStrategy()),
+        (LateSplit(ORDERS, YEARS), WatermarkStrategy(watermark_lag=10_000)),
+        (LateSplit(ORDERS, YEARS), WatermarkStrategy(percentile=Percentile(990_000, 1_000, MINUTE))),
+        (LateSplit(ORDERS, YEARS, was_idle=True, idle_timeout=10_000), WatermarkStrategy()),
+    ],
+)
+def test_no_bound_of_more_than_a_day_is_proposed(late: LateSplit, strategy: WatermarkStrategy) -> None:
+    text = late_text([late], strategy)
+    assert "To wait that long would keep every window open" in text
+    assert CHECKPOINT in text
+    assert text.count(".option(") == 1
 
 
 def test_a_clock_that_was_set_back_behind_the_watermark_is_named_with_the_moment_that_it_has_to_pass() -> None:

@@ -44,6 +44,9 @@ class Process:
         markers: list[str | None] = []
         for task in self.runner.tasks(start, end):
             for batch in run_task(self.source.range_reader, task, stream_schema(SYSTEM, self.options)):
+                if "marker" not in batch.schema.names:
+                    values += batch["value"].to_pylist()
+                    continue
                 about = batch["marker"]
                 # As numbers: the end of time is none that Python has.
                 told = pc.struct_field(about, "watermark").cast(pa.int64()).to_pylist()

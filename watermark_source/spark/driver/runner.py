@@ -26,6 +26,7 @@ from watermark_source.contract.stream import Connector, ProgressSink, SourceDefi
 from watermark_source.errors import listed
 from watermark_source.monitor.source_status import NO_ROWS, SourceStatus, SplitView, Status
 from watermark_source.monitor.watermark_warnings import (
+    Episode,
     Holder,
     LateSplit,
     Stand,
@@ -33,7 +34,11 @@ from watermark_source.monitor.watermark_warnings import (
     clock_text,
     clocks_behind,
     end_text,
+    future_text,
     late_text,
+    moving_text,
+    noted,
+    reason_of,
     standing_text,
 )
 from watermark_source.planning.combined_watermark import CLOCKS_DIFFER, when_read, with_batch_watermark
@@ -43,7 +48,7 @@ from watermark_source.planning.planner import Plan, knows_new_splits, plan
 from watermark_source.planning.policy import MinimumRows, OnLoss, PlanPolicy, WatermarkStrategy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState, SplitState, SplitStatus
-from watermark_source.planning.watermark import MAX, MIN, Millis, watermark_text
+from watermark_source.planning.watermark import MAX, MIN, Millis, is_moment, watermark_text
 from watermark_source.spark.driver.group_membership import Membership
 from watermark_source.spark.driver.input_partitions import InputPartitions
 from watermark_source.spark.driver.logs import Logs
@@ -139,9 +144,14 @@ def warn_of(planned: Plan, before: SourceState, now: Millis, strategy: Watermark
     watermark, soon = planned.state.watermark, now + _FAR_FUTURE
     if strategy.max_future_skew is None and watermark != MAX and (before.watermark or MIN) <= soon < (watermark or MIN):
         _log.warning(
-            "the watermark, %s, is more than an hour in the future: rows of now are late. A clock may be wrong; "
-            "with maxFutureSkew (1 hour, say) such a row would be counted and move no watermark",
-            watermark_text(watermark),
+            "the watermark, %s, is more than an hour in the future: rows of now are late. %s",
+            watermark_text(watermark), future_text((watermark or MIN) - now, strategy),
+        )  # fmt: skip
+    if is_first and not stands and before.watermark not in (None, MAX) and (before.watermark or MIN) > soon:
+        _log.warning(
+            "the checkpoint's watermark, %s, is more than an hour in the future: rows of now are late, and no window "
+            "closes before rows with later event times come. %s",
+            watermark_text(before.watermark), future_text((before.watermark or MIN) - now, strategy),
         )  # fmt: skip
     for loss in planned.losses:
         _log.warning("failOnDataLoss is false, going on: %s", loss.text)
@@ -155,6 +165,7 @@ class WatermarkWarnings:
         self._format_name = format_name
         self._clock = clock
         self._standing: Standing | None = None
+        self._episode: Episode | None = None
         self._late_rows = 0
         self._late: set[Split] = set()
         """Splits whose late rows were warned of."""
@@ -173,17 +184,31 @@ class WatermarkWarnings:
         self._warn_of_clocks(seen, before)
         if seen.counts.totals.late.rows != self._late_rows:
             self._late_rows = seen.counts.totals.late.rows
-            self._warn_of_late_rows(seen)
-        now, rows = self._clock.elapsed(), seen.counts.totals.read
+            self._warn_of_late_rows(seen, before.watermark)
+        now, totals = self._clock.elapsed(), seen.counts.totals
         standing = self._standing or Standing(before.watermark, now, 0, before.watermark)
-        standing = standing.at(state.watermark, rows, now)
+        standing = standing.at(state.watermark, totals.read, now, totals.late.rows)
         is_over = seen.observation.logs.ends_are_final and not seen.plan.is_batch
-        if is_over and not self._ended and standing.is_due_at_end(rows):
-            _log.warning("%s", end_text(self._stand(standing, rows, now, seen)))
-        elif not is_over and standing.is_due(rows, now, options.watermark_warning_after):
-            standing = standing.warn()
-            _log.warning("%s", standing_text(self._stand(standing, rows, now, seen)))
+        if is_over and not self._ended and standing.is_due_at_end(totals.read):
+            _log.warning("%s", end_text(self._stand(standing, now, seen), options.strategy))
+        elif not is_over:
+            self._warn_of_standing(standing, now, seen)
         self._ended, self._standing = is_over, standing
+
+    def _warn_of_standing(self, standing: Standing, now: Millis, seen: Seen) -> None:
+        """Warn of a watermark that stands, once for each reason, then ever less often; and once it moves again."""
+        patience, episode = self._options.watermark_warning_after, self._episode
+        if standing.is_due(seen.counts.totals.read, now, patience):
+            if episode is not None and episode.is_seen(standing, now, patience):
+                return
+            stand = self._stand(standing, now, seen)
+            self._episode, warns = noted(episode, standing, reason_of(stand), now, patience)
+            if warns:
+                _log.warning("%s", standing_text(stand, self._options.strategy))
+        elif episode is not None and episode.is_over(standing, now, patience):
+            since = self._clock.wall() - (now - episode.since)
+            _log.warning("%s", moving_text(standing.watermark, episode.stands, since))
+            self._episode = None
 
     def _note_left_out(self, seen: Seen, before: SourceState) -> None:
         """Note which splits' rows may be late because the watermark went on without them."""
@@ -209,25 +234,40 @@ class WatermarkWarnings:
             _log.warning("%s", clock_text(behind, watermark))
         self._set_back = bool(behind)
 
-    def _warn_of_late_rows(self, seen: Seen) -> None:
+    def _warn_of_late_rows(self, seen: Seen, watermark: Millis | None) -> None:
+        idleness, timeouts = self._options.idleness, seen.observation.history.idle_timeouts
         found = [
-            LateSplit(split, rows.late, split in self._were_idle, split in self._were_added)
+            LateSplit(
+                split,
+                rows.late,
+                split in self._were_idle,
+                split in self._were_added,
+                idleness.timeout_of(split, timeouts),
+            )
             for split, rows in seen.counts.by_split.items()
             if rows.late.rows and split not in self._late
         ]
         self._late |= {each.split for each in found}
         cause = attrgetter("was_idle", "was_added")
         for _, splits in groupby(sorted(found, key=cause), key=cause):
-            _log.warning("%s", late_text(splits, self._options.strategy, self._options.idleness.timeout))
+            _log.warning("%s", late_text(splits, self._options.strategy, self._ahead(watermark)))
 
-    def _stand(self, standing: Standing, rows: int, now: Millis, seen: Seen) -> Stand:
+    def _ahead(self, watermark: int | None) -> int:
+        """Return by how many milliseconds a watermark is ahead of the clock, 0 if it is not."""
+        if watermark is None or not is_moment(watermark):
+            return 0
+        return max(0, watermark - self._clock.wall())
+
+    def _stand(self, standing: Standing, now: Millis, seen: Seen) -> Stand:
         status = source_status(seen, self._options, self._format_name, self._clock.wall())
-        lasted = now - standing.since
+        lasted, totals = now - standing.since, seen.counts.totals
         return Stand(
             watermark=standing.watermark,
             since=status.at - lasted,
             lasted=lasted,
-            rows=rows - standing.rows,
+            rows=totals.read - standing.rows,
+            late=totals.late.rows - standing.late,
+            ahead=self._ahead(standing.watermark),
             holders=[self._holder(view, seen) for view in _holding(status)],
             snapshots=[each.log for each in status.snapshots],
             elsewhere=None if status.group is None else status.group.slowest,
@@ -241,6 +281,7 @@ class WatermarkWarnings:
             view.lag,
             seen.counts.by_split.get(view.split, NO_ROWS),
             self._options.idleness.timeout_of(view.split, timeouts),
+            by_marks=self._options.strategy.punctuated,
         )
 
 

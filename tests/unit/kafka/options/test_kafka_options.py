@@ -332,6 +332,23 @@ def test_where_records_carry_a_watermark_is_said_as_for_event_times() -> None:
     assert parsed(watermarkColumn="timestamp", **PUNCTUATED).times.marks == MarkChoice(None)
 
 
+@pytest.mark.parametrize(
+    "given", [{}, {"eventTimeColumn": "timestamp"}, {"watermarkColumn": "timestamp", **PUNCTUATED}]
+)
+def test_what_errors_may_show_means_nothing_where_no_content_is_read(given: dict[str, str]) -> None:
+    with pytest.raises(OptionError, match="no meaning where times are the records' timestamps") as caught:
+        parsed(recordsInErrors="false", **given)
+    assert caught.value.option == "recordsInErrors"
+
+
+@pytest.mark.parametrize("given", [{"eventTimeColumn": "header:t"}, {"watermarkColumn": "header:w", **PUNCTUATED}])
+def test_what_errors_may_show_goes_with_each_place_in_records(given: dict[str, str]) -> None:
+    times = parsed(recordsInErrors="false", **given).times
+    chosen = times.event_time if times.marks is None else times.marks
+    assert chosen is not None
+    assert not chosen.shows_records
+
+
 @pytest.mark.parametrize(("given", "told"), [
     ({}, None),
     ({"eventTimeColumn": "Timestamp", "watermarkStrategy": "ingestion"}, None),

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.spark.queries import write
+from tests.spark.queries import START, write
 from tests.unit.spark.runner_process import Process
 
 OF_ONE: dict[int, list[tuple[int, int]]] = {0: [(100, 1), (101, 2)], 1: []}
@@ -54,12 +54,27 @@ def test_where_no_window_follows_the_watermark_nothing_is_said(
     log: Path, live: Any, caplog: pytest.LogCaptureFixture, given: dict[str, str]
 ) -> None:
     write(log, OF_ONE)
-    process = live(watermarkWarningAfter="1 ms", **given)
-    offset = process.runner.initial_offset()
-    for _ in range(5):
-        offset = process.plan(offset)
-        time.sleep(0.01)
+    process = live(**given)
+    process.runner.freeze()
+    process.plan(process.run(process.runner.initial_offset()))
     assert "window" not in caplog.text
+
+
+def test_a_watermark_of_the_future_is_warned_of_again_after_a_restart(
+    log: Path, live: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    far = time.time() + 10_000 - START / 1_000
+    write(log, {0: [(far, 1)], 1: [(far, 2)]})
+    process = live()
+    end = lasts(process, process.runner.initial_offset(), 0.3)
+    (moved,) = warned(caplog)
+    caplog.clear()
+    live().plan(end)
+    (stands,) = warned(caplog)
+    assert stands.startswith("the checkpoint's watermark, 2")
+    for text in (moved, stands):
+        assert "is more than an hour in the future: rows of now are late" in text
+        assert 'begin with a new checkpoint location; write .option("maxFutureSkew", "1 hour")' in text
 
 
 def test_a_run_whose_watermark_moves_is_not_warned_of(log: Path, live: Any, caplog: pytest.LogCaptureFixture) -> None:
