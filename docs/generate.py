@@ -53,38 +53,38 @@ ENGINE_GROUPS: dict[str, str] = {
     "reportHost": OTHERS,
     "reportPorts": OTHERS,
 }
-"""Where each of the engine's options stands on the page."""
+"""Section of the page for each option of the engine."""
 _WIDTH = 120
 
 _HEAD = """\
 <!-- Written by docs/generate.py from the option tables. -->
 # Options of `aligned-kafka`
 
-Names ignore case. Every option is checked at `load()`, and what a stream and a [batch](batch.md) do not share when the
-query starts; an unknown name is refused with the nearest known one. A duration is a number and a unit: `500 ms`,
-`5 seconds`, `1 minute 30 seconds`, `2 hours`, `1 day`. A *split* is what has a watermark of its own: here a partition
-([watermarks](watermarks.md)).
+Option names ignore case. Every option is checked at `load()`, and options that only a stream or only a
+[batch](batch.md) accepts when the query starts. An unknown name is refused, with the nearest known one. A duration is a
+number and a unit: `500 ms`, `5 seconds`, `1 minute 30 seconds`, `2 hours`, `1 day`. A *split* has a watermark of its
+own: here it is a partition ([watermarks](watermarks.md)).
 """
 _SETTINGS = """\
-Kafka's own client settings, in the spelling of its Java clients. Time limits and pauses have the defaults they have
-there, but for `kafka.metadata.max.age.ms`, which is shorter; sizes have defaults of their own. Certificates and keys
+Kafka's own client settings, in the spelling of its Java clients. Time limits and pauses have the Java clients'
+defaults, except `kafka.metadata.max.age.ms`, which is shorter; sizes have defaults of their own. Certificates and keys
 are PEM, as files or as text. Passwords, private keys and `kafka.sasl.jaas.config` appear in no log, error or
-checkpoint. Spark itself prints a source's options in `explain(True)`; it hides those with a password in them, but knows
-no PEM text: give keys as files, or set `spark.sql.redaction.options.regex` to `(?i)url|kafka\\.ssl|jaas`.
+checkpoint. Spark itself prints a source's options in `explain(True)`; it redacts passwords, but not PEM text: give keys
+as files, or set `spark.sql.redaction.options.regex` to `(?i)url|kafka\\.ssl|jaas`.
 """
-_REFUSED = "Refused, with what to do instead:"
+_REFUSED = "Refused settings, and what to do instead:"
 _MYSQL_HEAD = """\
 <!-- Written by docs/generate.py from the option tables. -->
 # Options of `mysql-cdc-wm`
 
-Names ignore case. Every option is checked at `load()`, and so are the server's settings and what its user may do; an
-unknown name is refused with the nearest known one. What the source does with them is described in [MySQL](mysql.md).
+Option names ignore case. Every option is checked at `load()`, and so are the server's settings and the user's
+privileges. An unknown name is refused, with the nearest known one. [MySQL](mysql.md) describes how the source works.
 """
 _ENGINES = """\
-The options of every source, described on the page of [options](options.md): {0}. Event time is when a transaction was
-committed, by the server's clock, so `maxOutOfOrderness` is of use only where that clock may be set back, with
-`eventTimeColumn`, and on MariaDB, which logs when statements began. `minPartitions` cuts a batch's range of the binlog,
-by bytes; by default one of 16 MB and more is cut in two. It does not change the chunks of a snapshot.
+The options of every source, described under [options](options.md): {0}. Event time is the commit time of a transaction,
+by the server's clock, so `maxOutOfOrderness` is useful only where that clock may be set back, with `eventTimeColumn`,
+and on MariaDB, which logs when statements began. `minPartitions` cuts a batch's range of the binlog, by bytes; by
+default a range of 16 MB or more is cut in two. It does not change the chunks of a snapshot.
 """
 
 
@@ -102,7 +102,7 @@ def mysql_page() -> str:
     """Return the whole page of the MySQL source."""
     ours = ", ".join(f"`{row.name}`" for row in ENGINE_OPTIONS if row.name not in NO_MEANING)
     strategies = {f"watermarkStrategy={name}": why for name, why in NOT_BY_COLUMN.items()}
-    refused = f"Refused, with the reason:\n\n{_reasons({**NO_MEANING, **NOT_NEEDED_HERE, **strategies})}"
+    refused = f"Refused options, and why:\n\n{_reasons({**NO_MEANING, **NOT_NEEDED_HERE, **strategies})}"
     parts = [
         _MYSQL_HEAD,
         _section("MySQL", _table(MYSQL_OPTIONS)),

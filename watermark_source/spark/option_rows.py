@@ -128,13 +128,13 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         default=BOUNDED,
         example="bounded",
         doc="How a split's watermark follows its event times. `bounded`: the highest event time seen less "
-        "`maxOutOfOrderness` and one millisecond. `monotonous`: the same with no disorder allowed. `percentile`: the "
-        "same as `bounded`, with a bound that is learned from the rows, at most `maxOutOfOrderness`. `punctuated`: "
-        "only records that carry a watermark move it (Kafka's `watermarkColumn`). `ingestion`: the "
-        "same as `bounded`, and while a split has nothing left to read its watermark follows the clock at a distance "
-        "of `maxWatermarkLag`. `lookahead`: a second reader is ahead, and the watermark is one millisecond before the "
-        "lowest event time that is known to be unread; `maxOutOfOrderness` covers what is not known. `none`: no "
-        "event-time watermark; time is the clock (processing-time watermark).",
+        "`maxOutOfOrderness` and one millisecond. `monotonous`: the same without `maxOutOfOrderness`. `percentile`: "
+        "as `bounded`, with a bound that is learned from the rows, at most `maxOutOfOrderness`. `punctuated`: the "
+        "highest watermark that records carry (Kafka's `watermarkColumn`). `ingestion`: as `bounded`; while a split "
+        "has nothing left to read, its watermark follows the clock, `maxWatermarkLag` behind it. `lookahead`: a "
+        "second reader runs ahead, and the watermark is one millisecond before the lowest event time known to be "
+        "unread; `maxOutOfOrderness` covers the rows that it cannot see. `none`: no event-time watermark; time is the "
+        "clock (processing-time watermark).",
     ),
     Option(
         name="maxOutOfOrderness",
@@ -144,8 +144,8 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         accepted=f"must be {durations.ACCEPTED}",
         example="5 seconds",
         doc="How far an event may be behind the highest event time of its own split and still be on time. With "
-        "`watermarkStrategy` `percentile` the most that is allowed for. Only with `bounded`, `percentile`, `ingestion` "
-        "or `lookahead`.",
+        "`watermarkStrategy` `percentile` the upper limit of the learned bound. Only with `bounded`, `percentile`, "
+        "`ingestion` or `lookahead`.",
     ),
     Option(
         name="watermarkPercentile",
@@ -154,23 +154,23 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         default_text="99.9",
         accepted="must be a percentage, at least 50 and less than 100, with at most four digits behind the point",
         example="99.9",
-        doc="Which share of the rows is to be on time: the bound is what so many of the rows read last were behind at "
-        "most. Only with `watermarkStrategy` `percentile`.",
+        doc="Percentage of the rows that are to be on time: the bound is the disorder that this share of the last "
+        "rows did not exceed. Only with `watermarkStrategy` `percentile`.",
     ),
     at_least_one(
         name="percentileRows",
         default=100_000,
         example="100000",
-        doc="From how many of the source's last rows the bound is learned, at least half of them. Fewer follow a "
-        "change sooner. At least twenty must be expected beyond `watermarkPercentile`. Only with `watermarkStrategy` "
-        "`percentile`.",
+        doc="Number of the source's last rows from which the bound is learned; at least half of them are used. A "
+        "smaller number follows changes sooner. At least twenty rows must be expected beyond `watermarkPercentile`. "
+        "Only with `watermarkStrategy` `percentile`.",
     ),
     at_least_one(
         name="lookaheadRows",
         default=200_000,
         example="200000",
-        doc="How many rows of each split are looked at ahead of a batch: no row that lies within so many rows behind a "
-        "batch when that is planned is late because of it. Only with `watermarkStrategy` `lookahead`.",
+        doc="Number of rows of each split that are read ahead of a batch: no row within this distance after a batch, "
+        "when the batch is planned, is made late by it. Only with `watermarkStrategy` `lookahead`.",
     ),
     Option(
         name="lookaheadTime",
@@ -178,8 +178,8 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         default_text="off",
         accepted=f"must be {durations.ACCEPTED}, greater than zero",
         example="15 minutes",
-        doc="Look ahead no further than until event times are later than those before by so much, in each split, and "
-        "by at most `lookaheadRows` rows. Only with `watermarkStrategy` `lookahead`.",
+        doc="Stop the look-ahead of a split where event times are later than those in front of it by this much, and "
+        "after `lookaheadRows` at the latest. Only with `watermarkStrategy` `lookahead`.",
     ),
     Option(
         name="maxWatermarkLag",
@@ -188,10 +188,10 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         default_text="10 seconds",
         accepted=f"must be {durations.ACCEPTED}",
         example="10 seconds",
-        doc="How far the watermark of a split that has nothing left to read is behind the driver's clock: no event may "
-        "be written to its log later than this after its own event time, by that clock. Where the log's system dates "
-        "the events (Kafka's `LogAppendTime`) that is the most by which clocks differ. Only with `watermarkStrategy` "
-        "`ingestion`.",
+        doc="How far the watermark of a split with nothing left to read stays behind the driver's clock: no event may "
+        "be written to its log later than this after its own event time, by that clock. Where the log's system sets "
+        "the event times (Kafka's `LogAppendTime`) this is the largest difference between clocks. Only with "
+        "`watermarkStrategy` `ingestion`.",
     ),
     Option(
         name="maxEventTimeLag",
@@ -199,8 +199,8 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         default_text="that of `maxWatermarkLag`",
         accepted=f"must be {durations.ACCEPTED}",
         example="1 minute",
-        doc="The same as `maxWatermarkLag`, where applications date the events: how long after its event time an event "
-        "is written at the latest. Give one of the two.",
+        doc="The same as `maxWatermarkLag`, where applications set the event times: the longest time between an event "
+        "and its writing. Give one of the two.",
     ),
     Option(
         name="idleTimeout",
@@ -208,10 +208,10 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         default_text="off",
         accepted=f"must be auto, or {durations.ACCEPTED}, greater than zero",
         example="30 seconds",
-        doc="A split that has nothing left to read for longer than this is idle: it no longer holds the watermark "
-        "back, and what it brings later may be late. `auto`: half as long again as the longest pauses that this run "
-        "has seen of the split, at least 10 seconds and at most 5 minutes, and 5 minutes until ten batches had rows of "
-        "it, those of a backlog aside. A split that is paused, behind, or cannot be reached is never idle.",
+        doc="A split that has had nothing left to read for longer than this is idle: it no longer holds the watermark "
+        "back, and rows that it brings later may be late. `auto`: one and a half times the longest pauses that this "
+        "run has seen of the split, at least 10 seconds and at most 5 minutes, and 5 minutes until ten batches after "
+        "the backlog have brought rows of it. A split that is paused, behind, or cannot be reached is never idle.",
     ),
     Option(
         name="alignmentGroup",
@@ -219,9 +219,9 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         default_text="off",
         accepted=f"must be a name of at most {LONGEST_NAME} characters",
         example="checkout",
-        doc="Name of the alignment group the source's splits belong to. Needs `alignmentMaxDrift`, but "
-        "with `watermarkStrategy` `none` or `idleFollows` `group`: without a drift a source only waits for those that "
-        "hold the group. Sources that name the same group wait for each other.",
+        doc="Name of the alignment group of the source's splits. Sources with the same group wait for each other. "
+        "Needs `alignmentMaxDrift`, except with `watermarkStrategy` `none` or `idleFollows` `group`: without a drift "
+        "a source waits only for sources that hold the group back.",
     ),
     Option(
         name="alignmentMaxDrift",
@@ -239,12 +239,12 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         default_text="driver",
         accepted="must be driver, none, or the URL of a database, as SQLAlchemy writes them",
         example="driver",
-        doc="Where the sources of the group meet. `driver`: in a private file, those of all queries of one driver. The "
-        "URL of a database that all of them reach: those of several drivers; it gets a table "
-        "`watermark_source_members`. A server's needs the extra `alignment`, which is SQLAlchemy, and the database's "
-        "own driver; `sqlite:////path` needs nothing. `none`: nowhere, the group holds the splits of this source. A "
-        "password in the URL appears in no log, error, status or checkpoint; Spark itself prints options in "
-        "`explain(True)`: leave it to the database's own means (`PGPASSWORD`, `~/.pgpass`), or set "
+        doc="Where the sources of the group exchange their watermarks. `driver`: a private file, for all queries of "
+        "one driver. The URL of a database: for several drivers that reach it; it gets a table "
+        "`watermark_source_members`. A database server needs the extra `alignment` (SQLAlchemy) and the database's "
+        "own driver; `sqlite:////path` needs nothing. `none`: no exchange, the group aligns the splits of this source "
+        "only. A password in the URL appears in no log, error, status or checkpoint, but Spark itself prints options "
+        "in `explain(True)`: use the database's own means for passwords (`PGPASSWORD`, `~/.pgpass`), or set "
         "`spark.sql.redaction.options.regex` to `(?i)url|alignmentstore`. Needs `alignmentGroup`.",
         secret=True,
     ),
@@ -255,13 +255,13 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         default_text="30 seconds",
         accepted=f"must be {durations.ACCEPTED}, 5 seconds to 1 day",
         example="30 seconds",
-        doc="The others go on without a source of the group that has said nothing for so long. Needs `alignmentGroup`.",
+        doc="The group no longer waits for a source that has published nothing for this long. Needs `alignmentGroup`.",
     ),
     at_least_one(
         name="alignmentMembers",
-        default_text="whoever is there",
+        default_text="no minimum",
         example="2",
-        doc="A new query reads nothing before so many sources of the group are there. Needs `alignmentGroup`.",
+        doc="A new query reads nothing until this number of sources has joined the group. Needs `alignmentGroup`.",
     ),
     true_or_false(
         name="alignmentWaitForFirst",
@@ -274,7 +274,7 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         choices=(WAITS, PASSES),
         default=WAITS,
         example="pass",
-        doc="What the combined watermark does when an idle split has rows again that are behind it, all of them late. "
+        doc="The combined watermark when an idle split returns with rows that are behind it, all of them late. "
         "`wait`: it stands still until the split has caught up. `pass`: the split is left out until then.",
     ),
     one_of(
@@ -282,9 +282,9 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         choices=(NOTHING, GROUP),
         default=NOTHING,
         example="group",
-        doc="What moves the watermark while all splits are idle. `nothing`: it stands still. `group`: it goes on with "
-        "the lowest watermark of the alignment group's other sources, and with the highest once they are all idle too, "
-        "so that joins and unions with them go on; rows that come behind it are late. Needs `alignmentGroup` and "
+        doc="What advances the watermark while all splits are idle. `nothing`: it stands still. `group`: it follows "
+        "the lowest watermark of the alignment group's other sources, and the highest once they are all idle too, so "
+        "that joins and unions with them continue; rows that arrive behind it are late. Needs `alignmentGroup` and "
         "`idleTimeout`.",
     ),
     Option(
@@ -293,9 +293,9 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         default_text="off",
         accepted=f"must be {durations.ACCEPTED}",
         example="10 minutes",
-        doc="An event further in the future than this, by the driver's clock when its batch is planned, does not move "
-        "the watermark: one broken clock cannot make every other row late. Such rows are delivered and counted. Not "
-        "with `watermarkStrategy` `none`.",
+        doc="An event further in the future than this, by the driver's clock when its batch is planned, does not "
+        "advance the watermark: one wrong clock cannot make every other row late. Such rows are delivered and "
+        "counted. Not with `watermarkStrategy` `none`.",
     ),
     Option(
         name="watermarkInterval",
@@ -304,9 +304,9 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         default_text="1 second",
         accepted=f"must be {durations.ACCEPTED}, greater than zero",
         example="1 second",
-        doc="While no rows come, time moves on this long after the last batch, with one without rows: the clock's with "
-        "`watermarkStrategy` `none` and `ingestion`, the group's with `idleFollows` `group`, that of a system that "
-        "dates its rows.",
+        doc="While no rows arrive, a batch without rows advances the watermark this long after the last batch: by the "
+        "clock with `watermarkStrategy` `none` and `ingestion`, by the group with `idleFollows` `group`, by the "
+        "system's own time where the system sets the times of its rows.",
     ),
     Option(
         name="watermarkWarningAfter",
@@ -315,17 +315,17 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         default_text="1 minute",
         accepted=f"must be {durations.ACCEPTED}, greater than zero",
         example="5 minutes",
-        doc="After how long without a first watermark, or with one that stands although rows are read, the log has a "
-        "warning: which partition holds the watermark, since when, and what to write "
+        doc="After this long without a first watermark, or with one that stands still although rows are read, a "
+        "warning is logged: which partition holds the watermark back, since when, and which option to set "
         "([troubleshooting](troubleshooting.md)).",
     ),
     true_or_false(
         name="finalWatermark",
         default=False,
         example="true",
-        doc="Whether the stream ends with this run: after its last rows the watermark is the end of time, and windows, "
-        "joins and ordering let go all that they hold. For data that are complete, with `Trigger.AvailableNow` alone. "
-        "Its checkpoint reads nothing more of it. Not with `watermarkStrategy` `none`.",
+        doc="Whether the stream ends with this run: after its last rows the watermark is the end of time, and "
+        "windows, joins and ordering emit all that they hold. For data that are complete, with `Trigger.AvailableNow` "
+        "only. Its checkpoint reads no further rows. Not with `watermarkStrategy` `none`.",
     ),
     true_or_false(
         name="includeMarkers",
@@ -337,8 +337,8 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         name="includeLate",
         default=False,
         example="true",
-        doc="Whether the stream has a column `late`: true for a row at or before the watermark that its batch begins "
-        "with. `split_late` makes two streams of it. Late rows are counted in any case.",
+        doc="Whether the stream has a column `late`: true for a row at or before the watermark with which its batch "
+        "begins. `split_late` makes two streams of it. Late rows are counted in any case.",
     ),
     Option(
         name="sourceName",
@@ -352,23 +352,23 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         name="minPartitions",
         default_text="chosen by size",
         example="8",
-        doc="At least so many tasks read a batch, if it has that many rows. By default small ranges share a task and "
-        "big ones are cut, by their size.",
+        doc="Minimum number of tasks that read a batch, if it has that many rows. By default small ranges share a "
+        "task and large ones are cut, by their size.",
     ),
     at_least_one(
         name="maxRecordsPerPartition",
         default_text="chosen by size",
         example="500000",
-        doc="At most so many rows are read by one task; bigger ranges are cut. With `minPartitions` both hold.",
+        doc="Maximum number of rows read by one task; larger ranges are cut. Can be combined with `minPartitions`.",
     ),
     Option(
         name="reportHost",
         parse=host_name,
-        default_text="found out",
+        default_text="detected",
         accepted="must be a host name or an address",
         example="driver.example.org",
-        doc="Under which name or address executors reach the driver with their progress reports, if not under "
-        "`spark.driver.host` of its command line, or those that its machine knows of itself.",
+        doc="Name or address under which executors send progress reports to the driver, if it is neither "
+        "`spark.driver.host` of the command line nor one that the driver's machine has for itself.",
     ),
     Option(
         name="reportPorts",
@@ -376,8 +376,8 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         default_text="any free port",
         accepted="must be a port or the first and last of several",
         example="40000-40015",
-        doc="Ports of the driver for progress reports, where a firewall lets only some through. Each source of each "
-        "running query takes one.",
+        doc="Ports of the driver for progress reports, where a firewall opens only some. Each source of each running "
+        "query uses one.",
     ),
 )
 
@@ -385,9 +385,9 @@ IN_A_BATCH = frozenset({"includeMarkers", "minPartitions", "maxRecordsPerPartiti
 """The engine's options that mean something in a batch read too; it ignores the others."""
 ONLY_IN_STREAMS = tuple(row.name for row in ENGINE_OPTIONS if row.name not in IN_A_BATCH)
 NOT_NEEDED: Mapping[str, str] = {
-    "alignmentUpdateInterval": "an alignment group is looked at for each batch that is planned",
+    "alignmentUpdateInterval": "the limit of an alignment group is computed for each batch",
     "allowUnalignedSourceSplits": "every split of every source can be paused",
-    "autoWatermarkInterval": "a watermark goes out with each batch; watermarkInterval says how often in silence",
+    "autoWatermarkInterval": "a watermark is sent with each batch; watermarkInterval sets how often without rows",
     "bufferSize": "a split that is paused is not read, so nothing is buffered for it",
 }
 """Options of Flink and Pravega about watermarks that these sources do without, and why."""

@@ -55,20 +55,21 @@ EVENT_TIME_OPTIONS = (
         default_text=TIMESTAMP,
         accepted=_ACCEPTED,
         example="value:$.order.created_at",
-        doc="What the event time of a row is: the record's own `timestamp`; a member of the JSON document in its value "
-        "or key, `value:$.a.b` or `key:$.a` (`value:$` is the document itself); a header, `header:NAME`; or what a "
-        "function answers, `package.module:function`, which gets an Arrow record batch with the columns key, value, "
-        "headers, timestamp and offset, and answers an Arrow array of timestamps, or of milliseconds as int64, one for "
-        "each record. Watermarks, windows, idleness and alignment go by it: see [event time](event-time.md).",
+        doc="The event time of a row: the record's own `timestamp`; a member of the JSON document in its value or "
+        "key, `value:$.a.b` or `key:$.a` (`value:$` is the document itself); a header, `header:NAME`; or the result "
+        "of a function, `package.module:function`. The function receives an Arrow record batch with the columns key, "
+        "value, headers, timestamp and offset, and returns an Arrow array of timestamps, or of int64 milliseconds, "
+        "with one element for each record. Watermarks, windows, idleness and alignment use it: see [event "
+        "time](event-time.md).",
     ),
     one_of(
         name=FORMAT,
         choices=_FORMATS,
         default=Format.AUTO.value,
         example=Format.MILLIS.value,
-        doc="How it is written there. Numbers since 1970-01-01 UTC, also as texts and with fractions: `seconds`, "
+        doc="Format of the event time. Numbers since 1970-01-01 UTC, also as strings and with fractions: `seconds`, "
         "`millis`, `micros`, `nanos`. `iso8601`: a date, or a date and a time, with a zone or in UTC. `auto`: ISO "
-        "8601, or a number whose size says its unit: below 10^11 seconds, below 10^14 milliseconds, below 10^17 "
+        "8601, or a number whose size gives its unit: below 10^11 seconds, below 10^14 milliseconds, below 10^17 "
         "microseconds; digits that may be a date (20240507, 2024050710, 20240507103015) are refused: name the format.",
     ),
     one_of(
@@ -76,17 +77,18 @@ EVENT_TIME_OPTIONS = (
         choices=_WITHOUT,
         default=WithoutTime.FAIL.value,
         example=WithoutTime.TIMESTAMP.value,
-        doc="What becomes of a record in which it is not found. `fail`: the query ends with an error that names the "
-        "record. `timestamp`: the record's own timestamp is its event time. `null`: it is delivered without an event "
-        "time and moves no watermark. Such records are counted in the status and in `undated_records_total`.",
+        doc="What to do with a record without an event time. `fail`: the query ends with an error that names the "
+        "record. `timestamp`: the record's own timestamp is its event time. `null`: the record is delivered without "
+        "an event time and does not advance the watermark. Such records are counted in the status and in "
+        "`undated_records_total`.",
     ),
     true_or_false(
         name=SHOWS,
         default=True,
         example="false",
-        doc="Whether an error about a record without an event time, or with a watermark that is none, holds the first "
-        "80 bytes of its content, and the message of a function that failed. Errors are in the logs of the driver and "
-        "the executors: see [security](security.md).",
+        doc="Whether an error about a record without an event time, or with an invalid watermark, contains the first "
+        "80 bytes of the record's content, and the message of a function that failed. Errors are in the logs of the "
+        "driver and the executors: see [security](security.md).",
     ),
 )
 
@@ -98,16 +100,16 @@ MARK_OPTIONS = (
         default_text="none",
         accepted=_ACCEPTED,
         example="header:watermark",
-        doc=f"Where records carry a watermark, in the forms of `eventTimeColumn`: `timestamp`, {_PLACES}. One that has "
-        "nothing there, or JSON's null, moves nothing; one with something that is no moment ends the query. Belongs to "
-        "`watermarkStrategy` `punctuated`, which needs it.",
+        doc=f"Where records carry a watermark, in the forms of `eventTimeColumn`: `timestamp`, {_PLACES}. A record "
+        "without a value there, or with JSON's null, does not advance the watermark; a value that is no timestamp ends "
+        "the query. Required with `watermarkStrategy` `punctuated`, and only allowed with it.",
     ),
     one_of(
         name=MARKS_FORMAT,
         choices=_FORMATS,
         default=Format.AUTO.value,
         example=Format.MILLIS.value,
-        doc="How it is written there, as in `eventTimeFormat`.",
+        doc="Format of the watermark, as in `eventTimeFormat`.",
     ),
 )
 

@@ -76,8 +76,8 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
         default_text="none",
         accepted="must be a regular expression in Python's syntax",
         example="orders-.*",
-        doc="Read every topic in whose name this regular expression is found anywhere, new topics included; internal "
-        "topics are left out.",
+        doc="Topics to read: every topic with a match of this regular expression anywhere in its name, new topics "
+        "included. Internal topics are left out.",
     ),
     Option(
         name="assign",
@@ -94,7 +94,7 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
         accepted=_OFFSETS,
         example='{"orders":{"0":23,"1":-2},"payments":"earliest"}',
         doc="Where a new query begins; the JSON form lists exactly the partitions that are read. A query with a "
-        "checkpoint goes on from there, and partitions found later begin at earliest. A batch cannot begin at latest.",
+        "checkpoint resumes from it, and partitions found later begin at earliest. A batch cannot begin at latest.",
     ),
     Option(
         name="startingTimestamp",
@@ -102,7 +102,7 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
         default_text="none",
         accepted="must be milliseconds since the epoch",
         example="1735689600000",
-        doc="Begin each partition at its first record with this timestamp or a later one. Wins over "
+        doc="Begin each partition at its first record with this timestamp or a later one. Takes precedence over "
         "`startingOffsetsByTimestamp` and `startingOffsets`.",
     ),
     Option(
@@ -111,8 +111,8 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
         default_text="none",
         accepted="must be a JSON object of milliseconds since the epoch by partition",
         example='{"orders":{"0":1735689600000,"1":1735689600000}}',
-        doc="`startingTimestamp` with a timestamp for each partition; lists exactly the partitions that are read. Wins "
-        "over `startingOffsets`.",
+        doc="`startingTimestamp` with a timestamp for each partition; lists exactly the partitions that are read. "
+        "Takes precedence over `startingOffsets`.",
     ),
     one_of(
         name="startingOffsetsByTimestampStrategy",
@@ -120,8 +120,8 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
         kind=NoMatch,
         default=NoMatch.ERROR.value,
         example="latest",
-        doc="What to do when a partition has no record as new as `startingTimestamp` or "
-        "`startingOffsetsByTimestamp` says: fail, or begin at its end.",
+        doc="When a partition has no record at or after the timestamp of `startingTimestamp` or "
+        "`startingOffsetsByTimestamp`: fail, or begin at its end.",
     ),
     Option(
         name="endingOffsets",
@@ -138,7 +138,7 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
         accepted="must be milliseconds since the epoch",
         example="1735776000000",
         doc="Batch only. End each partition before its first record with this timestamp or a later one, or at latest "
-        "if there is none. Wins over `endingOffsetsByTimestamp` and `endingOffsets`.",
+        "if there is none. Takes precedence over `endingOffsetsByTimestamp` and `endingOffsets`.",
     ),
     Option(
         name="endingOffsetsByTimestamp",
@@ -147,23 +147,23 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
         accepted="must be a JSON object of milliseconds since the epoch by partition",
         example='{"orders":{"0":1735776000000,"1":1735776000000}}',
         doc="Batch only. `endingTimestamp` with a timestamp for each partition; lists exactly the partitions that are "
-        "read. Wins over `endingOffsets`.",
+        "read. Takes precedence over `endingOffsets`.",
     ),
     at_least_one(
         name="maxOffsetsPerTrigger",
         default_text="no limit",
         example="1000000",
-        doc="Most offsets of all partitions together in one batch; the oldest event time is read first; with "
-        "event time in the payload, or `watermarkStrategy` `punctuated`, in proportion to backlog. The trigger Once "
-        "reads everything in one batch all the same.",
+        doc="Maximum number of offsets of all partitions together in one batch. The oldest event times are read "
+        "first; with event time in the payload, or `watermarkStrategy` `punctuated`, partitions share it in "
+        "proportion to backlog. The trigger Once ignores it and reads everything in one batch.",
     ),
     at_least_one(
         name="minOffsetsPerTrigger",
         default_text="none",
         example="100000",
-        doc="Rows wait until so many offsets of all partitions together can be read, or `maxTriggerDelay` has passed "
-        "since rows were last read. The first rows a query reads after its start never wait, nor do those of the "
-        "triggers AvailableNow and Once. Watermarks and status go out meanwhile.",
+        doc="Rows wait until this number of offsets of all partitions together can be read, or until "
+        "`maxTriggerDelay` has passed since rows were last read. The first rows after a query's start never wait, nor "
+        "do those of the triggers AvailableNow and Once. Watermarks and status are sent meanwhile.",
     ),
     Option(
         name="maxTriggerDelay",
@@ -172,21 +172,21 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
         default_text="15m",
         accepted=f"must be {durations.ACCEPTED}, greater than zero",
         example="5 minutes",
-        doc="How long rows wait at most because of `minOffsetsPerTrigger`.",
+        doc="Longest time for which rows wait because of `minOffsetsPerTrigger`.",
     ),
     true_or_false(
         name="failOnDataLoss",
         default=True,
         example="false",
-        doc="Whether the query fails when records it should read are gone. With `false` it logs what is "
-        "skipped and goes on.",
+        doc="Whether the query fails when records that it should read have been deleted. With `false` it logs which "
+        "records it skips and continues.",
     ),
     true_or_false(
         name="pushDownPredicate",
         default=False,
         example="true",
-        doc="Whether a batch reads only what its filters on topic, partition, offset and timestamp leave, with "
-        "`spark.sql.python.filterPushdown.enabled`. Only where no other query uses the same `load()`: see "
+        doc="Whether a batch reads only what its filters on topic, partition, offset and timestamp select, with "
+        "`spark.sql.python.filterPushdown.enabled`. Use it only where no other query uses the same `load()`: see "
         "[filters](batch.md#filters).",
     ),
     true_or_false(
@@ -201,8 +201,8 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
         default_text="all",
         accepted=f"must be a comma list of {', '.join(KAFKA_COLUMNS)} and {EVENT_TIME}",
         example="value,event_time",
-        doc="Columns to deliver; fewer are faster, since Spark does not tell a Python source which ones a query uses. "
-        "They keep Spark's order. `event_time` and `marker` are always there.",
+        doc="Columns to deliver; fewer are faster, because Spark does not push the columns that a query uses down to "
+        "a Python source. They keep Spark's order. `event_time` and `marker` are always delivered.",
     ),
     *EVENT_TIME_OPTIONS,
     *MARK_OPTIONS,
@@ -212,8 +212,8 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
         default=120_000,
         accepted="must be a whole number of milliseconds, at least 1",
         example="120000",
-        doc="A task whose position does not move for so long fails. Time for which a quota of the broker lets it "
-        "wait does not count.",
+        doc="A task whose position does not advance for this long fails. Time in which a broker's quota throttles it "
+        "does not count.",
     ),
     Option(
         name="maxDecompressedBatchBytes",
@@ -221,8 +221,8 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
         default=_DECOMPRESSED_MAX_BYTES,
         accepted="must be a whole number of bytes, at least 1 and less than 2 GiB",
         example="536870912",
-        doc="Most bytes that a compressed record batch may become. A larger one ends the query before it takes the "
-        "memory; a producer with a large `batch.size` and values that compress well may write such batches.",
+        doc="Maximum size of a decompressed record batch in bytes. A larger one ends the query before memory is "
+        "allocated for it; a producer with a large `batch.size` and values that compress well may write such batches.",
     ),
     Option(
         name="fetchOffset.numRetries",
@@ -230,8 +230,8 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
         default=3,
         accepted="must be a whole number of at least 0",
         example="3",
-        doc="How often the end of a partition is asked for again when it seems to lie before an end seen earlier: a "
-        "broker that has just become leader may be behind for a moment. Look-ups that fail are tried again until "
+        doc="Retries for the end offset of a partition when it is before an end offset seen earlier: a broker that "
+        "has just become leader may be behind for a moment. Requests that fail are retried until "
         "`kafka.default.api.timeout.ms`.",
     ),
     Option(
@@ -240,7 +240,7 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
         default=1_000,
         accepted="must be a whole number of milliseconds, at least 0",
         example="1000",
-        doc="The pause before each retry of `fetchOffset.numRetries`.",
+        doc="Pause before each retry of `fetchOffset.numRetries`.",
     ),
     Option(
         name="groupIdPrefix",
@@ -256,9 +256,9 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
         default_text="none",
         accepted="must be the name of a consumer group",
         example="checkout-query",
-        doc="A consumer group that takes the offsets of finished batches, so that Kafka's usual tools show the query "
-        "and its lag: see [monitoring](monitoring.md). They are never read back: the checkpoint alone says where the "
-        "query goes on. The group must be this source's own and have no members.",
+        doc="Consumer group to which the offsets of finished batches are committed, so that Kafka's own tools show "
+        "the query and its lag: see [monitoring](monitoring.md). They are never read back: a query resumes from its "
+        "checkpoint alone. The group must belong to this source only and have no members.",
     ),
 )
 

@@ -94,7 +94,7 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
         needed=True,
         accepted="must be a user of the server",
         example="cdc",
-        doc="Who logs in. The user needs `SELECT` on the tables, `REPLICATION SLAVE` and `REPLICATION CLIENT`.",
+        doc="User to log in as. It needs `SELECT` on the tables, `REPLICATION SLAVE` and `REPLICATION CLIENT`.",
     ),
     Option(
         name="password",
@@ -112,17 +112,17 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
         kind=TlsMode,
         default=TlsMode.PREFERRED.value,
         example="verify_identity",
-        doc="As `--ssl-mode` of MySQL's own programs: TLS never, where the server offers it, always, with a "
-        "certificate that is signed by `sslCa`, and with one for `hostname`. The first three verify nothing.",
+        doc="As `--ssl-mode` of MySQL's own programs: no TLS, TLS where the server offers it, always TLS, TLS with a "
+        "certificate that is signed by `sslCa`, and with one for `hostname` too. The first three verify nothing.",
     ),
     Option(
         name="sslCa",
         parse=non_empty,
-        default_text="what the system trusts",
+        default_text="the system's",
         accepted="must be a PEM file",
         example="/etc/mysql/ca.pem",
-        doc="Whom to trust, with `sslMode` `verify_ca` or `verify_identity`. This and the files below must be at the "
-        "same path on the driver and on every executor.",
+        doc="Trusted certificates, with `sslMode` `verify_ca` or `verify_identity`. This file and those below must "
+        "have the same path on the driver and on every executor.",
     ),
     Option(
         name="sslCert",
@@ -130,7 +130,7 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
         default_text="none",
         accepted="must be a PEM file",
         example="/etc/mysql/client.pem",
-        doc="The certificate to show, for users that must have one (`REQUIRE X509`).",
+        doc="The client's certificate, for users that must present one (`REQUIRE X509`).",
     ),
     Option(
         name="sslKey",
@@ -156,10 +156,10 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
         needed=True,
         accepted="must be a comma list of tables, names with asterisks, or regular expressions",
         example="shop.orders,sales.*",
-        doc=r"What to read. Names (`shop.orders`), names with asterisks (`shop.*`, `shop.order_*`), and regular "
-        r"expressions for the whole of a name (`shop\.(orders|lines)_\d+`), told apart by having one of "
-        r"`\ ^ ? + [ ] ( ) { } |`; a name with special characters goes in backquotes. Tables that are created later "
-        "are read too. Those of the system never are. See `rowFormat` for tables with different columns.",
+        doc="Tables to read: names (`shop.orders`), names with asterisks (`shop.*`, `shop.order_*`), and regular "
+        r"expressions that match a whole name (`shop\.(orders|lines)_\d+`). An entry is a regular expression if it "
+        r"contains one of `\ ^ ? + [ ] ( ) { } |`; put a name with special characters in backquotes. Tables that are "
+        "created later are read too. System tables never are. See `rowFormat` for tables with different columns.",
     ),
     Option(
         name="startingOffsets",
@@ -168,11 +168,11 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
         default_text="initial",
         accepted='must be initial, snapshot, earliest, latest, {"file":…,"position":…} or {"gtid":…}',
         example='{"file":"binlog.000003","position":157}',
-        doc="Where a new query begins. `initial`: with what the tables hold, then the binlog. `snapshot`: what the "
-        "tables hold and nothing after it. `earliest` and `latest`: the binlog that the server still has, or from "
-        "now on. In JSON, a place between two transactions; or a GTID set to leave out, such as "
-        "`@@global.gtid_executed` of a backup: all others the server must still have. A query with a checkpoint goes "
-        "on from there.",
+        doc="Where a new query begins. `initial`: a snapshot of the tables, then the binlog. `snapshot`: the snapshot "
+        "and nothing after it. `earliest`: the oldest binlog that the server still has; `latest`: the end of the "
+        "binlog. In JSON, a position between two transactions, or a GTID set to leave out, such as "
+        "`@@global.gtid_executed` of a backup: the server must still have all other transactions. A query with a "
+        "checkpoint resumes from it.",
     ),
     Option(
         name="startingTimestamp",
@@ -180,19 +180,21 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
         default_text="none",
         accepted="must be milliseconds since the epoch",
         example="1735689600000",
-        doc="Begin a new query with the first transaction that was committed at this moment or later, or at the end of "
-        "the binlog if there is none; no snapshot is taken. A moment before the oldest binlog file that the server "
+        doc="Begin a new query with the first transaction that was committed at this time or later, or at the end of "
+        "the binlog if there is none; no snapshot is taken. A time before the oldest binlog file that the server "
         "still has is an error, or begins there (`failOnDataLoss`). MariaDB does not log commit times: there it is "
-        "when the statement before the commit began, to the second. Wins over `startingOffsets`.",
+        "the time at which the statement before the commit began, to the second. Takes precedence over "
+        "`startingOffsets`.",
     ),
     at_least_one(
         name="maxRowsPerTrigger",
         default_text="no limit",
         example="1000000",
-        doc="About the most rows of one batch; an update is two. Of the binlog a batch ends after the last transaction "
-        "with which it has no more, or after the first one if that alone is larger; and after 256 MB of binlog. "
-        "While a snapshot is read, it limits the chunks of a batch and, by itself, the changes beside them. The "
-        "trigger Once reads everything in one batch all the same, and so does the first batch on another server.",
+        doc="Approximate maximum number of rows in one batch; an update is two. In the binlog a batch ends after the "
+        "last transaction that keeps it within this number, or after the first one if that alone is larger; and after "
+        "256 MB of binlog. While a snapshot is read, it limits the chunks of a batch and, separately, the changes "
+        "beside them. The trigger Once ignores it and reads everything in one batch, and so does the first batch on "
+        "another server.",
     ),
     Option(
         name="columns",
@@ -200,7 +202,7 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
         default_text="all",
         accepted="must be a comma list of columns of the tables",
         example="id,amount",
-        doc="Which of the tables' columns to deliver, in the tables' order.",
+        doc="Columns of the tables to deliver, in the tables' order.",
     ),
     Option(
         name="excludeColumns",
@@ -209,7 +211,7 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
         default_text="none",
         accepted="must be a comma list of columns",
         example="photo,_database,_table",
-        doc="Which columns to leave out: of the tables, but not together with `columns`, or of those about changes, "
+        doc="Columns to leave out: columns of the tables (not together with `columns`), or columns about changes, "
         "whose names begin with `_`.",
     ),
     one_of(
@@ -217,50 +219,50 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
         choices=("columns", "json"),
         default="columns",
         example="json",
-        doc="`columns`: the tables' columns are the stream's, and must be the same ones. `json`: each row is one text, "
-        "the column `_row`, of any table's columns by name.",
+        doc="`columns`: the stream has the tables' columns, which must be the same in all tables. `json`: each row is "
+        "one JSON text in the column `_row`, with the columns of its table by name.",
     ),
     one_of(
         name="schemaChangeBehavior",
         choices=("exception", "ignore"),
         default="exception",
         example="ignore",
-        doc="What happens when a table gets a column, or a name for one, that the stream has not. `exception`: the "
-        "query ends before the first row with it; once it is loaded again its stream has the column, and nothing is "
-        "lost. `ignore`: what is in the column does not come, and a warning says so.",
+        doc="What happens when a table gets a column, or a column name, that the stream does not have. `exception`: "
+        "the query ends before the first row with it; after a restart its stream has the column, and nothing is lost. "
+        "`ignore`: the column is not delivered, and a warning is logged.",
     ),
     one_of(
         name="unloggedChangeBehavior",
         choices=("exception", "ignore"),
         default="exception",
         example="ignore",
-        doc="What happens when a table is changed as a whole, of which the binlog has no row: `TRUNCATE`, `RENAME`, "
-        "and partitions dropped, emptied or exchanged. `exception`: the query ends there. `ignore`: it goes on, what "
-        "was delivered of the table stays as it is, and a warning says so.",
+        doc="What happens at a change to a whole table, for which the binlog has no rows: `TRUNCATE`, `RENAME`, and "
+        "partitions dropped, emptied or exchanged. `exception`: the query ends there. `ignore`: it continues, rows "
+        "already delivered stay as they are, and a warning is logged.",
     ),
     one_of(
         name="loggedStatementBehavior",
         choices=(each.value for each in LoggedStatements),
         default=LoggedStatements.REFUSED.value,
         example=LoggedStatements.OTHERS_IGNORED.value,
-        doc="What happens at a statement that was logged in place of the rows it changed: some session has another "
-        "`binlog_format` than `ROW`. `exception`: the query ends there, whichever table the statement names, because "
-        "a trigger, a function or a view may have changed a table that is read. `ignoreOtherTables`: it goes on if "
-        "the statement says which tables it changes and none of them is read; no trigger or function called there may "
-        "write to one that is. `ignore`: it goes on, and what any such statement changed does not come. A warning "
-        "names the statements passed over.",
+        doc="What happens at a statement that was logged instead of the rows it changed: a session has a "
+        "`binlog_format` other than `ROW`. `exception`: the query ends there, whichever table the statement names, "
+        "because a trigger, a function or a view may have changed a table that is read. `ignoreOtherTables`: it "
+        "continues if the statement names the tables that it changes and none of them is read; no trigger or function "
+        "called there may write to one that is. `ignore`: it continues, and the changes of such statements are not "
+        "delivered. A warning names the statements that were skipped.",
     ),
     at_least_one(
         name="snapshotChunkRows",
         default=500_000,
         example="20000",
-        doc="About so many rows of a table are one chunk of its snapshot, which one task reads.",
+        doc="Approximate number of rows in one chunk of a table's snapshot. One task reads a chunk.",
     ),
     at_least_one(
         name="snapshotParallelism",
         default=8,
         example="16",
-        doc="So many chunks are in one batch while a snapshot is read; all are as of one point in time. With "
+        doc="Number of chunks in one batch while a snapshot is read; all are as of one point in time. With "
         "`snapshotConsistency` `table` one task reads them all.",
     ),
     Option(
@@ -270,19 +272,20 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
         default_text="the primary key",
         accepted="must be a column, or a comma list of database.table:column",
         example="shop.clicks:at,shop.orders:customer",
-        doc="Which column to cut snapshots by instead of the primary key: for tables without one, which are one chunk "
-        "otherwise, and for keys that cannot be compared. It must be NOT NULL and should be the first of an index; "
-        "rows of one value are in one chunk. A column without a table is that of all tables that have it.",
+        doc="Column to cut snapshots by instead of the primary key: for tables without a primary key, which are one "
+        "chunk otherwise, and for keys that cannot be compared. It must be NOT NULL and should be the first of an "
+        "index; rows with the same value are in one chunk. A column without a table applies to all tables that have "
+        "it.",
     ),
     one_of(
         name="snapshotConsistency",
         choices=("batch", "table"),
         default="batch",
         example="table",
-        doc="Of which moment a snapshot is. `batch`: each batch of it is as of a place of the binlog of its own, and "
-        "what was read before is brought there by its changes. `table`: all tables that a query begins with are, "
-        "whole, as of the place at which it began, and all changes since come after them. The binlog since that place "
-        "is read again for each batch, in one task, and must be kept until the snapshot is complete.",
+        doc="The point in time of a snapshot. `batch`: each batch of it is as of its own position in the binlog, and "
+        "changes bring the rows read before up to that position. `table`: all tables with which a query begins are, "
+        "whole, as of the position at which it began, and all later changes follow. Each batch reads the binlog since "
+        "that position again, in one task, so the binlog must be kept until the snapshot is complete.",
     ),
     true_or_false(
         name="snapshotHoldsGroup",
@@ -297,9 +300,9 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
         default_text="the commit's time",
         accepted="must be a TIMESTAMP or DATETIME column of the tables",
         example="created_at",
-        doc="Which column is event time, for rows of the snapshot as well; DATETIME is of `serverTimeZone`. A row "
-        "without a value has its commit's time. Watermarks then follow rows alone: `maxOutOfOrderness` says how far "
-        "they may be behind, and rows before an update are often far behind.",
+        doc="Column to use as event time, for rows of the snapshot as well; a DATETIME is in `serverTimeZone`. A row "
+        "without a value has the time of its commit. Only rows then advance the watermark: `maxOutOfOrderness` is how "
+        "far they may be behind, and the rows before an update are often far behind.",
     ),
     Option(
         name="serverTimeZone",
@@ -307,29 +310,29 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
         default_text="UTC",
         accepted="must be a time zone's name, or a distance from UTC",
         example="Europe/Berlin",
-        doc="Whose clocks a DATETIME in `eventTimeColumn` is of; TIMESTAMP columns are moments without it. Of an hour "
-        "that clocks show twice the first is meant. The stream's own column stays as it is, without a zone.",
+        doc="Time zone of a DATETIME in `eventTimeColumn`; TIMESTAMP columns are absolute and do not use it. In an "
+        "hour that clocks show twice, the first is used. The column in the stream is unchanged, without a zone.",
     ),
     true_or_false(
         name=ON_CLOCK,
         default=False,
         example="true",
-        doc="No watermark while the snapshot is read; from the beginning of the binlog on event time is the clock "
-        "(FLIP-326). Needs `watermarkStrategy` `none`, which needs it.",
+        doc="No watermark while the snapshot is read; from the start of the binlog on, event time is the clock "
+        "(FLIP-326). Required with `watermarkStrategy` `none`, and only allowed with it.",
     ),
     true_or_false(
         name="failOnDataLoss",
         default=True,
         example="true",
-        doc="Whether binlog files that were purged before they were read end the query. With false they are skipped, "
-        "and a warning says so.",
+        doc="Whether the query ends when binlog files were purged before they were read. With `false` they are "
+        "skipped, and a warning is logged.",
     ),
 )
 NOT_NEEDED_HERE: Mapping[str, str] = {
-    "serverId": "a dump of the binlog asks with the id 0: it ends with its batch, and disturbs no replica or other "
-    "reader",
-    "heartbeatInterval": "a dump of the binlog ends with its batch, and positions move with all that the server "
-    "writes, be it of other tables",
+    "serverId": "a dump of the binlog uses the server id 0: it ends with its batch, and disturbs no replica or "
+    "other reader",
+    "heartbeatInterval": "a dump of the binlog ends with its batch, and positions advance with all that the "
+    "server writes, for other tables too",
 }
 """Options of other readers of MySQL that this one does without, and why."""
 NO_MEANING: Mapping[str, str] = {
