@@ -1,7 +1,8 @@
-"""Writes docs/options.md and docs/mysql-options.md from the option tables: ``python docs/generate.py``."""
+"""Write docs/options.md and docs/mysql-options.md from the option tables, and the index of docs/decisions."""
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -19,6 +20,8 @@ from watermark_source.spark.option_rows import ENGINE_OPTIONS
 
 PAGE = Path(__file__).parent / "options.md"
 MYSQL_PAGE = Path(__file__).parent / "mysql-options.md"
+DECISIONS = Path(__file__).parent / "decisions"
+DECISIONS_PAGE = DECISIONS / "README.md"
 
 EVENT_TIME = "Event time and watermarks"
 ALIGNMENT = "Alignment"
@@ -86,6 +89,17 @@ by the server's clock, so `maxOutOfOrderness` is useful only where that clock ma
 and on MariaDB, which logs when statements began. `minPartitions` cuts a batch's range of the binlog, by bytes; by
 default a range of 16 MB or more is cut in two. It does not change the chunks of a snapshot.
 """
+_DECISIONS = """\
+<!-- Written by docs/generate.py from the first lines of the records. -->
+# Decisions
+
+Why things are as they are: each record gives the context of a decision, the decision, its consequences, and what was
+rejected. A later decision supersedes a record; it does not rewrite it.
+
+| number | subject | status | date |
+|---|---|---|---|
+"""
+_RECORD = re.compile(r"# (\d+)\. ([^\n]+)\n\nStatus: ([^\n]+)\. Date: (\d{4}-\d\d-\d\d)\.\n\n")
 
 
 def page() -> str:
@@ -109,6 +123,30 @@ def mysql_page() -> str:
         _section("Event time, watermarks and others", f"{_wrapped(_ENGINES.format(ours))}\n\n{refused}"),
     ]
     return "\n".join(parts)
+
+
+def record_head(record: Path) -> tuple[str, str, str, str]:
+    """Return the number, the subject, the status and the date of a decision record.
+
+    Raises:
+        ValueError: the record does not begin with them.
+    """
+    match = _RECORD.match(record.read_text(encoding="utf-8"))
+    if match is None:
+        raise ValueError(
+            f"{record.name} must begin with a line '# 7. Subject', an empty line, and "
+            "'Status: accepted. Date: 2026-11-27.' or 'Status: superseded by 9. Date: ...'"
+        )
+    return match[1], match[2], match[3], match[4]
+
+
+def decisions_page() -> str:
+    """Return the index of the decision records."""
+    rows = []
+    for record in sorted(DECISIONS.glob("[0-9]*.md")):
+        number, subject, status, date = record_head(record)
+        rows.append(f"| {number} | [{subject}]({record.name}) | {status} | {date} |\n")
+    return _DECISIONS + "".join(rows)
 
 
 def _groups() -> Iterable[str]:
@@ -159,3 +197,4 @@ def _cell(text: str) -> str:
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
     MYSQL_PAGE.write_text(mysql_page(), encoding="utf-8")
+    DECISIONS_PAGE.write_text(decisions_page(), encoding="utf-8")
