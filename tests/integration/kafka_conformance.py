@@ -22,9 +22,10 @@ class KafkaHarness(Harness):
         {
             Ability.CHOSEN_TIMES, Ability.SEVERAL_SPLITS, Ability.NEW_SPLITS, Ability.LOSS, Ability.QUIET,
             Ability.BUILT_OFFLINE, Ability.REMOTE, Ability.TIME_INDEX, Ability.PREVIEW,
-            Ability.BATCHES,
+            Ability.BATCHES, Ability.MARKS,
         }
     )  # fmt: skip
+    mark_options: ClassVar[Mapping[str, str]] = {"watermarkStrategy": "punctuated", "watermarkColumn": "timestamp"}
     unreachable_options: ClassVar = {
         "kafka.bootstrap.servers": "127.0.0.1:1", "kafka.default.api.timeout.ms": "2000",
         "kafka.request.timeout.ms": "1000",

@@ -13,7 +13,16 @@ from watermark_source.errors import OptionError, SchemaError, SourceError, Unkno
 from watermark_source.spark.column_names import EVENT_TIME, MARKER
 from watermark_source.spark.columns import MARKER_TYPE
 from watermark_source.spark.data_source import AlignedDataSource
-from watermark_source.testing.driven_stream import OpenLogs, Stream, reader_of, streaming, values, values_of, write
+from watermark_source.testing.driven_stream import (
+    OpenLogs,
+    Stream,
+    declared_by,
+    reader_of,
+    streaming,
+    values,
+    values_of,
+    write,
+)
 from watermark_source.testing.harness import Ability, Harness, check, expect, expect_equal, expect_error
 from watermark_source.testing.support import behind_pickle, logged, no_connections
 
@@ -174,7 +183,9 @@ def the_harness_says_what_the_connector_offers(harness: Harness) -> None:
     """A part that a harness does not name would go unchecked."""
     write(harness)
     connector = OpenLogs.of(harness).connector
+    marks = True if declared_by(harness, **harness.mark_options).marks else None
     for ability, part in (
+        (Ability.MARKS, marks),
         (Ability.TIME_INDEX, connector.time_index), (Ability.PREVIEW, connector.preview),
         (Ability.ROW_INDEX, connector.row_index), (Ability.CUTTER, connector.cutter),
     ):  # fmt: skip

@@ -20,6 +20,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 from pyspark.sql.types import StructType
 
+from watermark_source.contract.abilities import Abilities
 from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.contract.stream import Connector, RangeReader, SourceDefinition
 from watermark_source.planning.split import Split, SplitRange
@@ -118,6 +119,12 @@ class Stream:
     def close(self) -> None:
         """End the process's use."""
         self.reader.stop()
+
+
+def declared_by(harness: Harness, **more: str) -> Abilities:
+    """Return what the connector declares for watermark strategies."""
+    source = harness.source({**harness.options, **more})
+    return source.abilities(source.source_options(source.options))
 
 
 def read_as_batch(harness: Harness) -> pa.Table:

@@ -50,6 +50,8 @@ class Ability(Enum):
     ROW_INDEX = auto()
     """Positions are not rows: ``Connector.row_index``."""
     CUTTER = auto()
+    MARKS = auto()
+    """Records carry watermarks: ``mark_options``."""
     BATCHES = auto()
     """``spark.read`` reads the rows of ``options``."""
 
@@ -63,6 +65,8 @@ class Harness(ABC):
     value_column: ClassVar[str] = "value"
     unreachable_options: ClassVar[Mapping[str, str]] = {}
     """What to change in ``options`` so that the system is out of reach, and an error comes within ``patience``."""
+    mark_options: ClassVar[Mapping[str, str]] = {}
+    """What to add to ``options`` so that each row carries its own event time as its watermark."""
     secrets: ClassVar[Sequence[str]] = ()
     """Texts in the values of ``options`` that must be shown nowhere."""
     patience: ClassVar[float] = 30.0

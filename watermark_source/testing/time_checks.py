@@ -6,9 +6,11 @@ import time
 from collections.abc import Sequence
 from datetime import datetime
 
+import pyarrow as pa
+
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.watermark import Millis
-from watermark_source.testing.driven_stream import START, Batch, OpenLogs, end_of, streaming, write
+from watermark_source.testing.driven_stream import START, Batch, OpenLogs, declared_by, end_of, micros, streaming, write
 from watermark_source.testing.harness import Ability, Harness, NonConformanceError, Row, check, expect, expect_equal
 
 _IDLE = {"idleTimeout": "300 ms"}
@@ -147,3 +149,78 @@ def _highest(logs: OpenLogs) -> dict[Split, int]:
         if row.event_time is not None:
             highest[row.split] = max(row.event_time // 1_000, highest.get(row.split, 0))
     return highest
+
+
+# What the connector declares for watermark strategies (``AlignedDataSource.abilities``), and what its batches carry.
+
+
+@check()
+def batches_carry_positions_exactly_if_row_positions_is_declared(harness: Harness) -> None:
+    """``row_positions`` promises ``ReadBatch.positions`` in all batches of both readers; positions are rows."""
+    write(harness)
+    logs = OpenLogs.of(harness)
+    declared = declared_by(harness).row_positions
+    if declared:
+        expect(logs.connector.positions_are_rows, "row_positions is declared, and the connector has a row_index")
+    for reader in (logs.definition.range_reader, logs.definition.observing_reader):
+        for batch in reader.read(logs.ranges()):
+            carried = batch.positions is not None
+            seen = f"row_positions is {declared}, and a batch of {type(reader).__name__} has positions: {carried}"
+            expect(carried == declared or not batch.rows, seen)
+
+
+@check()
+def no_batch_carries_marks_that_are_not_declared(harness: Harness) -> None:
+    """Without ``marks`` no strategy reads ``ReadBatch.marks``, and the watermarks in it would be lost."""
+    write(harness)
+    logs = OpenLogs.of(harness)
+    if not declared_by(harness).marks:
+        marked = [batch.split for batch in logs.definition.range_reader.read(logs.ranges()) if batch.marks is not None]
+        expect(not marked, f"marks is not declared, and batches carry them: of {marked[:3]}")
+
+
+@check(Ability.MARKS)
+def batches_carry_the_marks_of_their_rows(harness: Harness) -> None:
+    """``marks`` promises the watermarks of records, in order, as ``int64`` microseconds: here each row's event time."""
+    write(harness)
+    logs = OpenLogs.of(harness, **harness.mark_options)
+    expect(declared_by(harness, **harness.mark_options).marks, "marks is not declared with the options of mark_options")
+    for reader in (logs.definition.range_reader, logs.definition.observing_reader):
+        for batch in reader.read(logs.ranges()):
+            if batch.rows:
+                marks = None if batch.marks is None else (batch.marks.type, batch.marks.to_pylist())
+                expect_equal(marks, (pa.int64(), micros(batch).tolist()), f"the marks of {type(reader).__name__}")
+
+
+@check()
+def reading_ahead_begins_anywhere_if_rows_ahead_is_declared(harness: Harness) -> None:
+    """``rows_ahead`` promises that ``reader_ahead`` reads any range's event times, from any position on."""
+    write(harness)
+    logs = OpenLogs.of(harness)
+    if not declared_by(harness).rows_ahead:
+        return
+    expect(logs.connector.positions_are_rows, "rows_ahead is declared, and the connector has a row_index")
+    for whole in logs.ranges():
+        for part in logs.cuts(whole):
+            rest = SplitRange(whole.split, part.start, whole.end)
+            ahead, batches = (
+                [moment for batch in reader.read([rest]) for moment in micros(batch).tolist()]
+                for reader in (logs.definition.reader_ahead, logs.definition.range_reader)
+            )
+            expect_equal(ahead, batches, f"event times of reader_ahead in {rest}")
+
+
+@check()
+def ends_are_dated_if_dates_rows_is_declared(harness: Harness) -> None:
+    """``dates_rows`` promises ``Ends.reached`` of every split, and no row after the end that is earlier."""
+    if not declared_by(harness).dates_rows:
+        return
+    write(harness)
+    logs = OpenLogs.of(harness)
+    ends = logs.connector.bounds.current_ends(logs.splits)
+    expect_equal(sorted(ends.reached), sorted(logs.splits), "dates_rows is declared, and splits whose end has a time")
+    write(harness, first=20)
+    later = logs.connector.bounds.end_positions(logs.splits)
+    after = [SplitRange(split, end, later[split]) for split, end in ends.positions.items()]
+    early = [row for row in logs.read(after) if (row.event_time or 0) < ends.reached[row.split] * 1_000]
+    expect(not early, f"rows after the ends that are earlier than {ends.reached}: {early[:3]}")

@@ -18,6 +18,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 from examples.file_log import pyspark_file_log as example
 from tests.unit.testing import full_file_log
 from tests.unit.testing.full_file_log import FullDataSource, FullLog, FullReader, FullSource
+from watermark_source.contract.abilities import Abilities
 from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.contract.stream import EarliestOrLatest, Ends
 from watermark_source.planning.split import Split, SplitRange
@@ -335,6 +336,15 @@ FAULTS = (
     Fault("the_time_index_is_exact", "the first time after", [
         (FullLog, "first_after", lambda self, limits: first_after(self, {s: m - 1 for s, m in limits.items()}))]),
     Fault("the_newest_event_time_is_the_highest", "newest", [(FullLog, "newest", last_times)]),
+    reading("batches_carry_positions_exactly_if_row_positions_is_declared", "has positions: False", over(
+        lambda batch: replace(batch, positions=None))),
+    reading("no_batch_carries_marks_that_are_not_declared", "marks is not declared", over(
+        lambda batch: replace(batch, marks=batch.event_time.view("int64")))),
+    reading("batches_carry_the_marks_of_their_rows", "the marks of", over(lambda batch: replace(batch, marks=None))),
+    Fault("reading_ahead_begins_anywhere_if_rows_ahead_is_declared", "event times of reader_ahead", [
+        (FullSource, "reader_ahead", property(lambda self: replace(self.reader, event_time="value")))]),
+    Fault("ends_are_dated_if_dates_rows_is_declared", "splits whose end has a time", [
+        (FullDataSource, "abilities", lambda self, values: Abilities(dates_rows=True))]),
     Fault("a_preview_tells_times_of_rows_that_come", "the time of none", [
         (FullLog, "reached", lambda self, ranges: {each.split: 1 for each in ranges})]),
 )  # fmt: skip

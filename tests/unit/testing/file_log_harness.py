@@ -53,7 +53,8 @@ class DeletedFileHarness(ExampleHarness):
 
 class FullHarness(ExampleHarness):
     source = FullDataSource
-    abilities = ABILITIES | {Ability.TIME_INDEX, Ability.PREVIEW, Ability.SECRETS, Ability.REMOTE}
+    abilities = ABILITIES | {Ability.TIME_INDEX, Ability.PREVIEW, Ability.SECRETS, Ability.REMOTE, Ability.MARKS}
+    mark_options: ClassVar[Mapping[str, str]] = {"marked": "true", "watermarkStrategy": "punctuated"}
     unreachable_options: ClassVar = {"server": "127.0.0.1:1"}
     secrets = ("s3cret t0ken",)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from tests.spark.file_log import COLUMNS, OWN_OPTIONS, FileLog, FileLogDataSource, FileLogReader, FileLogSource
+from watermark_source.contract.abilities import Abilities
 from watermark_source.contract.batch_read import BatchDefinition, WholeLogs
 from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.contract.stream import Connector, EarliestOrLatest, EventTimePreview
@@ -43,6 +44,13 @@ class FullLog(FileLog, EventTimePreview):
 @dataclass(frozen=True)
 class FullReader(FileLogReader):
     token: str = field(default="", repr=False)
+    is_cut: bool = False
+    is_marked: bool = False
+
+    def read(self, ranges: Sequence[SplitRange]) -> Iterator[ReadBatch]:
+        for batch in super().read(ranges):
+            marks = batch.event_time.view("int64") if self.is_marked else None
+            yield replace(batch, marks=marks, positions=None if self.is_cut else batch.positions)
 
     def read_piece(self, piece: Piece, batch: SnapshotBatch | None) -> Iterator[ReadBatch]:
         return self.read([piece.range])
@@ -75,12 +83,17 @@ class FullDataSource(FileLogDataSource):
         *OWN_OPTIONS,
         Option(name="token", parse=non_empty, accepted="a token", example="x", doc="Of the server.", secret=True),
         Option(name="server", parse=non_empty, accepted="an address", example="localhost:80", doc="That is asked."),
+        Option(name="marked", parse=boolean, default=False, accepted="a boolean", example="true", doc="Has marks."),
         Option(name="cut", parse=boolean, default=False, accepted="a boolean", example="true", doc="Is cut."),
     )
 
+    def abilities(self, values: Mapping[str, Any]) -> Abilities:
+        return Abilities(marks=values["marked"], row_positions=not values["cut"], rows_ahead=not values["cut"])
+
     def source(self, options: SourceOptions) -> FullSource:
         reader = FullReader(
-            options["directory"], COLUMNS, "time", options["failOnDataLoss"], token=options["token"] or ""
+            options["directory"], COLUMNS, "time", options["failOnDataLoss"], token=options["token"] or "",
+            is_cut=options["cut"], is_marked=options["marked"],
         )  # fmt: skip
         return FullSource(reader, options["startingOffsets"] == EARLIEST, options["server"], options["cut"])
 
