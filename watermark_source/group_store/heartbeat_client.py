@@ -11,7 +11,7 @@ from typing import NamedTuple
 from watermark_source.clock import Clock
 from watermark_source.errors import UsageError
 from watermark_source.group_store import store_waits
-from watermark_source.group_store.store import Answer, GroupStore, Identity, OwnRow
+from watermark_source.group_store.store import Answer, Identity, OwnRow, Store
 from watermark_source.planning.group import GroupMember, OtherMember, OtherMembers, unanswered
 from watermark_source.planning.watermark import Millis
 
@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 class HeartbeatClient:
     """Publishes a source's reports, and returns the latest state of the other members. Its caller is one thread."""
 
-    def __init__(self, store: GroupStore, identity: Identity) -> None:
+    def __init__(self, store: Store, identity: Identity) -> None:
         self._row = OwnRow(store, identity)
         self._known = KnownMembers(identity.time_to_live)
         self._report: GroupMember | None = None

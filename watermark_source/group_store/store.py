@@ -1,15 +1,16 @@
-"""GroupStore: the rows by which the members of an alignment group report their watermarks to each other."""
+"""Store: where the members of an alignment group report their watermarks to each other, by a row each."""
 
 from __future__ import annotations
 
 import logging
 import secrets
-from typing import NamedTuple
+from importlib.metadata import entry_points
+from typing import NamedTuple, Protocol
 
 from watermark_source.clock import Clock
 from watermark_source.errors import CorruptDataError, shortened
 from watermark_source.group_store import statements
-from watermark_source.group_store.database import Database
+from watermark_source.group_store.database import Database, database_of
 from watermark_source.planning.group import LONGEST_NAME, GroupMember, counts_with, other_drift
 from watermark_source.planning.watermark import Millis
 
@@ -57,8 +58,75 @@ class Answer(NamedTuple):
     """Source name of a member whose row has a time-to-live beyond the longest that sources write."""
 
 
-class GroupStore:
-    """Reads and writes members' rows, and checks what other programs may have written. Not thread-safe."""
+class Store(Protocol):
+    """Where the members of alignment groups exchange watermarks: one row a member, which only that member writes.
+
+    A class of this shape can replace the database: a package registers it as an entry point of ``STORES``. One thread
+    of a source uses it. Every call answers or raises within six seconds; a source whose store does not answer keeps its
+    last limit. Each method raises ``UnreachableError`` if the store does not answer, and ``RefusedError`` if it answers
+    with a refusal.
+    """
+
+    @property
+    def location(self) -> str:
+        """Kind, host and name of the store, for the status and for logs: nothing secret."""
+        ...
+
+    def join(self, identity: Identity) -> bool:
+        """Check that a member has the group's drift; return whether silent members have another drift.
+
+        Raises:
+            UsageError: the group's living members have another drift.
+        """
+        ...
+
+    def exchange(self, identity: Identity, report: GroupMember | None, *, takes_over: bool = True) -> Answer | None:
+        """Write a member's row in one step, and return the summary of the group's other living members.
+
+        A member is alive until its row is older than its ``time_to_live``, by the store's clock.
+
+        Args:
+            identity: the member.
+            report: the member's report; with ``None`` an existing row keeps its last report, and a new row counts as
+                ``Answer.coming`` for the others.
+            takes_over: whether the row may belong to another process (``Identity.writer``) so far.
+
+        Returns:
+            ``None`` if the row belongs to another process and ``takes_over`` is false; nothing was written.
+        """
+        ...
+
+    def leave(self, identity: Identity) -> None:
+        """Delete a member's row, unless it belongs to another process by now."""
+        ...
+
+    def close(self) -> None:
+        """Close the connection; the next call opens a new one."""
+        ...
+
+
+STORES = "watermark_source.group_stores"
+"""The group of entry points by which a package adds stores: ``redis = "my_package:RedisStore"`` serves
+``alignmentStore`` with ``redis://…``. The object is called with the URL, does not connect, and raises ``OptionError``
+for a URL that it does not accept."""
+
+
+def store_of(url: str) -> Store:
+    """Return the store that ``alignmentStore`` names, checked as far as possible without connecting.
+
+    Raises:
+        OptionError: the URL is not accepted, or the package for its database is missing.
+    """
+    scheme = url.partition(":")[0]
+    if not scheme.startswith("sqlite"):
+        for found in entry_points(group=STORES, name=scheme):
+            made: Store = found.load()(url)
+            return made
+    return GroupStore(database_of(url))
+
+
+class GroupStore(Store):
+    """``Store`` in a table of a database. It checks the rows, as other programs may have written some."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -185,7 +253,7 @@ def _printable(name: object) -> str:
 class OwnRow:
     """The row of this source, which one process at a time writes. For use by one thread."""
 
-    def __init__(self, store: GroupStore, identity: Identity) -> None:
+    def __init__(self, store: Store, identity: Identity) -> None:
         self._store = store
         self._identity = identity._replace(writer=secrets.token_hex(8))
         self._clock = Clock()

@@ -10,11 +10,10 @@ import secrets
 import time
 from dataclasses import replace
 
-from watermark_source.group_store.database import database_of
 from watermark_source.group_store.file_database import FileDatabase
 from watermark_source.group_store.heartbeat_client import HeartbeatClient
 from watermark_source.group_store.local_members import FILE, LocalMembers, driver_folder
-from watermark_source.group_store.store import GroupStore, Identity
+from watermark_source.group_store.store import GroupStore, Identity, store_of
 from watermark_source.planning.group import NOBODY, OtherMembers, unanswered
 from watermark_source.planning.planner import Plan
 from watermark_source.planning.state import GroupState, SplitStatus
@@ -135,7 +134,7 @@ class Membership:
 
     def _meet(self, before: GroupState, group: GroupOptions) -> None:
         here = group.store is None or group.store == DRIVER
-        database = FileDatabase(str(driver_folder() / FILE)) if here else database_of(str(group.store))
+        store = GroupStore(FileDatabase(str(driver_folder() / FILE))) if here else store_of(str(group.store))
         identity = Identity(
             group.name,
             before.member or secrets.token_hex(6),
@@ -143,7 +142,7 @@ class Membership:
             self._max_drift,
             group.time_to_live,
         )
-        self._client = HeartbeatClient(GroupStore(database), identity)
+        self._client = HeartbeatClient(store, identity)
         self._began = time.monotonic()
         if self._last is not None:
             self.tell(self._last)
