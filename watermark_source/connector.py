@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from watermark_source.planning.watermark import Millis, WatermarkCharacteristic
     from watermark_source.spark.data_source import EARLIEST, LATEST, STREAM_OPTIONS, AlignedDataSource
     from watermark_source.spark.option_rows import ENGINE_OPTIONS, ONLY_IN_STREAMS
-    from watermark_source.spark.options import EngineOptions, SourceOptions
+    from watermark_source.spark.options import SourceOptions
 
 # fmt: off
 __all__ = [
@@ -97,7 +97,6 @@ __all__ = [
     "DataLossError",
     "EarliestOrLatest",
     "Ends",
-    "EngineOptions",
     "EventTimeError",
     "EventTimeIndex",
     "EventTimePreview",
@@ -184,7 +183,7 @@ _HOMES = {
         "planning.watermark": "Millis WatermarkCharacteristic",
         "spark.data_source": "AlignedDataSource EARLIEST LATEST STREAM_OPTIONS",
         "spark.option_rows": "ENGINE_OPTIONS ONLY_IN_STREAMS",
-        "spark.options": "EngineOptions SourceOptions",
+        "spark.options": "SourceOptions",
     }.items()
     for name in names.split()
 }

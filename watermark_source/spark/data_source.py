@@ -41,7 +41,9 @@ _log = logging.getLogger(__name__)
 
 
 EARLIEST = "earliest"
+"""``startingOffsets`` of a query that begins at the first existing row."""
 LATEST = "latest"
+"""``startingOffsets`` of a query that begins after the last row."""
 
 STREAM_OPTIONS: tuple[Option, ...] = (
     one_of(
@@ -65,6 +67,8 @@ STREAM_OPTIONS: tuple[Option, ...] = (
         "warning names them.",
     ),
 )
+"""The rows that ``AlignedDataSource`` adds to ``own_options``: ``startingOffsets``, ``maxRowsPerTrigger`` and
+``failOnDataLoss``."""
 
 
 class AlignedDataSource(DataSource):

@@ -381,9 +381,11 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
     ),
 )
 
+"""The rows that every source has: event time, watermarks, idleness, alignment, markers, tasks (docs/options.md)."""
 IN_A_BATCH = frozenset({"includeMarkers", "minPartitions", "maxRecordsPerPartition"})
 """The engine's options that mean something in a batch read too; it ignores the others."""
 ONLY_IN_STREAMS = tuple(row.name for row in ENGINE_OPTIONS if row.name not in IN_A_BATCH)
+"""Names of ``ENGINE_OPTIONS`` that a batch read ignores with a warning."""
 NOT_NEEDED: Mapping[str, str] = {
     "alignmentUpdateInterval": "the limit of an alignment group is computed for each batch",
     "allowUnalignedSourceSplits": "every split of every source can be paused",
