@@ -42,7 +42,8 @@ SECTIONS: Mapping[tuple[str, str], str] = {
         "SourceError UnreachableError RefusedError UnknownSplitError ResponseTimeoutError CorruptDataError "
         "EventTimeError UnsupportedFormatError DataLossError"
     ),
-    ("Stores of alignment groups", "watermark_source.group_store.store"): "Store Identity Answer store_of STORES",
+    ("Stores of alignment groups", "watermark_source.group_store.store"): "Store Identity Answer",
+    ("Where stores are found", "watermark_source.group_store.database"): "STORES store_of",
     ("Reports in a store", "watermark_source.planning.group"): "GroupMember MemberStatus",
     ("Conformance kit", "watermark_source.testing"): (
         "Harness Ability Row checks_for Check ALL_CHECKS NonConformanceError"

@@ -1,61 +1,20 @@
-"""The database of a group's store: which one ``alignmentStore`` names, and what every database must offer."""
+"""Which store ``alignmentStore`` names: one of another package, or a database."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from importlib.metadata import entry_points
 from importlib.util import find_spec
-from typing import Any, Protocol
 
 from watermark_source.errors import OptionError
 from watermark_source.group_store.file_database import FileDatabase
+from watermark_source.group_store.store import Database, GroupStore, Store
 from watermark_source.option_table import to_install
 
 EXAMPLE = "postgresql+psycopg://user@host/database"
-Row = Sequence[Any]
 
 _SQLITE = re.compile(r"sqlite(\+pysqlite)?://")
 _FILE = re.compile(r"/(?P<path>[^?#]+)")
-
-
-class Database(Protocol):
-    """One connection, which the first call opens and the next call after a failure reopens. Not thread-safe.
-
-    Every call may raise:
-        UnreachableError: the database does not answer.
-        RefusedError: the database answers with a refusal.
-    """
-
-    @property
-    def dialect(self) -> str:
-        """SQLAlchemy's name of the SQL dialect, by which ``statements`` are chosen."""
-        ...
-
-    @property
-    def location(self) -> str:
-        """Kind, host and name for logs and errors. The rest of the URL may hold secrets."""
-        ...
-
-    def exchange(self, row: Mapping[str, Any], *, has_report: bool, takes_over: bool) -> Row | None:
-        """Write a member's row, and return the summary of the other members' rows, in the order of ``Answer``.
-
-        Args:
-            row: the member's row.
-            has_report: whether the row carries a report. If not, an existing row keeps its last report.
-            takes_over: whether the row may belong to another process, as after a restart.
-
-        Returns:
-            ``None`` if the row belongs to another process; nothing was written.
-        """
-        ...
-
-    def query(self, statement: str, parameters: Mapping[str, Any]) -> Any:
-        """Run one statement; return the first value of the first row, ``None`` without a row."""
-        ...
-
-    def close(self) -> None:
-        """Close the connection; the next call opens a new one."""
-        ...
 
 
 def database_of(url: str) -> Database:
@@ -87,3 +46,23 @@ def database_of(url: str) -> Database:
     from watermark_source.group_store.server_database import server_database  # noqa: PLC0415
 
     return server_database(url, example=EXAMPLE)
+
+
+STORES = "watermark_source.group_stores"
+"""The group of entry points by which a package adds stores: ``redis = "my_package:RedisStore"`` serves
+``alignmentStore`` with ``redis://…``. The object is called with the URL, does not connect, and raises ``OptionError``
+for a URL that it does not accept."""
+
+
+def store_of(url: str) -> Store:
+    """Return the store that ``alignmentStore`` names, checked as far as possible without connecting.
+
+    Raises:
+        OptionError: the URL is not accepted, or the package for its database is missing.
+    """
+    scheme = url.partition(":")[0]
+    if not scheme.startswith("sqlite"):
+        for found in entry_points(group=STORES, name=scheme):
+            made: Store = found.load()(url)
+            return made
+    return GroupStore(database_of(url))

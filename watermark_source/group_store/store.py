@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import logging
 import secrets
-from importlib.metadata import entry_points
-from typing import NamedTuple, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from watermark_source.clock import Clock
 from watermark_source.errors import CorruptDataError, shortened
 from watermark_source.group_store import statements
-from watermark_source.group_store.database import Database, database_of
 from watermark_source.planning.group import LONGEST_NAME, GroupMember, counts_with, other_drift
 from watermark_source.planning.watermark import Millis
 
@@ -105,24 +104,44 @@ class Store(Protocol):
         ...
 
 
-STORES = "watermark_source.group_stores"
-"""The group of entry points by which a package adds stores: ``redis = "my_package:RedisStore"`` serves
-``alignmentStore`` with ``redis://…``. The object is called with the URL, does not connect, and raises ``OptionError``
-for a URL that it does not accept."""
+class Database(Protocol):
+    """One connection, which the first call opens and the next call after a failure reopens. Not thread-safe.
 
-
-def store_of(url: str) -> Store:
-    """Return the store that ``alignmentStore`` names, checked as far as possible without connecting.
-
-    Raises:
-        OptionError: the URL is not accepted, or the package for its database is missing.
+    Every call may raise:
+        UnreachableError: the database does not answer.
+        RefusedError: the database answers with a refusal.
     """
-    scheme = url.partition(":")[0]
-    if not scheme.startswith("sqlite"):
-        for found in entry_points(group=STORES, name=scheme):
-            made: Store = found.load()(url)
-            return made
-    return GroupStore(database_of(url))
+
+    @property
+    def dialect(self) -> str:
+        """SQLAlchemy's name of the SQL dialect, by which ``statements`` are chosen."""
+        ...
+
+    @property
+    def location(self) -> str:
+        """Kind, host and name for logs and errors. The rest of the URL may hold secrets."""
+        ...
+
+    def exchange(self, row: Mapping[str, Any], *, has_report: bool, takes_over: bool) -> Sequence[Any] | None:
+        """Write a member's row, and return the summary of the other members' rows, in the order of ``Answer``.
+
+        Args:
+            row: the member's row.
+            has_report: whether the row carries a report. If not, an existing row keeps its last report.
+            takes_over: whether the row may belong to another process, as after a restart.
+
+        Returns:
+            ``None`` if the row belongs to another process; nothing was written.
+        """
+        ...
+
+    def query(self, statement: str, parameters: Mapping[str, Any]) -> Any:
+        """Run one statement; return the first value of the first row, ``None`` without a row."""
+        ...
+
+    def close(self) -> None:
+        """Close the connection; the next call opens a new one."""
+        ...
 
 
 class GroupStore(Store):

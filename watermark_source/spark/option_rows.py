@@ -108,7 +108,7 @@ def _store(text: str) -> str:
     if text.strip().lower() in (DRIVER, NO_STORE):
         return text.strip().lower()
     # Loaded where it is needed: workers have no use for it.
-    from watermark_source.group_store.store import store_of  # noqa: PLC0415
+    from watermark_source.group_store.database import store_of  # noqa: PLC0415
 
     store_of(text)
     return text

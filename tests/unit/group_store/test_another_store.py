@@ -12,8 +12,9 @@ import pytest
 
 from tests.spark.file_log import TABLE
 from watermark_source.errors import OptionError, UsageError
+from watermark_source.group_store.database import STORES, store_of
 from watermark_source.group_store.heartbeat_client import HeartbeatClient
-from watermark_source.group_store.store import STORES, Answer, GroupStore, Identity, Store, store_of
+from watermark_source.group_store.store import Answer, GroupStore, Identity, Store
 from watermark_source.planning.group import GroupMember, MemberStatus, counts_with, other_drift
 from watermark_source.planning.state import GroupState
 from watermark_source.planning.watermark import Millis

@@ -10,10 +10,11 @@ import secrets
 import time
 from dataclasses import replace
 
+from watermark_source.group_store.database import store_of
 from watermark_source.group_store.file_database import FileDatabase
 from watermark_source.group_store.heartbeat_client import HeartbeatClient
 from watermark_source.group_store.local_members import FILE, LocalMembers, driver_folder
-from watermark_source.group_store.store import GroupStore, Identity, store_of
+from watermark_source.group_store.store import GroupStore, Identity
 from watermark_source.planning.group import NOBODY, OtherMembers, unanswered
 from watermark_source.planning.planner import Plan
 from watermark_source.planning.state import GroupState, SplitStatus
