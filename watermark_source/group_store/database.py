@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from importlib.metadata import entry_points
 from importlib.util import find_spec
 
 from watermark_source.errors import OptionError
@@ -62,6 +61,9 @@ def store_of(url: str) -> Store:
     """
     scheme = url.partition(":")[0]
     if not scheme.startswith("sqlite"):
+        # Takes 30 ms to import, and a group of one driver needs none of it.
+        from importlib.metadata import entry_points  # noqa: PLC0415
+
         for found in entry_points(group=STORES, name=scheme):
             made: Store = found.load()(url)
             return made
