@@ -50,7 +50,7 @@ def test_a_topic_that_is_fine(kafka: Kafka, new_topic: Callable[..., str], exami
     send(kafka, topic)
     found = examined(kafka.bootstrap, subscribe=topic, startingOffsets="earliest", probeTopic=topic, **INGESTION)
     assert found["topics"] == ("ok", f"{topic}: 2 partitions")
-    assert found["READ"] == ("ok", "the ends of all partitions are told; records there, at most: 1")
+    assert found["READ"] == ("ok", "end offsets of all partitions are known; records there, at most: 1")
     assert found["startingOffsets"] == ("ok", f"a new query begins at {topic}-0: 0, {topic}-1: 0")
     assert found["record format"] == ("ok", "message format v2, in all of 1 partitions that have records")
     assert found["message.timestamp.type"] == ("ok", f"LogAppendTime: {topic}")

@@ -184,7 +184,7 @@ def brokers_clocks(cluster: CheckedCluster) -> str | Caution:
         )
     covered = "" if lag is None else f"; maxWatermarkLag, {format_duration(lag)}, covers it"
     if worst.magnitude > _LARGEST_MILLIS:
-        return Caution(f"{text}{covered}. Set the clocks right (NTP): maxFutureSkew and ingestion go by ours")
+        return Caution(f"{text}{covered}. Set the clocks right (NTP): maxFutureSkew and ingestion use ours")
     return f"{text}{covered}"
 
 
@@ -279,7 +279,7 @@ def _leaders(cluster: CheckedCluster) -> str:
 def _offsets(cluster: CheckedCluster) -> str | Caution:
     first, last = (cluster.admin.list_offsets(dict.fromkeys(cluster.splits, spec)) for spec in (EARLIEST, LATEST))
     sizes = [(last[s].offset or 0) - (first[s].offset or 0) for s in cluster.splits if s in first and s in last]
-    return f"the ends of all partitions are told; records there, at most: {sum(sizes):,}"
+    return f"end offsets of all partitions are known; records there, at most: {sum(sizes):,}"
 
 
 def _start(cluster: CheckedCluster) -> str:
