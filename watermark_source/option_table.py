@@ -23,6 +23,7 @@ _PROVIDER = "provider"
 _TABLE_PROPERTIES = frozenset(
     {_PROVIDER, "serialization.format", "owner", "comment", "location", "external", "is_managed_location", "collation"}
 )
+_OF_EACH_TABLE = frozenset({"owner", "serialization.format"})
 _OPTION_OF_TABLE = "option."
 """Before the name of each option once more, with the options of a table."""
 _MOST = 2**63 - 1
@@ -140,7 +141,7 @@ class OptionTable:
         Names ignore case. Raises ``UnknownOptionError`` naming an option that is near, or ``OptionError`` for a value
         or for an option that is needed.
         """
-        given = options_of_table(given)
+        of_table, given = is_of_table(given), options_of_table(given)
         by_key = {option.name.lower(): option for option in self.options}
         elsewhere = {_letters(name): name for name in self.not_needed}
         values = {option.name: option.default for option in self.options}
@@ -154,7 +155,8 @@ class OptionTable:
             elif (known := elsewhere.get(_letters(name))) is not None:
                 raise OptionError(known, str(text), f"is not needed: {self.not_needed[known]}", example="leave it out")
             elif key not in _SPARK_OWN and not key.startswith(self.prefixes):
-                raise unknown_option(name, (*values, *self.family_names), self.where_all_are)
+                where = f"a table's TBLPROPERTIES are read as its OPTIONS; {self.where_all_are}"
+                raise unknown_option(name, (*values, *self.family_names), where if of_table else self.where_all_are)
         for option in self.options:
             if option.needed and values[option.name] is None:
                 raise OptionError(option.name, None, "is needed", example=option.example)
@@ -182,19 +184,30 @@ def unknown_option(name: str, names: Iterable[str], where_all_are: str = _WHERE_
 
 
 def is_of_table(given: Mapping[str, str]) -> bool:
-    """Return whether Spark handed over the properties of a table (``CREATE TABLE ... USING``)."""
-    return any(name.lower() == _PROVIDER for name in given)
+    """Return whether Spark handed over the properties of a table (``CREATE TABLE ... USING``).
+
+    It gives each table's provider, and its owner or, from a catalog of Hive's, the format of its rows.
+    """
+    names = {name.lower() for name in given}
+    return _PROVIDER in names and not names.isdisjoint(_OF_EACH_TABLE)
 
 
 def options_of_table(given: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the user's options, without what Spark adds to those of a table; elsewhere such names are unknown."""
+    """Return the user's options, without what Spark adds to those of a table; elsewhere such names are unknown.
+
+    Spark gives each of a table's OPTIONS twice, and what is among TBLPROPERTIES once. Those are options, too: one that
+    is known counts wherever it stands, and one that is not is refused.
+    """
     if not is_of_table(given):
         return given
-    # What is among OPTIONS comes twice; what comes once is among TBLPROPERTIES.
-    twice = {name.lower()[len(_OPTION_OF_TABLE) :] for name in given if name.lower().startswith(_OPTION_OF_TABLE)}
-    if twice:
-        return {name: text for name, text in given.items() if name.lower() in twice}
-    return {name: text for name, text in given.items() if name.lower() not in _TABLE_PROPERTIES}
+    names = {name.lower() for name in given}
+
+    def is_the_users(name: str) -> bool:
+        if name.startswith(_OPTION_OF_TABLE):
+            return name[len(_OPTION_OF_TABLE) :] not in names
+        return name not in _TABLE_PROPERTIES or f"{_OPTION_OF_TABLE}{name}" in names
+
+    return {name: text for name, text in given.items() if is_the_users(name.lower())}
 
 
 def _letters(name: str) -> str:

@@ -40,7 +40,7 @@ def main(bootstrap: str, topics: dict[str, str]) -> None:
     def of_table() -> None:
         spark.sql(
             f"CREATE TABLE orders USING `aligned-kafka` OPTIONS (kafka.bootstrap.servers '{bootstrap}', "
-            f"subscribe '{topics['orders']}', startingOffsets 'earliest')"
+            f"subscribe '{topics['orders']}') TBLPROPERTIES (startingOffsets 'earliest')"
         )
         streamed = follow_watermark(spark.readStream.table("orders")).writeStream.format("memory").queryName("streamed")
         streamed.trigger(availableNow=True).start().awaitTermination()
@@ -57,7 +57,7 @@ def main(bootstrap: str, topics: dict[str, str]) -> None:
 
     stages: dict[str, Callable[[], object]] = {
         "a silent partition": lambda: counted(topics["orders"]),
-        "a silent partition, live": lambda: counted(topics["orders"], 20, watermarkWarningAfter="1 second"),
+        "a silent partition, live": lambda: counted(topics["orders"], 20, watermarkWarningAfter="3 seconds"),
         "disorder": lambda: counted(topics["disorder"], maxOffsetsPerTrigger=10),
         "undated": lambda: counted(topics["undated"], eventTimeColumn="value:$.at", eventTimeErrors="null"),
         "a table": of_table,

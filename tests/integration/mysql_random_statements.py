@@ -13,7 +13,8 @@ NAMES = (
     "$v",    "x y", "v;", "back\\slash", "Table", "v,w", "ä",
 )  # fmt: skip
 """Of the table that statements are about."""
-_BARE = frozenset(("v", "तालिका", "a€°·", "t\u200d\u0301", "2020_v", "$v", "ä"))
+BARE = frozenset(("v", "तालिका", "a€°·", "t\u200d\u0301", "2020_v", "$v", "ä"))
+"""Names that need no quotes; the server writes the others into names of files with an escape for each sign."""
 """Those that need no quotes."""
 OTHER, TARGET = "w", "u"
 """Another table with rows, and a name that no table has."""
@@ -101,7 +102,7 @@ class Statements:
         return self._chance.choice(choices)
 
     def _quoted(self, name: str) -> str:
-        if name in _BARE | {OTHER, TARGET} and self._chance.random() < 0.5:
+        if name in BARE | {OTHER, TARGET} and self._chance.random() < 0.5:
             return name
         if self._session.ansi_quotes and self._chance.random() < 0.5:
             return '"' + name.replace('"', '""') + '"'
@@ -129,7 +130,7 @@ class Statements:
     def _part(self) -> list[str]:
         to = self._pick("TO", "AS", "=", "")
         # MariaDB leaves the old table behind where an ALTER copies and renames one whose name is no file's.
-        renames = not self._mariadb or self._name in _BARE
+        renames = not self._mariadb or self._name in BARE
         return self._chance.choice(
             [
                 ["COMMENT", self._text()],

@@ -22,7 +22,7 @@ from services.mysql import MySql, mysql_service
 from services.mysql_client import connect
 from services.mysql_program import Flavour
 from tests.integration.mysql_binlog import end_of_binlog, root
-from tests.integration.mysql_random_statements import NAMES, OTHER, Made, Session, Statements, session
+from tests.integration.mysql_random_statements import BARE, NAMES, OTHER, Made, Session, Statements, session
 
 pytestmark = pytest.mark.service
 _log = logging.getLogger(__name__)
@@ -148,6 +148,9 @@ class Sessions:
                 if table not in (name, OTHER) or held[table] not in (_HELD, ()):
                     cursor.execute(f"DROP TABLE {_quoted(table)}")
             partitions = _PARTITIONS if self._chance.random() < 0.3 else ""
+            if self._server.flavour is Flavour.MARIADB and name not in BARE:
+                # MariaDB loses such a table as a whole, and logs nothing, where it cannot change a file's name.
+                partitions = ""
             for table in (name, OTHER):
                 if held.get(table) == _HELD:
                     continue

@@ -184,7 +184,11 @@ def test_what_no_resolver_can_be_asked_for_is_no_host(text: str) -> None:
         host_name(text)
 
 
-TABLE_OF_SPARK = {"provider": "aligned-kafka", "owner": "root", "option.boxwidth": "5", "boxWidth": "5", "note": "mine"}
+TABLE_OF_SPARK = {
+    "provider": "aligned-kafka", "owner": "root", "option.boxwidth": "5", "boxWidth": "5", "comment": "mine",
+    "collation": "UTF8_LCASE", "location": "file:/w/t",
+}  # fmt: skip
+"""As Spark 4.3 gives the options of a table."""
 
 
 def test_what_spark_adds_to_the_options_of_a_table_is_no_option() -> None:
@@ -193,5 +197,28 @@ def test_what_spark_adds_to_the_options_of_a_table_is_no_option() -> None:
     assert TABLE.parse(hive)["boxWidth"] == 5
     with pytest.raises(UnknownOptionError, match="boxwidht: there is no such option; the nearest is boxWidth"):
         TABLE.parse({**TABLE_OF_SPARK, "option.boxwidht": "5", "boxwidht": "5"})
-    with pytest.raises(UnknownOptionError, match="owner"):
-        TABLE.parse({"owner": "root", "boxWidth": "5"})
+
+
+@pytest.mark.parametrize(
+    "name", ["owner", "provider", "comment", "location", "collation", "external", "option.boxwidth"]
+)
+def test_what_spark_adds_to_a_table_is_an_unknown_option_elsewhere(name: str) -> None:
+    with pytest.raises(UnknownOptionError, match=name):
+        TABLE.parse({name: "x", "boxWidth": "5"})
+    if name not in ("owner", "provider"):
+        with pytest.raises(UnknownOptionError, match=f"{name}|provider"):
+            TABLE.parse({"provider": "x", name: "x", "boxWidth": "5"})
+
+
+@pytest.mark.parametrize("options", [{}, {"option.accesstoken": "open", "accesstoken": "open"}])
+def test_an_option_among_tblproperties_counts_and_nothing_else_passes_there(options: dict[str, str]) -> None:
+    of_table = {"provider": "aligned-kafka", "owner": "root", **options}
+    assert TABLE.parse({**of_table, "boxwidth": "5"})["boxWidth"] == 5
+    with pytest.raises(UnknownOptionError, match="boxwidht: there is no such option; the nearest is boxWidth"):
+        TABLE.parse({**of_table, "boxwidht": "5"})
+    with pytest.raises(UnknownOptionError, match=r"qqq: .*a table's TBLPROPERTIES are read as its OPTIONS"):
+        TABLE.parse({**of_table, "qqq": "mine"})
+    with pytest.raises(UnknownOptionError, match=r"option\.boxwidth"):
+        TABLE.parse({**of_table, "option.boxwidth": "5"})
+    with pytest.raises(UnknownOptionError, match="comment"):
+        TABLE.parse({**of_table, "option.comment": "c", "comment": "c"})

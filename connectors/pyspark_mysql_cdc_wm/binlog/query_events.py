@@ -9,6 +9,8 @@ Each variable has a byte that says which it is, and a value of a fixed size or o
 
 from __future__ import annotations
 
+import codecs
+import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from itertools import product
@@ -157,32 +159,47 @@ def readings(text: bytes, collation: int) -> tuple[tuple[str, Charset], ...]:
 
 def _decoded(text: bytes, charset: Charset, collation: int) -> str:
     if charset.codec in _WITHOUT_CODEC.values():
-        blank = _BLANK.get(charset.codec)
-        return "".join(" " if each == blank else chr(each) if each < 0x80 else UNKNOWN for each in text)
+        return codecs.charmap_decode(text, "replace", _ASCII_ALONE[_BLANK.get(charset.codec)])[0]
     if not charset.trails or text.isascii():
         return text.decode(charset.codec, errors="replace")
-    first, second = _PAIRS[charset.codec]
-    four = collation in _OF_FOUR_BYTES
-    letters, at = [], 0
-    while at < len(text):
-        width = 1
-        if at + 1 < len(text) and _within(text[at], first):
-            if _within(text[at + 1], second):
-                width = 2
-            elif four and 0x30 <= text[at + 1] <= 0x39 and _of_four(text[at : at + 4]):
-                width = 4
-        letter = text[at : at + width].decode(charset.codec, errors="replace")
-        letters.append(letter if len(letter) == 1 else UNKNOWN)
-        at += width
-    return "".join(letters)
+    letters = _letters_of(charset.codec, four=collation in _OF_FOUR_BYTES)
+    try:
+        found = text.decode(charset.codec)
+        # Python, too, goes from left to right: with as many letters as the server's they are the same.
+        if len(found) == len(letters.division.sub(b"_", text)):
+            return found
+    except UnicodeDecodeError:
+        pass
+    return "".join(map(letters.__getitem__, letters.division.findall(text)))
 
 
-def _within(byte: int, ranges: _Ranges) -> bool:
-    return any(low <= byte <= high for low, high in ranges)
+class _Letters(dict[bytes, str]):
+    """The letters of a character set whose letters are of one to four bytes, by their bytes, each decoded once."""
+
+    def __init__(self, codec: str, division: re.Pattern[bytes]) -> None:
+        super().__init__()
+        self._codec = codec
+        self.division = division
+        """Matches one letter after the other, as the server divides a text."""
+
+    def __missing__(self, letter: bytes) -> str:
+        found = letter.decode(self._codec, errors="replace")
+        self[letter] = found = found if len(found) == 1 else UNKNOWN
+        return found
 
 
-def _of_four(letter: bytes) -> bool:
-    return len(letter) == 4 and 0x81 <= letter[2] <= 0xFE and 0x30 <= letter[3] <= 0x39
+@lru_cache
+def _letters_of(codec: str, *, four: bool) -> _Letters:
+    first, second = (b"".join(b"\\x%02x-\\x%02x" % each for each in ranges) for ranges in _PAIRS[codec])
+    more = b"|[0-9][\\x81-\\xfe][0-9]" if four else b""
+    return _Letters(codec, re.compile(b"[%s](?:[%s]%s)|." % (first, second, more), re.DOTALL))
+
+
+_ASCII_ALONE: Mapping[int | None, str] = {
+    blank: "".join(" " if each == blank else chr(each) if each < 0x80 else UNKNOWN for each in range(256))
+    for blank in (None, *_BLANK.values())
+}
+"""Letters by their bytes, of character sets of which only ASCII and the byte that divides words are known."""
 
 
 _NAME_SIZE, _VARIABLES_SIZE, _FIXED, _OF_LOAD = 8, 11, 13, 13

@@ -7,7 +7,9 @@ cannot be followed to its end raises ``UnfollowedError``: nobody then knows what
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 WORD, NAME, TEXT, NUMBER, SIGN = range(5)
@@ -35,6 +37,7 @@ class LoggedTable(NamedTuple):
 
 
 END: Final = Token(SIGN, "")
+_OPENS, _COMMA = Token(SIGN, "("), Token(SIGN, ",")
 
 
 class Dialect(NamedTuple):
@@ -62,6 +65,15 @@ _HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
 _LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_$") | _DIGITS
 _VERSION_DIGITS = 5
 _NUL = "\0"
+_NOT_IN_WORDS = "".join(chr(n) for n in range(128) if chr(n) not in _LETTERS)
+_LITERALS = re.compile(r"(?:(?:[-+]?[0-9]+(?:\.[0-9]+)?|'[^'\\]*')[ \t\r\n]*,[ \t\r\n]*){1,1000}")
+"""Numbers and texts of a list, with the commas behind them. Not without end: each takes memory while it is matched."""
+
+
+@lru_cache
+def _run_of(characters: str, *, others: bool = False) -> re.Pattern[str]:
+    """Return what matches as many of some characters as there are, or of all others."""
+    return re.compile(f"[{'^' if others else ''}{re.escape(characters)}]*")
 
 
 def tokens(text: str, dialect: Dialect = PLAIN) -> Iterator[Token]:
@@ -69,14 +81,22 @@ def tokens(text: str, dialect: Dialect = PLAIN) -> Iterator[Token]:
 
     What a remark ``/*! */`` encloses counts: a server that passes over one of a later version writes a space into the
     log in place of the ``!``.
+
+    Of a list of numbers and texts in brackets only some of these come, the last among them: a list of megabytes, of an
+    IN or an ENUM, means no more than a short one.
     """
     at, executed, size = 0, False, len(text)
+    in_list = False
     while True:
         at, executed = _passed_over(text, at, executed, dialect)
         if at >= size:
             break
         found, at = _at(text, at, dialect)
         yield from found
+        last = found[-1]
+        in_list = last == _OPENS or (in_list and (last.kind in (TEXT, NUMBER) or last == _COMMA))
+        while in_list and last.kind == SIGN and (more := _LITERALS.match(text, at)) is not None:
+            at = more.end()
     if executed:
         raise UnfollowedError("a remark that is executed has no end")
 
@@ -87,7 +107,7 @@ def _passed_over(text: str, at: int, executed: bool, dialect: Dialect) -> tuple[
     while at < size:
         char = text[at]
         if char in spaces:
-            at += 1
+            at = _end(_run_of(spaces), text, at)
         elif char == "#" or (char == "-" and text.startswith("--", at) and _is_remark(text, at + 2, dialect)):
             at = _end_of_line(text, at)
         elif char == "/" and text.startswith("/*", at):
@@ -139,10 +159,13 @@ def _in_word(char: str, spaces: str) -> bool:
 
 
 def _end_of_word(text: str, at: int, spaces: str) -> int:
-    size = len(text)
-    while at < size and (text[at] in _LETTERS or (text[at] > "\x7f" and text[at] not in spaces)):
-        at += 1
-    return at
+    return _end(_run_of(_NOT_IN_WORDS + spaces, others=True), text, at)
+
+
+def _end(run: re.Pattern[str], text: str, at: int) -> int:
+    """Return where a run that begins at a place ends."""
+    found = run.match(text, at)
+    return at if found is None else found.end()
 
 
 def _end_of_host(text: str, at: int, spaces: str) -> int:
@@ -191,9 +214,7 @@ def _end_of_number(text: str, at: int, spaces: str) -> int:
 
 
 def _end_of_digits(text: str, at: int) -> int:
-    while at < len(text) and text[at] in _DIGITS:
-        at += 1
-    return at
+    return _end(_run_of("0123456789"), text, at)
 
 
 def _end_of_exponent(text: str, at: int) -> int:

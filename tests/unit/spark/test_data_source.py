@@ -88,12 +88,13 @@ SECRET = Option(name="token", parse=str, accepted="must be a token", example="t"
 def test_a_table_keeps_its_options_in_its_schema_and_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Files, "own_options", (FOLDER, SECRET))
     plain = Files({"folder": "/data"}).schema()
-    of_table = Files({"provider": "files", "folder": "/data", "option.folder": "/data"}).schema()
+    of_table = Files({"provider": "files", "owner": "me", "folder": "/data", "option.folder": "/data"}).schema()
     assert taken_from_schema(plain, {"folder": "/here"}) == ({"folder": "/here"}, plain)
     assert taken_from_schema(of_table, {}) == ({"folder": "/data"}, plain)
     assert taken_from_schema(of_table, {"Folder": "/here"}) == ({"folder": "/here"}, plain)
     given = {
         "provider": "files",
+        "owner": "me",
         "folder": "/data",
         "token": "hidden",
         "option.folder": "/data",
