@@ -201,12 +201,18 @@ def disagreement(chosen: Session, done: Done, read: Sequence[Statement], *, rows
     for each in read:
         if each.effect is None:
             return f"not followed: {each.problem}"
-        effects.append(each.effect)
+        effects.append((each.database, each.effect))
 
     def named(kind: str) -> set[str]:
-        return {table.table for effect in effects for table in getattr(effect, kind)}
+        # A statement may name tables of databases that do not exist, beside those that do.
+        return {
+            table.table
+            for database, effect in effects
+            for table in getattr(effect, kind)
+            if table.database in (None, database)
+        }
 
-    whole, dropped, stands = named("whole"), named("dropped"), any(effect.rows is not None for effect in effects)
+    whole, dropped, stands = named("whole"), named("dropped"), any(effect.rows is not None for _, effect in effects)
     moved = set(done.after) - set(done.before)
     for table, held in done.before.items():
         if table not in done.after:
