@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection, Row
@@ -10,22 +11,42 @@ from pyspark_mysql_cdc_wm.client.login_settings import ClientSettings
 from pyspark_mysql_cdc_wm.lookup.checked_server import CheckedServer
 from pyspark_mysql_cdc_wm.options import mysql_options
 
-Answer = Sequence[Row] | Exception
+Answer = Sequence[Row] | Exception | Callable[..., "Answer"]
+"""Rows, an error, or a function that gets the statement's values and returns one of these."""
+
+
+def in_turn(*answers: Answer) -> Answer:
+    """Return an answer that differs from call to call; the last one stays."""
+    left = list(answers)
+    return lambda *_: left.pop(0) if len(left) > 1 else left[0]
 
 
 class RecordedConnection(MySqlConnection):
-    """Answers each statement by the longest text that it begins with."""
+    """Answers each statement by the longest text that it begins with, and notes the statements."""
 
     def __init__(self, answers: Mapping[str, Answer], version: str = "9.7.4") -> None:
         super().__init__(ClientSettings("db1", 3306, "cdc", ""))
         self._answers = answers
         self._version = version
+        self.sent: list[str] = []
 
     def rows(self, statement: str, *values: Any, if_slow: str | None = None) -> tuple[Row, ...]:
-        answer = self._answers[max((each for each in self._answers if statement.startswith(each)), key=len)]
+        self.sent.append(statement.strip())
+        answer = self._answers[max((each for each in self._answers if self.sent[-1].startswith(each)), key=len)]
+        while callable(answer):
+            answer = answer(*values)
         if isinstance(answer, Exception):
             raise answer
         return tuple(answer)
+
+    def together(self, *statements: str) -> tuple[tuple[Row, ...], ...]:
+        return tuple(self.rows(statement) for statement in statements)
+
+    @contextlib.contextmanager
+    def variable(self, name: str, value: str) -> Iterator[None]:
+        self.sent.append(f"SET SESSION {name} = {value}")
+        yield
+        self.sent.append(f"SET SESSION {name} = DEFAULT")
 
     @property
     def server_version(self) -> str:

@@ -1,0 +1,169 @@
+"""What a user should know of a server that is read all the same, by its answers."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from pyspark_mysql_cdc_wm.lookup.server_cautions import advice
+from pyspark_mysql_cdc_wm.lookup.server_checks import checks_of
+from tests.unit.mysql.recorded_answers import Answer, checked_server
+from watermark_source.checks import Finding, Verdict, examine
+
+MYSQL, MARIADB = "9.7.4", "11.8.9-MariaDB"
+TABLES: dict[str, Answer] = {
+    "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE": [("shop", "t", "BASE TABLE")],
+    "SELECT @@GLOBAL.lower_case_table_names": [(0,)],
+}
+
+
+def found(
+    check: str,
+    version: str = MYSQL,
+    *,
+    settings: dict[str, str] | None = None,
+    answers: dict[str, Answer] | None = None,
+) -> Finding:
+    variables: Answer = list((settings or {}).items())
+    server = checked_server({"SHOW GLOBAL VARIABLES": variables, **TABLES, **(answers or {})}, version)
+    every = {each.name: each for each in (*checks_of(server.options), *advice(server.options))}
+    (finding,) = examine([every[check]], server)
+    return finding
+
+
+def shown(finding: Finding) -> tuple[Verdict, str]:
+    return finding.verdict, finding.text
+
+
+@pytest.mark.parametrize(
+    ("settings", "seen"),
+    [
+        ({"log_bin": "OFF"}, "log_bin is OFF, and must be ON: there is no binlog to read"),
+        ({"binlog_format": "MIXED"}, "binlog_format is MIXED, and must be ROW: other formats log statements"),
+        ({"binlog_row_image": "minimal"}, "binlog_row_image is minimal, and must be FULL: rows would lack columns"),
+        ({"binlog_row_image": ""}, "binlog_row_image is empty, and must be FULL"),
+        ({"server_id": "0"}, "server_id is 0, and must be another number"),
+        ({}, "there is no binlog_row_metadata, and the binlog does not describe columns without it"),
+    ],
+)
+def test_a_setting_without_which_rows_cannot_be_read_is_refused(settings: dict[str, str], seen: str) -> None:
+    finding = found(next(iter(settings), "binlog_row_metadata"), settings=settings)
+    assert finding.verdict is Verdict.FAILED
+    assert seen in finding.text
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("log_bin", "ON"), ("log_bin", "1"), ("binlog_format", "row"), ("binlog_row_image", "Full"),
+     ("binlog_row_metadata", "FULL"), ("server_id", "7"), ("binlog_format", None)],
+)  # fmt: skip
+def test_a_setting_as_it_is_needed_or_that_a_server_does_not_have_is_in_order(setting: str, value: str | None) -> None:
+    assert found(setting, settings={} if value is None else {setting: value}).verdict is Verdict.OK
+
+
+def test_the_least_metadata_is_read_with_a_caution() -> None:
+    verdict, text = shown(found("binlog_row_metadata", settings={"binlog_row_metadata": "MINIMAL"}))
+    assert verdict is Verdict.WARNING
+    assert "SET GLOBAL binlog_row_metadata = 'FULL'" in text
+
+
+def test_without_gtids_a_snapshot_is_slower_and_no_replica_continues_the_query() -> None:
+    verdict, text = shown(found("gtid_mode", settings={"gtid_mode": "OFF"}))
+    assert verdict is Verdict.WARNING
+    assert "no query can continue on a replica. On the server, one after another: SET GLOBAL enforce" in text
+    assert found("gtid_mode", settings={"gtid_mode": "ON"}).verdict is Verdict.OK
+    assert found("gtid_mode", MARIADB).verdict is Verdict.OK
+
+
+@pytest.mark.parametrize(
+    ("settings", "size", "verdict", "text"),
+    [
+        ({"binlog_expire_logs_seconds": "86400"}, 0, Verdict.OK, "1 d"),
+        ({"binlog_expire_logs_seconds": "86399"}, 0, Verdict.WARNING, "binlog_expire_logs_seconds = 604800"),
+        ({"expire_logs_days": "0.5"}, 0, Verdict.WARNING, "for 12 h"),
+        ({"binlog_expire_logs_seconds": "0"}, 0, Verdict.OK, "until an administrator purges it"),
+        ({"binlog_expire_logs_seconds": "1", "binlog_expire_logs_auto_purge": "0"}, 0, Verdict.OK, "until an admin"),
+        # A slow snapshot of 600 GB takes 60 000 s: three times that is kept.
+        (
+            {"binlog_expire_logs_seconds": "86400"},
+            600_000_000_000,
+            Verdict.WARNING,
+            "a snapshot of 600000 MB takes up to",
+        ),
+        ({"binlog_expire_logs_seconds": "180000"}, 600_000_000_000, Verdict.OK, "a snapshot of 600000 MB"),
+    ],
+)
+def test_a_binlog_that_is_kept_for_less_than_a_day_or_than_slow_snapshots_take_is_a_caution(
+    settings: dict[str, str], size: int, verdict: Verdict, text: str
+) -> None:
+    finding = found("binlog kept", settings=settings, answers={"SELECT DATA_LENGTH": [(size,)]})
+    assert finding.verdict is verdict
+    assert text in finding.text
+
+
+def test_tables_of_other_engines_are_not_as_of_one_moment() -> None:
+    verdict, text = shown(found("engine", answers={"SELECT ENGINE": [("MyISAM",)]}))
+    assert (verdict, "shop.t (MyISAM): only InnoDB" in text) == (Verdict.WARNING, True)
+    assert found("engine", answers={"SELECT ENGINE": [("InnoDB",)]}).verdict is Verdict.OK
+
+
+CASCADING = """CREATE TABLE `t` (
+  `id` int,
+  CONSTRAINT `of_user` FOREIGN KEY (`user`) REFERENCES `users` (`id`) ON DELETE CASCADE,
+  CONSTRAINT `of_shop` FOREIGN KEY (`shop`) REFERENCES `shops` (`id`) ON UPDATE SET NULL,
+  CONSTRAINT `of_none` FOREIGN KEY (`none`) REFERENCES `none` (`id`) ON DELETE RESTRICT
+)"""
+
+
+@pytest.mark.parametrize(
+    ("version", "settings", "verdict"),
+    [
+        ("9.5.9", {}, Verdict.WARNING), ("9.6.0", {}, Verdict.OK), ("10.0.0", {}, Verdict.OK),
+        (MARIADB, {}, Verdict.WARNING),
+        ("9.6.0", {"innodb_native_foreign_keys": "ON"}, Verdict.WARNING),
+    ],
+)  # fmt: skip
+def test_changes_by_foreign_keys_that_a_server_does_not_log_are_named(
+    version: str, settings: dict[str, str], verdict: Verdict
+) -> None:
+    finding = found("foreign keys", version, settings=settings, answers={"SHOW CREATE TABLE": [("t", CASCADING)]})
+    assert finding.verdict is verdict
+    assert ("shop.t of_user, shop.t of_shop:" in finding.text) == (verdict is Verdict.WARNING)
+    none = found("foreign keys", version, settings=settings, answers={"SHOW CREATE TABLE": [("t", "CREATE TABLE `t`")]})
+    assert none.verdict is Verdict.OK
+
+
+@pytest.mark.parametrize(
+    ("settings", "verdict"),
+    [({}, Verdict.OK), ({"sync_binlog": "1", "innodb_flush_log_at_trx_commit": "1"}, Verdict.OK),
+     ({"sync_binlog": "0"}, Verdict.WARNING), ({"innodb_flush_log_at_trx_commit": "2"}, Verdict.WARNING)],
+)  # fmt: skip
+def test_a_commit_that_is_not_written_to_disk_is_a_caution(settings: dict[str, str], verdict: Verdict) -> None:
+    finding = found("sync_binlog", settings=settings)
+    assert finding.verdict is verdict
+    assert all(f"SET GLOBAL {name} = 1" in finding.text for name in settings if verdict is Verdict.WARNING)
+
+
+@pytest.mark.parametrize(("skew", "verdict"), [(0.0, Verdict.OK), (-3_600.0, Verdict.WARNING), (7.0, Verdict.WARNING)])
+def test_a_server_whose_clock_differs_makes_lags_wrong(skew: float, verdict: Verdict) -> None:
+    finding = found("clock", answers={"SELECT UNIX_TIMESTAMP": lambda: [(time.time() + skew,)]})
+    assert finding.verdict is verdict
+    assert ("behind" if skew < 0 else "ahead of") in finding.text or verdict is Verdict.OK
+
+
+def test_a_connection_without_tls_is_a_caution_and_an_unverified_certificate_is_said() -> None:
+    assert found("TLS", answers={"SHOW STATUS LIKE 'Ssl_%'": [("Ssl_cipher", "")]}).verdict is Verdict.WARNING
+    tls: Answer = [("Ssl_cipher", "TLS_AES_256_GCM_SHA384"), ("Ssl_version", "TLSv1.3")]
+    verdict, text = shown(found("TLS", answers={"SHOW STATUS LIKE 'Ssl_%'": tls}))
+    assert verdict is Verdict.OK
+    assert text.startswith("TLSv1.3 TLS_AES_256_GCM_SHA384; the certificate is not verified")
+
+
+def test_the_end_of_the_binlog_and_the_account_are_shown() -> None:
+    end: Answer = [("binlog.000003", 157, "", "")]
+    assert found("REPLICATION CLIENT", answers={"SHOW BINARY LOG STATUS": end}).text.endswith(
+        "the binlog ends in binlog.000003 at position 157"
+    )
+    none = found("REPLICATION CLIENT", answers={"SHOW BINARY LOG STATUS": []})
+    assert (none.verdict, "shows no end of its binlog. Set log_bin" in none.text) == (Verdict.FAILED, True)

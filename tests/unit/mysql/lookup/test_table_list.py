@@ -1,0 +1,117 @@
+"""Which tables a query reads, and what is said of one that is not there, by the answers of servers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from pyspark_mysql_cdc_wm.lookup import table_list
+from pyspark_mysql_cdc_wm.lookup.table_list import TableList, is_sequence, names_of, on_server, tables_of
+from pyspark_mysql_cdc_wm.options.tables import TableName, parse_tables
+from pyspark_mysql_cdc_wm.records.table_definition import Column, ColumnType, TableMap
+from tests.unit.mysql.recorded_answers import Answer, RecordedConnection, in_turn
+from watermark_source.errors import UnknownSplitError
+
+MARIADB = "11.8.9-MariaDB"
+HELD: Answer = [
+    ("shop", "orders", "BASE TABLE"), ("shop", "orders_old", "SYSTEM VERSIONED"), ("shop", "open", "VIEW"),
+    ("shop", "numbers", "SEQUENCE"), ("other", "orders", "BASE TABLE"),
+]  # fmt: skip
+
+
+def connection(
+    held: Answer = HELD, version: str = "9.7.4", more: Mapping[str, Answer] | None = None
+) -> RecordedConnection:
+    return RecordedConnection({"SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE": held, **(more or {})}, version)
+
+
+def found(text: str) -> list[str]:
+    return [str(name) for name in tables_of(connection(), parse_tables(text))]
+
+
+def test_patterns_find_tables_and_neither_views_nor_sequences() -> None:
+    assert found("*.*") == ["other.orders", "shop.orders", "shop.orders_old"]
+    assert found("shop.or*") == ["shop.orders", "shop.orders_old"]
+    assert found(r"(shop|other)\.orders") == ["other.orders", "shop.orders"]
+
+
+@pytest.mark.parametrize(
+    ("text", "refusal"),
+    [
+        ("shop.open", "shop.open is a view, not a table, and the binlog has no rows of it"),
+        ("shop.numbers", "shop.numbers is a sequence, not a table"),
+        (
+            "shop.order",
+            "there is no table shop.order, or the user 'cdc' may not see it.*GRANT SELECT ON `shop`.`order`",
+        ),
+        ("shop.order", "The tables it may see: .*shop.orders"),
+        ("none.like*", "there is no table like none.like.*The tables it may see: (\\w+\\.\\w+(, )?){3}$"),
+    ],
+)
+def test_a_table_that_is_not_there_is_named_with_those_that_are(text: str, refusal: str) -> None:
+    with pytest.raises(UnknownSplitError, match=refusal):
+        found(text)
+
+
+def test_where_the_user_sees_nothing_that_is_said() -> None:
+    with pytest.raises(UnknownSplitError, match="The tables it may see: none"):
+        tables_of(connection([]), parse_tables("*.*"))
+
+
+@pytest.mark.parametrize(("number", "ignores"), [(0, False), (1, True), (2, True)])
+def test_the_servers_rule_for_the_case_of_names_is_the_selections(number: int, ignores: bool) -> None:
+    rule: dict[str, Answer] = {"SELECT @@GLOBAL.lower_case_table_names": [(number,)]}
+    asked = connection(more=rule)
+    selection = on_server(asked, parse_tables("Shop.Orders"))
+    assert selection.ignores_case is ignores
+    if ignores:
+        assert tables_of(asked, selection) == (TableName("shop", "orders"),)
+    else:
+        with pytest.raises(UnknownSplitError, match=r"there is no table Shop\.Orders"):
+            tables_of(asked, selection)
+
+
+def test_tables_are_listed_again_after_a_while_or_when_one_was_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(table_list.time, "monotonic", lambda: now)  # type: ignore[attr-defined]
+    asked = connection(in_turn([("shop", "a", "BASE TABLE")], [("shop", "b", "BASE TABLE")], []))
+    tables = TableList(asked, parse_tables("shop.*"))
+    assert tables.now() == {TableName("shop", "a")}
+    now += 4.9
+    assert tables.now() == {TableName("shop", "a")}
+    now += 0.2
+    assert tables.now() == {TableName("shop", "b")}
+    tables.expire()
+    assert tables.now() == frozenset()
+    assert len(asked.sent) == 3
+
+
+SEQUENCE = (
+    "next_not_cached_value", "minimum_value", "maximum_value", "start_value", "increment", "cache_size", "cycle_option",
+    "cycle_count",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("names", "version", "kind", "expected"),
+    [
+        (SEQUENCE, MARIADB, [("SEQUENCE",)], True),
+        # It was dropped since.
+        (SEQUENCE, MARIADB, [], True),
+        (SEQUENCE, MARIADB, [("BASE TABLE",)], False),
+        (SEQUENCE, "9.7.4", [], False),
+        (SEQUENCE[:-1], MARIADB, [], False),
+    ],
+)
+def test_states_of_a_sequence_are_told_from_rows_of_a_table(
+    names: tuple[str, ...], version: str, kind: list[tuple[str]], expected: bool
+) -> None:
+    columns = tuple(Column(ColumnType.LONGLONG, name=name) for name in names)
+    table = TableMap("shop", "numbers", columns)
+    assert is_sequence(connection(version=version, more={"SELECT TABLE_TYPE": kind}), table) is expected
+
+
+def test_names_that_a_server_shows_are_between_commas() -> None:
+    assert names_of("a, b,,c") == {"a", "b", "c"}
+    assert names_of(None) == names_of("") == frozenset()
