@@ -7,7 +7,7 @@
         with MyHarness(tmp_path) as harness:
             check(harness)
 
-A ``Harness`` says how a check writes to the system, and what the connector offers; docs/writing-a-source.md has one.
+A ``Harness`` shows the kit how to write to the system, and which abilities it has; docs/writing-a-source.md has one.
 
 Imports ``contract``, ``errors``, ``planning``, ``spark``.
 """

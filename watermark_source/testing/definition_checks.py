@@ -1,4 +1,4 @@
-"""Checks of what is built from options: format, schema, definition, readers, and how they travel."""
+"""Checks of what is built from options: format, schema, definition, readers, and their pickles."""
 
 from __future__ import annotations
 
@@ -40,47 +40,47 @@ def _schema(harness: Harness, **more: str) -> StructType:
 
 @check()
 def the_definition_has_the_name_of_the_format(harness: Harness) -> None:
-    """Offsets hold the definition's name, and users know the format's: they are one."""
+    """Offsets hold the definition's name, and users the format's: both are the same."""
     logs = OpenLogs.of(harness)
     expect_equal(logs.definition.name, harness.source.name(), "the name of the definition")
 
 
 @check()
 def the_schema_ends_in_event_time_and_marker(harness: Harness) -> None:
-    """Behind the system's own columns come ``event_time`` and ``marker``."""
+    """After the system's own columns come ``event_time`` and ``marker``."""
     last = [(field.name, field.dataType) for field in _schema(harness).fields[-2:]]
     expect_equal(last, [(EVENT_TIME, TimestampType()), (MARKER, MARKER_TYPE)], "the last columns")
 
 
 @check()
 def the_schema_is_the_same_each_time(harness: Harness) -> None:
-    """Spark asks for the schema in several processes, and compares."""
+    """Spark requests the schema in several processes, and compares them."""
     expect_equal(_source(harness).schema(), _source(harness).schema(), "the schema the second time")
 
 
 @check()
 def names_of_options_ignore_case(harness: Harness) -> None:
-    """Spark hands options on in lower case."""
+    """Spark passes options in lower case."""
     lower = harness.source({name.lower(): text for name, text in harness.options.items()})
     expect_equal(lower.schema(), _source(harness).schema(), "the schema with names of options in lower case")
 
 
 @check()
 def an_unknown_option_is_refused(harness: Harness) -> None:
-    """A misspelt option is an error, and not ignored."""
+    """A misspelt option is an error, and is not ignored."""
     with expect_error(UnknownOptionError, "an option noSuchOption"):
         _source(harness, **_UNKNOWN).schema()
 
 
 @check()
 def a_wrong_value_is_an_error_of_the_option(harness: Harness) -> None:
-    """The options of the engine are read by its table."""
+    """The options of every source are checked by their table."""
     with expect_error(OptionError, 'idleTimeout = "soon"'):
         _source(harness, **_WRONG).schema()
 
 
 @check()
-def late_rows_are_told_where_that_is_wanted(harness: Harness) -> None:
+def late_rows_are_marked_with_include_late(harness: Harness) -> None:
     """With ``includeLate`` there is a column ``late`` after the event time."""
     schema = _schema(harness, includeLate="true")
     expect_equal([field.dataType for field in schema if field.name == "late"], [BooleanType()], "the column late")
@@ -95,7 +95,7 @@ def a_schema_of_the_users_is_refused(harness: Harness) -> None:
 
 @check(Ability.BUILT_OFFLINE)
 def building_connects_to_nothing(harness: Harness) -> None:
-    """Options are checked, and readers are made, without the system."""
+    """Options are checked, and readers are created, without the system."""
     with no_connections():
         reader = reader_of(harness, harness.options)[1]
         _ = reader.definition.range_reader, reader.definition.observing_reader
@@ -103,7 +103,7 @@ def building_connects_to_nothing(harness: Harness) -> None:
 
 @check()
 def a_definition_survives_the_pickle_and_connects_to_nothing(harness: Harness) -> None:
-    """Spark pickles it to each process of a query, and most of these need no connection."""
+    """Spark pickles it to each process of a query, and most of those need no connection."""
     written = write(harness)
     logs = OpenLogs.of(harness)
     with no_connections():
@@ -144,18 +144,18 @@ def a_reader_in_use_survives_the_pickle(harness: Harness) -> None:
 
 @check(Ability.REMOTE)
 def an_unreachable_system_is_an_error_within_a_time_limit(harness: Harness) -> None:
-    """No call waits without limit, and what it raises is the project's."""
+    """No call waits without limit, and its error is one of the project's."""
     begun = time.monotonic()
     with expect_error(SourceError, "a system out of reach"):
         stream = Stream(harness, {**harness.options, **harness.unreachable_options})
         stream.plan(stream.initial())
     took = time.monotonic() - begun
-    expect(took <= harness.patience, f"it took {took:.0f} s to say so; within {harness.patience:.0f} s is expected")
+    expect(took <= harness.patience, f"the error came after {took:.0f} s; within {harness.patience:.0f} s is expected")
 
 
 @check(Ability.SECRETS)
 def secrets_are_shown_nowhere(harness: Harness) -> None:
-    """No ``repr``, error, offset, status or log holds one."""
+    """No ``repr``, error, offset, status or log line contains one."""
     write(harness)
     with logged() as lines, streaming(harness) as stream:
         definition = stream.reader.definition
@@ -170,17 +170,17 @@ def secrets_are_shown_nowhere(harness: Harness) -> None:
 
 
 def _refusal(harness: Harness, wrong: Mapping[str, str]) -> str:
-    """Return what a user sees of options that are wrong."""
+    """Return the error that a user sees for wrong options."""
     try:
         other = Stream(harness, {**harness.options, **wrong})
         return str(other.plan(other.initial()))
-    except Exception:  # noqa: BLE001 - whatever it is, it must not tell
+    except Exception:  # noqa: BLE001 - no error may contain a secret
         return traceback.format_exc()
 
 
 @check()
-def the_harness_says_what_the_connector_offers(harness: Harness) -> None:
-    """A part that a harness does not name would go unchecked."""
+def the_harness_names_all_parts_of_the_connector(harness: Harness) -> None:
+    """A part that a harness does not name would not be checked."""
     write(harness)
     connector = OpenLogs.of(harness).connector
     marks = True if declared_by(harness, **harness.mark_options).marks else None
@@ -189,8 +189,8 @@ def the_harness_says_what_the_connector_offers(harness: Harness) -> None:
         (Ability.TIME_INDEX, connector.time_index), (Ability.PREVIEW, connector.preview),
         (Ability.ROW_INDEX, connector.row_index), (Ability.CUTTER, connector.cutter),
     ):  # fmt: skip
-        said = ability in harness.abilities
-        expect(said == (part is not None), f"{ability.name}: the harness says {said}, the connector has {part!r}")
+        named = ability in harness.abilities
+        expect(named == (part is not None), f"{ability.name}: in abilities is {named}, the connector has {part!r}")
     if Ability.BATCHES not in harness.abilities:
         with expect_error(UsageError, "BATCHES: the harness does not name it, and a batch read"):
             source = _source(harness)

@@ -32,13 +32,13 @@ from watermark_source.testing.support import behind_pickle, pickled
 
 Offset = dict[str, Any]
 _EMPTY_BATCHES = 2
-"""So many one after the other, and the stream has come to its end for now."""
+"""After so many empty batches in a row the stream is at its end for now."""
 _MOST_BATCHES = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What the tasks of a batch delivered."""
+    """The rows and markers that the tasks of a batch delivered."""
 
     start: Offset
     end: Offset
@@ -47,12 +47,12 @@ class Batch:
 
     @property
     def shown(self) -> list[str]:
-        """All of it in an order of its own, to be compared."""
+        """Rows and markers as sorted texts, for comparisons."""
         return sorted(map(repr, [*self.rows.to_pylist(), *self.markers]))
 
 
 def batch_of(reader: AlignedStreamReader, start: Offset, end: Offset, schema: StructType) -> Batch:
-    """Plan the tasks of a batch and run them, with all that goes to them through the pickle."""
+    """Plan the tasks of a batch and run them; the reader and the tasks go through the pickle."""
     tasks = behind_pickle(list(reader.partitions(start, end)))
     on_executor = behind_pickle(reader)
     found = [batch for task in tasks for batch in on_executor.read(task)]
@@ -62,14 +62,14 @@ def batch_of(reader: AlignedStreamReader, start: Offset, end: Offset, schema: St
 
 
 def reader_of(harness: Harness, options: Mapping[str, str]) -> tuple[StructType, AlignedStreamReader]:
-    """Return a stream's schema and reader as Spark gets them; raises why there is none."""
+    """Return a stream's schema and reader as Spark gets them; raises the error of a reader that cannot start."""
     source = harness.source(dict(options))
     schema = source.schema()
     if not isinstance(schema, StructType):
         raise NonConformanceError(f"schema() returned {schema!r}, not a StructType")
     reader = source.streamReader(schema)
     if not isinstance(reader, AlignedStreamReader):
-        # Its first call says why.
+        # Its first call raises the reason.
         reader.initialOffset()
         raise NonConformanceError(f"streamReader returned a {type(reader).__name__}, not an AlignedStreamReader")
     return schema, reader
@@ -94,7 +94,7 @@ class Stream:
         return _json(self.reader.latestOffset(start, self.limit if rows is None else ReadMaxRows(rows)))
 
     def plan_all(self, start: Offset) -> Offset:
-        """Return the end of a batch of all there is, as the trigger Once has it."""
+        """Return the end of a batch of all existing rows, as with the trigger Once."""
         return _json(self.reader.latestOffset(start, ReadAllAvailable()))
 
     def read(self, start: Offset, end: Offset) -> Batch:
@@ -102,7 +102,7 @@ class Stream:
         return batch_of(self.reader, start, end, self.schema)
 
     def batches(self, start: Offset, *, rows: int | None = None) -> list[Batch]:
-        """Go on until there is nothing new."""
+        """Run batches until no new rows come."""
         found: list[Batch] = []
         empty = 0
         for _ in range(_MOST_BATCHES):
@@ -114,7 +114,7 @@ class Stream:
             if empty == _EMPTY_BATCHES:
                 return found
             start = end
-        raise NonConformanceError(f"{_MOST_BATCHES} batches, and no end: {start}")
+        raise NonConformanceError(f"no end after {_MOST_BATCHES} batches: {start}")
 
     def close(self) -> None:
         """End the process's use."""
@@ -141,7 +141,7 @@ def read_as_batch(harness: Harness) -> pa.Table:
 
 @contextmanager
 def streaming(harness: Harness, **more: str) -> Iterator[Stream]:
-    """Use a stream of the harness's options and some more, and close it."""
+    """Use a stream with the harness's options and more options, and close it."""
     stream = Stream(harness, {**harness.options, **more})
     try:
         yield stream
@@ -174,7 +174,7 @@ _CUTS = 7
 
 
 class Delivered(NamedTuple):
-    """A row as a reader delivered it, in whose order."""
+    """A row, in the order in which a reader delivered it."""
 
     split: Split
     value: int
@@ -193,24 +193,24 @@ class OpenLogs:
 
     @classmethod
     def of(cls, harness: Harness, **more: str) -> OpenLogs:
-        """Open the source that the harness's options make."""
+        """Open the source with the harness's options."""
         schema, reader = reader_of(harness, {**harness.options, **more})
         return cls(harness, reader.definition, reader.definition.open(), schema)
 
     @property
     def splits(self) -> frozenset[Split]:
-        """Those there are."""
+        """The existing splits."""
         return frozenset(self.connector.discovery.discover())
 
     def ranges(self) -> list[SplitRange]:
-        """Return all that a new query would read, split by split."""
+        """Return the ranges that a new query would read, by split."""
         splits = self.splits
         starts = self.connector.starts.initial_positions(splits)
         ends = self.connector.bounds.end_positions(splits)
         return [SplitRange(split, starts[split], ends[split]) for split in sorted(splits)]
 
     def cuts(self, whole: SplitRange) -> list[SplitRange]:
-        """Return a range in parts: cut anywhere, or where one may end if positions are not rows."""
+        """Return a range in parts: cut at any position, or where ``end_within`` allows if positions are not rows."""
         at = [whole.start]
         index = self.connector.row_index
         if index is None:
@@ -228,7 +228,7 @@ class OpenLogs:
         return [row for batch in batches for row in self.rows(batch)]
 
     def rows(self, batch: ReadBatch) -> list[Delivered]:
-        """Return the rows of what a reader yields."""
+        """Return the rows of a reader's batch."""
         names = self.schema.names[: len(batch.columns)]
         table = pa.Table.from_arrays(list(batch.columns), names=names)
         times = [None if t is None else int(t) for t in batch.event_time.view(pa.int64()).to_pylist()]
@@ -237,7 +237,7 @@ class OpenLogs:
 
 
 def by_split(rows: Sequence[Delivered]) -> Mapping[Split, list[int]]:
-    """Return the values of rows, split by split, as they came."""
+    """Return the values of rows by split, in the order of delivery."""
     found: dict[Split, list[int]] = {}
     for row in rows:
         found.setdefault(row.split, []).append(row.value)
@@ -250,7 +250,7 @@ def micros(batch: ReadBatch) -> npt.NDArray[np.int64]:
     return np.frombuffer(buffers[1], np.int64, count=len(batch.event_time), offset=8 * batch.event_time.offset)
 
 
-# Rows that a check writes: numbered, in no order of time, and known again wherever they come.
+# Rows that a check writes: numbered, and out of order in time.
 
 
 START = 1_699_999_980_000
@@ -290,7 +290,7 @@ _SECONDS = 120
 
 
 def read_elsewhere(stream: Stream, start: Offset, end: Offset) -> list[str]:
-    """Return what ``Batch.shown`` is when a process of its own plans the tasks of a batch and runs them."""
+    """Return ``Batch.shown`` of a batch whose tasks another process plans and runs."""
     done = subprocess.run(  # noqa: S603 - this interpreter, on this file
         [sys.executable, "-m", __name__],
         input=pickled((stream.reader, start, end, stream.schema)),
@@ -306,7 +306,7 @@ def read_elsewhere(stream: Stream, start: Offset, end: Offset) -> list[str]:
 
 
 def main() -> None:
-    """Read the batch that comes on the standard input."""
+    """Read the batch that standard input describes."""
     reader: AlignedStreamReader
     reader, start, end, schema = cloudpickle.loads(sys.stdin.buffer.read())
     try:
@@ -315,7 +315,7 @@ def main() -> None:
         reader.stop()
     sys.stdout.buffer.write(pickled(shown))
     sys.stdout.buffer.flush()
-    # Threads of a client may not end by themselves.
+    # A client's threads may keep the process alive.
     os._exit(0)
 
 

@@ -1,4 +1,4 @@
-"""What a connector's author tells the kit: how a check writes to the system, loses rows there, and what can be done."""
+"""What a connector's author gives the kit: how a check writes to the system and loses rows there, and its abilities."""
 
 from __future__ import annotations
 
@@ -21,35 +21,38 @@ class Row(NamedTuple):
     """A row that a check writes."""
 
     event_time: int
-    """Milliseconds since 1970, a whole second. The system may date rows by itself: see ``Ability.CHOSEN_TIMES``."""
+    """Milliseconds since 1970, a whole second. A system may date rows itself: see ``Ability.CHOSEN_TIMES``."""
     value: int
-    """By which the check knows the row again; no two rows of a check have the same."""
+    """Unique among the rows of a check, which recognises the row by it."""
 
 
 class Ability(Enum):
-    """What not every system or connector has; each is the reason of some checks."""
+    """Abilities that only some systems or connectors have; each enables some checks."""
 
     CHOSEN_TIMES = auto()
     """A row's event time is the one that it was written with."""
     SEVERAL_SPLITS = auto()
-    """There are two splits or more, and the writer says to which one a row goes."""
+    """There are two splits or more, and the writer chooses the split of a row."""
     NEW_SPLITS = auto()
-    """Splits are added while a query runs: ``write`` makes one that is not there yet."""
+    """Splits are added while a query runs: ``write`` creates a split that does not exist yet."""
     LOSS = auto()
-    """``lose`` makes rows be gone."""
+    """``lose`` deletes rows."""
     QUIET = auto()
-    """Nobody else writes, and time stands still in silence: a log that is not written to tells nothing new."""
+    """Nothing else writes to the logs, and without writes neither their ends nor their times move."""
     BUILT_OFFLINE = auto()
-    """``load()`` asks the system nothing."""
+    """``load()`` does not connect."""
     REMOTE = auto()
     """The system may be out of reach: ``unreachable_options``."""
     SECRETS = auto()
     """Options hold secrets: ``secrets``."""
     TIME_INDEX = auto()
+    """``Connector.time_index``."""
     PREVIEW = auto()
+    """``Connector.preview``."""
     ROW_INDEX = auto()
     """Positions are not rows: ``Connector.row_index``."""
     CUTTER = auto()
+    """``Connector.cutter``."""
     MARKS = auto()
     """Records carry watermarks: ``mark_options``."""
     BATCHES = auto()
@@ -57,18 +60,18 @@ class Ability(Enum):
 
 
 class Harness(ABC):
-    """One connector over logs of one check's own. Made anew for every check, and closed after it."""
+    """One connector over logs that belong to one check. Each check gets a new harness, and closes it."""
 
     source: ClassVar[type[AlignedDataSource]]
     """The format's class."""
     abilities: ClassVar[frozenset[Ability]]
     value_column: ClassVar[str] = "value"
     unreachable_options: ClassVar[Mapping[str, str]] = {}
-    """What to change in ``options`` so that the system is out of reach, and an error comes within ``patience``."""
+    """What to change in ``options`` so that the system is out of reach; the error must come within ``patience``."""
     mark_options: ClassVar[Mapping[str, str]] = {}
     """What to add to ``options`` so that each row carries its own event time as its watermark."""
     secrets: ClassVar[Sequence[str]] = ()
-    """Texts in the values of ``options`` that must be shown nowhere."""
+    """Texts in the values of ``options`` that must not appear anywhere."""
     patience: ClassVar[float] = 30.0
     """Seconds within which any one call of the connector answers or raises."""
 
@@ -80,23 +83,23 @@ class Harness(ABC):
     @property
     @abstractmethod
     def options_at_end(self) -> Mapping[str, str]:
-        """Options of a stream that begins after the last row there is when it starts."""
+        """Options of a stream that begins after the last row that exists when it starts."""
 
     @abstractmethod
     def write(self, split: int, rows: Sequence[Row]) -> None:
-        """Append rows to a split, in this order; they can be read when it returns."""
+        """Append rows to a split, in this order; they are readable when it returns."""
 
     def lose(self, split: int) -> None:
-        """Make all rows of a split be gone that there are, as retention or an accident would; the rest stays."""
+        """Delete all existing rows of a split, as retention or an accident would; other splits stay."""
         raise NotImplementedError
 
     def values(self, rows: pa.Table) -> Sequence[int]:
-        """Return the values of delivered rows, given with the columns that the format has."""
+        """Return the values of delivered rows, which have the format's columns."""
         found: Sequence[int] = rows[self.value_column].to_pylist()
         return found
 
     def close(self) -> None:  # noqa: B027 - most have nothing to close
-        """Remove what the check has made."""
+        """Remove what the check has created."""
 
     def __enter__(self: _Harness) -> _Harness:
         return self
@@ -105,16 +108,16 @@ class Harness(ABC):
         self.close()
 
 
-# One check of the kit: a function of a harness, and what a connector must offer for it to mean anything.
+# One check of the kit: a function of a harness, and the abilities that it needs.
 
 
 class NonConformanceError(AssertionError):
-    """What a connector does otherwise than the engine relies on; the message says what was seen and expected."""
+    """A connector breaks the contract; the message has what was seen and what was expected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Call it with a harness of its own; raises ``NonConformanceError``, or an error of the connector's."""
+    """A check. Call it with a new harness; it raises ``NonConformanceError``, or an error of the connector."""
 
     name: str
     needs: frozenset[Ability]
@@ -131,7 +134,7 @@ class Check:
 
 
 def check(*needs: Ability) -> Callable[[Callable[[Harness], None]], Check]:
-    """Make a check of a function; its name and first line of documentation become the check's."""
+    """Make a check of a function, with the function's name and the first line of its docstring."""
 
     def make(run: Callable[[Harness], None]) -> Check:
         return Check(run.__name__, frozenset(needs), (run.__doc__ or "").partition("\n")[0], run)
@@ -140,7 +143,7 @@ def check(*needs: Ability) -> Callable[[Callable[[Harness], None]], Check]:
 
 
 def expect(holds: bool, seen: str) -> None:
-    """Raise ``NonConformanceError`` unless something holds."""
+    """Raise ``NonConformanceError`` with a text unless a condition holds."""
     if not holds:
         raise NonConformanceError(seen)
 
@@ -152,7 +155,7 @@ def expect_equal(seen: object, expected: object, what: str) -> None:
 
 @contextmanager
 def expect_error(kind: type[Exception], what: str) -> Iterator[None]:
-    """Raise ``NonConformanceError`` unless an error of a kind is raised within."""
+    """Raise ``NonConformanceError`` unless the block raises an error of this kind."""
     try:
         yield
     except kind:

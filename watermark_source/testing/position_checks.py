@@ -30,7 +30,7 @@ from watermark_source.testing.harness import (
 )
 from watermark_source.testing.support import Line, logged
 
-_NOBODY = Split("no-such-log", 977)
+_ABSENT = Split("no-such-log", 977)
 
 
 @check()
@@ -54,8 +54,8 @@ def a_log_begins_before_it_ends(harness: Harness) -> None:
 
 
 @check()
-def the_end_moves_by_what_is_written(harness: Harness) -> None:
-    """A row that was written lies before an end that is asked for afterwards."""
+def the_end_moves_with_written_rows(harness: Harness) -> None:
+    """A written row lies before an end that is requested afterwards."""
     write(harness, 5)
     logs = OpenLogs.of(harness)
     before = {each.split: each.end for each in logs.ranges()}
@@ -67,45 +67,45 @@ def the_end_moves_by_what_is_written(harness: Harness) -> None:
 
 @check(Ability.QUIET)
 def the_end_stays_while_nothing_is_written(harness: Harness) -> None:
-    """Else there would be a batch without rows each time that Spark asks."""
+    """Otherwise Spark would run a batch without rows each time."""
     write(harness)
     logs = OpenLogs.of(harness)
-    expect_equal(logs.ranges(), logs.ranges(), "ends of logs that nobody writes to")
+    expect_equal(logs.ranges(), logs.ranges(), "ends of logs without writes")
 
 
 @check()
-def ends_are_told_when_it_is_quiet(harness: Harness) -> None:
-    """``current_ends`` is what idleness is judged by: an answer for each split, in time, equal to the end."""
+def ends_are_returned_when_it_is_quiet(harness: Harness) -> None:
+    """Idleness is judged by ``current_ends``: it answers for each split, in time, with the end."""
     write(harness)
     logs = OpenLogs.of(harness)
     begun = time.monotonic()
     ends = logs.connector.bounds.current_ends(logs.splits)
     took = time.monotonic() - begun
-    expect(not ends.unknown, f"current_ends does not know {sorted(ends.unknown)} of a system that answers")
-    expect_equal(set(ends.positions), set(logs.splits), "the splits that current_ends knows")
-    asked_again = logs.connector.bounds.end_positions(logs.splits)
-    behind = {s: (end, asked_again[s]) for s, end in ends.positions.items() if end > asked_again[s]}
+    expect(not ends.unknown, f"current_ends has no answer for {sorted(ends.unknown)} although the system answers")
+    expect_equal(set(ends.positions), set(logs.splits), "the splits of current_ends")
+    ends_after = logs.connector.bounds.end_positions(logs.splits)
+    behind = {s: (end, ends_after[s]) for s, end in ends.positions.items() if end > ends_after[s]}
     expect(not behind, f"current_ends and then end_positions: {behind}")
     if Ability.QUIET in harness.abilities:
-        expect_equal(dict(ends.positions), dict(asked_again), "current_ends")
+        expect_equal(dict(ends.positions), dict(ends_after), "current_ends")
     expect(took <= harness.patience, f"current_ends took {took:.1f} s")
 
 
 @check()
-def splits_that_are_not_there_are_left_out(harness: Harness) -> None:
-    """Of a split that is gone there is no end and no beginning, and that is no error."""
+def splits_that_do_not_exist_are_left_out(harness: Harness) -> None:
+    """A deleted split has no end and no beginning, which is no error."""
     write(harness)
     logs = OpenLogs.of(harness)
-    asked = frozenset({*logs.splits, _NOBODY})
-    for told in (logs.connector.bounds.end_positions(asked), logs.connector.bounds.earliest_positions(asked)):
-        expect_equal(set(told), set(logs.splits), "the splits that are told about")
+    asked = frozenset({*logs.splits, _ABSENT})
+    for positions in (logs.connector.bounds.end_positions(asked), logs.connector.bounds.earliest_positions(asked)):
+        expect_equal(set(positions), set(logs.splits), "the splits with positions")
     ends = logs.connector.bounds.current_ends(asked)
-    expect(_NOBODY not in ends.positions, f"current_ends knows where {_NOBODY} ends, which is not there")
+    expect(_ABSENT not in ends.positions, f"current_ends has an end of {_ABSENT}, which does not exist")
 
 
 @check()
 def positions_have_texts_that_differ(harness: Harness) -> None:
-    """Errors and logs name positions as users know them."""
+    """Errors and logs show positions as users know them."""
     write(harness)
     logs = OpenLogs.of(harness)
     for split, start, end in logs.ranges():
@@ -114,8 +114,8 @@ def positions_have_texts_that_differ(harness: Harness) -> None:
 
 
 @check()
-def a_new_query_asks_once_where_it_begins(harness: Harness) -> None:
-    """Spark asks more than once; the answer stays, whatever has been written since."""
+def a_new_query_keeps_its_start(harness: Harness) -> None:
+    """Spark requests the start more than once; it stays, although rows were written since."""
     write(harness, 5)
     with streaming(harness, **harness.options_at_end) as stream:
         first = stream.initial()
@@ -124,19 +124,19 @@ def a_new_query_asks_once_where_it_begins(harness: Harness) -> None:
 
 
 @check()
-def a_query_from_the_end_reads_only_what_comes(harness: Harness) -> None:
-    """A query that begins at the end reads nothing from before its start, and all from after it."""
+def a_query_from_the_end_reads_only_later_rows(harness: Harness) -> None:
+    """A query that begins at the end reads no earlier rows, and all later ones."""
     write(harness, 7)
     with streaming(harness, **harness.options_at_end) as stream:
         start = stream.initial()
         before = stream.batches(start)
-        expect_equal(values_of(harness, *before), [], "rows from before the start")
+        expect_equal(values_of(harness, *before), [], "rows before the start")
         new = write(harness, 5, first=7)
         after = stream.batches(end_of(before, start))
-        expect_equal(sorted(values_of(harness, *after)), values(new), "rows from after the start")
+        expect_equal(sorted(values_of(harness, *after)), values(new), "rows after the start")
 
 
-# Checks of discovery: splits are found, those that are added too, and a look is one that really looked.
+# Checks of discovery: splits are found, added ones too, and a look-up is one that really ran.
 
 
 _AT_ONCE = 1.0
@@ -145,7 +145,7 @@ _AT_ONCE = 1.0
 
 @check()
 def all_splits_are_discovered(harness: Harness) -> None:
-    """``discover`` returns each split that there is, and the same ones again."""
+    """``discover`` returns every existing split, and the same ones again."""
     write(harness)
     logs = OpenLogs.of(harness)
     expect(len(logs.splits) >= len(splits_of(harness)), f"discovered are {sorted(logs.splits)}")
@@ -153,8 +153,8 @@ def all_splits_are_discovered(harness: Harness) -> None:
 
 
 @check()
-def a_look_is_not_waited_for_longer_than_asked(harness: Harness) -> None:
-    """``looked_since`` with no time to wait answers at once, and never raises."""
+def a_look_up_is_awaited_no_longer_than_requested(harness: Harness) -> None:
+    """``looked_since`` without time to wait returns at once, and never raises."""
     write(harness)
     discovery = OpenLogs.of(harness).connector.discovery
     discovery.discover()
@@ -165,30 +165,30 @@ def a_look_is_not_waited_for_longer_than_asked(harness: Harness) -> None:
 
 
 @check()
-def a_look_comes_when_it_is_waited_for(harness: Harness) -> None:
-    """``looked_since`` begins a look if there is none: the watermark would stand still for ever."""
+def a_look_up_runs_when_it_is_awaited(harness: Harness) -> None:
+    """``looked_since`` starts a look-up if none is running: otherwise the watermark would never advance."""
     write(harness)
     discovery = OpenLogs.of(harness).connector.discovery
     discovery.discover()
-    expect(discovery.looked_since(time.monotonic(), wait=harness.patience), "no look came")
+    expect(discovery.looked_since(time.monotonic(), wait=harness.patience), "looked_since returned false")
 
 
 @check(Ability.NEW_SPLITS)
-def a_look_finds_the_splits_there_were(harness: Harness) -> None:
-    """When ``looked_since`` says so, ``discover`` has every split that was there at that moment."""
+def a_look_up_finds_all_earlier_splits(harness: Harness) -> None:
+    """Once ``looked_since`` is true, ``discover`` has every split that existed at that moment."""
     write(harness)
     logs = OpenLogs.of(harness)
     before = logs.splits
     new = len(splits_of(harness))
     harness.write(new, numbered(new, 3))
     found = logs.connector.discovery.looked_since(time.monotonic(), wait=harness.patience)
-    expect(found, "no look came")
+    expect(found, "looked_since returned false")
     expect(len(logs.splits) > len(before), f"discovered are {sorted(logs.splits)}, and a split was added")
 
 
 @check(Ability.NEW_SPLITS)
 def a_split_that_is_added_is_read_from_its_beginning(harness: Harness) -> None:
-    """Its rows are new, wherever a new query would begin."""
+    """All its rows are new, wherever a new query would begin."""
     write(harness, 3)
     with streaming(harness, **harness.options_at_end) as stream:
         start = stream.initial()
@@ -205,14 +205,14 @@ def a_split_that_is_added_is_read_from_its_beginning(harness: Harness) -> None:
         expect_equal(sorted(values_of(harness, *found)), values({new: rows}), "the rows of the added split")
 
 
-# Checks of loss: rows that were due and are gone end the query, or are skipped and told.
+# Checks of loss: lost rows end the query, or are skipped with a warning.
 
 
 _SKIP = {"failOnDataLoss": "false"}
 
 
 def _read_and_lose(harness: Harness) -> Offset:
-    """Return where a query was when all that it had and had not read was lost."""
+    """Return the offset of a query whose read and unread rows were lost."""
     write(harness, 10)
     with streaming(harness) as stream:
         start = stream.initial()
@@ -224,20 +224,20 @@ def _read_and_lose(harness: Harness) -> Offset:
 
 def _expect_warning(lines: list[Line]) -> None:
     warned = [line.text for line in lines if line.level >= logging.WARNING]
-    expect(bool(warned), "rows were skipped, and no warning says so")
+    expect(bool(warned), "rows were skipped without a warning")
 
 
 @check(Ability.LOSS)
-def rows_that_are_gone_end_the_query_when_it_is_planned(harness: Harness) -> None:
-    """A position that the log does not have any more is noticed before anything is read."""
+def lost_rows_end_the_query_when_it_is_planned(harness: Harness) -> None:
+    """A position that the log no longer has is found before any row is read."""
     at = _read_and_lose(harness)
     with streaming(harness) as stream, expect_error(DataLossError, "a plan after rows were lost"):
         stream.plan(at)
 
 
 @check(Ability.LOSS)
-def rows_that_are_gone_are_skipped_if_the_user_wants(harness: Harness) -> None:
-    """With ``failOnDataLoss`` false a warning tells of the loss, and what is written afterwards is read."""
+def lost_rows_are_skipped_if_the_user_wants(harness: Harness) -> None:
+    """With ``failOnDataLoss`` false a warning names the loss, and later rows are read."""
     at = _read_and_lose(harness)
     with streaming(harness, **_SKIP) as stream:
         with logged() as lines:
@@ -251,19 +251,19 @@ def rows_that_are_gone_are_skipped_if_the_user_wants(harness: Harness) -> None:
 
 
 @check(Ability.LOSS)
-def rows_that_go_before_they_are_read_end_the_task(harness: Harness) -> None:
-    """Retention may pass a range between its plan and its task: the reader notices."""
+def rows_lost_before_they_are_read_end_the_task(harness: Harness) -> None:
+    """Retention may delete a range between its plan and its task: the reader finds that."""
     write(harness, 10)
     logs = OpenLogs.of(harness)
     ranges = logs.ranges()
     harness.lose(0)
-    with expect_error(DataLossError, "reading a range whose rows are gone"):
+    with expect_error(DataLossError, "reading a range whose rows are lost"):
         logs.read(ranges)
 
 
 @check(Ability.LOSS)
-def a_task_skips_what_is_gone_if_the_user_wants(harness: Harness) -> None:
-    """With ``failOnDataLoss`` false the reader warns, and reads all that is left of its ranges."""
+def a_task_skips_lost_rows_if_the_user_wants(harness: Harness) -> None:
+    """With ``failOnDataLoss`` false the reader warns, and reads the rest of its ranges."""
     written = write(harness, 10)
     logs = OpenLogs.of(harness, **_SKIP)
     ranges = logs.ranges()

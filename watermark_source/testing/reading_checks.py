@@ -1,4 +1,4 @@
-"""Checks of readers: each row of a range once, in order, in batches of bearable size, with its columns and its time."""
+"""Checks of readers: each row of a range once, in order, in batches of bounded size, with its columns and its time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from watermark_source.testing.driven_stream import (
 from watermark_source.testing.harness import Ability, Harness, Row, check, expect, expect_equal
 
 MOST_ROWS = 65_536
-"""Of one batch of a reader: some MB of rows of usual width."""
+"""Rows of one batch of a reader: some MB of rows of usual width."""
 _MANY = 70_000
 
 
@@ -40,7 +40,7 @@ def every_row_of_a_range_is_delivered_once(harness: Harness) -> None:
 
 @check()
 def rows_of_a_split_come_in_order(harness: Harness) -> None:
-    """Each split's rows in the order of their positions, which is that in which they were written."""
+    """Each split's rows come in the order of their positions, which is the order of writing."""
     written = write(harness)
     logs = OpenLogs.of(harness)
     seen = sorted(by_split(logs.read(logs.ranges())).values())
@@ -49,7 +49,7 @@ def rows_of_a_split_come_in_order(harness: Harness) -> None:
 
 @check()
 def a_range_may_be_cut_anywhere(harness: Harness) -> None:
-    """Parts of a range that are read apart, in another order, are together what the whole is."""
+    """Parts of a range, read separately and in another order, have the rows of the whole."""
     write(harness)
     logs = OpenLogs.of(harness)
     for whole in logs.ranges():
@@ -69,8 +69,8 @@ def an_empty_range_has_no_rows(harness: Harness) -> None:
 
 
 @check(Ability.SEVERAL_SPLITS)
-def rows_say_of_which_split_they_are(harness: Harness) -> None:
-    """A task reads ranges of several splits in one call; of each range it yields that split's rows."""
+def batches_name_the_split_of_their_rows(harness: Harness) -> None:
+    """A task reads ranges of several splits in one call; each batch names the split of its rows."""
     write(harness)
     logs = OpenLogs.of(harness)
     ranges = logs.ranges()
@@ -80,7 +80,7 @@ def rows_say_of_which_split_they_are(harness: Harness) -> None:
 
 @check()
 def a_range_is_read_again_as_before(harness: Harness) -> None:
-    """A retried task gets the same rows, whatever has been written since."""
+    """A retried task gets the same rows, although rows were written since."""
     write(harness, 10)
     logs = OpenLogs.of(harness)
     ranges = logs.ranges()
@@ -91,7 +91,7 @@ def a_range_is_read_again_as_before(harness: Harness) -> None:
 
 @check()
 def a_reader_may_be_left_half_way(harness: Harness) -> None:
-    """A task that is killed, or whose rows nobody wants any more, leaves nothing behind that a later one meets."""
+    """A task that is killed, or stopped by a limit, leaves nothing behind that disturbs a later one."""
     written = write(harness)
     logs = OpenLogs.of(harness)
     ranges = logs.ranges()
@@ -107,13 +107,13 @@ def a_reader_may_be_left_half_way(harness: Harness) -> None:
 
 @check()
 def columns_are_those_of_the_schema(harness: Harness) -> None:
-    """Each column has the type that the schema says, and a value for each row."""
+    """Each column has the type of the schema, and a value for each row."""
     write(harness)
     logs = OpenLogs.of(harness)
     own = list(to_arrow_schema(logs.schema, timezone="UTC"))[:-2]
     for batch in logs.definition.range_reader.read(logs.ranges()):
         if not batch.rows:
-            # It may tell how far time is, and nothing else.
+            # A batch without rows only reports how far time is.
             continue
         expect_equal([column.type for column in batch.columns], [field.type for field in own], "types of columns")
         lengths = {len(column) for column in (*batch.columns, batch.event_time)}
@@ -122,7 +122,7 @@ def columns_are_those_of_the_schema(harness: Harness) -> None:
 
 @check()
 def event_times_are_microseconds_in_utc(harness: Harness) -> None:
-    """``event_time`` is a timestamp column of whole microseconds; a null holds the highest number there is."""
+    """``event_time`` is a timestamp column in microseconds; a null holds the highest 64-bit number."""
     write(harness)
     logs = OpenLogs.of(harness)
     for batch in logs.definition.range_reader.read(logs.ranges()):
@@ -134,16 +134,16 @@ def event_times_are_microseconds_in_utc(harness: Harness) -> None:
 
 @check()
 def rows_with_an_event_time_are_not_undated(harness: Harness) -> None:
-    """``undated`` counts the rows in which none was found; the harness writes no such row."""
+    """``undated`` counts the rows without an event time; the harness writes no such row."""
     write(harness)
     logs = OpenLogs.of(harness)
     undated = [batch.undated for batch in logs.definition.range_reader.read(logs.ranges())]
-    expect_equal(sum(undated), 0, "the rows that are said to be undated")
+    expect_equal(sum(undated), 0, "the rows counted as undated")
 
 
 @check()
 def positions_of_rows_are_in_order_and_in_their_range(harness: Harness) -> None:
-    """``positions``, where there are any, is an ``int64`` array with the place of each row: it only goes up."""
+    """``positions``, if present, is an ``int64`` array with the position of each row, in ascending order."""
     write(harness)
     logs = OpenLogs.of(harness)
     for whole in logs.ranges():
@@ -171,7 +171,7 @@ def event_times_are_those_written(harness: Harness) -> None:
 
 @check()
 def the_observing_reader_sees_the_same_times(harness: Harness) -> None:
-    """A second look at a range, without columns, tells the watermark what the first one told."""
+    """A range that is read again without columns has the same event times."""
     write(harness)
     logs = OpenLogs.of(harness)
     ranges = logs.ranges()
@@ -183,7 +183,7 @@ def the_observing_reader_sees_the_same_times(harness: Harness) -> None:
 
 
 @check()
-def batches_are_of_bearable_size(harness: Harness) -> None:
+def batches_are_of_bounded_size(harness: Harness) -> None:
     """A reader holds some thousand rows at a time, not a range."""
     harness.write(0, [Row(START, number) for number in range(_MANY)])
     logs = OpenLogs.of(harness)
@@ -195,7 +195,7 @@ def batches_are_of_bearable_size(harness: Harness) -> None:
 
 @check(Ability.ROW_INDEX)
 def a_limit_of_rows_is_kept_where_positions_are_not_rows(harness: Harness) -> None:
-    """``end_within`` returns an end with at most so many rows before it, or the first there is: ranges get on."""
+    """``end_within`` returns an end with at most so many rows before it, or the first possible one: ranges advance."""
     write(harness)
     logs = OpenLogs.of(harness)
     index = logs.connector.row_index
@@ -240,7 +240,7 @@ def a_batch_read_has_all_rows(harness: Harness) -> None:
     expect_equal(sorted(harness.values(rows)), values(written), "the rows of a batch read")
 
 
-# Checks of batches: the same offsets give the same rows, each row is in one batch, and a restart goes on.
+# Checks of batches: the same offsets give the same rows, each row is in one batch, and a restart continues.
 
 
 def _whole_numbers(part: object) -> bool:
@@ -275,7 +275,7 @@ def a_limit_of_rows_cuts_batches_and_loses_none(harness: Harness) -> None:
 
 @check()
 def offsets_survive_json(harness: Harness) -> None:
-    """Spark's log of offsets is JSON: a batch is the same from offsets that have been there, with keys in any order."""
+    """Spark logs offsets as JSON: a batch is the same from offsets read back from it, with keys in any order."""
     write(harness)
     with streaming(harness) as stream:
         start = stream.initial()
@@ -287,7 +287,7 @@ def offsets_survive_json(harness: Harness) -> None:
 
 @check()
 def a_batch_is_read_again_as_before(harness: Harness) -> None:
-    """The same two offsets give the same rows and markers, whatever has been written since."""
+    """The same two offsets give the same rows and markers, although rows were written since."""
     write(harness, 10)
     with streaming(harness) as stream:
         batches = stream.batches(stream.initial(), rows=4)
@@ -298,7 +298,7 @@ def a_batch_is_read_again_as_before(harness: Harness) -> None:
 
 @check()
 def a_batch_is_read_again_after_a_restart(harness: Harness) -> None:
-    """Rows and markers come from the two offsets alone, and from nothing that a process remembers."""
+    """Rows and markers depend on the two offsets alone, and on no memory of a process."""
     write(harness, 10)
     with streaming(harness) as stream:
         batches = stream.batches(stream.initial(), rows=4)
@@ -310,7 +310,7 @@ def a_batch_is_read_again_after_a_restart(harness: Harness) -> None:
 
 @check()
 def a_batch_is_read_again_in_another_process(harness: Harness) -> None:
-    """Nothing that a batch needs is in the process that planned it."""
+    """A batch needs nothing from the process that planned it."""
     write(harness)
     with streaming(harness) as stream:
         start = stream.initial()
@@ -319,8 +319,8 @@ def a_batch_is_read_again_in_another_process(harness: Harness) -> None:
 
 
 @check()
-def batches_done_again_as_one_have_the_same_rows(harness: Harness) -> None:
-    """Any start and any later end: with asynchronous progress tracking Spark does several batches again as one."""
+def batches_repeated_as_one_have_the_same_rows(harness: Harness) -> None:
+    """Any start and any later end: with asynchronous progress tracking Spark repeats several batches as one."""
     write(harness, 10)
     with streaming(harness) as stream:
         batches = stream.batches(stream.initial(), rows=4)
@@ -332,8 +332,8 @@ def batches_done_again_as_one_have_the_same_rows(harness: Harness) -> None:
 
 
 @check()
-def a_restart_goes_on_where_the_query_was(harness: Harness) -> None:
-    """A new process has only the offset: all rows come, and none twice."""
+def a_restart_continues_where_the_query_was(harness: Harness) -> None:
+    """A new process has only the offset: it delivers all rows, and none twice."""
     written = write(harness)
     found: list[Batch] = []
     with streaming(harness) as stream:
@@ -360,8 +360,8 @@ def more_tasks_deliver_the_same_rows(harness: Harness) -> None:
 
 
 @check()
-def a_run_of_what_is_there_ends(harness: Harness) -> None:
-    """With the trigger AvailableNow rows that come meanwhile are left to the next run, which has them all."""
+def a_run_of_available_rows_ends(harness: Harness) -> None:
+    """With the trigger AvailableNow rows written during the run are left to the next run, which has them all."""
     first = write(harness, 10)
     with streaming(harness) as stream:
         stream.reader.prepareForTriggerAvailableNow()
@@ -377,7 +377,7 @@ def a_run_of_what_is_there_ends(harness: Harness) -> None:
 
 @check()
 def nothing_new_gives_no_rows(harness: Harness) -> None:
-    """While nothing is written no batch has rows, and where time stands still there is no batch."""
+    """Without new rows no batch has rows, and where time does not advance there is no batch."""
     write(harness)
     with streaming(harness) as stream:
         start = stream.initial()

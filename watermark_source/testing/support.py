@@ -1,4 +1,4 @@
-"""Connections that a connector makes, seen by the interpreter's audit events."""
+"""What checks observe: connections (by the interpreter's audit events), log lines, pickles."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def _audit(event: str, _: object) -> None:
 
 @contextmanager
 def no_connections() -> Iterator[None]:
-    """Raise ``NonConformanceError`` where this thread connects a socket within."""
+    """Raise ``NonConformanceError`` if this thread connects a socket inside the block."""
     if not _installed:
-        # It cannot be taken away again.
+        # An audit hook cannot be removed.
         sys.addaudithook(_audit)
         _installed.append(True)
     _refused_in.add(get_ident())
@@ -37,7 +37,7 @@ def no_connections() -> Iterator[None]:
         _refused_in.discard(get_ident())
 
 
-# What is logged while a check runs.
+# Log lines of a check.
 
 
 class Line(NamedTuple):
@@ -69,7 +69,7 @@ def logged() -> Iterator[list[Line]]:
         root.removeHandler(collect)
 
 
-# Things as they are behind Spark's pickle.
+# Objects after Spark's pickle.
 
 
 _T = TypeVar("_T")
@@ -82,6 +82,6 @@ def pickled(thing: object) -> bytes:
 
 
 def behind_pickle(thing: _T) -> _T:
-    """Return what arrives where a thing is sent to."""
+    """Return an object as it arrives in another process."""
     again: _T = cloudpickle.loads(pickled(thing))
     return again

@@ -1,4 +1,4 @@
-"""Checks of time: watermarks, idleness, and what tells of event time without reading rows."""
+"""Checks of time: watermarks, idleness, event times known without reading rows, and declared abilities."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _SECOND = 1_000
 
 
 def watermarks(batches: Sequence[Batch]) -> list[int]:
-    """Return what markers of the whole source say, in milliseconds."""
-    told = [m["watermark"] for each in batches for m in each.markers if m["type"] == "watermark"]
-    return [_millis(moment) for moment in told if moment is not None]
+    """Return the watermarks in markers of the whole source, in milliseconds."""
+    found = [m["watermark"] for each in batches for m in each.markers if m["type"] == "watermark"]
+    return [_millis(moment) for moment in found if moment is not None]
 
 
 def _millis(moment: datetime) -> int:
@@ -37,43 +37,45 @@ def the_watermark_never_goes_back(harness: Harness) -> None:
     write(harness, first=20)
     with streaming(harness, maxOutOfOrderness="20 seconds") as stream:
         batches += stream.batches(end_of(batches, start), rows=6)
-    told = watermarks(batches)
-    expect(bool(told), "no watermark came")
-    expect_equal(told, sorted(told), "watermarks")
+    found = watermarks(batches)
+    expect(bool(found), "no watermark came")
+    expect_equal(found, sorted(found), "watermarks")
 
 
 @check(Ability.SEVERAL_SPLITS, Ability.CHOSEN_TIMES)
 def the_watermark_is_that_of_the_slowest_split(harness: Harness) -> None:
-    """The rows of each split count, and none is forgotten."""
+    """The rows of every split count."""
     harness.write(0, [Row(START + 100 * _SECOND, 1), Row(START + 90 * _SECOND, 2)])
     harness.write(1, [Row(START + 7 * _SECOND, 3)])
     with streaming(harness) as stream:
-        told = watermarks(stream.batches(stream.initial()))
-        expect(bool(told), "no watermark came")
-        expect_equal(told[-1] - START, 7 * _SECOND - 1, "the watermark after the first minute, in milliseconds")
+        found = watermarks(stream.batches(stream.initial()))
+        expect(bool(found), "no watermark came")
+        expect_equal(found[-1] - START, 7 * _SECOND - 1, "the watermark after the first minute, in milliseconds")
 
 
 @check(Ability.SEVERAL_SPLITS, Ability.CHOSEN_TIMES)
-def a_silent_split_becomes_idle_and_holds_nobody(harness: Harness) -> None:
-    """Ends are answered while a log is quiet: else no split would ever be known to have nothing to read."""
+def a_silent_split_becomes_idle_and_delays_no_other(harness: Harness) -> None:
+    """Ends are returned while a log is quiet: otherwise no split would ever be known to be read to its end."""
     harness.write(0, [Row(START + 100 * _SECOND, 1)])
     harness.write(1, [Row(START + 7 * _SECOND, 2)])
     with streaming(harness, **_IDLE) as stream:
         start = stream.initial()
         batches = stream.batches(start)
         until = time.monotonic() + harness.patience
-        while not (told := watermarks(batches)) or told[-1] < START + 100 * _SECOND - 1:
+        while not (found := watermarks(batches)) or found[-1] < START + 100 * _SECOND - 1:
             if time.monotonic() > until:
-                raise NonConformanceError(f"idleTimeout is 300 ms, and {harness.patience} s later there is {told}")
+                raise NonConformanceError(
+                    f"idleTimeout is 300 ms, and after {harness.patience} s the watermarks are {found}"
+                )
             time.sleep(0.1)
             batches += stream.batches(end_of(batches, start))
         marked = [m["status"] for each in batches for m in each.markers if m["type"] == "status"]
-        expect("idle" in marked, f"no marker says idle: {marked}")
+        expect("idle" in marked, f"no marker has the status idle: {marked}")
 
 
 @check()
 def a_log_that_is_read_to_its_end_has_no_lag(harness: Harness) -> None:
-    """``StreamingQueryProgress`` tells for each split how far it is behind its log."""
+    """``StreamingQueryProgress`` reports how far each split is behind its log."""
     write(harness)
     with streaming(harness) as stream:
         stream.batches(stream.initial())
@@ -109,22 +111,22 @@ def _times(logs: OpenLogs, of: SplitRange) -> list[int]:
 
 @check(Ability.TIME_INDEX)
 def the_newest_event_time_is_the_highest(harness: Harness) -> None:
-    """``newest`` is no lower than any row's time, and where nobody else writes it is the highest."""
+    """``newest`` is no lower than any row's time, and the highest one where nothing else writes."""
     write(harness)
     logs = OpenLogs.of(harness)
     index = logs.connector.time_index
     if index is None:
         raise NonConformanceError("there is no time index")
-    told = {split: int(moment) for split, moment in index.newest(logs.splits).items() if moment is not None}
+    newest_of = {split: int(moment) for split, moment in index.newest(logs.splits).items() if moment is not None}
     for split, highest in _highest(logs).items():
-        newest = told.get(split)
+        newest = newest_of.get(split)
         seen = f"newest of {split}: {newest}, the highest event time of its rows is {highest}"
         expect(newest is not None and newest >= highest, seen)
         expect(newest == highest or Ability.QUIET not in harness.abilities, seen)
 
 
 @check(Ability.PREVIEW)
-def a_preview_tells_times_of_rows_that_come(harness: Harness) -> None:
+def a_preview_returns_times_of_delivered_rows(harness: Harness) -> None:
     """``reached`` of a range is the event time of one of its rows, and ``highest`` that of the latest."""
     write(harness)
     logs = OpenLogs.of(harness)
@@ -133,10 +135,10 @@ def a_preview_tells_times_of_rows_that_come(harness: Harness) -> None:
     if preview is None:
         raise NonConformanceError("there is no preview")
     preview.prepare(logs.splits)
-    told = preview.reached(ranges)
+    reached = preview.reached(ranges)
     for each in ranges:
         times = {row.event_time // 1_000 for row in logs.read([each]) if row.event_time is not None}
-        seen = told.get(each.split)
+        seen = reached.get(each.split)
         expect(seen is None or int(seen) in times, f"reached of {each}: {seen}, which is the time of none of its rows")
     highest = _highest(logs)
     wrong = {s: (t, highest[s]) for s, t in preview.highest(ranges).items() if int(t) != highest[s]}

@@ -246,7 +246,7 @@ FAULTS = (
         (FullDataSource, "source_options", without("noSuchOption"))]),
     Fault("a_wrong_value_is_an_error_of_the_option", "nothing was raised", [
         (FullDataSource, "source_options", without("idleTimeout"))]),
-    Fault("late_rows_are_told_where_that_is_wanted", "the column late", [
+    Fault("late_rows_are_marked_with_include_late", "the column late", [
         (FullDataSource, "source_options", without("includeLate"))]),
     Fault("a_schema_of_the_users_is_refused", "nothing was raised", [
         (FullDataSource, "streamReader", lambda self, _: stream_reader(self, self.schema()))]),
@@ -258,41 +258,42 @@ FAULTS = (
     Fault("an_unreachable_system_is_an_error_within_a_time_limit", "seen ConnectionRefusedError", [
         (full_file_log, "connect", refused)]),
     Fault("secrets_are_shown_nowhere", "a secret is shown", [(FullReader, "__repr__", lambda self: self.token)]),
-    Fault("the_harness_says_what_the_connector_offers", "TIME_INDEX", [
+    Fault("the_harness_names_all_parts_of_the_connector", "TIME_INDEX", [
         (FullSource, "open", lambda self: replace(open_source(self), time_index=None))]),
     Fault("positions_are_whole_numbers_from_0_on", "is no position", [
         (FullLog, "end_positions", lambda self, splits: {s: float(e) for s, e in ends(self, splits).items()})]),
     Fault("a_log_begins_before_it_ends", "of a log that begins at", [
         (FullLog, "earliest_positions", lambda self, splits: {s: e + 1 for s, e in ends(self, splits).items()})]),
-    Fault("the_end_moves_by_what_is_written", "three rows later", [(FullLog, "end_positions", remembered(ends))]),
-    Fault("the_end_stays_while_nothing_is_written", "nobody writes", [(FullLog, "end_positions", growing)]),
-    Fault("ends_are_told_when_it_is_quiet", "does not know", [(FullLog, "current_ends", silent)]),
-    Fault("splits_that_are_not_there_are_left_out", "the splits that are told", [
+    Fault("the_end_moves_with_written_rows", "three rows later", [(FullLog, "end_positions", remembered(ends))]),
+    Fault("the_end_stays_while_nothing_is_written", "without writes", [(FullLog, "end_positions", growing)]),
+    Fault("ends_are_returned_when_it_is_quiet", "has no answer for", [(FullLog, "current_ends", silent)]),
+    Fault("splits_that_do_not_exist_are_left_out", "the splits with positions", [
         (FullLog, "earliest_positions", lambda self, splits: dict.fromkeys(splits, 0))]),
     Fault("positions_have_texts_that_differ", "is shown as", [(FullSource, "position_text", lambda *_: "somewhere")]),
-    Fault("a_new_query_asks_once_where_it_begins", "second time", [
+    Fault("a_new_query_keeps_its_start", "second time", [
         (InitialOffset, "offset", asking_again)]),
-    Fault("a_query_from_the_end_reads_only_what_comes", "from before the start", [
+    Fault("a_query_from_the_end_reads_only_later_rows", "rows before the start", [
         (FullSource, "open", from_the_start)]),
     reading("every_row_of_a_range_is_delivered_once", "of all ranges", twice),
     reading("rows_of_a_split_come_in_order", "split by split",
             over(lambda batch: taken(batch, np.arange(batch.rows)[::-1]))),
     reading("a_range_may_be_cut_anywhere", "read in parts", wider(lambda each: each._replace(start=0))),
     reading("an_empty_range_has_no_rows", " at 0", wider(lambda each: each._replace(end=max(each.end, 1)))),
-    reading("rows_say_of_which_split_they_are", "split by split", of_the_first_split),
+    reading("batches_name_the_split_of_their_rows", "split by split", of_the_first_split),
     reading("a_range_is_read_again_as_before", "after more was written", to_the_end_of_the_file),
     reading("a_reader_may_be_left_half_way", "left half-way", one_at_a_time),
     reading("columns_are_those_of_the_schema", "types of columns", over(
         lambda batch: replace(batch, columns=tuple(column.cast(pa.float64()) for column in batch.columns)))),
     reading("event_times_are_microseconds_in_utc", "type of event_time", over(
         lambda batch: replace(batch, event_time=batch.event_time.cast(pa.timestamp("ms", tz="UTC"))))),
-    reading("rows_with_an_event_time_are_not_undated", "to be undated", over(lambda batch: replace(batch, undated=7))),
+    reading("rows_with_an_event_time_are_not_undated", "counted as undated", over(
+        lambda batch: replace(batch, undated=7))),
     reading("positions_of_rows_are_in_order_and_in_their_range", "from", over(
         in_the_order_reversed)),
     reading("event_times_are_those_written", "event times", over(later)),
     Fault("the_observing_reader_sees_the_same_times", "observing reader", [
         (FullSource, "observing_reader", property(lambda self: replace(self.reader, event_time="value")))]),
-    Fault("batches_are_of_bearable_size", "up to 70000 rows", [(example, "BATCH_LINES", 10**9)]),
+    Fault("batches_are_of_bounded_size", "up to 70000 rows", [(example, "BATCH_LINES", 10**9)]),
     Fault("a_limit_of_rows_is_kept_where_positions_are_not_rows", "at most 3", [
         (FullLog, "end_within", lambda _, wanted, rows: min(wanted.end, wanted.start + 2 * rows))]),
     Fault("the_pieces_of_a_range_are_all_of_it", "where the last piece ends", [
@@ -306,30 +307,31 @@ FAULTS = (
     Fault("a_batch_is_read_again_after_a_restart", "after a restart", [
         (FullSource, "open", counting_open), (FullReader, "read", over(lambda batch: added(batch, len(_opened))))]),
     reading("a_batch_is_read_again_in_another_process", "in another process", over(added)),
-    reading("batches_done_again_as_one_have_the_same_rows", "of batches in one", without_last_of_long),
-    reading("a_restart_goes_on_where_the_query_was", "of all processes", without_first_of_later),
+    reading("batches_repeated_as_one_have_the_same_rows", "of batches in one", without_last_of_long),
+    reading("a_restart_continues_where_the_query_was", "of all processes", without_first_of_later),
     reading("more_tasks_deliver_the_same_rows", "of five tasks", without_first_of_later),
-    reading("a_run_of_what_is_there_ends", "of the run", to_the_end_of_the_file),
+    reading("a_run_of_available_rows_ends", "of the run", to_the_end_of_the_file),
     Fault("nothing_new_gives_no_rows", "while nothing happens", [
         (FullLog, "end_positions", growing), (example.FileLogReader, "_report_loss", swallowed)]),
     Fault("all_splits_are_discovered", "discovered are", [
         (FullLog, "discover", lambda self: frozenset(sorted(discover(self))[:1]))]),
-    Fault("a_look_is_not_waited_for_longer_than_asked", "took 1", [(FullLog, "looked_since", sleepy)]),
-    Fault("a_look_comes_when_it_is_waited_for", "no look came", [(FullLog, "looked_since", lambda *_, wait: False)]),
-    Fault("a_look_finds_the_splits_there_were", "a split was added", [(FullLog, "discover", remembered(discover))]),
+    Fault("a_look_up_is_awaited_no_longer_than_requested", "took 1", [(FullLog, "looked_since", sleepy)]),
+    Fault("a_look_up_runs_when_it_is_awaited", "looked_since returned false", [
+        (FullLog, "looked_since", lambda *_, wait: False)]),
+    Fault("a_look_up_finds_all_earlier_splits", "a split was added", [(FullLog, "discover", remembered(discover))]),
     Fault("a_split_that_is_added_is_read_from_its_beginning", "its first rows are gone", [
         (EarliestOrLatest, "added_positions", lambda self, splits: self.bounds.end_positions(splits))]),
-    Fault("rows_that_are_gone_end_the_query_when_it_is_planned", "nothing was raised", [
+    Fault("lost_rows_end_the_query_when_it_is_planned", "nothing was raised", [
         (FullLog, "end_positions", never_smaller), (example.FileLogReader, "_report_loss", swallowed)]),
-    reading("rows_that_are_gone_are_skipped_if_the_user_wants", "after the loss",
+    reading("lost_rows_are_skipped_if_the_user_wants", "after the loss",
             wider(lambda each: each._replace(start=each.start + (each.start < each.end)))),
-    Fault("rows_that_go_before_they_are_read_end_the_task", "nothing was raised", [
+    Fault("rows_lost_before_they_are_read_end_the_task", "nothing was raised", [
         (FullReader, "_report_loss", swallowed)]),
-    Fault("a_task_skips_what_is_gone_if_the_user_wants", "no warning", [(FullReader, "_report_loss", swallowed)]),
+    Fault("a_task_skips_lost_rows_if_the_user_wants", "without a warning", [(FullReader, "_report_loss", swallowed)]),
     Fault("the_watermark_never_goes_back", "watermarks", [(input_partitions, "markers_between", negative)]),
     Fault("the_watermark_is_that_of_the_slowest_split", "after the first minute", [
         (FullLog, "discover", lambda self: frozenset(sorted(discover(self))[:1]))]),
-    Fault("a_silent_split_becomes_idle_and_holds_nobody", "idleTimeout is 300 ms", [
+    Fault("a_silent_split_becomes_idle_and_delays_no_other", "idleTimeout is 300 ms", [
         (FullLog, "current_ends", silent_when_quiet)]),
     Fault("a_log_that_is_read_to_its_end_has_no_lag", "lag", [
         (runner.SourceRunner, "status", lambda self: {**(reader_status(self) or {}), "lag": 7})]),
@@ -345,6 +347,6 @@ FAULTS = (
         (FullSource, "reader_ahead", property(lambda self: replace(self.reader, event_time="value")))]),
     Fault("ends_are_dated_if_dates_rows_is_declared", "splits whose end has a time", [
         (FullDataSource, "abilities", lambda self, values: Abilities(dates_rows=True))]),
-    Fault("a_preview_tells_times_of_rows_that_come", "the time of none", [
+    Fault("a_preview_returns_times_of_delivered_rows", "the time of none", [
         (FullLog, "reached", lambda self, ranges: {each.split: 1 for each in ranges})]),
 )  # fmt: skip
