@@ -26,6 +26,9 @@ CONTAINER_TESTS := tests/services tests/integration/test_kafka_group_commits.py 
     tests/integration/test_clickstream_example.py
 # Long files first, each in one process: its servers and sessions are shared.
 BY_FILE := -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
+# Chooses examples, kills and histories of make test-long. The report's header shows it: make test-long SEED=…
+SEED ?= $(shell date +%s)
+SEEDS = $(foreach each,kills day snapshot histories statements hypothesis,--$(each)-seed=$(1))
 SOAK_MINUTES ?= 30
 HISTORIES ?= 30
 SNAPSHOT_REPLAYS ?= 200
@@ -71,7 +74,7 @@ test: prepared ## all tests, against real servers: 20 minutes on two cores
 	$(RUN) -m pytest tests $(BY_FILE) --durations=10 $(PYTEST_ARGS)
 
 test-long: prepared ## the same and what is longer by nature: more kills, histories, silences; an hour and more
-	$(RUN) -m pytest tests $(BY_FILE) --durations=30 --long --kills-seed=$$(date +%s) --kills=30 \
+	$(RUN) -m pytest tests $(BY_FILE) --durations=30 --long $(call SEEDS,$(SEED)) --kills=30 \
 	    --mysql-kills=30 --join-kills=$(JOIN_KILLS) --join-users=$(JOIN_USERS) --ordering-kills=$(ORDERING_KILLS) --late-rows-kills=30 --late-rows=10000000 \
 	    --histories=300 --snapshot-replays=$(SNAPSHOT_REPLAYS) --day-records=20000 --store-outage=60 \
 	    --silences=20 --silent-seconds=60 --reader-replays=200 --reader-kills=30 --resumes=100 --wakes=50 \
@@ -113,10 +116,10 @@ soak: java $(INSTALLED) ## property and integration tests and random HISTORIES (
 	@end=$$(( $$(date +%s) + 60 * $(SOAK_MINUTES) )); \
 	while [ "$$(date +%s)" -lt "$$end" ]; do \
 	    $(RUN) -m pytest tests/property tests/integration tests/soak -x --hypothesis-profile=soak \
-	        --timeout=7200 --kills=30 --mysql-kills=30 --kills-seed=$$(date +%s) --join-kills=$(JOIN_KILLS) --join-users=$(JOIN_USERS) \
+	        --timeout=7200 --kills=30 --mysql-kills=30 $(call SEEDS,$$(date +%s)) --join-kills=$(JOIN_KILLS) --join-users=$(JOIN_USERS) \
 	        --ordering-kills=$(ORDERING_KILLS) \
-	        --snapshot-replays=$(SNAPSHOT_REPLAYS) --snapshot-seed=$$(date +%s) --day-records=20000 --day-seed=$$(date +%s) \
-	        --store-outage=60 --histories=$(HISTORIES) --histories-seed=$$(date +%s) $(PYTEST_ARGS) || exit 1; \
+	        --snapshot-replays=$(SNAPSHOT_REPLAYS) --day-records=20000 \
+	        --store-outage=60 --histories=$(HISTORIES) $(PYTEST_ARGS) || exit 1; \
 	done
 
 fuzz: $(FUZZER) ## each fuzz target for FUZZ_MINUTES (10), then what it found through compiled code

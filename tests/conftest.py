@@ -40,6 +40,10 @@ settings.load_profile("usual")
 settings.register_profile("long", settings.get_profile("usual"), derandomize=False, max_examples=1_000)
 # Chosen by ``make soak``: two hundred times the usual number of examples.
 settings.register_profile("soak", settings.get_profile("long"), max_examples=20_000)
+SEEDS = (
+    "--kills-seed", "--day-seed", "--snapshot-seed", "--histories-seed", "--statements-seed", "--hypothesis-seed",
+)  # fmt: skip
+"""Fixed by day, where the examples of hypothesis have none; ``make test-long`` and ``make soak`` choose each."""
 _left_out = pytest.StashKey[dict[str, int]]()
 _DRAWING = ("kafka.", "pyspark_aligned_kafka.")
 _OTHERS_NUMBERS = random.Random()
@@ -89,8 +93,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    seeds = ("--kills-seed", "--day-seed", "--snapshot-seed", "--histories-seed")
-    return " ".join(f"{name}={config.getoption(name)}" for name in seeds)
+    return " ".join(f"{name}={config.getoption(name)}" for name in SEEDS)
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses by marker
