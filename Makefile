@@ -67,10 +67,10 @@ demo-mysql: java $(INSTALLED) ## MySQL tables copied by their stream while they 
 demo-join: java $(INSTALLED) ## clicks from Kafka, each joined with its user from MySQL
 	$(RUN) examples/clickstream_enrichment.py $(DEMO_ARGS)
 
-check: lint ## lint, and what needs neither a server nor long: two minutes
+check: lint ## lint, and what needs no server: five minutes
 	$(RUN) -m pytest $(PURE_TESTS) --without-services -q -n $(CHECK_PROCESSES) --dist worksteal $(PYTEST_ARGS)
 
-test: prepared ## all tests, against real servers: 20 minutes on two cores
+test: prepared ## all tests, against real servers: half an hour on two cores
 	$(RUN) -m pytest tests $(BY_FILE) --durations=10 $(PYTEST_ARGS)
 
 test-long: prepared ## the same and what is longer by nature: more kills, histories, silences; an hour and more
