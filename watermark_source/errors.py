@@ -17,7 +17,7 @@
     │   ├── UnknownSplitError       a topic, partition or table that does not exist
     │   ├── ResponseTimeoutError    connected, but no answer or no progress within the allowed time
     │   ├── CorruptDataError        bytes that fail their own checks
-    │   ├── EventTimeError          a record in which no event time is found where the user said it is
+    │   ├── EventTimeError          a record without an event time where the user's options place it
     │   └── UnsupportedFormatError  bytes of a format this version does not read
     ├── DataLossError               rows that were due are gone (``failOnDataLoss``)
     └── InternalError               a bug of ours
@@ -140,7 +140,7 @@ class CorruptDataError(SourceError):
 
 
 class EventTimeError(SourceError):
-    """A record in which no event time is found where the user said it is."""
+    """A record without an event time where the user's options place it."""
 
 
 class UnsupportedFormatError(SourceError):

@@ -123,7 +123,7 @@ class OptionTable:
     options: tuple[Option, ...]
     prefixes: tuple[str, ...] = ()
     family_names: tuple[str, ...] = ()
-    """Whole names in those families, for whoever forgot the prefix."""
+    """Whole names in those families, for users who omit the prefix."""
     not_needed: Mapping[str, str] = field(default_factory=dict)
     """Options of other systems that users may bring along, and why there is nothing to set here; names are compared by
     their letters alone, since others write ``server-id`` or ``server.id``."""

@@ -34,11 +34,11 @@ class ReadBatch:
     event_time: pa.Array
     """``timestamp[us, tz=UTC]``; a null is no event time, moves nothing, and holds the highest number there is."""
     reached: int | None = None
-    """Microseconds: no later row of the split is earlier than this, as its log says by itself. The event time that a
-    log has reached may be later than that of any row: of what it tells, rows are only a part."""
+    """Microseconds: no later row of the split is earlier than this, as its log reports. It may be later than the event
+    time of any row, because a log contains more than the delivered rows."""
     undated: int = 0
     """Rows in which no event time was found."""
     positions: pa.Array | None = None
     """``int64``, where each row is; ``None`` where positions are no rows."""
     marks: pa.Array | None = None
-    """``int64``, microseconds: the watermarks that rows carry, in order, of those that do; ``None``: nobody asks."""
+    """``int64``, microseconds: the watermarks of the rows that carry one, in order; ``None``: not used."""

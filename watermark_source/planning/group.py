@@ -54,21 +54,21 @@ def view(members: Iterable[tuple[K, Millis]], drift: int) -> GroupView[K]:
 class MemberStatus(Enum):
     """Life of a member. Only an active one counts, and one that holds.
 
-    A member that fails tells nobody: it is silent for its time-to-live, and counts again when it reports again
+    A member that fails reports nothing more: it is silent for its time-to-live, and counts again when it reports again
     (FLINK-40505).
     """
 
     WAITING = "waiting"
     """Has never had a watermark (FLINK-32414)."""
     HOLDING = "holding"
-    """Has none yet, and nobody goes on before it has: it reads a snapshot that comes first."""
+    """Has none yet, and the others wait until it has: it reads a snapshot that comes first."""
     STARTING = "starting"
-    """Has rows and no watermark yet: it comes before all who have one, and holds nobody who has none."""
+    """Has rows and no watermark yet: it holds back members with a watermark, and none without."""
     ACTIVE = "active"
     IDLE = "idle"
     FINISHED = "finished"
     CLOCK = "clock"
-    """Its event time is the system's clock (FLIP-326): ahead of nobody, and nobody waits for it."""
+    """Its event time is the system's clock (FLIP-326): it is never ahead, and no member waits for it."""
 
 
 FIRST = Millis(MIN + 1)

@@ -101,7 +101,7 @@ class OpenRange(NamedTuple):
 
     range: SplitRange
     late_start: bool
-    """Begins wherever the log begins when it is read; what is gone before that is no loss."""
+    """Begins wherever the log begins when it is read; records deleted before that are no loss."""
     late_end: bool
     """Ends wherever the log ends when it is read."""
     first: int = 0

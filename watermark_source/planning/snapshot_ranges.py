@@ -34,7 +34,7 @@ class SnapshotBatch:
     copied: Mapping[str, Bound]
     """By log, up to which key batches before have read it; ``None``: not begun."""
     complete: Set[str]
-    """Logs that batches before have read to their end. Of logs that are in neither, nothing is told."""
+    """Logs that earlier batches have read to their end. Logs in neither are not delivered."""
     chunks: Mapping[SplitRange, Chunk]
     """What the batch reads of snapshots."""
     positions: Mapping[Split, int]

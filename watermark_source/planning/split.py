@@ -62,7 +62,7 @@ class Piece(NamedTuple):
 
     range: SplitRange
     whole: SplitRange
-    """Where reading begins and where it must end; what is not of ``range`` is somebody else's."""
+    """Where reading begins and must end; another task delivers what is outside ``range``."""
 
 
 def sample(splits: Set[Split], size: int) -> Set[Split]:

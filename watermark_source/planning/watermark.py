@@ -33,7 +33,7 @@ class WatermarkCharacteristic(Enum):
     UNDEFINED = "undefined"
     """Watermarks of event times at most; none when time is the clock's."""
     ANY_WATERMARK = "any_watermark"
-    """Watermarks of event times, or, when time is the clock's, one that says so (``use_processing_time``)."""
+    """Watermarks of event times, or, when time is the clock's, one with ``use_processing_time``."""
 
 
 # Combined status: one watermark out of many, as a source does over its splits.

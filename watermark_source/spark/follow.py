@@ -119,7 +119,7 @@ def follow_watermark(df: DataFrame, event_time: str = EVENT_TIME, *, delay: str 
     A ``withWatermark`` above it is refused when it is called (``UsageError``): this call takes its place.
 
     In a function of a declarative pipeline a DataFrame's columns cannot be asked for. There ``event_time`` is taken as
-    it is written, Spark tells what columns are missing, and nothing checks that it is a timestamp of one such stream.
+    it is written, Spark reports missing columns, and nothing checks that it is a timestamp of one such stream.
     """
     delay_ms = _delay(delay)
     if known_columns(df) is None:
