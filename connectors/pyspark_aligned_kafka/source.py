@@ -61,7 +61,7 @@ class KafkaSource(SourceDefinition):
     @property
     def event_time(self) -> str | None:
         """Where records have it, and where they have their watermarks."""
-        return self.options.times.told
+        return self.options.times.text
 
     @property
     def loss_conditions(self) -> Mapping[LossKind, str]:

@@ -182,7 +182,7 @@ def _need_one_kind_of_time(probe: SourceTime, build: SourceTime) -> None:
 
 def _need_declared_clock(probe: SourceTime, build: SourceTime) -> None:
     """Refuse, on processing time, sources that do not declare to send a watermark of the clock (FLIP-326)."""
-    undeclared = [source.source for source in (probe, build) if not source.tells_when_time_is_the_clocks]
+    undeclared = [source.source for source in (probe, build) if not source.announces_processing_time]
     if undeclared:
         raise UsageError(
             f"{CALLER}: on processing time rows wait for a watermark that marks the clock's time, and "

@@ -108,7 +108,7 @@ def _refused(what: str, condition: str | None = None) -> UsageError:
     keeps = "" if condition is None else f', or spare the markers: where("{MARKER} IS NOT NULL OR {condition}")'
     return UsageError(
         f"follow_watermark: {what} before it may remove the marker rows, which carry the watermark: no window would "
-        f"ever close. Call follow_watermark first, on what load() returned, and go on with what it returns{keeps}"
+        f"ever close. Call follow_watermark first, on the result of load(), and continue with its own result{keeps}"
     )
 
 

@@ -23,13 +23,13 @@ from watermark_source.spark_process import each_with_sentence, log_as_spark, say
 
 @dataclass
 class BatchPack(InputPartition):
-    """One task's work."""
+    """The work of one task."""
 
     pieces: tuple[OpenPiece, ...]
 
 
 class AlignedBatchReader(DataSourceReader):
-    """A batch read of one source. Picklable. There are no watermarks in it: nothing is observed, nothing reported."""
+    """A batch read of one source. Picklable. It has no watermarks, and its tasks report nothing."""
 
     def __init__(self, definition: BatchDefinition, options: EngineOptions, schema: StructType) -> None:
         self._definition = definition
@@ -38,13 +38,13 @@ class AlignedBatchReader(DataSourceReader):
 
     @says_why
     def partitions(self) -> Sequence[InputPartition]:
-        """Look up what there is now and cut it; Spark asks once for each plan, and a plan may run several times."""
+        """Look up the ranges and cut them into tasks. Called once for each plan, which may run several times."""
         laid = lay(
             self._definition.late_ranges(),
             at_least=self._options.tasks.min_partitions,
             at_most=self._options.tasks.max_records_per_partition,
         )
-        # For no partition at all Spark makes one of its own.
+        # Without any partition Spark would make one of its own.
         return [BatchPack(pieces) for pieces in laid] or [BatchPack(())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -56,7 +56,7 @@ class AlignedBatchReader(DataSourceReader):
 
 
 class NarrowingBatchReader(AlignedBatchReader):
-    """A batch read that leaves out what filters say is not needed.
+    """A batch read that leaves out positions that filters exclude.
 
     A class of its own: Spark refuses a reader that has ``pushFilters`` while push-down is switched off, and its message
     says how to switch it on.
@@ -64,16 +64,16 @@ class NarrowingBatchReader(AlignedBatchReader):
 
     @says_why
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Take the filters that hold for every row wanted. Spark evaluates all of them all the same."""
+        """Use the filters to narrow the read, and return all of them: Spark evaluates them in any case."""
         self._definition = self._definition.narrowed(filters)
         return filters
 
 
 def lay(wholes: Sequence[OpenRange], *, at_least: int | None, at_most: int | None) -> list[tuple[OpenPiece, ...]]:
-    """Lay ranges into tasks by the rules of ``into_tasks``; those without rows yet included."""
+    """Lay ranges into tasks by the rules of ``into_tasks``, including ranges without rows yet."""
     in_order = sorted(wholes, key=attrgetter("range"))
     laid = into_tasks([whole.range for whole in in_order], at_least=at_least, at_most=at_most)
-    # Pieces come in the order of what they are cut from.
+    # Pieces come in the order of the ranges that they are cut from.
     sources = iter(in_order)
     tasks, whole = [], None
     for parts in laid:
@@ -87,7 +87,7 @@ def lay(wholes: Sequence[OpenRange], *, at_least: int | None, at_most: int | Non
 
 
 def read_pieces(reader: BatchRangeReader, pieces: Sequence[OpenPiece], schema: StructType) -> Iterator[pa.RecordBatch]:
-    """Bind the pieces to what their logs hold now, and yield their rows."""
+    """Bind the pieces to the current ends of their logs, and yield their rows."""
     spare_imports()
     from_beginning = frozenset(piece.range.split for piece in pieces if piece.whole.late_start)
     for ranges in _rounds(_bound(reader, pieces)):
@@ -96,7 +96,7 @@ def read_pieces(reader: BatchRangeReader, pieces: Sequence[OpenPiece], schema: S
 
 
 def _rounds(ranges: Sequence[SplitRange]) -> list[list[SplitRange]]:
-    """Return the ranges in an order in which a reader can take them: one of each split at a time."""
+    """Return the ranges in rounds, each with at most one range of a split: a reader takes one at a time."""
     rounds: list[list[SplitRange]] = [[]]
     turn: Counter[Split] = Counter()
     for each in ranges:
@@ -111,5 +111,5 @@ def _rounds(ranges: Sequence[SplitRange]) -> list[list[SplitRange]]:
 def _bound(reader: BatchRangeReader, pieces: Sequence[OpenPiece]) -> list[SplitRange]:
     late = frozenset(piece.range.split for piece in pieces if piece.is_late)
     logs = reader.log_ranges(late) if late else {}
-    # A split that is gone is left as planned: what to do about it is for the reader to say.
+    # A range of a deleted split stays as planned: the reader decides about the loss.
     return [bind(p, logs[p.range.split]) if p.range.split in logs else p.range for p in pieces]

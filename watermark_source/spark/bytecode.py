@@ -1,12 +1,12 @@
 """Bytecode for Spark's own archives: ``python -m watermark_source.spark.bytecode [SPARK_HOME]``.
 
 Spark puts ``python/lib/pyspark.zip`` before everything on the path of each Python process it starts. The archive holds
-source alone, and what is imported from an archive is never cached: every process compiles pyspark anew, half a second
-of a core before a source's first line runs. Bytecode beside the source (PEP 552, unchecked hash) spares that; another
+source alone, and Python never caches imports from an archive: every process compiles pyspark again, half a second of
+a core before a source's first line runs. Bytecode beside the source (PEP 552, unchecked hash) spares that; another
 version of Python passes over it and compiles the source, as before.
 
-The archive's directory is read twice in each process: Spark lets Python look at its path anew before a worker begins.
-More than half of it lists Spark's own tests, which nobody imports, so those are listed no longer.
+The archive's directory is read twice in each process: Spark makes Python read its path again before a worker begins.
+More than half of the directory lists Spark's own tests, which no program imports, so they are removed from it.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _TESTS = "/tests/"
 def add_bytecode(archive: Path) -> int:
     """Add the bytecode of every module of an archive that has none yet, for this Python; return how many.
 
-    Tests are listed no longer. The archive is replaced in one step, with all it had where it was: a Spark that is
-    running goes on with it.
+    Tests are removed from the directory. The archive is replaced in one step, and its content keeps its place: a
+    running Spark continues with it.
 
     Raises:
         UsageError: the archive is missing or broken, or its folder cannot be written.

@@ -60,7 +60,7 @@ def markers_between(before: SourceState, after: SourceState) -> tuple[Marker, ..
 
     Every batch carries the combined watermark, if there is one: a restarted Spark knows only the global watermark and
     needs each source's own again. ACTIVE precedes the watermark and IDLE follows it, so that none is sent while idle.
-    What is said of snapshots precedes both: their end is where a watermark may begin.
+    Markers of snapshots precede both: their end is where a watermark may begin.
     """
     first = _of_snapshots(before, after)
     last: list[Marker] = []
@@ -150,17 +150,17 @@ class SourceTime:
     processing_time: bool
     """Whether event time is the clock."""
     group: str | None = None
-    """The alignment group in which it meets other sources; ``None``: it meets nobody."""
+    """The alignment group in which it meets other sources; ``None``: it is in no group with others."""
     holds_group: bool = False
-    """Whether the others of the group wait until it has read what it begins with."""
+    """Whether the other members of the group wait until its snapshots are complete."""
     begins_with_snapshot: bool = False
-    """Whether it begins with what tables hold, and has no watermark before that is complete."""
+    """Whether it begins with snapshots, and has no watermark before they are complete."""
 
     @classmethod
     def of_options(
         cls, options: EngineOptions, characteristic: WatermarkCharacteristic, *, begins_with_snapshot: bool
     ) -> SourceTime:
-        """Return what a source is, by its user's options and by what its connector declares."""
+        """Return a source's time by the user's options and the connector's declaration."""
         group = options.group
         meets = group is not None and group.store is not None
         return cls(
@@ -175,31 +175,31 @@ class SourceTime:
     @classmethod
     def of_metadata(cls, metadata: Mapping[str, Any]) -> SourceTime | None:
         """Read a column's metadata; ``None`` where nothing is declared."""
-        told = metadata.get(KEY)
-        if not isinstance(told, Mapping):
+        declared = metadata.get(KEY)
+        if not isinstance(declared, Mapping):
             return None
         return cls(
-            source=told["source"],
-            characteristic=WatermarkCharacteristic(told["characteristic"]),
-            processing_time=told["processingTime"],
-            group=told.get("group"),
-            holds_group=told["holdsGroup"],
-            begins_with_snapshot=told["beginsWithSnapshot"],
+            source=declared["source"],
+            characteristic=WatermarkCharacteristic(declared["characteristic"]),
+            processing_time=declared["processingTime"],
+            group=declared.get("group"),
+            holds_group=declared["holdsGroup"],
+            begins_with_snapshot=declared["beginsWithSnapshot"],
         )
 
     @property
-    def tells_when_time_is_the_clocks(self) -> bool:
-        """Whether it declares to send a watermark that says so (FLIP-326)."""
+    def announces_processing_time(self) -> bool:
+        """Whether it declares that a watermark will announce when time is the clock (FLIP-326)."""
         return self.characteristic is WatermarkCharacteristic.ANY_WATERMARK
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """The metadata of a column that says this."""
-        told = {
+        """The metadata of a column that declares this."""
+        declared = {
             "source": self.source,
             "characteristic": self.characteristic.value,
             "processingTime": self.processing_time,
             "holdsGroup": self.holds_group,
             "beginsWithSnapshot": self.begins_with_snapshot,
         }
-        return {KEY: told if self.group is None else {**told, "group": self.group}}
+        return {KEY: declared if self.group is None else {**declared, "group": self.group}}

@@ -79,7 +79,7 @@ _REFUSED = "ATTEMPT_ANALYSIS_IN_PIPELINE_QUERY_FUNCTION"
 
 
 def known_columns(df: DataFrame) -> list[str] | None:
-    """Return the DataFrame's columns; ``None`` where a pipeline is being defined, and nobody may ask."""
+    """Return the DataFrame's columns; ``None`` in the definition of a pipeline, where Spark refuses to analyse it."""
     try:
         return df.columns
     except PySparkException as refused:
@@ -155,9 +155,9 @@ def _delay(delay: str) -> int:
 
 
 def _clocked(df: DataFrame) -> DataFrame:
-    """Return the data rows above Spark's watermark, with the columns it goes by."""
-    says_time = F.when(F.col(f"{MARKER}.type") == "watermark", F.col(f"{MARKER}.watermark"))
-    clocked = df.withColumn(_CLOCK, says_time).withWatermark(_CLOCK, "0 seconds")
+    """Return the data rows above Spark's watermark, with the column that it follows."""
+    marked_time = F.when(F.col(f"{MARKER}.type") == "watermark", F.col(f"{MARKER}.watermark"))
+    clocked = df.withColumn(_CLOCK, marked_time).withWatermark(_CLOCK, "0 seconds")
     refuse_second_watermark(type(df), _CLOCK)
     # An OR cannot be split: as two conjuncts the first one would be pushed below the watermark node.
     return clocked.where(F.col(MARKER).isNull() | (F.expr("spark_partition_id()") < 0))

@@ -1,7 +1,7 @@
-"""The cyclic garbage collector, kept from looking where nothing is to be found.
+"""The cyclic garbage collector, kept away from objects that cannot be garbage.
 
-It looks through all objects again and again as new ones are made. Imports leave some 200 000, and a state of ten
-thousand splits is made anew with every plan: most of planning's time went into looking at them.
+It scans all objects again and again while new ones are created. Imports leave some 200 000, and each plan creates a new
+state of ten thousand splits: most of planning's time went into scanning them.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ _NEW_OBJECTS: Final = 200_000
 
 @cache
 def spare_imports() -> None:
-    """Take what is loaded by now out of its sight, once a process.
+    """Exclude all existing objects from scans, once a process.
 
-    Spark collects after every task, and looking through all modules (numba's among them) takes 0.1 s each time.
+    Spark collects after every task, and a scan of all modules (numba's among them) takes 0.1 s each time.
     """
     gc.freeze()
 
 
 def collect_rarely() -> None:
-    """Let it look only after more new objects than a few plans leave, in the process that makes nothing but plans.
+    """Let it scan only after more new objects than a few plans leave, in the process that only plans.
 
     Between our own calls Spark reads and writes offsets, each of them ten thousand lists.
     """
@@ -34,7 +34,7 @@ def collect_rarely() -> None:
 
 @contextmanager
 def collect_later() -> Iterator[None]:
-    """Let it wait until the end of a piece of work that makes many objects and no cycles; also a decorator."""
+    """Disable it during work that creates many objects and no cycles; also a decorator."""
     enabled = gc.isenabled()
     gc.disable()
     try:

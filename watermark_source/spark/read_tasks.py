@@ -1,4 +1,4 @@
-"""Read tasks: what one task of a batch is sent, as Spark's input partition."""
+"""Read tasks: the message to one task of a batch, as Spark's input partition."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from watermark_source.spark.report_protocol import ReportAddress
 
 
 class Beginning(NamedTuple):
-    """Where a range of a split begins, and what came before."""
+    """The beginning of a range in a split, and the rows before it."""
 
     position: int
     highest: Millis | None
@@ -28,7 +28,7 @@ class Beginning(NamedTuple):
 
 @dataclass
 class ReadTask(InputPartition):
-    """One task's work. Everything in it follows from the batch's two offsets, but for where to report."""
+    """The work of one task. Everything in it follows from the batch's two offsets, except the address for reports."""
 
     ranges: tuple[SplitRange, ...]
     markers: tuple[Marker, ...]
@@ -39,16 +39,16 @@ class ReadTask(InputPartition):
     """The watermark that the batch begins with: rows at or before it are late."""
     report_to: ReportAddress | None
     snapshot: SnapshotBatch | None = None
-    """What a task must know of snapshots; ``None`` of a source that takes none."""
+    """The state of snapshots that a task needs; ``None`` for a source without snapshots."""
     relocation: Relocation | None = None
-    """Of a system with replicas."""
+    """For a system with replicas."""
     whole: SplitRange | None = None
-    """Where the log of the only range can be entered and left, if the range is a piece of it."""
+    """The range of which the only range is a piece: where reading begins and ends."""
     beginnings: Mapping[Split, Beginning] | None = None
-    """Of the ranges that begin here and of which that is known; ``None``: nobody learns from disorder."""
+    """Beginnings of ranges, where they are known; ``None`` if the strategy does not learn from disorder."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the ranges log by log, as numbers: ten thousand of them as objects take longer than all else here."""
+        """Pickle the ranges log by log, as numbers: ten thousand objects would take longer than all else here."""
         logs = [(log, _numbers_of(ranges)) for log, ranges in groupby(self.ranges, key=lambda r: r.split.log)]
         others = (self.markers, self.future_cap, self.clock, self.late_at, self.report_to)
         return _unpickled, (logs, *others, self.snapshot, self.relocation, self.whole, self.beginnings)
@@ -68,9 +68,9 @@ def _unpickled(logs: Iterable[tuple[str, Sequence[int]]], *others: Any) -> ReadT
 
 
 def beginnings_of(ranges: Iterable[SplitRange], state: SourceState) -> dict[Split, Beginning]:
-    """Return what is known of where ranges begin that were planned last, ``state`` being as of their end.
+    """Return the known beginnings of the ranges that were planned last; ``state`` is as of their end.
 
-    Where the highest event time is not known, as after another strategy, nothing is.
+    A split without a highest event time, as after another strategy, has none.
     """
     known: dict[Split, Beginning] = {}
     for each in ranges:

@@ -1,9 +1,10 @@
-"""Progress reports on the wire: tasks tell the runner what they saw, over authenticated TCP.
+"""Progress reports on the wire: tasks report the event times that they read to the runner, over authenticated TCP.
 
-A connection carries one message; what is longer takes several. The server sends a random challenge. The client sends a
-header: the body's length, its SHA-256, and an HMAC-SHA256 of challenge and both under a key that only the runner and
-its tasks have; so the server knows a stranger before any of the body. Then the client sends the body, JSON, and the
-server answers ``OK``. Sizes and times are bounded on both sides. The server is in ``driver``, the client in ``tasks``.
+A connection carries one message; longer reports take several connections. The server sends a random challenge. The
+client sends a header: the body's length, its SHA-256, and an HMAC-SHA256 of challenge and both under a key that only
+the runner and its tasks have; so the server recognises a foreign sender before the body. Then the client sends the
+body, JSON, and the server answers ``OK``. Sizes and times are bounded on both sides. The server is in ``driver``, the
+client in ``executor``.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class ReportAddress:
 
 
 class Header(NamedTuple):
-    """What a message's header says of its body."""
+    """The length and the digest of a message's body, by its header."""
 
     length: int
     digest: bytes
@@ -57,36 +58,36 @@ class Header(NamedTuple):
     def checked(self, body: bytes) -> bytes:
         """Return the body; raises ``ValueError`` if it is another one."""
         if hashlib.sha256(body).digest() != self.digest:
-            raise ValueError("a body that is not the one of its header")
+            raise ValueError("a body that does not match its header")
         return body
 
 
 def header(key: bytes, challenge: bytes, body: bytes) -> bytes:
-    """Return what shows that the sender of a body knows the key and was sent the challenge just now."""
-    said = LENGTH.pack(len(body)) + hashlib.sha256(body).digest()
-    return said + _proof(key, challenge, said)
+    """Return the header of a body, which proves that the sender has the key and has received this challenge."""
+    described = LENGTH.pack(len(body)) + hashlib.sha256(body).digest()
+    return described + _proof(key, challenge, described)
 
 
 def read_header(key: bytes, challenge: bytes, seen: bytes) -> Header:
-    """Return what a header says; raises ``PermissionError`` for the wrong key, ``ValueError`` for too long a body."""
-    said, proof = seen[:-DIGEST], seen[-DIGEST:]
-    if not hmac.compare_digest(proof, _proof(key, challenge, said)):
+    """Return a checked header; raises ``PermissionError`` for a wrong key, ``ValueError`` for too long a body."""
+    described, proof = seen[:-DIGEST], seen[-DIGEST:]
+    if not hmac.compare_digest(proof, _proof(key, challenge, described)):
         raise PermissionError("wrong key")
-    (length,) = LENGTH.unpack_from(said)
+    (length,) = LENGTH.unpack_from(described)
     if not 0 < length <= MAX_BODY:
         raise ValueError(f"a report of {length} bytes")
-    return Header(length, said[LENGTH.size :])
+    return Header(length, described[LENGTH.size :])
 
 
-def _proof(key: bytes, challenge: bytes, said: bytes) -> bytes:
-    return hmac.new(key, challenge + said, hashlib.sha256).digest()
+def _proof(key: bytes, challenge: bytes, described: bytes) -> bytes:
+    return hmac.new(key, challenge + described, hashlib.sha256).digest()
 
 
 def receive(connection: socket.socket, size: int, deadline: float) -> bytes:
-    """Return the next ``size`` bytes; raises ``OSError`` when they are not there in time, ``EOFError`` at the end."""
+    """Return the next ``size`` bytes; raises ``OSError`` if they do not arrive in time, ``EOFError`` at the end."""
     parts: list[bytes] = []
     while size:
-        # The deadline is for the whole message: a peer that sends a byte now and then does not keep its place.
+        # The deadline is for the whole message: a peer that sends single bytes cannot extend it.
         connection.settimeout(max(0.001, deadline - time.monotonic()))
         part = connection.recv(min(size, 65_536))
         if not part:
@@ -137,7 +138,7 @@ def _encoded(r: RangeReport) -> bytes:
 
 
 def decode(body: bytes) -> list[RangeReport]:
-    """Return the reports of a message; raises ``ValueError`` for anything that no task can have seen."""
+    """Return the reports of a message; raises ``ValueError`` for values that no task can report."""
     try:
         entries = json.loads(body)
         # A query's name is not a message of its own.
@@ -184,21 +185,21 @@ def _report(  # noqa: PLR0917 - the fields as they are on the wire
     return found
 
 
-def _late(told: object) -> LateRows:
-    if not isinstance(told, list):
-        raise TypeError(f"late rows as {shortened(told)}")
-    if not told:
+def _late(value: object) -> LateRows:
+    if not isinstance(value, list):
+        raise TypeError(f"late rows as {shortened(value)}")
+    if not value:
         return NONE_LATE
-    longest, total, *histogram = map(_integer, told)
+    longest, total, *histogram = map(_integer, value)
     if len(histogram) != len(BOUNDS_MS) + 1:
         raise ValueError(f"not a report: late rows in {len(histogram)} buckets")
     return LateRows(tuple(histogram), longest, total)
 
 
-def _segments(told: object) -> tuple[DisorderSegment, ...]:
-    if not isinstance(told, list) or not all(isinstance(each, list) for each in told):
-        raise TypeError(f"disorder as {shortened(told)}")
-    return tuple(_segment(*each) for each in told)
+def _segments(value: object) -> tuple[DisorderSegment, ...]:
+    if not isinstance(value, list) or not all(isinstance(each, list) for each in value):
+        raise TypeError(f"disorder as {shortened(value)}")
+    return tuple(_segment(*each) for each in value)
 
 
 def _segment(before: object, highest: object, *counts: object) -> DisorderSegment:
@@ -214,7 +215,7 @@ def _moment(value: object) -> Millis | None:
 
 
 def _integer(value: object, *, minimum: int = 0) -> int:
-    # What is kept here is part of the checkpoint soon, which holds 64 bits.
+    # Reported values become part of the checkpoint, which holds 64 bits.
     if type(value) is not int or not minimum <= value <= MAX:
         raise ValueError(f"not a report: {shortened(value)} is no whole number from {minimum} to {MAX}")
     return value

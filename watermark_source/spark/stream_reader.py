@@ -36,9 +36,9 @@ def stream_schema(
 ) -> StructType:
     """Return the stream's schema: the system's own columns, ``event_time``, and ``late`` and ``marker`` if wanted.
 
-    ``characteristic`` is what the connector declares of its watermarks: operators that go by processing time take no
-    source that leaves it undefined (FLIP-326). ``begins_with_snapshot``: a new query has no watermark before it has
-    read what tables hold.
+    ``characteristic`` is the connector's declaration of its watermarks: operators on processing time take no source
+    that leaves it undefined (FLIP-326). ``begins_with_snapshot``: a new query has no watermark before its snapshots are
+    complete.
 
     Raises:
         SchemaError: the system has a column of one of these names; Spark ignores case.
@@ -47,8 +47,8 @@ def stream_schema(
     if options.include_late:
         added.append(StructField(LATE, BooleanType()))
     if options.include_markers:
-        told = SourceTime.of_options(options, characteristic, begins_with_snapshot=begins_with_snapshot).metadata
-        added.append(StructField(MARKER, MARKER_TYPE, metadata=told))
+        declared = SourceTime.of_options(options, characteristic, begins_with_snapshot=begins_with_snapshot).metadata
+        added.append(StructField(MARKER, MARKER_TYPE, metadata=declared))
     ours = {field.name for field in added}
     if taken := sorted(name for name in system_columns.names if name.lower() in ours):
         raise SchemaError(
@@ -68,10 +68,10 @@ def refuse_user_schema(given: StructType, own: StructType, format_name: str) -> 
 
 
 class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Says why a stream cannot start, in whichever call comes first.
+    """A reader whose first call, whichever it is, raises the reason why the stream cannot start.
 
-    An error while a reader is made would be buried: Spark 4.3 then stops the reader that it does not have, and what
-    comes of that is shown last.
+    An error while the reader is created would be hidden: Spark 4.3 then stops the reader that it does not have, and
+    shows the error of that.
     """
 
     def __init__(self, reason: WatermarkSourceError) -> None:
@@ -86,7 +86,7 @@ class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def made_or_refused(make: Callable[[], DataSourceStreamReader]) -> DataSourceStreamReader:
-    """Return the reader that is made, or one whose first call says why there is none."""
+    """Return the reader, or one whose first call raises the error of creating it."""
     try:
         return make()
     except WatermarkSourceError as reason:
@@ -94,7 +94,7 @@ def made_or_refused(make: Callable[[], DataSourceStreamReader]) -> DataSourceStr
 
 
 class AlignedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A stream of one source. Picklable: what connects is made on first use, in the process that uses it."""
+    """A stream of one source. Picklable: connections are made on first use, in the process that uses them."""
 
     def __init__(
         self,
@@ -144,7 +144,7 @@ class AlignedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @says_why
     def initialOffset(self) -> dict[str, Any]:
-        """Return where a new query starts."""
+        """Return the offset at which a new query starts."""
         return self._open_runner.initial_offset()
 
     @says_why
@@ -157,7 +157,7 @@ class AlignedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> Mapping[str, Any]:  # type: ignore[override]
         """Return the end of the next batch, or ``start`` if there is none."""
         if not isinstance(limit, ReadMaxRows | ReadAllAvailable):
-            raise InternalError(f"Spark asked with a read limit this source did not offer: {limit!r}")
+            raise InternalError(f"Spark requested a read limit that this source did not offer: {limit!r}")
         return self._open_runner.latest_offset(start, limit)
 
     @says_why
@@ -183,6 +183,6 @@ class AlignedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return each_with_sentence(run_task(self._definition.range_reader, partition, self._schema))
 
     def stop(self) -> None:
-        """Stop what runs beside the calls."""
+        """Stop the threads of the source."""
         if self._runner is not None:
             self._runner.close()

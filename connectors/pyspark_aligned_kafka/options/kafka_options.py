@@ -51,16 +51,16 @@ class ReadingLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimePlaces:
-    """Where in records time is."""
+    """Where records have their event time and their watermark."""
 
     event_time: EventTimeChoice | None
     """``None``: the record's timestamp."""
     marks: MarkChoice | None
-    """Where records carry a watermark; ``None``: nobody asks."""
+    """Where records carry a watermark; ``None``: no strategy uses it."""
 
     @property
-    def told(self) -> str | None:
-        """What time is by the user's options, in their words; ``None`` where it is the records' timestamp."""
+    def text(self) -> str | None:
+        """The user's options for time as text; ``None`` where event time is the records' timestamp."""
         places = {} if self.event_time is None else {"eventTimeColumn": str(self.event_time.place)}
         if self.marks is not None:
             places["watermarkColumn"] = "timestamp" if self.marks.place is None else str(self.marks.place)

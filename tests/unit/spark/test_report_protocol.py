@@ -175,7 +175,7 @@ def test_a_body_that_is_not_the_one_of_its_header_is_refused(
         challenge = connection.recv(32, socket.MSG_WAITALL)
         connection.sendall(protocol.header(server.address.key, challenge, body) + body.replace(b"99", b"98"))
         assert is_hung_up(connection)
-    assert is_logged(caplog, "a body that is not the one of its header")
+    assert is_logged(caplog, "a body that does not match its header")
     assert not arrived(book)
 
 
