@@ -128,7 +128,7 @@ def test_a_replica_that_does_not_log_what_it_applies_is_refused() -> None:
             assert "log_slave_updates is OFF, and must be ON: the server is a replica (Slaves_running is 1)" in said
             run(own.host, own.port, "GRANT SLAVE MONITOR ON *.* TO 'cdc'@'%'")
             said = refused(UnsupportedFormatError, given(own))
-        assert "updates is OFF, and must be ON: the server is a replica of 127.0.0.1:9, and what it applies" in said
+        assert "updates is OFF, and must be ON: the server is a replica of 127.0.0.1:9, and its binlog lacks" in said
 
 
 def test_a_table_that_comes_later_in_a_database_that_is_not_logged_ends_the_query(
@@ -261,7 +261,7 @@ def test_a_column_of_the_streams_own_name_is_refused_unless_it_is_left_out(serve
         in said
     )
     left_out = {"columns": "id,marker", "eventTimeColumn": "Event_Time"}
-    assert "own: marker. " in refused(SchemaError, given(server, tables="shop.named", **left_out))
+    assert "own columns: marker. " in refused(SchemaError, given(server, tables="shop.named", **left_out))
     names = DefaultSource(given(server, tables="shop.named", includeMarkers="false", **left_out)).schema().fieldNames()
     assert names == [
         "id", "marker", "_change_type", "_snapshot", "_commit_version", "_change_number", "_commit_timestamp",

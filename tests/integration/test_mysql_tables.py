@@ -106,7 +106,7 @@ def test_a_binlog_read_alone_tells_of_new_tables_from_their_first_row_and_takes_
     assert [(row["_table"], row["id"]) for row in batch(life, start, end)] == [("u", 0), ("u", 2)]
     database.run("CREATE TABLE v (id INT PRIMARY KEY, more INT)", "INSERT INTO v VALUES (1, 1)")
     start, end = end, life.reader.latestOffset(end, ALL)
-    with pytest.raises(SchemaError, match=r"\.v, which came after the query began, has the columns id, more"):
+    with pytest.raises(SchemaError, match=r"\.v, which was created after the query began, has the columns id, more"):
         life.rows(start, end)
     life.reader.stop()
 

@@ -1,4 +1,4 @@
-"""A binlog's bytes to tables of events, compiled.
+"""Compiled decoding of a binlog's bytes to tables of events, and of its statements.
 
 Imports nothing beside it.
 """

@@ -1,4 +1,4 @@
-"""What an ALTER TABLE does, part by part: whether it changes rows that are not logged, and the names of columns."""
+"""The effects of the parts of an ALTER TABLE: unlogged changes of rows, and changes of columns' names."""
 
 from __future__ import annotations
 
@@ -41,23 +41,23 @@ _ENGINES_WITH_ROWS = frozenset(
         "NDBCLUSTER", "ROCKSDB", "S3", "TOKUDB", "XTRADB",
     )
 )  # fmt: skip
-"""Those that take over all rows of a table that becomes one of theirs."""
+"""Engines that keep all rows of a table that is altered to use them."""
 _PARTITIONS_CHANGED = ("TRUNCATE", "DROP", "EXCHANGE", "DISCARD", "IMPORT", "CONVERT")
 _KEYS = ("PRIMARY", "FOREIGN", "INDEX", "KEY", "CHECK", "CONSTRAINT", "PARTITION")
 _NO_COLUMN_ADDED = (*_KEYS, "FULLTEXT", "SPATIAL", "UNIQUE")
-"""What an ALTER adds that is no column."""
+"""Keywords behind ADD that add something other than a column."""
 _NO_COLUMN_EITHER = (("PERIOD", "FOR"), ("SYSTEM", "VERSIONING"), ("VECTOR", "INDEX"), ("VECTOR", "KEY"))
-"""The same of words that can be names of columns, too."""
+"""Pairs of words behind ADD that do the same, whose first word can also be a column's name."""
 _DROPS_NO_ROW = ("COMMENT", "ALTER", "AUTO_INCREMENT", "ADD", "FORCE", "ALGORITHM", "LOCK")
-"""Beginnings of parts of an ALTER IGNORE that cannot find rows which do not fit, if it adds nothing of the next."""
+"""First words of parts of an ALTER IGNORE that drop no rows, unless they contain a word of ``_ROWS_MUST_FIT``."""
 _ROWS_MUST_FIT = frozenset(("UNIQUE", "PRIMARY", "KEY", "CHECK", "CONSTRAINT", "FOREIGN", "PARTITION"))
 
 
 class AlteredColumns(NamedTuple):
-    """What an ALTER does to the names of columns."""
+    """The changes of columns' names by an ALTER."""
 
     renamed: tuple[tuple[str, str], ...] = ()
-    """Names before and after."""
+    """Pairs of the names before and after."""
     dropped: frozenset[str] = frozenset()
     added: frozenset[str] = frozenset()
 
@@ -66,20 +66,20 @@ NO_COLUMNS: Final = AlteredColumns()
 
 
 class AlterParts(NamedTuple):
-    """What the parts of an ALTER TABLE do together."""
+    """The combined effects of the parts of an ALTER TABLE."""
 
     is_whole: bool
-    """Whether the table is emptied, renamed or swapped, all of it or a part: no row of that is logged."""
+    """Whether the table or a partition is emptied, renamed or exchanged, which logs no rows."""
     others: frozenset[LoggedTable]
-    """Tables that are named beside it."""
+    """Other tables that the parts name."""
     columns: AlteredColumns
 
 
 def parts_of_alter(walk: Walk, *, ignores: bool) -> AlterParts:
-    """Return what the parts do; ``ignores``: rows that do not fit are dropped (MariaDB's ALTER IGNORE).
+    """Return the effects of the parts; with ``ignores`` rows that do not fit are dropped (MariaDB's ALTER IGNORE).
 
     Raises:
-        UnfollowedError: a part that is not known, or does not end.
+        UnfollowedError: a part is not known, or does not end.
     """
     parts = [part for part in walk.parts() if part]
     _check_parts(parts)
@@ -96,12 +96,12 @@ def parts_of_alter(walk: Walk, *, ignores: bool) -> AlterParts:
 
 
 def _upper(part: Sequence[Token], at: int) -> str:
-    """Return the keyword at a place, empty if there is none."""
+    """Return the keyword at an index, an empty text if there is none."""
     return part[at].text.upper() if 0 <= at < len(part) and part[at].kind == WORD else ""
 
 
 def _check_parts(parts: Sequence[Sequence[Token]]) -> None:
-    """Refuse a part of an ALTER that is not known: it might empty the table."""
+    """Refuse a part of an ALTER that is not known, since it might empty the table."""
     listing = False
     for part in parts:
         first = _upper(part, 0)
@@ -109,7 +109,7 @@ def _check_parts(parts: Sequence[Sequence[Token]]) -> None:
             # The names of columns or partitions may follow, divided by commas too.
             listing = first == "ORDER" or (_upper(part, 1) == "PARTITION")
         elif first not in _TABLE_OPTIONS and part[1:2] != [(SIGN, "=")] and not listing:
-            raise UnfollowedError(f"{part[0].text[:40]} is no part of ALTER TABLE that is known")
+            raise UnfollowedError(f"{part[0].text[:40]} does not begin a known part of ALTER TABLE")
 
 
 def _changes_all(part: Sequence[Token], others: set[LoggedTable]) -> bool:
@@ -135,7 +135,7 @@ def _changes_all(part: Sequence[Token], others: set[LoggedTable]) -> bool:
 
 
 def _loses_engine(part: Sequence[Token]) -> bool:
-    """Return whether options of a table give it to an engine that does not take its rows."""
+    """Return whether a table's options change its engine to one that does not keep its rows."""
     for at in range(len(part)):
         if _upper(part, at) in ("ENGINE", "TYPE"):
             value = part[at + 2 if part[at + 1 : at + 2] == [(SIGN, "=")] else at + 1 :][:1]
@@ -153,7 +153,7 @@ def _drops_no_row(part: Sequence[Token]) -> bool:
 
 
 def _column(part: Sequence[Token], at: int) -> tuple[str, int]:
-    """Return the column that is named at a place, perhaps behind its table, and the place behind it."""
+    """Return the column's name at an index, without a table before it, and the index behind it."""
     walk = Walk(iter(part[at:]))
     name, used = walk.name(), 1
     while walk.sign("."):
@@ -162,7 +162,7 @@ def _column(part: Sequence[Token], at: int) -> tuple[str, int]:
 
 
 def _behind_column(part: Sequence[Token], at: int) -> int:
-    """Return the place behind COLUMN and IF EXISTS."""
+    """Return the index behind COLUMN and IF EXISTS."""
     if _upper(part, at) == "COLUMN":
         at += 1
     if _upper(part, at) != "IF":

@@ -1,10 +1,10 @@
-"""Reading a few small fields one after another, in Python; for what comes once a table, never for rows."""
+"""A reader of small fields in Python, for data that occurs once for a table, never for rows."""
 
 from __future__ import annotations
 
 
 class Scan:
-    """A position in some bytes; reading past their end is an ``IndexError``."""
+    """A reading position in bytes; reading past their end raises ``IndexError``."""
 
     __slots__ = ("_at", "_content")
 
@@ -23,7 +23,7 @@ class Scan:
         return len(self._content) - self._at
 
     def skip(self, size: int) -> None:
-        """Pass over bytes."""
+        """Skip bytes."""
         self.take(size)
 
     def take(self, size: int) -> bytes:

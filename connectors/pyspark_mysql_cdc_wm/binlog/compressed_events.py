@@ -1,8 +1,8 @@
-"""Events that MariaDB compresses one by one (``log_bin_compress``), as the events they stand for.
+"""Decompression of events that MariaDB compresses one by one (``log_bin_compress``).
 
-Of a row event (types 166 to 171) the rows are compressed, what tells of columns before them is not; of a QUERY (165)
-the statement. What is compressed: a byte of 0x80 and the bytes of the size, the size unpacked (the highest byte first),
-then zlib's form (log_event.cc, ``binlog_buf_uncompress``).
+A compressed row event (types 166 to 171) has compressed rows behind plain fields about columns; a compressed QUERY
+(165) has a compressed statement. Compressed data is a byte of 0x80 plus the width of the size, the uncompressed size
+(big-endian), then zlib data (log_event.cc, ``binlog_buf_uncompress``).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _STAND_FOR = (
     EventType.UPDATE_ROWS,
     EventType.DELETE_ROWS,
 )
-"""By the number of the compressed type after the first."""
+"""The uncompressed types, by the number of the compressed type minus ``_FIRST``."""
 _UPDATES = (EventType.UPDATE_ROWS_V1, EventType.UPDATE_ROWS)
 _FIRST_V2 = EventType.WRITE_ROWS
 # Of QUERY: thread 4, seconds 4, then the size of the database's name, error 2, size of the variables 2.
@@ -40,11 +40,13 @@ _PIECE_BYTES = 4 * 1024 * 1024
 def uncompressed(
     memory: Bytes, events: Longs, file: str, *, piece_bytes: int = _PIECE_BYTES, largest_event: int = 1 << 30
 ) -> Iterator[tuple[Bytes, Longs]]:
-    """Yield memory and events without compressed ones, about ``piece_bytes`` at once; as they are if there are none.
+    """Yield memory and events with compressed events decompressed, about ``piece_bytes`` at once.
+
+    A block without compressed events is yielded unchanged.
 
     Raises:
-        CorruptDataError: one that cannot be.
-        UnsupportedFormatError: a compression that this version does not know, or too large an event.
+        CorruptDataError: an event cannot be decompressed.
+        UnsupportedFormatError: the compression is not known, or an event is too large.
     """
     kinds = events[:, TYPE]
     if not ((kinds >= _FIRST) & (kinds < _FIRST + len(_STAND_FOR))).any():
@@ -73,12 +75,14 @@ def _event(content: bytes, stands_for: EventType, largest: int, where: str) -> b
         form = content[begin]
         width = form & _WIDTH
         if not form & _SIZED or not 1 <= width <= 4:
-            raise ValueError(f"a size of form {form}")
+            raise ValueError(f"its size has the form {form}")
         size = int.from_bytes(content[begin + 1 : begin + 1 + width], "big")
     except (IndexError, ValueError) as problem:
         raise CorruptDataError(f"{where}: a compressed event that cannot be read: {problem}") from problem
     if form & _ALGORITHM:
-        raise UnsupportedFormatError(f"{where}: an event of compression {(form & _ALGORITHM) >> 4}; known is 0, zlib")
+        raise UnsupportedFormatError(
+            f"{where}: an event of compression {(form & _ALGORITHM) >> 4}; accepted is 0, zlib"
+        )
     if size > largest:
         raise UnsupportedFormatError(f"{where}: an event of {size} bytes; the limit is {largest}")
     unpacker = zlib.decompressobj()
@@ -87,7 +91,7 @@ def _event(content: bytes, stands_for: EventType, largest: int, where: str) -> b
     except zlib.error as problem:
         raise CorruptDataError(f"{where}: an event that cannot be decompressed ({problem})") from problem
     if len(unpacked) != size or not unpacker.eof:
-        raise CorruptDataError(f"{where}: a compressed event of another size than it says")
+        raise CorruptDataError(f"{where}: a compressed event whose size differs from its header")
     return content[:4] + bytes((stands_for,)) + content[5:begin] + unpacked
 
 

@@ -1,4 +1,4 @@
-"""Compressed transactions (``binlog_transaction_compression``): their events, a few megabytes at once.
+"""Decompression of compressed transactions (``binlog_transaction_compression``), a few megabytes at once.
 
 A TRANSACTION_PAYLOAD event's body: fields of type, size and value (all length-encoded; 1 payload size, 2 compression,
 0 zstd or 255 none, 3 size unpacked) until type 0, then the payload: events with headers and without checksums.
@@ -43,9 +43,9 @@ _FIRST_ROOM = 1024 * 1024
 def _walk(  # noqa: PLR0917 - arrays in, arrays out
     array: Word, start: Word, stop: Word, more: Word, position: Word, events: Word
 ) -> tuple[Word, Word, Word]:
-    """Tabulate the complete events without checksums in ``[start, stop)``: ``(fault, events, where it stopped)``.
+    """Tabulate the complete events without checksums in ``[start, stop)``; return fault, events, and where it stopped.
 
-    So many bytes ``more`` are to come.
+    ``more`` bytes of the payload follow later.
     """
     data = address_of(array)
     at = start
@@ -69,15 +69,15 @@ def _walk(  # noqa: PLR0917 - arrays in, arrays out
 
 
 class Source(Protocol):
-    """Where the body of an event comes from."""
+    """A source of the bytes of an event's body."""
 
     def read(self, size: int, /) -> bytes:
-        """Return at most so many bytes, none at the end."""
+        """Return between 1 and ``size`` bytes, none at the end."""
         ...
 
 
-class _Lying:
-    """``Source`` of bytes that lie in memory."""
+class _InMemory:
+    """``Source`` of bytes in memory."""
 
     __slots__ = ("_at", "_memory", "_stop")
 
@@ -89,8 +89,8 @@ class _Lying:
         return self._memory[begin : self._at].tobytes()
 
 
-class _After:
-    """``Source`` that begins with bytes which were read before."""
+class _Prefixed:
+    """``Source`` that begins with bytes that were already read from another."""
 
     __slots__ = ("_first", "_rest")
 
@@ -100,22 +100,22 @@ class _After:
     def read(self, size: int, /) -> bytes:
         if not self._first:
             return self._rest.read(size)
-        found, self._first = self._first[:size], self._first[size:]
-        return found
+        content, self._first = self._first[:size], self._first[size:]
+        return content
 
     def readinto(self, target: memoryview | bytearray) -> int:
-        found = self.read(len(target))
-        target[: len(found)] = found
-        return len(found)
+        content = self.read(len(target))
+        target[: len(content)] = content
+        return len(content)
 
 
 class Unpacker:
-    """Unpacks the compressed transactions of one block of events after another, into memory that is used again."""
+    """Decompresses the transactions in one block of events after another, into reused memory."""
 
     __slots__ = ("_begin", "_context", "_largest", "_memory", "_parts", "_piece", "_table", "_used")
 
     def __init__(self, *, piece_bytes: int = _PIECE_BYTES, largest_event: int = 1 << 30) -> None:
-        """Give away about ``piece_bytes`` at once, and refuse an event of more than ``largest_event`` bytes."""
+        """Yield about ``piece_bytes`` at once, and refuse an event of more than ``largest_event`` bytes."""
         self._piece = piece_bytes
         self._largest = largest_event
         self._context = zstandard.ZstdDecompressor()
@@ -123,50 +123,51 @@ class Unpacker:
         self._table: Longs = np.empty((_STEP_BYTES // HEADER_SIZE + 2, EVENT_FIELDS), np.int64)
 
     def plain(self, memory: Bytes, events: Longs, file: str) -> Iterator[tuple[Bytes, Longs]]:
-        """Yield memory and events without compressed transactions, valid until the next are asked for.
+        """Yield memory and events with transactions decompressed; they are valid until the next are requested.
 
-        Events that were packed have the position of the one that packed them. A block without any is yielded as it is.
+        Decompressed events have the position of their TRANSACTION_PAYLOAD event. A block without any is yielded
+        unchanged.
 
         Raises:
-            CorruptDataError: a payload that cannot be.
-            UnsupportedFormatError: a compression that this version does not know, or too large an event.
+            CorruptDataError: a payload cannot be decompressed.
+            UnsupportedFormatError: the compression is not known, or an event is too large.
         """
         packed = np.flatnonzero(events[:, TYPE] == EventType.TRANSACTION_PAYLOAD)
         if not packed.size:
             yield memory, events
             return
-        self._forget()
+        self._reset()
         done = 0
         for i in packed.tolist():
             self._copy(memory, events[done:i])
             event = events[i]
-            body = _Lying(memory, int(event[START]) + HEADER_SIZE, int(event[STOP]))
+            body = _InMemory(memory, int(event[START]) + HEADER_SIZE, int(event[STOP]))
             yield from self._unpacked(body, int(event[POSITION]), file)
             done = i + 1
         self._copy(memory, events[done:])
         if self._parts:
-            yield self._taken()
+            yield self._complete_events()
 
     def of_one(self, body: Source, position: int, file: str) -> Iterator[tuple[Bytes, Longs, bool]]:
-        """Yield as ``plain`` the events of one payload, which may arrive meanwhile, and whether they are its last."""
-        self._forget()
+        """Yield, as ``plain`` does, the events of one payload that may still arrive, and whether they are the last."""
+        self._reset()
         for memory, events in self._unpacked(body, position, file):
             yield memory, events, False
         if self._parts:
-            yield *self._taken(), True
+            yield *self._complete_events(), True
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self._parts: list[Longs] = []
         self._begin = self._used = 0
 
-    def _taken(self) -> tuple[Bytes, Longs]:
-        """Return the events that are complete."""
+    def _complete_events(self) -> tuple[Bytes, Longs]:
+        """Return the complete events that were not returned yet."""
         events = np.concatenate(self._parts)
         self._parts = []
         return self._memory, events
 
     def _room(self, size: int) -> Bytes:
-        """Return so many free bytes."""
+        """Return ``size`` free bytes of the memory, which grows if necessary."""
         needed = self._used + size + PADDING
         if needed > self._memory.size:
             grown = np.empty(max(needed, 2 * self._memory.size, _FIRST_ROOM), np.uint8)
@@ -186,7 +187,7 @@ class Unpacker:
         self._begin = self._used
 
     def _unpacked(self, body: Source, position: int, file: str) -> Iterator[tuple[Bytes, Longs]]:
-        """Unpack a payload behind what is there already; yield whenever that is enough, and leave its end."""
+        """Decompress a payload behind the events in memory; yield events in pieces, and leave the last ones there."""
         where = f"binlog {file} position {position}"
         content, left = self._opened(body, where)
         try:
@@ -199,7 +200,7 @@ class Unpacker:
                 self._used += size
                 self._tabulate(left, position, where)
                 if self._begin >= self._piece and left:
-                    yield self._taken()
+                    yield self._complete_events()
                     rest = self._used - self._begin
                     self._memory[:rest] = self._memory[self._begin : self._used]
                     self._begin, self._used = 0, rest
@@ -207,7 +208,7 @@ class Unpacker:
         except zstandard.ZstdError as problem:
             raise CorruptDataError(f"{where}: a transaction that cannot be decompressed ({problem})") from problem
         if left or more:
-            raise CorruptDataError(f"{where}: a compressed transaction of another size than it says")
+            raise CorruptDataError(f"{where}: a compressed transaction whose size differs from its header")
         if self._begin < self._used:
             raise fault_error(Fault.EVENT_SIZE, f"{where}, in a compressed transaction")
 
@@ -223,7 +224,7 @@ class Unpacker:
                 raise UnsupportedFormatError(f"{where}: an event of {size} bytes; the limit is {self._largest}")
 
     def _opened(self, body: Source, where: str) -> tuple[Any, int]:
-        """Return the payload as what reads into memory, and how many bytes it has."""
+        """Return a reader of the decompressed payload, and its size in bytes."""
         head = b""
         while len(head) < _LONGEST_HEAD and (more := body.read(_LONGEST_HEAD - len(head))):
             head += more
@@ -239,11 +240,13 @@ class Unpacker:
             raise CorruptDataError(
                 f"{where}: a compressed transaction whose head cannot be read: {problem}"
             ) from problem
-        content: Any = _After(head[scan.at :], body)
+        content: Any = _Prefixed(head[scan.at :], body)
         compression = fields.get(_COMPRESSION, _PLAIN)
         if compression == _PLAIN:
             return content, size
         if compression == _ZSTD:
             # A large transaction is several frames.
             return self._context.stream_reader(content, read_across_frames=True), size
-        raise UnsupportedFormatError(f"{where}: a transaction of compression {compression}; known are 0 zstd, 255 none")
+        raise UnsupportedFormatError(
+            f"{where}: a transaction of compression {compression}; accepted are 0, zstd, and 255, none"
+        )

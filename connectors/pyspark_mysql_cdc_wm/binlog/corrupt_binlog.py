@@ -1,4 +1,4 @@
-"""What can be wrong with bytes of a binlog, and the error that says so."""
+"""The faults of a binlog's bytes, and the error for each."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from watermark_source.errors import CorruptDataError, SourceError, UnsupportedFo
 
 
 class Fault(IntEnum):
-    """What compiled code found; ``NONE`` if nothing is wrong."""
+    """The faults that compiled code returns; ``NONE`` if there is none."""
 
     NONE = 0
     EVENT_SIZE = 1
@@ -52,7 +52,7 @@ _UNSUPPORTED = {
 
 
 def absent_error(columns: Sequence[str], where: str) -> SourceError:
-    """Return the error for rows found at ``where`` that lack columns."""
+    """Return the error for rows at ``where`` that lack columns."""
     names = ", ".join(columns)
     return UnsupportedFormatError(
         f"{where}: a row without all of its columns, here {names}; set binlog_row_image to FULL, on the server and in "
@@ -62,7 +62,7 @@ def absent_error(columns: Sequence[str], where: str) -> SourceError:
 
 
 def fault_error(fault: Fault, where: str) -> SourceError:
-    """Return the error for a fault found at ``where``, a file and position or a table of them."""
+    """Return the error for a fault at ``where``, a file and position, or a table."""
     if fault in _UNSUPPORTED:
         return UnsupportedFormatError(f"{where}: {_UNSUPPORTED[fault]}")
     return CorruptDataError(

@@ -1,7 +1,7 @@
-"""Statements that make, alter, drop, rename or empty tables, and those that were logged in place of rows.
+"""Statements that create, alter, drop, rename or empty tables, and statements that were logged in place of rows.
 
-The latter are refused, so that nothing is missed in silence, and so is what cannot be followed. Of what a dropped table
-or database held nobody can tell.
+Statements in place of rows, and statements that cannot be followed, are refused, so that no change is missed in
+silence. The rows of a dropped table or database are not in the binlog.
 """
 
 from __future__ import annotations
@@ -25,90 +25,91 @@ from watermark_source.errors import UnsupportedFormatError, shortened
 Table = tuple[str, str]
 """Database and name."""
 Concerns = Callable[[str, str], bool]
-"""Whether a table, of a database, is one that is read."""
+"""Returns whether the query reads a table, given its database and name."""
 
 _CLOUD_DATABASE = "mysql"
-"""No trigger can be made in it."""
-_MENDS = (
+"""The database of a cloud service's heartbeat tables, in which no trigger can be created."""
+_REMEDY = (
     "Some session has another binlog_format than ROW: revoke the privilege to set it (SYSTEM_VARIABLES_ADMIN, "
     "SESSION_VARIABLES_ADMIN, BINLOG ADMIN)"
 )
 
 
 class ColumnChange(NamedTuple):
-    """An ALTER that adds or drops columns, or gives them other names."""
+    """An ALTER that adds, drops or renames columns."""
 
     where: str
     columns: AlteredColumns
 
 
 class Definitions(NamedTuple):
-    """What statements did to the tables that are read."""
+    """The effects of statements on the tables that are read."""
 
     dropped: set[Table]
     altered: dict[Table, str]
-    """The last statement that altered each, and its place."""
+    """By table, the last statement that altered it, with its position."""
     whole: dict[Table, str]
-    """The last statement that changed each as a whole, without a row of it logged, and its place."""
+    """By table, the last statement that changed it as a whole without logging rows, with its position."""
     databases: set[str]
-    """Those that were dropped, whatever is read of them."""
+    """The databases that were dropped, whether or not their tables are read."""
     columns: list[tuple[Table, ColumnChange]]
-    """Tables that got or lost columns, or whose columns got other names."""
-    passed_over: list[str]
-    """Statements in place of rows, with their places, that ended nothing."""
+    """Tables whose columns were added, dropped or renamed."""
+    ignored: list[str]
+    """Statements in place of rows that ``loggedStatementBehavior`` ignores, with their positions."""
 
 
-def look_at_statements(
+def check_statements(
     memory: Bytes, events: Longs, file: str, concerns: Concerns, unlogged: Unlogged = REFUSED
 ) -> Definitions:
-    """Refuse statements that changed rows without logging them, or all of a table; return the other definitions.
+    """Refuse statements that changed rows or a whole table without logging rows; return the other definitions.
 
-    A table is taken to be meant where a statement of its kind names tables; its database stands before it, or is the
-    session's. What ``unlogged`` ignores is returned, and not refused.
+    A name without a database is in the session's. Statements that ``unlogged`` ignores are returned instead of refused.
 
     Raises:
-        UnsupportedFormatError: there is one.
-        CorruptDataError: a statement that does not fit its event.
+        UnsupportedFormatError: there is a statement to refuse.
+        CorruptDataError: a statement does not fit its event.
     """
-    found = Definitions(set(), {}, {}, set(), [], [])
-    for each in statements(memory, events):
-        where = f"binlog {file} position {each.position}: {shortened(each.text)}"
-        effect = each.effect
-        problem = _unfollowed(each, where) if effect is None else _in_place_of_rows(each, effect, where, concerns)
+    definitions = Definitions(set(), {}, {}, set(), [], [])
+    for statement in statements(memory, events):
+        where = f"binlog {file} position {statement.position}: {shortened(statement.text)}"
+        effect = statement.effect
+        problem = (
+            _unfollowed(statement, where) if effect is None else _in_place_of_rows(statement, effect, where, concerns)
+        )
         if problem is not None:
-            if not problem.passed_with(unlogged.statements):
+            if not problem.ignored_with(unlogged.statements):
                 raise UnsupportedFormatError(problem.text)
-            found.passed_over.append(where)
+            definitions.ignored.append(where)
         elif effect is not None:
-            _add(found, each, effect, where, concerns, ignores_whole=unlogged.ignores_whole)
-    return found
+            _add(definitions, statement, effect, where, concerns, ignores_whole=unlogged.ignores_whole)
+    return definitions
 
 
 def _add(
-    found: Definitions, of: Statement, effect: Effect, where: str, concerns: Concerns, *, ignores_whole: bool
+    definitions: Definitions, of: Statement, effect: Effect, where: str, concerns: Concerns, *, ignores_whole: bool
 ) -> None:
-    found.databases.update(effect.databases)
-    found.dropped.update(_read(effect.dropped, of, concerns))
+    definitions.databases.update(effect.databases)
+    definitions.dropped.update(_read(effect.dropped, of, concerns))
     for table in _read(effect.altered, of, concerns):
-        found.altered[table] = where
+        definitions.altered[table] = where
         if effect.columns != NO_COLUMNS:
-            found.columns.append((table, ColumnChange(where, effect.columns)))
+            definitions.columns.append((table, ColumnChange(where, effect.columns)))
     for table in sorted(_read(effect.whole, of, concerns)):
         if not ignores_whole:
             raise UnsupportedFormatError(
-                f"{where}: it changed {'.'.join(table)} as a whole, and no row of that was logged. Begin a new "
-                "query, or set unloggedChangeBehavior to ignore, to go on with the rows that were delivered"
+                f"{where}: it changed {'.'.join(table)} as a whole, and logged no row. Begin a new query, or set "
+                "unloggedChangeBehavior to ignore, to continue with the rows that were delivered"
             )
-        found.whole[table] = where
+        definitions.whole[table] = where
 
 
 def _named(tables: Collection[LoggedTable], of: Statement) -> set[Table]:
-    """Return tables with their databases, which is the session's where a statement names none."""
-    return {(of.database if each.database is None else each.database, each.table) for each in tables}
+    """Return tables with their databases; a name without one is in the session's."""
+    return {(of.database if table.database is None else table.database, table.table) for table in tables}
 
 
 def _read(tables: Collection[LoggedTable], of: Statement, concerns: Concerns) -> list[Table]:
-    return [each for each in _named(tables, of) if concerns(*each)] if tables else []
+    return [table for table in _named(tables, of) if concerns(*table)] if tables else []
 
 
 class _Problem(NamedTuple):
@@ -116,9 +117,9 @@ class _Problem(NamedTuple):
 
     text: str
     concerns_others: bool
-    """Whether it says which tables it changes, and none of them is read."""
+    """Whether it names the tables that it changes, and none of them is read."""
 
-    def passed_with(self, chosen: LoggedStatements) -> bool:
+    def ignored_with(self, chosen: LoggedStatements) -> bool:
         return chosen is LoggedStatements.IGNORED or (
             chosen is LoggedStatements.OTHERS_IGNORED and self.concerns_others
         )
@@ -126,33 +127,33 @@ class _Problem(NamedTuple):
 
 def _unfollowed(of: Statement, where: str) -> _Problem:
     return _Problem(
-        f"{where}: what this statement did is not certain, for it cannot be followed: {of.problem}. If you know that "
-        "it changed none of the tables that are read, set loggedStatementBehavior to ignore, to go on behind it",
+        f"{where}: the effect of this statement is not certain, for it cannot be followed: {of.problem}. If you know "
+        "that it changed none of the tables that are read, set loggedStatementBehavior to ignore to continue behind it",
         concerns_others=False,
     )
 
 
 def _in_place_of_rows(of: Statement, effect: Effect, where: str, concerns: Concerns) -> _Problem | None:
-    """Return why a statement is refused that was logged in place of rows; ``None`` if it stands for none of ours."""
+    """Return why a statement in place of rows is refused; ``None`` if it changed no rows of tables that are read."""
     rows = effect.rows
     if rows is None:
         return None
     changed = None if rows.changes is None else _named(rows.changes, of)
     if changed is not None and rows.calls_nothing and all(map(_is_clouds, changed)):
         return None
-    if of_read := sorted(each for each in changed or () if concerns(*each)):
+    if of_read := sorted(table for table in changed or () if concerns(*table)):
         return _Problem(
-            f"{where}: a statement was logged, not the rows of {'.'.join(of_read[0])} it changed. {_MENDS}; begin a "
-            "new query. Or set loggedStatementBehavior to ignore, to go on without these rows",
+            f"{where}: a statement was logged, not the rows of {'.'.join(of_read[0])} it changed. {_REMEDY}; begin a "
+            "new query. Or set loggedStatementBehavior to ignore, to continue without these rows",
             concerns_others=False,
         )
     if changed is None:
-        why, others = "it does not say of which tables", ""
+        why, others = "it does not name their tables", ""
     else:
         why = "triggers and functions may have changed others than it names"
         others = ", to ignoreOtherTables if no trigger, function or view that it uses writes to tables you read"
     return _Problem(
-        f"{where}: a statement was logged, not the rows it changed, and {why}. {_MENDS}. Begin a new query; or, if it "
+        f"{where}: a statement was logged, not the rows it changed, and {why}. {_REMEDY}. Begin a new query; or, if it "
         f"changed none of the tables that are read, set loggedStatementBehavior to ignore{others}",
         concerns_others=changed is not None,
     )
@@ -163,63 +164,63 @@ def _is_clouds(table: Table) -> bool:
 
 
 class Drop(NamedTuple):
-    """A statement that drops tables, with all that they hold."""
+    """A statement that drops tables with their rows."""
 
     tables: set[Table]
-    """Those that it names, each with its database."""
+    """The tables that it names, each with its database."""
     databases: set[str]
-    """Those all of whose tables it drops."""
+    """Databases of which it drops all tables."""
     events: int
-    """How many of a block lead up to it, its own among them."""
+    """Number of events of the block up to the statement, its own included."""
 
 
 def _effects(memory: Bytes, events: Longs) -> Iterator[tuple[Statement, Effect]]:
-    """Yield the statements that can be followed; ``look_at_statements`` refuses the others."""
-    for each in statements(memory, events):
-        if each.effect is not None:
-            yield each, each.effect
+    """Yield the statements that can be followed; ``check_statements`` refuses the others."""
+    for statement in statements(memory, events):
+        if statement.effect is not None:
+            yield statement, statement.effect
 
 
 def drops(memory: Bytes, events: Longs) -> Iterator[Drop]:
     """Yield the statements of a block of events that drop tables.
 
     Raises:
-        CorruptDataError: a statement that does not fit its event.
+        CorruptDataError: a statement does not fit its event.
     """
-    for found, effect in _effects(memory, events):
+    for statement, effect in _effects(memory, events):
         if effect.dropped or effect.databases:
-            yield Drop(_named(effect.dropped, found), set(effect.databases), found.number + 1)
+            yield Drop(_named(effect.dropped, statement), set(effect.databases), statement.number + 1)
 
 
 class Arrival(NamedTuple):
-    """A statement after which there is a table by a name: it is made, or renamed to it."""
+    """A statement that creates a table, or renames one to a name."""
 
     tables: set[Table]
-    """Those that it names, each with its database."""
+    """The tables that it names, each with its database."""
     is_new: bool
-    """Whether it is made: nothing is in it that was in another one by its name."""
+    """Whether the table is created, and so has no rows of a previous table of its name."""
     events: int
-    """As those of ``Drop``."""
+    """As in ``Drop``."""
 
 
 def arrivals(memory: Bytes, events: Longs) -> Iterator[Arrival]:
-    """Yield the statements of a block of events that make tables, or give them other names; raises as ``drops``."""
-    for found, effect in _effects(memory, events):
+    """Yield the statements of a block of events that create or rename tables; raises as ``drops``."""
+    for statement, effect in _effects(memory, events):
         if effect.made:
-            yield Arrival(_named(effect.made, found), True, found.number + 1)
+            yield Arrival(_named(effect.made, statement), True, statement.number + 1)
         elif effect.whole:
-            yield Arrival(_named(effect.whole, found), False, found.number + 1)
+            yield Arrival(_named(effect.whole, statement), False, statement.number + 1)
 
 
 def defined_until(memory: Bytes, events: Longs, concerns: Concerns, table: str) -> int:
-    """Return how many events of a block lead up to the last statement that defined, emptied or dropped a table.
+    """Return the number of events up to the last statement that defined, emptied or dropped a table, 0 without one.
 
-    Such a statement waits until whoever has changed the table has committed, and keeps others away until it is logged.
-    0: there is none. ``table`` is the table's name without its database, of which ``concerns`` tells.
+    Such a statement waits until transactions that changed the table are committed, and blocks others until it is
+    logged. ``table`` is the table's name without its database; ``concerns`` must accept only that table.
     """
-    leads = 0
-    for found, effect in _effects(memory, events):
-        named = _named(effect.defines, found) | {(database, table) for database in effect.databases}
-        if any(concerns(*each) for each in named):
-            leads = found.number + 1
-    return leads
+    count = 0
+    for statement, effect in _effects(memory, events):
+        named = _named(effect.defines, statement) | {(database, table) for database in effect.databases}
+        if any(concerns(*name) for name in named):
+            count = statement.number + 1
+    return count

@@ -1,6 +1,6 @@
-"""Events in the packets of a dump connection: found where they lie, without a copy.
+"""Locating events in the packets of a dump connection, without a copy.
 
-The content of a dump's packet begins with a zero byte before the event, with 0xFF for an error, with 0xFE for the end.
+The content of a dump's packet begins with a zero byte before an event, with 0xFF for an error, or with 0xFE at the end.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Stopped(IntEnum):
 def _walk(  # noqa: PLR0911, PLR0917 - arrays in, arrays out
     array: Word, start: Word, stop: Word, checksums: Word, check: Word, gaps: Word, position: Word, events: Word
 ) -> tuple[Word, Word, Word, Word, Word, Word]:
-    """Tabulate the events: ``(why it stopped, fault, events, where, checksums, position)``."""
+    """Tabulate the events; return why it stopped, fault, events, where it stopped, checksums, and position."""
     data = address_of(array)
     none = np.int64(Fault.NONE)
     at = start
@@ -72,14 +72,14 @@ def _walk(  # noqa: PLR0911, PLR0917 - arrays in, arrays out
 
 
 class PacketWalk:
-    """Walks over the packets of one dump, one stretch of bytes after another."""
+    """Walks over the packets of one dump, as they are received."""
 
     __slots__ = ("_events", "_gaps", "checks", "checksums", "position")
 
     def __init__(
         self, *, position: int, checksums: bool, check: bool = True, gaps: bool = False, capacity: int = 65536
     ) -> None:
-        """Begin at ``position``; ``gaps`` tells that the server leaves events out, as it does for a GTID set."""
+        """Begin at ``position``; with ``gaps`` the server leaves events out, as for a GTID set."""
         self._gaps = gaps
         self.position = position
         self.checksums = checksums
@@ -89,11 +89,11 @@ class PacketWalk:
     def walk(self, data: Bytes, start: int, stop: int, file: str, *, held: int = 0) -> tuple[Stopped, Longs, int]:
         """Return why it stopped, the events before, and where it stopped.
 
-        The events are a view that the next walk overwrites, but for the first ``held`` of them: those are of the walks
-        before, and returned again.
+        The events are a view that the next walk overwrites, except the first ``held`` events, which previous walks
+        found and this walk returns again.
 
         Raises:
-            CorruptDataError: an event that fails its own checks.
+            CorruptDataError: an event's checksum, size or position does not match.
         """
         why, fault, rows, at, self.checksums, self.position = _walk(
             data, start, stop, self.checksums, self.checks, self._gaps, self.position, self._events[held:]
@@ -103,9 +103,9 @@ class PacketWalk:
         return Stopped(why), self._events[: held + rows], at
 
     def one_event(self, data: Bytes, start: int, stop: int, file: str, *, body_follows: bool = False) -> Longs:
-        """Tabulate one event that fills ``data[start:stop]``, put together from several packets.
+        """Tabulate one event that fills ``data[start:stop]``, joined from several packets.
 
-        With ``body_follows`` no more than its header is there: the checksum is the caller's to compare.
+        With ``body_follows`` only its header has arrived, and the caller must check the checksum.
         """
         rows = np.empty((1, EVENT_FIELDS), np.int64)
         check = self.checks and not body_follows

@@ -1,8 +1,8 @@
-"""Events of a binlog: where each begins and ends, and what its header says, as arrays.
+"""Tables of a binlog's events: the bounds and the header fields of each event, as arrays.
 
 An event's header, little-endian: timestamp 4 (seconds), type 1, server id 4, size 4 (header, body and checksum), end
-position 4 (its low 32 bits), flags 2. A CRC-32 of all before it ends the event when the file's FORMAT_DESCRIPTION
-event says so.
+position 4 (its low 32 bits), flags 2. If the file's FORMAT_DESCRIPTION event sets checksums, a CRC-32 of all bytes
+before it ends each event.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ CHECKSUM_SIZE = 4
 ARTIFICIAL = 0x20
 IGNORABLE = 0x80
 
-# Columns of a table of events, one row an event. STOP is the end of the body, where a checksum may follow.
+# Columns of a table of events, which has one row for each event. STOP is the end of the body, before a checksum.
 START, STOP, TYPE, SECONDS, SERVER, POSITION, FLAGS = range(7)
 EVENT_FIELDS = 7
 
 _ROTATE_NAME = HEADER_SIZE + 8
 _QUERY_HEAD = HEADER_SIZE + 13
-"""Then the variables and the database's name, whose sizes are told before, and a zero byte."""
+"""Size of the fixed fields; then follow the variables, the database's name, and a zero byte."""
 _XA_START = b"XA START "
 _LOW = 0xFFFFFFFF
 _FARTHEST = 0x7FFFFFFF
 
 
 class EventType(IntEnum):
-    """Types of events that have a meaning here; every other one must be flagged as ignorable."""
+    """Types of events that the source knows; an event of any other type must be flagged as ignorable."""
 
     QUERY = 2
     STOP = 3
@@ -76,17 +76,17 @@ class EventType(IntEnum):
 
 
 BEGINNINGS = (EventType.GTID, EventType.ANONYMOUS_GTID, EventType.GTID_TAGGED, EventType.MARIADB_GTID)
-"""The events that transactions begin with."""
+"""The types of events that begin transactions."""
 
 _FORMAT_DESCRIPTION = int(EventType.FORMAT_DESCRIPTION)
 _REPEATED = (_FORMAT_DESCRIPTION, 164)
-"""What a file begins with; MariaDB's START_ENCRYPTION too, which is flagged as ignorable."""
+"""Types of events at a file's beginning that each dump repeats: also MariaDB's START_ENCRYPTION, which is ignorable."""
 _ROTATE = int(EventType.ROTATE)
 _HEARTBEATS = (int(EventType.HEARTBEAT), int(EventType.HEARTBEAT_V2))
 
 
 def begins_transaction(events: Longs) -> npt.NDArray[np.bool_]:
-    """Return which events a transaction begins with."""
+    """Return which events begin a transaction."""
     return np.isin(events[:, TYPE], BEGINNINGS)
 
 
@@ -115,10 +115,10 @@ def read_event(  # noqa: PLR0917 - a loop's variables
     events: Word,
     row: Word,
 ) -> tuple[Word, Word, Word]:
-    """Put the event that fills ``[at, stop)`` into a row of the table: ``(fault, checksums, position after it)``.
+    """Tabulate the event that fills ``[at, stop)`` as a row; return fault, checksums, and the position after it.
 
-    The table's position is that of the event's end, 64 bits wide; that of one that is not in the file is the last's.
-    With ``gaps`` the server may have left events out; a heartbeat then says how far it is.
+    The row has the 64-bit position of the event's end; an event that is not in the file has the previous position.
+    With ``gaps`` the server may have left out events, and a heartbeat has the position up to which it did.
     """
     kind = byte_at(data, at + 4)
     end = uint32_at(data, at + 13)
@@ -126,7 +126,7 @@ def read_event(  # noqa: PLR0917 - a loop's variables
     if kind == _FORMAT_DESCRIPTION:
         if stop - at < HEADER_SIZE + 57 + 5:
             return np.int64(Fault.EVENT_SIZE), checksums, position
-        # This one carries the field of a checksum in any case, and tells for those after it.
+        # This event always has room for a checksum, and its algorithm byte holds for the events after it.
         checksums = byte_at(data, stop - CHECKSUM_SIZE - 1) == 1
         body = stop - CHECKSUM_SIZE
     else:
@@ -135,17 +135,17 @@ def read_event(  # noqa: PLR0917 - a loop's variables
         return np.int64(Fault.EVENT_SIZE), checksums, position
     if check and checksums and checksum(data, at, stop - CHECKSUM_SIZE) != uint32_at(data, stop - CHECKSUM_SIZE):
         return np.int64(Fault.CHECKSUM), checksums, position
-    # Where a dump begins within a file, these come first, without their position.
+    # A dump that begins within a file sends these events first, without a position.
     repeated = end == 0 and kind in _REPEATED
     if not repeated and not flags & ARTIFICIAL and kind != _HEARTBEATS[0] and kind != _HEARTBEATS[1]:
         position += stop - at
-        # MariaDB leaves the position out inside a transaction.
+        # MariaDB sends position 0 for events within a transaction.
         skipped = (end - position) & _LOW if end else np.int64(0)
         if skipped and not gaps:
             return np.int64(Fault.POSITION), checksums, position
         position += skipped
     elif gaps and kind == _HEARTBEATS[0] and end:
-        # What was left out last has no event that says where it ends.
+        # Only a heartbeat has the end of the last transactions that were left out.
         skipped = (end - position) & _LOW
         position += skipped if skipped <= _FARTHEST else 0
     events[row, START] = at

@@ -1,4 +1,4 @@
-"""GTID events: which transaction begins, and when it was committed; read in compiled code.
+"""Compiled decoding of GTID events: number and commit time of the transaction that begins.
 
 Plain (types 33, 34), little-endian: flags 1, source 16, number 8, then, where the byte 2 follows, two sequence
 numbers of 8, commit time 7 (microseconds; with its highest bit the original time of 7 follows), and more. Tagged (42):
@@ -29,7 +29,7 @@ _NONE = np.int64(-1)
 
 @inlined
 def _varint_at(data: Word, at: Word, stop: Word) -> tuple[Word, Word]:
-    """A number without a sign and the position after it; -1 if it does not fit."""
+    """Return an unsigned number and the offset after it; offset -1 if it does not fit."""
     if at >= stop:
         return np.int64(0), _NONE
     first = byte_at(data, at)
@@ -48,7 +48,7 @@ def _varint_at(data: Word, at: Word, stop: Word) -> tuple[Word, Word]:
 def _tagged(  # noqa: PLR0911, PLR0912 - compiled code has no exceptions
     data: Word, start: Word, stop: Word
 ) -> tuple[Word, Word]:
-    """Number and commit time of a tagged GTID; number -1 if it cannot be read."""
+    """Return number and commit time of a tagged GTID; number -1 if it cannot be read."""
     number, time = _NONE, np.int64(0)
     at = start
     for _ in range(3):  # version, size, last field that must not be ignored
@@ -82,9 +82,9 @@ def _tagged(  # noqa: PLR0911, PLR0912 - compiled code has no exceptions
 
 @inlined
 def gtid_at(data: Word, kind: Word, start: Word, stop: Word) -> tuple[Word, Word]:
-    """Number and commit time (microseconds, 0 where the server does not log it) of the event whose body this is.
+    """Return number and commit time (microseconds since 1970, 0 if it is not logged) of the event with this body.
 
-    The number is -1 if the event cannot be read, and 0 for a transaction without an identifier.
+    The number is -1 if the event cannot be read, and 0 for a transaction without a GTID.
     """
     if kind == _TAGGED:
         number, time = _tagged(data, start, stop)
@@ -103,15 +103,12 @@ def gtid_at(data: Word, kind: Word, start: Word, stop: Word) -> tuple[Word, Word
 
 @inlined
 def committed_at(data: Word, kind: Word, start: Word, stop: Word, seconds: Word) -> tuple[Word, Word]:
-    """Number, as of ``gtid_at``, and commit time in microseconds; of servers without those the header's ``seconds``.
+    """Return the number as ``gtid_at`` does, and the commit time in microseconds since 1970.
 
-    That is when the statement began, and all there is.
+    Where no commit time is logged, it is the header's ``seconds``, at which the statement began.
     """
     number, micros = gtid_at(data, kind, start, stop)
     return number, micros if micros > 0 else seconds * _MICROS
-
-
-# When each transaction of a block of events was committed, one compiled pass over the table of events.
 
 
 @compiled("int64(uint8[::1], int64[:, ::1], int64[::1])")

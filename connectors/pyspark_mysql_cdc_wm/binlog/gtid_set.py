@@ -1,4 +1,4 @@
-"""GTID sets: which transactions, as a server writes them, and as it takes them when it is to leave them out.
+"""GTID sets in the server's text form, and in the encoded form of a dump request.
 
 Text: ``uuid:1-5:7,uuid:1-3:tag:8``, the numbers of a tag behind it. Encoded, little-endian: sources 8; for each its
 uuid 16, ranges 8, and for each of those first 8 and the one after the last 8. With tags (MySQL 8.3) the count of
@@ -21,38 +21,38 @@ _LARGEST = 2**63 - 2
 
 
 class Source(NamedTuple):
-    """What numbers are counted for."""
+    """The source of a GTID, which numbers its transactions from 1."""
 
     uuid: str
     tag: str = ""
 
 
 Range = tuple[int, int]
-"""First and last number."""
+"""First and last number, both included."""
 
 
 @dataclass(frozen=True, slots=True)
 class GtidSet:
-    """Transactions by their identifiers. Equal sets have equal texts."""
+    """A set of transactions. Equal sets have equal texts."""
 
     ranges: Mapping[Source, tuple[Range, ...]] = field(default_factory=dict)
-    """Sorted, apart from each other, none empty."""
+    """Sorted ranges that neither touch nor overlap; no source without ranges."""
 
     @classmethod
     def parse(cls, text: str) -> GtidSet:
-        """Read what a server or a user wrote; raises ``ValueError``."""
-        found: dict[Source, list[Range]] = {}
-        for part in filter(None, (each.strip() for each in text.split(","))):
-            uuid, *fields = (each.strip() for each in part.split(":"))
+        """Parse the text of a server or a user; raises ``ValueError``."""
+        ranges: dict[Source, list[Range]] = {}
+        for part in filter(None, (part.strip() for part in text.split(","))):
+            uuid, *fields = (field.strip() for field in part.split(":"))
             source = Source(_uuid(uuid))
             if not fields:
                 raise ValueError(f"{part!r} has no numbers; it should be like {uuid}:1-100")
-            for one in fields:
-                if _TAG.fullmatch(one.lower()):
-                    source = Source(source.uuid, one.lower())
+            for text_field in fields:
+                if _TAG.fullmatch(text_field.lower()):
+                    source = Source(source.uuid, text_field.lower())
                 else:
-                    found.setdefault(source, []).append(_range(one))
-        return cls.of(found)
+                    ranges.setdefault(source, []).append(_range(text_field))
+        return cls.of(ranges)
 
     @classmethod
     def of(cls, ranges: Mapping[Source, Iterable[Range]]) -> GtidSet:
@@ -83,7 +83,7 @@ class GtidSet:
         return self - (self - other)
 
     def encoded(self) -> bytes:
-        """Return the set as a dump asks with it."""
+        """Return the set in the form of a dump request."""
         tagged = any(source.tag for source in self.ranges)
         count = len(self.ranges)
         parts = [b"\1" + count.to_bytes(6, "little") + b"\1" if tagged else count.to_bytes(8, "little")]

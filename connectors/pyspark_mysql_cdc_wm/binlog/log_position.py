@@ -1,4 +1,4 @@
-"""A place in a server's binlog as one number that grows along it: the file's number above, the offset in it below."""
+"""A position in a server's binlog as one number: the file's number in the high bits, the offset in the low bits."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import NamedTuple
 from watermark_source.errors import UnsupportedFormatError
 
 FIRST_OFFSET = 4
-"""Of the first event of every file."""
+"""Offset of the first event of every file."""
 _OFFSET_BITS = 40
 _LARGEST_FILE = 2**23 - 1
 _FILE = re.compile(r"(.*)\.([0-9]+)", re.DOTALL)
 
 
 class LogPosition(NamedTuple):
-    """A place between two events."""
+    """A position between two events."""
 
     file: int
     """Number of the file."""
@@ -23,16 +23,16 @@ class LogPosition(NamedTuple):
 
     @property
     def number(self) -> int:
-        """The one number."""
+        """The position as one number."""
         return position_number(self.file, self.offset)
 
     @classmethod
     def of(cls, number: int) -> LogPosition:
-        """Return the place a number stands for."""
+        """Return the position of a number."""
         return cls(number >> _OFFSET_BITS, number & ((1 << _OFFSET_BITS) - 1))
 
     def shown(self, base: str) -> str:
-        """Return the place as users know it; ``base`` is what the names of the server's files begin with."""
+        """Return the position for messages; ``base`` is the base name of the server's files."""
         return f"{file_name(base, self.file)} position {self.offset}"
 
     def __str__(self) -> str:
@@ -40,15 +40,15 @@ class LogPosition(NamedTuple):
 
 
 def position_number(file: int, offset: int) -> int:
-    """Return the number of a place.
+    """Return the number of a position.
 
     Raises:
-        UnsupportedFormatError: a file beyond 8 million, or an offset beyond a tebibyte.
+        UnsupportedFormatError: the file's number is beyond 8 million, or the offset beyond a tebibyte.
     """
     if not 0 <= file <= _LARGEST_FILE or not 0 <= offset < 1 << _OFFSET_BITS:
         raise UnsupportedFormatError(
             f"binlog file {file} position {offset}: files are read up to number {_LARGEST_FILE}, and positions below "
-            f"{1 << _OFFSET_BITS}. RESET BINARY LOGS AND GTIDS begins to number anew"
+            f"{1 << _OFFSET_BITS}. On the server: RESET BINARY LOGS AND GTIDS starts with file 1 again"
         )
     return file << _OFFSET_BITS | offset
 
@@ -57,7 +57,7 @@ def file_number(name: str) -> int:
     """Return the number at the end of a file's name.
 
     Raises:
-        UnsupportedFormatError: there is none.
+        UnsupportedFormatError: the name does not end in a number.
     """
     return int(_parts(name)[1])
 
@@ -75,5 +75,5 @@ def file_name(base: str, number: int) -> str:
 def _parts(name: str) -> tuple[str, str]:
     found = _FILE.fullmatch(name)
     if found is None:
-        raise UnsupportedFormatError(f"{name!r} is no name of a binlog file, which ends in a point and a number")
+        raise UnsupportedFormatError(f"{name!r} is not the name of a binlog file, which ends in a dot and a number")
     return found[1], found[2]

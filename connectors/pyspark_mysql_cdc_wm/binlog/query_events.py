@@ -1,10 +1,10 @@
-"""Statements in a block of events of the binlog: what each does, by the settings that its session had.
+"""The statements in a block of binlog events, and the effect of each by the settings of its session.
 
 A QUERY event's body: thread 4, seconds 4, size of the database's name 1, error 2, size of variables 2, the variables,
 the name and a zero byte, the statement. An EXECUTE_LOAD_QUERY event, of a LOAD DATA, has 13 bytes more before the
 variables: which of the logged files it loads, and where in the statement the file is named.
 
-Each variable has a byte that says which it is, and a value of a fixed size or one with its size before it.
+Each variable is a byte for its name, and a value of a fixed size or with its size before it.
 """
 
 from __future__ import annotations
@@ -34,15 +34,12 @@ from pyspark_mysql_cdc_wm.binlog.statement_effects import Effect, effect_of, has
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs
 from watermark_source.errors import CorruptDataError
 
-# The character set that a session sent a statement in, and how the server divided it into letters.
-#
-# What decides where words and quotes end are bytes, and which bytes are one letter the character set says. A byte of
-# ASCII may be the second one of a letter: a backslash there escapes nothing.
-
+# The character set of a session decides which bytes are one character, and so where words and quotes end. A byte of
+# ASCII may be the second byte of a character: a backslash there escapes nothing.
 
 UTF_8: Final = "utf-8"
 _NO_PAD = 1024
-"""What the number of a collation is more by where blanks at the end count (MariaDB); others beyond it are of UTF-8."""
+"""Offset of the numbers of MariaDB's NO PAD collations; other collations beyond it are of UTF-8."""
 _COLLATIONS_OF: Mapping[str, tuple[int, ...]] = {
     "big5": (1, 84),
     "cp1250": (26, 34, 44, 66, 99),
@@ -69,14 +66,14 @@ _COLLATIONS_OF: Mapping[str, tuple[int, ...]] = {
     "mac_latin2": (38, 43),
     "mac_roman": (39, 53),
 }
-"""By codec of Python, those of the character sets whose letters it has: names are letters."""
+"""Collation numbers of a character set, by the name of Python's codec for it."""
 CODECS: Mapping[int, str] = {number: codec for codec, numbers in _COLLATIONS_OF.items() for number in numbers}
-"""By collation; all others are taken to be of UTF-8, but for those of ``_WITHOUT_CODEC``."""
+"""Codecs by collation number; all other collations are of UTF-8, except those of ``_WITHOUT_CODEC``."""
 _WITHOUT_CODEC: Mapping[int, str] = {
     **dict.fromkeys((32, 64), "armscii8"), **dict.fromkeys((3, 69), "dec8"), **dict.fromkeys((92, 93), "geostd8"),
     **dict.fromkeys((37, 73), "keybcs2"), **dict.fromkeys((10, 82), "swe7"),
 }  # fmt: skip
-"""Character sets whose letters beyond ASCII are not known here."""
+"""Character sets without a codec in Python: their characters beyond ASCII become U+FFFD."""
 _Ranges = tuple[tuple[int, int], ...]
 _GBK_TRAIL: _Ranges = ((0x40, 0x7E), (0x80, 0xFE))
 _PAIRS: Mapping[str, tuple[_Ranges, _Ranges]] = {
@@ -85,11 +82,11 @@ _PAIRS: Mapping[str, tuple[_Ranges, _Ranges]] = {
     "cp949": (((0x81, 0xFE),), ((0x41, 0x5A), (0x61, 0x7A), (0x81, 0xFE))),
     "gb18030": (((0x81, 0xFE),), _GBK_TRAIL),
 }
-"""First and second bytes of letters, where the second one may be of ASCII (``my_ismbchar``)."""
+"""Ranges of the first and second bytes of characters whose second byte may be ASCII (``my_ismbchar``)."""
 _OF_FOUR_BYTES = (248, 249, 250)
-"""Collations of gb18030: the second and fourth byte of a letter can be digits."""
+"""Collations of gb18030, in which the second and fourth byte of a character can be digits."""
 _NO_PAIRS_OF_ASCII = (24, 86)
-"""Those of gb2312, all of whose bytes are beyond ASCII."""
+"""Collations of gb2312, in which all bytes of a character of two bytes are beyond ASCII."""
 _BLANK: Mapping[str, int] = {
     **dict.fromkeys(
         ("armscii8", "dec8", "geostd8", "iso8859_7", "cp1252", "iso8859_9", "cp1250", "iso8859_8", "iso8859_2",
@@ -98,7 +95,7 @@ _BLANK: Mapping[str, int] = {
     ),
     **dict.fromkeys(("cp852", "cp866", "keybcs2"), 0xFF),
 }  # fmt: skip
-"""The byte beyond ASCII that divides words."""
+"""The byte beyond ASCII that separates words, by codec."""
 _CONTROLS: Mapping[str, bytes] = {
     "cp1250": bytes.fromhex("808183889098"),
     "cp850": b"\xff",
@@ -107,15 +104,15 @@ _CONTROLS: Mapping[str, bytes] = {
     "iso8859_13": bytes.fromhex("8183888a8c90989a9c9fa1a5"),
     "mac_roman": b"\x80\xcb\xe5",
 }
-"""Bytes beyond ASCII that are control characters to the server (its ``ctype`` tables; tried on MySQL 9.7)."""
+"""Bytes beyond ASCII that the server treats as control characters (its ``ctype`` tables; tested on MySQL 9.7)."""
 _DELETE_IS_NONE = frozenset(
     ("cp1251", "cp1257", "mac_latin2", "cp852", "cp866", "keybcs2", "iso8859_2", "mac_roman")
 )  # fmt: skip
-"""Character sets in which 0x7F is no control character."""
+"""Character sets in which 0x7F is not a control character."""
 
 
 class Charset(NamedTuple):
-    """What the scanner needs to know of a session's character set."""
+    """The properties of a session's character set that the scanner needs."""
 
     codec: str
     spaces: str
@@ -141,9 +138,10 @@ def charset_of(collation: int) -> Charset:
 
 
 def readings(text: bytes, collation: int) -> tuple[tuple[str, Charset], ...]:
-    """Return the letters of a statement, and the character set that they are of; what is none becomes U+FFFD.
+    """Return the text of a statement with its character set; bytes that are no character become U+FFFD.
 
-    Servers write some statements anew, with names in UTF-8 whatever the session has: what can be both is given as both.
+    Servers rewrite some statements, with names in UTF-8 whatever the session's character set is. A statement that can
+    be in either character set is returned in both.
     """
     own = charset_of(collation)
     if text.isascii() and not own.trails:
@@ -208,7 +206,7 @@ _LOAD = int(EventType.EXECUTE_LOAD_QUERY)
 _STATEMENTS = (int(EventType.QUERY), _LOAD)
 _SHORT = "near here is a statement that does not fit its event; the binlog is damaged. Check it with mysqlbinlog"
 _SUPPRESS_USE = 0x8
-"""Flag of events that mean no database of a session."""
+"""Flag of events whose statement does not use the session's database."""
 
 _SQL_MODE, _CATALOG, _CHARSET, _TIME_ZONE, _CATALOG_NZ, _INVOKER, _DATABASES, _COLLATIONS, _ALTER_PHASE = (
     1, 2, 4, 5, 6, 11, 12, 131, 130,
@@ -220,52 +218,52 @@ _TOO_MANY_DATABASES = 254
 _ANSI_QUOTES, _NO_BACKSLASH_ESCAPES = 1 << 2, 1 << 20
 _START_ALTER, _COMMIT_ALTER, _ROLLBACK_ALTER = 2, 4, 8
 _LONGEST_KEPT = 1_000
-_READ_OTHERWISE = (b"/*m!", b"$", b"statement", b"generated by server")
-"""What MySQL and MariaDB may read otherwise."""
+_READ_DIFFERENTLY = (b"/*m!", b"$", b"statement", b"generated by server")
+"""Parts of statements that MySQL and MariaDB may read differently."""
 _GENERATED = "/* generated by server */"
 
 
 class Session(NamedTuple):
-    """Settings of the session that sent a statement, as far as they decide how it is read."""
+    """Settings of the session that sent a statement which decide how the statement is read."""
 
     sql_mode: int = 0
     collation: int = 0
-    """Of its character set; 0 if it is not logged."""
+    """Number of the client character set's collation; 0 if it is not logged."""
     alter_phase: int = 0
-    """Of an ALTER that MariaDB logs twice, when it begins and when it is done (``binlog_alter_two_phase``)."""
+    """Phase of an ALTER that MariaDB logs twice, at its beginning and its end (``binlog_alter_two_phase``)."""
 
 
 class Reading(NamedTuple):
-    """A statement, and what it does."""
+    """A statement and its effect."""
 
     text: str
     effect: Effect | None
     problem: str = ""
-    """Why it could not be followed; it has no effect then."""
+    """Why the statement could not be followed, if it has no effect."""
 
 
 class Statement(NamedTuple):
-    """A statement as it was logged. One that can mean two things is there twice."""
+    """A statement of the binlog. One with two possible effects is yielded twice."""
 
     database: str
-    """The session's."""
+    """The session's database."""
     text: str
     effect: Effect | None
-    """``None``: it could not be followed."""
+    """``None`` if the statement could not be followed."""
     problem: str
-    """Why not."""
+    """Why it could not be followed."""
     position: int
     number: int
-    """Of its event in the block."""
+    """Index of its event in the block."""
 
 
 def statements(memory: Bytes, events: Longs) -> Iterator[Statement]:
-    """Yield the statements of a block of events, but for the BEGIN that most transactions have.
+    """Yield the statements of a block of events, except the BEGIN of transactions.
 
-    Of an ALTER in two phases the first, and one that was rolled back, did nothing and are left out.
+    The first phase of an ALTER in two phases, and one that was rolled back, have no effect and are left out.
 
     Raises:
-        CorruptDataError: one that does not fit its event.
+        CorruptDataError: a statement does not fit its event.
     """
     queries, variables, names, texts = text_places(memory, events)
     mariadb = _is_mariadb(events) if len(queries) else None
@@ -277,12 +275,12 @@ def statements(memory: Bytes, events: Longs) -> Iterator[Statement]:
         text = memory[texts[i] : event[STOP]].tobytes()
         read = _kept if len(text) <= _LONGEST_KEPT else _read
         suppressed = bool(event[FLAGS] & _SUPPRESS_USE)
-        for each in read(text, session.sql_mode, session.collation, mariadb, suppressed):
+        for reading in read(text, session.sql_mode, session.collation, mariadb, suppressed):
             yield Statement(
                 memory[names[i] : texts[i] - 1].tobytes().decode(errors="replace"),
-                each.text,
-                each.effect,
-                each.problem,
+                reading.text,
+                reading.effect,
+                reading.problem,
                 int(event[POSITION]),
                 int(queries[i]),
             )
@@ -290,17 +288,17 @@ def statements(memory: Bytes, events: Longs) -> Iterator[Statement]:
 
 def _begins(memory: Bytes, stops: Longs, texts: Longs) -> npt.NDArray[np.bool_]:
     """Return which statements are BEGIN."""
-    found: npt.NDArray[np.bool_] = stops - texts == len(_BEGIN)
-    begun = texts[found]
-    same = np.ones(len(begun), np.bool_)
+    is_begin: npt.NDArray[np.bool_] = stops - texts == len(_BEGIN)
+    starts = texts[is_begin]
+    same = np.ones(len(starts), np.bool_)
     for i, letter in enumerate(_BEGIN):
-        same &= memory[begun + i] == letter
-    found[found] = same
-    return found
+        same &= memory[starts + i] == letter
+    is_begin[is_begin] = same
+    return is_begin
 
 
 def _is_mariadb(events: Longs) -> bool | None:
-    """Return which server logged a block, ``None`` if no transaction begins in it."""
+    """Return whether MariaDB logged a block, ``None`` if no transaction begins in it."""
     if (events[:, TYPE] == EventType.MARIADB_GTID).any():
         return True
     return False if np.isin(events[:, TYPE], BEGINNINGS).any() else None
@@ -309,15 +307,15 @@ def _is_mariadb(events: Longs) -> bool | None:
 def _read(
     text: bytes, sql_mode: int, collation: int, mariadb: bool | None, suppressed: bool
 ) -> tuple[Reading, ...]:  # fmt: skip
-    """Return what a statement can mean: one reading, unless its server, its mode or its letters are not certain."""
+    """Return the possible readings of a statement: one, unless its server, SQL mode or character set is not certain."""
     followed: dict[Effect, Reading] = {}
     problems = []
     for letters, dialect in _possible(text, sql_mode, collation, mariadb):
-        found = _reading(letters, dialect, suppressed)
-        if found.effect is None:
-            problems.append(found)
+        reading = _reading(letters, dialect, suppressed)
+        if reading.effect is None:
+            problems.append(reading)
         else:
-            followed.setdefault(found.effect, found)
+            followed.setdefault(reading.effect, reading)
     return tuple(followed.values()) or tuple(problems[:1])
 
 
@@ -332,15 +330,15 @@ _kept = lru_cache(maxsize=1_000)(_read)
 
 
 def _possible(text: bytes, sql_mode: int, collation: int, mariadb: bool | None) -> Iterator[tuple[str, Dialect]]:
-    """Yield the letters of a statement with the rules by which they can have been read."""
+    """Yield the possible texts of a statement, with the rules by which the server can have read each."""
     servers = (mariadb,) if mariadb is not None else (False, True)
-    if mariadb is None and not any(each in text.lower() for each in _READ_OTHERWISE):
+    if mariadb is None and not any(part in text.lower() for part in _READ_DIFFERENTLY):
         servers = (False,)
     mode = bool(sql_mode & _ANSI_QUOTES), not sql_mode & _NO_BACKSLASH_ESCAPES
     for (read, charset), server in product(readings(text, collation), servers):
         letters = _without_copied_remark(read) if server else read
         dialect = Dialect(*mode, server, charset.spaces, charset.controls, charset.trails)
-        # What SET STATEMENT sets for itself is logged, sql_mode too, and not the mode that the statement was read by.
+        # The logged sql_mode is the one that SET STATEMENT sets, not the one by which the statement was read.
         own = server and "statement" in letters.lower() and has_own_settings(letters, dialect)
         modes = product((False, True), (True, False)) if own else (mode,)
         for ansi_quotes, escapes in modes:
@@ -348,32 +346,32 @@ def _possible(text: bytes, sql_mode: int, collation: int, mariadb: bool | None) 
 
 
 def _without_copied_remark(letters: str) -> str:
-    """Return a statement without what MariaDB copies into a DROP that it writes anew: a remark, executed or not."""
+    """Return a statement without the comment that MariaDB copies into a DROP that it rewrites."""
     if not (letters.startswith("DROP ") and letters.endswith(_GENERATED)):
         return letters
     begin = letters.find("/*")
     if begin > letters.find("`") >= 0:
-        # It stands before the names, each of which is in backticks.
+        # The comment precedes the names, each of which is in backquotes.
         return letters
     end = letters.find("*/", begin + 2) + 2
     return letters[:begin] + letters[end:] if end < len(letters) else letters
 
 
 def session_of(variables: bytes) -> Session:
-    """Return the settings that are logged with a statement; those behind one that is not known are not looked at."""
-    found = {_SQL_MODE: 0, _CHARSET: 0, _ALTER_PHASE: 0}
+    """Return the settings that are logged with a statement, up to the first that is not known."""
+    values = {_SQL_MODE: 0, _CHARSET: 0, _ALTER_PHASE: 0}
     at = 0
     while at < len(variables):
         kind, at = variables[at], at + 1
         if kind in _SIZES:
             at += _SIZES[kind]
         elif kind == _SQL_MODE:
-            found[kind], at = int.from_bytes(variables[at : at + 8], "little"), at + 8
+            values[kind], at = int.from_bytes(variables[at : at + 8], "little"), at + 8
         elif kind == _CHARSET:
-            found[kind], at = int.from_bytes(variables[at : at + 2], "little"), at + 6
+            values[kind], at = int.from_bytes(variables[at : at + 2], "little"), at + 6
         elif kind == _ALTER_PHASE:
-            found[kind] = int.from_bytes(variables[at : at + 1], "little")
-            at += 9 if found[kind] & (_COMMIT_ALTER | _ROLLBACK_ALTER) else 1
+            values[kind] = int.from_bytes(variables[at : at + 1], "little")
+            at += 9 if values[kind] & (_COMMIT_ALTER | _ROLLBACK_ALTER) else 1
         elif kind in (_TIME_ZONE, _CATALOG_NZ):
             at += 1 + _byte(variables, at)
         elif kind == _CATALOG:
@@ -387,7 +385,7 @@ def session_of(variables: bytes) -> Session:
             at += 1 + 4 * _byte(variables, at)
         else:
             break
-    return Session(found[_SQL_MODE], found[_CHARSET], found[_ALTER_PHASE])
+    return Session(values[_SQL_MODE], values[_CHARSET], values[_ALTER_PHASE])
 
 
 def _byte(variables: bytes, at: int) -> int:
@@ -405,10 +403,10 @@ def _behind_databases(variables: bytes, at: int) -> int:
 
 
 def text_places(memory: Bytes, events: Longs) -> tuple[Longs, Longs, Longs, Longs]:
-    """Return which events are statements, and where each one's variables, its database's name and its text begin.
+    """Return which events are statements, and the offsets of each one's variables, its database's name and its text.
 
     Raises:
-        CorruptDataError: one that does not fit its event.
+        CorruptDataError: a statement does not fit its event.
     """
     numbers = np.flatnonzero(np.isin(events[:, TYPE], _STATEMENTS))
     queries = events[numbers]

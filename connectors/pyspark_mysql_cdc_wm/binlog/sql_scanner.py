@@ -1,8 +1,8 @@
-"""The words, names, texts and signs of a statement, as the server that logged it read them, and a walk over them.
+"""A scanner of SQL statements: their words, names, texts and signs, as the server that logged them read them.
 
-One walk over the text, by the rules of MySQL's and MariaDB's lexers (sql_lex.cc, ``lex_one_token``), for what decides
-where a word begins and ends: remarks, remarks that are executed, quotes, escapes, names and numbers. A statement that
-cannot be followed to its end raises ``UnfollowedError``: nobody then knows what it did.
+It follows the rules of MySQL's and MariaDB's lexers (sql_lex.cc, ``lex_one_token``) that decide where a token begins
+and ends: comments, executed comments, quotes, escapes, names and numbers. A statement that cannot be followed to its
+end raises ``UnfollowedError``, since its effect is not known.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ WORD, NAME, TEXT, NUMBER, SIGN = range(5)
 
 
 class UnfollowedError(ValueError):
-    """A statement that cannot be followed; the text says why."""
+    """A statement cannot be followed; the text gives the reason."""
 
 
 class Token(NamedTuple):
@@ -25,14 +25,14 @@ class Token(NamedTuple):
 
     kind: int
     text: str
-    """As it was written, of a name and a text what the quotes enclose."""
+    """The token as it was written; a name or a text without its quotes."""
 
 
 class LoggedTable(NamedTuple):
     """A table as a statement names it."""
 
     database: str | None
-    """``None``: the session's."""
+    """``None`` for the session's database."""
     table: str
 
 
@@ -41,7 +41,7 @@ _OPENS, _COMMA = Token(SIGN, "("), Token(SIGN, ",")
 
 
 class Dialect(NamedTuple):
-    """By which rules a statement was read."""
+    """The rules by which a server read a statement."""
 
     ansi_quotes: bool = False
     """Whether double quotes enclose names (``sql_mode`` ANSI_QUOTES)."""
@@ -49,16 +49,16 @@ class Dialect(NamedTuple):
     """Whether a backslash escapes in texts (no NO_BACKSLASH_ESCAPES)."""
     mariadb: bool = False
     spaces: str = " \t\n\v\f\r"
-    """What divides words in the session's character set."""
+    """Characters that separate words in the session's character set."""
     controls: str = "".join(map(chr, (*range(1, 32), 127)))
-    """What begins a remark after ``--`` beside ``spaces``."""
+    """Characters that begin a comment after ``--``, in addition to ``spaces``."""
     trails: bool = False
-    """Whether a byte of ASCII can be the second one of a letter (big5, gbk, sjis ...)."""
+    """Whether a byte of ASCII can be the second byte of a character (big5, gbk, sjis ...)."""
 
 
 PLAIN: Final = Dialect()
 UNKNOWN: Final = "\ufffd"
-"""What stands for a byte that is no letter of the session's character set."""
+"""The replacement for a byte that is no character of the session's character set."""
 
 _DIGITS = frozenset("0123456789")
 _HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
@@ -79,30 +79,30 @@ def _run_of(characters: str, *, others: bool = False) -> re.Pattern[str]:
 def tokens(text: str, dialect: Dialect = PLAIN) -> Iterator[Token]:
     """Yield the tokens of a statement; raises ``UnfollowedError`` where the server would have refused it.
 
-    What a remark ``/*! */`` encloses counts: a server that passes over one of a later version writes a space into the
-    log in place of the ``!``.
+    The content of a comment ``/*! */`` counts: a server that skips one for a later version replaces the ``!`` by a
+    space in the log.
 
-    Of a list of numbers and texts in brackets only some of these come, the last among them: a list of megabytes, of an
-    IN or an ENUM, means no more than a short one.
+    Of a list of numbers and texts in brackets only a few tokens are yielded, the last among them: a list of megabytes,
+    of an IN or an ENUM, means no more than a short one.
     """
     at, executed, size = 0, False, len(text)
     in_list = False
     while True:
-        at, executed = _passed_over(text, at, executed, dialect)
+        at, executed = _skip_comments(text, at, executed, dialect)
         if at >= size:
             break
-        found, at = _at(text, at, dialect)
-        yield from found
-        last = found[-1]
+        joined, at = _token(text, at, dialect)
+        yield from joined
+        last = joined[-1]
         in_list = last == _OPENS or (in_list and (last.kind in (TEXT, NUMBER) or last == _COMMA))
         while in_list and last.kind == SIGN and (more := _LITERALS.match(text, at)) is not None:
             at = more.end()
     if executed:
-        raise UnfollowedError("a remark that is executed has no end")
+        raise UnfollowedError("an executed comment has no end")
 
 
-def _passed_over(text: str, at: int, executed: bool, dialect: Dialect) -> tuple[int, bool]:
-    """Return the place of the next token, and whether it is in a remark that is executed."""
+def _skip_comments(text: str, at: int, executed: bool, dialect: Dialect) -> tuple[int, bool]:
+    """Return the offset of the next token, and whether it is in an executed comment."""
     spaces, size = dialect.spaces, len(text)
     while at < size:
         char = text[at]
@@ -121,8 +121,8 @@ def _passed_over(text: str, at: int, executed: bool, dialect: Dialect) -> tuple[
     return at, executed
 
 
-def _at(text: str, at: int, dialect: Dialect) -> tuple[Sequence[Token], int]:
-    """Return the token at a place, with the names that are joined to it by dots, and the place behind."""
+def _token(text: str, at: int, dialect: Dialect) -> tuple[Sequence[Token], int]:
+    """Return the token at an offset with names that dots join to it, and the offset behind."""
     char, spaces = text[at], dialect.spaces
     if char in _LETTERS or char > "\x7f":
         token, at = _word(text, at, dialect)
@@ -139,19 +139,19 @@ def _at(text: str, at: int, dialect: Dialect) -> tuple[Sequence[Token], int]:
         return _dotted(text, at, spaces)
     if char == _NUL:
         raise UnfollowedError("it has a zero byte outside of quotes")
-    # Behind this sign is a variable, or the host of a user, which has dots.
+    # An @ precedes a variable, or the host of a user, which has dots.
     stop = _end_of_host(text, at + 1, spaces) if char == "@" else at + 1
     host = (Token(NAME, text[at + 1 : stop]),) if stop > at + 1 else ()
     return (Token(SIGN, char), *host), stop
 
 
 def _dotted(text: str, at: int, spaces: str) -> tuple[Sequence[Token], int]:
-    """Return what a dot begins: a number, names that stand behind it without a blank, or nothing."""
+    """Return the tokens that a dot begins: a number, names that follow without a space, or the dot alone."""
     if text[at + 1 : at + 2] in _DIGITS:
         stop = _end_of_real(text, at + 1)
         return (Token(NUMBER, text[at:stop]),), stop
-    found, stop = _qualified(text, at, spaces)
-    return (found, stop) if found else ((Token(SIGN, "."),), at + 1)
+    names, stop = _qualified(text, at, spaces)
+    return (names, stop) if names else ((Token(SIGN, "."),), at + 1)
 
 
 def _in_word(char: str, spaces: str) -> bool:
@@ -169,24 +169,24 @@ def _end(run: re.Pattern[str], text: str, at: int) -> int:
 
 
 def _end_of_host(text: str, at: int, spaces: str) -> int:
-    """Return where a variable's name ends, or that of a user's host, which has dots."""
+    """Return where the name of a variable, or of a user's host, ends; it may have dots."""
     while at < len(text) and (text[at] == "." or _in_word(text[at], spaces)):
         at += 1
     return at
 
 
 def _qualified(text: str, at: int, spaces: str) -> tuple[list[Token], int]:
-    """Return the dots and names that follow a name without a blank, none of which is a keyword, and where they end."""
-    found = []
+    """Return the dots and names that follow a name without a space and are no keywords, and where they end."""
+    tokens_after = []
     while text.startswith(".", at) and at + 1 < len(text) and _in_word(text[at + 1], spaces):
         stop = _end_of_word(text, at + 1, spaces)
-        found += [Token(SIGN, "."), Token(NAME, text[at + 1 : stop])]
+        tokens_after += [Token(SIGN, "."), Token(NAME, text[at + 1 : stop])]
         at = stop
-    return found, at
+    return tokens_after, at
 
 
 def _word(text: str, at: int, dialect: Dialect) -> tuple[Token, int]:
-    """Return the word, name or number that begins at a place, and where it ends."""
+    """Return the word, name or number that begins at an offset, and where it ends."""
     if text[at] in _DIGITS and (stop := _end_of_number(text, at, dialect.spaces)):
         return Token(NUMBER, text[at:stop]), stop
     stop = _end_of_word(text, at, dialect.spaces)
@@ -218,7 +218,7 @@ def _end_of_digits(text: str, at: int) -> int:
 
 
 def _end_of_exponent(text: str, at: int) -> int:
-    """Return where an exponent ends that may begin at a place, 0 if none does."""
+    """Return where the exponent at an offset ends, 0 if there is none."""
     if text[at : at + 1] not in ("e", "E"):
         return 0
     digits = at + 2 if text[at + 1 : at + 2] in ("+", "-") else at + 1
@@ -227,7 +227,7 @@ def _end_of_exponent(text: str, at: int) -> int:
 
 
 def _end_of_real(text: str, at: int) -> int:
-    """Return where a number ends by the place behind its point."""
+    """Return where a number ends, given the offset behind its point."""
     stop = _end_of_digits(text, at)
     return _end_of_exponent(text, stop) or stop
 
@@ -243,8 +243,8 @@ def _quoted_name(text: str, at: int) -> tuple[Token, int]:
         stop += 2
     name = text[at + 1 : stop]
     if _NUL in name or UNKNOWN in name:
-        # Within a letter that is cut short the server may pass over the quote.
-        raise UnfollowedError("a quoted name has what is no letter")
+        # The server may treat the quote as part of an incomplete character.
+        raise UnfollowedError("a quoted name has a byte that is no character")
     return Token(NAME, name.replace(2 * quote, quote)), stop + 1
 
 
@@ -269,20 +269,20 @@ def _end_of_text(text: str, at: int, dialect: Dialect) -> int:
 
 
 def _behind_escapes(text: str, at: int, stop: int, dialect: Dialect) -> int:
-    """Return the place behind the last escaped letter before a quote; beyond the quote if that is escaped."""
+    """Return the offset behind the last escaped character before a quote; beyond the quote if that is escaped."""
     while at < stop and (escape := text.find("\\", at, stop)) >= 0:
         if dialect.trails and text[escape + 1 : escape + 2] > "\x7f":
-            # The server takes the first byte of that letter for the escaped one, and goes on within it.
-            raise UnfollowedError("a backslash stands before a letter of several bytes")
+            # The server treats the first byte as escaped, and continues within the character.
+            raise UnfollowedError("a backslash precedes a character of several bytes")
         at = escape + 2
     return at
 
 
 def _is_remark(text: str, at: int, dialect: Dialect) -> bool:
-    """Return whether ``--`` before a place begins a remark: a space, a control character or the end must follow."""
+    """Return whether ``--`` before an offset begins a comment: a space, a control character or the end must follow."""
     after = text[at : at + 1]
     if after in (_NUL, UNKNOWN):
-        raise UnfollowedError("it has -- before what may begin a remark")
+        raise UnfollowedError("it has -- before a byte that may begin a comment")
     return not after or after in dialect.spaces or after in dialect.controls
 
 
@@ -290,19 +290,19 @@ def _end_of_line(text: str, at: int) -> int:
     stop = text.find("\n", at)
     stop = len(text) if stop < 0 else stop
     if _NUL in text[at:stop]:
-        raise UnfollowedError("a remark has a zero byte")
+        raise UnfollowedError("a comment has a zero byte")
     return stop
 
 
 def _marked(text: str, at: int, dialect: Dialect) -> int:
-    """Return how many characters mark a remark as one that is executed, 0 if it is none."""
+    """Return the number of characters that mark a comment as executed, 0 for a plain comment."""
     if text.startswith("!", at + 2):
         return 3
     return 4 if dialect.mariadb and text.startswith("M!", at + 2) else 0
 
 
 def _behind_version(text: str, at: int, dialect: Dialect) -> int:
-    """Return the place behind a version of five or six digits; MySQL reads a sixth one where a blank is behind it."""
+    """Return the offset behind a version of five or six digits; MySQL reads a sixth digit only before a space."""
     digits = min(_end_of_digits(text, at) - at, _VERSION_DIGITS + 1)
     if digits > _VERSION_DIGITS and not dialect.mariadb and text[at + digits : at + digits + 1] not in dialect.spaces:
         digits = _VERSION_DIGITS
@@ -312,12 +312,12 @@ def _behind_version(text: str, at: int, dialect: Dialect) -> int:
 def _end_of_remark(text: str, at: int) -> int:
     stop = text.find("*/", at + 2)
     if stop < 0:
-        raise UnfollowedError("a remark has no end")
+        raise UnfollowedError("a comment has no end")
     return stop + 2
 
 
 class Walk:
-    """Goes over the tokens of a statement."""
+    """A cursor over the tokens of a statement."""
 
     __slots__ = ("_rest", "now")
 
@@ -326,50 +326,50 @@ class Walk:
         self.now = next(rest, END)
 
     def step(self) -> Token:
-        """Return the token that is there, and go to the next."""
-        found, self.now = self.now, next(self._rest, END)
-        return found
+        """Return the current token, and advance to the next."""
+        current, self.now = self.now, next(self._rest, END)
+        return current
 
     def word(self, *wanted: str) -> str:
-        """Go over one of some keywords, and return it; empty if there is none of them."""
+        """Advance over the current token if it is one of the keywords, and return it; else return an empty text."""
         if self.now.kind == WORD and (upper := self.now.text.upper()) in wanted:
             self.step()
             return upper
         return ""
 
     def is_word(self, *wanted: str) -> bool:
-        """Return whether one of some keywords is there."""
+        """Return whether the current token is one of the keywords."""
         return self.now.kind == WORD and self.now.text.upper() in wanted
 
     def sign(self, wanted: str) -> bool:
-        """Go over a sign, if it is there."""
+        """Advance over the current token if it is a sign, and return whether it is."""
         if self.now.kind == SIGN and self.now.text == wanted:
             self.step()
             return True
         return False
 
     def if_exists(self) -> None:
-        """Go over IF EXISTS or IF NOT EXISTS."""
+        """Advance over IF EXISTS or IF NOT EXISTS, if there is one."""
         if self.word("IF"):
             self.word("NOT")
             if not self.word("EXISTS"):
                 raise self.unexpected("EXISTS")
 
     def name(self) -> str:
-        """Return the name that is there."""
+        """Return the current token as a name, and advance."""
         if self.now.kind not in (WORD, NAME) or UNKNOWN in self.now.text:
             raise self.unexpected("a name")
         return self.step().text
 
     def table(self) -> LoggedTable:
-        """Return the table that is named there."""
+        """Return the table whose name begins at the current token, and advance."""
         if self.sign("."):
             return LoggedTable(None, self.name())
         first = self.name()
         return LoggedTable(first, self.name()) if self.sign(".") else LoggedTable(None, first)
 
     def waits(self) -> None:
-        """Go over MariaDB's WAIT or NOWAIT."""
+        """Advance over MariaDB's WAIT or NOWAIT, if there is one."""
         if self.word("WAIT"):
             if self.step().kind != NUMBER:
                 raise self.unexpected("a number of seconds")
@@ -383,46 +383,46 @@ class Walk:
             raise self.unexpected("its end")
 
     def unexpected(self, wanted: str) -> UnfollowedError:
-        """Return the error of what should be something else."""
-        found = "it ends" if self.now is END else f"there is {self.now.text[:40]}"
-        return UnfollowedError(f"{found} where {wanted} should be")
+        """Return the error for a token that is not the wanted one."""
+        seen = "it ends" if self.now is END else f"there is {self.now.text[:40]}"
+        return UnfollowedError(f"{seen} where {wanted} should be")
 
     def rest(self) -> list[Token]:
-        """Return all that is left."""
-        found = []
+        """Return the remaining tokens."""
+        remaining = []
         while self.now is not END:
-            found.append(self.step())
-        return found
+            remaining.append(self.step())
+        return remaining
 
     def parts(self) -> list[list[Token]]:
-        """Return what is left, divided by commas, without what is in brackets.
+        """Return the remaining tokens, split at commas, without those in brackets.
 
-        Columns that are added in brackets, ``ADD (b INT, c INT)``, are parts as if each was added for itself.
+        Columns that are added in brackets, ``ADD (b INT, c INT)``, are parts as if each was added by an ADD of its own.
         """
-        found: list[list[Token]] = [[]]
+        parts: list[list[Token]] = [[]]
         depth, outer = 0, 0
         while self.now is not END:
             token = self.step()
             if token.kind == SIGN and token.text in "();,":
                 if token.text == ";" and not depth:
                     self.end()
-                    return found
+                    return parts
                 if token.text == "," and depth == outer:
-                    found.append(found[-1][:1] if outer else [])
-                elif token.text == "(" and not depth and _adds_columns(found[-1]):
+                    parts.append(parts[-1][:1] if outer else [])
+                elif token.text == "(" and not depth and _adds_columns(parts[-1]):
                     outer = 1
                 depth += (token.text == "(") - (token.text == ")")
                 if depth < 0:
                     raise UnfollowedError("it has a bracket too many")
                 outer = min(outer, depth)
             elif depth == outer:
-                found[-1].append(token)
+                parts[-1].append(token)
         if depth:
             raise UnfollowedError("a bracket has no end")
-        return found
+        return parts
 
 
 def _adds_columns(part: Sequence[Token]) -> bool:
-    """Return whether brackets behind a part of an ALTER enclose the columns that it adds."""
+    """Return whether brackets behind a part of an ALTER enclose columns that it adds."""
     words = [token.text.upper() for token in part if token.kind == WORD]
     return len(words) == len(part) and words in (["ADD"], ["ADD", "COLUMN"], ["ADD", "COLUMN", "IF", "NOT", "EXISTS"])

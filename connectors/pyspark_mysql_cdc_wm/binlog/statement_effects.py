@@ -1,8 +1,8 @@
-"""What a statement does to tables, read from its tokens: which it defines, renames, empties, drops, or writes rows of.
+"""The effects of a statement on tables: which it defines, renames, empties or drops, and which rows it changes.
 
-A server that logs rows logs no other statements than these: those that begin and end transactions, and definitions.
-Whatever is neither stands for rows (``RowsStatement``). Of a definition that cannot be followed to its end nobody knows
-what it did: ``UnfollowedError``.
+A server that logs rows logs only two kinds of statements: those that begin and end transactions, and definitions. Any
+other statement was logged in place of rows (``RowsStatement``). A definition that cannot be followed to its end raises
+``UnfollowedError``, since its effect is not known.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from pyspark_mysql_cdc_wm.binlog.sql_scanner import (
 
 
 class Undoing(NamedTuple):
-    """What is undone in a transaction, or can be."""
+    """A savepoint, or a rollback of a transaction or to a savepoint."""
 
     is_savepoint: bool
-    """Whether a savepoint is set; otherwise what was done since one is undone."""
+    """Whether the statement sets a savepoint; otherwise it rolls back."""
     name: str
-    """The savepoint's, its letters of ASCII in lower case; empty for all of the transaction."""
+    """The savepoint's name with ASCII letters in lower case; empty for the whole transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,31 +42,32 @@ class RowsStatement:
     """A statement that was logged in place of the rows that it changed."""
 
     changes: frozenset[LoggedTable] | None = None
-    """The tables whose rows it changes itself; ``None`` where it does not name them. Triggers change others."""
+    """The tables whose rows it changes itself, not by triggers; ``None`` if it does not name them."""
     calls_nothing: bool = False
-    """Whether it reads no other table and calls no function; looked at where the table may be one of a cloud's."""
+    """Whether it reads no other table and calls no function; set only for tables with the name of a cloud service's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What a statement does."""
+    """The effects of a statement."""
 
     rows: RowsStatement | None = None
     whole: frozenset[LoggedTable] = frozenset()
-    """Tables that are emptied, renamed or swapped, all of them or a part: no row of that is logged."""
+    """Tables that are emptied, renamed or exchanged, completely or by partitions, which logs no rows."""
     altered: frozenset[LoggedTable] = frozenset()
     dropped: frozenset[LoggedTable] = frozenset()
-    """Tables of all sessions: not those that one session alone has."""
+    """Dropped tables, without temporary tables."""
     made: frozenset[LoggedTable] = frozenset()
+    """Created tables, without temporary tables."""
     databases: frozenset[str] = frozenset()
-    """Databases that are dropped."""
+    """Dropped databases."""
     columns: AlteredColumns = NO_COLUMNS
-    """Of the altered table."""
+    """Changed columns of the altered table."""
     undoing: Undoing | None = None
 
     @property
     def defines(self) -> frozenset[LoggedTable]:
-        """Tables that are another thing, or another table, after it."""
+        """Tables whose definition or name the statement changes."""
         return self.whole | self.altered | self.dropped
 
 
@@ -74,26 +75,26 @@ NOTHING: Final = Effect()
 
 
 class LoggedStatements(Enum):
-    """What becomes of statements that were logged in place of rows, or cannot be followed."""
+    """The option loggedStatementBehavior, for statements that were logged in place of rows, or cannot be followed."""
 
     REFUSED = "exception"
     OTHERS_IGNORED = "ignoreOtherTables"
-    """Passed over if they say which tables they change, and none of these is read."""
+    """Ignore a statement if it names the tables that it changes, and none of these is read."""
     IGNORED = "ignore"
 
 
 class Unlogged(NamedTuple):
-    """What becomes of changes of which no row was logged."""
+    """What to do at changes of which no row was logged."""
 
     ignores_whole: bool = False
-    """Whether statements that change a table as a whole end nothing."""
+    """Whether to ignore statements that change a table as a whole (unloggedChangeBehavior)."""
     statements: LoggedStatements = LoggedStatements.REFUSED
 
 
 REFUSED: Final = Unlogged()
 
 CLOUD_PREFIX: Final = "rds_"
-"""Of tables in which a cloud's service keeps its heartbeat, by statements whatever binlog_format is."""
+"""Prefix of the heartbeat tables of a cloud service, which are always written by logged statements."""
 _MODIFIERS = ("LOW_PRIORITY", "HIGH_PRIORITY", "DELAYED", "QUICK", "IGNORE", "INTO")
 _NOT_OF_TABLES = frozenset(
     (
@@ -103,16 +104,16 @@ _NOT_OF_TABLES = frozenset(
         "VECTOR", "VIEW",
     )
 )  # fmt: skip
-"""What else is created, altered or dropped, or stands before that."""
+"""Keywords behind CREATE, ALTER or DROP for other objects than tables."""
 
 
 def effect_of(text: str, dialect: Dialect = PLAIN, *, by_server: bool = False) -> Effect:
-    """Return what a statement does; one of nothing but remarks does nothing.
+    """Return the effects of a statement; a statement of comments alone has none.
 
-    ``by_server``: no session sent it. A DELETE is then of a MEMORY table, which was empty after a restart.
+    With ``by_server`` no session sent it: a DELETE then empties a MEMORY table that was empty after a restart.
 
     Raises:
-        UnfollowedError: it cannot be followed.
+        UnfollowedError: the statement cannot be followed.
     """
     walk = Walk(tokens(text, dialect))
     if walk.now is END or walk.now == (SIGN, ";"):
@@ -149,7 +150,7 @@ def _statement(walk: Walk) -> Effect:
 
 
 def _nothing(walk: Walk) -> Effect:
-    """Of what is known to change no row of a table."""
+    """Return no effects, for statements that change no rows of a table."""
     return NOTHING
 
 
@@ -183,7 +184,7 @@ def _truncate(walk: Walk) -> Effect:
     walk.word("TABLE")
     table = walk.table()
     walk.waits()
-    # MariaDB has it of Oracle.
+    # MariaDB accepts Oracle's DROP STORAGE and REUSE STORAGE.
     if walk.word("DROP", "REUSE") and not walk.word("STORAGE"):
         raise walk.unexpected("STORAGE")
     walk.end()
@@ -218,7 +219,7 @@ def _drop(walk: Walk) -> Effect:
         walk.end()
         return Effect(databases=frozenset((name,)))
     if not walk.word("TABLE", "TABLES"):
-        raise walk.unexpected("what DROP is known to drop")
+        raise walk.unexpected("a kind of object that DROP can drop")
     walk.if_exists()
     found = {walk.table()}
     while walk.sign(","):
@@ -235,13 +236,13 @@ def _create(walk: Walk) -> Effect:
         raise walk.unexpected("REPLACE")
     own = bool(walk.word("TEMPORARY"))
     if walk.word("DATABASE", "SCHEMA"):
-        # MariaDB drops one of that name with all its tables, and logs no other statement.
+        # MariaDB's CREATE OR REPLACE DATABASE drops all tables of a previous one, and logs no other statement.
         walk.if_exists()
         return Effect(databases=frozenset((walk.name(),))) if replaces else NOTHING
     if not walk.word("TABLE"):
         if walk.is_word(*_NOT_OF_TABLES):
             return NOTHING
-        raise walk.unexpected("what CREATE is known to make")
+        raise walk.unexpected("a kind of object that CREATE can create")
     walk.if_exists()
     table = walk.table()
     made = frozenset((table,))
@@ -253,13 +254,13 @@ def _create(walk: Walk) -> Effect:
 
 
 def _selects(rest: Sequence[Token]) -> bool:
-    """Return whether what defines a table takes its rows from elsewhere: no name can be one of these words."""
+    """Return whether a table definition has a SELECT, TABLE or VALUES; no name can be one of these words."""
     depth = 0
     for token, after in zip(rest, (*rest[1:], END), strict=False):
         if token.kind == SIGN:
             depth += (token.text == "(") - (token.text == ")")
             if token.text == ";" and not depth and after is not END:
-                raise UnfollowedError("it goes on behind its end")
+                raise UnfollowedError("it continues behind its end")
         elif token.kind == WORD:
             word = token.text.upper()
             if word in ("SELECT", "TABLE"):
@@ -278,7 +279,7 @@ def _alter(walk: Walk) -> Effect:
     if not walk.word("TABLE"):
         if walk.is_word("DATABASE", "SCHEMA", *_NOT_OF_TABLES):
             return NOTHING
-        raise walk.unexpected("what ALTER is known to alter")
+        raise walk.unexpected("a kind of object that ALTER can alter")
     walk.if_exists()
     table = walk.table()
     walk.waits()
@@ -289,7 +290,7 @@ def _alter(walk: Walk) -> Effect:
 
 
 def _analyze(walk: Walk) -> Effect:
-    """ANALYZE of a table; MariaDB has it of a statement, too, which it executes."""
+    """Return the effects of ANALYZE; MariaDB's ANALYZE of a statement executes it."""
     walk.word("NO_WRITE_TO_BINLOG", "LOCAL")
     return NOTHING if walk.is_word("TABLE", "TABLES") else Effect(RowsStatement())
 
@@ -307,7 +308,7 @@ def _set(walk: Walk) -> Effect:
         if token.kind == SIGN:
             depth += (token.text == "(") - (token.text == ")")
     walk.step()
-    # No other settings: statements do not nest.
+    # SET STATEMENT cannot contain another SET.
     return Effect(RowsStatement()) if walk.is_word("SET") else _statement(walk)
 
 
@@ -341,7 +342,7 @@ def _load(walk: Walk) -> Effect:
 
 
 def _changed(walk: Walk, *then: str) -> Effect:
-    """Return the statement that changes the table that is named next, if one of these words follows."""
+    """Return the change of the table that is named next, if one of the words ``then`` follows."""
     try:
         table = walk.table()
         if then and walk.now is not END and not walk.is_word(*then):
@@ -353,7 +354,7 @@ def _changed(walk: Walk, *then: str) -> Effect:
 
 
 def _calls_nothing(walk: Walk) -> bool:
-    """Return whether there is no SELECT, and no function's brackets, in what is left."""
+    """Return whether the remaining tokens have no SELECT and no function call."""
     before = END
     while walk.now is not END:
         token = walk.step()
@@ -397,5 +398,5 @@ _STATEMENTS: Final[Mapping[str, Callable[[Walk], Effect]]] = {
     "DELETE": _delete,
     "LOAD": _load,
 }
-"""By the word that a statement begins with. Those of transactions and definitions are all that servers log beside rows
-(MySQL 9.7, MariaDB 11.8)."""
+"""Readers by the first word of a statement. MySQL 9.7 and MariaDB 11.8 log only those of transactions and definitions
+besides rows."""

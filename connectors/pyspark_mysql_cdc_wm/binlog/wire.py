@@ -1,9 +1,9 @@
-"""Numbers and packets as MySQL writes them, read in compiled code: little-endian integers and length-encoded ones.
+"""Compiled reading of numbers of MySQL's protocol: little-endian integers, length-encoded integers, and CRC-32.
 
-A packet: size 3 (little-endian), number 1, content. A content of 0xFFFFFF bytes goes on in the next packet.
+A packet: size 3 (little-endian), number 1, content. A content of 0xFFFFFF bytes continues in the next packet.
 
-Every memory that is decoded ends with ``PADDING`` bytes that belong to nothing, so that a number of any width can be
-taken out of one eight-byte load. The caller has checked that the number itself is inside its event.
+All decoded memory ends with ``PADDING`` unused bytes, so that one eight-byte load reads a number of any width. The
+caller checks that the number itself is inside its event.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ LONGEST_PACKET = 0xFFFFFF
 
 @inlined
 def uint16_at(data: Word, at: Word) -> Word:
-    """Two bytes."""
+    """Return the integer of two bytes."""
     return byte_at(data, at) | byte_at(data, at + 1) << 8
 
 
 @inlined
 def uint32_at(data: Word, at: Word) -> Word:
-    """Four bytes."""
+    """Return the integer of four bytes."""
     return np.int64(word_at(data, at) & np.uint64(0xFFFFFFFF))
 
 
 @inlined
 def uint_at(data: Word, at: Word, width: Word) -> Word:
-    """Of 1 to 8 bytes; one of eight bytes above the largest ``int64`` comes out negative."""
+    """Return the integer of 1 to 8 bytes; an eight-byte number above the largest ``int64`` is negative."""
     return np.int64(word_at(data, at) & (np.uint64(0xFFFFFFFFFFFFFFFF) >> np.uint64(64 - 8 * width)))
 
 
 @inlined
 def lenenc_at(data: Word, at: Word, stop: Word) -> tuple[Word, Word]:
-    """Length-encoded integer: its value and the position after it; position -1 if it is none or does not fit."""
+    """Return a length-encoded integer and the offset after it; offset -1 if it is invalid or does not fit."""
     if at >= stop:
         return np.int64(0), np.int64(-1)
     first = byte_at(data, at)
@@ -62,13 +62,8 @@ def lenenc_at(data: Word, at: Word, stop: Word) -> tuple[Word, Word]:
 
 
 def padded(content: bytes) -> Bytes:
-    """Return a copy that can be decoded."""
+    """Return a copy with ``PADDING`` bytes behind it."""
     return np.frombuffer(bytearray(content) + bytes(PADDING), np.uint8)
-
-
-# CRC-32 (IEEE 802.3, as zlib's) of a stretch of bytes, callable from compiled code: sixteen bytes a step.
-#
-# (Slicing by 16, after Stephan Brumme's crc32.)
 
 
 _POLYNOMIAL = 0xEDB88320
@@ -78,7 +73,10 @@ _TABLE = byte_tables(_POLYNOMIAL, 16)
 
 @inlined
 def checksum(data: Word, start: Word, stop: Word) -> Word:
-    """CRC-32 of the bytes ``start`` to ``stop`` behind the address ``data``, as an ``int64``."""
+    """Return the CRC-32 (IEEE 802.3, as zlib's) of the bytes ``start`` to ``stop`` behind the address ``data``.
+
+    It reads sixteen bytes a step (slicing by 16, after Stephan Brumme's crc32).
+    """
     crc = np.uint64(0xFFFFFFFF)
     at = start
     while stop - at >= 16:

@@ -1,4 +1,4 @@
-"""XA transactions in the binlog: the names of those that are prepared, and the statements that end them."""
+"""XA transactions in the binlog: the names of prepared ones, the statements that end them, and rollbacks."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from watermark_source.errors import UnsupportedFormatError, shortened
 
 _XA = b"XA "
 _FORMATS = 2**32
-"""An XA_PREPARE event holds four bytes of the format's number; the statements hold all of it, up to 2**63 - 1.
+"""An XA_PREPARE event has the low four bytes of the format's number; statements have all of it, up to 2**63 - 1.
 
-Servers compare only the two other parts of a name, so what is equal modulo this is one name.
+Servers compare only the two other parts of a name, so names are equal if the numbers are equal modulo this.
 """
 
 
 class XaEnd(NamedTuple):
-    """A statement that ends a transaction which was prepared before."""
+    """A statement that commits or rolls back a prepared transaction."""
 
     transaction: str
-    """Its name, as ``prepared_name`` has it."""
+    """The transaction's name, as ``prepared_name`` returns it."""
     commits: bool
     number: int
-    """Of its event in the block."""
+    """Index of the statement's event in the block."""
 
 
 def xa_ends(memory: Bytes, events: Longs) -> Iterator[XaEnd]:
-    """Yield the statements of a block of events that commit or roll back what was prepared.
+    """Yield the statements of a block of events that commit or roll back prepared transactions.
 
-    Servers write them themselves, always in one form; raises as ``statements``.
+    Servers write them in one fixed form. Raises as ``statements``.
     """
     queries, _, _, texts = text_places(memory, events)
     heads = memory[texts[:, None] + np.arange(len(_XA))] == np.frombuffer(_XA, np.uint8)
@@ -46,48 +46,46 @@ def xa_ends(memory: Bytes, events: Longs) -> Iterator[XaEnd]:
 
 
 def _as_prepared(name: str) -> str:
-    """Return the name in a statement with the format's number that an XA_PREPARE event has for it."""
+    """Return the name of a statement with the format's number reduced to the bytes of an XA_PREPARE event."""
     parts, comma, number = name.rpartition(",")
     return f"{parts}{comma}{int(number) % _FORMATS}" if number.isdecimal() else name
 
 
 def prepared_name(body: bytes) -> str:
-    """Return the name of a transaction by the body of its XA_PREPARE event.
+    """Return the name of a transaction from the body of its XA_PREPARE event.
 
-    One byte, the number of the name's format and the sizes of its two parts (4 bytes each), then these.
+    The body is one byte, the number of the name's format and the sizes of its two parts (4 bytes each), then the parts.
     """
     kind, first, second = struct.unpack_from("<III", body, 1)
     whole, begin = body[13 : 13 + first + second], first
     return f"X'{whole[:begin].hex()}',X'{whole[begin:].hex()}',{kind}".casefold()
 
 
-# What transactions log and undo themselves, in whole or since a savepoint.
-
-
 def rollbacks(memory: Bytes, events: Longs, transactions: Longs) -> Iterator[tuple[int, int | None]]:
-    """Yield which statements of a block undo what their transaction did, and since which savepoint of the block.
+    """Yield the rollbacks of a block: the statement's index, and the index of the savepoint that it rolls back to.
 
-    Servers log both, what was done and its end, where something else that was done cannot be undone. ``None``: since
-    before the block, or the transaction's beginning. ``transactions`` has the number of each event's.
+    Servers log changes and their rollback when the transaction also changed something that cannot be rolled back. The
+    savepoint is ``None`` if it is before the block, or if the whole transaction is rolled back. ``transactions`` has
+    the transaction's number for each event.
 
     Raises:
-        CorruptDataError: a statement that does not fit its event.
-        UnsupportedFormatError: a savepoint whose name the server may take for another one's.
+        CorruptDataError: a statement does not fit its event.
+        UnsupportedFormatError: the server may treat two names of savepoints as equal.
     """
     savepoints: dict[tuple[int, str], int] = {}
-    for found in statements(memory, events):
-        if found.effect is not None and (undoes := found.effect.undoing) is not None:
-            point = int(transactions[found.number]), undoes.name
+    for statement in statements(memory, events):
+        if statement.effect is not None and (undoes := statement.effect.undoing) is not None:
+            point = int(transactions[statement.number]), undoes.name
             if undoes.is_savepoint:
-                savepoints[point] = found.number
+                savepoints[point] = statement.number
             else:
                 named = [name for transaction, name in savepoints if transaction == point[0]]
                 if undoes.name and not all(map(str.isascii, (undoes.name, *named))):
-                    # By the server's collation ss may be the same name as ß, and e as é.
+                    # In the server's collation ss may equal ß, and e may equal é.
                     raise UnsupportedFormatError(
-                        f"binlog position {events[found.number, POSITION]}: {shortened(found.text)}: a transaction was "
-                        "rolled back to a savepoint, and which one is not certain: the server may take names of "
-                        "savepoints that are not in ASCII for equal. Name savepoints in ASCII, and begin a new query "
-                        "behind this transaction"
+                        f"binlog position {events[statement.number, POSITION]}: {shortened(statement.text)}: a "
+                        "transaction was rolled back to a savepoint, and which one is not certain: the server may "
+                        "treat names of savepoints that are not in ASCII as equal. Name savepoints in ASCII, and begin "
+                        "a new query behind this transaction"
                     )
-                yield found.number, savepoints.get(point)
+                yield statement.number, savepoints.get(point)

@@ -1,4 +1,4 @@
-"""Ranges to rows, on executors.
+"""Reading of ranges on executors.
 
 Imports ``binlog``, ``client``, ``lookup``, ``options``, ``records``, ``snapshot``.
 """

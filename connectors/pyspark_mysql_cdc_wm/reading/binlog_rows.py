@@ -1,4 +1,4 @@
-"""A range of the binlog to rows: what changed in the tables that are read, in the order of the log."""
+"""The rows of a range of the binlog: the changes to the tables that are read, in the order of the binlog."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from pyspark_mysql_cdc_wm.lookup.transaction_starts import TransactionStarts
 from pyspark_mysql_cdc_wm.lookup.xa_transactions import with_prepared
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
 from pyspark_mysql_cdc_wm.reading.delivered_changes import EVERYTHING, Part, is_read
-from pyspark_mysql_cdc_wm.reading.schema_changes import Known, altered_in, look_at_packed
+from pyspark_mysql_cdc_wm.reading.schema_changes import Known, altered_in, check_unpacked
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder, Changes, as_logged
 from pyspark_mysql_cdc_wm.records.layout import MOMENT, Layout
 from pyspark_mysql_cdc_wm.records.stream_rows import ChangedRows, changed_rows
@@ -47,25 +47,26 @@ class BinlogRows:
     tables: Selection
     layout: Layout
     known: Known | None
-    """``None`` to look at event times again, and at nothing that was checked when the rows were read."""
+    """``None`` when event times are read again, since the columns were checked when the rows were read."""
     fail_on_data_loss: bool
     unlogged: Unlogged
-    """What becomes of changes without a row logged."""
+    """What to do at statements that changed rows without logging them."""
     by_grants: bool = False
-    """Whether the user may read some columns of a table and not others."""
+    """Whether the user may read only some columns of a table."""
     relocation: Relocation | None = None
     batch_rows: int = 10_000
 
     def read(self, wanted: SplitRange, part: Part = EVERYTHING, whole: SplitRange | None = None) -> Iterator[ReadBatch]:
-        """Yield the rows of a range; the last batch has none, and tells how far the log's time has come.
+        """Yield the rows of a range; the last batch is empty and has the highest commit time that was reached.
 
-        Both its ends are between transactions, or else those of the ``whole`` that it is a piece of are; the log is
-        then passed over from there on. An event is of the piece in which it ends, and of MariaDB, which may roll back
-        at its end what it logged of a transaction, in which its transaction begins.
+        Both ends of the range are between transactions, or it is a piece of ``whole``, whose ends are. The dump then
+        begins where ``whole`` does, and events before the piece are skipped. An event belongs to the piece in which it
+        ends. With MariaDB, which may roll back a transaction at its end, it belongs to the piece in which its
+        transaction begins.
 
         Raises:
             DataLossError: part of the range was purged, and ``fail_on_data_loss`` is set.
-            SourceError: the server, the way to it, or the bytes it sent.
+            SourceError: the server cannot be reached, or refuses, or sent bytes that cannot be read.
         """
         entered, shift, left_out = whole or wanted, 0, None
         if self.relocation is not None:
@@ -75,13 +76,13 @@ class BinlogRows:
             base = status.base()
             charsets = collations_of(connection).charsets
             start = entered.start
-            # What is left out by name does not go by where the range begins.
+            # A dump by GTIDs does not depend on where the range begins.
             if not self.fail_on_data_loss and left_out is None:
-                start = self._still_there(status, base, entered)
+                start = self._available_start(status, base, entered)
             whole_transactions = connection.is_mariadb
-            # Opened again if something is asked while the range is read.
+            # A look-up while the range is read connects again.
             connection.close()
-            # Commit times of all tables need no names.
+            # Commit times need no column names.
             named = self.layout.names or self.layout.event_time is not None or part is not EVERYTHING
             reads = partial(is_read, self.tables, part)
             described = as_described(connection, reads, mariadb=whole_transactions, by_grants=self.by_grants)
@@ -93,7 +94,7 @@ class BinlogRows:
                 needed,
                 reads=lambda *name: reads(TableName(*name)),
                 completed=completed,
-                inspect=None if self.known is None else partial(look_at_packed, self._concerns(part), self.unlogged),
+                inspect=None if self.known is None else partial(check_unpacked, self._concerns(part), self.unlogged),
                 batch_rows=self.batch_rows,
             )
             if left_out is None:
@@ -122,15 +123,16 @@ class BinlogRows:
                 if self.fail_on_data_loss:
                     raise
                 _log.warning(
-                    "failOnDataLoss is false: the rest of %s was purged while it was read", _shown(wanted, base)
+                    "failOnDataLoss=false: skipping the rest of %s, which was purged while it was read",
+                    _shown(wanted, base),
                 )
             if self.layout.event_time is None:
                 yield ReadBatch(wanted.split, 0, (), pa.nulls(0, MOMENT), reached=decoder.reached or None)
 
     def _on_time(self, times: pa.Array) -> pa.Array:
-        """Return commit times as not before the watermark: the clock of a new server may be behind, or was set back.
+        """Return commit times raised to the watermark: the clock of a new server may be behind, or was set back.
 
-        MariaDB logs when statements began, which is not in the order of the log with any clock.
+        It is not used for MariaDB, which logs the start times of statements, and these are in no order.
         """
         floor = None if self.relocation is None or self.layout.event_time is not None else self.relocation.floor
         if floor is None:
@@ -147,7 +149,7 @@ class BinlogRows:
         altered: Mapping[tuple[str, str], str],
         table: TableMap,
     ) -> Collection[str] | None:
-        """Return the columns to decode of a table that is read; ``None`` of a sequence, which a snapshot has not."""
+        """Return the columns to decode of a table that is read; ``None`` for a sequence, which snapshots leave out."""
         if is_sequence(connection, table):
             return None
         name = TableName(table.database, table.table)
@@ -155,8 +157,8 @@ class BinlogRows:
             if part is EVERYTHING:
                 self.known.check(table)
             self.known.compare_logged(table, partial(columns_now, connection, name), altered.get(name))
-        looked_at = (*key_names(table), *part.compares(table))
-        return self.layout.needed(shown_names(table), looked_at)
+        compared = (*key_names(table), *part.compares(table))
+        return self.layout.needed(shown_names(table), compared)
 
     def _rows(self, changes: Changes, part: Part, altered: Mapping[tuple[str, str], str]) -> ChangedRows:
         try:
@@ -167,12 +169,14 @@ class BinlogRows:
                 raise
             raise UnsupportedFormatError(f"{problem}. It was altered by {by}") from problem
 
-    def _still_there(self, status: LogStatus, base: str, wanted: SplitRange) -> int:
+    def _available_start(self, status: LogStatus, base: str, wanted: SplitRange) -> int:
         earliest = status.earliest()
         if earliest.number <= wanted.start:
             return wanted.start
         _log.warning(
-            "failOnDataLoss is false: of %s, what is before %s was purged", _shown(wanted, base), earliest.shown(base)
+            "failOnDataLoss=false: of %s, skipping what is before %s, which was purged",
+            _shown(wanted, base),
+            earliest.shown(base),
         )
         return min(earliest.number, wanted.end)
 
@@ -184,9 +188,9 @@ def _shown(wanted: SplitRange, base: str) -> str:
 def _of_piece(
     blocks: Iterator[PlacedBlock], piece: SplitRange, decoder: ChangeDecoder, shift: int, entered: int | None
 ) -> Iterator[PlacedBlock]:
-    """Yield the blocks of a piece, in which an event ends; those before it the decoder passes over.
+    """Yield the events that end in a piece; the decoder skips the events before it.
 
-    With a place at which the log is ``entered`` a transaction is of the piece in which it begins, whole.
+    If ``entered``, the position at which the dump begins, is given, yield whole transactions that begin in the piece.
     """
     starts = TransactionStarts(entered or 0)
     for block in blocks:

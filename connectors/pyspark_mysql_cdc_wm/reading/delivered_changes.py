@@ -1,4 +1,4 @@
-"""What of a range of the binlog is delivered: all, or what a reader of chunks chooses."""
+"""Which changes of a range of the binlog are delivered: all, or during a snapshot those of chunks that were read."""
 
 from __future__ import annotations
 
@@ -11,47 +11,47 @@ from pyspark_mysql_cdc_wm.records.table_definition import TableMap
 
 
 class Part(Protocol):
-    """What of the binlog is delivered, of the tables that are read at all."""
+    """The part of the changes to tables that are read which is delivered."""
 
     def has(self, table: TableName) -> bool:
-        """Return whether anything of a table is."""
+        """Return whether any change to a table is delivered."""
         ...
 
     def has_any(self, database: str) -> bool:
-        """Return whether anything of a database's tables may be."""
+        """Return whether any change to a database's tables may be delivered."""
         ...
 
     def compares(self, table: TableMap) -> tuple[str, ...]:
-        """Return the columns that ``keeps`` looks at."""
+        """Return the names of the columns that ``keeps`` reads."""
         ...
 
     def keeps(self, changes: Changes) -> Mask | None:
-        """Return which of a table's images are; ``None`` is all."""
+        """Return which row images are delivered; ``None`` for all."""
         ...
 
 
 class Everything:
-    """``Part`` that is all."""
+    """The ``Part`` that delivers all changes."""
 
     def has(self, table: TableName) -> bool:
-        """Return that it is."""
+        """Return true."""
         return True
 
     def has_any(self, database: str) -> bool:
-        """Return that it is."""
+        """Return true."""
         return True
 
     def compares(self, table: TableMap) -> tuple[str, ...]:
-        """Return that it looks at none."""
+        """Return no columns."""
         return ()
 
     def keeps(self, changes: Changes) -> None:
-        """Return that all are."""
+        """Return ``None``, which keeps all images."""
 
 
 EVERYTHING = Everything()
 
 
 def is_read(tables: Selection, part: Part, name: TableName) -> bool:
-    """Return whether anything of a table is delivered."""
+    """Return whether a table is read, and any of its changes is delivered."""
     return tables.matches(name) and part.has(name)

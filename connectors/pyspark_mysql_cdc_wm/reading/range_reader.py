@@ -1,4 +1,4 @@
-"""The executor side: ranges of positions to Arrow batches."""
+"""The reader of ranges on executors, which returns Arrow batches."""
 
 from __future__ import annotations
 
@@ -25,15 +25,13 @@ from watermark_source.planning.split import Piece, SplitRange
 
 @dataclass(frozen=True, slots=True)
 class MySqlRangeReader:
-    """``RangeReader`` of ``spark.connector``, with snapshots and copies. A connection lives as long as its range is
-    read.
-    """
+    """``RangeReader`` of ``spark.connector``, with snapshots and replicas. Each range has a connection of its own."""
 
     binlog: BinlogRows
     snapshot: SnapshotRows
 
     def relocated(self, relocation: Relocation) -> MySqlRangeReader:
-        """Return the reader of a batch: of one server alone, which may not be the one that its offsets are of."""
+        """Return the reader of a batch for one server, which need not be the one that the offsets come from."""
         client = replace(self.binlog.client, server=relocation.copy)
         return replace(
             self,
@@ -45,8 +43,8 @@ class MySqlRangeReader:
         """Yield every row of every range exactly once, in the order of the binlog.
 
         Raises:
-            SourceError: the server, the way to it, or the bytes it sent.
-            DataLossError: rows of a range are gone (``fail_on_data_loss``).
+            SourceError: the server cannot be reached, or refuses, or sent bytes that cannot be read.
+            DataLossError: rows of a range were purged, and ``fail_on_data_loss`` is set.
         """
         for wanted in ranges:
             yield from self.binlog.read(wanted)
@@ -59,7 +57,7 @@ class MySqlRangeReader:
             yield from self._read_beside(piece.range, batch, piece.whole)
 
     def read_during_snapshot(self, ranges: Sequence[SplitRange], batch: SnapshotBatch) -> Iterator[ReadBatch]:
-        """Yield the rows of chunks as of the batch's end, and of the binlog what concerns keys that were read before.
+        """Yield the rows of chunks as of the batch's end, and the changes to keys that previous batches read.
 
         Raises as ``read`` does.
         """
@@ -72,19 +70,19 @@ class MySqlRangeReader:
             elif wanted.split == BINLOG:
                 yield from self._read_beside(wanted, batch, None)
             else:
-                raise InternalError(f"{wanted} is no chunk of its batch")
+                raise InternalError(f"{wanted} is not a chunk of its batch")
         if chunks:
             yield from self.snapshot.read(chunks, batch.positions[BINLOG])
 
     def _read_beside(self, wanted: SplitRange, batch: SnapshotBatch, whole: SplitRange | None) -> Iterator[ReadBatch]:
-        """Yield of the binlog what concerns keys that were read before a batch."""
+        """Yield the changes of the binlog to keys that previous batches read."""
         with closing(MySqlConnection(self.binlog.client)) as connection:
             part = _Copied(batch, self.binlog.tables, connection, self.snapshot.choice)
             yield from self.binlog.read(wanted, part, whole)
 
 
 class _Copied:
-    """``Part`` of the binlog that is of rows which batches before have delivered."""
+    """The ``Part`` with the changes to rows that previous batches have delivered."""
 
     def __init__(
         self, batch: SnapshotBatch, tables: Selection, connection: MySqlConnection, choice: ColumnChoice
@@ -96,26 +94,26 @@ class _Copied:
         self._order = LoggedOrder(connection, choice)
 
     def has(self, table: TableName) -> bool:
-        """Return whether batches before have read any of a table."""
+        """Return whether previous batches have read any rows of a table."""
         key = self._key(table)
         return key in self._complete or self._copied.get(key) is not None
 
     def has_any(self, database: str) -> bool:
-        """Return whether batches before have read any of a database's tables."""
+        """Return whether previous batches have read any rows of a database's tables."""
         own = self._key(TableName(database, "")).database
         read = self._complete | {key for key, bound in self._copied.items() if bound is not None}
         return any(key.database == own for key in read)
 
     def compares(self, table: TableMap) -> tuple[str, ...]:
-        """Return the columns that a frontier is of."""
+        """Return the columns whose ranges are chunks."""
         return chunk_names(table, self._choice)
 
     def keeps(self, changes: Changes) -> Mask | None:
-        """Return which images are of keys below the frontier.
+        """Return which row images have keys below the end of the last chunk that was read.
 
         Raises:
             SourceError: the server cannot be reached, or refuses.
-            OffsetError: what the table's chunks are ranges of was altered since, or chosen anew.
+            OffsetError: the key column was altered since, or snapshotChunkColumn was changed.
         """
         table = self._key(TableName(changes.table.database, changes.table.table))
         if table in self._complete:

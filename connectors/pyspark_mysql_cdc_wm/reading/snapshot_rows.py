@@ -1,4 +1,4 @@
-"""Chunks of tables to rows, as of a place in the binlog."""
+"""The rows of chunks of tables as of a position of the binlog."""
 
 from __future__ import annotations
 
@@ -27,7 +27,13 @@ from pyspark_mysql_cdc_wm.lookup.commit_visibility import shows_all_of_its_end
 from pyspark_mysql_cdc_wm.lookup.table_columns import TableColumns, as_described, described
 from pyspark_mysql_cdc_wm.lookup.xa_transactions import with_prepared
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
-from pyspark_mysql_cdc_wm.reading.schema_changes import Known, TableDrops, compare_altered, look_at_packed, looked_at
+from pyspark_mysql_cdc_wm.reading.schema_changes import (
+    Known,
+    TableDrops,
+    check_unpacked,
+    checked_statements,
+    compare_altered,
+)
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder
 from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS, MOMENT, ColumnChoice, Layout
 from pyspark_mysql_cdc_wm.records.stream_rows import TableRows, integers, table_rows
@@ -42,11 +48,12 @@ from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.contract.stream import Relocation
 from watermark_source.planning.split import Split
 
-# Rows of a snapshot with the columns about changes: each is an insert, as of the place of the snapshot.
+_log = logging.getLogger(__name__)
 
-
-_SINCE_EVER = np.int64(1)
-"""A microsecond after 1970 began: Spark's watermark is 0 while there is none, and a row of just then is late for it."""
+_EARLIEST_TIME = np.int64(1)
+"""The event time of rows without one, a microsecond after 1970 began. Spark's initial watermark is 0, and a row of 0
+would be late for it."""
+_DROPPED = "table %s was dropped before %s of it was read: only rows that the binlog changes until then are delivered"
 
 
 class TableChunk(NamedTuple):
@@ -58,7 +65,7 @@ class TableChunk(NamedTuple):
 
 
 def as_inserts(chunk: TableChunk, rows: TableRows | None, version: int, layout: Layout) -> Iterator[ReadBatch]:
-    """Yield rows of a chunk as one batch of inserts, unless there are none. ``version`` is that of the commit."""
+    """Yield the rows of a chunk as one batch of inserts, unless there are none; ``version`` is ``_commit_version``."""
     count = len(rows.columns[0]) if rows is not None and rows.columns else 0
     if rows is None or not count:
         return
@@ -71,93 +78,89 @@ def as_inserts(chunk: TableChunk, rows: TableRows | None, version: int, layout: 
         "_database": repeated(chunk.table.database, pa.string(), count),
         "_table": repeated(chunk.table.table, pa.string(), count),
     }
-    since_ever = integers(np.full(count, _SINCE_EVER), MOMENT)
-    times = since_ever if rows.event_time is None else pc.coalesce(rows.event_time, since_ever)
+    earliest = integers(np.full(count, _EARLIEST_TIME), MOMENT)
+    times = earliest if rows.event_time is None else pc.coalesce(rows.event_time, earliest)
     yield ReadBatch(chunk.split, count, (*rows.columns, *map(about.get, layout.about)), times)
-
-
-_log = logging.getLogger(__name__)
-
-_GONE = "table %s was dropped before %s of it was read: of its rows come those that the binlog tells of until then"
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotRows:
-    """Reads chunks of tables: ranges of their primary keys or of chosen columns; all rows of tables with neither."""
+    """Reads chunks of tables, which are ranges of primary keys or chosen columns, or whole tables with neither."""
 
     client: ClientSettings
     tables: Selection
     choice: ColumnChoice
     layout: Layout
     fail_on_data_loss: bool
-    """Whether rows of transactions (XA) that were purged before these were committed end the query."""
+    """Whether purged rows of XA transactions that are committed later end the query."""
     known: Known | None = None
-    """``None`` to look at no columns."""
+    """``None`` if columns are not compared."""
     unlogged: Unlogged = REFUSED
-    """As that of ``BinlogRows``."""
+    """As in ``BinlogRows``."""
     by_grants: bool = False
-    """As that of ``BinlogRows``."""
+    """As in ``BinlogRows``."""
     relocation: Relocation | None = None
     batch_rows: int = 10_000
 
     def read(self, chunks: Sequence[TableChunk], place: int) -> Iterator[ReadBatch]:
-        """Yield the rows of chunks, one after another, as their tables held them at a place of the binlog.
+        """Yield the rows of chunks, one after another, as of a position of the binlog.
 
-        The binlog since then is read once for all of them. What was committed up to there must be visible by now, but
-        of a server that does not tell. A table without a primary key is as the SELECT sees it: nothing tells its rows
-        apart, so changes since that place cannot be undone. Of a table that was dropped since, what the binlog tells is
-        left: rows that were changed between that place and its end, to which their changes fit.
+        The binlog since the position is read once for all chunks. All transactions before the position must be visible
+        by now, unless the server is MySQL without GTIDs. A table without a primary key is delivered as the SELECT sees
+        it, since its rows cannot be distinguished and changes to them cannot be undone. Of a table that was dropped
+        since, only the rows that the binlog changed between the position and the drop are delivered.
 
         Raises:
-            SourceError: the server, the way to it, or the bytes it sent.
-            DataLossError: the binlog from that place on was purged, or the rows of what was prepared before it and
-                committed since (XA), and ``fail_on_data_loss`` is set.
-            SchemaError: a table has got columns that the stream has not, and they are not to be ignored.
+            SourceError: the server cannot be reached, or refuses, or sent bytes that cannot be read.
+            DataLossError: the binlog from the position on was purged, or the rows of an XA transaction that was
+                prepared before it and committed since, and ``fail_on_data_loss`` is set.
+            SchemaError: a table has columns that the stream lacks, and schemaChangeBehavior is exception.
         """
         with (
             closing(MySqlConnection(self.client)) as connection,
             closing(ConsistentView(self.client, batch_rows=self.batch_rows)) as view,
         ):
-            there = self._held(view, {chunk.table for chunk in chunks})
-            columns = described(connection, there, self.choice)
-            # After the view was opened: it sees nothing that is not in the binlog before here.
+            existing = self._held(view, {chunk.table for chunk in chunks})
+            columns = described(connection, existing, self.choice)
+            # This comes after the view began, so all that the view sees is in the binlog before its current end.
             order = LoggedOrder(connection, self.choice)
             since = [(chunk, RollBack(self.layout, order, chunk.keys)) for chunk in chunks]
-            keyless = frozenset(table for table, each in columns.items() if not each.key)
+            keyless = frozenset(table for table, described_now in columns.items() if not described_now.key)
             left = set(columns)
             yield from self._undone(connection, view, since, left, keyless=keyless, place=place)
             for chunk, changed in since:
                 if chunk.table in left:
-                    yield from self._still_as_they_were(chunk, columns[chunk.table], changed, view, place)
+                    yield from self._unchanged(chunk, columns[chunk.table], changed, view, place)
                 else:
-                    _log.warning(_GONE, chunk.table, chunk.keys)
+                    _log.warning(_DROPPED, chunk.table, chunk.keys)
 
     def _held(self, view: ConsistentView, tables: Set[TableName]) -> frozenset[TableName]:
-        """Return the tables that are there, and kept; one that a copy may take the place of has some time for that."""
+        """Return the existing tables, which the view holds; wait for copies that may replace missing tables."""
         until = time.monotonic() + (SWAP_SECONDS if self.unlogged.ignores_whole else 0.0)
-        while len(there := view.hold(tables)) < len(tables) and time.monotonic() < until:
+        while len(existing := view.hold(tables)) < len(tables) and time.monotonic() < until:
             view.release()
             time.sleep(SWAP_PAUSE_SECONDS)
-        return there
+        return existing
 
-    def _still_as_they_were(
+    def _unchanged(
         self, chunk: TableChunk, columns: TableColumns, undone: RollBack, view: ConsistentView, place: int
     ) -> Iterator[ReadBatch]:
+        """Yield the rows of a chunk that were not changed since a position."""
         table, by_name, types = chunk.table, columns.by_name, columns.type_by_name
-        undone.keyed_by(columns.key, str(table))
+        undone.check_key(columns.key, str(table))
         if self.known is not None:
             self.known.compare(table, columns.names, lambda: frozenset(columns.names), "where its snapshot is read")
-        # None of a table that has lost them all.
+        # The list is empty if the table has lost all columns of the stream.
         needed = [name for name in self.layout.needed(columns.names, columns.key) if name in by_name]
-        asked, kinds = [by_name[name] for name in needed], [types[name] for name in needed]
-        for count, found in view.rows(
-            table, asked, kinds, key=columns.key, chunked_by=columns.chunk_columns, keys=undone.keys
+        selected, kinds = [by_name[name] for name in needed], [types[name] for name in needed]
+        for count, arrays in view.rows(
+            table, selected, kinds, key=columns.key, chunked_by=columns.chunk_columns, keys=undone.keys
         ):
-            values, rows = dict(zip(needed, found, strict=True)), count
+            values, rows = dict(zip(needed, arrays, strict=True)), count
             kept = undone.untouched([values[name] for name in columns.key])
             if kept is not None:
-                taken = integers(kept, pa.int64())
-                values, rows = {name: each.take(taken) for name, each in values.items()}, len(taken)
+                indices = integers(kept, pa.int64())
+                values, rows = {name: array.take(indices) for name, array in values.items()}, len(indices)
             yield from self._batch(chunk, table_rows(self.layout, f"table {table}", by_name, values, rows), place)
 
     def _undone(
@@ -170,10 +173,10 @@ class SnapshotRows:
         keyless: frozenset[TableName],
         place: int,
     ) -> Iterator[ReadBatch]:
-        """Yield what was changed after a place as it was, up to where its table was dropped.
+        """Yield rows that were changed after a position as they were, up to the position where their table was dropped.
 
-        Takes such a table from those that are ``left``: one that is there now is another one. Of those that are there
-        without a key nothing is undone, whatever unique columns the binlog names in its place.
+        It removes dropped tables from ``left``, since a table of that name is another one now. Changes to ``keyless``
+        tables are not undone, even if the binlog names unique columns in place of a primary key.
         """
         status = LogStatus(connection)
         end = status.end().number
@@ -183,31 +186,31 @@ class SnapshotRows:
         def blocks() -> Iterable[PlacedBlock]:
             base = status.base()
             if as_of is None:
-                found, start = dumped(self.client, base, place, end), place
+                received, start = dumped(self.client, base, place, end), place
             else:
-                found, start = dumped_without(self.client, base, GtidSet.parse(as_of[1]), end), None
-            return _beside(view, self._with_prepared(found, base, start))
+                received, start = dumped_without(self.client, base, GtidSet.parse(as_of[1]), end), None
+            return _keeping_alive(view, self._with_prepared(received, base, start))
 
         drops = TableDrops(self.tables, self.unlogged.ignores_whole)
         is_behind = as_of is not None or end > place
         if keyless and is_behind:
-            # What was dropped had a key, perhaps, and is told of by that.
+            # The dropped table may have had a key, so its changes can be undone.
             gone: set[TableName] = set()
-            keyless -= {each for _, dropped in drops.cut(blocks(), keyless, gone) for each in dropped}
+            keyless -= {table for _, dropped in drops.cut(blocks(), keyless, gone) for table in dropped}
             keyless -= gone
         if not shows_all_of_its_end(connection):
             for table in (tables & left) - keyless:
                 of_table = [changed for chunk, changed in since if chunk.table == table]
-                self._take_unseen(connection, view, table, of_table, place)
+                self._add_invisible(connection, view, table, of_table, place)
         if is_behind:
             decoder, concerns = self._decoder(connection, tables, left), self._concerns(tables)
             gone, changed_as_a_whole = set(), dict[tuple[str, str], str]()
             for block, dropped in drops.cut(blocks(), tables, gone):
-                found = looked_at(block, concerns, self.unlogged)
-                changed_as_a_whole |= found.whole
+                definitions = checked_statements(block, concerns, self.unlogged)
+                changed_as_a_whole |= definitions.whole
                 if self.known is not None:
-                    compare_altered(self.known, found)
-                undoing = [each for each in since if each[0].table in tables - keyless]
+                    compare_altered(self.known, definitions)
+                undoing = [(chunk, changed) for chunk, changed in since if chunk.table in tables - keyless]
                 for changes in decoder.decode(
                     block.memory, block.events, block.file, block.places, prepared=block.prepared
                 ):
@@ -216,13 +219,13 @@ class SnapshotRows:
                             yield from self._batch(chunk, changed.undone(changes), place)
                 tables -= dropped
                 left -= dropped
-            drops.refuse_taken_away(tables - gone - left, changed_as_a_whole)
+            drops.refuse_renamed(tables - gone - left, changed_as_a_whole)
             left -= gone
         for chunk, changed in since:
             if chunk.table in left:
                 yield from self._batch(chunk, changed.rows_before(), place)
 
-    def _take_unseen(
+    def _add_invisible(
         self,
         connection: MySqlConnection,
         view: ConsistentView,
@@ -230,15 +233,15 @@ class SnapshotRows:
         undone: Sequence[RollBack],
         place: int,
     ) -> None:
-        """Take in what a SELECT may not see yet of what lies before a place."""
+        """Add the changes before a position that a SELECT may not see yet: those in the last file of the binlog."""
         begin, base = LogPosition(LogPosition.of(place).file).number, LogStatus(connection).base()
         concerns = self._concerns({table})
-        for block in _beside(view, dumped(self.client, base, begin, place, check=False)):
-            if leads := defined_until(block.memory, block.events, concerns, table.table):
-                begin = int(block.places[leads - 1])
+        for block in _keeping_alive(view, dumped(self.client, base, begin, place, check=False)):
+            if count := defined_until(block.memory, block.events, concerns, table.table):
+                begin = int(block.places[count - 1])
         decoder = self._decoder(connection, {table}, {table})
-        for block in _beside(view, self._with_prepared(dumped(self.client, base, begin, place), base, begin)):
-            looked_at(block, concerns, self.unlogged)
+        for block in _keeping_alive(view, self._with_prepared(dumped(self.client, base, begin, place), base, begin)):
+            checked_statements(block, concerns, self.unlogged)
             for changes in decoder.decode(
                 block.memory, block.events, block.file, block.places, prepared=block.prepared
             ):
@@ -249,19 +252,19 @@ class SnapshotRows:
         return with_prepared(blocks, self.client, base, start=start, fail_on_data_loss=self.fail_on_data_loss)
 
     def _decoder(
-        self, connection: MySqlConnection, tables: Collection[TableName], there: Collection[TableName]
+        self, connection: MySqlConnection, tables: Collection[TableName], existing: Collection[TableName]
     ) -> ChangeDecoder:
-        """Return the decoder for tables, of which some are still ``there`` to be asked what the binlog leaves out."""
+        """Return the decoder for tables; table maps of ``existing`` ones are completed from the server."""
 
-        def wanted(found: TableMap) -> Collection[str] | None:
-            nameless = any(column.name is None for column in found.columns)
+        def wanted(table: TableMap) -> Collection[str] | None:
+            nameless = any(column.name is None for column in table.columns)
             if nameless:
                 return None
-            key = (*key_names(found), *chunk_names(found, self.choice))
-            return self.layout.needed(shown_names(found), key)
+            key = (*key_names(table), *chunk_names(table, self.choice))
+            return self.layout.needed(shown_names(table), key)
 
         completed = as_described(
-            connection, lambda table: table in there, mariadb=connection.is_mariadb, by_grants=self.by_grants
+            connection, lambda table: table in existing, mariadb=connection.is_mariadb, by_grants=self.by_grants
         )
         charsets = collations_of(connection).charsets
         return ChangeDecoder(
@@ -269,7 +272,7 @@ class SnapshotRows:
             wanted,
             reads=lambda *name: name in tables,
             completed=completed,
-            inspect=partial(look_at_packed, self._concerns(tables), self.unlogged),
+            inspect=partial(check_unpacked, self._concerns(tables), self.unlogged),
             batch_rows=self.batch_rows,
         )
 
@@ -286,8 +289,8 @@ class SnapshotRows:
         return as_inserts(chunk, rows, self._version(place), self.layout)
 
 
-def _beside(view: ConsistentView, blocks: Iterable[PlacedBlock]) -> Iterator[PlacedBlock]:
-    """Yield blocks; the server hears meanwhile that the view is still there."""
+def _keeping_alive(view: ConsistentView, blocks: Iterable[PlacedBlock]) -> Iterator[PlacedBlock]:
+    """Yield blocks, and keep the view's connection open meanwhile."""
     for block in blocks:
-        view.stay()
+        view.keep_alive()
         yield block

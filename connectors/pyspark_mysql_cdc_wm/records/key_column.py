@@ -84,7 +84,7 @@ class KeyColumn:
         """Whether it is of bytes."""
         return self.type in _STRINGS and self.collation is None
 
-    def asked(self, quoted: str) -> str:
+    def selected(self, quoted: str) -> str:
         """Return the expression, with its name as statements have it, whose value becomes a bound's."""
         if self.is_binary:
             return f"HEX({quoted})"
@@ -107,7 +107,7 @@ class KeyColumn:
         """
         if self.type is ColumnType.SET:
             # As it stands the highest of 64 bits would be taken for a sign.
-            return f"{self.asked(quoted)} {sign} {self.literal(value)}"
+            return f"{self.selected(quoted)} {sign} {self.literal(value)}"
         if self.type is not ColumnType.ENUM or self.choices is None or sign == "=":
             return f"{quoted} {sign} {self.literal(value)}"
         # Of ENUM servers look up in an index what is equal, and nothing else.

@@ -1,4 +1,4 @@
-"""What tables held at a place of the binlog.
+"""The content of tables as of a position of the binlog.
 
 Imports ``client``, ``lookup``, ``options``, ``records``.
 """

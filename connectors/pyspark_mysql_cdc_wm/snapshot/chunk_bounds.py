@@ -1,4 +1,4 @@
-"""Where the next chunks of tables end: the server is asked for one key in so many, batch by batch."""
+"""The bounds of the next chunks of tables: for each batch, the server returns the keys at which they end."""
 
 from __future__ import annotations
 
@@ -36,14 +36,11 @@ from watermark_source.errors import (
 )
 from watermark_source.planning.state import Bound
 
-# The tables of a snapshot as the server describes them: looked at, and checked, when they are first met.
-
-
 _log = logging.getLogger(__name__)
 
 
 class DescribedTables:
-    """Of one process."""
+    """The tables of a snapshot as the server describes them, each checked once in a process."""
 
     def __init__(
         self,
@@ -53,7 +50,7 @@ class DescribedTables:
         choice: ColumnChoice,
         checked: Mapping[TableName, TableColumns],
     ) -> None:
-        """Begin with tables that are ``checked`` already."""
+        """Begin with tables that ``load()`` has checked."""
         self._connection = connection
         self._selection = selection
         self._layout = layout
@@ -62,14 +59,14 @@ class DescribedTables:
         self._warned_of: set[TableName] = set()
 
     def get(self, name: TableName) -> TableColumns | None:
-        """Return a table that was looked at, ``None`` of one that was not there."""
+        """Return a table that was described, ``None`` for one that did not exist."""
         return self._known.get(name)
 
-    def look_at(self, names: Set[TableName]) -> None:
-        """Describe and check those that are new here, and warn of tables without a key.
+    def add(self, names: Set[TableName]) -> None:
+        """Describe and check new tables, and warn of tables without a key.
 
         Raises:
-            UserError, UnsupportedFormatError: one cannot be a part of the stream.
+            UserError, UnsupportedFormatError: a table cannot be a part of the stream.
             SourceError: the server cannot be reached, or refuses.
         """
         self._check(names - self._known.keys())
@@ -79,27 +76,27 @@ class DescribedTables:
         self._warned_of |= new
 
     def forget(self, name: TableName) -> None:
-        """Look at a table again when it is met again."""
+        """Describe a table again at the next ``add``."""
         self._known.pop(name, None)
 
-    def as_it_is_now(self, name: TableName) -> TableColumns | None:
-        """Ask again: it may have more labels since it was looked at, or be another one of its name."""
+    def current(self, name: TableName) -> TableColumns | None:
+        """Describe a table again, since it may have new labels, or be another table of the same name."""
         return described(self._connection, {name}, self._choice).get(name)
 
     def _check(self, new: Set[TableName]) -> None:
-        found = described(self._connection, new, self._choice) if new else {}
-        for name, table in found.items():
+        tables = described(self._connection, new, self._choice) if new else {}
+        for name, table in tables.items():
             check_fits(self._layout, self._choice, name, table)
             check_key(name, table)
-        if found:
-            check_logged(self._connection, self._selection, found)
-        check_tables(self._connection, found)
-        check_visible(self._connection, found)
-        self._known.update(found)
+        if tables:
+            check_logged(self._connection, self._selection, tables)
+        check_tables(self._connection, tables)
+        check_visible(self._connection, tables)
+        self._known.update(tables)
 
 
-_TELL_SECONDS = 60.0
-"""Between two warnings about a table that is locked."""
+_WARNING_SECONDS = 60.0
+"""Interval in seconds between warnings about a locked table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +104,12 @@ class ChunkSize:
     """How tables are cut."""
 
     rows: int
-    """About so many are a chunk."""
+    """Rows of a chunk, about."""
     chunks: int
-    """So many are in a batch."""
+    """Chunks of a batch."""
 
     def within(self, rows: int | None) -> ChunkSize:
-        """Return the size with which a batch has about so many rows at most; ``None`` is no limit."""
+        """Return the size with which a batch has at most about ``rows`` rows; ``None`` is no limit."""
         if rows is None:
             return self
         of_chunk = min(self.rows, rows)
@@ -135,9 +132,9 @@ class ChunkBounds:
         by_gtids: bool,
         may_be_swapped: bool,
     ) -> None:
-        """Cut ``tables`` by their primary keys or chosen columns; those with neither are one chunk each.
+        """Cut ``tables`` by their primary keys or chosen columns; a table with neither is one chunk.
 
-        ``may_be_swapped``: others take their places, and for a moment there is none.
+        With ``may_be_swapped`` another table may replace one by two renames, between which neither exists.
         """
         self._connection = connection
         self._tables = tables
@@ -146,13 +143,13 @@ class ChunkBounds:
         self._nothing_follows = nothing_follows
         self._one_moment = one_moment
         self._by_gtids = by_gtids
-        self._patience = SWAP_SECONDS if may_be_swapped else 0.0
+        self._swap_seconds = SWAP_SECONDS if may_be_swapped else 0.0
         self._described = described
-        self._tell_again_at: dict[TableName, float] = {}
+        self._next_warning: dict[TableName, float] = {}
 
     @property
     def come_first(self) -> bool:
-        """Whether a new query begins with what tables hold."""
+        """Whether a new query begins with a snapshot."""
         return self._come_first
 
     @property
@@ -162,7 +159,7 @@ class ChunkBounds:
 
     @property
     def one_moment(self) -> bool:
-        """Whether all tables that a query begins with are as of one place of the binlog."""
+        """Whether all tables of the first snapshot are as of one position of the binlog."""
         return self._one_moment
 
     def logs(self) -> Set[str]:
@@ -174,45 +171,45 @@ class ChunkBounds:
         return frozenset(map(str, self._tables.now()))
 
     def gone(self, logs: Set[str]) -> Set[str]:
-        """Return which tables that were not listed are gone: MariaDB leaves one out while it is renamed.
+        """Return which of the tables that were not listed no longer exist; MariaDB does not list one during a rename.
 
-        One that another may take the place of is gone after ten seconds.
+        A table that another may replace is missing only after ten seconds.
 
         Raises:
             SourceError: the server cannot be reached, or refuses.
         """
-        until = time.monotonic() + self._patience
+        until = time.monotonic() + self._swap_seconds
         while True:
-            held = {log for log in filter(self.is_wanted, logs) if self._is_held(TableName.of(log))}
+            locked = {log for log in filter(self.is_wanted, logs) if self._is_locked(TableName.of(log))}
             self._tables.expire()
-            gone = logs - self.logs() - held
+            gone = logs - self.logs() - locked
             if time.monotonic() >= until or not any(map(self.is_wanted, gone)):
                 return gone
             time.sleep(SWAP_PAUSE_SECONDS)
 
     def is_wanted(self, log: str) -> bool:
-        """Return whether a table is one of those the user chose."""
+        """Return whether the user chose a table."""
         return self._tables.selection.matches(TableName.of(log))
 
     def next_chunks(self, lower: Mapping[str, Bound], *, to_end: bool) -> Mapping[str, tuple[Bound, ...]]:
-        """Return where the next chunks end, one table after another.
+        """Return the upper bounds of the next chunks, one table after another.
 
         Raises:
-            ResponseTimeoutError: a transaction that is in the binlog does not become visible.
-            UserError, UnsupportedFormatError: a table was found that cannot be a part of the stream.
+            ResponseTimeoutError: a transaction in the binlog does not become visible.
+            UserError, UnsupportedFormatError: a new table cannot be a part of the stream.
             SourceError: the server cannot be reached, or refuses.
         """
         if self._connection.is_mariadb:
             wait_until_visible(self._connection)
         elif has_gtids(self._connection) != self._by_gtids:
-            # What is visible of the binlog is found in another way then.
+            # The mode decides how the source determines which transactions are visible.
             raise UnsupportedFormatError(
                 f"{self._connection.settings.where}: gtid_mode was set to {'OFF' if self._by_gtids else 'ON'} while a "
-                "snapshot was read. Start the query again, it goes on where it was"
+                "snapshot was read. Start the query again: it resumes from its checkpoint"
             )
         tables = {log: TableName.of(log) for log in lower}
-        self._described.look_at(frozenset(tables.values()))
-        found: dict[str, tuple[Bound, ...]] = {}
+        self._described.add(frozenset(tables.values()))
+        bounds: dict[str, tuple[Bound, ...]] = {}
         left = self._cut.chunks
         for log, name in tables.items():
             if not left:
@@ -220,18 +217,18 @@ class ChunkBounds:
             try:
                 ends = self._ends(name, lower[log], left, to_end=to_end)
             except UnknownSplitError:
-                # It was dropped since it was listed.
+                # The table was dropped after it was listed.
                 self._described.forget(name)
                 self._tables.expire()
                 continue
             if not ends:
                 continue
-            found[log] = ends
+            bounds[log] = ends
             left -= 0 if to_end else len(ends)
-        return found
+        return bounds
 
     def sizes(self, logs: Set[str]) -> Mapping[str, SnapshotSize]:
-        """Return what the server's statistics say; as they are now, not as of a day ago.
+        """Return the tables' rows by the server's current statistics, not by those it caches for a day.
 
         Raises:
             SourceError: the server cannot be reached, or refuses.
@@ -240,24 +237,24 @@ class ChunkBounds:
             self._connection.rows("SET SESSION information_schema_stats_expiry = 0")
         return {log: self._size(TableName.of(log)) for log in logs}
 
-    def _is_held(self, name: TableName) -> bool:
-        """Return whether somebody who defines a table anew is still at it after some seconds."""
-        held = False
+    def _is_locked(self, name: TableName) -> bool:
+        """Return whether another session still locks a table, for example to rename it, after some seconds."""
+        locked = False
         with waiting_for_locks(self._connection):
             try:
                 self._connection.rows(f"SELECT 1 FROM {name.quoted} LIMIT 0")  # noqa: S608 - quoted
             except SourceError as refused:
                 if isinstance(refused, UnreachableError | ResponseTimeoutError):
                     raise
-                # After any other answer the list is right.
-                held = code_of(refused.__cause__) == LOCKED
-        return held
+                # After any other response the list of tables is right.
+                locked = code_of(refused.__cause__) == LOCKED
+        return locked
 
     def _size(self, name: TableName) -> SnapshotSize:
-        found = self._connection.one(
+        row = self._connection.one(
             "SELECT TABLE_ROWS FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s", *name
         )
-        rows = None if found is None or found[0] is None else int(found[0])
+        rows = None if row is None or row[0] is None else int(row[0])
         table = self._described.get(name)
         return SnapshotSize(rows, rows if table is not None and not table.chunk_columns else self._cut.rows)
 
@@ -265,7 +262,7 @@ class ChunkBounds:
         known = self._described.get(name)
         if known is not None and to_end:
             return (None,)
-        now = None if known is None else self._described.as_it_is_now(name)
+        now = None if known is None else self._described.current(name)
         if now is None:
             raise UnknownSplitError(f"there is no table {name}")
         if not now.chunk_columns:
@@ -278,35 +275,35 @@ class ChunkBounds:
                 except SourceError as refused:
                     if code_of(refused.__cause__) != LOCKED:
                         raise
-                    # LOCK TABLES, or a statement that alters it: it waits its turn, and the binlog is read on.
-                    self._tell_locked(name)
+                    # LOCK TABLES or an ALTER TABLE locks it: its snapshot waits, and the binlog is read meanwhile.
+                    self._warn_locked(name)
                     break
                 ends.append(start)
         return tuple(ends)
 
-    def _tell_locked(self, name: TableName) -> None:
+    def _warn_locked(self, name: TableName) -> None:
         now = time.monotonic()
-        if now >= self._tell_again_at.get(name, 0.0):
-            self._tell_again_at[name] = now + _TELL_SECONDS
+        if now >= self._next_warning.get(name, 0.0):
+            self._next_warning[name] = now + _WARNING_SECONDS
             _log.warning(
                 "%s is locked, or about to be altered: its snapshot waits until it can be read. SHOW PROCESSLIST; "
-                "tells who holds it",
+                "shows the session that locks it",
                 name,
             )
 
     def _key_after(self, name: TableName, key: Sequence[KeyColumn], start: Bound) -> Bound:
-        """Return the key that so many rows of a table are below, from a key on; ``None`` if it has no more."""
-        asked = ", ".join(column.asked(quoted(column.name)) for column in key)
-        select = f"SELECT {asked} FROM {name.quoted}"  # noqa: S608 - quoted
+        """Return the bound of the chunk that begins at a bound; ``None`` if the table has no more rows than a chunk."""
+        columns = ", ".join(column.selected(quoted(column.name)) for column in key)
+        select = f"SELECT {columns} FROM {name.quoted}"  # noqa: S608 - quoted
         slow = (
-            f"It was to tell where a chunk of {name} ends, {self._cut.rows} rows on: set the option snapshotChunkRows "
-            "lower" + (f", or have an index begin with {key[0].name}" if key[0].chosen else "")
+            f"The statement looks up where a chunk of {self._cut.rows} rows of {name} ends: lower the option "
+            "snapshotChunkRows" + (f", or create an index that begins with {key[0].name}" if key[0].chosen else "")
         )
-        found = self._connection.one(
+        row = self._connection.one(
             f"{select}{condition(key, KeyRange(start, None))} LIMIT 1 OFFSET {self._cut.rows}", if_slow=slow
         )
-        if found is not None and key[0].chosen:
-            # So many rows may have one value, or values that are equal: a chunk ends with the last of them.
-            beyond = condition_beyond(key[0], start, bound_of(key, found))
-            found = self._connection.one(f"{select}{beyond} LIMIT 1", if_slow=slow)
-        return None if found is None else bound_of(key, found)
+        if row is not None and key[0].chosen:
+            # More rows than a chunk's may have equal values: the chunk ends behind the last of them.
+            beyond = condition_beyond(key[0], start, bound_of(key, row))
+            row = self._connection.one(f"{select}{beyond} LIMIT 1", if_slow=slow)
+        return None if row is None else bound_of(key, row)

@@ -1,4 +1,4 @@
-"""One moment of a server's tables, and rows of it in columns."""
+"""A consistent read of a server's tables, which returns rows in columns."""
 
 from __future__ import annotations
 
@@ -30,28 +30,31 @@ _log = logging.getLogger(__name__)
 _FLOATS = (ColumnType.FLOAT, ColumnType.DOUBLE)
 _SESSION = (
     "SET SESSION sql_mode = '' /*M!100300 , idle_readonly_transaction_timeout = 0 */",
-    # It waits while changes since are read, at the speed of whoever takes them.
+    # The server waits while the task reads the changes since, at the speed of the query.
     "SET SESSION net_write_timeout = 600",
-    # Who is gone without a word keeps nobody from its tables for longer.
+    # A task that died silently keeps other sessions from altering its tables for at most this time.
     "SET SESSION wait_timeout = 600",
     f"SET SESSION lock_wait_timeout = {LOCK_SECONDS} /*M!100300 , idle_transaction_timeout = 0 */",
     "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
 )
 _BEGIN = "START TRANSACTION READ ONLY"
-"""The view begins with the first row that is asked for: later than the tables are kept by their names."""
-_ANOTHER_VIEW = (1213, 1412)
-"""The server's numbers for locks in a circle, and for a table that was emptied, altered or made anew since the view
-began."""
-_VIEWS = 20
-_STAY = 60.0
-"""Seconds after which a view that was not asked for anything tells the server that it is still there."""
+"""The view begins with the first SELECT of a row, after the metadata locks of the tables are held."""
+_RESTART_CODES = (1213, 1412)
+"""The server's error numbers for a deadlock, and for a table that was truncated, altered or created again since the
+view began."""
+_ATTEMPTS = 20
+_KEEP_ALIVE_SECONDS = 60.0
+"""Idle time in seconds after which a statement without effect keeps the connection of a view open."""
 
 
 class ConsistentView:
-    """What a transaction sees, as of when it holds its tables. Locks no rows; keeps away who would redefine a table."""
+    """A read-only transaction that sees its tables as of one moment.
+
+    It locks no rows, but its metadata locks keep other sessions from altering, truncating or dropping the tables.
+    """
 
     def __init__(self, settings: ClientSettings, *, batch_rows: int = 10_000) -> None:
-        """Connect and begin.
+        """Connect and begin the transaction.
 
         Raises:
             SourceError: the server cannot be reached, or refuses.
@@ -59,71 +62,71 @@ class ConsistentView:
         self._settings = settings
         self._batch_rows = batch_rows
         self._connection: Any = connected(settings)
-        self._asked_at = time.monotonic()
-        with self._telling():
+        self._last_statement = time.monotonic()
+        with self._translated_errors():
             for statement in (*_SESSION, _BEGIN):
                 self._execute(statement)
 
     def close(self) -> None:
-        """End it without waiting for rows that are still being sent."""
-        self._connection._force_close()  # noqa: SLF001 - close() would wait for an answer
+        """Close the connection without waiting for rows that are still being sent."""
+        self._connection._force_close()  # noqa: SLF001 - close() would wait for a response
 
-    def stay(self) -> None:
-        """Keep the server from ending a view that is not asked for anything; call it now and then."""
-        if time.monotonic() - self._asked_at > _STAY:
-            with self._telling():
+    def keep_alive(self) -> None:
+        """Keep the server from closing an idle connection; call it at least every few minutes."""
+        if time.monotonic() - self._last_statement > _KEEP_ALIVE_SECONDS:
+            with self._translated_errors():
                 self._execute("DO 0")
 
     def release(self) -> None:
-        """Let go of what is held, and see what there is later; raises as ``hold``."""
-        with self._telling():
+        """Begin the transaction again, which releases all tables; raises as ``hold``."""
+        with self._translated_errors():
             self._execute(_BEGIN)
 
     def hold(self, tables: Iterable[TableName]) -> frozenset[TableName]:
-        """Keep tables as they are until the end, and return those that are there.
+        """Keep tables from being altered, truncated or dropped, and return those that exist.
 
-        Who drops, empties or alters one waits from now on; for one that does so already, or has locked it, this waits
-        some minutes. What the view sees is of a moment when all are held: ask for nothing before that must be in it.
+        Other sessions that alter one wait from now on. If a session is altering one already, or has locked it, this
+        waits up to five minutes. The view begins when all tables are held, so request what it must include after that.
 
         Raises:
             SourceError: the server cannot be reached, or refuses.
         """
         wanted = sorted(tables)
-        for _ in range(_VIEWS):
-            there = self._held(wanted)
-            if there is not None:
-                return there
-            with self._telling():
+        for _ in range(_ATTEMPTS):
+            existing = self._try_to_hold(wanted)
+            if existing is not None:
+                return existing
+            with self._translated_errors():
                 self._execute(_BEGIN)
         raise SourceError(
-            f"{self._settings.where}: a table was altered, emptied or made anew each of the {_VIEWS} times that a "
-            f"chunk of it was to be read, one of {listed(list(map(str, wanted)))}"
+            f"{self._settings.where}: a table was altered, emptied or created again at each of {_ATTEMPTS} attempts to "
+            f"read a chunk of it, one of {listed(list(map(str, wanted)))}. Start the query again when that is over"
         )
 
-    def _held(self, tables: Iterable[TableName]) -> frozenset[TableName] | None:
-        """Return which tables are there and kept, ``None`` if the view does not see one as it is now."""
-        there = set()
+    def _try_to_hold(self, tables: Iterable[TableName]) -> frozenset[TableName] | None:
+        """Return the tables that exist and are held, ``None`` if the view began before one was altered."""
+        existing = set()
         try:
             for table in tables:
                 with suppress(UnknownSplitError):
-                    self._take(table, rows=0)
-                    there.add(table)
-            for table in sorted(there):
-                self._take(table, rows=1)
+                    self._lock(table, rows=0)
+                    existing.add(table)
+            for table in sorted(existing):
+                self._lock(table, rows=1)
         except SourceError as refused:
-            if code_of(refused.__cause__) in _ANOTHER_VIEW:
+            if code_of(refused.__cause__) in _RESTART_CODES:
                 return None
             raise
-        return frozenset(there)
+        return frozenset(existing)
 
-    def _take(self, table: TableName, *, rows: int, waits: int = LOCK_WAITS) -> None:
-        """Have the server keep a table for this view, which begins with the first that is asked for ``rows``.
+    def _lock(self, table: TableName, *, rows: int, waits: int = LOCK_WAITS) -> None:
+        """Take the metadata lock of a table; the view begins with the first call with ``rows`` = 1.
 
-        A view that began earlier would see, of a copy that took the table's place since, what the copy lacked then.
+        A view that began before all locks were held could miss rows of a copy that replaced a table in between.
         """
         try:
-            with self._telling():
-                # Without a row the server does not look whether the view sees this table.
+            with self._translated_errors():
+                # Only a SELECT of a row makes the server check that the view can see this table.
                 self._execute(f"SELECT 1 FROM {table.quoted} LIMIT {rows}")  # noqa: S608 - quoted
         except SourceError as refused:
             if code_of(refused.__cause__) != LOCKED:
@@ -131,18 +134,18 @@ class ConsistentView:
             if waits == 1:
                 minutes = LOCK_SECONDS * LOCK_WAITS / 60
                 raise ResponseTimeoutError(
-                    f"{self._settings.where}: {table} could not be read for {minutes:g} minutes: somebody has locked "
-                    "it, or waits to alter it behind somebody who reads it. SHOW PROCESSLIST; tells who; end that "
-                    "session, or start the query again later"
+                    f"{self._settings.where}: {table} could not be read for {minutes:g} minutes: another session has "
+                    "locked it, or waits to alter it. SHOW PROCESSLIST; shows the session; end it, or start the query "
+                    "again later"
                 ) from refused
             _log.warning("%s is locked, or about to be altered: waiting to read it", table)
-            self._take(table, rows=rows, waits=waits - 1)
+            self._lock(table, rows=rows, waits=waits - 1)
 
     def _execute(self, statement: str) -> None:
-        """Execute a statement without rows that matter; one that is ended from outside (KILL QUERY) again."""
+        """Execute a statement and ignore its rows; repeat it if it is interrupted (KILL QUERY)."""
         until = time.monotonic() + self._settings.patience_seconds
         while True:
-            self._asked_at = time.monotonic()
+            self._last_statement = time.monotonic()
             try:
                 with self._connection.cursor() as cursor:
                     cursor.execute(statement)
@@ -153,7 +156,7 @@ class ConsistentView:
                 return
 
     @contextmanager
-    def _telling(self) -> Iterator[None]:
+    def _translated_errors(self) -> Iterator[None]:
         try:
             yield
         except (pymysql.MySQLError, OSError) as failure:
@@ -169,31 +172,37 @@ class ConsistentView:
         chunked_by: Sequence[KeyColumn],
         keys: KeyRange,
     ) -> Iterator[tuple[int, tuple[pa.Array, ...]]]:
-        """Yield how many rows there are of a range of what a table is ``chunked_by``, and their columns.
+        """Yield the rows of a range in its order, in batches: their number and their columns.
 
-        They come in its order; all rows where there is nothing to cut by. Columns of the ``key`` tell rows apart.
+        Args:
+            table: the table.
+            columns: the columns to select.
+            types: the columns' Arrow types.
+            key: names of the primary key's columns, by which rows are compared.
+            chunked_by: the columns that ``keys`` is a range of; all rows are selected without any.
+            keys: the range.
 
         Raises:
             SourceError: the server cannot be reached, or refuses.
-            UnsupportedFormatError: a key that has no value in a stream.
+            UnsupportedFormatError: a key has no value in a stream.
         """
-        shown = ", ".join(_shown(column) for column in columns) or "1"
-        statement = f"SELECT {shown} FROM {table.quoted}{condition(chunked_by, keys)}"  # noqa: S608 - quoted
+        selected = ", ".join(_selected(column) for column in columns) or "1"
+        statement = f"SELECT {selected} FROM {table.quoted}{condition(chunked_by, keys)}"  # noqa: S608 - quoted
         build = [
             text_column(column, kind, of_key=column.name in key) for column, kind in zip(columns, types, strict=True)
         ]
         reader = TextReader(self._connection, self._settings.where, batch_rows=self._batch_rows)
         for memory, starts, sizes in reader.rows(statement, len(columns) or 1):
-            found = tuple(each(Values(memory, starts[i], sizes[i])) for i, each in enumerate(build))
-            yield starts.shape[1], found
+            arrays = tuple(decode(Values(memory, starts[i], sizes[i])) for i, decode in enumerate(build))
+            yield starts.shape[1], arrays
 
 
-def _shown(column: Column) -> str:
+def _selected(column: Column) -> str:
     name = quoted(str(column.name))
     if column.type in _FLOATS:
-        # As eight bytes, of which all digits are shown, whatever FLOAT(M,D) shows; a sum with 0 would lose -0's sign.
+        # A DOUBLE shows all digits, unlike FLOAT(M,D). Adding 0 instead would lose the sign of -0.
         return f"{name} * 1e0"
     if is_text_of_digits(column):
-        # ZEROFILL is for showing.
+        # The cast removes the zeros of ZEROFILL.
         return f"CAST({name} AS DECIMAL({column.precision}, {column.scale}))"
     return f"CAST({name} AS UNSIGNED)" if has_empty_label(column) else name

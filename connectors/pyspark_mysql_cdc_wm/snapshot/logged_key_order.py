@@ -1,4 +1,4 @@
-"""The order of changes by what chunks are ranges of, with the columns that their table had in the binlog."""
+"""The order of changes by the columns whose ranges are chunks, with the columns that their table had in the binlog."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from watermark_source.errors import OffsetError
 
 
 def chunk_names(table: TableMap, choice: ColumnChoice) -> tuple[str, ...]:
-    """Return the columns that chunks of a table are ranges of, of those it had in the binlog."""
+    """Return the names of the columns whose ranges are chunks, as the table had them in the binlog."""
     name = f"{TableName(table.database, table.table)}"
     chosen = choice.chunk_column(name, shown_names(table))
     return key_names(table) if chosen is None else (chosen,)
 
 
 class LoggedOrder:
-    """Compares changes with bounds. Asks the server on its connection where its character sets or its order matter."""
+    """Compares changes with bounds; uses the connection for collations, and to compare text on the server."""
 
     def __init__(self, connection: MySqlConnection, choice: ColumnChoice) -> None:
         self._connection = connection
@@ -37,11 +37,11 @@ class LoggedOrder:
         self._now: dict[TableName, TableColumns | None] = {}
 
     def within(self, changes: Changes, wanted: KeyRange) -> Mask:
-        """Return which images are in a range.
+        """Return which row images are in a range.
 
         Raises:
             SourceError: the server cannot be reached, or refuses.
-            OffsetError: what the table's chunks are ranges of was altered since, or chosen anew.
+            OffsetError: the key column was altered since, or snapshotChunkColumn was changed.
         """
         if self._collations is None:
             self._collations = collations_of(self._connection)
@@ -59,16 +59,16 @@ class LoggedOrder:
             return KeyOrder(longer, self._connection).within(keys, wanted)
 
     def _with_labels_added_since(self, table: TableName, key: Sequence[KeyColumn]) -> list[KeyColumn]:
-        """Return a key as it was, with the labels that have come behind those there were: a bound may be one of them.
+        """Return a key with the labels that were added since behind its own; a bound may be one of them.
 
-        Whether those before it are still the same the bound says.
+        The digest in the bound shows whether the labels before it are still the same.
         """
         if table not in self._now:
             self._now[table] = described(self._connection, {table}, self._choice).get(table)
         now = self._now[table]
         labels = {} if now is None else {column.name: column.labels or () for column in now.chunk_columns}
         return [
-            replace(column, labels=had + labels.get(column.name, ())[len(had) :]) if (had := column.labels) else column
+            replace(column, labels=old + labels.get(column.name, ())[len(old) :]) if (old := column.labels) else column
             for column in key
         ]
 

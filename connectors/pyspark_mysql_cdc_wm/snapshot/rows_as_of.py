@@ -1,15 +1,15 @@
-"""What a table held at a place of the binlog: what its rows were before the first change after that place.
+"""The rows of a table as of a position of the binlog: a later SELECT, with the changes since the position undone.
 
-Of a key that was changed since, the first row image after the place tells: a row before an update or deletion was
-there, one after an insert or update was not. This holds whatever a SELECT of a later moment sees, so the result is the
-same on every replay. Where it may not see yet what lies before the place, the last row image of a key up to there
-tells, if it was not changed after.
+For a key that was changed after the position, the first row image after it decides: an image before an update or
+deletion shows that the row existed, an image after an insert or update that it did not. This does not depend on what
+the SELECT sees, so the result is the same on every replay. Where a SELECT may not see all transactions before the
+position, the last row image up to the position decides for keys that were not changed after it.
 
-A range may be of another column than the key's, which rows enter and leave: the images of a key that count are those in
-the range, and one that leaves it has an image there before the update, as one that is deleted.
+A range may be of another column than the key's, so that rows enter and leave it. Only the images in the range count: a
+row that leaves the range has an image before the update in it, like a row that is deleted.
 
-Two keys are the same if their bytes are. Where a collation takes 'a' and 'A' for equal, an update of one to the other
-is the end of one key and the beginning of another, which is what the binlog tells of both.
+Two keys are equal if their bytes are equal. Where a collation treats 'a' and 'A' as equal, an update from one to the
+other ends one key and begins another, as in the binlog.
 """
 
 from __future__ import annotations
@@ -29,119 +29,117 @@ from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange
 from pyspark_mysql_cdc_wm.snapshot.logged_key_order import LoggedOrder
 from watermark_source.errors import UnsupportedFormatError
 
-# What the last change of each key, up to a place of the binlog, left of it: a SELECT may not see that yet.
-#
-# A transaction is in the binlog before it is committed in the tables. Where a server does not tell what is committed
-# (it has no GTIDs), all that is known is that the transactions of all files but the last are: a server begins a file
-# when everything in those before it is committed, since it looks at the last one alone when it recovers from a crash.
-
-
 _SLACK_ROWS = 100_000
 
 
 class LastImages:
-    """Takes images in, in the order of the binlog. Memory grows with the keys, not with their changes."""
+    """The last row image of each key up to a position of the binlog, which a SELECT may not see yet.
+
+    A transaction is written to the binlog before it is committed in the tables. A server without GTIDs does not report
+    which transactions are committed; it is only known that those of all files but the last are. A server begins a file
+    when all transactions in previous files are committed, because crash recovery reads only the last one.
+
+    Images are added in the order of the binlog. Memory grows with the keys, not with their changes.
+    """
 
     def __init__(self) -> None:
         self._keys: list[Sequence[pa.Array]] = []
-        self._there: list[Mask] = []
+        self._exists: list[Mask] = []
         self._rows: list[TableRows] = []
         self._set = KeySet()
         self._images = 0
 
     @property
     def keys(self) -> KeySet:
-        """Those that were changed."""
-        self._forget_earlier()
+        """The keys that were changed."""
+        self._drop_earlier()
         return self._set
 
-    def add(self, key: Sequence[pa.Array], there: Mask, rows: TableRows) -> None:
-        """Take in images of keys: whether the key is there after each, and its row."""
-        if not len(there):
+    def add(self, key: Sequence[pa.Array], exists: Mask, rows: TableRows) -> None:
+        """Add row images of keys, and whether the row exists after each."""
+        if not len(exists):
             return
         self._keys.append(key)
-        self._there.append(there)
+        self._exists.append(exists)
         self._rows.append(rows)
-        self._images += len(there)
+        self._images += len(exists)
         if self._images > 2 * len(self._set) + _SLACK_ROWS:
-            self._forget_earlier()
+            self._drop_earlier()
 
-    def rows_but(self, others: KeySet) -> TableRows | None:
-        """Return the rows that are there, but for those of some keys."""
-        self._forget_earlier()
+    def rows_except(self, others: KeySet) -> TableRows | None:
+        """Return the existing rows, except those whose keys are in ``others``."""
+        self._drop_earlier()
         if not self._keys:
             return None
-        kept = self._there[0] & ~others.has(self._keys[0])
+        kept = self._exists[0] & ~others.has(self._keys[0])
         return self._rows[0].take(integers(np.flatnonzero(kept), pa.int64()))
 
-    def _forget_earlier(self) -> None:
-        """Keep the last image of each key alone."""
+    def _drop_earlier(self) -> None:
+        """Keep only the last image of each key."""
         if self._images == len(self._set):
             return
         key = [pa.concat_arrays(parts) for parts in zip(*self._keys, strict=True)]
         backwards = np.arange(self._images)[::-1]
         self._set = KeySet()
         lasts = self._set.add([part.take(integers(backwards, pa.int64())) for part in key])
-        at = np.sort(backwards[lasts])
-        taken = integers(at, pa.int64())
-        self._keys = [[part.take(taken) for part in key]]
-        self._there = [np.concatenate(self._there)[at]]
-        self._rows = [_together(self._rows).take(taken)]
-        self._images = len(at)
+        last = np.sort(backwards[lasts])
+        indices = integers(last, pa.int64())
+        self._keys = [[part.take(indices) for part in key]]
+        self._exists = [np.concatenate(self._exists)[last]]
+        self._rows = [_concatenated(self._rows).take(indices)]
+        self._images = len(last)
 
 
-def _together(rows: list[TableRows]) -> TableRows:
-    columns = tuple(pa.concat_arrays(each) for each in zip(*(some.columns for some in rows), strict=True))
-    times = [some.event_time for some in rows if some.event_time is not None]
+def _concatenated(rows: list[TableRows]) -> TableRows:
+    columns = tuple(pa.concat_arrays(arrays) for arrays in zip(*(part.columns for part in rows), strict=True))
+    times = [part.event_time for part in rows if part.event_time is not None]
     return TableRows(columns, pa.concat_arrays(times) if times else None)
 
 
 class RollBack:
-    """Undoes the changes of a range of keys after a place. Holds no rows, but all keys that were changed."""
+    """Undoes the changes after a position to a range of keys. It stores no rows, but all keys that were changed."""
 
     def __init__(self, layout: Layout, order: LoggedOrder, keys: KeyRange) -> None:
         self._layout = layout
         self._key: tuple[str, ...] | None = None
         self._order = order
         self.keys = keys
-        """The range."""
+        """The range of keys."""
         self._changed = KeySet()
         self._before = LastImages()
         self._types: tuple[pa.DataType, ...] | None = None
 
     def undone(self, changes: Changes) -> TableRows | None:
-        """Return the rows that were there and have been changed by the next changes, in the order of the binlog.
+        """Return the rows that existed at the position and that the next changes, in binlog order, change first.
 
         Raises:
-            UnsupportedFormatError: the table had another primary key, or other columns, then.
+            UnsupportedFormatError: the table had another primary key, or other columns, at these changes.
         """
-        at, key = self._inside(changes)
-        if at.size:
-            at = at[self._changed.add(key)]
-        if not at.size:
+        images, key = self._inside(changes)
+        if images.size:
+            images = images[self._changed.add(key)]
+        if not images.size:
             return None
-        kinds = changes.images.kinds[at]
-        was_there = integers(at[(kinds == UPDATE_BEFORE) | (kinds == DELETE)], pa.int64())
-        return table_rows_of(changes, self._layout).take(was_there)
+        kinds = changes.images.kinds[images]
+        existed = integers(images[(kinds == UPDATE_BEFORE) | (kinds == DELETE)], pa.int64())
+        return table_rows_of(changes, self._layout).take(existed)
 
     def add_before(self, changes: Changes) -> None:
-        """Take changes up to the place in that a SELECT may not see yet, in the order of the binlog.
-
-        All of them come before any that is undone.
+        """Add, in binlog order and before ``undone``, changes up to the position that a SELECT may not see yet.
 
         Raises:
-            UnsupportedFormatError: the table had another primary key, or other columns, then.
+            UnsupportedFormatError: the table had another primary key, or other columns, at these changes.
         """
-        at, key = self._inside(changes)
-        if not at.size:
+        images, key = self._inside(changes)
+        if not images.size:
             return
-        kinds = changes.images.kinds[at]
-        there = (kinds == INSERT) | (kinds == UPDATE_AFTER)
-        rows = table_rows_of(changes, self._layout).take(integers(at, pa.int64()))
-        self._before.add(key, there, rows)
+        kinds = changes.images.kinds[images]
+        exists = (kinds == INSERT) | (kinds == UPDATE_AFTER)
+        rows = table_rows_of(changes, self._layout).take(integers(images, pa.int64()))
+        self._before.add(key, exists, rows)
 
     def untouched(self, key: Sequence[pa.Array]) -> npt.NDArray[np.int64] | None:
-        """Return which rows of a SELECT, by their keys, are as they were, ``None`` if all are."""
+        """Return the indices of rows of a SELECT whose keys were not changed, ``None`` if none was changed."""
         changed = [keys for keys in (self._changed, self._before.keys) if len(keys)]
         if not changed:
             return None
@@ -150,14 +148,14 @@ class RollBack:
         return None if kept.all() else np.flatnonzero(kept)
 
     def rows_before(self) -> TableRows | None:
-        """Return the rows that a SELECT may not have seen, of keys that were not changed after."""
-        return self._before.rows_but(self._changed)
+        """Return the rows that a SELECT may not have seen, for keys that were not changed after the position."""
+        return self._before.rows_except(self._changed)
 
-    def keyed_by(self, key: Sequence[str], table: str) -> None:
-        """Take the primary key of a table, whose rows this is about, as it is next.
+    def check_key(self, key: Sequence[str], table: str) -> None:
+        """Check that the table's primary key is still the same.
 
         Raises:
-            UnsupportedFormatError: it was another one before.
+            UnsupportedFormatError: it differs from the previous one.
         """
         if self._key is not None and self._key != tuple(key):
             raise UnsupportedFormatError(
@@ -167,16 +165,16 @@ class RollBack:
         self._key = tuple(key)
 
     def _inside(self, changes: Changes) -> tuple[npt.NDArray[np.int64], Sequence[pa.Array]]:
-        """Return which images are of keys of the range, and their keys; none without a key to know rows by."""
-        self.keyed_by(changes.key, f"{changes.table.database}.{changes.table.table}")
+        """Return the indices of images in the range, and their keys; none for a table without a primary key."""
+        self.check_key(changes.key, f"{changes.table.database}.{changes.table.table}")
         if not changes.key:
             return np.empty(0, np.int64), ()
         inside = np.flatnonzero(self._order.within(changes, self.keys))
-        taken = integers(inside, pa.int64())
-        return inside, self._of_one_type([changes.column(name).take(taken) for name in changes.key])
+        indices = integers(inside, pa.int64())
+        return inside, self._of_one_type([changes.column(name).take(indices) for name in changes.key])
 
     def _of_one_type(self, key: Sequence[pa.Array]) -> Sequence[pa.Array]:
-        """Check that a key is of the types that it had before."""
+        """Return the key after checking that its types are the previous ones."""
         types = tuple(part.type for part in key)
         if self._types is None:
             self._types = types

@@ -73,7 +73,7 @@ def test_every_package_the_connector_imports_is_looked_for() -> None:
         ("startingOffsets", '{"gtid":"a:1"}', "'a' is no UUID"),
         ("startingOffsets", '{"gtid":7}', "gtid must be a text"),
         ("startingOffsets", '{"file":"binlog.000001"}', "file and position"),
-        ("startingOffsets", '{"file":"binlog","position":4}', "no name of a binlog file"),
+        ("startingOffsets", '{"file":"binlog","position":4}', "not the name of a binlog file"),
         ("startingOffsets", '{"file":"binlog.000001","position":1}', "from 4 to"),
         ("columns", "a,A", "twice"),
         ("minPartitions", "0", "at least 1"),

@@ -72,10 +72,10 @@ _INNER = event(EventType.QUERY, b"x" * 31) * 2
     ("payload", "error", "text"),
     [
         (payload_of(_INNER, size=99), CorruptDataError, "impossible event size"),
-        (payload_of(_INNER, size=50), CorruptDataError, "of another size than it says"),
-        (payload_of(_INNER, size=101), CorruptDataError, "of another size than it says"),
-        (payload_of(_INNER, size=101, compression=255), CorruptDataError, "of another size than it says"),
-        (payload_of(_INNER, size=2**62), CorruptDataError, "of another size than it says"),
+        (payload_of(_INNER, size=50), CorruptDataError, "whose size differs from its header"),
+        (payload_of(_INNER, size=101), CorruptDataError, "whose size differs from its header"),
+        (payload_of(_INNER, size=101, compression=255), CorruptDataError, "whose size differs from its header"),
+        (payload_of(_INNER, size=2**62), CorruptDataError, "whose size differs from its header"),
         (payload_of(_INNER, size=2**64 - 1), CorruptDataError, "head cannot be read"),
         (payload_of(b"\0" * 50), CorruptDataError, "impossible event size"),
         # An event of ten bytes, and one that begins within its header.

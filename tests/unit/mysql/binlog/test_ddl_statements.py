@@ -11,9 +11,9 @@ from pyspark_mysql_cdc_wm.binlog.ddl_statements import (
     Definitions,
     Drop,
     arrivals,
+    check_statements,
     defined_until,
     drops,
-    look_at_statements,
 )
 from pyspark_mysql_cdc_wm.binlog.event_headers import FLAGS, HEADER_SIZE, POSITION, START, STOP, TYPE, EventType
 from pyspark_mysql_cdc_wm.binlog.query_events import Session, session_of, statements
@@ -45,7 +45,7 @@ def seen(
     memory, events = logged(*texts, variables=variables)
     if mariadb is not None:
         events[1, TYPE] = EventType.MARIADB_GTID if mariadb else EventType.GTID
-    return look_at_statements(memory, events, "log.000001", is_read, unlogged)
+    return check_statements(memory, events, "log.000001", is_read, unlogged)
 
 
 def test_statements_come_with_their_session_and_place_but_for_a_begin() -> None:
@@ -62,7 +62,7 @@ def test_a_statement_and_a_name_that_are_no_utf_8_are_not_passed_over() -> None:
     ((database, text, effect, *_),) = statements(memory, events)
     assert (database, text, effect) == ("\ufffdhop", "DROP TABLE \ufffd", None)
     with pytest.raises(UnsupportedFormatError, match=r"it cannot be followed: there is \ufffd where a name should be"):
-        look_at_statements(memory, events, "f", is_read)
+        check_statements(memory, events, "f", is_read)
 
 
 def test_a_block_may_have_no_statement_and_its_last_one_may_be_cut_short() -> None:
@@ -113,7 +113,7 @@ def test_a_statement_in_place_of_rows_names_the_table_and_the_setting(text: str)
     for unlogged in (REFUSED, IGNORED, OTHERS_IGNORED):
         with pytest.raises(UnsupportedFormatError, match=r"200: .*not the rows of shop\.[tu] it changed.* to ignore"):
             seen(text, unlogged=unlogged)
-    assert seen(text, unlogged=ALL_IGNORED).passed_over == [f"binlog log.000001 position 200: {text}"]
+    assert seen(text, unlogged=ALL_IGNORED).ignored == [f"binlog log.000001 position 200: {text}"]
 
 
 @pytest.mark.parametrize("text", ["INSERT INTO v SELECT * FROM t", "UPDATE v SET a = 1", "CREATE TABLE v SELECT 1"])
@@ -121,15 +121,15 @@ def test_one_of_another_table_may_have_changed_ours_by_a_trigger(text: str) -> N
     with pytest.raises(UnsupportedFormatError, match=r"triggers and functions may .* to ignoreOtherTables if no"):
         seen(text)
     for unlogged in (OTHERS_IGNORED, ALL_IGNORED):
-        assert seen(text, unlogged=unlogged).passed_over == [f"binlog log.000001 position 200: {text}"]
+        assert seen(text, unlogged=unlogged).ignored == [f"binlog log.000001 position 200: {text}"]
 
 
 @pytest.mark.parametrize("text", ["SELECT `shop`.`f`()", "CALL p(t)", "DO f()", "ANALYZE UPDATE v SET a = 1", "FROB"])
 def test_one_that_names_no_table_is_refused_unless_all_are_ignored(text: str) -> None:
     for unlogged in (REFUSED, OTHERS_IGNORED):
-        with pytest.raises(UnsupportedFormatError, match=r"it does not say of which tables.* to ignore$"):
+        with pytest.raises(UnsupportedFormatError, match=r"it does not name their tables.* to ignore$"):
             seen(text, unlogged=unlogged)
-    assert seen(text, unlogged=ALL_IGNORED).passed_over == [f"binlog log.000001 position 200: {text}"]
+    assert seen(text, unlogged=ALL_IGNORED).ignored == [f"binlog log.000001 position 200: {text}"]
 
 
 def test_a_definition_that_cannot_be_followed_is_refused_whichever_table_it_names() -> None:
@@ -138,7 +138,7 @@ def test_a_definition_that_cannot_be_followed_is_refused_whichever_table_it_name
             UnsupportedFormatError, match=r"a quoted text has no end\. If you know that it changed none"
         ):
             seen("ALTER TABLE v COMMENT 'a", unlogged=unlogged)
-    assert len(seen("ALTER TABLE v COMMENT 'a", unlogged=ALL_IGNORED).passed_over) == 1
+    assert len(seen("ALTER TABLE v COMMENT 'a", unlogged=ALL_IGNORED).ignored) == 1
 
 
 def test_heartbeats_of_a_clouds_service_end_nothing() -> None:
@@ -152,11 +152,11 @@ def test_heartbeats_of_a_clouds_service_end_nothing() -> None:
 def test_a_table_that_a_restart_emptied_is_no_statement_of_a_session() -> None:
     memory, events = logged("DELETE FROM `shop`.`m`", "DELETE FROM `shop`.`t`")
     with pytest.raises(UnsupportedFormatError, match="triggers and functions"):
-        look_at_statements(memory, events, "f", is_read)
+        check_statements(memory, events, "f", is_read)
     events[:, FLAGS] = 8
     with pytest.raises(UnsupportedFormatError, match=r"it changed shop\.t as a whole"):
-        look_at_statements(memory, events, "f", is_read)
-    assert look_at_statements(memory, events[:3], "f", is_read) == seen()
+        check_statements(memory, events, "f", is_read)
+    assert check_statements(memory, events[:3], "f", is_read) == seen()
 
 
 def test_a_statement_is_read_by_the_mode_of_its_session() -> None:

@@ -45,5 +45,5 @@ def test_a_files_name_is_its_servers_and_a_number(name: str, base: str, number: 
 
 @pytest.mark.parametrize("name", ["binlog", "binlog.", "binlog.00x", "000001"])
 def test_a_name_without_a_number_is_refused(name: str) -> None:
-    with pytest.raises(UnsupportedFormatError, match=f"'{name}' is no name of a binlog file"):
+    with pytest.raises(UnsupportedFormatError, match=f"'{name}' is not the name of a binlog file"):
         file_number(name)

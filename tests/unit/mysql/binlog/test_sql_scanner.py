@@ -126,7 +126,7 @@ def test_what_cannot_be_followed_is_refused(text: str) -> None:
 
 def test_a_backslash_before_a_letter_whose_second_byte_may_be_one_is_refused() -> None:
     assert shown(r"'\誠'") == r"t:\誠"
-    with pytest.raises(UnfollowedError, match="a backslash stands before a letter of several bytes"):
+    with pytest.raises(UnfollowedError, match="a backslash precedes a character of several bytes"):
         list(tokens(r"'\誠'", PLAIN._replace(trails=True)))
 
 

@@ -74,7 +74,7 @@ def test_a_bound_is_compared_as_a_value_of_its_type(column: KeyColumn, value: in
     ],
 )
 def test_what_is_asked_for_becomes_a_bound(column: KeyColumn, asked: str, answer: Any, value: int | str) -> None:
-    assert (column.asked("k"), column.bound_value(answer)) == (asked, value)
+    assert (column.selected("k"), column.bound_value(answer)) == (asked, value)
 
 
 @each_shown

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pyspark_mysql_cdc_wm.binlog.ddl_statements import look_at_statements
+from pyspark_mysql_cdc_wm.binlog.ddl_statements import check_statements
 from pyspark_mysql_cdc_wm.binlog.event_headers import HEADER_SIZE, START, STOP, TYPE, EventType
 from pyspark_mysql_cdc_wm.binlog.wire import padded
 from pyspark_mysql_cdc_wm.lookup.binlog_gtids import gtids_of
@@ -47,7 +47,7 @@ def test_an_identifier_cut_anywhere_is_refused_or_read(name: str, kind: EventTyp
 
 def test_a_statement_cut_anywhere_is_refused_or_read() -> None:
     cuts = _cut("full", EventType.QUERY)
-    refused = [_is_refused(look_at_statements, *cut, "f", lambda *_: False) for cut in cuts]
+    refused = [_is_refused(check_statements, *cut, "f", lambda *_: False) for cut in cuts]
     assert sum(refused) > 20
 
 
