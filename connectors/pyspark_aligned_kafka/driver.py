@@ -1,9 +1,9 @@
-"""The driver side of a query: look-ups that share their connections, but for those that nobody waits for."""
+"""The driver side of a query: look-ups that share their connections, except those that planning does not wait for."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Sequence, Set
 from contextlib import closing
 from functools import partial
 
@@ -34,12 +34,19 @@ _log = logging.getLogger(__name__)
 
 
 def open_connector(options: KafkaOptions) -> Connector:
-    """Return what the engine asks; it connects on first use, and once more to look for new partitions."""
+    """Return the connector for the engine; it connects on first use, and again to list partitions beside planning."""
     cluster, leaders = Cluster(options.client), Leaders()
     admin = KafkaAdmin(options.client, cluster, leaders)
     beside = KafkaAdmin(options.client, leaders=leaders)
     return Connector(
-        discovery=_discovery(admin, beside, options, found=partial(_tell, admin, options)),
+        discovery=KafkaDiscovery(
+            admin,
+            beside,
+            options.subscription,
+            max_age_ms=_max_age_ms(options),
+            on_listed=admin.note_listed,
+            on_new_topics=partial(_warn_of_producer_times, admin, options),
+        ),
         starts=KafkaStartPositions(admin, start_of_stream(options.start, options.end)),
         bounds=KafkaLogBounds(admin, options.loss.offset_retries),
         watched=KafkaWatch(KafkaAdmin(options.client, leaders=leaders)),
@@ -51,26 +58,24 @@ def open_connector(options: KafkaOptions) -> Connector:
 
 
 def look_up_batch(options: KafkaOptions, bounds: BatchBounds, wanted: Wanted) -> Sequence[OpenRange]:
-    """Return what a batch reads, as of now, without what is not wanted; the connection is closed again.
+    """Return the ranges that a batch reads, as of now, without unwanted rows; the connection is closed again.
 
     Raises:
-        OptionError: the bounds do not fit what is there.
+        OptionError: the bounds do not fit the partitions.
         UnknownSplitError: a subscribed topic, or every assigned partition, does not exist.
     """
     with closing(KafkaAdmin(options.client)) as admin:
         lookup = KafkaPositionLookup(admin)
-        return narrowed(bounds.late_ranges(_discovery(admin, admin, options).discover(), lookup), wanted, lookup)
+        discovery = KafkaDiscovery(admin, admin, options.subscription, max_age_ms=_max_age_ms(options))
+        return narrowed(bounds.late_ranges(discovery.discover(), lookup), wanted, lookup)
 
 
-def _discovery(
-    admin: KafkaAdmin, beside: KafkaAdmin, options: KafkaOptions, found: Callable[[Set[str]], None] = lambda _: None
-) -> KafkaDiscovery:
-    max_age = options.client.millis("metadata.max.age.ms")
-    return KafkaDiscovery(admin, beside, options.subscription, max_age_ms=max_age, found=found)
+def _max_age_ms(options: KafkaOptions) -> int:
+    return options.client.millis("metadata.max.age.ms")
 
 
-def _tell(admin: KafkaAdmin, options: KafkaOptions, topics: Set[str]) -> None:
-    """Say what is assumed of topics whose records are dated by their producers, if the clock moves the watermark."""
+def _warn_of_producer_times(admin: KafkaAdmin, options: KafkaOptions, topics: Set[str]) -> None:
+    """Log what the ingestion strategy assumes of topics whose producers date the records."""
     lag = options.engine.strategy.watermark_lag
     if lag is None:
         return

@@ -194,7 +194,7 @@ def test_a_leader_that_another_connection_has_found_is_asked_by_one_that_does_no
         first.topics(["found-by-another"])
         assert not leaders.unknown(splits)
         assert second.batch_headers(dict.fromkeys(splits, 0)) == {}
-        assert second.list_offsets_in_time(dict.fromkeys(splits, LATEST)).found.keys() == splits
+        assert second.list_offsets_in_time(dict.fromkeys(splits, LATEST)).offsets.keys() == splits
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ import pytest
 from kafka.protocol.metadata import MetadataResponse
 
 from pyspark_aligned_kafka.client.settings import parse_settings
-from pyspark_aligned_kafka.cluster.deadline import Deadline
 from pyspark_aligned_kafka.cluster.group_commits import ConsumerGroup
 from pyspark_aligned_kafka.cluster.metadata import metadata_request
+from pyspark_aligned_kafka.cluster.retry import Deadline
 from pyspark_aligned_kafka.options import kafka_options
 from pyspark_aligned_kafka.reading.kept_sessions import Brokers
 from pyspark_aligned_kafka.source import KafkaSource

@@ -12,8 +12,7 @@ from kafka.errors import KafkaError
 
 from pyspark_aligned_kafka.client.settings import ClientSettings
 from pyspark_aligned_kafka.cluster.connections import Cluster
-from pyspark_aligned_kafka.cluster.deadline import Deadline
-from pyspark_aligned_kafka.cluster.list_offsets import NEWEST, Found
+from pyspark_aligned_kafka.cluster.list_offsets import NEWEST, OffsetAndTimestamp
 from pyspark_aligned_kafka.cluster.metadata import (
     TIMESTAMP_TYPE,
     Leader,
@@ -26,8 +25,9 @@ from pyspark_aligned_kafka.cluster.metadata import (
     read_topic_settings,
     topic_settings_request,
 )
-from pyspark_aligned_kafka.cluster.offset_lookup import InTime, OffsetLookup, Round
+from pyspark_aligned_kafka.cluster.offset_lookup import Attempt, OffsetLookup, OffsetsInTime
 from pyspark_aligned_kafka.cluster.record_batch_headers import BatchHeader, headers_request, read_headers
+from pyspark_aligned_kafka.cluster.retry import Deadline
 from watermark_source.errors import SourceError, listed
 from watermark_source.planning.split import Split
 from watermark_source.planning.watermark import Millis
@@ -80,6 +80,10 @@ class KafkaAdmin:
         self._offsets.forget()
         self._cluster.close()
 
+    def note_listed(self, splits: Set[Split]) -> None:
+        """Take in which partitions exist: late answers about deleted ones are dropped."""
+        self._offsets.note_listed(splits)
+
     def topics(self, names: Collection[str] | None, expected: Set[Split] = frozenset()) -> Mapping[str, Topic]:
         """Return the topics named, or all for ``None``. One that does not exist is left out, after a second look.
 
@@ -94,7 +98,7 @@ class KafkaAdmin:
 
         return self._cluster.run(work)
 
-    def list_offsets(self, wanted: Mapping[Split, int]) -> Mapping[Split, Found]:
+    def list_offsets(self, wanted: Mapping[Split, int]) -> Mapping[Split, OffsetAndTimestamp]:
         """Look up one offset for each split: ``EARLIEST``, ``LATEST``, ``NEWEST``, or the first at or after a time.
 
         One request to each leader. Splits that do not exist (any more) are left out.
@@ -103,30 +107,30 @@ class KafkaAdmin:
             RefusedError, UnreachableError, ResponseTimeoutError, UnsupportedFormatError
         """
 
-        async def work(deadline: Deadline) -> Mapping[Split, Found]:
-            return await self._offsets.found(dict(wanted), deadline)
+        async def work(deadline: Deadline) -> Mapping[Split, OffsetAndTimestamp]:
+            return await self._offsets.look_up(dict(wanted), deadline)
 
         return self._cluster.run(work) if wanted else {}
 
-    def list_offsets_in_time(self, wanted: Mapping[Split, int]) -> InTime:
+    def list_offsets_in_time(self, wanted: Mapping[Split, int]) -> OffsetsInTime:
         """Look up offsets as ``list_offsets`` does, but wait only a few seconds for a slow or dead broker.
 
         The question to it stays open; later calls do not wait for it, nor ask again before it is answered. The error
         comes when a broker has been silent for ``default.api.timeout.ms``.
         """
 
-        async def work(deadline: Deadline) -> InTime:
-            return await self._offsets.found_in_time(wanted, deadline)
+        async def work(deadline: Deadline) -> OffsetsInTime:
+            return await self._offsets.look_up_in_time(wanted, deadline)
 
-        return self._cluster.run(work) if wanted else InTime({}, {})
+        return self._cluster.run(work) if wanted else OffsetsInTime({}, {})
 
     def newest(self, splits: Set[Split]) -> Mapping[Split, Newest]:
         """Return each split's newest record, of brokers that answer soon."""
 
-        async def work(_: Deadline) -> Round:
-            return await self._offsets.asked_once(dict.fromkeys(splits, NEWEST), Deadline.after(_GLANCE_MS))
+        async def work(_: Deadline) -> Attempt:
+            return await self._offsets.try_once(dict.fromkeys(splits, NEWEST), Deadline.after(_GLANCE_MS))
 
-        found = self._cluster.run(work).found
+        found = self._cluster.run(work).offsets
         return {s: Newest(at.offset, at.timestamp) for s, at in found.items() if at.offset is not None and at.timestamp}
 
     def batch_headers(self, offsets: Mapping[Split, int]) -> Mapping[Split, BatchHeader]:

@@ -20,7 +20,7 @@ from kafka.errors import (
 
 from pyspark_aligned_kafka.client.login_settings import HINTS
 from pyspark_aligned_kafka.client.settings import ClientSettings
-from pyspark_aligned_kafka.cluster.deadline import Deadline
+from pyspark_aligned_kafka.cluster.retry import Deadline
 from watermark_source.errors import RefusedError, ResponseTimeoutError, SourceError, UnreachableError, shortened
 
 
@@ -93,7 +93,7 @@ def no_login(error: Exception, address: str, settings: ClientSettings) -> Refuse
     )
 
 
-def nobody(failures: Mapping[str, KafkaError], settings: ClientSettings, deadline: Deadline) -> SourceError:
+def no_broker(failures: Mapping[str, KafkaError], settings: ClientSettings, deadline: Deadline) -> SourceError:
     """Return the error for that none of the brokers tried has answered, each with why not."""
     servers = ",".join(settings.bootstrap_servers)
     tried = "; ".join(f"{address}: {reason(error)}" for address, error in sorted(failures.items()))
@@ -101,7 +101,7 @@ def nobody(failures: Mapping[str, KafkaError], settings: ClientSettings, deadlin
     kind: type[SourceError] = ResponseTimeoutError if silent else UnreachableError
     what = "answered" if silent else "could be reached"
     return kind(
-        f"no Kafka broker {what} within {deadline.told}; "
+        f"no Kafka broker {what} within {deadline.text}; "
         f"kafka.bootstrap.servers is {servers}; tried {tried or 'none'}; {_CHECK_THE_WAY}"
     )
 

@@ -22,13 +22,13 @@ from pyspark_aligned_kafka.cluster.broker_errors import (
     SILENCE,
     RefusedByBrokerError,
     is_refusal,
+    no_broker,
     no_login,
-    nobody,
     not_understood,
     reason,
     translated,
 )
-from pyspark_aligned_kafka.cluster.deadline import API_TIMEOUT, Backoff, Deadline
+from pyspark_aligned_kafka.cluster.retry import API_TIMEOUT, Backoff, Deadline
 from watermark_source.durations import format_duration
 from watermark_source.errors import WatermarkSourceError
 from watermark_source.spark_process import is_spark_worker
@@ -320,7 +320,7 @@ class Cluster:
                     return answer
             is_first_round = False
             if not await backoff.wait():
-                raise nobody(failures, self._settings, deadline)
+                raise no_broker(failures, self._settings, deadline)
 
     def backoff(self, deadline: Deadline) -> Backoff:
         """Return the pauses between the tries of one call."""

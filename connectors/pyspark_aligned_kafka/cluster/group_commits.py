@@ -28,8 +28,8 @@ from kafka.protocol.metadata import FindCoordinatorRequest
 
 from pyspark_aligned_kafka.client.settings import ClientSettings
 from pyspark_aligned_kafka.cluster.connections import Cluster
-from pyspark_aligned_kafka.cluster.deadline import Deadline
 from pyspark_aligned_kafka.cluster.metadata import metadata_request
+from pyspark_aligned_kafka.cluster.retry import Deadline
 from watermark_source.errors import SourceError
 from watermark_source.planning.split import Split
 

@@ -38,8 +38,8 @@ _SHORT = struct.Struct(">h")
 _INT = struct.Struct(">i")
 
 
-class Found(NamedTuple):
-    """What a look-up found; ``None`` where the broker has no answer of that kind."""
+class OffsetAndTimestamp(NamedTuple):
+    """Result of one look-up; ``None`` where the broker has no answer of that kind."""
 
     offset: int | None
     timestamp: Millis | None
@@ -50,8 +50,8 @@ class OffsetsResponse:
     """A whole response."""
 
     throttle_time_ms: int
-    """kafka-python waits for so long before it sends again."""
-    found: Mapping[Split, Found]
+    """kafka-python waits this long before it sends again."""
+    offsets: Mapping[Split, OffsetAndTimestamp]
     errors: Mapping[Split, int]
     """Kafka's error codes."""
 
@@ -162,12 +162,12 @@ def _count(count: int, *, flexible: bool) -> bytes:
 
 
 def _varint(number: int) -> bytes:
-    found = bytearray()
+    data = bytearray()
     while number > 0x7F:
-        found.append(number & 0x7F | 0x80)
+        data.append(number & 0x7F | 0x80)
         number >>= 7
-    found.append(number)
-    return bytes(found)
+    data.append(number)
+    return bytes(data)
 
 
 def decode_response(data: bytes, *, flexible: bool) -> OffsetsResponse:
@@ -180,14 +180,14 @@ def decode_response(data: bytes, *, flexible: bool) -> OffsetsResponse:
     try:
         response = _response(reader)
     except IndexError:
-        raise ValueError(f"a response of {len(data)} bytes that goes on") from None
+        raise ValueError(f"a response of {len(data)} bytes that ends too early") from None
     if reader.at != len(data):
         raise ValueError(f"a response of {len(data)} bytes of which {reader.at} make sense")
     return response
 
 
 def _response(reader: _Reader) -> OffsetsResponse:
-    found: dict[Split, Found] = {}
+    offsets: dict[Split, OffsetAndTimestamp] = {}
     errors: dict[Split, int] = {}
     reader.skip_tags()
     throttle = reader.integer()
@@ -199,12 +199,12 @@ def _response(reader: _Reader) -> OffsetsResponse:
             if error:
                 errors[Split(topic, number)] = error
             else:
-                found[Split(topic, number)] = Found(
+                offsets[Split(topic, number)] = OffsetAndTimestamp(
                     None if offset < 0 else offset, None if timestamp < 0 else Millis(timestamp)
                 )
         reader.skip_tags()
     reader.skip_tags()
-    return OffsetsResponse(throttle, found, errors)
+    return OffsetsResponse(throttle, offsets, errors)
 
 
 class _Reader:
@@ -218,9 +218,9 @@ class _Reader:
         self.at = 0
 
     def unpack(self, layout: struct.Struct) -> tuple[int, ...]:
-        found = layout.unpack_from(self._data, self.at)
+        values = layout.unpack_from(self._data, self.at)
         self.at += layout.size
-        return found
+        return values
 
     def integer(self) -> int:
         return self.unpack(_INT)[0]

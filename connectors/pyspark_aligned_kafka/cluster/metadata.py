@@ -13,7 +13,7 @@ from kafka.protocol.admin import DescribeConfigsRequest
 from kafka.protocol.metadata import MetadataRequest
 
 from pyspark_aligned_kafka.cluster.connections import Cluster
-from pyspark_aligned_kafka.cluster.deadline import Deadline
+from pyspark_aligned_kafka.cluster.retry import Deadline
 from watermark_source.errors import ResponseTimeoutError, listed
 from watermark_source.planning.split import Split
 

@@ -1,4 +1,4 @@
-"""Offsets of many partitions at once: one request to each leader, again while another try may help."""
+"""Offsets of many partitions at once: one request to each leader, sent again while another try may help."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from kafka.errors import (
 
 from pyspark_aligned_kafka.cluster.broker_errors import RefusedByBrokerError, reason
 from pyspark_aligned_kafka.cluster.connections import Cluster
-from pyspark_aligned_kafka.cluster.deadline import API_TIMEOUT, Deadline
-from pyspark_aligned_kafka.cluster.list_offsets import NEWEST, Found, OffsetsRequest, OffsetsResponse
+from pyspark_aligned_kafka.cluster.list_offsets import NEWEST, OffsetAndTimestamp, OffsetsRequest, OffsetsResponse
 from pyspark_aligned_kafka.cluster.metadata import Leaders, TopicLookup
+from pyspark_aligned_kafka.cluster.retry import API_TIMEOUT, Deadline
 from watermark_source.errors import (
     CorruptDataError,
     ResponseTimeoutError,
@@ -33,214 +33,198 @@ from watermark_source.errors import (
     UnsupportedFormatError,
     listed,
 )
+from watermark_source.planning.availability import IN_FLIGHT, AvailabilityTable
 from watermark_source.planning.split import Split
 
-# Questions that keep nobody waiting: one to a slow or dead broker outlives the call it was asked in.
+# Requests in flight: one to a slow or dead broker outlives the call that sent it, so that no call waits for it long.
 
 
 _PATIENCE_MS: Final = 3_000
-"""More than a broker takes that is only busy."""
-_AWAY_SECONDS: Final = 5.0
-"""Without a call for so long nobody has listened."""
-_LISTENING: Final = 0.1
-"""Of the time between two calls, the share for which the later one listens: a connection is made in several steps."""
+"""A call waits this long for an answer: longer than a broker takes that is only busy."""
+_UNSERVED_SECONDS: Final = 5.0
+"""After this time without a call the connections count as unserved."""
+_SERVED_SHARE: Final = 0.1
+"""Share of the time between two calls for which the later one serves the connections, as making one takes several
+steps."""
 
 
-LookUp = Callable[[Mapping[Split, int], Deadline, dict[Split, Found]], Awaitable[Any]]
-"""Looks offsets up, and puts each into the last argument as soon as it is told: one of many may have no leader."""
+LookUp = Callable[[Mapping[Split, int], Deadline, dict[Split, OffsetAndTimestamp]], Awaitable[Any]]
+"""Looks offsets up. Puts each into the last argument when it arrives: other partitions may have no leader."""
 
 
-class _Question(NamedTuple):
+class _Request(NamedTuple):
+    number: int
+    """That of the table of availability."""
     splits: Set[Split]
-    """Those that nothing is told of yet."""
-    over: Any
-    """kafka-python's future of the look-up's end."""
-    told: Mapping[Split, Found]
-    """What is told by now."""
+    outcome: Any
+    """kafka-python's future of the end of the look-up."""
+    arrived: Mapping[Split, OffsetAndTimestamp]
+    """The offsets that have arrived by now."""
 
 
-class _Silence(NamedTuple):
-    """A split about which nothing has been answered for a while."""
+class RequestsInFlight:
+    """Look-ups that brokers have not answered yet. They continue in each later call to the cluster.
 
-    since: float
-    wanted_at: float
-    """When the last call ended that asked about it."""
-    was_listened_to: bool = True
-    """Whether there was no such time since then."""
-    failure: SourceError | None = None
-    """What went wrong with the last question about it."""
-
-
-class _Late(NamedTuple):
-    """An answer that came after the call, until somebody asks about the split."""
-
-    answer: Found
-    at: float
-    """As ``_Silence.wanted_at``."""
-
-
-class PendingRequests:
-    """The look-ups that brokers have not answered yet. They go on whenever the cluster is asked anything.
-
-    Between two calls nobody listens, and a batch may take long. Who was not listened to is no error before it had the
-    whole time limit in one call.
+    The connections are served only during calls, and a batch may take long. A broker whose connections were not served
+    causes an error only after it had the whole time limit within one call.
     """
 
     def __init__(self, cluster: Cluster, limit_ms: int) -> None:
         self._cluster = cluster
         self._limit_ms = limit_ms
-        self._open: list[_Question] = []
-        self._called_at = self._listened_at = time.monotonic()
+        self._requests: list[_Request] = []
+        self._called_at = self._returned_at = time.monotonic()
         """When the last call began and ended."""
         self._wanted: Set[Split] = frozenset()
-        """What it asked about."""
-        self._silent: dict[Split, _Silence] = {}
-        self._late: dict[Split, _Late] = {}
+        """The splits that the last call asked for."""
+        self._table: AvailabilityTable[OffsetAndTimestamp] = AvailabilityTable()
 
     @property
     def splits(self) -> Set[Split]:
-        """The splits they are about."""
-        return {split for question in self._open for split in question.splits}
+        """The splits with a request in flight."""
+        return self._table.within(IN_FLIGHT)
 
     def forget(self) -> None:
-        """Ask anew next time."""
-        self._open.clear()
-        self._silent.clear()
-        self._late.clear()
+        """Give all requests up: the next call sends new ones."""
+        self._requests.clear()
+        self._table.clear()
 
-    async def close(self, wanted: Set[Split]) -> Mapping[Split, Found]:
-        """Close those that have been answered, and return the answers about ``wanted``; the others are kept for later.
+    def note_listed(self, splits: Set[Split]) -> None:
+        """Take in which partitions exist. An answer about one that was deleted is not for one created again."""
+        self._table.note_listed(splits)
 
-        One that timed out may be asked again.
+    async def receive(self, wanted: Set[Split]) -> Mapping[Split, OffsetAndTimestamp]:
+        """Begin a call: take in what has arrived since the last one, and return the late answers about ``wanted``.
+
+        Late answers about other splits are kept for the next call that asks for them. A request that ended without an
+        answer may be sent again.
 
         Raises:
-            SourceError: an answer about ``wanted`` is another error.
+            SourceError: a request about ``wanted`` has failed in another way.
         """
-        self._forget_unwanted()
+        self._table.expire(self._called_at - self._limit_seconds)
         self._called_at, self._wanted = time.monotonic(), wanted
-        away = self._called_at - self._listened_at
-        if away < min(_AWAY_SECONDS, self._limit_seconds):
-            await self._listen(wanted, Deadline.after(round(away * _LISTENING * 1_000)))
+        unserved = self._called_at - self._returned_at
+        if unserved < min(_UNSERVED_SECONDS, self._limit_seconds):
+            await self._serve(wanted, Deadline.after(round(unserved * _SERVED_SHARE * 1_000)))
         else:
-            await self._listen(wanted, self._soon())
-            self._silent = {split: at._replace(was_listened_to=False) for split, at in self._silent.items()}
-        self._open = [still for each in self._open if (still := self._still_open(each, wanted)).splits]
-        return {split: self._late.pop(split).answer for split in wanted & self._late.keys()}
+            await self._serve(wanted, self._patience())
+            self._table.note_unserved()
+        for request in self._requests:
+            self._take(request, wanted)
+        self._requests = [each for each in self._requests if self._in_flight(each)]
+        return self._table.take_late(wanted)
 
-    async def ask(self, parts: Sequence[Mapping[Split, int]], look_up: LookUp) -> Mapping[Split, Found]:
-        """Begin a look-up of each part and return what is answered soon; the others stay open.
+    async def send(self, parts: Sequence[Mapping[Split, int]], look_up: LookUp) -> Mapping[Split, OffsetAndTimestamp]:
+        """Begin a look-up of each part and return the answers that arrive soon; the others stay in flight.
 
         Raises:
-            SourceError: an answer is an error.
-            UnreachableError, ResponseTimeoutError: there has been none about some split for the whole time limit.
+            SourceError: a look-up has failed.
+            UnreachableError, ResponseTimeoutError: a split has been silent for the whole time limit.
         """
-        begun = time.monotonic()
-        soon, at_last = self._soon(), self._limit()
-        asked = [self._begin(part, look_up) for part in parts]
-        found: dict[Split, Found] = {}
-        for splits, over, told in asked:
-            silent = {split: self._silent[split] for split in splits & self._silent.keys()}
-            # A question ends before its limit where another try would begin after that: one more tells.
-            overdue = {
-                split: at
-                for split, at in silent.items()
-                if (soon.at if at.failure else begun) - at.since >= self._limit_seconds
-            }
-            is_over = await self._cluster.is_answered(over, soon)
-            if not is_over and any(not at.was_listened_to for split, at in overdue.items() if split not in told):
-                is_over = await self._cluster.is_answered(over, at_last)
-            found.update(told)
-            rest = frozenset() if is_over else splits - told.keys()
-            self._heard(splits - rest)
-            if late := rest & overdue.keys():
-                failures = filter(None, (overdue[split].failure for split in late))
-                raise next(failures, None) or ResponseTimeoutError(
-                    f"no offset of {listed(late)} within {self._limit().told}"
-                )
-            if rest:
-                self._open.append(_Question(rest, over, told))
-            for split in rest:
-                self._silent.setdefault(split, _Silence(begun, self._called_at))
-        self._listened_at = time.monotonic()
-        for split in self._wanted & self._silent.keys():
-            self._silent[split] = self._silent[split]._replace(wanted_at=self._listened_at)
-        return found
+        sent_at = time.monotonic()
+        patience, limit = self._patience(), self._limit()
+        requests = [self._begin(part, look_up) for part in parts]
+        offsets: dict[Split, OffsetAndTimestamp] = {}
+        try:
+            for request in requests:
+                offsets.update(await self._answers(request, sent_at, patience, limit))
+        finally:
+            # After an error nothing waits for the others any more.
+            left = {request.number for request in self._requests}
+            for request in requests:
+                if request.number not in left:
+                    self._table.cancel(request.number, request.splits)
+        self._returned_at = time.monotonic()
+        self._table.note_wanted(self._wanted, self._returned_at)
+        return offsets
 
-    async def _listen(self, wanted: Set[Split], deadline: Deadline) -> None:
-        """Let what came meanwhile be read, and what ran out of time meanwhile end; the rest has until ``deadline``."""
-        for question in self._open:
-            if not wanted.isdisjoint(question.splits):
+    async def _answers(
+        self, request: _Request, sent_at: float, patience: Deadline, limit: Deadline
+    ) -> Mapping[Split, OffsetAndTimestamp]:
+        """Return what arrives of one request while the call waits for it, and leave the rest in flight."""
+        number, splits, outcome, arrived = request
+        overdue = self._table.overdue(splits, now=sent_at, call_ends_at=patience.at, limit=self._limit_seconds)
+        is_over = await self._cluster.is_answered(outcome, patience)
+        if not is_over and any(not self._table.of(split).was_served for split in overdue - arrived.keys()):
+            is_over = await self._cluster.is_answered(outcome, limit)
+        rest = frozenset() if is_over else splits - arrived.keys()
+        failures = [failure for split in rest & overdue if (failure := self._table.of(split).failure) is not None]
+        self._table.answer(number, {split: arrived.get(split) for split in splits - rest}, time.monotonic())
+        if late := rest & overdue:
+            raise failures[0] if failures else ResponseTimeoutError(f"no offset of {listed(late)} within {limit.text}")
+        if rest:
+            self._table.leave_in_flight(number, rest, sent_at=sent_at)
+            self._requests.append(request)
+        return dict(arrived)
+
+    async def _serve(self, wanted: Set[Split], deadline: Deadline) -> None:
+        """Read what has arrived meanwhile, and end what has run out of time; the rest has until ``deadline``."""
+        for request in self._requests:
+            if not wanted.isdisjoint(self._in_flight(request)):
                 with suppress(Exception):
-                    await self._cluster.is_answered(question.over, deadline)
+                    await self._cluster.is_answered(request.outcome, deadline)
 
-    def _begin(self, part: Mapping[Split, int], look_up: LookUp) -> _Question:
-        told: dict[Split, Found] = {}
-        return _Question(part.keys(), self._cluster.begin(look_up, part, self._limit(), told), told)
+    def _begin(self, part: Mapping[Split, int], look_up: LookUp) -> _Request:
+        arrived: dict[Split, OffsetAndTimestamp] = {}
+        outcome = self._cluster.begin(look_up, part, self._limit(), arrived)
+        return _Request(self._table.request(part), part.keys(), outcome, arrived)
 
-    def _still_open(self, question: _Question, wanted: Set[Split]) -> _Question:
-        """Take what a question was told, and return it with the splits that it is still open about."""
-        splits, over, told = question
-        new = splits & told.keys()
-        self._late.update({split: _Late(told[split], self._called_at) for split in new})
-        # Their broker is slow, not silent.
-        self._heard(new)
-        rest = splits - new
-        if over.is_done:
-            if over.succeeded():
-                self._heard(rest)
-                rest = frozenset()
-            elif isinstance(over.exception, (UnreachableError, ResponseTimeoutError)):
-                for split in rest & self._silent.keys():
-                    self._silent[split] = self._silent[split]._replace(failure=over.exception)
-                rest = frozenset()
-            elif not wanted.isdisjoint(rest):
-                raise over.exception
-        return question._replace(splits=rest)
+    def _in_flight(self, request: _Request) -> Set[Split]:
+        return self._table.in_flight(request.number, request.splits)
 
-    def _heard(self, splits: Set[Split]) -> None:
-        for split in splits:
-            self._silent.pop(split, None)
-
-    def _forget_unwanted(self) -> None:
-        """Forget splits that no call has asked about for the time limit: their topics may be gone, and made again."""
-        since = self._called_at - self._limit_seconds
-        self._silent = {split: at for split, at in self._silent.items() if at.wanted_at > since}
-        self._late = {split: late for split, late in self._late.items() if late.at > since}
-        self._open = [each for each in self._open if not self._silent.keys().isdisjoint(each.splits)]
+    def _take(self, request: _Request, wanted: Set[Split]) -> None:
+        """Take in the answers to a request of an earlier call, and its end."""
+        number, splits, outcome, arrived = request
+        self._table.answer(number, {split: arrived[split] for split in splits & arrived.keys()}, self._called_at)
+        rest = self._in_flight(request)
+        if not outcome.is_done:
+            return
+        if outcome.succeeded():
+            # What it leaves out does not exist.
+            self._table.answer(number, dict.fromkeys(rest), self._called_at)
+        elif isinstance(outcome.exception, (UnreachableError, ResponseTimeoutError)):
+            self._table.time_out(number, rest, sent_at=self._called_at, failure=outcome.exception)
+        elif not wanted.isdisjoint(rest):
+            raise outcome.exception
 
     @property
     def _limit_seconds(self) -> float:
         return self._limit_ms / 1_000
 
-    def _soon(self) -> Deadline:
+    def _patience(self) -> Deadline:
         return Deadline.after(min(_PATIENCE_MS, self._limit_ms))
 
     def _limit(self) -> Deadline:
         return Deadline.after(self._limit_ms, API_TIMEOUT)
 
 
+# Look-ups themselves: at the leaders that are known, after a look-up of topics whose leader is not.
+
+
 _NOT_CONNECTED = (KafkaConnectionError, NodeNotReadyError, RefusedByBrokerError)
 
 
 @dataclass(slots=True)
-class Round:
+class Attempt:
     """One try of a look-up, over all leaders."""
 
-    found: dict[Split, Found] = field(default_factory=dict)
-    again: dict[Split, KafkaError] = field(default_factory=dict)
+    offsets: dict[Split, OffsetAndTimestamp] = field(default_factory=dict)
+    failed: dict[Split, KafkaError] = field(default_factory=dict)
+    """Splits for which another try may help, and why this one failed."""
 
 
-class InTime(NamedTuple):
+class OffsetsInTime(NamedTuple):
     """A look-up that did not wait for every broker."""
 
-    found: Mapping[Split, Found]
+    offsets: Mapping[Split, OffsetAndTimestamp]
     """As ``list_offsets`` returns it."""
-    unknown: Mapping[Split, Found | None]
-    """Splits without an answer in time; with the answer to an earlier question, if that came since the last call."""
+    unknown: Mapping[Split, OffsetAndTimestamp | None]
+    """Splits without an answer in time; with the late answer to an earlier request, if one came since the last call."""
 
 
 class OffsetLookup:
-    """Goes by the leaders that are known, and has topics looked up whose leader is not."""
+    """Sends requests to the leaders that are known, and looks topics up whose leader is not."""
 
     def __init__(
         self, cluster: Cluster, topics: TopicLookup, leaders: Leaders, *, limit_ms: int, read_committed: bool
@@ -249,89 +233,106 @@ class OffsetLookup:
         self._topics = topics
         self._leaders = leaders
         self._read_committed = read_committed
-        self._open = PendingRequests(cluster, limit_ms)
+        self._requests = RequestsInFlight(cluster, limit_ms)
 
     def forget(self) -> None:
-        """Ask anew next time what has not been answered yet."""
-        self._open.forget()
+        """Give up the requests in flight: the next call sends new ones."""
+        self._requests.forget()
 
-    async def found(
-        self, wanted: Mapping[Split, int], deadline: Deadline, found: dict[Split, Found] | None = None
-    ) -> Mapping[Split, Found]:
-        """See ``KafkaAdmin.list_offsets``; each is in ``found`` as soon as it is told."""
+    def note_listed(self, splits: Set[Split]) -> None:
+        """Take in which partitions exist."""
+        self._requests.note_listed(splits)
+
+    async def look_up(
+        self,
+        wanted: Mapping[Split, int],
+        deadline: Deadline,
+        offsets: dict[Split, OffsetAndTimestamp] | None = None,
+    ) -> Mapping[Split, OffsetAndTimestamp]:
+        """See ``KafkaAdmin.list_offsets``; each is put into ``offsets`` when it arrives."""
         backoff = self._cluster.backoff(deadline)
-        found = {} if found is None else found
+        offsets = {} if offsets is None else offsets
         while True:
-            rest = {split: spec for split, spec in wanted.items() if split not in found}
+            rest = {split: spec for split, spec in wanted.items() if split not in offsets}
             if self._leaders.unknown(rest.keys()):
                 await self._topics.settled({split.log for split in rest}, rest.keys(), deadline)
-                # What was missing a moment ago has been looked for again: it may have been made anew.
+                # A topic that was missing before has been looked up again: it may have been created again.
                 rest = {split: spec for split, spec in rest.items() if split not in self._topics.missing}
-            tried = await self.asked_once(rest, deadline, found)
-            if not tried.again:
-                return found
-            self._leaders.doubt(tried.again.keys())
+            attempt = await self.try_once(rest, deadline, offsets)
+            if not attempt.failed:
+                return offsets
+            self._leaders.doubt(attempt.failed.keys())
             if not await backoff.wait():
-                raise _gave_up(tried.again, deadline)
+                raise _gave_up(attempt.failed, deadline)
 
-    async def found_in_time(self, wanted: Mapping[Split, int], deadline: Deadline) -> InTime:
+    async def look_up_in_time(self, wanted: Mapping[Split, int], deadline: Deadline) -> OffsetsInTime:
         """See ``KafkaAdmin.list_offsets_in_time``."""
-        late = await self._open.close(wanted.keys())
-        asked = wanted.keys() - self._open.splits
-        unknown = self._leaders.unknown(asked) - self._topics.missing
+        late = await self._requests.receive(wanted.keys())
+        unsent = wanted.keys() - self._requests.splits
+        unknown = self._leaders.unknown(unsent) - self._topics.missing
         if unknown:
             await self._topics.settled({split.log for split in unknown}, unknown, deadline)
         by_leader: defaultdict[int | None, dict[Split, int]] = defaultdict(dict)
-        for split in asked:
+        for split in unsent:
             leader = self._leaders.of(split)
             by_leader[None if leader is None else leader.node][split] = wanted[split]
-        found = await self._open.ask(tuple(by_leader.values()), self.found)
-        return InTime(found, {split: late.get(split) for split in self._open.splits & wanted.keys()})
+        offsets = await self._requests.send(tuple(by_leader.values()), self.look_up)
+        return OffsetsInTime(offsets, {split: late.get(split) for split in self._requests.splits & wanted.keys()})
 
-    async def asked_once(
-        self, wanted: Mapping[Split, int], deadline: Deadline, found: dict[Split, Found] | None = None
-    ) -> Round:
-        """Return what the leaders that are known say when each is asked once, at the same time; ``found`` as above."""
-        tried = Round() if found is None else Round(found)
+    async def try_once(
+        self,
+        wanted: Mapping[Split, int],
+        deadline: Deadline,
+        offsets: dict[Split, OffsetAndTimestamp] | None = None,
+    ) -> Attempt:
+        """Send one request to each known leader, all at the same time; ``offsets`` as in ``look_up``."""
+        attempt = Attempt() if offsets is None else Attempt(offsets)
         by_node: defaultdict[int, dict[Split, int]] = defaultdict(dict)
         epochs: dict[Split, int | None] = {}
         for split, spec in wanted.items():
             leader = self._leaders.of(split)
             if leader is None:
-                tried.again[split] = LeaderNotAvailableError("the partition has no leader")
+                attempt.failed[split] = LeaderNotAvailableError("the partition has no leader")
             else:
                 by_node[leader.node][split] = spec
                 epochs[split] = leader.epoch
-        asked = [self._cluster.begin(self._ask, node, part, epochs, deadline, tried) for node, part in by_node.items()]
-        for answer in asked:
-            await answer
-        return tried
+        requests = [
+            self._cluster.begin(self._request, node, part, epochs, deadline, attempt) for node, part in by_node.items()
+        ]
+        for request in requests:
+            await request
+        return attempt
 
-    async def _ask(
-        self, node: int, part: Mapping[Split, int], epochs: Mapping[Split, int | None], deadline: Deadline, tried: Round
+    async def _request(
+        self,
+        node: int,
+        part: Mapping[Split, int],
+        epochs: Mapping[Split, int | None],
+        deadline: Deadline,
+        attempt: Attempt,
     ) -> None:
-        """Ask one leader and take in what it tells, whatever the others do."""
+        """Send a request to one leader and take in its response, whatever the other leaders do."""
         request = OffsetsRequest(part, epochs, read_committed=self._read_committed)
         try:
-            received = await self._cluster.ask(node, request, deadline)
+            response = await self._cluster.ask(node, request, deadline)
         except IncompatibleBrokerVersion:
             if NEWEST not in part.values():
                 raise
-            tried.found.update(dict.fromkeys(part, Found(None, None)))
+            attempt.offsets.update(dict.fromkeys(part, OffsetAndTimestamp(None, None)))
         except KafkaError as error:
-            tried.again.update(dict.fromkeys(part, error))
+            attempt.failed.update(dict.fromkeys(part, error))
         else:
-            _read_offsets(received, part, tried)
+            _read_offsets(response, part, attempt)
 
 
-def _read_offsets(response: OffsetsResponse, asked: Mapping[Split, int], tried: Round) -> None:
-    others = (response.found.keys() | response.errors.keys()) - asked.keys()
+def _read_offsets(response: OffsetsResponse, requested: Mapping[Split, int], attempt: Attempt) -> None:
+    others = (response.offsets.keys() | response.errors.keys()) - requested.keys()
     if others:
         raise CorruptDataError(
-            f"a Kafka broker told offsets of {listed(others)}, which it was not asked for; its answer was damaged on "
-            "the way, or it is no Kafka broker"
+            f"a Kafka broker returned offsets of {listed(others)}, which were not requested; its response was damaged "
+            "on the way, or it is no Kafka broker"
         )
-    tried.found.update(response.found)
+    attempt.offsets.update(response.offsets)
     for split, error in response.errors.items():
         kind = for_code(error)
         if kind is UnsupportedForMessageFormatError:
@@ -341,11 +342,11 @@ def _read_offsets(response: OffsetsResponse, asked: Mapping[Split, int], tried: 
             )
         if not issubclass(kind, RetriableError):
             raise kind(f"looking up an offset of {split}")
-        tried.again[split] = kind()
+        attempt.failed[split] = kind()
 
 
-def _gave_up(again: Mapping[Split, KafkaError], deadline: Deadline) -> SourceError:
-    unreachable = all(isinstance(error, _NOT_CONNECTED) for error in again.values())
+def _gave_up(failed: Mapping[Split, KafkaError], deadline: Deadline) -> SourceError:
+    unreachable = all(isinstance(error, _NOT_CONNECTED) for error in failed.values())
     kind: type[SourceError] = UnreachableError if unreachable else ResponseTimeoutError
-    reasons = "; ".join(sorted({reason(error) for error in again.values()}))
-    return kind(f"no offset of {listed(again)} within {deadline.told}; at last: {reasons}")
+    reasons = "; ".join(sorted({reason(error) for error in failed.values()}))
+    return kind(f"no offset of {listed(failed)} within {deadline.text}; the last tries failed with: {reasons}")

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Set
 from typing import Protocol
 
 from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
-from pyspark_aligned_kafka.cluster.list_offsets import EARLIEST, LATEST, NEWEST, Found
-from pyspark_aligned_kafka.cluster.offset_lookup import InTime
+from pyspark_aligned_kafka.cluster.list_offsets import EARLIEST, LATEST, NEWEST, OffsetAndTimestamp
+from pyspark_aligned_kafka.cluster.offset_lookup import OffsetsInTime
 from pyspark_aligned_kafka.lookup.resolved_positions import PositionLookup, offsets_of, settle
 from pyspark_aligned_kafka.options import offset_retries
 from pyspark_aligned_kafka.options.offset_retries import OffsetRetries
@@ -22,11 +22,11 @@ from watermark_source.planning.watermark import MAX, Millis
 class OffsetQueries(Protocol):
     """What look-ups of offsets need of ``KafkaAdmin``."""
 
-    def list_offsets(self, wanted: Mapping[Split, int]) -> Mapping[Split, Found]:
+    def list_offsets(self, wanted: Mapping[Split, int]) -> Mapping[Split, OffsetAndTimestamp]:
         """Look up one offset for each split."""
         ...
 
-    def list_offsets_in_time(self, wanted: Mapping[Split, int]) -> InTime:
+    def list_offsets_in_time(self, wanted: Mapping[Split, int]) -> OffsetsInTime:
         """Look up one offset for each split whose broker answers soon."""
         ...
 
@@ -63,7 +63,7 @@ class KafkaLogBounds:
     def _in_time(self, splits: Set[Split]) -> Ends:
         answers = self._admin.list_offsets_in_time(dict.fromkeys(splits, LATEST))
         late = {split: None if answer is None else answer.offset for split, answer in answers.unknown.items()}
-        return Ends(_offsets(answers.found), late)
+        return Ends(_offsets(answers.offsets), late)
 
     def earliest_positions(self, splits: Set[Split]) -> Mapping[Split, int]:
         """Return each split's log start offset."""
@@ -73,7 +73,7 @@ class KafkaLogBounds:
         return _offsets(self._admin.list_offsets(dict.fromkeys(splits, spec)))
 
 
-def _offsets(found: Mapping[Split, Found]) -> Mapping[Split, int]:
+def _offsets(found: Mapping[Split, OffsetAndTimestamp]) -> Mapping[Split, int]:
     return {split: answer.offset for split, answer in found.items() if answer.offset is not None}
 
 
@@ -146,7 +146,7 @@ class KafkaTransactions:
     def behind(self, ends: Mapping[Split, int]) -> Set[Split]:
         """Return the splits whose high watermark is beyond the end, or is not told in time."""
         answers = self._admin.list_offsets_in_time(dict.fromkeys(ends, LATEST))
-        further = {s for s, answer in answers.found.items() if answer.offset is not None and answer.offset > ends[s]}
+        further = {s for s, answer in answers.offsets.items() if answer.offset is not None and answer.offset > ends[s]}
         return further | answers.unknown.keys()
 
 
@@ -177,7 +177,7 @@ class KafkaWatch:
             raise
         if answers.unknown:
             self._admin.close()
-        found = {split: answer.offset for split, answer in answers.found.items() if answer.offset is not None}
+        found = {split: answer.offset for split, answer in answers.offsets.items() if answer.offset is not None}
         return Ends(found, dict.fromkeys(answers.unknown))
 
 

@@ -20,8 +20,8 @@ from pyspark_aligned_kafka.client.settings import ClientSettings
 from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
 from pyspark_aligned_kafka.cluster.broker_errors import OLDEST_KAFKA
 from pyspark_aligned_kafka.cluster.connections import Cluster
-from pyspark_aligned_kafka.cluster.deadline import Deadline
 from pyspark_aligned_kafka.cluster.metadata import Leader, Leaders, Metadata, metadata_request, read_metadata
+from pyspark_aligned_kafka.cluster.retry import Deadline
 from pyspark_aligned_kafka.lookup.offsets import KafkaLogBounds
 from pyspark_aligned_kafka.reading import fetch
 from pyspark_aligned_kafka.reading.connection import BrokerConnection, ResponseMemory

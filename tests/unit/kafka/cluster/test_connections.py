@@ -14,7 +14,7 @@ from kafka.protocol.metadata import MetadataRequest
 
 from pyspark_aligned_kafka.client.settings import parse_settings
 from pyspark_aligned_kafka.cluster.connections import Cluster
-from pyspark_aligned_kafka.cluster.deadline import Deadline
+from pyspark_aligned_kafka.cluster.retry import Deadline
 from watermark_source.errors import SourceError
 
 

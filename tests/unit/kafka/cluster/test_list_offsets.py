@@ -16,12 +16,12 @@ from kafka.protocol.parser import KafkaProtocol
 from pyspark_aligned_kafka.cluster.list_offsets import (
     LATEST,
     NEWEST,
-    Found,
+    OffsetAndTimestamp,
     OffsetsRequest,
     OffsetsResponse,
     decode_response,
 )
-from pyspark_aligned_kafka.cluster.offset_lookup import Round, _read_offsets
+from pyspark_aligned_kafka.cluster.offset_lookup import Attempt, _read_offsets
 from watermark_source.errors import CorruptDataError
 from watermark_source.planning.split import Split
 from watermark_source.planning.watermark import Millis
@@ -93,10 +93,10 @@ def test_a_response_over_kafka_pythons_protocol(version: int) -> None:
     data = answer(version, entries, throttle=11)
     received = protocol.receive_bytes(struct.pack(">i", len(data)) + data)
     found = {
-        Split("a", 0): Found(42, None),
-        Split("ü", 1): Found(7, Millis(1_700_000_000_000)),
-        Split("a", 3): Found(None, None),
-    } | {split: Found(2, Millis(1)) for split in LONG}
+        Split("a", 0): OffsetAndTimestamp(42, None),
+        Split("ü", 1): OffsetAndTimestamp(7, Millis(1_700_000_000_000)),
+        Split("a", 3): OffsetAndTimestamp(None, None),
+    } | {split: OffsetAndTimestamp(2, Millis(1)) for split in LONG}
     assert received == [(9, OffsetsResponse(11, found, {Split("a", 2): 6}))]
 
 
@@ -113,7 +113,7 @@ def test_fields_that_later_brokers_add_are_skipped() -> None:
     tags = b"\x02\x00\x01x\xff\x01\x83\x01" + b"y" * 131
     partition = struct.pack(">ihqqi", 4, 0, -1, 42, 0) + tags
     data = tags + struct.pack(">i", 0) + b"\x02" + b"\x02a" + b"\x02" + partition + tags + tags
-    assert decode_response(data, flexible=True).found == {Split("a", 4): Found(42, None)}
+    assert decode_response(data, flexible=True).offsets == {Split("a", 4): OffsetAndTimestamp(42, None)}
 
 
 @pytest.mark.parametrize("flexible", [False, True])
@@ -128,7 +128,7 @@ def test_bytes_left_over_and_bytes_missing_are_refused(*, flexible: bool) -> Non
 
 def test_a_number_of_ten_bytes_is_read_and_one_that_goes_on_is_refused() -> None:
     no_tags, no_topics = b"\x80" * 9 + b"\0", b"\x01"
-    assert decode_response(no_tags + bytes(4) + no_topics + b"\0", flexible=True).found == {}
+    assert decode_response(no_tags + bytes(4) + no_topics + b"\0", flexible=True).offsets == {}
     for more in (b"\x80\0", b"\xff" * 1_000):
         with pytest.raises(ValueError, match="more than ten bytes"):
             decode_response(b"\x80" * 9 + more + bytes(4) + no_topics + b"\0", flexible=True)
@@ -148,5 +148,5 @@ def test_hostile_responses_raise_what_kafka_python_expects_only(data: st.DataObj
 
 def test_offsets_that_nobody_asked_for_are_refused() -> None:
     other = Split("t\x01", 0)
-    with pytest.raises(CorruptDataError, match="which it was not asked for"):
-        _read_offsets(OffsetsResponse(0, {other: Found(7, None)}, {}), {Split("t", 0): LATEST}, Round())
+    with pytest.raises(CorruptDataError, match="which were not requested"):
+        _read_offsets(OffsetsResponse(0, {other: OffsetAndTimestamp(7, None)}, {}), {Split("t", 0): LATEST}, Attempt())

@@ -9,10 +9,10 @@ import pytest
 
 from pyspark_aligned_kafka.client.settings import parse_settings
 from pyspark_aligned_kafka.cluster.connections import Cluster
-from pyspark_aligned_kafka.cluster.deadline import Deadline
-from pyspark_aligned_kafka.cluster.list_offsets import LATEST, Found, OffsetsRequest, OffsetsResponse
+from pyspark_aligned_kafka.cluster.list_offsets import LATEST, OffsetAndTimestamp, OffsetsRequest, OffsetsResponse
 from pyspark_aligned_kafka.cluster.metadata import Leader, Leaders, Topic, TopicLookup
 from pyspark_aligned_kafka.cluster.offset_lookup import OffsetLookup
+from pyspark_aligned_kafka.cluster.retry import Deadline
 from watermark_source.planning.split import Split
 
 A, B = Split("t", 0), Split("t", 1)
@@ -28,13 +28,13 @@ def test_what_one_leader_tells_is_told_while_another_is_silent(silent: int, monk
         if node == silent:
             assert cluster._net is not None
             await cluster._net.sleep(60)
-        return OffsetsResponse(0, {Split("t", node): Found(7, None)}, {})
+        return OffsetsResponse(0, {Split("t", node): OffsetAndTimestamp(7, None)}, {})
 
     monkeypatch.setattr(cluster, "ask", ask)
-    told: dict[Split, Found] = {}
+    told: dict[Split, OffsetAndTimestamp] = {}
 
     async def work(deadline: Deadline) -> Mapping[Any, Any]:
-        over = cluster.begin(lookup.found, {A: LATEST, B: LATEST}, deadline, told)
+        over = cluster.begin(lookup.look_up, {A: LATEST, B: LATEST}, deadline, told)
         while not told:
             assert not await cluster.is_answered(over, Deadline.after(20))
             assert deadline.left_ms

@@ -11,8 +11,8 @@ from kafka.protocol.metadata import MetadataResponse
 from pyspark_aligned_kafka.client.settings import parse_settings
 from pyspark_aligned_kafka.cluster import metadata
 from pyspark_aligned_kafka.cluster.connections import Cluster
-from pyspark_aligned_kafka.cluster.deadline import Deadline
 from pyspark_aligned_kafka.cluster.metadata import Leaders, Topic, TopicLookup
+from pyspark_aligned_kafka.cluster.retry import Deadline
 from watermark_source.errors import ResponseTimeoutError
 from watermark_source.planning.split import Split
 

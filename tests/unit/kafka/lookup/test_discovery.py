@@ -58,7 +58,7 @@ def test_a_pattern_may_match_nothing_yet() -> None:
 def test_assign_skips_partitions_that_do_not_exist(caplog: pytest.LogCaptureFixture) -> None:
     wanted = frozenset(splits("a", 0, 7) | splits("z", 0))
     assert Topics(a=2).discovery(Assign(wanted)).discover() == splits("a", 0)
-    assert "Not there and therefore not read: a-7, z-0" in caplog.text
+    assert "Not read, because the cluster does not have it: a-7, z-0" in caplog.text
 
 
 def test_a_missing_subscribed_topic_is_an_error_at_the_start() -> None:
@@ -164,11 +164,13 @@ def test_a_later_look_may_fail_until_the_last_answer_is_too_old(caplog: pytest.L
         assert settled(discovery) == splits("a", 0)
     assert topics.asked == 4
     assert "those of 5 s ago are read: nobody there" in caplog.text
+    assert len(caplog.messages) == 1
     topics.now = 100.0
     with pytest.raises(UnreachableError, match="nobody there"):
         discovery.discover()
     topics.fails = False
     assert discovery.discover() == splits("a", 0, 1)
+    assert [text.endswith("listed again, after 95 s") for text in caplog.messages[:2]] == [False, True]
 
 
 def test_what_was_found_long_before_anybody_asked_again_is_not_taken() -> None:
@@ -199,7 +201,24 @@ def test_a_topic_that_goes_later_is_left_out_and_said_once(caplog: pytest.LogCap
     del topics.partitions["b"]
     for topics.now in (10.0, 20.0):
         assert settled(discovery) == splits("a", 0)
-    assert caplog.text.count("Not there and therefore not read: b") == 1
+    assert caplog.text.count("Not read, because the cluster does not have it: b") == 1
+
+
+def test_each_list_of_the_partitions_that_exist_is_passed_on_and_each_new_topic_once() -> None:
+    topics = Topics(a1=1)
+    listed: list[Set[Split]] = []
+    new: list[Set[str]] = []
+    discovery = KafkaDiscovery(
+        topics, topics, SubscribePattern(re.compile("a")), max_age_ms=5_000, clock=lambda: topics.now,
+        on_listed=listed.append, on_new_topics=new.append,
+    )  # fmt: skip
+    discovery.discover()
+    topics.partitions, topics.now = {"a2": 1}, 5.0
+    settled(discovery)
+    topics.now = 10.0
+    settled(discovery)
+    assert listed == [splits("a1", 0), splits("a2", 0), splits("a2", 0)]
+    assert new == [{"a1"}, {"a2"}]
 
 
 def test_a_look_since_a_moment_is_made_at_once_and_waited_for() -> None:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from pyspark_aligned_kafka.cluster.list_offsets import Found
-from pyspark_aligned_kafka.cluster.offset_lookup import InTime
+from pyspark_aligned_kafka.cluster.list_offsets import OffsetAndTimestamp
+from pyspark_aligned_kafka.cluster.offset_lookup import OffsetsInTime
 from pyspark_aligned_kafka.lookup.offsets import KafkaLogBounds
 from pyspark_aligned_kafka.options.offset_retries import OffsetRetries
 from watermark_source.contract.stream import Ends
@@ -23,14 +23,14 @@ class Answers:
         self.ends = list(ends)
         self.asked = 0
 
-    def list_offsets(self, wanted: Mapping[Split, int]) -> Mapping[Split, Found]:
+    def list_offsets(self, wanted: Mapping[Split, int]) -> Mapping[Split, OffsetAndTimestamp]:
         self.asked += 1
         ends = self.ends.pop(0) if len(self.ends) > 1 else self.ends[0]
-        return {split: Found(end, None) for split, end in ends.items() if split in wanted}
+        return {split: OffsetAndTimestamp(end, None) for split, end in ends.items() if split in wanted}
 
-    def list_offsets_in_time(self, wanted: Mapping[Split, int]) -> InTime:
+    def list_offsets_in_time(self, wanted: Mapping[Split, int]) -> OffsetsInTime:
         found = self.list_offsets(wanted)
-        return InTime(found, dict.fromkeys(wanted.keys() - found.keys()))
+        return OffsetsInTime(found, dict.fromkeys(wanted.keys() - found.keys()))
 
 
 def test_an_end_that_goes_back_for_a_moment_is_asked_for_again() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Set
 from watermark_source.contract.stream import Ends
 from watermark_source.errors import UnreachableError
 from watermark_source.planning.split import Split
-from watermark_source.spark.driver.silence_watch import Watch
+from watermark_source.spark.driver.silence_watch import PolledSplits, Watch
 
 A, B = Split("t", 0), Split("t", 1)
 TIMEOUT = 1_000
@@ -40,7 +40,7 @@ def _fails(_: Set[Split]) -> Ends:
 
 def _silent_after_looks(answer: Callable[[Set[Split]], Ends]) -> Set[Split]:
     logs = Logs(answer)
-    watch = Watch(logs, TIMEOUT)
+    watch = Watch(logs, TIMEOUT, PolledSplits())
     watch.begin({A, B})
     assert logs.enough.wait(30)
     found = watch.end()
@@ -69,7 +69,7 @@ def test_while_an_answer_is_long_in_coming_all_are_silent() -> None:
         done.wait(30)
         return _fine(splits)
 
-    watch = Watch(Logs(waits), TIMEOUT)
+    watch = Watch(Logs(waits), TIMEOUT, PolledSplits())
     watch.begin({A})
     time.sleep(2)
     assert watch.end() == {A}
@@ -82,7 +82,7 @@ def test_while_an_answer_is_long_in_coming_all_are_silent() -> None:
 
 def test_between_plans_that_follow_soon_nobody_is_asked() -> None:
     logs = Logs(_fine)
-    watch = Watch(logs, 60_000)
+    watch = Watch(logs, 60_000, PolledSplits())
     for _ in range(20):
         watch.begin({A})
         assert watch.end() == set()
@@ -93,7 +93,7 @@ def test_between_plans_that_follow_soon_nobody_is_asked() -> None:
 def test_without_an_idle_timeout_or_quiet_splits_nobody_is_asked() -> None:
     for timeout, splits in ((None, {A}), (1_000, set[Split]())):
         logs = Logs(_fine)
-        watch = Watch(logs, timeout)
+        watch = Watch(logs, timeout, PolledSplits())
         watch.begin(splits)
         time.sleep(0.6)
         assert watch.end() == set()

@@ -1,4 +1,4 @@
-"""The end of a call's patience, and the pauses between its tries."""
+"""How long one call tries: its deadline, and the pauses between its tries."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ API_TIMEOUT: Final = "kafka.default.api.timeout.ms"
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """The end of one call's patience, on the monotonic clock."""
+    """The end of one call's time limit, in seconds of the monotonic clock."""
 
     at: float
     total_ms: int
     option: str | None = None
-    """The user's word for it, if it has one."""
+    """The option that sets the limit, if one does."""
 
     @classmethod
     def after(cls, millis: int, option: str | None = None) -> Deadline:
@@ -27,8 +27,8 @@ class Deadline:
         return cls(time.monotonic() + millis / 1000, millis, option)
 
     @property
-    def told(self) -> str:
-        """Return what it was in all, as an error tells it."""
+    def text(self) -> str:
+        """Return the whole time limit, for errors."""
         return f"{self.total_ms / 1000:g} s" + ("" if self.option is None else f" ({self.option})")
 
     @property

@@ -12,10 +12,11 @@ from kafka.errors import TopicAuthorizationFailedError
 from pyspark_aligned_kafka.client.settings import parse_settings
 from pyspark_aligned_kafka.cluster import offset_lookup
 from pyspark_aligned_kafka.cluster.connections import Cluster
-from pyspark_aligned_kafka.cluster.deadline import Deadline
-from pyspark_aligned_kafka.cluster.list_offsets import Found
-from pyspark_aligned_kafka.cluster.offset_lookup import PendingRequests
+from pyspark_aligned_kafka.cluster.list_offsets import OffsetAndTimestamp
+from pyspark_aligned_kafka.cluster.offset_lookup import RequestsInFlight
+from pyspark_aligned_kafka.cluster.retry import Deadline
 from watermark_source.errors import RefusedError, ResponseTimeoutError
+from watermark_source.planning.availability import SILENCES
 from watermark_source.planning.split import Split
 
 A, B, C, D = (Split("t", number) for number in range(4))
@@ -27,7 +28,7 @@ class Brokers:
 
     def __init__(self) -> None:
         self.cluster = Cluster(parse_settings({"kafka.bootstrap.servers": "localhost:1"}))
-        self.pending = PendingRequests(self.cluster, int(LIMIT * 1_000))
+        self.in_flight = RequestsInFlight(self.cluster, int(LIMIT * 1_000))
         self.seconds: dict[Split, float] = {}
         self.steps: dict[Split, int] = {}
         """So many times it has to be sent something more, and answers after half a millisecond."""
@@ -36,11 +37,13 @@ class Brokers:
         self.begun: Counter[Split] = Counter()
         """Questions about each."""
 
-    async def look_up(self, part: Mapping[Split, int], deadline: Deadline, told: dict[Split, Found]) -> None:
+    async def look_up(
+        self, part: Mapping[Split, int], deadline: Deadline, arrived: dict[Split, OffsetAndTimestamp]
+    ) -> None:
         self.begun.update(part.keys())
         for split in part:
             await self.look_one_up(split)
-            told[split] = Found(7, None)
+            arrived[split] = OffsetAndTimestamp(7, None)
 
     async def look_one_up(self, split: Split) -> None:
         wait = self.seconds.get(split, 0.0)
@@ -57,11 +60,11 @@ class Brokers:
         """Return which splits are told, and which late; ``one_leader``: has all of them, and tells them in order."""
 
         async def work(_: Deadline) -> tuple[set[Split], set[Split]]:
-            late = await self.pending.close(set(wanted))
-            asked = [{split: -1} for split in wanted if split not in self.pending.splits]
+            late = await self.in_flight.receive(set(wanted))
+            asked = [{split: -1} for split in wanted if split not in self.in_flight.splits]
             if one_leader and asked:
                 asked = [{split: spec for part in asked for split, spec in part.items()}]
-            return set(await self.pending.ask(asked, self.look_up)), set(late)
+            return set(await self.in_flight.send(asked, self.look_up)), set(late)
 
         return self.cluster.run(work)
 
@@ -69,7 +72,7 @@ class Brokers:
 @pytest.fixture
 def brokers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Brokers]:
     monkeypatch.setattr(offset_lookup, "_PATIENCE_MS", 60)
-    monkeypatch.setattr(offset_lookup, "_AWAY_SECONDS", 0.2)
+    monkeypatch.setattr(offset_lookup, "_UNSERVED_SECONDS", 0.2)
     made = Brokers()
     yield made
     made.cluster.close()
@@ -173,7 +176,7 @@ def test_one_that_nobody_asked_about_for_long_begins_anew(brokers: Brokers) -> N
     brokers.seconds[B] = 60
     assert B not in brokers.ends(A, B)[0]
     end = time.monotonic() + 30
-    while brokers.pending._silent:
+    while brokers.in_flight._table.within(SILENCES):
         assert time.monotonic() < end
         brokers.ends(A)
         time.sleep(0.02)

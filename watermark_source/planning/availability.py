@@ -1,0 +1,325 @@
+"""Availability: which splits answer requests for their end position, are slow or silent, or are deleted.
+
+One table by split, used on both sides of the connector's contract: a connector keeps its requests in flight in it, and
+the engine the answers that its polls got. Pure: times are arguments, in seconds of the caller's monotonic clock.
+
+A *silence* of a split begins when a call returns without its answer, and ends with the next answer or with the split.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
+
+from watermark_source.errors import SourceError
+from watermark_source.planning.split import Split
+
+_Answer = TypeVar("_Answer")
+
+
+class Availability(Enum):
+    """Whether a split's system answers requests about it."""
+
+    KNOWN = "known"
+    """No request is in flight. The last one was answered, or there was none."""
+    REQUESTED = "requested"
+    """A request is in flight, and the call that sent it waits."""
+    SLOW = "slow"
+    """Silent: the call has returned without the answer, and its request is still in flight."""
+    SILENT = "silent"
+    """Silent: the request has ended without an answer. The next call sends another one."""
+    RETRIED = "retried"
+    """Silent: another request is in flight, and the call that sent it waits."""
+    DELETED = "deleted"
+    """The system no longer lists it."""
+
+
+class AvailabilityEvent(Enum):
+    """What happens to a split between, and in, the calls that ask for it."""
+
+    LISTED = "listed"
+    """The system lists it."""
+    UNLISTED = "unlisted"
+    """The system has listed its splits without it, for as long as a deletion takes to be believed."""
+    REQUEST = "request"
+    """A call sends a request."""
+    ANSWER = "answer"
+    """The answer to the request in flight arrives."""
+    RETURN = "return"
+    """The call that sent the request returns without its answer, and leaves it in flight."""
+    TIME_OUT = "time out"
+    """The request in flight ends without an answer."""
+    CANCEL = "cancel"
+    """The call that sent the request fails for another reason, and gives it up."""
+    EXPIRE = "expire"
+    """No call has asked for the split for the time limit."""
+
+
+class Effect(Enum):
+    """What a transition does beside the change of the state."""
+
+    USE = "use"
+    """The answer is that of the call under way."""
+    KEEP = "keep"
+    """The answer is late: it is kept for the next call that asks for the split."""
+    DISCARD = "discard"
+    """The answer is to a request that was given up, perhaps about an earlier split of the same name."""
+    BEGIN_SILENCE = "begin silence"
+    """To be logged, and no time counts as quiet."""
+    END_SILENCE = "end silence"
+    """To be logged."""
+    FORGET = "forget"
+    """What was kept of earlier calls is dropped: a late answer, a failure, the beginning of a silence."""
+
+
+class Transition(NamedTuple):
+    """The state that an event leads to, and what else it does."""
+
+    state: Availability
+    effects: tuple[Effect, ...] = ()
+
+
+_KNOWN, _REQUESTED, _SLOW = Availability.KNOWN, Availability.REQUESTED, Availability.SLOW
+_SILENT, _RETRIED, _DELETED = Availability.SILENT, Availability.RETRIED, Availability.DELETED
+
+TRANSITIONS: Final[Mapping[tuple[Availability, AvailabilityEvent], Transition]] = {
+    (_KNOWN, AvailabilityEvent.LISTED): Transition(_KNOWN),
+    (_KNOWN, AvailabilityEvent.UNLISTED): Transition(_DELETED, (Effect.FORGET,)),
+    (_KNOWN, AvailabilityEvent.REQUEST): Transition(_REQUESTED),
+    (_KNOWN, AvailabilityEvent.ANSWER): Transition(_KNOWN, (Effect.DISCARD,)),
+    (_KNOWN, AvailabilityEvent.RETURN): Transition(_KNOWN),
+    (_KNOWN, AvailabilityEvent.TIME_OUT): Transition(_KNOWN),
+    (_KNOWN, AvailabilityEvent.CANCEL): Transition(_KNOWN),
+    (_KNOWN, AvailabilityEvent.EXPIRE): Transition(_KNOWN, (Effect.FORGET,)),
+    (_REQUESTED, AvailabilityEvent.LISTED): Transition(_REQUESTED),
+    (_REQUESTED, AvailabilityEvent.UNLISTED): Transition(_DELETED, (Effect.FORGET,)),
+    # One request at a time: a second answer could be older than the first.
+    (_REQUESTED, AvailabilityEvent.REQUEST): Transition(_REQUESTED),
+    (_REQUESTED, AvailabilityEvent.ANSWER): Transition(_KNOWN, (Effect.USE,)),
+    (_REQUESTED, AvailabilityEvent.RETURN): Transition(_SLOW, (Effect.BEGIN_SILENCE,)),
+    (_REQUESTED, AvailabilityEvent.TIME_OUT): Transition(_SILENT, (Effect.BEGIN_SILENCE,)),
+    (_REQUESTED, AvailabilityEvent.CANCEL): Transition(_KNOWN),
+    # The call under way asks for it.
+    (_REQUESTED, AvailabilityEvent.EXPIRE): Transition(_REQUESTED),
+    (_SLOW, AvailabilityEvent.LISTED): Transition(_SLOW),
+    (_SLOW, AvailabilityEvent.UNLISTED): Transition(_DELETED, (Effect.FORGET,)),
+    (_SLOW, AvailabilityEvent.REQUEST): Transition(_SLOW),
+    (_SLOW, AvailabilityEvent.ANSWER): Transition(_KNOWN, (Effect.KEEP, Effect.END_SILENCE)),
+    (_SLOW, AvailabilityEvent.RETURN): Transition(_SLOW),
+    (_SLOW, AvailabilityEvent.TIME_OUT): Transition(_SILENT),
+    (_SLOW, AvailabilityEvent.CANCEL): Transition(_SILENT),
+    # A topic that no call asked for may have been deleted and created again.
+    (_SLOW, AvailabilityEvent.EXPIRE): Transition(_KNOWN, (Effect.FORGET,)),
+    (_SILENT, AvailabilityEvent.LISTED): Transition(_SILENT),
+    (_SILENT, AvailabilityEvent.UNLISTED): Transition(_DELETED, (Effect.FORGET,)),
+    (_SILENT, AvailabilityEvent.REQUEST): Transition(_RETRIED),
+    (_SILENT, AvailabilityEvent.ANSWER): Transition(_SILENT, (Effect.DISCARD,)),
+    (_SILENT, AvailabilityEvent.RETURN): Transition(_SILENT),
+    (_SILENT, AvailabilityEvent.TIME_OUT): Transition(_SILENT),
+    (_SILENT, AvailabilityEvent.CANCEL): Transition(_SILENT),
+    (_SILENT, AvailabilityEvent.EXPIRE): Transition(_KNOWN, (Effect.FORGET,)),
+    (_RETRIED, AvailabilityEvent.LISTED): Transition(_RETRIED),
+    (_RETRIED, AvailabilityEvent.UNLISTED): Transition(_DELETED, (Effect.FORGET,)),
+    (_RETRIED, AvailabilityEvent.REQUEST): Transition(_RETRIED),
+    (_RETRIED, AvailabilityEvent.ANSWER): Transition(_KNOWN, (Effect.USE, Effect.END_SILENCE)),
+    (_RETRIED, AvailabilityEvent.RETURN): Transition(_SLOW),
+    (_RETRIED, AvailabilityEvent.TIME_OUT): Transition(_SILENT),
+    (_RETRIED, AvailabilityEvent.CANCEL): Transition(_SILENT),
+    (_RETRIED, AvailabilityEvent.EXPIRE): Transition(_RETRIED),
+    (_DELETED, AvailabilityEvent.LISTED): Transition(_KNOWN),
+    (_DELETED, AvailabilityEvent.UNLISTED): Transition(_DELETED),
+    # Whether it exists again is for its system to answer.
+    (_DELETED, AvailabilityEvent.REQUEST): Transition(_REQUESTED),
+    (_DELETED, AvailabilityEvent.ANSWER): Transition(_DELETED, (Effect.DISCARD,)),
+    (_DELETED, AvailabilityEvent.RETURN): Transition(_DELETED),
+    (_DELETED, AvailabilityEvent.TIME_OUT): Transition(_DELETED),
+    (_DELETED, AvailabilityEvent.CANCEL): Transition(_DELETED),
+    (_DELETED, AvailabilityEvent.EXPIRE): Transition(_DELETED),
+}
+
+IN_FLIGHT: Final = frozenset({_REQUESTED, _SLOW, _RETRIED})
+"""States with a request that may still be answered."""
+SILENCES: Final = frozenset({_SLOW, _SILENT, _RETRIED})
+"""States of a silence."""
+
+
+@dataclass(frozen=True, slots=True)
+class SplitAvailability(Generic[_Answer]):
+    """One row of the table; times are seconds of the monotonic clock."""
+
+    state: Availability = _KNOWN
+    request: int | None = None
+    """The number of the request in flight."""
+    silent_since: float | None = None
+    """When the request was sent whose answer a call did not wait for, or that ended without one."""
+    wanted_at: float = 0.0
+    """When the last call ended that asked for the split, or its late answer came."""
+    was_served: bool = True
+    """Whether the connections were served at least every few seconds since the silence began."""
+    failure: SourceError | None = None
+    """Why the last request ended without an answer."""
+    late: _Answer | None = None
+    """An answer that came after its call had returned."""
+
+
+class AvailabilityTable(Generic[_Answer]):
+    """The rows of all splits of which more is to be known than that they are ``KNOWN``. One caller at a time.
+
+    Methods return what the event does to which splits, with the row that each had before.
+    """
+
+    def __init__(self) -> None:
+        self._plain: SplitAvailability[_Answer] = SplitAvailability()
+        self._rows: dict[Split, SplitAvailability[_Answer]] = {}
+        self._requests = 0
+        self._begun: set[Split] = set()
+
+    def of(self, split: Split) -> SplitAvailability[_Answer]:
+        """Return the row of a split."""
+        return self._rows.get(split, self._plain)
+
+    def within(self, states: Set[Availability]) -> Set[Split]:
+        """Return the splits in one of some states other than ``KNOWN``."""
+        return {split for split, row in self._rows.items() if row.state in states}
+
+    def take_begun(self) -> Set[Split]:
+        """Return the splits of which a silence has begun since this was called last; it may be over."""
+        begun, self._begun = self._begun, set()
+        return begun
+
+    def clear(self) -> None:
+        """Forget all splits, and their requests."""
+        self._rows.clear()
+
+    def note_listed(self, splits: Set[Split]) -> None:
+        """Take in which splits exist. A deleted one keeps nothing, so that one created again begins without it."""
+        listed = self._rows.keys() & splits
+        self._apply(AvailabilityEvent.LISTED, listed)
+        self._apply(AvailabilityEvent.UNLISTED, self._rows.keys() - listed)
+
+    def request(self, splits: Iterable[Split]) -> int:
+        """Take in that a call sends a request about some splits, none of which is in flight; return its number."""
+        self._requests += 1
+        self._apply(AvailabilityEvent.REQUEST, splits, request=self._requests)
+        return self._requests
+
+    def in_flight(self, request: int, splits: Iterable[Split]) -> Set[Split]:
+        """Return the splits for which a request is still the one in flight."""
+        return {split for split in splits if self.of(split).request == request}
+
+    def answer(self, request: int, answers: Mapping[Split, _Answer | None], at: float) -> Effects[_Answer]:
+        """Take in the answers to a request that have come by ``at``; ``None`` for a split that does not exist.
+
+        Answers for which another request, or none, is in flight are discarded.
+        """
+        effects = self._apply(AvailabilityEvent.ANSWER, self.in_flight(request, answers))
+        for split in effects.get(Effect.KEEP, ()):
+            if answers[split] is not None:
+                self._rows[split] = SplitAvailability(wanted_at=at, late=answers[split])
+        return effects
+
+    def leave_in_flight(self, request: int, splits: Iterable[Split], *, sent_at: float) -> Effects[_Answer]:
+        """Take in that the call that sent a request returns without some of its answers."""
+        return self._apply(AvailabilityEvent.RETURN, self.in_flight(request, splits), since=sent_at)
+
+    def time_out(
+        self, request: int, splits: Iterable[Split], *, sent_at: float, failure: SourceError | None = None
+    ) -> Effects[_Answer]:
+        """Take in that a request has ended without some of its answers."""
+        in_flight = self.in_flight(request, splits)
+        return self._apply(AvailabilityEvent.TIME_OUT, in_flight, since=sent_at, failure=failure)
+
+    def cancel(self, request: int, splits: Iterable[Split]) -> None:
+        """Take in that the call that sent a request gives it up."""
+        self._apply(AvailabilityEvent.CANCEL, self.in_flight(request, splits))
+
+    def take_late(self, wanted: Set[Split]) -> Mapping[Split, _Answer]:
+        """Return the late answers about some splits, each once."""
+        found = {s: late for s in wanted & self._rows.keys() if (late := self._rows[s].late) is not None}
+        for split in found:
+            del self._rows[split]
+        return found
+
+    def note_wanted(self, splits: Set[Split], at: float) -> None:
+        """Take in that a call which asked for some splits ended at ``at``."""
+        for split in splits & self._rows.keys():
+            if (row := self._rows[split]).state in SILENCES:
+                self._rows[split] = replace(row, wanted_at=at)
+
+    def note_unserved(self) -> None:
+        """Take in that the connections have not been served for long: what is silent may have answered."""
+        for split, row in self._rows.items():
+            if row.state in SILENCES:
+                self._rows[split] = replace(row, was_served=False)
+
+    def expire(self, wanted_before: float) -> None:
+        """Forget splits that no call has asked for since ``wanted_before``."""
+        expired = [split for split, row in self._rows.items() if row.wanted_at <= wanted_before]
+        self._apply(AvailabilityEvent.EXPIRE, expired)
+
+    def overdue(self, splits: Set[Split], *, now: float, call_ends_at: float, limit: float) -> Set[Split]:
+        """Return the splits that have been silent for a time limit in seconds, or will be when the call returns.
+
+        The latter only where a request has ended without an answer: it ends before its limit if another try would begin
+        after that, so the request of this call decides.
+        """
+        found: set[Split] = set()
+        for split in splits & self._rows.keys():
+            row = self._rows[split]
+            until = now if row.failure is None else call_ends_at
+            if row.silent_since is not None and until - row.silent_since >= limit:
+                found.add(split)
+        return found
+
+    def _apply(
+        self,
+        event: AvailabilityEvent,
+        splits: Iterable[Split],
+        *,
+        request: int | None = None,
+        since: float = 0.0,
+        failure: SourceError | None = None,
+    ) -> Effects[_Answer]:
+        effects: dict[Effect, dict[Split, SplitAvailability[_Answer]]] = {}
+        # The splits of a request mostly share one row: then it is changed once.
+        before: SplitAvailability[_Answer] | None = None
+        after, transition = self._plain, TRANSITIONS[_KNOWN, event]
+        for split in splits:
+            row = self._rows.get(split, self._plain)
+            if row is not before:
+                before, transition = row, TRANSITIONS[row.state, event]
+                after = self._changed(row, transition, request, since, failure)
+            if after is self._plain:
+                self._rows.pop(split, None)
+            else:
+                self._rows[split] = after
+            for effect in transition.effects:
+                effects.setdefault(effect, {})[split] = row
+        self._begun.update(effects.get(Effect.BEGIN_SILENCE, ()))
+        return effects
+
+    def _changed(
+        self,
+        row: SplitAvailability[_Answer],
+        transition: Transition,
+        request: int | None,
+        since: float,
+        failure: SourceError | None,
+    ) -> SplitAvailability[_Answer]:
+        state = transition.state
+        if state is row.state and Effect.FORGET not in transition.effects:
+            return row
+        if state is _KNOWN:
+            return self._plain
+        if state is _DELETED:
+            return SplitAvailability(_DELETED)
+        row = replace(row, state=state, request=(request or row.request) if state in IN_FLIGHT else None)
+        if Effect.BEGIN_SILENCE in transition.effects:
+            row = replace(row, silent_since=since, wanted_at=since)
+        return row if failure is None else replace(row, failure=failure)
+
+
+Effects: TypeAlias = Mapping[Effect, Mapping[Split, SplitAvailability[_Answer]]]
+"""The splits that an effect is about, and their rows before the event."""
