@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -82,7 +82,7 @@ class Query(Driver):
         super().restart(final=final)
         admin = Admin(self.brokers)
         self.discovery = Discovery(self.brokers, admin)
-        self.clock: Any = SimulatedClock(self.brokers)
+        self.clock = cast(Any, SimulatedClock(self.brokers))
         bounds = KafkaLogBounds(admin)
         connector = Connector(discovery=self.discovery, starts=EarliestOrLatest(bounds, earliest=True), bounds=bounds)
         self.logs = Logs(connector, self.clock, self.policy.strategy, quiet=None)
@@ -262,7 +262,7 @@ _ACTIONS = (
 stories = st.lists(st.tuples(st.sampled_from(_ACTIONS), st.integers(0, 4)), min_size=15, max_size=60)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(stories, st.sampled_from([Idleness(), Idleness(timeout=IDLE)]))
 def test_no_broker_loses_rows_holds_others_up_takes_an_end_back_or_is_logged_twice(
     actions: list[tuple[str, int]], idleness: Idleness

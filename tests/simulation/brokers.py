@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Set
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 from kafka.errors import (
     FencedLeaderEpochError,
@@ -258,7 +258,7 @@ class Admin:
     """``OffsetQueries`` of ``lookup/offsets.py``, with the real look-ups of offsets."""
 
     def __init__(self, brokers: Brokers) -> None:
-        self.client: Any = Client(brokers)
+        self.client = cast(Any, Client(brokers))
         leaders = Leaders()
         topics = TopicLookup(self.client, leaders)
         self.lookup = OffsetLookup(self.client, topics, leaders, limit_ms=LIMIT_MS, read_committed=False)
