@@ -59,7 +59,7 @@ class NarrowingBatchReader(AlignedBatchReader):
     """A batch read that leaves out positions that filters exclude.
 
     A class of its own: Spark refuses a reader that has ``pushFilters`` while push-down is switched off, and its message
-    says how to switch it on.
+    names the setting.
     """
 
     @says_why
