@@ -35,7 +35,7 @@ from watermark_source.planning.watermark import Millis
 _log = logging.getLogger(__name__)
 
 _GLANCE_MS = 500
-"""For what nobody needs who has to wait."""
+"""Time limit in ms of optional look-ups; the caller continues without their answer."""
 
 
 class Newest(NamedTuple):
@@ -85,9 +85,9 @@ class KafkaAdmin:
         self._offsets.note_listed(splits)
 
     def topics(self, names: Collection[str] | None, expected: Set[Split] = frozenset()) -> Mapping[str, Topic]:
-        """Return the topics named, or all for ``None``. One that does not exist is left out, after a second look.
+        """Return the topics named, or all for ``None``. One that does not exist is left out, after a second request.
 
-        What is ``expected`` was there before, and has gone only if it is missing for five seconds, whoever is asked.
+        The ``expected`` partitions existed before, and count as deleted after all brokers lacked them for 5 s.
 
         Raises:
             RefusedError, UnreachableError, ResponseTimeoutError: see ``watermark_source.errors``.
@@ -152,14 +152,14 @@ class KafkaAdmin:
         return self._cluster.run(work) if by_node else {}
 
     def timestamp_types(self, names: Collection[str]) -> Mapping[str, str]:
-        """Return ``message.timestamp.type`` of topics, of those whose settings may be read and are told."""
+        """Return ``message.timestamp.type`` of topics; those whose settings may not be read are left out."""
 
         try:
-            told = self.topic_settings(names, [TIMESTAMP_TYPE])
+            values = self.topic_settings(names, [TIMESTAMP_TYPE])
         except SourceError as error:
-            _log.info("the timestamp type of %s cannot be told: %s", listed(names), error)
+            _log.info("the timestamp type of %s is not known: %s", listed(names), error)
             return {}
-        return {name: each[TIMESTAMP_TYPE] for name, each in told.items() if TIMESTAMP_TYPE in each}
+        return {name: each[TIMESTAMP_TYPE] for name, each in values.items() if TIMESTAMP_TYPE in each}
 
     def topic_settings(self, topics: Collection[str], names: Collection[str]) -> Mapping[str, Mapping[str, str]]:
         """Return settings of topics by their names, of those whose settings may be read.

@@ -31,7 +31,7 @@ class RefusedByBrokerError(KafkaError):  # type: ignore[misc]  # kafka-python ha
         super().__init__(f"the Kafka broker {address} refused: {reason(error)}")
 
 
-# What a broker says about us, which asking again will not change.
+# Answers about this client that a retry does not change.
 _REFUSALS = (
     RefusedByBrokerError,
     SaslAuthenticationFailedError,
@@ -47,24 +47,24 @@ _CHECK_THE_WAY = "check the addresses, the network and kafka.security.protocol"
 
 
 def is_refusal(error: KafkaError) -> bool:
-    """Return whether a broker says something about us, which asking again will not change."""
+    """Return whether an answer is about this client, so that a retry does not change it."""
     # kafka-python wraps a failed handshake in a connection error and keeps the cause as context.
     return isinstance(error, _REFUSALS) or isinstance(error.__context__, ssl.SSLCertVerificationError)
 
 
 def reason(error: KafkaError) -> str:
-    """Return what an error of kafka-python says, or its name if it says nothing."""
+    """Return the text of an error of kafka-python, or its name if it has none."""
     return ": ".join(str(arg) for arg in error.args) or type(error).__name__
 
 
 def translated(error: KafkaError, settings: ClientSettings) -> SourceError:
-    """Return the error of this project that says the same, naming the broker, or the bootstrap servers."""
+    """Return the same error in this project's tree, with the broker, or the bootstrap servers."""
     servers = ",".join(settings.bootstrap_servers)
     if is_refusal(error):
         named = isinstance(error, RefusedByBrokerError)
-        said = reason(error) if named else f"the Kafka brokers at {servers} refused: {reason(error)}"
+        refusal = reason(error) if named else f"the Kafka brokers at {servers} refused: {reason(error)}"
         return RefusedError(
-            f"{said}; check kafka.security.protocol, kafka.sasl.mechanism, kafka.sasl.jaas.config, kafka.ssl.* and "
+            f"{refusal}; check kafka.security.protocol, kafka.sasl.mechanism, kafka.sasl.jaas.config, kafka.ssl.* and "
             "the user's ACLs"
         )
     if isinstance(error, SILENCE):

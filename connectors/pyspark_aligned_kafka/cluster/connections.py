@@ -35,13 +35,13 @@ from watermark_source.spark_process import is_spark_worker
 
 _log = logging.getLogger(__name__)
 
-# In which order brokers are asked what any of them can tell.
+# In which order brokers get requests that any of them can answer.
 
 
 _SILENT_SECONDS = 60.0
-"""So long one that did not answer is asked last."""
+"""Seconds for which a broker that did not answer is last in the order."""
 _BEFORE_BOOTSTRAP = 2
-"""So many known brokers are asked before the bootstrap servers: where two are silent, all may have moved (KIP-899)."""
+"""Number of known brokers before the bootstrap servers: where two are silent, all may have moved (KIP-899)."""
 
 
 class BrokerOrder:
@@ -75,13 +75,13 @@ class BrokerOrder:
 _Result = TypeVar("_Result")
 
 _SHORTEST_TRY_MS = 20
-"""In less time nobody answers, and a healthy broker would be blamed."""
-_TELLING_TRY_MS = 1_000
-"""A silence of less time tells less than an earlier failure."""
+"""In less time no broker answers, and the log would name a healthy one."""
+_MEANINGFUL_TRY_MS = 1_000
+"""A silence of less time explains less than an earlier failure."""
 _MOST_AT_ONCE = 1 << 20
-"""Bytes that are read from a broker before they are looked at: a frame's length is in the first four."""
+"""Bytes that are read from a broker before they are parsed: a frame's length is in the first four."""
 _FIRST_TRY_MS = 3_000
-"""So long nobody else is asked: more than a broker takes that is only busy."""
+"""Time before the next broker gets the request: longer than a broker takes that is only busy."""
 
 
 class _Some:
@@ -105,7 +105,7 @@ class _Some:
 
 
 class _BoundedReads(KafkaConnectionManager):  # type: ignore[misc]  # kafka-python has no types
-    """Reads a limited number of bytes at a time, and delivers what a broker said before it hung up.
+    """Reads a limited number of bytes at a time, and delivers what a broker sent before it closed the connection.
 
     kafka-python reads a socket until nothing more is there before it looks at a frame's length: what sends without end
     fills the memory of the process. And it drops bytes that arrive together with the end of a connection, and a broker
@@ -207,8 +207,8 @@ class Cluster:
         broker = self._open().cluster.broker_metadata(node)
         return str(node) if broker is None else f"{broker.host}:{broker.port}"
 
-    def _told(self, node: int | str) -> str:
-        """Return why a broker could not be connected to lately; of one that others named also where."""
+    def _failure_text(self, node: int | str) -> str:
+        """Return why the last connection to a broker failed, and its address if other brokers named it."""
         why = self._why_not.get(node, "not tried again yet")
         broker = self._open().cluster.broker_metadata(node)
         if broker is None or isinstance(node, str) or OUTAGES.has_worked(self._address(node)):
@@ -227,9 +227,9 @@ class Cluster:
             # Once brokers are known, a bootstrap server stands for one of them.
             if not isinstance(node, str) or not self._open().cluster.brokers():
                 OUTAGES.note_failure(self._address(node), reason(error))
-            raise KafkaConnectionError(self._told(node)) from error
+            raise KafkaConnectionError(self._failure_text(node)) from error
         except NodeNotReadyError as error:
-            raise NodeNotReadyError(self._told(node)) from error
+            raise NodeNotReadyError(self._failure_text(node)) from error
 
     async def _made(self, node: int | str, limit_ms: float) -> KafkaConnection:
         manager = self._open()
@@ -266,7 +266,7 @@ class Cluster:
         return self._open().call_soon(self.ask, node, request, deadline)  # type: ignore[no-any-return]
 
     def begin(self, work: Callable[..., Awaitable[_Result]], *args: Any) -> Any:
-        """Begin work that may outlive this ``run``, going on in the next ones, and return its future."""
+        """Begin work that may outlive this ``run`` and continues in the next ones; return its future."""
         return self._open().call_soon(work, *args)
 
     async def is_answered(self, answer: Any, deadline: Deadline) -> bool:
@@ -290,7 +290,7 @@ class Cluster:
 
         Raises:
             RefusedError: a broker refused the login or the request.
-            UnreachableError: none could be connected to within the limit; says why for each.
+            UnreachableError: none could be connected to within the limit; with the reason for each.
             ResponseTimeoutError: some accept connections, but none answers.
         """
         failures: dict[str, KafkaError] = {}
@@ -309,7 +309,7 @@ class Cluster:
                     if is_refusal(error):
                         raise translated(error, self._settings) from error
                     address = f"{broker.host}:{broker.port}"
-                    if isinstance(error, SILENCE) and time_ms < _TELLING_TRY_MS and address in failures:
+                    if isinstance(error, SILENCE) and time_ms < _MEANINGFUL_TRY_MS and address in failures:
                         continue
                     if not isinstance(error, KafkaConnectionError):
                         OUTAGES.note_failure(address, reason(error))

@@ -159,7 +159,7 @@ class ConsumerGroup:
 
 PAUSE_S: Final = 1.0
 REPEAT_S: Final = 60.0
-"""A broker forgets a group nobody commits to (``offsets.retention.minutes``), also when there is nothing to read."""
+"""A broker removes a group without commits (``offsets.retention.minutes``), also when there is nothing to read."""
 LONGEST_PAUSE_S: Final = 30.0
 
 
@@ -200,7 +200,7 @@ class GroupCommits:
 
     def __init__(self, group: ConsumerGroup) -> None:
         self._group = group
-        # A mailbox with one place: whatever is put in replaces what nobody took.
+        # A mailbox with one place: a new value replaces one that was not taken yet.
         self._latest: Mapping[Split, int] = {}
         self._news: SimpleQueue[None] = SimpleQueue()
         self._end: Deadline | None = None

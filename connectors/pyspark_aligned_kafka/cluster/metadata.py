@@ -22,7 +22,7 @@ _EPOCHS_SINCE = 9
 
 
 class Leader(NamedTuple):
-    """The broker that leads a partition, and the epoch of its leadership where the cluster tells."""
+    """The broker that leads a partition, and the epoch of its leadership where the cluster reports it."""
 
     node: int
     epoch: int | None
@@ -42,9 +42,9 @@ class Metadata:
 
     topics: Mapping[str, Topic]
     unknown: frozenset[str]
-    """Topics asked for that this broker knows nothing of."""
+    """Requested topics that this broker does not know."""
     unready: bool
-    """Whether it could not tell about some topic for the moment."""
+    """Whether it had no answer about some topic for the moment."""
 
 
 def metadata_request(names: Collection[str] | None) -> MetadataRequest:
@@ -90,10 +90,10 @@ def _leader(partition: Any, version: int) -> Leader | None:
 
 
 class Leaders:
-    """What the brokers have said of partitions. Threads may share it.
+    """Partitions and their leaders by the brokers' metadata. Threads may share it.
 
-    A broker that is cut off from the others goes on to answer, of leaders before its time too: an older epoch never
-    replaces a newer one, until a leader itself says that it does not know it (the topic may have been made anew).
+    A broker that is cut off from the others still answers, with earlier leaders too: an older epoch never replaces a
+    newer one, until a leader itself answers that it does not know it (the topic may have been created again).
     """
 
     def __init__(self) -> None:
@@ -102,7 +102,7 @@ class Leaders:
         self._existing: set[Split] = set()
 
     def learn(self, topics: Mapping[str, Topic]) -> None:
-        """Take what one broker says of topics."""
+        """Take in the topics of one response."""
         with self._lock:
             for name, topic in topics.items():
                 for number, leader in topic.leaders.items():
@@ -152,7 +152,7 @@ def _is_older(leader: Leader, known: Leader | None) -> bool:
 
 
 GONE_AFTER_S: Final = 5.0
-"""What was there before is gone after this time only: gone by mistake, it would be read from its beginning again.
+"""Seconds after which a topic that existed counts as deleted: by mistake, it would be read from its beginning again.
 
 A broker that just started may not know of it yet.
 """
@@ -160,20 +160,20 @@ _Named = TypeVar("_Named")
 
 
 def gone_after(limit_s: float) -> float:
-    """Return after how many seconds something is gone, which are at most half of a time limit."""
+    """Return after how many seconds a topic counts as deleted: at most half of a time limit."""
     return min(GONE_AFTER_S, limit_s / 2)
 
 
 def absent_since(before: Mapping[_Named, float], absent: Iterable[_Named]) -> dict[_Named, float]:
     """Return since when, by ``time.monotonic()``, all answers in a row have lacked what the one of now lacks.
 
-    ``before`` is the same as of the answer before. Time without an answer tells nothing.
+    ``before`` is the same as of the answer before. Time without an answer does not count.
     """
     now = time.monotonic()
     return {each: before.get(each, now) for each in absent}
 
 
-# Which topics there are, and who leads their partitions: asked again before anything counts as gone.
+# Which topics exist, and who leads their partitions: requested again before any counts as deleted.
 
 
 # A topic just made, or a broker just started, may be missing from one broker's metadata for a moment.
@@ -181,7 +181,7 @@ _UNKNOWN_AFTER_S = 1.0
 
 
 class TopicLookup:
-    """Tells the leaders what it learns."""
+    """Requests metadata and keeps the leaders in it."""
 
     def __init__(self, cluster: Cluster, leaders: Leaders) -> None:
         self._cluster = cluster
@@ -259,20 +259,20 @@ def _exists(split: Split, topics: Mapping[str, Topic]) -> bool:
     return split.log in topics and split.number in topics[split.log].leaders
 
 
-# How many copies of partitions there are, and how many of them a broker may be lost without.
+# How many replicas partitions have, and how many are in sync.
 
 
 class Replicas(NamedTuple):
     """Of one partition, as one broker sees it."""
 
     leader: int | None
-    """``None``: nobody can read or write it."""
+    """``None``: it can be neither read nor written."""
     all: int
     in_sync: int
 
 
 def read_replicas(answer: Any) -> Mapping[Split, Replicas]:
-    """Read a ``MetadataResponse``; topics that cannot be told are left out."""
+    """Read a ``MetadataResponse``; topics with an error are left out."""
     return {
         Split(topic.name, each.partition_index): Replicas(
             None if each.leader_id < 0 else each.leader_id, len(each.replica_nodes), len(each.isr_nodes)

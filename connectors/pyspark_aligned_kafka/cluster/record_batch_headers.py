@@ -29,7 +29,7 @@ _CONTROL = 0x20
 
 
 class BatchHeader(NamedTuple):
-    """What a batch says of itself; its checksum has not been looked at."""
+    """The header of a batch, whose checksum has not been verified."""
 
     first: int
     last: int

@@ -147,7 +147,7 @@ def _numbered(rule: PerSplit, whole_topics: Set[str]) -> set[Split]:
 
 
 def narrowed(ranges: Sequence[OpenRange], wanted: Wanted, lookup: PositionLookup) -> list[OpenRange]:
-    """Return what of the ranges is wanted. What is wanted but lost already is left in, for the reader to find.
+    """Return the wanted parts of the ranges. Wanted rows that are lost already are left in: the reader reports them.
 
     Only a lowest timestamp can be looked up: before the first record that is as new, all are older. Records after it
     may be of any time, so a highest timestamp says nothing about offsets.
@@ -177,6 +177,6 @@ def _first_offsets(ranges: Sequence[OpenRange], since: Millis | None, lookup: Po
     beginnings = lookup.earliest(given) if given else {}
     found = lookup.at_time(dict.fromkeys(ends, since))
     firsts = {split: ends[split] if offset is None else offset for split, offset in found.items()}
-    # What lies before its log's beginning is lost, and nobody knows of which time it was.
+    # What lies before its log's beginning is lost, and its timestamps are not known.
     lost = {late.range.split for late in ranges if late.range.start < beginnings.get(late.range.split, 0)}
     return {split: first for split, first in firsts.items() if split not in lost}

@@ -187,7 +187,7 @@ class KafkaDiscovery:
         return f". Names like it: {', '.join(sorted(near))}" if near else ""
 
     def _checked(self, listing: _Listing) -> _Listing:
-        """Return a listing after a log line and a call for what is new in it."""
+        """Return a listing after a log line and a call for its new topics and partitions."""
         last, missing = self._last, listing.missing
         if last is None and isinstance(self._subscription, Subscribe) and missing:
             raise UnknownSplitError(

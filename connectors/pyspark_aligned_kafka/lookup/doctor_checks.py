@@ -150,7 +150,7 @@ def probe(client: ClientSettings, topic: str, partitions: Mapping[int, int]) -> 
 
 
 _WATCHED_SECONDS = 2.0
-"""For how long a topic is watched, whether anybody writes to it."""
+"""Seconds for which a topic is watched for new records."""
 _LARGEST_MILLIS = 1_000
 """Clocks of machines that are kept right differ by less."""
 
@@ -251,14 +251,14 @@ def checks_of(cluster: CheckedCluster) -> Iterable[Check[CheckedCluster]]:
     yield Check("record format", _format, after=("READ",))
     yield Check("replicas", _replicas, after=("topics",))
     yield Check("topic settings", _settings, after=("topics",))
-    yield Check(TIMESTAMP_TYPE, _if_told(_timestamp_type), after=("topics",))
+    yield Check(TIMESTAMP_TYPE, _if_readable(_timestamp_type), after=("topics",))
     yield Check("brokers' clocks", brokers_clocks, after=("topics", "leaders"))
-    yield Check("retention", _if_told(_retention), after=("topics",))
-    yield Check("cleanup.policy", _if_told(_cleanup), after=("topics",))
-    yield Check("unclean leader election", _if_told(_unclean), after=("topics",))
+    yield Check("retention", _if_readable(_retention), after=("topics",))
+    yield Check("cleanup.policy", _if_readable(_cleanup), after=("topics",))
+    yield Check("unclean leader election", _if_readable(_unclean), after=("topics",))
 
 
-def _if_told(look: Callable[[CheckedCluster], str | Caution]) -> Callable[[CheckedCluster], str | Caution]:
+def _if_readable(look: Callable[[CheckedCluster], str | Caution]) -> Callable[[CheckedCluster], str | Caution]:
     return lambda cluster: look(cluster) if cluster.settings else Caution("not known: no topic's settings may be read")
 
 

@@ -1,4 +1,4 @@
-"""How far event time will be when ranges at the end of partitions have been read, told before they are."""
+"""Preview of event time: how far it will be when ranges at the end of partitions have been read."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class BatchQueries(Protocol):
 
 @contextmanager
 def _doing_without() -> Iterator[None]:
-    """What cannot be told now is told by the rows, and whoever needs an answer will say what is wrong."""
+    """Continue without a preview after an error: the rows will show their times, and their read any error."""
     try:
         yield
     except SourceError as error:
@@ -40,7 +40,7 @@ def _doing_without() -> Iterator[None]:
 class KafkaPreview:
     """``EventTimePreview`` of ``spark.connector``.
 
-    The broker's answer where the newest record is tells only where to look. What counts is the header of the batch
+    The broker's answer where the newest record is only locates its batch. What counts is the header of the batch
     there, if all of it is in the range and all of it is delivered: neither the end of a transaction nor, for readers of
     committed data, part of one, which may have been aborted.
     """
@@ -82,7 +82,7 @@ class KafkaPreview:
         newest = self._newest.get(of.split)
         if newest is None:
             return None
-        # Appended since it was asked for, or cut off by a limit: the range's last batch tells less, and nothing wrong.
+        # Appended since the request, or cut off by a limit: the range's last batch shows less, and nothing wrong.
         # One that was read before is the newest still: nothing of this range moves the watermark.
         return None if newest.offset < of.start else min(newest.offset, of.end - 1)
 

@@ -32,7 +32,7 @@ class OffsetQueries(Protocol):
 
 
 class KafkaLogBounds:
-    """``LogBounds`` of ``spark.connector``. Every call asks the brokers: how often is for the caller to say."""
+    """``LogBounds`` of ``spark.connector``. Every call sends requests: the caller decides how often."""
 
     def __init__(self, admin: OffsetQueries, stale: OffsetRetries = offset_retries.ACCEPTED) -> None:
         self._admin = admin
@@ -42,12 +42,12 @@ class KafkaLogBounds:
     def end_positions(self, splits: Set[Split]) -> Mapping[Split, int]:
         """Return each split's end: the high watermark, or the last stable offset with read_committed.
 
-        An end before the one seen last is asked for again, as the policy says; after that it is what it is.
+        An end before the last known one is requested again, as often as the policy has it, and then accepted.
         """
         return self._settled(lambda: Ends(self._look_up(splits, LATEST))).positions
 
     def current_ends(self, splits: Set[Split]) -> Ends:
-        """Return the ends that brokers tell within a few seconds; the others are asked on."""
+        """Return the ends that brokers answer within a few seconds; the other requests stay in flight."""
         return self._settled(lambda: self._in_time(splits))
 
     def _settled(self, look: Callable[[], Ends]) -> Ends:
@@ -126,7 +126,7 @@ class KafkaTimeIndex:
         return entries
 
     def newest(self, splits: Set[Split]) -> Mapping[Split, Millis | None]:
-        """Return the highest timestamp in each split; ``None`` if it is empty or the broker cannot tell.
+        """Return the highest timestamp in each split; ``None`` if it is empty or the broker does not know.
 
         Brokers before 3.0 cannot; nor can any with read_committed while that record belongs to an open transaction.
         """
@@ -138,34 +138,33 @@ class KafkaTimeIndex:
 
 
 class KafkaTransactions:
-    """``OpenTransactions`` of ``spark.connector``; ``admin`` asks as readers of uncommitted data do."""
+    """``OpenTransactions`` of ``spark.connector``; ``admin`` reads uncommitted data too."""
 
     def __init__(self, admin: OffsetQueries) -> None:
         self._admin = admin
 
     def behind(self, ends: Mapping[Split, int]) -> Set[Split]:
-        """Return the splits whose high watermark is beyond the end, or is not told in time."""
+        """Return the splits whose high watermark is beyond the end, or is not answered in time."""
         answers = self._admin.list_offsets_in_time(dict.fromkeys(ends, LATEST))
         further = {s for s, answer in answers.offsets.items() if answer.offset is not None and answer.offset > ends[s]}
         return further | answers.unknown.keys()
 
 
-# Whether brokers answer while a batch is read: asked beside planning, on connections of its own.
+# Whether brokers answer while a batch is read: polled beside planning, on connections of its own.
 
 
 class KafkaWatch:
-    """``CurrentEnds`` of ``spark.connector``. Each look begins anew: no question stays open, and no connection that
-    failed.
+    """``CurrentEnds`` of ``spark.connector``. No request stays in flight after a poll, and no connection that failed.
 
-    Questions that stay open, and connections that are tried again, go on only while something is asked; looks are
-    seconds apart. And a client that found nobody there tries later and later.
+    Requests in flight, and connections that are tried again, advance only during calls, and polls are seconds apart. A
+    client whose connection was refused also waits longer and longer before it connects again.
     """
 
     def __init__(self, admin: KafkaAdmin) -> None:
         self._admin = admin
 
     def current_ends(self, splits: Set[Split]) -> Ends:
-        """Return the ends that brokers tell within a few seconds.
+        """Return the ends that brokers answer within a few seconds.
 
         Raises:
             SourceError: none can be reached, or one refuses.

@@ -83,7 +83,7 @@ def _column(given: spark.Filter) -> str:
 
 
 def _truth(given: spark.Filter, value: Any) -> bool | None:
-    """Return what a filter says of a value that is not null, ``None`` if that cannot be told or is null."""
+    """Return whether a value that is not null passes a filter, ``None`` if that is not known or null."""
     if isinstance(given, spark.Not):
         denied = _truth(given.child, value)
         return None if denied is None else not denied

@@ -1,4 +1,4 @@
-"""A source's place in an alignment group: alone as long as nobody else can be there, else kept in a store.
+"""A source's place in an alignment group: alone while no other source can be in it, else kept in a store.
 
 Without ``alignmentStore`` the sources of one driver see each other by files (``group_store.local_members``) and meet in
 a private database once there are two. With the URL of a database they meet there from the first plan on.
@@ -24,7 +24,7 @@ from watermark_source.spark.options import EngineOptions, GroupOptions
 
 
 class Membership:
-    """What the runner asks about the members of its group elsewhere, and tells them."""
+    """The members of the group elsewhere, and what this source publishes to them."""
 
     def __init__(self, source_name: str, group: GroupOptions | None, max_drift: int | None) -> None:
         self._source_name = source_name
@@ -33,7 +33,7 @@ class Membership:
         self._local: LocalMembers | None = None
         self._client: HeartbeatClient | None = None
         self._last: Plan | None = None
-        """Planned alone: it has to be told when somebody comes."""
+        """The last plan while alone: it is published when another member joins."""
         self._complete = False
         """Whether as many as wanted have been there in this process."""
         self._began = 0.0
@@ -61,7 +61,7 @@ class Membership:
             self._local = LocalMembers(driver_folder(), group.name)
 
     def others(self, before: GroupState) -> OtherMembers:
-        """Return what is known of the others when a batch is planned that begins in a state with ``before``.
+        """Return the last known positions of the others for a plan that begins in a state with ``before``.
 
         Raises:
             UsageError: the group has another drift.
@@ -76,11 +76,11 @@ class Membership:
             self._meet(before, group)
         assert self._client is not None
         met_before = before.member is not None
-        # A limit there was, once they had met: that there is none in the offset says that nobody counted.
+        # A limit there was, once they had met: without one in the offset no member counted.
         last_limit = MAX if met_before and before.limit is None else before.limit
         found = self._client.others(last_limit)
         if self._client.trouble is not None:
-            # Nobody can come meanwhile.
+            # No member can join meanwhile.
             self._began = time.monotonic()
         elif last_limit == MAX and not self._client.has_begun:
             # That was before this process: it is not known who counts now.
@@ -90,7 +90,7 @@ class Membership:
             # Who was there before is given its time to come again; who was not, all the time there is.
             late = time.monotonic() >= self._began + group.time_to_live / 1_000
             wanted = 0 if late and met_before else (group.members or 1) - 1
-            # Of those that are here already some may still be on their way to the store.
+            # Some of the members of this driver may not have reached the store yet.
             here = 0 if late or self._last is not None or self._local is None else self._local.others()
             self._complete = found.members >= max(wanted, here)
         return found if self._complete else unanswered(found, last_limit, awaited=True)
@@ -104,7 +104,7 @@ class Membership:
         self._client.publish(plan.member, waits=waits)
 
     def named(self, state: GroupState) -> GroupState:
-        """Return a state that says which member it is of."""
+        """Return a state with the name of this member."""
         if not self._complete or self._client is None:
             return state
         return replace(state, member=self._client.member)
@@ -119,7 +119,7 @@ class Membership:
 
     @property
     def trouble(self) -> str | None:
-        """Return why what is known of the others may be old."""
+        """Return why the last known positions of the others may be old."""
         return None if self._client is None else self._client.trouble
 
     def close(self) -> None:

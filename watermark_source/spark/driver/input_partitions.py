@@ -36,14 +36,14 @@ def reaching_back(
     ``earliest`` tells where logs begin now. It is given where rows that are gone are no error: they may be so many that
     to look for them would take thousands of tasks, and a plan that went past them has read none of them.
     """
-    # Only to a lower one: a log that was created anew begins before the position its predecessor had.
+    # Only to a lower one: a log that was created again begins before the position its predecessor had.
     back = {s: start for s, start in starts.items() if s in after.splits and start < after.splits[s].observed}
     if back and earliest is not None:
         begins = earliest(back.keys())
         gone = {s: min(begins.get(s, 0), after.splits[s].observed) for s in back}
         skipped = [SplitRange(s, start, gone[s]) for s, start in back.items() if start < gone[s]]
         if skipped:
-            _log.warning("failOnDataLoss is false, nobody looks for what is gone: %s", listed(skipped))
+            _log.warning("failOnDataLoss=false: skipping %s, which the log no longer holds", listed(skipped))
         back = {s: max(start, gone[s]) for s, start in back.items()}
     if not back:
         return after
@@ -53,7 +53,7 @@ def reaching_back(
 
 
 class InputPartitions:
-    """Makes read tasks; what is in them follows from the two states alone, but for where to report."""
+    """Makes read tasks; their content follows from the two states alone, except the address for reports."""
 
     def __init__(
         self,

@@ -79,7 +79,7 @@ _log = logging.getLogger(__name__)
 _WAIT_FOR_PREVIEW = 0.2
 """The same for a preview: without a discovery the watermark of a batch's rows is emitted with the next batch."""
 _PREVIEWED = 256
-"""The most splits with rows whose newest rows are previewed: for more of them that costs more than it gains."""
+"""The most splits with rows whose newest rows are previewed: beyond that it costs more than it gains."""
 _WAIT_FOR_LOOK_OF_RUN = 30.0
 """The same for ``Trigger.AvailableNow``, which repeats discovery until no split is new."""
 _PAUSE_BETWEEN_LOOKS = 0.05

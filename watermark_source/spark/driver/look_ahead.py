@@ -125,7 +125,7 @@ class MinMaxIndex:
         return cls(position, position, _NONE, _NONE, _NONE, _NONE)
 
     def going_on(self, position: int, at_least: int) -> MinMaxIndex:
-        """Return what is left of it at a position; begins anew if it does not reach from ``at_least`` on."""
+        """Return what is left of it at a position; empty if it does not cover ``at_least``."""
         if not self.begins <= at_least <= self.until:
             return replace(MinMaxIndex.at(at_least), reached=self.reached)
         kept = int(np.searchsorted(self.ends, position, side="right"))
@@ -186,7 +186,7 @@ class MinMaxIndex:
         )
 
     def unread(self, position: int) -> Unread:
-        """Return what is known at a position."""
+        """Return the rows ahead that are known at a position."""
         lowest = _lowest(self.lowest[np.searchsorted(self.ends, position, side="right") :])
         return Unread(
             max(self.until, position),
@@ -237,7 +237,7 @@ def _pieces(
 
 
 def _lowest(times: Longs) -> int | None:
-    """Return the lowest of those that count."""
+    """Return the lowest watermark of the splits that count."""
     counted = times[times != MAX]
     return int(counted.min()) if len(counted) else None
 
@@ -253,7 +253,7 @@ def _later(one: int | None, other: int | None) -> int | None:
 
 _log = logging.getLogger(__name__)
 _LONGEST = 1.0
-"""Seconds after which a plan goes on with what is known."""
+"""Seconds after which a plan continues without the rest."""
 _ONE_LOOK = 0.2
 """Seconds that reading ahead should take before the clock is looked at: how many rows that are is learned."""
 _AT_FIRST, _MOST = 50_000, 2_000_000
@@ -268,7 +268,7 @@ class ReadingAhead:
     """``LookAhead`` of planning. What it knows it keeps in memory: the offset holds what was decided."""
 
     def __init__(self, reader: RangeReader, *, rows: int, span: int | None) -> None:
-        """Look at so many rows behind each planned range, or as far as event time goes on by ``span`` ms."""
+        """Look at so many rows behind each planned range, or until event time has advanced by ``span`` ms."""
         self._reader = reader
         self._rows = rows
         self._span = span
@@ -291,7 +291,7 @@ class ReadingAhead:
         targets: dict[Split, int] = {}
         for split, batch in planned.items():
             targets[split] = min(batch.end + self._rows, ends[split])
-            # Near the log's end also what the batch itself reads: nothing else tells how far it leads.
+            # Near the log's end also what the batch itself reads: nothing else shows how far it advances.
             begin = max(batch.start, targets[split] - self._rows)
             self._indexes[split] = self._indexes.get(split, MinMaxIndex.at(begin)).going_on(batch.start, begin)
         until = time.monotonic() + _LONGEST
@@ -446,7 +446,7 @@ class FirstLooks:
         ranges = [SplitRange(s, p, p + _ROWS) for s, p in sorted(positions.items())]
         found = read_event_times(self._reader, ranges, until=monotonic() + _LONGEST)
         for split, error in found.failed.items():
-            # The batch that comes there says so.
+            # The batch that reads it reports that.
             _log.warning("%s cannot be looked at before its first batch: %s", split, error)
         latest = MAX if future_cap is None else future_cap
         times = {s: micros[micros != MAX] // 1_000 for s, micros in found.micros.items()}

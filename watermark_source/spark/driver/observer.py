@@ -1,4 +1,4 @@
-"""The observer: what a plan is made of, as the connector, the tasks and the other sources of the group tell it."""
+"""The observer: what a plan is made of, from the connector, the tasks and the other sources of the group."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def with_chunks(
     if dropped:
         _log.warning("%s: gone before the snapshot was read to its end; nothing more comes of it", listed(dropped))
     if first:
-        # If one is chosen again later, what came in between is lacking: its snapshot begins anew.
+        # If one is chosen again later, the changes in between are missing: its snapshot begins again.
         dropped |= {log for log in completed(state.snapshots) if not snapshots.is_wanted(log)}
     if not lower:
         return logs, ObservedSnapshots(dropped=dropped, waiting=waiting)
@@ -180,7 +180,7 @@ class Observer:
 
     def observe(self, state: SourceState, limit: ReadLimit, last: LastPlan) -> Observation:
         """Return the outside world for the plan that begins in ``state``."""
-        # Before the ends: who is idle goes on with them only past rows that its logs do not have by now.
+        # Before the ends: an idle source follows the others only past rows that its logs do not have by now.
         others = self._membership.others(state.group)
         followed = self._followed(state, others, last)
         tables = frozenset() if state.snapshots.complete is None else self._ends.tables()
@@ -242,7 +242,7 @@ class Observer:
         return self._logs.reached(ranges_of(planned))
 
     def note(self, planned: Plan) -> None:
-        """Note what was planned just now: what is asked until the next plan goes by it."""
+        """Take in the plan made just now: the polls until the next plan depend on it."""
         self._logs.note(planned)
 
     def close(self) -> None:
@@ -290,7 +290,7 @@ class Observer:
         behind = splits_behind(state, logs.ends)
         if not self._connector.positions_are_rows or not exceeds(state, logs.ends, limit):
             return self._logs.previewed(logs, behind)
-        # Without alignment they only tell how far away the end of a long backlog may be.
+        # Without alignment they only show how far away the end of a long backlog may be.
         return self._logs.dated(
             logs, behind if self._policy.alignment.max_drift is not None else sample(behind, SAMPLE)
         )

@@ -15,7 +15,7 @@ from watermark_source.planning.split import Split
 from watermark_source.planning.state import Origin, SourceState, SplitState
 from watermark_source.planning.watermark import Millis, watermark_text
 
-# Going on with another copy of a system: positions of the copy that is read, in a checkpoint made on several.
+# Continuing with another copy of a system: positions of the copy that is read, in a checkpoint made on several.
 #
 # Within a process all positions are the copy's own. On their way into an offset they are shifted, so that they grow
 # from copy to copy, and the offset names all that lies before them: that alone is found again in another copy.
@@ -102,7 +102,7 @@ class ReplicaPositions:
         self._shift = end.shift
         own = _moved(after, -end.shift)
         if start.copy == replicas.system and start.shift == end.shift:
-            # The end: a beginning may have been asked for anew.
+            # The end: a beginning may have been requested again.
             self._confirm(own, end, replicas)
             last = _log_of(own)[1]
             first = _resumed(_moved(before, -start.shift), start, replicas, last.position)
@@ -143,7 +143,7 @@ class ReplicaPositions:
 
 
 def _origin(state: SourceState, replicas: Replicas) -> Origin:
-    # Some offsets do not say: of systems that could not be told apart then.
+    # Some offsets do not have it: their systems could not be distinguished then.
     return state.origin or Origin(replicas.system)
 
 

@@ -32,7 +32,7 @@ class Pace:
     next_look: float = 0.0
 
     def after(self, *, is_batch: bool, held: bool = False, cpu: float = 0.0) -> Pace:
-        """Return the pace after a look that led to a batch with rows, or found none; it took ``cpu`` seconds of a core.
+        """Return the pace after a poll that gave a batch with rows, or none; it took ``cpu`` seconds of CPU time.
 
         ``held``: there are rows that the alignment group does not allow to be read. In a run with an end each such look
         is a batch without rows, so they become rarer the longer it takes.
@@ -109,7 +109,7 @@ class LastPlan:
     offset: Mapping[str, Any] | None = None
     """What Spark was answered."""
     state: SourceState = field(default_factory=SourceState)
-    """What goes on if Spark asks from that offset."""
+    """The state to continue from if Spark plans from that offset."""
     is_behind: bool = False
     """Whether it left rows for the next."""
     newest_mattered: bool = False

@@ -51,11 +51,11 @@ class ReportBook:
                 self._reports.setdefault(report.range.split, {})[report.range] = report
 
     def cover(self, wanted: SplitRange) -> Coverage:
-        """Return what the reports tell about a range."""
+        """Return the reports about a range."""
         return self.cover_each([wanted])[0]
 
     def cover_each(self, wanted: Iterable[SplitRange]) -> list[Coverage]:
-        """Return what the reports tell about each range."""
+        """Return the reports about each range."""
         with self._lock:
             return [self._cover(each) for each in wanted]
 
@@ -246,7 +246,7 @@ class _Strangers:
             return f"{count} ({self._last})" if count else None
 
     def log(self, text: str) -> None:
-        """Warn at most once in a while: whoever scans ports makes thousands of connections."""
+        """Warn at most once in a while: a port scanner makes thousands of connections."""
         now = time.monotonic()
         if now - self._logged_at < _LOG_SECONDS:
             self._unlogged += 1
@@ -259,7 +259,7 @@ _BIND, _HOST = "spark.driver.bindAddress", "spark.driver.host"
 
 
 def driver_settings() -> dict[str, str]:
-    """Return where Spark's driver listens and how executors reach it, as far as its command line says.
+    """Return where Spark's driver listens and how executors reach it, as far as its command line shows.
 
     Spark gives a source's process none of its settings. It is a child of the driver's JVM, whose command line has those
     that ``spark-submit``, PySpark's builder and the entry points of containers were given.

@@ -33,10 +33,10 @@ class StreamEnd:
     def __init__(self, options: EngineOptions, *, fails_on_loss: bool) -> None:
         self._options = options
         self._fails_on_loss = fails_on_loss
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
 
     def check(self, state: SourceState, *, is_run: bool) -> None:
-        """Refuse to go on from a state.
+        """Refuse to continue from a state.
 
         Args:
             state: as of a batch that is done.
@@ -72,7 +72,7 @@ class StreamEnd:
         *,
         enters_anywhere: bool,
     ) -> None:
-        """Say that rows have come since a stream ended, if there are any: nobody reads them.
+        """Log or raise that rows were added since a stream ended, if there are any: no batch reads them.
 
         Args:
             state: of a stream that has ended.
@@ -122,8 +122,8 @@ class StreamEnd:
                 f"{listed(logs.uncommitted)} have rows of a transaction that is open, so this run is not the last. Run "
                 "the query again when it is over"
             )
-        if why is not None and why not in self._told:
-            self._told.add(why)
+        if why is not None and why not in self._logged:
+            self._logged.add(why)
             _log.warning("finalWatermark: %s", why)
 
     @property
@@ -157,11 +157,11 @@ class AvailableNowEnds:
         self.logs = self._logs.of_run()
 
     def check(self, state: SourceState) -> None:
-        """Raise what ``StreamEnd.check`` does of a state to go on from."""
+        """Raise what ``StreamEnd.check`` raises for a state to continue from."""
         self._stream.check(state, is_run=self.logs is not None)
 
     def expect(self, splits: Set[Split]) -> None:
-        """Look again if the run found less than the checkpoint has: the system may not have told all for a moment."""
+        """Discover again if the run has less than the checkpoint: a broker may not have known all for a moment."""
         self._connector.discovery.expect(splits)
         if self.logs is not None and (splits - self.logs.ends.keys()) & self._connector.discovery.discover():
             self.fix()
@@ -217,7 +217,7 @@ class InitialOffset:
         try:
             starts = self._connector.starts.initial_positions(splits)
         except StartMismatchError as error:
-            # Not if the first batch is logged already: its end says what it reads, whatever has come since.
+            # Not if the first batch is logged already: its end determines its rows, whatever was added since.
             starts, self._mismatch = {}, error
         else:
             self._ends.reach(starts)

@@ -122,7 +122,7 @@ class BatchPlanner:
 _log = logging.getLogger(__name__)
 
 _FAR_FUTURE = 3_600_000
-"""Milliseconds after which a watermark of the future is told, where nothing keeps it from there."""
+"""Milliseconds beyond the clock from which a watermark of the future is logged, where no cap holds it."""
 
 
 def warn_of(planned: Plan, before: SourceState, now: Millis, strategy: WatermarkStrategy) -> None:
@@ -211,7 +211,7 @@ class WatermarkWarnings:
             self._episode = None
 
     def _note_left_out(self, seen: Seen, before: SourceState) -> None:
-        """Note which splits' rows may be late because the watermark went on without them."""
+        """Note which splits' rows may be late because the watermark advanced without them."""
         state = seen.plan.state
         if before.watermark is not None:
             self._were_added |= state.splits.keys() - before.splits.keys()
@@ -416,15 +416,15 @@ class SourceRunner:
         self._status = StatusReport(options, definition.name, clock)
         self._warnings = WatermarkWarnings(options, definition.name, clock)
         self._progress = ShownProgress(self._connector.progress)
-        before_termination(self._tell_last)
+        before_termination(self._publish_last)
 
     def close(self) -> None:
-        """Stop listening for reports, and tell others the last. Connections end with the process."""
+        """Stop listening for reports, and publish the last plan. Connections end with the process."""
         self._reports.close()
         self._observer.close()
-        self._tell_last()
+        self._publish_last()
 
-    def _tell_last(self) -> None:
+    def _publish_last(self) -> None:
         self._membership.close()
         self._progress.close()
 

@@ -1,4 +1,4 @@
-"""The status a source reports with each progress: the last plan, told per split and with reasons."""
+"""The status a source reports with each progress: the last plan, by split and with reasons."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Seen:
     """Positions do not count rows."""
     snapshots: tuple[SnapshotProgress, ...] = ()
     trouble: str | None = None
-    """Why what is known of the alignment group's other sources may be old."""
+    """Why the last known positions of the alignment group's other sources may be old."""
     store: str | None = None
     """Where they meet."""
     bound: BoundInForce | None = None
@@ -66,7 +66,7 @@ def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Mil
         drift = options.alignment.max_drift
         others = seen.observation.others
         elsewhere = others.slowest
-        hold = _lets_nobody_begin(state.group.limit, drift)
+        hold = _holds_all_beginnings(state.group.limit, drift)
         group = GroupStatus(
             options.group.name,
             drift,
@@ -196,7 +196,7 @@ def _status(state: SplitState, end: int | None, *, final: bool) -> Status:
     return _STATUS[state.status]
 
 
-def _lets_nobody_begin(limit: Millis | None, drift: int | None) -> bool:
+def _holds_all_beginnings(limit: Millis | None, drift: int | None) -> bool:
     """Return whether a limit is no time: nothing is read, but what shows when the first rows are from."""
     return limit is not None and limit <= saturating_add(FIRST, drift or 0)
 
@@ -204,7 +204,7 @@ def _lets_nobody_begin(limit: Millis | None, drift: int | None) -> bool:
 def _alignment_wait(split: Split, state: SplitState, limit: Limit | None, drift: int | None) -> AlignmentWait | None:
     if state.status is not SplitStatus.PAUSED or limit is None or limit.slowest == split:
         return None
-    if drift is None or _lets_nobody_begin(limit.watermark, drift):
+    if drift is None or _holds_all_beginnings(limit.watermark, drift):
         return AlignmentWait(slowest=str(limit.slowest), max_drift=None)
     ahead = None if state.watermark is None else state.watermark - (limit.watermark - drift)
     return AlignmentWait(slowest=str(limit.slowest), max_drift=drift, ahead=ahead)

@@ -25,7 +25,7 @@ from watermark_source.spark.options import ReportOptions
 from watermark_source.spark.read_tasks import ReadTask, beginnings_of
 from watermark_source.spark.report_protocol import ReportAddress
 
-# Reading again what no task reported: the driver reads event times, and says what may be wrong.
+# Reading again what no task reported: the driver reads event times, and logs what may be wrong.
 
 
 _log = logging.getLogger(__name__)
@@ -157,7 +157,7 @@ class SnapshotCount:
         self._counts: dict[str, _Count] = {}
 
     def meet(self, logs: Set[str], state: SourceState, snapshots: Snapshots) -> None:
-        """Take in the snapshots that go on; how large they are is asked once."""
+        """Take in the snapshots under way; their size is requested once."""
         new = logs - self._counts.keys()
         if new:
             sizes = snapshots.sizes(new)
@@ -228,7 +228,7 @@ class TaskReports:
         self._logs = logs
         self._on_clock, self._learns = strategy.use_processing_time, strategy.percentile is not None
         self._by_highest = not (self._on_clock or strategy.punctuated or self._learns)
-        """Whether the highest event time of a range is all that a strategy goes by."""
+        """Whether the highest event time of a range is all that a strategy uses."""
         self._anywhere = anywhere
         """Whether logs can be read from any position on."""
         self.late_at: Millis | None = None
@@ -246,7 +246,7 @@ class TaskReports:
         self._server.close()
 
     def forget(self, splits: Iterable[Split]) -> None:
-        """Drop what is known of splits: it is part of their watermarks now."""
+        """Drop the reports about splits: they are part of their watermarks now."""
         self._book.forget(*splits)
 
     def seen(
