@@ -95,8 +95,8 @@ class Membership:
             self._complete = found.members >= max(wanted, here)
         return found if self._complete else unanswered(found, last_limit, awaited=True)
 
-    def tell(self, plan: Plan) -> None:
-        """Tell the others what was planned."""
+    def publish(self, plan: Plan) -> None:
+        """Publish the plan to the other members."""
         if self._client is None:
             self._last = plan
             return
@@ -146,4 +146,4 @@ class Membership:
         self._client = HeartbeatClient(store, identity)
         self._began = time.monotonic()
         if self._last is not None:
-            self.tell(self._last)
+            self.publish(self._last)

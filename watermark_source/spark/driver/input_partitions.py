@@ -33,7 +33,7 @@ def reaching_back(
 ) -> SourceState:
     """Return ``after`` with ranges that go back to ``starts``.
 
-    ``earliest`` tells where logs begin now. It is given where rows that are gone are no error: they may be so many that
+    ``earliest``: where logs begin now. It is given where rows that are gone are no error: they may be so many that
     to look for them would take thousands of tasks, and a plan that went past them has read none of them.
     """
     # Only to a lower one: a log that was created again begins before the position its predecessor had.

@@ -420,7 +420,7 @@ class FirstLooks:
     def of(
         self, state: SourceState, added: Mapping[Split, int], ends: Mapping[Split, int], future_cap: Millis | None
     ) -> Mapping[Split, FirstLook]:
-        """Return what was seen of the splits that have a long backlog, and of which no range told anything."""
+        """Return what was seen of the splits that have a long backlog, and of which no range was reported."""
         positions = {s: t.position for s, t in state.splits.items() if t.step is None} | dict(added)
         behind = {s: p for s, p in positions.items() if s in ends and ends[s] - p > BLIND_STEP}
         new = {s: p for s, p in behind.items() if s not in self._looks}

@@ -114,7 +114,7 @@ class PauseMemory:
     def timeouts(self, state: SourceState, logs: ObservedLogs) -> Mapping[Split, int]:
         """Take in which splits have rows now, and return how long each of the others must be quiet to be idle.
 
-        Nobody knows when rows came of a backlog, as of before this process: only splits that were read to their end,
+        When the rows of a backlog came is not known: only splits that were read to their end,
         and have rows after it, show pauses. Between two plans that are far apart, as by long batches, a pause may pass
         unseen: rows that both found show none, and one that was seen may have been longer by the time between plans.
         """

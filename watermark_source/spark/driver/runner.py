@@ -89,7 +89,7 @@ class BatchPlanner:
     def decide(self, state: SourceState, observation: Observation, *, announce: bool) -> Decision:
         """Return the plan that begins in a state. ``announce``: it is the first of this process.
 
-        What matters to few plans is asked only when one shows that it does, and the plan is made again with it.
+        What few plans need is requested only when one shows that it does, and the plan is repeated with it.
         """
         planned = self._plan(state, observation, announce=announce)
         if planned.newest_matters and not observation.logs.times.newest:
@@ -458,7 +458,7 @@ class SourceRunner:
         self._end.note(planned, observation.logs)
         self._reports.forget(observation.seen)
         self._observer.note(planned)
-        self._membership.tell(planned)
+        self._membership.publish(planned)
         seen = self._seen(planned, splits, observation)
         self._status.note(seen)
         self._warnings.note(seen, state)

@@ -263,12 +263,12 @@ class TaskReports:
         seen: dict[Split, RangeSummary] = {}
         last = ranges_of(state)
         covered = self._book.cover_each(last)
-        told: Mapping[Split, Millis] = {}
+        previewed: Mapping[Split, Millis] = {}
         if is_first and self._by_highest:
-            told = self._logs.highest([w for w, c in zip(last, covered, strict=True) if c.missing])
+            previewed = self._logs.highest([w for w, c in zip(last, covered, strict=True) if c.missing])
         for wanted, reported in zip(last, covered, strict=True):
             coverage = reported
-            at = told.get(wanted.split)
+            at = previewed.get(wanted.split)
             if at is not None and (state.future_cap is None or at <= state.future_cap):
                 coverage = Coverage(at, rows=0, future_rows=0, missing=())
             if wanted.split.log in state.snapshots.frontiers:

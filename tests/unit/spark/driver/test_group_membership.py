@@ -79,7 +79,7 @@ def test_a_process_that_starts_reads_nothing_before_it_knows_who_counts_though_n
     state = GroupState(member="known", limit=limit)
     known = source.others(state)
     assert (known.ceiling, known.awaited, known.hold) == (MIN, True, True)
-    source.tell(planned())
+    source.publish(planned())
     until(lambda: source.others(state).ceiling is None)
 
 
@@ -91,7 +91,7 @@ def test_the_time_in_which_others_are_to_come_again_does_not_pass_while_the_stor
     source = make(1_500, alignmentStore=url, alignmentMembers="2")
     state = GroupState(member="known", limit=Millis(70))
     source.others(state)
-    source.tell(planned())
+    source.publish(planned())
     away_until = time.monotonic() + 2
     while time.monotonic() < away_until:
         assert source.others(state).ceiling == 70
