@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from tests.simulation.driver import START, Driver
 from tests.simulation.histories import Action, Kill, KillPlanning, actions, budgets, close_all, logs, perform
 from tests.simulation.log import SimulatedLog
-from watermark_source.planning.policy import Alignment, Idleness, PlanPolicy, WatermarkStrategy
+from watermark_source.planning.policy import Alignment, Idleness, PlanPolicy
+from watermark_source.planning.strategy import Bounded
 from watermark_source.planning.watermark import MAX
 
 policies = st.builds(
     PlanPolicy,
-    strategy=st.builds(
-        WatermarkStrategy, out_of_orderness=st.sampled_from([0, 500]), max_future_skew=st.none() | st.just(3_600_000)
-    ),
+    strategy=st.builds(Bounded, st.sampled_from([0, 500])),
+    max_future_skew=st.none() | st.just(3_600_000),
     idleness=st.builds(Idleness, timeout=st.none() | st.sampled_from([1, 30_000])),
     alignment=st.builds(Alignment, max_drift=st.none() | st.sampled_from([0, 60_000])),
 )

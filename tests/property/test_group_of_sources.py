@@ -15,10 +15,10 @@ from tests.simulation.group import MemberDriver, Store
 from tests.simulation.histories import budgets, logs
 from tests.simulation.log import SimulatedLog
 from watermark_source.planning.group import GroupMember, MemberStatus
-from watermark_source.planning.policy import Alignment, Idleness, PlanPolicy, WatermarkStrategy
+from watermark_source.planning.policy import Alignment, Idleness, PlanPolicy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitStatus
-from watermark_source.planning.strategy import event_time_of, watermark_of
+from watermark_source.planning.strategy import Clock
 from watermark_source.planning.watermark import MIN, Millis, saturating_add
 
 drifts = st.sampled_from([0, 1, 1_000, 60_000])
@@ -101,7 +101,7 @@ def test_no_source_reads_more_than_one_row_of_a_split_beyond_the_drift(
         perform(members, number, what)
         if len(member.batches) == before or not behind:
             continue
-        allowed = event_time_of(Millis(min(behind) + drift), policy.strategy)
+        allowed = policy.strategy.event_time_of(Millis(min(behind) + drift))
         for split, rows in member.batches[-1].rows.items():
             beyond = [row for row in rows if row.event_time > allowed]
             assert len(beyond) <= 1, (split, beyond)
@@ -118,7 +118,7 @@ def test_an_event_of_2099_in_one_source_lets_no_other_run_ahead_and_none_wait_fo
     policy = PlanPolicy(
         alignment=Alignment(max_drift=drift),
         idleness=Idleness(timeout=1),
-        strategy=WatermarkStrategy(max_future_skew=1_000_000_000),
+        max_future_skew=1_000_000_000,
     )
     first, *_ = members = meet([noisy, *group], policy, max_rows, index=True)
     for number, what in [*script, *((n, w) for _ in range(20) for n in range(4) for w in (ASK, STEP))]:
@@ -128,7 +128,7 @@ def test_an_event_of_2099_in_one_source_lets_no_other_run_ahead_and_none_wait_fo
         before = len(member.batches)
         perform(members, number, what)
         if len(member.batches) > before and behind is not None:
-            allowed = event_time_of(saturating_add(behind, drift), policy.strategy)
+            allowed = policy.strategy.event_time_of(saturating_add(behind, drift))
             for split, rows in member.batches[-1].rows.items():
                 assert sum(row.event_time > allowed for row in rows) <= 1, split
     go_on(members)
@@ -153,7 +153,7 @@ def test_who_cannot_reach_the_store_goes_no_further_than_its_last_limit(
     for batch in alone.batches[before:]:
         read = [row.event_time for rows in batch.rows.values() for row in rows]
         assert limit is not None or not read
-        assert limit is None or max(read, default=limit) <= event_time_of(limit, alone.policy.strategy)
+        assert limit is None or max(read, default=limit) <= alone.policy.strategy.event_time_of(limit)
 
 
 def earliest_unread(member: MemberDriver, policy: PlanPolicy) -> int | None:
@@ -164,7 +164,7 @@ def earliest_unread(member: MemberDriver, policy: PlanPolicy) -> int | None:
         if following:
             found.append(
                 max(
-                    watermark_of(Millis(min(r.event_time for r in following)), policy.strategy),
+                    policy.strategy.watermark_of(Millis(min(r.event_time for r in following))),
                     state.watermark or -(2**63),
                 )
             )
@@ -220,7 +220,7 @@ class Life:
         ceiling = observed.others.ceiling
         if ceiling is not None and ceiling != MIN and member.policy.alignment.max_drift is not None and read:
             highest = max((row.event_time for rows in member.batches[-1].rows.values() for row in rows), default=MIN)
-            assert highest <= event_time_of(ceiling, member.policy.strategy)
+            assert highest <= member.policy.strategy.event_time_of(ceiling)
         if self.has_end and not planned.is_batch:
             # Its process leaves.
             assert member.state().splits == {} or not behind(member)
@@ -247,7 +247,7 @@ def test_runs_clocks_and_snapshots_of_a_group_let_each_other_come_to_their_ends(
     for n, (log, kind) in enumerate(zip(group, of, strict=False)):
         by_clock = kind in (Kind.CLOCK, Kind.CLOCK_RUNS)
         policy = (
-            PlanPolicy(strategy=WatermarkStrategy(use_processing_time=True))
+            PlanPolicy(strategy=Clock())
             if by_clock
             else PlanPolicy(alignment=Alignment(max_drift=drift), idleness=Idleness(timeout=1))
         )
@@ -290,7 +290,7 @@ def test_runs_clocks_and_snapshots_of_a_group_let_each_other_come_to_their_ends(
 FOLLOWS = PlanPolicy(
     idleness=Idleness(timeout=2_000, follows_group=True),
     alignment=Alignment(max_drift=60_000),
-    strategy=WatermarkStrategy(watermark_interval=500),
+    watermark_interval=500,
 )
 idle_times = st.sampled_from([2_000, 5_000])
 

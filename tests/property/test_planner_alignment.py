@@ -14,10 +14,10 @@ from tests.simulation.histories import FAR_FUTURE, Action, Step, actions, budget
 from tests.simulation.log import SimulatedLog
 from watermark_source.planning.observation import Observation
 from watermark_source.planning.planner import plan
-from watermark_source.planning.policy import Alignment, Idleness, PlanPolicy, WatermarkStrategy
+from watermark_source.planning.policy import Alignment, Idleness, PlanPolicy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitStatus
-from watermark_source.planning.strategy import event_time_of
+from watermark_source.planning.strategy import Bounded
 from watermark_source.planning.watermark import Millis
 
 drifts = st.sampled_from([0, 1, 1_000, 60_000])
@@ -54,7 +54,7 @@ def test_no_split_reads_more_than_one_row_beyond_the_drift(
 ) -> None:
     """Measured after each batch against the slowest active split, as the rows of that batch have moved it."""
     policy = PlanPolicy(
-        strategy=WatermarkStrategy(out_of_orderness=bound),
+        strategy=Bounded(bound),
         alignment=Alignment(max_drift=drift),
         idleness=Idleness(timeout=idle_timeout),
     )
@@ -66,7 +66,7 @@ def test_no_split_reads_more_than_one_row_beyond_the_drift(
         lowest = _slowest(batch, policy)
         if lowest is None:
             continue
-        allowed = event_time_of(Millis(lowest + drift), policy.strategy)
+        allowed = policy.strategy.event_time_of(Millis(lowest + drift))
         for split, rows in batch.rows.items():
             beyond = [row for row in rows if row.event_time > allowed]
             assert len(beyond) <= 1, (split, beyond)
@@ -95,7 +95,8 @@ def test_the_group_goes_on_while_any_split_has_rows(
 ) -> None:
     """Once splits without rows are idle nobody is left to wait for, so the whole log is read."""
     policy = PlanPolicy(
-        strategy=WatermarkStrategy(out_of_orderness=bound, max_future_skew=3_600_000),
+        strategy=Bounded(bound),
+        max_future_skew=3_600_000,
         alignment=Alignment(max_drift=drift),
         idleness=Idleness(timeout=1),
     )
@@ -175,7 +176,7 @@ def test_one_far_future_event_neither_moves_the_watermark_nor_starves_its_split(
     times = [row.event_time for row in split.rows]
     split.__init__()  # type: ignore[misc]
     split.append([*times[:at], FAR_FUTURE, *times[at:]])
-    policy = PlanPolicy(alignment=Alignment(max_drift=drift), strategy=WatermarkStrategy(max_future_skew=1_000_000_000))
+    policy = PlanPolicy(alignment=Alignment(max_drift=drift), max_future_skew=1_000_000_000)
     driver = Driver(log, policy, max_rows=7, final=True)
     driver.run()
     assert {s: t.position for s, t in driver.state().splits.items()} == log.ends()
@@ -187,7 +188,7 @@ def test_one_far_future_event_neither_moves_the_watermark_nor_starves_its_split(
 def test_without_a_time_index_a_split_passes_the_limit_within_one_range_only(
     log: SimulatedLog, drift: int, bound: int, max_rows: int | None, looks: bool
 ) -> None:
-    policy = PlanPolicy(strategy=WatermarkStrategy(out_of_orderness=bound), alignment=Alignment(max_drift=drift))
+    policy = PlanPolicy(strategy=Bounded(bound), alignment=Alignment(max_drift=drift))
     driver = Driver(log, policy, max_rows=max_rows, index=False, looks=looks, final=True)
     driver.run()
     for batch in driver.batches:
@@ -208,9 +209,7 @@ def test_without_a_time_index_a_split_passes_the_limit_within_one_range_only(
 def test_what_need_not_be_looked_up_changes_no_plan(
     log: SimulatedLog, drift: int | None, bound: int, max_rows: int | None, skew: int | None, script: Sequence[Action]
 ) -> None:
-    policy = PlanPolicy(
-        strategy=WatermarkStrategy(out_of_orderness=bound, max_future_skew=skew), alignment=Alignment(max_drift=drift)
-    )
+    policy = PlanPolicy(strategy=Bounded(bound), max_future_skew=skew, alignment=Alignment(max_drift=drift))
     driver = Driver(log, policy, max_rows=max_rows)
     for action in [*script, Step()]:
         state, seen = driver.state(), driver.observe()
@@ -231,7 +230,8 @@ def test_newest_event_times_change_nothing_where_they_do_not_matter(
     log: SimulatedLog, drift: int, bound: int, timeout: int | None, skew: int | None, script: Sequence[Action]
 ) -> None:
     policy = PlanPolicy(
-        strategy=WatermarkStrategy(out_of_orderness=bound, max_future_skew=skew),
+        strategy=Bounded(bound),
+        max_future_skew=skew,
         alignment=Alignment(max_drift=drift),
         idleness=Idleness(timeout=timeout),
     )

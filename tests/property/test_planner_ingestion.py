@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 from tests.simulation.driver import Driver
 from tests.simulation.log import SimulatedLog
 from watermark_source.planning.planner import plan
-from watermark_source.planning.policy import Idleness, PlanPolicy, WatermarkStrategy
+from watermark_source.planning.policy import Idleness, PlanPolicy
 from watermark_source.planning.split import Split
+from watermark_source.planning.strategy import Ingestion
 from watermark_source.planning.watermark import Millis
 
 LAG, INTERVAL = 10_000, 1_000
-POLICY = PlanPolicy(strategy=WatermarkStrategy(watermark_lag=LAG, watermark_interval=INTERVAL))
+POLICY = PlanPolicy(strategy=Ingestion(LAG), watermark_interval=INTERVAL)
 steps = st.lists(
     st.tuples(st.sampled_from([0, 10, 700, 3_000, 20_000]), st.sets(st.integers(0, 2)), st.sampled_from([False, True])),
     max_size=30,
@@ -30,9 +31,7 @@ def test_no_row_is_late_whose_clock_differs_by_less_than_the_lag(
     script: list[tuple[int, set[int], bool]], shift: tuple[int, int, int], max_rows: int | None, idle: int | None
 ) -> None:
     log = SimulatedLog(3)
-    policy = PlanPolicy(
-        strategy=WatermarkStrategy(watermark_lag=LAG, watermark_interval=INTERVAL), idleness=Idleness(timeout=idle)
-    )
+    policy = PlanPolicy(strategy=Ingestion(LAG), watermark_interval=INTERVAL, idleness=Idleness(timeout=idle))
     driver = Driver(log, policy, max_rows=max_rows, dated=True)
     for wait, writes, killed in script:
         driver.now += wait

@@ -17,12 +17,13 @@ from hypothesis import strategies as st
 from tests.simulation.driver import START, Driver
 from tests.simulation.group import MemberDriver, Store
 from tests.simulation.log import SimulatedLog, SplitLog
-from watermark_source.planning.combined_watermark import clock_due_now, due_now
+from watermark_source.planning.combined_watermark import due_now
 from watermark_source.planning.group import GroupMember, MemberStatus
 from watermark_source.planning.observation import Observation
 from watermark_source.planning.planner import Plan
-from watermark_source.planning.policy import Idleness, PlanPolicy, WatermarkStrategy
+from watermark_source.planning.policy import Idleness, PlanPolicy
 from watermark_source.planning.split import Split
+from watermark_source.planning.strategy import Bounded, Ingestion, WatermarkStrategy
 from watermark_source.planning.watermark import MIN, Millis
 from watermark_source.spark.driver.logs import TimeAtDiscovery
 
@@ -71,16 +72,18 @@ class LookingDriver(Driver):
     def observe(self, *, one_batch: bool = False, unknown: Set[Split] = frozenset()) -> Observation:
         found = super().observe(one_batch=one_batch, unknown=unknown)
         logs, newest = found.logs, found.logs.times.newest
-        state, rest, strategy = self.state(), found.history.rest, self.policy.strategy
+        state, rest, policy = self.state(), found.history.rest, self.policy
         sent = state.watermark
         all_found = self.looked_since(self.rows_planned, wait=0)
         found_at, followed = None, found.followed
         if logs.times.reached:
             if all_found:
                 self.clock_at_look.has_ended(self.rows_at)
-            found_at = self.clock_at_look.as_of(found.now, clock_due_now(sent, rest, strategy))
+            due = policy.strategy.clock_at(due_now(sent, rest, policy.watermark_interval))
+            assert due is not None
+            found_at = self.clock_at_look.as_of(found.now, due)
         if followed is not None:
-            followed = self.others_at_look.as_of(followed, due_now(sent, rest, strategy.watermark_interval))
+            followed = self.others_at_look.as_of(followed, due_now(sent, rest, policy.watermark_interval))
         seen = self.seen
         if self.ends_meanwhile:
             # While the ends are asked for.
@@ -126,16 +129,18 @@ actions = st.lists(
     actions,
     st.sampled_from(
         [
-            WatermarkStrategy(),
-            WatermarkStrategy(out_of_orderness=3),
-            WatermarkStrategy(watermark_lag=0, watermark_interval=1),
-            WatermarkStrategy(watermark_lag=2, watermark_interval=1),
+            Bounded(),
+            Bounded(3),
+            Ingestion(0),
+            Ingestion(2),
         ]
     ),
 )
 def test_no_row_of_a_new_split_is_late(script: list[int | str], strategy: WatermarkStrategy) -> None:
     log = SimulatedLog(1)
-    driver = LookingDriver(log, PlanPolicy(strategy=strategy), dated=strategy.watermark_lag is not None)
+    driver = LookingDriver(
+        log, PlanPolicy(strategy=strategy, watermark_interval=1), dated=isinstance(strategy, Ingestion)
+    )
     clock = START
     for action in [*script, "look", "step", "step", "look", "step"]:
         clock += 1
@@ -186,7 +191,7 @@ def test_the_watermark_goes_on_while_each_look_takes_longer_than_a_batch() -> No
     assert max(behind[20:]) <= 100 * (2 * 5 + 2)
 
 
-BY_CLOCK = PlanPolicy(strategy=WatermarkStrategy(watermark_lag=1_000, watermark_interval=1_000))
+BY_CLOCK = PlanPolicy(strategy=Ingestion(1_000), watermark_interval=1_000)
 
 
 def test_the_clock_passes_no_row_of_a_split_that_is_not_found_yet() -> None:

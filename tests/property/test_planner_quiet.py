@@ -13,17 +13,16 @@ from hypothesis import strategies as st
 from tests.simulation.driver import START, Driver
 from tests.simulation.histories import Action, Append, actions, budgets, logs, perform
 from tests.simulation.log import SimulatedLog, SplitLog
-from watermark_source.planning.disorder import Percentile
-from watermark_source.planning.policy import Alignment, Idleness, OnLoss, PlanPolicy, WatermarkStrategy
+from watermark_source.planning.policy import Alignment, Idleness, OnLoss, PlanPolicy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitStatus
+from watermark_source.planning.strategy import Bounded, Clock, Percentile
 from watermark_source.planning.watermark import MIN
 
 policies = st.builds(
     PlanPolicy,
-    strategy=st.builds(
-        WatermarkStrategy, out_of_orderness=st.sampled_from([0, 500]), max_future_skew=st.none() | st.just(3_600_000)
-    ),
+    strategy=st.builds(Bounded, st.sampled_from([0, 500])),
+    max_future_skew=st.none() | st.just(3_600_000),
     idleness=st.builds(Idleness, timeout=st.none() | st.sampled_from([1, 1_000, 30_000])),
     alignment=st.builds(Alignment, max_drift=st.none() | st.sampled_from([0, 1_000, 60_000])),
     on_loss=st.builds(OnLoss, fails=st.just(False)),
@@ -156,7 +155,7 @@ def test_a_processing_time_watermark_is_the_clock_and_ticks_at_most_once_an_inte
 ) -> None:
     """The clock may be set back."""
     log = SimulatedLog(2)
-    driver = Driver(log, PlanPolicy(strategy=WatermarkStrategy(use_processing_time=True, watermark_interval=1_000)))
+    driver = Driver(log, PlanPolicy(strategy=Clock(), watermark_interval=1_000))
     for wait, rows, shift in script:
         driver.now += wait
         if rows:
@@ -177,7 +176,7 @@ def test_a_processing_time_watermark_is_the_clock_and_ticks_at_most_once_an_inte
 
 @given(st.integers(0, 100_000), st.lists(st.integers(0, 5_000), max_size=10))
 def test_a_processing_time_run_whose_ends_are_final_does_not_tick(first: int, waits: list[int]) -> None:
-    driver = Driver(SimulatedLog(1), PlanPolicy(strategy=WatermarkStrategy(use_processing_time=True)), final=True)
+    driver = Driver(SimulatedLog(1), PlanPolicy(strategy=Clock()), final=True)
     driver.now += first
     assert driver.step().is_batch
     for wait in waits:
@@ -193,9 +192,7 @@ def test_a_log_that_dates_its_rows_tells_the_time_while_it_is_quiet_and_makes_no
     script: list[tuple[int, set[int], bool]], max_rows: int | None
 ) -> None:
     log = SimulatedLog(2)
-    driver = Driver(
-        log, PlanPolicy(strategy=WatermarkStrategy(watermark_interval=1_000)), max_rows=max_rows, dated=True
-    )
+    driver = Driver(log, PlanPolicy(watermark_interval=1_000), max_rows=max_rows, dated=True)
     for wait, writes, killed in script:
         driver.now += wait
         for number in writes:
@@ -231,7 +228,7 @@ def test_a_log_that_dates_its_rows_tells_the_time_while_it_is_quiet_and_makes_no
 def test_a_run_that_ends_tells_the_time_at_which_its_ends_were_fixed(quiet: int, spent: int, rows: int) -> None:
     log = SimulatedLog(1)
     log.splits[Split("log", 0)].append([START] * rows)
-    driver = Driver(log, PlanPolicy(strategy=WatermarkStrategy(watermark_interval=1_000)), max_rows=1, dated=True)
+    driver = Driver(log, PlanPolicy(watermark_interval=1_000), max_rows=1, dated=True)
     driver.now += quiet
     driver.restart(final=True)
     while driver.step().is_batch:
@@ -333,7 +330,7 @@ def test_a_larger_bound_in_a_new_process_makes_no_split_one_that_came_back() -> 
     _append(log, behind, 10_000)
     driver.step()
     assert driver.state().watermark == START + 10_000 - 1
-    driver.policy = replace(driver.policy, strategy=WatermarkStrategy(out_of_orderness=5_000))
+    driver.policy = replace(driver.policy, strategy=Bounded(5_000))
     driver.restart()
     _append(log, ahead, 20_001)
     _append(log, behind, 10_001)
@@ -349,9 +346,7 @@ def test_a_learned_bound_that_grows_makes_no_split_one_that_came_back() -> None:
     learns = Percentile(on_time=500_000, rows=40, most=60_000)
     driver = Driver(
         log,
-        PlanPolicy(
-            strategy=WatermarkStrategy(percentile=learns), idleness=Idleness(timeout=1_000, passes_returning=True)
-        ),
+        PlanPolicy(strategy=learns, idleness=Idleness(timeout=1_000, passes_returning=True)),
         previews=True,
     )
     for millis in range(1, 41):
@@ -379,8 +374,8 @@ FUTURE = 10**9
 def _undated(timeout: int | None = 3_000, **given: Any) -> tuple[Driver, Split, Split]:
     log, busy, undated = SimulatedLog(), Split("t", 0), Split("t", 1)
     log.splits.update({busy: SplitLog(), undated: SplitLog()})
-    strategy = WatermarkStrategy(max_future_skew=3_600_000)
-    return Driver(log, PlanPolicy(strategy=strategy, idleness=Idleness(timeout=timeout)), **given), busy, undated
+    policy = PlanPolicy(max_future_skew=3_600_000, idleness=Idleness(timeout=timeout))
+    return Driver(log, policy, **given), busy, undated
 
 
 def _go_on(driver: Driver, busy: Split, undated: Split, seconds: range, *, rows: int = 1) -> None:

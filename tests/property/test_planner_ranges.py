@@ -15,8 +15,9 @@ from tests.simulation.histories import Action, actions, budgets, logs, perform
 from tests.simulation.log import Row, SimulatedLog
 from watermark_source.planning import budget
 from watermark_source.planning.planner import ranges_of
-from watermark_source.planning.policy import Alignment, Idleness, MinimumRows, PlanPolicy, WatermarkStrategy
+from watermark_source.planning.policy import Alignment, Idleness, MinimumRows, PlanPolicy
 from watermark_source.planning.split import Split, SplitRange
+from watermark_source.planning.strategy import Bounded, Clock
 from watermark_source.planning.watermark import MIN, Millis
 
 
@@ -31,12 +32,8 @@ def _sample(request: pytest.FixtureRequest) -> object:
 
 policies = st.builds(
     PlanPolicy,
-    strategy=st.builds(
-        WatermarkStrategy,
-        out_of_orderness=st.sampled_from([0, 500]),
-        use_processing_time=st.booleans(),
-        max_future_skew=st.none() | st.sampled_from([0, 3_600_000]),
-    ),
+    strategy=st.sampled_from([Bounded(0), Bounded(500), Clock()]),
+    max_future_skew=st.none() | st.sampled_from([0, 3_600_000]),
     idleness=st.builds(Idleness, timeout=st.none() | st.sampled_from([1, 1_000, 30_000])),
     alignment=st.builds(Alignment, max_drift=st.none() | st.sampled_from([0, 1_000, 60_000])),
 )
@@ -98,7 +95,7 @@ def test_the_budget_goes_to_the_oldest_event_times(log: SimulatedLog, max_rows: 
 
     But for the one row of each split that was behind all others and would have read none.
     """
-    driver = Driver(log, PlanPolicy(strategy=WatermarkStrategy(out_of_orderness=bound)), max_rows=max_rows)
+    driver = Driver(log, PlanPolicy(strategy=Bounded(bound)), max_rows=max_rows)
     driver.run()
     for batch in driver.batches:
         out_of_turn = _out_of_turn(batch, log)

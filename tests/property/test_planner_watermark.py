@@ -11,29 +11,21 @@ from tests.simulation.driver import START, Driver, highest
 from tests.simulation.histories import Action, Kill, KillPlanning, Step, actions, budgets, logs, perform
 from tests.simulation.log import Row, SimulatedLog
 from watermark_source.planning.combined_watermark import combined
-from watermark_source.planning.disorder import Percentile
 from watermark_source.planning.planner import ranges_of
-from watermark_source.planning.policy import Alignment, Idleness, PlanPolicy, WatermarkStrategy
+from watermark_source.planning.policy import Alignment, Idleness, PlanPolicy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitState, SplitStatus
-from watermark_source.planning.strategy import in_force, watermark_of
+from watermark_source.planning.strategy import Bounded, Percentile, Punctuated, WatermarkStrategy
 from watermark_source.planning.watermark import MIN, Millis
 
 _BOOLEANS = st.booleans()
-strategies = {
-    "percentile": st.none() | st.builds(Percentile, st.sampled_from([500_000, 750_000]), st.just(80), st.just(700)),
-    "punctuated": st.just(False),
-}
+percentiles = st.builds(Percentile, st.sampled_from([500_000, 750_000]), st.just(80), st.just(700))
 """Learned from 20 or 40 rows on."""
-any_strategy = st.one_of(st.fixed_dictionaries(strategies), st.just({"punctuated": True}))
+strategies = st.builds(Bounded, st.sampled_from([0, 1, 500])) | percentiles
 event_time_policies = st.builds(
     PlanPolicy,
-    strategy=st.builds(
-        WatermarkStrategy,
-        out_of_orderness=st.sampled_from([0, 1, 500]),
-        max_future_skew=st.none() | st.sampled_from([0, 3_600_000, 100_000_000]),
-        **strategies,
-    ),
+    strategy=strategies,
+    max_future_skew=st.none() | st.sampled_from([0, 3_600_000, 100_000_000]),
     idleness=st.builds(Idleness, timeout=st.none() | st.sampled_from([1, 1_000, 30_000]), passes_returning=_BOOLEANS),
     alignment=st.builds(Alignment, max_drift=st.none() | st.sampled_from([0, 1, 1_000, 60_000])),
 )
@@ -71,11 +63,8 @@ def test_a_kill_at_any_point_leaves_the_watermark_as_it_would_have_been(data: st
         twin.splits[split] = type(found)()
         twin.splits[split].rows, twin.splits[split].end = list(found.rows), found.end
     policy = PlanPolicy(
-        strategy=WatermarkStrategy(
-            out_of_orderness=data.draw(st.sampled_from([0, 500])),
-            max_future_skew=data.draw(st.none() | st.just(3_600_000)),
-            **data.draw(any_strategy),
-        ),
+        strategy=data.draw(strategies | st.just(Punctuated())),
+        max_future_skew=data.draw(st.none() | st.just(3_600_000)),
         alignment=Alignment(max_drift=data.draw(st.none() | st.sampled_from([0, 1_000]))),
     )
     max_rows = data.draw(budgets)
@@ -138,7 +127,7 @@ def test_a_watermark_told_before_its_rows_are_read_is_one_that_they_lead_to(
         perform(driver, action, adds_splits=True)
     driver.run()
     for batch in driver.batches:
-        strategy = in_force(policy.strategy, batch.after.learned)
+        strategy = policy.strategy.with_learned(batch.after.learned)
         rows = {r.split: highest(batch.rows[r.split], batch.after.future_cap) for r in ranges_of(batch.after)}
         seen = {s: _after(t, rows.get(s), strategy) for s, t in batch.after.splits.items()}
         assert _known(batch.after.watermark) <= _known(combined(batch.before, seen, policy.idleness))
@@ -153,7 +142,7 @@ def test_two_runs_over_one_backlog_come_to_one_watermark_and_neither_goes_furthe
     log: SimulatedLog, bound: int, max_rows: int, data: st.DataObject
 ) -> None:
     """In which batch it goes out differs: one is told how far its rows lead before they are read, one is killed."""
-    policy = PlanPolicy(strategy=WatermarkStrategy(out_of_orderness=bound))
+    policy = PlanPolicy(strategy=Bounded(bound))
     runs = [Driver(log, policy, max_rows=max_rows, previews=previews) for previews in (True, False)]
     for driver in runs:
         while driver.step().is_batch:
@@ -215,7 +204,7 @@ def test_a_row_written_in_time_is_in_time_when_its_transaction_ends(
 
 
 def _after(state: SplitState, highest: Millis | None, strategy: WatermarkStrategy) -> SplitState:
-    watermark = MIN if highest is None else watermark_of(highest, strategy)
+    watermark = MIN if highest is None else strategy.watermark_of(highest)
     return replace(state, watermark=Millis(max(watermark, _known(state.watermark))))
 
 

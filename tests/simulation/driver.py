@@ -11,7 +11,7 @@ import numpy as np
 from tests.simulation.log import Row, SimulatedLog
 from watermark_source.planning.combined_watermark import passed_over, when_read, with_batch_watermark
 from watermark_source.planning.disorder import NOTHING_SEEN, RangeSummary
-from watermark_source.planning.look_ahead import LookAhead
+from watermark_source.planning.look_ahead import RowsAhead
 from watermark_source.planning.observation import BatchLimits, LogTimes, Observation, ObservedLogs, PlanHistory
 from watermark_source.planning.offset import OffsetCodec
 from watermark_source.planning.planner import Plan, plan, ranges_of
@@ -19,7 +19,7 @@ from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import SourceState, SplitState
 from watermark_source.planning.step_sizes import FirstLook
-from watermark_source.planning.strategy import watermark_of
+from watermark_source.planning.strategy import Observed
 from watermark_source.planning.watermark import Millis
 from watermark_source.spark.driver.pace import Rest
 from watermark_source.spark.executor.event_time_observer import DisorderCount
@@ -46,7 +46,7 @@ class Batch:
             seen = highest(self.rows.get(split, []), self.after.future_cap)
             known = [
                 w
-                for w in (state.watermark, None if seen is None else watermark_of(seen, policy.strategy))
+                for w in (state.watermark, None if seen is None else policy.strategy.watermark_of(seen))
                 if w is not None
             ]
             found[split] = max(known, default=None)
@@ -93,7 +93,7 @@ class Driver:
         without_newest: Set[int] = frozenset(),
         previews: bool = False,
         looks: bool = False,
-        ahead: LookAhead | None = None,
+        ahead: RowsAhead | None = None,
     ) -> None:
         """Start a query.
 
@@ -104,15 +104,14 @@ class Driver:
         ``looks``: without an index the driver looks at the first rows of what nothing is known of.
         ``previews``: the system tells an event time of the rows that are planned, of some splits the highest.
         """
-        # What brokers know of event times is not what a punctuated watermark goes by.
-        self.previews = previews and not policy.strategy.punctuated
+        self.previews = previews
         self.ahead = ahead
         self.without_newest = without_newest
         self.dated = dated
         self.log = log
         self.policy = policy
         self.max_rows = max_rows
-        self.index = index and not policy.strategy.punctuated
+        self.index = index and policy.strategy.observed is not Observed.MARKS
         self.looks = looks and not self.index
         self.now = START
         self.batches: list[Batch] = []

@@ -9,9 +9,10 @@ from watermark_source.planning.combined_watermark import when_read, with_batch_w
 from watermark_source.planning.disorder import RangeSummary
 from watermark_source.planning.observation import Observation, ObservedLogs
 from watermark_source.planning.planner import plan
-from watermark_source.planning.policy import Idleness, PlanPolicy, WatermarkStrategy
+from watermark_source.planning.policy import Idleness, PlanPolicy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState, SplitState, SplitStatus
+from watermark_source.planning.strategy import Bounded
 from watermark_source.planning.watermark import MAX, Millis
 
 _NOW = Millis(1_000_000)
@@ -81,7 +82,7 @@ class PlannedRecords:
     """One split whose records are read as they come, at each plan; the watermark goes out with the rows."""
 
     def __init__(self, bound: int, idle: int | None) -> None:
-        self.policy = PlanPolicy(strategy=WatermarkStrategy(out_of_orderness=bound), idleness=Idleness(timeout=idle))
+        self.policy = PlanPolicy(strategy=Bounded(bound), idleness=Idleness(timeout=idle))
         self.split = Split("records", 0)
         self.state = SourceState(splits={self.split: SplitState(0, 0)})
         self.end = 0

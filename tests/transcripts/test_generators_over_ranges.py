@@ -6,7 +6,7 @@ import pytest
 
 from tests.transcripts.grammar import Driver, Transcript, label, load, named, run
 from watermark_source.planning.disorder import RangeSummary
-from watermark_source.planning.strategy import BoundedOutOfOrderness, Generator, Punctuated
+from watermark_source.planning.strategy import Bounded, Punctuated, WatermarkStrategy
 from watermark_source.planning.watermark import MIN, Millis
 
 TRANSCRIPTS = load("generators.yaml")
@@ -18,7 +18,7 @@ class RangeDriver(Driver):
     def __init__(self, strategy: str, bound: int = 0) -> None:
         super().__init__()
         self.periodic = strategy != "punctuated"
-        self.generator: Generator = BoundedOutOfOrderness(bound) if self.periodic else Punctuated()
+        self.generator: WatermarkStrategy = Bounded(bound) if self.periodic else Punctuated()
         self.watermark = MIN
 
     def do_event(self, event_time: Millis) -> list[str]:

@@ -17,10 +17,10 @@ from watermark_source.group_store.database import database_of
 from watermark_source.group_store.heartbeat_client import HeartbeatClient
 from watermark_source.group_store.store import GroupStore, Identity
 from watermark_source.planning.group import GroupMember, MemberStatus
-from watermark_source.planning.policy import Alignment, Idleness, PlanPolicy, WatermarkStrategy
+from watermark_source.planning.policy import Alignment, Idleness, PlanPolicy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitStatus
-from watermark_source.planning.strategy import event_time_of
+from watermark_source.planning.strategy import Clock
 from watermark_source.planning.watermark import MAX, MIN, Millis
 
 ACROSS = load("groups.yaml")
@@ -90,7 +90,7 @@ class Source(MemberDriver):
     def write(self, number: int, *times: int) -> None:
         """Append records to a split, which may be a new one."""
         split = self.log.splits.setdefault(Split("log", number), SplitLog())
-        split.append(event_time_of(Millis(time), self.policy.strategy) for time in times)
+        split.append(self.policy.strategy.event_time_of(Millis(time)) for time in times)
 
     def limit(self, value: int) -> None:
         """Let the group's limit be this one: of another source that is a drift behind it."""
@@ -328,7 +328,7 @@ def test_202_to_205_a_source_that_goes_with_the_clock_is_never_the_slowest(of_th
 def test_199_to_201_a_source_on_the_clock_waits_only_for_one_that_holds_all() -> None:
     log = SimulatedLog(1)
     log.splits[Split("log", 0)].append([1, 2])
-    source = MemberDriver("source", Store(), log, PlanPolicy(strategy=WatermarkStrategy(use_processing_time=True)))
+    source = MemberDriver("source", Store(), log, PlanPolicy(strategy=Clock()))
     source.introduced = source.settled = True
     for report in (GroupMember(MemberStatus.HOLDING), GroupMember(MemberStatus.HOLDING)):
         source.store.told["other"] = report

@@ -10,9 +10,9 @@ import pytest
 from watermark_source.contract.abilities import Abilities
 from watermark_source.errors import OptionError
 from watermark_source.option_table import OptionTable
-from watermark_source.planning.disorder import Percentile
+from watermark_source.planning.strategy import Bounded, Clock, Ingestion, LookAhead, Percentile
 from watermark_source.spark.option_rows import ENGINE_OPTIONS, NOT_NEEDED
-from watermark_source.spark.options import EngineOptions, LookAheadOptions
+from watermark_source.spark.options import EngineOptions
 
 TABLE = OptionTable(ENGINE_OPTIONS, not_needed=NOT_NEEDED)
 ABLE = Abilities(marks=True, row_positions=True, rows_ahead=True)
@@ -31,7 +31,7 @@ def refusal(**given: str) -> OptionError:
 def test_defaults() -> None:
     options = parsed()
     assert options.source_name == "some-format"
-    assert (options.strategy.out_of_orderness, options.strategy.use_processing_time) == (0, False)
+    assert options.strategy == Bounded(0)
     assert options.idleness.timeout is None
     assert options.group is None
     assert options.include_markers is True
@@ -91,15 +91,14 @@ def test_the_clocks_interval_belongs_to_strategy_none(given: dict[str, str], str
     error = refusal(WATERMARKINTERVAL="5 seconds", **given)
     assert (error.option, error.seen) == ("watermarkInterval", "5 seconds")
     assert f"the strategy is {strategy}" in str(error)
-    assert parsed(watermarkInterval="5 seconds", watermarkStrategy="none").strategy.watermark_interval == 5_000
+    assert parsed(watermarkInterval="5 seconds", watermarkStrategy="none").watermark_interval == 5_000
 
 
 def test_looking_ahead_has_a_band_and_a_bound() -> None:
     ahead = parsed(watermarkStrategy="lookahead", maxOutOfOrderness="5 seconds")
-    assert (ahead.look_ahead, ahead.strategy.out_of_orderness) == (LookAheadOptions(rows=200_000, time=None), 5_000)
+    assert ahead.strategy == LookAhead(rows=200_000, span=None, out_of_orderness=5_000)
     both = parsed(watermarkStrategy="lookahead", lookaheadRows="7", lookaheadTime="1 minute")
-    assert both.look_ahead == LookAheadOptions(rows=7, time=60_000)
-    assert parsed().look_ahead is None
+    assert both.strategy == LookAhead(rows=7, span=60_000)
 
 
 @pytest.mark.parametrize(("given", "option", "said"), [
@@ -121,12 +120,11 @@ def test_a_log_in_the_order_of_its_times_needs_no_looking_ahead() -> None:
 
 
 def test_ingestion_has_a_lag_under_two_names() -> None:
-    assert parsed(watermarkStrategy="ingestion").strategy.watermark_lag == 10_000
-    assert parsed(watermarkStrategy="ingestion", maxWatermarkLag="3 seconds").strategy.watermark_lag == 3_000
+    assert parsed(watermarkStrategy="ingestion").strategy == Ingestion(10_000)
+    assert parsed(watermarkStrategy="ingestion", maxWatermarkLag="3 seconds").strategy == Ingestion(3_000)
     applications = parsed(watermarkStrategy="ingestion", maxEventTimeLag="1 minute", maxOutOfOrderness="20 seconds")
-    assert (applications.strategy.watermark_lag, applications.strategy.out_of_orderness) == (60_000, 20_000)
-    assert parsed(watermarkStrategy="ingestion", watermarkInterval="5 seconds").strategy.watermark_interval == 5_000
-    assert parsed().strategy.watermark_lag is None
+    assert applications.strategy == Ingestion(60_000, 20_000)
+    assert parsed(watermarkStrategy="ingestion", watermarkInterval="5 seconds").watermark_interval == 5_000
 
 
 @pytest.mark.parametrize(("given", "option", "text"), [
@@ -145,13 +143,13 @@ def test_what_does_not_go_with_a_lag_is_refused(given: dict[str, str], option: s
 
 def test_a_learned_bound_has_a_wish_and_an_upper_bound() -> None:
     plain = parsed(watermarkStrategy="percentile", maxOutOfOrderness="10 minutes")
-    assert plain.strategy.percentile == Percentile(on_time=999_000, rows=100_000, most=600_000)
-    assert plain.strategy.out_of_orderness == 600_000
+    assert plain.strategy == Percentile(on_time=999_000, rows=100_000, most=600_000)
+    assert plain.strategy.bound == 600_000
     chosen = parsed(
         watermarkStrategy="PERCENTILE", maxOutOfOrderness="1 hour", watermarkPercentile="95 %", percentileRows="400"
     )
-    assert chosen.strategy.percentile == Percentile(on_time=950_000, rows=400, most=3_600_000)
-    assert parsed(maxOutOfOrderness="10 minutes").strategy.percentile is None
+    assert chosen.strategy == Percentile(on_time=950_000, rows=400, most=3_600_000)
+    assert parsed(maxOutOfOrderness="10 minutes").strategy == Bounded(600_000)
 
 
 PERCENTILE = {"watermarkStrategy": "percentile", "maxOutOfOrderness": "10 minutes"}
@@ -222,7 +220,7 @@ def test_on_the_clock_nobody_can_wait_for_a_first_row() -> None:
 
 
 def test_strategy_none_is_processing_time() -> None:
-    assert parsed(watermarkStrategy="NONE").strategy.use_processing_time is True
+    assert parsed(watermarkStrategy="NONE").strategy == Clock()
 
 
 @pytest.mark.parametrize(("name", "text"), [

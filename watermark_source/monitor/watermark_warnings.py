@@ -11,9 +11,9 @@ from typing import NamedTuple, TypeAlias
 from watermark_source.durations import count_text, format_duration
 from watermark_source.errors import listed
 from watermark_source.monitor.source_status import RowTotals
-from watermark_source.planning.policy import WatermarkStrategy
 from watermark_source.planning.range_report import LateRows
 from watermark_source.planning.split import Split
+from watermark_source.planning.strategy import WatermarkStrategy
 from watermark_source.planning.watermark import is_moment, watermark_text
 
 _SLEWED = 1_000
@@ -203,21 +203,21 @@ def moving_text(watermark: int | None, stands: int, since: int) -> str:
 # What a warning says.
 
 
-def standing_text(stand: Stand, strategy: WatermarkStrategy) -> str:
+def standing_text(stand: Stand, max_future_skew: int | None) -> str:
     """Return the warning of a watermark that stands while a query runs."""
     since = f"since {watermark_text(stand.since)} UTC ({format_duration(stand.lasted)})"
     what = "there is no watermark" if stand.watermark is None else f"the watermark stands at {_shown(stand.watermark)}"
     rows = f", with {_rows(stand.rows)} read since" if stand.rows else ""
-    why = _cause(stand, strategy, at_end=False)
+    why = _cause(stand, max_future_skew, at_end=False)
     return f"{what} {since}{rows}: no window closes, and no row leaves a join. {why}"
 
 
-def end_text(stand: Stand, strategy: WatermarkStrategy) -> str:
+def end_text(stand: Stand, max_future_skew: int | None) -> str:
     """Return the warning of a run with an end that closed no window."""
     what = (
         "there is no watermark yet" if stand.watermark is None else f"the watermark is still {_shown(stand.watermark)}"
     )
-    why = _cause(stand, strategy, at_end=True)
+    why = _cause(stand, max_future_skew, at_end=True)
     return f"the run is over, and closed no window: {_rows(stand.rows)} read, and {what}. {why}"
 
 
@@ -225,7 +225,7 @@ def _shown(watermark: int) -> str:
     return f"{watermark_text(watermark)} UTC"
 
 
-def _cause(stand: Stand, strategy: WatermarkStrategy, *, at_end: bool) -> str:
+def _cause(stand: Stand, max_future_skew: int | None, *, at_end: bool) -> str:
     cause, _ = reason_of(stand)
     if cause is Cause.SNAPSHOT:
         return (
@@ -235,8 +235,10 @@ def _cause(stand: Stand, strategy: WatermarkStrategy, *, at_end: bool) -> str:
     if cause is Cause.AHEAD:
         late = f"{count_text(stand.late)} of these rows {'is' if stand.late == 1 else 'are'} late"
         if stand.ahead > 0:
-            return f"{late}. {future_text(stand.ahead, strategy)}"
-        return f"{late}: a row with a later event time moved the watermark ahead of them. {_wrong_time(strategy)}"
+            return f"{late}. {future_text(stand.ahead, max_future_skew)}"
+        return (
+            f"{late}: a row with a later event time moved the watermark ahead of them. {_wrong_time(max_future_skew)}"
+        )
     if cause is Cause.GROUP:
         return f"It waits for {stand.elsewhere} of the alignment group"
     if cause is Cause.NO_ROWS:
@@ -285,22 +287,22 @@ def _leave_out(holder: Holder) -> str:
 # Rows of the future, and other rows whose event time is wrong, that moved the watermark.
 
 
-def future_text(ahead: int, strategy: WatermarkStrategy) -> str:
+def future_text(ahead: int, max_future_skew: int | None) -> str:
     """Return the cause and the way out where the watermark is so many milliseconds ahead of the clock."""
     return f"The watermark is {format_duration(ahead)} in the future: a row with a wrong event time moved it. " + (
-        _way_out(strategy)
+        _way_out(max_future_skew)
     )
 
 
-def _wrong_time(strategy: WatermarkStrategy) -> str:
-    return f"Check the event times with: python -m watermark_source profile …. {_way_out(strategy)}"
+def _wrong_time(max_future_skew: int | None) -> str:
+    return f"Check the event times with: python -m watermark_source profile …. {_way_out(max_future_skew)}"
 
 
-def _way_out(strategy: WatermarkStrategy) -> str:
-    if strategy.max_future_skew is None:
+def _way_out(max_future_skew: int | None) -> str:
+    if max_future_skew is None:
         option = 'write .option("maxFutureSkew", "1 hour"), with which a row of the future moves no watermark'
     else:
-        option = f"maxFutureSkew ({format_duration(strategy.max_future_skew)}) limits how far a row can move it"
+        option = f"maxFutureSkew ({format_duration(max_future_skew)}) limits how far a row can move it"
     return f"A watermark never goes back, and the checkpoint keeps it: begin with a new checkpoint location; {option}"
 
 
@@ -323,7 +325,9 @@ class LateSplit(NamedTuple):
     """For how many milliseconds it must be silent to be idle: as learned, where that is learned."""
 
 
-def late_text(splits: Iterable[LateSplit], strategy: WatermarkStrategy, ahead: int = 0) -> str:
+def late_text(
+    splits: Iterable[LateSplit], strategy: WatermarkStrategy, max_future_skew: int | None = None, ahead: int = 0
+) -> str:
     """Return the warning of the first late rows of some splits, all of one cause.
 
     ``ahead``: by how many milliseconds the watermark is ahead of the clock.
@@ -335,7 +339,7 @@ def late_text(splits: Iterable[LateSplit], strategy: WatermarkStrategy, ahead: i
         f"{format_duration(longest)} late: windows, joins and deduplication drop such rows. "
     )
     if 2 * ahead > longest:
-        return what + future_text(ahead, strategy)
+        return what + future_text(ahead, max_future_skew)
     split, was, its, it = _ONE if len(found) == 1 else _SEVERAL
     if found[0].was_added:
         return f"{what}The {split} {was} found while the query ran, and {its} rows lie behind the watermark"
@@ -346,30 +350,20 @@ def late_text(splits: Iterable[LateSplit], strategy: WatermarkStrategy, ahead: i
         return (
             f"{what}The {split} {was} idle, and the watermark advanced without {it}: {its} pauses, or a batch, are "
             f"longer than idleTimeout{shown}. "
-            + (f"To wait for {it}, write a longer one: {option}" if option else _no_bound(strategy))
+            + (f"To wait for {it}, write a longer one: {option}" if option else _no_bound(max_future_skew))
         )
-    return what + _disorder(longest, strategy)
+    return what + _disorder(longest, strategy, max_future_skew)
 
 
-def _disorder(longest: int, strategy: WatermarkStrategy) -> str:
-    if strategy.percentile is not None:
-        advice = _no_bound(strategy) if longest > _MOST_PROPOSED else "See watermarkPercentile, or use bounded"
-        return f"More disorder than watermarkStrategy percentile allows for. {advice}"
-    if strategy.punctuated:
-        return "They come behind a watermark that a record carries (watermarkColumn): the producer writes it too early"
-    if strategy.watermark_lag is not None:
-        option = _option("maxEventTimeLag", strategy.watermark_lag + longest + 1)
-        lag = format_duration(strategy.watermark_lag)
-        advice = f": write {option}" if option else f". {_no_bound(strategy)}"
-        return f"They were written longer after their event time than maxEventTimeLag ({lag}){advice}"
-    if strategy.looks_ahead:
-        return "They came behind what was looked at ahead: see lookaheadRows and lookaheadTime"
-    bound = strategy.out_of_orderness
-    option = _option("maxOutOfOrderness", bound + longest + 1)
-    advice = f": write {option}" if option else f". {_no_bound(strategy)}"
-    return (
-        f"Within the split they come that far out of order, and maxOutOfOrderness is {format_duration(bound)}{advice}"
-    )
+def _disorder(longest: int, strategy: WatermarkStrategy, max_future_skew: int | None) -> str:
+    cause = strategy.cause_of_late_rows(longest)
+    no_bound = f". {_no_bound(max_future_skew)}"
+    if cause.option is not None:
+        option = _option(*cause.option)
+        return cause.text + (f": write {option}" if option else no_bound)
+    if cause.hint:
+        return cause.text + (no_bound if longest > _MOST_PROPOSED else f". {cause.hint}")
+    return cause.text
 
 
 def _option(name: str, millis: int) -> str:
@@ -377,10 +371,10 @@ def _option(name: str, millis: int) -> str:
     return "" if millis > _MOST_PROPOSED else f'.option("{name}", "{_seconds(millis)}")'
 
 
-def _no_bound(strategy: WatermarkStrategy) -> str:
+def _no_bound(max_future_skew: int | None) -> str:
     return (
         "To wait that long would keep every window open: rather a row with a wrong event time moved the watermark. "
-        f"{_wrong_time(strategy)}"
+        f"{_wrong_time(max_future_skew)}"
     )
 
 

@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from watermark_source.planning.group import OtherMember
 from watermark_source.planning.observation import Observation
-from watermark_source.planning.policy import PlanPolicy, WatermarkStrategy
+from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.split import IndexEntry, RowIndex, Split, SplitRange, TimeIndex
 from watermark_source.planning.state import SplitState
 from watermark_source.planning.step_sizes import BLIND_STEP, LEAST_STEP, FirstLook, half, learned, rows_up_to
-from watermark_source.planning.strategy import event_time_of, future_cap, watermark_of
+from watermark_source.planning.strategy import WatermarkStrategy
 from watermark_source.planning.watermark import MAX, MIN, Millis, saturating_add
 
 
@@ -81,7 +81,7 @@ class Backlog:
             for s, e in self._first_after(unread, MIN).items()
             if e is not None and e.position >= self.splits[s].position
         }
-        return {s: watermark_of(t, self.strategy) for s, t in first.items() if not self.is_of_future(t)}
+        return {s: self.strategy.watermark_of(t) for s, t in first.items() if not self.is_of_future(t)}
 
     def is_of_future(self, event_time: Millis) -> bool:
         """Whether an event time may be one that moves no watermark: what comes after it in the log can be earlier."""
@@ -98,7 +98,7 @@ class Backlog:
         holds with ``never_beyond``.
         """
         reading = {s for s, t in self.splits.items() if t.watermark is None or t.watermark <= watermark}
-        beyond = self._first_after(reading, event_time_of(watermark, self.strategy))
+        beyond = self._first_after(reading, self.strategy.event_time_of(watermark))
         ends = {s: end if s in reading else self.splits[s].position for s, end in self.ends.items()}
         cut: dict[Split, IndexEntry] = {}
         blind: set[Split] = set()
@@ -146,7 +146,7 @@ class Backlog:
         if self.index is None or not known:
             return steps
         back = self.index.first_after(
-            {s: saturating_add(event_time_of(w, self.strategy), -half(drift) - 1) for s, w in known.items()}
+            {s: saturating_add(self.strategy.event_time_of(w), -half(drift) - 1) for s, w in known.items()}
         )
         found = {s: self.splits[s].position - e.position for s, e in back.items() if e is not None}
         return {**steps, **{s: rows for s, rows in found.items() if rows > 0}}
@@ -164,7 +164,7 @@ class Backlog:
         floor = saturating_add(watermark, -self.max_drift)
         behind = {s for s in cut if (w := self.splits[s].watermark) is None or w < floor}
         # After the millisecond before: a row at the floor itself keeps up.
-        near = self._first_after(behind, saturating_add(event_time_of(floor, self.strategy), -1))
+        near = self._first_after(behind, saturating_add(self.strategy.event_time_of(floor), -1))
         return {s for s, e in near.items() if e is None or not self.splits[s].position <= e.position < cut[s].position}
 
 
@@ -178,7 +178,7 @@ def backlog_of(
     """Return the splits that have rows to read."""
     logs = observation.logs
     ends = {s: end for s, t in splits.items() if (end := logs.ends.get(s, 0)) > t.position}
-    cap = future_cap(observation.now, policy.strategy)
+    cap = policy.future_cap(observation.now)
     newest = {s: n for s in ends if (n := logs.times.newest.get(s)) is not None}
     latest = {s: n for s, n in newest.items() if s in logs.times.settled}
     if cap is not None:

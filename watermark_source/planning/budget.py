@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from watermark_source.planning.backlog import Backlog, Reach
 from watermark_source.planning.split import SAMPLE, Split, sample
-from watermark_source.planning.strategy import event_time_of, watermark_of
 from watermark_source.planning.watermark import MAX, MIN, Millis
 
 _GOOD_SHARE = 0.8
@@ -102,7 +101,7 @@ def _search(backlog: Backlog, allowed: Mapping[Split, int], budget: int, aim: in
             aim = low + int((likely - low) * share)
             halve = not halve
         aim = min(max(aim, low + 1), high - 1)
-        tried = backlog.up_to(watermark_of(Millis(aim), backlog.strategy))
+        tried = backlog.up_to(backlog.strategy.watermark_of(Millis(aim)))
         # Where the index cannot tell so early, it may at the limit.
         tried = tried._replace(ends={s: min(end, allowed[s]) for s, end in tried.ends.items()})
         size = _total(backlog, tried.ends)
@@ -134,13 +133,13 @@ def _next_rows(tried: Reach, allowed: Mapping[Split, int]) -> list[tuple[Millis,
 def _quiet_until(backlog: Backlog, tried: Reach, event_time: int) -> int:
     """Return up to which event time the ends would be the same as those that were found for ``event_time``."""
     rows = [entry.event_time for entry in tried.cut.values()]
-    known = [event_time_of(t.watermark, backlog.strategy) for t in backlog.splits.values() if t.watermark is not None]
+    known = [backlog.strategy.event_time_of(t.watermark) for t in backlog.splits.values() if t.watermark is not None]
     return min([*rows, *(at for at in known if at > event_time)], default=event_time + 1) - 1
 
 
 def _bounds(backlog: Backlog) -> tuple[int, int, int]:
     """Return an event time up to which hardly anything is unread, one up to which everything is, and a likely one."""
-    known = [event_time_of(t.watermark, backlog.strategy) for t in backlog.splits.values() if t.watermark is not None]
+    known = [backlog.strategy.event_time_of(t.watermark) for t in backlog.splits.values() if t.watermark is not None]
     unknown = [s for s, t in backlog.splits.items() if t.watermark is None]
     firsts = backlog.index.first_after(dict.fromkeys(unknown, MIN)) if unknown and backlog.index is not None else {}
     low = min([*known, *(entry.event_time for entry in firsts.values() if entry is not None)], default=MIN)

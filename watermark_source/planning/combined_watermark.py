@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Final
 
 from watermark_source.planning.group import FIRST, OtherMembers
 from watermark_source.planning.observation import Observation, ObservedLogs
-from watermark_source.planning.policy import Idleness, WatermarkStrategy
+from watermark_source.planning.policy import Idleness, PlanPolicy
 from watermark_source.planning.split import Split, SplitRange
+from watermark_source.planning.split_watermarks import later
 from watermark_source.planning.state import SourceState, SplitState, SplitStatus, is_left_out, returning_now
-from watermark_source.planning.strategy import candidate, future_cap, in_force, watermark_of
+from watermark_source.planning.strategy import WatermarkStrategy
 from watermark_source.planning.watermark import MAX, MIN, Millis, lowest_of_active, saturating_add
 
 
@@ -33,17 +33,15 @@ def combined(before: SourceState, splits: Mapping[Split, SplitState], idleness: 
 
 
 def at_dated_ends(
-    planned: Mapping[Split, SplitState], observation: Observation, strategy: WatermarkStrategy
+    planned: Mapping[Split, SplitState], observation: Observation, policy: PlanPolicy
 ) -> Mapping[Split, SplitState]:
     """Return planned splits with the watermarks they will have when they are read, as far as their system's time tells.
 
     It told the time just before the end: whoever is read to that end has no row left that is earlier. The combined
     watermark may go out with the batch, since Spark applies it to the next one; the splits' own stay those of the rows
-    before, as with ``with_batch_watermark``. The driver's clock (``watermark_lag``) is for splits at rest alone.
+    before, as with ``with_batch_watermark``.
     """
-    if strategy.watermark_lag is not None:
-        return planned
-    logs, cap = observation.logs, future_cap(observation.now, strategy)
+    logs, cap = observation.logs, policy.future_cap(observation.now)
     splits = dict(planned)
     for split, reached in logs.times.reached.items():
         at = splits.get(split)
@@ -51,8 +49,9 @@ def at_dated_ends(
             continue
         if split in observation.snapshots.waiting or split in logs.uncommitted:
             continue
-        watermark = watermark_of(reached if cap is None else min(reached, cap), strategy)
-        splits[split] = replace(at, watermark=watermark if at.watermark is None else max(watermark, at.watermark))
+        watermark = policy.strategy.at_end(reached if cap is None else min(reached, cap))
+        if watermark is not None:
+            splits[split] = replace(at, watermark=later(at.watermark, watermark))
     return splits
 
 
@@ -67,15 +66,14 @@ def when_read(
             moves nothing.
         strategy: as the user chose it.
     """
-    cap, strategy = planned.future_cap, in_force(strategy, planned.learned)
+    cap, strategy = planned.future_cap, strategy.with_learned(planned.learned)
     splits = dict(planned.splits)
     for split, event_time in reached.items():
         at = splits[split]
         # Beyond the cap is a row that moves nothing; which one is the highest that does, nobody knows.
         if at.position == at.observed or (cap is not None and event_time > cap):
             continue
-        watermark = watermark_of(event_time, strategy)
-        splits[split] = replace(at, watermark=watermark if at.watermark is None else max(watermark, at.watermark))
+        splits[split] = replace(at, watermark=later(at.watermark, strategy.with_batch(event_time)))
     return splits
 
 
@@ -112,20 +110,17 @@ def with_batch_watermark(
 # A batch for the time alone is made at most once a ``watermark_interval``, and only after a rest.
 
 
-CLOCKS_DIFFER: Final = 60_000
-"""Milliseconds by which a watermark may be later than the driver's clock because two clocks differ."""
-
-
 def at_rest(
-    splits: Mapping[Split, SplitState], sent: Millis | None, observation: Observation, strategy: WatermarkStrategy
+    splits: Mapping[Split, SplitState], sent: Millis | None, observation: Observation, policy: PlanPolicy
 ) -> dict[Split, SplitState]:
     """Return the splits with nothing left to read for which their own system's clock tells that time has passed.
 
     See ``_may_move_by_itself``.
     """
-    if strategy.use_processing_time or not _may_move_by_itself(sent, observation, strategy.watermark_interval):
+    if not _may_move_by_itself(sent, observation, policy.watermark_interval):
         return {}
-    return by_clock(splits, observation, strategy, _due(sent, strategy.watermark_interval))
+    beyond, cap = _due(sent, policy.watermark_interval), policy.future_cap(observation.now)
+    return by_clock(splits, observation, policy.strategy.at_rest, cap, beyond)
 
 
 def _may_move_by_itself(sent: Millis | None, observation: Observation, interval: int) -> bool:
@@ -143,17 +138,18 @@ def due_now(sent: Millis | None, rest: Millis | None, interval: int) -> Millis:
     return _due(sent, interval) if sent is None or _is_long_enough(rest, interval) else MAX
 
 
-def clock_due_now(sent: Millis | None, rest: Millis | None, strategy: WatermarkStrategy) -> Millis:
-    """Return the same of a clock that the watermark is behind."""
-    return saturating_add(due_now(sent, rest, strategy.watermark_interval), (strategy.watermark_lag or 0) + 1)
-
-
 def by_clock(
-    splits: Mapping[Split, SplitState], observation: Observation, strategy: WatermarkStrategy, beyond: Millis
+    splits: Mapping[Split, SplitState],
+    observation: Observation,
+    watermark_at: Callable[[Millis], Millis | None],
+    cap: Millis | None,
+    beyond: Millis,
 ) -> dict[Split, SplitState]:
-    """Return the splits with nothing left to read whose watermark the clock takes that far."""
-    logs, cap = observation.logs, future_cap(observation.now, strategy)
-    lag = strategy.out_of_orderness if strategy.watermark_lag is None else strategy.watermark_lag
+    """Return the splits with nothing left to read that a clock advances further than ``beyond``.
+
+    ``watermark_at`` is ``at_rest`` of the strategy, or the like; ``cap`` is the latest event time that counts.
+    """
+    logs = observation.logs
     moved: dict[Split, SplitState] = {}
     for split, reached in logs.times.reached.items():
         at = splits.get(split)
@@ -162,8 +158,8 @@ def by_clock(
         # Rows behind the end, in an open transaction, may be of any time.
         if split in observation.snapshots.waiting or split in logs.uncommitted:
             continue
-        watermark = candidate(reached if cap is None else min(reached, cap), lag)
-        if watermark > beyond and (at.watermark is None or watermark > at.watermark):
+        watermark = watermark_at(reached if cap is None else min(reached, cap))
+        if watermark is not None and watermark > beyond and (at.watermark is None or watermark > at.watermark):
             moved[split] = replace(at, watermark=watermark)
     return moved
 

@@ -11,7 +11,6 @@ from watermark_source.planning.group import NOBODY, GroupMember, MemberStatus, O
 from watermark_source.planning.observation import Observation, ObservedLogs
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitState, SplitStatus
-from watermark_source.planning.strategy import watermark_of
 from watermark_source.planning.watermark import MAX, MIN, Millis
 
 STORE = OtherMember("the store of the group, which does not answer")
@@ -63,7 +62,7 @@ def _reached(
     if split in backlog.ends:
         newest = None if split in blind else backlog.newest.get(split)
         if newest is not None:
-            return max(watermark_of(newest, backlog.strategy), MIN if state.watermark is None else state.watermark)
+            return max(backlog.strategy.watermark_of(newest), MIN if state.watermark is None else state.watermark)
     elif observation.logs.ends_are_final or state.status is SplitStatus.IDLE:
         return None
     return state.watermark
@@ -176,9 +175,9 @@ def _reached_by(ends: Mapping[Split, int], reach: Reach, limit: Limit, backlog: 
             # A row beyond a gap may be none, as a control record with rows of the past behind it, unless all begins
             # with it. It counts when it has been seen.
             begins = at.watermark is None and at.position == entry.position < end
-            at_end = watermark_of(entry.event_time, backlog.strategy) if begins else limit.watermark
+            at_end = backlog.strategy.watermark_of(entry.event_time) if begins else limit.watermark
         elif end == backlog.ends[split]:
-            at_end = watermark_of(shown, backlog.strategy)
+            at_end = backlog.strategy.watermark_of(shown)
         else:
             continue
         reached[split] = at_end if at.watermark is None else max(at.watermark, at_end)

@@ -10,10 +10,9 @@ from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from watermark_source.planning.observation import ObservedLogs
-from watermark_source.planning.policy import WatermarkStrategy
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import SplitState
-from watermark_source.planning.strategy import watermark_of
+from watermark_source.planning.strategy import WatermarkStrategy
 from watermark_source.planning.watermark import Millis, saturating_add
 
 
@@ -31,7 +30,7 @@ class Unread(NamedTuple):
     """False while rows behind its range cannot be read: what they hold is not known."""
 
 
-class LookAhead(Protocol):
+class RowsAhead(Protocol):
     """Reads ahead. The planner stays pure: the driver answers."""
 
     def unread(
@@ -54,7 +53,7 @@ class LookAhead(Protocol):
 
 
 def look_ahead(
-    ahead: LookAhead,
+    ahead: RowsAhead,
     planned: Mapping[Split, SplitState],
     late_at: Millis | None,
     logs: ObservedLogs,
@@ -93,7 +92,7 @@ def left_by(
         at = planned[split]
         reached = at.watermark
         if found.highest is not None:
-            seen = watermark_of(found.highest, strategy)
+            seen = strategy.watermark_of(found.highest)
             reached = seen if reached is None else max(seen, reached)
         if found.lowest is not None and reached is not None:
             reached = min(reached, saturating_add(found.lowest, -1))

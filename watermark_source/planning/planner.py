@@ -10,11 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 
-from watermark_source.errors import OffsetError
 from watermark_source.planning.backlog import Backlog, Limit, backlog_of
 from watermark_source.planning.budget import budgeted_ends
 from watermark_source.planning.combined_watermark import (
-    CLOCKS_DIFFER,
     at_dated_ends,
     at_rest,
     by_clock,
@@ -29,12 +27,13 @@ from watermark_source.planning.combined_watermark import (
 from watermark_source.planning.disorder import Learned, RangeSummary
 from watermark_source.planning.group import GroupMember, MemberStatus
 from watermark_source.planning.group_limit import aligned_ends, membership
-from watermark_source.planning.look_ahead import LookAhead, Unread, left_by, look_ahead
+from watermark_source.planning.look_ahead import RowsAhead, Unread, left_by, look_ahead
 from watermark_source.planning.loss import Loss, check_loss, refuse
 from watermark_source.planning.observation import Observation, ObservedLogs
-from watermark_source.planning.policy import MinimumRows, PlanPolicy, WatermarkStrategy, waits_for_more
+from watermark_source.planning.policy import MinimumRows, PlanPolicy, waits_for_more
 from watermark_source.planning.snapshot_ranges import finished, snapshot_split, snapshots_after, unfinished
 from watermark_source.planning.split import RowIndex, Split, SplitRange, TimeIndex
+from watermark_source.planning.split_watermarks import advanced, learned_after
 from watermark_source.planning.state import (
     Bound,
     GroupState,
@@ -58,8 +57,8 @@ from watermark_source.planning.status_transitions import (
     uncommitted,
 )
 from watermark_source.planning.step_sizes import with_step
-from watermark_source.planning.strategy import advanced, future_cap, in_force, learned_after
-from watermark_source.planning.watermark import MAX, MIN, Millis, saturating_add, watermark_text
+from watermark_source.planning.strategy import WatermarkStrategy
+from watermark_source.planning.watermark import MAX, MIN, Millis
 
 # What is known before a batch is planned: every split with what was read of it and what became of its log.
 
@@ -108,12 +107,13 @@ def known_before(
         OffsetError: the state is on processing time and the policy is not: that flag never goes back (FLIP-326). Or
             the policy is, and the state's event times are of the future.
     """
-    _refuse_another_clock(state, policy.strategy, observation.now)
+    policy.strategy.check_checkpoint(state.watermark, observation.now, use_processing_time=state.use_processing_time)
     logs, upcoming = observation.logs, observation.snapshots
     going_on = {**unfinished(state.snapshots), **dict.fromkeys(upcoming.found)}
     done = finished(state.snapshots) | set(map(snapshot_split, upcoming.dropped))
-    learned = learned_after(state, observation.seen, policy.strategy.percentile)
-    strategy = in_force(policy.strategy, learned)
+    learned = learned_after(state, observation.seen, policy.strategy)
+    strategy = policy.strategy.with_learned(learned)
+    policy = replace(policy, strategy=strategy)
     drift = None if has_rows else policy.alignment.max_drift
     kept = _with_last_ranges(state, done, observation.seen, strategy, drift, has_index=has_index)
     if policy.idleness.passes_returning:
@@ -128,7 +128,7 @@ def known_before(
     splits, losses = check_loss(kept, logs, policy.on_loss.position_text)
     splits |= {s: unanswered(t) for s, t in splits.items() if s in logs.silent}
     refuse(losses, policy.on_loss)
-    splits |= at_rest(splits, state.watermark, observation, strategy)
+    splits |= at_rest(splits, state.watermark, observation, policy)
     # Before the limit is found: the group waits for them as for any active split.
     opened = logs.uncommitted - logs.unknown - upcoming.waiting
     splits |= {s: uncommitted(t) for s, t in splits.items() if s in opened}
@@ -136,31 +136,14 @@ def known_before(
         splits=splits,
         losses=losses,
         learned=learned,
-        policy=replace(policy, strategy=strategy),
-        # That flag never goes back, though a table that is found later has a snapshot too.
-        on_clock=state.use_processing_time or (strategy.use_processing_time and not going_on),
+        policy=policy,
+        on_clock=strategy.is_on_clock(snapshots_continue=bool(going_on), was_on_clock=state.use_processing_time),
         opened=opened,
         done=done,
         going_on=going_on,
         undated=undated & splits.keys(),
         begun={log: lower for log, lower in going_on.items() if log not in upcoming.dropped},
     )
-
-
-def _refuse_another_clock(state: SourceState, strategy: WatermarkStrategy, now: Millis) -> None:
-    if state.use_processing_time and not strategy.use_processing_time:
-        raise OffsetError(
-            "the checkpoint was written with processing-time watermarks (watermarkStrategy none), and its watermark is "
-            "the clock: every row would be late. Set the old strategy, or start with a new checkpoint location."
-        )
-    to_clock = strategy.use_processing_time and not state.use_processing_time
-    if to_clock and state.watermark is not None and state.watermark > saturating_add(now, CLOCKS_DIFFER):
-        raise OffsetError(
-            f"the checkpoint's watermark, {watermark_text(state.watermark)}, is of event times and later than the "
-            f"driver's clock, {watermark_text(now)}: with watermarkStrategy none every row would be dated so, and no "
-            "window would close, until the clock has come there. Set the old strategy, or start with a new checkpoint "
-            "location."
-        )
 
 
 def _with_last_ranges(
@@ -339,7 +322,7 @@ def plan(
     index: TimeIndex | None,
     *,
     rows: RowIndex | None = None,
-    ahead: LookAhead | None = None,
+    ahead: RowsAhead | None = None,
     announce: bool = False,
 ) -> Plan:
     """Plan the next batch.
@@ -407,24 +390,23 @@ def _plan(
     index: TimeIndex | None,
     *,
     rows: RowIndex | None,
-    ahead: LookAhead | None,
+    ahead: RowsAhead | None,
     announce: bool,
 ) -> Plan:
     known = known_before(state, observation, policy, has_index=index is not None, has_rows=rows is not None)
     choice = choose(state, known, observation, index, rows)
     policy, logs = known.policy, observation.logs
     strategy, planned, snapshots, has_rows = policy.strategy, choice.splits, known.snapshots, choice.has_rows
-    if has_rows and strategy.watermark_lag is not None:
-        # A batch goes out in any case: splits at rest need not wait until the whole source is.
-        planned = {**planned, **by_clock(planned, observation, strategy, MIN)}
+    cap = policy.future_cap(observation.now)
+    if has_rows and (moved_by_clock := by_clock(planned, observation, strategy.at_rest_beside_rows, cap, MIN)):
+        planned = {**planned, **moved_by_clock}
     if marked := marked_returning(state, planned, policy.idleness):
         planned = {**planned, **marked}
-    cap = future_cap(observation.now, strategy)
     unread = {} if ahead is None else look_ahead(ahead, planned, state.watermark, logs, cap)
     shown = planned if ahead is None else left_by(planned, unread, state.watermark, logs, strategy)
     # Once there is a watermark, what a snapshot holds is late whatever is done: nobody gains by waiting for it.
     waited_for = shown if state.watermark is None else {s: t for s, t in shown.items() if s not in snapshots}
-    counting = waited_for if known.begun else at_dated_ends(waited_for, observation, strategy)
+    counting = waited_for if known.begun else at_dated_ends(waited_for, observation, policy)
     looks_ahead = ahead is not None
     own = combined(state, counting, policy.idleness)
     watermark = _watermark(state, counting, own, observation, policy, on_clock=known.on_clock, looks_ahead=looks_ahead)
@@ -432,7 +414,7 @@ def _plan(
     if policy.final_watermark and nothing_left and is_at_its_end(planned, logs):
         watermark = MAX
     if known.on_clock:
-        moved = tick_is_due(state, observation, strategy.watermark_interval, has_rows=has_rows)
+        moved = tick_is_due(state, observation, policy.watermark_interval, has_rows=has_rows)
     else:
         moved = watermark != state.watermark
     first = announce and watermark is not None
@@ -498,7 +480,7 @@ def _watermark(
         return sent if own is None or led_to is None else min(own, led_to if sent is None else max(sent, led_to))
     if not policy.idleness.follows_group:
         return own
-    return with_others(own, before, splits, observation, policy.strategy.watermark_interval)
+    return with_others(own, before, splits, observation, policy.watermark_interval)
 
 
 def knows_new_splits(before: SourceState, logs: ObservedLogs) -> bool:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from watermark_source.planning.disorder import Percentile
 from watermark_source.planning.loss_kind import LossKind
 from watermark_source.planning.split import PositionText, Split, plain_position
-from watermark_source.planning.watermark import Millis
+from watermark_source.planning.strategy import Bounded, WatermarkStrategy
+from watermark_source.planning.watermark import Millis, saturating_add
 
 # Minimum rows: a batch waits until enough rows are there for it, or until it has waited long enough.
 
@@ -31,27 +31,6 @@ def waits_for_more(minimum: MinimumRows, waiting: int, since_rows: Millis | None
             wait.
     """
     return waiting < minimum.rows and since_rows is not None and since_rows < minimum.max_delay
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WatermarkStrategy:
-    """How a watermark follows event times, or a clock."""
-
-    out_of_orderness: int = 0
-    percentile: Percentile | None = None
-    """Learn the bound on out-of-orderness; ``out_of_orderness`` is the one in force then."""
-    punctuated: bool = False
-    """Only watermarks that rows carry move a split's."""
-    watermark_lag: int | None = None
-    """How far the watermark of a split at rest is behind the clock (``reached``), where that is not the log's own."""
-    looks_ahead: bool = False
-    """Whether no watermark passes a row that is known to lie behind the batch."""
-    use_processing_time: bool = False
-    """Event time is the clock, from when all snapshots are read on: before, there is no watermark (FLIP-326)."""
-    max_future_skew: int | None = None
-    """How far after the clock an event time may be that moves a watermark."""
-    watermark_interval: int = 1_000
-    """How often it goes on at most where there are no rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +77,11 @@ class OnLoss:
 class PlanPolicy:
     """What the user decided; durations in milliseconds."""
 
-    strategy: WatermarkStrategy = field(default_factory=WatermarkStrategy)
+    strategy: WatermarkStrategy = field(default_factory=Bounded)
+    max_future_skew: int | None = None
+    """How far after the driver's clock an event time may be and still move a watermark; ``None``: no limit."""
+    watermark_interval: int = 1_000
+    """While no rows come, the shortest time between two batches that only advance the watermark."""
     idleness: Idleness = field(default_factory=Idleness)
     alignment: Alignment = field(default_factory=Alignment)
     on_loss: OnLoss = field(default_factory=OnLoss)
@@ -108,3 +91,7 @@ class PlanPolicy:
     """Few rows wait for more; ``None`` if they never do."""
     sends_markers: bool = True
     """Without markers a watermark or status alone is nothing to send: it goes into the offset with the next rows."""
+
+    def future_cap(self, now: Millis) -> Millis | None:
+        """Return the latest event time that may move a watermark, ``None`` if any may."""
+        return None if self.max_future_skew is None else saturating_add(now, self.max_future_skew)

@@ -1,130 +1,451 @@
-"""Watermark strategies: how a split's watermark follows what its ranges say. Generators over range summaries.
+"""Watermark strategies: how the watermark of a split follows the event times of its rows. One class each.
 
-A generator has no memory of its own: the split's watermark is the highest candidate so far, which is Flink's output
-rule. In Flink a generator sees each record (``onEvent``); a range of one record says the same.
+A strategy is a value without memory. It computes watermarks; the split keeps the highest one so far, which is the
+output rule of Flink's ``WatermarkOutput``. Flink calls a generator for each record (``onEvent``); here a strategy is
+called once for each range that a batch read, and a range of one record gives the same watermark.
+
+To add a strategy, derive a class from ``WatermarkStrategy`` or from the strategy it resembles, and give it a row in
+``watermark_source/spark/strategy_rows.py``. Nothing else asks which strategy it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, replace
-from typing import Protocol
+from enum import Enum
+from typing import ClassVar, Final, NamedTuple
 
-from watermark_source.planning.disorder import NOTHING_SEEN, Counts, Learned, Percentile, RangeSummary, exact
-from watermark_source.planning.policy import WatermarkStrategy
+from watermark_source.durations import format_duration
+from watermark_source.errors import OffsetError
+from watermark_source.planning.disorder import MILLION, Counts, Learned, RangeSummary, bound_of, rows_of, summed
 from watermark_source.planning.split import Split
-from watermark_source.planning.state import SourceState, SplitState
-from watermark_source.planning.watermark import MIN, Millis, saturating_add
+from watermark_source.planning.watermark import MIN, Millis, saturating_add, watermark_text
+
+CLOCKS_DIFFER: Final = 60_000
+"""Milliseconds by which a watermark may be later than the driver's clock because two clocks differ."""
 
 
-def candidate(max_event_time: Millis | None, bound: int) -> Millis:
-    """Return the watermark of bounded out-of-orderness: the highest event time less ``bound`` ms and one more.
+class Observed(Enum):
+    """What tasks observe in the rows of a range for a strategy."""
 
-    The one is there because an event with the same time may still follow. ``MIN`` before the first event, and never
-    less; never ``MAX``, which only the end of a stream may say.
+    HIGHEST = "the highest event time"
+    DISORDER = "the highest event time, and how far each row is behind the highest one before it"
+    MARKS = "the watermarks that rows carry"
+    NOTHING = "nothing"
+
+
+class Band(NamedTuple):
+    """How much of each log is read ahead of a batch."""
+
+    rows: int
+    """At most so many positions."""
+    span: int | None
+    """At most until event times advance by so many milliseconds; ``None``: no such limit."""
+
+
+class LateCause(NamedTuple):
+    """Why rows of a split are late, for a warning."""
+
+    text: str
+    option: tuple[str, int] | None = None
+    """The option that would have made them on time, and its value in milliseconds; ``None`` if there is none."""
+    hint: str = ""
+    """What else to do, if anything."""
+
+
+def behind(event_time: Millis, bound: int) -> Millis:
+    """Return the watermark of bounded out-of-orderness: ``bound`` ms and one more before an event time.
+
+    One more because another event may have the same time. The result saturates at ``MIN``.
     """
-    return MIN if max_event_time is None else saturating_add(max_event_time, -bound - 1)
+    return saturating_add(event_time, -bound - 1)
 
 
-class Generator(Protocol):
-    """A strategy for one split."""
+class WatermarkStrategy(ABC):
+    """A strategy that follows the highest event time of a split at a distance of ``bound`` ms, unless overridden."""
 
-    def on_range(self, summary: RangeSummary) -> Millis | None:
-        """Return the watermark that a range leads to, ``None`` if it says nothing; it may be behind an earlier one."""
-        ...
+    __slots__ = ()
 
+    needs: ClassVar[Mapping[str, str]] = {}
+    """Fields of ``Abilities`` without which a connector cannot serve the strategy. Each value is the reason in the
+    error of ``load()``, after "watermarkStrategy = …: "."""
+    needless_where_dated: ClassVar[str | None] = None
+    """Why the strategy is refused for a system that dates its rows itself (``Abilities.dates_rows``); ``None`` if it
+    is not refused."""
+    observed: ClassVar[Observed] = Observed.HIGHEST
+    """What tasks observe for it."""
+    previews: ClassVar[bool] = True
+    """Whether a batch may carry the watermark of its own rows where a look-up shows it before they are read."""
 
-@dataclass(frozen=True, slots=True)
-class BoundedOutOfOrderness:
-    """Follows the highest event time at a distance of ``bound`` ms; a bound of 0 is the monotonous strategy."""
+    @property
+    @abstractmethod
+    def bound(self) -> int:
+        """Milliseconds by which a row may be behind the highest event time of its split and still be on time."""
 
-    bound: int
-
-    def on_range(self, summary: RangeSummary) -> Millis | None:
-        """Return ``candidate`` of the highest event time."""
-        return None if summary.highest is None else candidate(summary.highest, self.bound)
-
-
-@dataclass(frozen=True, slots=True)
-class Punctuated:
-    """Goes by the watermarks that rows themselves carry; rows without one move nothing."""
-
-    def on_range(self, summary: RangeSummary) -> Millis | None:
-        """Return the highest of them."""
-        return summary.marked
-
-
-# A split's watermark, as the strategy has it follow event time, and back; and which event times may move it.
-
-
-def advanced(state: SplitState, seen: RangeSummary | None, strategy: WatermarkStrategy) -> SplitState:
-    """Return a split with what its last range's tasks saw in its watermark, which never regresses.
-
-    Args:
-        state: as of the last planned batch.
-        seen: ``None`` if there is no range that is not in the watermark yet.
-        strategy: with the bound that is in force now. A bound that became less moves splits without rows too.
-    """
-    learns = strategy.percentile is not None
-    if seen is None and (
-        state.highest is None or (learns and not _leads_on(watermark_of(state.highest, strategy), state.watermark))
-    ):
-        return state
-    highest = _later(state.highest, None if seen is None else seen.highest) if learns else None
-    summary = NOTHING_SEEN if seen is None else seen
-    found = None if strategy.use_processing_time else _generator(strategy).on_range(
-        replace(summary, highest=highest) if learns else summary
-    )  # fmt: skip
-    return state.observed_to_its_end(_later(state.watermark, found), highest)
-
-
-def watermark_of(event_time: Millis, strategy: WatermarkStrategy) -> Millis:
-    """Return the watermark of a split whose highest event time is ``event_time``, where it goes by event times."""
-    return candidate(event_time, strategy.out_of_orderness)
-
-
-def event_time_of(watermark: Millis, strategy: WatermarkStrategy) -> Millis:
-    """Return the highest event time that gives at most this watermark; the inverse of ``watermark_of``."""
-    return saturating_add(watermark, strategy.out_of_orderness + 1)
-
-
-def future_cap(now: Millis, strategy: WatermarkStrategy) -> Millis | None:
-    """Return the latest event time that may move a watermark, ``None`` if any may."""
-    return None if strategy.max_future_skew is None else saturating_add(now, strategy.max_future_skew)
-
-
-def _generator(strategy: WatermarkStrategy) -> Generator:
-    return Punctuated() if strategy.punctuated else BoundedOutOfOrderness(strategy.out_of_orderness)
-
-
-def _leads_on(reached: Millis, watermark: Millis | None) -> bool:
-    return watermark is None or reached > watermark
-
-
-def _later(one: Millis | None, other: Millis | None) -> Millis | None:
-    return one if other is None or (one is not None and one >= other) else other
-
-
-# Learning from disorder: the bound on out-of-orderness that is in force, and what it is made of.
-
-
-def learned_after(
-    state: SourceState, seen: Mapping[Split, RangeSummary], percentile: Percentile | None
-) -> Learned | None:
-    """Return what is known of the source's disorder once the last ranges are; ``None`` if nobody learns from it."""
-    if percentile is None:
+    @property
+    def band(self) -> Band | None:
+        """How far the driver reads ahead of a batch; ``None`` if it does not."""
         return None
-    counts: list[Counts] = []
-    for split, at in state.splits.items():
-        if at.observed != at.position:
-            counts += exact(seen[split].segments, at.highest)
-    if not counts and state.learned is not None:
-        return state.learned
-    return percentile.after(state.learned, counts)
+
+    @property
+    def write_delay(self) -> int | None:
+        """Milliseconds after its event time within which each row must be written; ``None`` if that is not required."""
+        return None
+
+    def watermark_of(self, event_time: Millis) -> Millis:
+        """Return the watermark of a split whose highest event time is this. Budget and alignment plan by it."""
+        return behind(event_time, self.bound)
+
+    def event_time_of(self, watermark: Millis) -> Millis:
+        """Return the highest event time that gives at most this watermark; the inverse of ``watermark_of``."""
+        return saturating_add(watermark, self.bound + 1)
+
+    # The watermark of one split. Each method returns None where the strategy derives no watermark, and may return one
+    # that is lower than an earlier one.
+
+    def on_range(self, seen: RangeSummary) -> Millis | None:
+        """Return the watermark after a range of rows was read."""
+        return None if seen.highest is None else self.watermark_of(seen.highest)
+
+    def with_batch(self, event_time: Millis) -> Millis | None:
+        """Return the watermark that goes out with a batch known to hold a row of this event time, before it is read."""
+        return self.watermark_of(event_time) if self.previews else None
+
+    def at_end(self, reached: Millis) -> Millis | None:
+        """Return the watermark of a batch that reads to the log's end, just before which its system stated this time.
+
+        The system dates rows when it writes them: no row after that end is earlier.
+        """
+        return self.watermark_of(reached)
+
+    def at_rest(self, reached: Millis) -> Millis | None:
+        """Return the watermark of a split with nothing left to read; ``reached`` is as in ``LogTimes.reached``."""
+        return self.watermark_of(reached)
+
+    def at_rest_beside_rows(self, reached: Millis) -> Millis | None:
+        """Return the watermark of a split at rest in a batch that reads rows of other splits.
+
+        By default ``None``: the clock advances a split only while the whole source is at rest.
+        """
+        return None
+
+    # The time that a log has reached at its end.
+
+    def clock_at(self, watermark: Millis) -> Millis | None:
+        """Return the driver's time at which a split at rest has this watermark; ``None`` if that clock is not used."""
+        return None
+
+    def times_at_ends(
+        self, stated: Mapping[Split, Millis], ends: Set[Split], driver: Millis | None
+    ) -> Mapping[Split, Millis]:
+        """Return the time that each log has reached at its end.
+
+        Args:
+            stated: by the logs' own systems.
+            ends: splits whose end is known.
+            driver: the driver's time of the last look for splits; ``None`` while that is not known.
+        """
+        return stated
+
+    # Learning: what a strategy remembers of the rows.
+
+    def kept_highest(self, before: Millis | None, seen: RangeSummary) -> Millis | None:
+        """Return the highest event time that is kept of a split, beside its watermark; ``None`` if none is."""
+        return None
+
+    def after(self, learned: Learned | None, counts: Iterable[Counts]) -> Learned | None:
+        """Return what is known of the source's disorder after rows were counted; ``None`` if nothing is learned."""
+        return None
+
+    def with_learned(self, learned: Learned | None) -> WatermarkStrategy:
+        """Return the strategy with the bound that was learned."""
+        return self
+
+    # The source as a whole.
+
+    def check_checkpoint(self, watermark: Millis | None, now: Millis, *, use_processing_time: bool) -> None:
+        """Check that a query can resume with this strategy.
+
+        Args:
+            watermark: the combined watermark in the checkpoint.
+            now: the driver's wall clock.
+            use_processing_time: whether that watermark is a clock's.
+
+        Raises:
+            OffsetError: the strategy cannot continue from there.
+        """
+        if use_processing_time:
+            raise OffsetError(
+                "the checkpoint was written with processing-time watermarks (watermarkStrategy none), and its "
+                "watermark is the clock: every row would be late. Set the old strategy, or start with a new "
+                "checkpoint location."
+            )
+
+    def is_on_clock(self, *, snapshots_continue: bool, was_on_clock: bool) -> bool:
+        """Return whether event time is the driver's clock in the next batch (FLIP-326).
+
+        Args:
+            snapshots_continue: whether snapshots are not yet read to their end.
+            was_on_clock: whether it was in the last batch.
+        """
+        return False
+
+    def cause_of_late_rows(self, longest: int) -> LateCause:
+        """Return why rows of a split are late although it was not idle. ``longest``: how late, in milliseconds."""
+        return LateCause(
+            f"Within the split they come that far out of order, and maxOutOfOrderness is {format_duration(self.bound)}",
+            option=("maxOutOfOrderness", self.bound + longest + 1),
+        )
 
 
-def in_force(strategy: WatermarkStrategy, learned: Learned | None) -> WatermarkStrategy:
-    """Return the strategy with the bound that was learned."""
-    if strategy.percentile is None or learned is None:
-        return strategy
-    return replace(strategy, out_of_orderness=min(learned.bound, strategy.percentile.most))
+@dataclass(frozen=True, slots=True)
+class Bounded(WatermarkStrategy):
+    """Follows the highest event time at a fixed distance."""
+
+    out_of_orderness: int = 0
+
+    @property
+    def bound(self) -> int:
+        """The user's ``maxOutOfOrderness``."""
+        return self.out_of_orderness
+
+
+@dataclass(frozen=True, slots=True)
+class Monotonous(WatermarkStrategy):
+    """Follows the highest event time; rows of a split come in order."""
+
+    @property
+    def bound(self) -> int:
+        """No disorder."""
+        return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Percentile(WatermarkStrategy):
+    """Follows the highest event time at a distance that is learned from the disorder of the rows read last."""
+
+    needs: ClassVar[Mapping[str, str]] = {
+        "row_positions": "needs positions that count rows, and those of this source do not"
+    }
+    observed: ClassVar[Observed] = Observed.DISORDER
+
+    on_time: int
+    """How many rows of a million are to be on time."""
+    rows: int
+    """The bound is learned from this many of the last rows, at least half of them; of a batch with more, from all that
+    it counted."""
+    most: int
+    """Milliseconds: the bound never exceeds it, and it is the bound until enough is known."""
+    learned: int | None = None
+    """Milliseconds: the bound that was learned; ``None`` before."""
+
+    _ENOUGH_BEYOND: ClassVar[int] = 10
+    """A share is known well enough once this many rows are expected beyond it."""
+
+    @property
+    def bound(self) -> int:
+        """The bound in force."""
+        return self.most if self.learned is None else min(self.learned, self.most)
+
+    @property
+    def enough(self) -> int:
+        """How many rows must have been seen before the bound follows them."""
+        return -(-self._ENOUGH_BEYOND * MILLION // (MILLION - self.on_time))
+
+    def kept_highest(self, before: Millis | None, seen: RangeSummary) -> Millis | None:
+        """Return the highest event time so far: while the bound grows, the watermark does not show it."""
+        if before is None or seen.highest is None:
+            return seen.highest if before is None else before
+        return max(before, seen.highest)
+
+    def after(self, learned: Learned | None, counts: Iterable[Counts]) -> Learned:
+        """Return what is known after rows, each of which was counted by how far it was behind."""
+        found = list(counts)
+        if not found and learned is not None:
+            return learned
+        recent, earlier = ((), ()) if learned is None else (learned.recent, learned.earlier)
+        recent = summed([recent, *found])
+        bound = self._bound_of(summed([recent, earlier]))
+        # Whole halves are dropped: reducing each counter a little with each small batch would lose rare rows.
+        return Learned(bound, (), recent) if rows_of(recent) * 2 >= self.rows else Learned(bound, recent, earlier)
+
+    def with_learned(self, learned: Learned | None) -> Percentile:
+        """Return it with the bound that was learned."""
+        return self if learned is None else replace(self, learned=learned.bound)
+
+    def cause_of_late_rows(self, longest: int) -> LateCause:
+        """Name the options of this strategy."""
+        return LateCause(
+            "More disorder than watermarkStrategy percentile allows for",
+            hint="See watermarkPercentile, or use bounded",
+        )
+
+    def _bound_of(self, counts: Counts) -> int:
+        total = rows_of(counts)
+        if total < self.enough:
+            return self.most
+        beyond, allowed = 0, total * (MILLION - self.on_time) // MILLION
+        for bucket, rows in reversed(counts):
+            beyond += rows
+            if beyond > allowed:
+                bound = bound_of(bucket)
+                return self.most if bound is None else min(bound, self.most)
+        return self.most
+
+
+@dataclass(frozen=True, slots=True)
+class Punctuated(WatermarkStrategy):
+    """Uses the watermarks that rows carry; nothing else advances a split."""
+
+    needs: ClassVar[Mapping[str, str]] = {
+        "marks": "needs records that carry watermarks, and those of this source carry none"
+    }
+    observed: ClassVar[Observed] = Observed.MARKS
+    previews: ClassVar[bool] = False
+
+    @property
+    def bound(self) -> int:
+        """None: a producer states the watermark itself."""
+        return 0
+
+    def on_range(self, seen: RangeSummary) -> Millis | None:
+        """Return the highest of the range's watermarks."""
+        return seen.marked
+
+    def at_end(self, reached: Millis) -> Millis | None:
+        """Return ``None``."""
+        return None
+
+    def at_rest(self, reached: Millis) -> Millis | None:
+        """Return ``None``."""
+        return None
+
+    def cause_of_late_rows(self, longest: int) -> LateCause:
+        """Name the producer, which states the watermarks."""
+        return LateCause(
+            "They come behind a watermark that a record carries (watermarkColumn): the producer writes it too early"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Ingestion(WatermarkStrategy):
+    """Follows the highest event time, and the driver's clock while a split has nothing left to read."""
+
+    needless_where_dated: ClassVar[str | None] = (
+        "the source's own system dates its rows, and with bounded the watermark follows its clock while nothing is "
+        "written"
+    )
+
+    lag: int
+    """Milliseconds by which the watermark of a split at rest is behind the clock."""
+    out_of_orderness: int = 0
+
+    @property
+    def bound(self) -> int:
+        """The user's ``maxOutOfOrderness``, for rows that are read."""
+        return self.out_of_orderness
+
+    @property
+    def write_delay(self) -> int | None:
+        """The lag: a row that is written later is behind the watermark of its split at rest."""
+        return self.lag
+
+    def at_end(self, reached: Millis) -> Millis | None:
+        """Return ``None``: the driver's clock does not date rows, and advances splits at rest alone."""
+        return None
+
+    def at_rest(self, reached: Millis) -> Millis | None:
+        """Return the clock's time less the lag."""
+        return behind(reached, self.lag)
+
+    def at_rest_beside_rows(self, reached: Millis) -> Millis | None:
+        """Return the same: a batch goes out anyway, so splits at rest need not wait until the whole source is."""
+        return self.at_rest(reached)
+
+    def clock_at(self, watermark: Millis) -> Millis | None:
+        """Return the inverse of ``at_rest``."""
+        return saturating_add(watermark, self.lag + 1)
+
+    def times_at_ends(
+        self, stated: Mapping[Split, Millis], ends: Set[Split], driver: Millis | None
+    ) -> Mapping[Split, Millis]:
+        """Return the driver's time for all of them."""
+        return {} if driver is None else dict.fromkeys(ends, driver)
+
+    def cause_of_late_rows(self, longest: int) -> LateCause:
+        """Name the lag that would have been enough."""
+        return LateCause(
+            f"They were written longer after their event time than maxEventTimeLag ({format_duration(self.lag)})",
+            option=("maxEventTimeLag", self.lag + longest + 1),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LookAhead(WatermarkStrategy):
+    """Stays behind the lowest event time that is known to be unread; see ``look_ahead.py``."""
+
+    needs: ClassVar[Mapping[str, str]] = {
+        "rows_ahead": "needs a log that can be read from any position on, and that of this source cannot be"
+    }
+    needless_where_dated: ClassVar[str | None] = "the source's log is in the order in which its system dates the rows"
+    previews: ClassVar[bool] = False
+
+    rows: int
+    """How many rows of each split are read ahead of a batch, at most."""
+    span: int | None = None
+    """How far ahead in event time, in milliseconds, at most; ``None``: no such limit."""
+    out_of_orderness: int = 0
+
+    @property
+    def bound(self) -> int:
+        """The user's ``maxOutOfOrderness``, for rows that are not known yet."""
+        return self.out_of_orderness
+
+    @property
+    def band(self) -> Band | None:
+        """Rows and span."""
+        return Band(self.rows, self.span)
+
+    def cause_of_late_rows(self, longest: int) -> LateCause:
+        """Name the options of this strategy."""
+        return LateCause("They came behind what was looked at ahead: see lookaheadRows and lookaheadTime")
+
+
+@dataclass(frozen=True, slots=True)
+class Clock(WatermarkStrategy):
+    """Processing time: event time is the driver's clock once all snapshots are read; no watermark before (FLIP-326)."""
+
+    observed: ClassVar[Observed] = Observed.NOTHING
+    previews: ClassVar[bool] = False
+
+    @property
+    def bound(self) -> int:
+        """None: rows have the clock's time."""
+        return 0
+
+    def on_range(self, seen: RangeSummary) -> Millis | None:
+        """Return ``None``, as all methods about the event times of rows."""
+        return None
+
+    def at_end(self, reached: Millis) -> Millis | None:
+        """Return ``None``."""
+        return None
+
+    def at_rest(self, reached: Millis) -> Millis | None:
+        """Return ``None``."""
+        return None
+
+    def check_checkpoint(self, watermark: Millis | None, now: Millis, *, use_processing_time: bool) -> None:
+        """Refuse a watermark of event times that is later than the clock."""
+        if not use_processing_time and (watermark or MIN) > saturating_add(now, CLOCKS_DIFFER):
+            raise OffsetError(
+                f"the checkpoint's watermark, {watermark_text(watermark)}, is of event times and later than the "
+                f"driver's clock, {watermark_text(now)}: with watermarkStrategy none every row would be dated so, and "
+                "no window would close, until the clock has come there. Set the old strategy, or start with a new "
+                "checkpoint location."
+            )
+
+    def is_on_clock(self, *, snapshots_continue: bool, was_on_clock: bool) -> bool:
+        """Return whether all snapshots are read. It never goes back, though a table found later has a snapshot too."""
+        return was_on_clock or not snapshots_continue

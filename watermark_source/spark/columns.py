@@ -16,6 +16,7 @@ from watermark_source.monitor.status_reasons import IN_GENERAL
 from watermark_source.planning.snapshot_ranges import snapshot_split
 from watermark_source.planning.state import SourceState, SplitStatus
 from watermark_source.planning.status_transitions import changed_status
+from watermark_source.planning.strategy import Observed
 from watermark_source.planning.watermark import WatermarkCharacteristic
 from watermark_source.spark.column_names import MARKER
 from watermark_source.spark.options import EngineOptions
@@ -166,7 +167,7 @@ class SourceTime:
         return cls(
             source=options.source_name,
             characteristic=characteristic,
-            processing_time=options.strategy.use_processing_time,
+            processing_time=options.strategy.observed is Observed.NOTHING,
             group=group.name if group is not None and meets else None,
             holds_group=meets and begins_with_snapshot and options.alignment.holds_in_snapshot,
             begins_with_snapshot=begins_with_snapshot,

@@ -2,98 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from decimal import Decimal, InvalidOperation
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from watermark_source import durations
-from watermark_source.errors import OptionError
 from watermark_source.option_table import (
     Option,
     at_least_one,
     duration,
-    given_text,
     host_name,
     non_empty,
     one_of,
     ports,
     true_or_false,
 )
-from watermark_source.planning.disorder import MILLION, SEGMENT, Percentile
 from watermark_source.planning.group import LONGEST_NAME
-
-# What the options of strategies that learn mean, and which of them cannot be together.
-
-
-PERCENTILE = "percentile"
-PUNCTUATED = "punctuated"
-_OF_PERCENTILE = ("watermarkPercentile", "percentileRows")
-
-
-def on_time(text: str) -> int:
-    """Parse a percentage of rows; returns how many of a million that is."""
-    try:
-        share = Decimal(text.strip().removesuffix("%").strip()) * (MILLION // 100)
-    except InvalidOperation:
-        raise ValueError("not a number") from None
-    if not share.is_finite() or not MILLION // 2 <= share < MILLION:
-        raise ValueError("must be at least 50 and less than 100")
-    if share != int(share):
-        raise ValueError("has more than four digits behind the point")
-    return int(share)
-
-
-def percentile_of(values: Mapping[str, Any], given: Mapping[str, str]) -> Percentile | None:
-    """Return what the user wished, ``None`` with another strategy.
-
-    Raises:
-        OptionError: options that cannot be together, or one that another needs.
-    """
-    strategy = values["watermarkStrategy"]
-    if strategy != PERCENTILE:
-        for name in (name for name in _OF_PERCENTILE if given_text(given, name) is not None):
-            raise OptionError(
-                name, given_text(given, name),
-                f"belongs to watermarkStrategy percentile, and the strategy is {strategy}", example="leave it out",
-            )  # fmt: skip
-        return None
-    most = values["maxOutOfOrderness"]
-    if not most:
-        raise OptionError(
-            "maxOutOfOrderness", given_text(given, "maxOutOfOrderness"),
-            "is needed because watermarkStrategy is percentile: it is the largest bound that may be learned, and the "
-            "one until enough rows are known", example="10 minutes",
-        )  # fmt: skip
-    wish = Percentile(values["watermarkPercentile"], values["percentileRows"], most)
-    if wish.rows < 2 * wish.enough:
-        raise OptionError(
-            "percentileRows", given_text(given, "percentileRows"),
-            f"must be at least {2 * wish.enough}: of fewer rows hardly any is expected beyond a watermarkPercentile of "
-            f"{wish.on_time / (MILLION // 100):g}", example=str(2 * wish.enough),
-        )  # fmt: skip
-    largest = values["maxRecordsPerPartition"]
-    if largest is not None and largest < SEGMENT:
-        raise OptionError(
-            "maxRecordsPerPartition", given_text(given, "maxRecordsPerPartition"),
-            f"must be at least {SEGMENT} with watermarkStrategy percentile, which counts disorder in stretches of so "
-            "many rows", example=str(SEGMENT),
-        )  # fmt: skip
-    return wish
-
-
-BOUNDED = "bounded"
-MONOTONOUS = "monotonous"
-INGESTION = "ingestion"
-LOOKAHEAD = "lookahead"
-NONE = "none"
+from watermark_source.spark.strategy_rows import BOUNDED, PASSES, STRATEGIES, WAITS, StrategyRow, on_time
 
 AUTO = "auto"
 
 NOTHING = "nothing"
 GROUP = "group"
-
-WAITS = "wait"
-PASSES = "pass"
 
 DRIVER = "driver"
 """The store that is a file of the driver's."""
@@ -121,21 +49,20 @@ def _group_name(text: str) -> str:
     return name
 
 
-ENGINE_OPTIONS: tuple[Option, ...] = (
-    one_of(
+def strategy_option(rows: Sequence[StrategyRow]) -> Option:
+    """Return the option that chooses among strategies."""
+    docs = " ".join(f"`{row.name}`: {row.doc}" for row in rows)
+    return one_of(
         name="watermarkStrategy",
-        choices=(BOUNDED, MONOTONOUS, PERCENTILE, PUNCTUATED, INGESTION, LOOKAHEAD, NONE),
+        choices=[row.name for row in rows],
         default=BOUNDED,
-        example="bounded",
-        doc="How a split's watermark follows its event times. `bounded`: the highest event time seen less "
-        "`maxOutOfOrderness` and one millisecond. `monotonous`: the same without `maxOutOfOrderness`. `percentile`: "
-        "as `bounded`, with a bound that is learned from the rows, at most `maxOutOfOrderness`. `punctuated`: the "
-        "highest watermark that records carry (Kafka's `watermarkColumn`). `ingestion`: as `bounded`; while a split "
-        "has nothing left to read, its watermark follows the clock, `maxWatermarkLag` behind it. `lookahead`: a "
-        "second reader runs ahead, and the watermark is one millisecond before the lowest event time known to be "
-        "unread; `maxOutOfOrderness` covers the rows that it cannot see. `none`: no event-time watermark; time is the "
-        "clock (processing-time watermark).",
-    ),
+        example=BOUNDED,
+        doc=f"How a split's watermark follows its event times. {docs}",
+    )
+
+
+ENGINE_OPTIONS: tuple[Option, ...] = (
+    strategy_option(STRATEGIES),
     Option(
         name="maxOutOfOrderness",
         parse=duration(minimum=0),

@@ -6,63 +6,18 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from watermark_source import durations
 from watermark_source.contract.abilities import Abilities
 from watermark_source.errors import OptionError
 from watermark_source.option_table import OptionTable, given_text
 from watermark_source.planning.idle_timeout import LONGEST
-from watermark_source.planning.policy import Alignment, Idleness, WatermarkStrategy
-from watermark_source.spark.option_rows import (
-    AUTO,
-    BOUNDED,
-    DRIVER,
-    GROUP,
-    INGESTION,
-    LOOKAHEAD,
-    NO_STORE,
-    NONE,
-    PASSES,
-    PERCENTILE,
-    PUNCTUATED,
-    WAITS,
-    percentile_of,
-)
+from watermark_source.planning.policy import Alignment, Idleness
+from watermark_source.planning.strategy import WatermarkStrategy
+from watermark_source.spark.option_rows import AUTO, DRIVER, GROUP, NO_STORE
+from watermark_source.spark.strategy_rows import NONE, PASSES, strategy_row
 
-_BOUNDED = (BOUNDED, PERCENTILE, INGESTION, LOOKAHEAD)
-"""Strategies with a bound on out-of-orderness."""
-_NEEDED_OF_ROWS = {
-    PERCENTILE: ("row_positions", "needs positions that count rows, and those of this source do not"),
-    PUNCTUATED: ("marks", "needs records that carry watermarks, and those of this source carry none"),
-    LOOKAHEAD: ("rows_ahead", "needs a log that can be read from any position on, and that of this source cannot be"),
-}
-"""Which of ``Abilities`` a strategy needs. The others go by event times, or by the clock, which every source has."""
-_IN_ORDER = {
-    INGESTION: "the source's own system dates its rows, and with bounded the watermark follows its clock while nothing "
-    "is written",
-    LOOKAHEAD: "the source's log is in the order in which its system dates the rows",
-}
-"""Strategies that bring nothing where the system dates its rows, and why."""
-_LAGS = ("maxWatermarkLag", "maxEventTimeLag")
-"""Two names for one bound: of clocks, and of an application."""
 _OF_OTHERS = ("alignmentTimeToLive", "alignmentMembers", "alignmentWaitForFirst", "snapshotHoldsGroup")
 """Options about the other sources of a group: there must be a place to meet them."""
-_OF_EVENT_TIME = {
-    "alignmentMaxDrift": "the clock is the same everywhere",
-    "idleTimeout": "a clock is never idle",
-    "maxFutureSkew": "a row's event time is the clock's, and never in the future",
-}
-"""Options that need event times, and why."""
-
-
 _WARNING = "watermarkWarningAfter"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LookAheadOptions:
-    """How far the lookahead strategy looks."""
-
-    rows: int
-    time: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,8 +53,8 @@ class EngineOptions:
 
     source_name: str
     strategy: WatermarkStrategy
-    look_ahead: LookAheadOptions | None
-    """Of the lookahead strategy; ``None`` with the others."""
+    max_future_skew: int | None
+    watermark_interval: int
     idleness: Idleness
     alignment: Alignment
     group: GroupOptions | None
@@ -137,18 +92,9 @@ class EngineOptions:
                 "alignmentMaxDrift", "alignmentGroup")  # fmt: skip
             example = "2 minutes" if drift is None else "checkout"
             raise OptionError(missing, None, f"is needed because {here} is set", example=example)
-        strategy = values["watermarkStrategy"]
-        _check_strategy(strategy, abilities)
-        if strategy not in _BOUNDED and "maxoutoforderness" in named:
-            raise OptionError(
-                "maxOutOfOrderness", given_text(given, "maxOutOfOrderness"),
-                f"belongs to watermarkStrategy {', '.join(_BOUNDED[:-1])} or {_BOUNDED[-1]}, and the strategy is "
-                f"{strategy}",
-                example="leave it out",
-            )  # fmt: skip
-        lag = _watermark_lag(values, given)
-        percentile = percentile_of(values, given)
-        ahead = _look_ahead(values, given)
+        row = strategy_row(values["watermarkStrategy"])
+        row.check(values, given, abilities)
+        strategy = row.make(values, given)
         store = None if group is None or values["alignmentStore"] == NO_STORE else values["alignmentStore"]
         for name in ("alignmentStore", *_OF_OTHERS):
             if group is None and name.lower() in named:
@@ -160,29 +106,18 @@ class EngineOptions:
             raise OptionError(
                 "alignmentStore", NO_STORE, f"must be a place to meet, because {of_others[0]}", example=DRIVER
             )
-        goes_on = strategy in (NONE, INGESTION) or abilities.dates_rows or values["idleFollows"] == GROUP
-        if not goes_on and "watermarkinterval" in named:
+        clock_advances = "watermarkInterval" in row.options or abilities.dates_rows or values["idleFollows"] == GROUP
+        if not clock_advances and "watermarkinterval" in named:
             raise OptionError(
                 "watermarkInterval", given_text(given, "watermarkInterval"),
-                f"belongs to watermarkStrategy none or ingestion, and the strategy is {strategy}: its watermark "
-                "follows rows, not the clock (but with idleFollows group)", example="leave it out",
+                f"belongs to watermarkStrategy none or ingestion, and the strategy is {row.name}: its watermark "
+                "follows rows, not the clock (except with idleFollows group)", example="leave it out",
             )  # fmt: skip
         _check_idleness(values)
-        for name, why in _OF_EVENT_TIME.items():
-            if strategy == NONE and values[name] is not None:
-                raise OptionError(
-                    name, given_text(given, name), f"has no meaning with watermarkStrategy none: {why}",
-                    example="leave it out",
-                )  # fmt: skip
+        row.check_excluded(values, given)
         _check_end(values, given)
         _check_warnings(values, given)
-        if strategy == NONE and values["alignmentWaitForFirst"]:
-            raise OptionError(
-                "alignmentWaitForFirst", "true",
-                "has no meaning with watermarkStrategy none: the watermark is the clock, and comes before the first "
-                "row; of sources on the clock only a snapshot holds the group", example="leave it out",
-            )  # fmt: skip
-        if strategy == NONE and group is not None and store is None:
+        if row.name == NONE and group is not None and store is None:
             raise OptionError(
                 "alignmentStore", NO_STORE,
                 "cannot be with watermarkStrategy none: on the clock a source waits for others alone",
@@ -190,17 +125,9 @@ class EngineOptions:
             )  # fmt: skip
         return cls(
             source_name=values["sourceName"] or format_name,
-            strategy=WatermarkStrategy(
-                out_of_orderness=values["maxOutOfOrderness"] if strategy in _BOUNDED else 0,
-                percentile=percentile,
-                punctuated=strategy == PUNCTUATED,
-                watermark_lag=lag,
-                looks_ahead=ahead is not None,
-                use_processing_time=strategy == NONE,
-                max_future_skew=values["maxFutureSkew"],
-                watermark_interval=values["watermarkInterval"],
-            ),
-            look_ahead=ahead,
+            strategy=strategy,
+            max_future_skew=values["maxFutureSkew"],
+            watermark_interval=values["watermarkInterval"],
             idleness=Idleness(
                 timeout=LONGEST if values["idleTimeout"] == AUTO else values["idleTimeout"],
                 learned=values["idleTimeout"] == AUTO,
@@ -234,11 +161,6 @@ class EngineOptions:
 def _check_end(values: Mapping[str, Any], given: Mapping[str, str]) -> None:
     if not values["finalWatermark"]:
         return
-    if values["watermarkStrategy"] == NONE:
-        raise OptionError(
-            "finalWatermark", given_text(given, "finalWatermark"),
-            "has no meaning with watermarkStrategy none: a clock has no end", example="leave it out",
-        )  # fmt: skip
     if not values["includeMarkers"]:
         raise OptionError(
             "includeMarkers", given_text(given, "includeMarkers"),
@@ -263,56 +185,6 @@ def _check_idleness(values: Mapping[str, Any]) -> None:
         raise OptionError("idleTimeout", None, f"is needed because {what}", example="30 seconds")
     if follows and values["alignmentGroup"] is None:
         raise OptionError("alignmentGroup", None, "is needed because idleFollows is group", example="checkout")
-
-
-def _check_strategy(strategy: str, abilities: Abilities) -> None:
-    """Refuse a strategy that the connector cannot serve, or that its system makes needless."""
-    if abilities.dates_rows and strategy in _IN_ORDER:
-        raise OptionError("watermarkStrategy", strategy, f"is not needed here: {_IN_ORDER[strategy]}", example=BOUNDED)
-    ability, why = _NEEDED_OF_ROWS.get(strategy, (None, ""))
-    if ability is not None and not getattr(abilities, ability):
-        raise OptionError("watermarkStrategy", strategy, why, example=BOUNDED)
-
-
-def _watermark_lag(values: Mapping[str, Any], given: Mapping[str, str]) -> int | None:
-    strategy = values["watermarkStrategy"]
-    named = [name for name in _LAGS if given_text(given, name) is not None]
-    if strategy != INGESTION:
-        if named:
-            raise OptionError(
-                named[0], given_text(given, named[0]),
-                f"belongs to watermarkStrategy ingestion, and the strategy is {strategy}", example="leave it out",
-            )  # fmt: skip
-        return None
-    if len(named) > 1:
-        raise OptionError(named[1], given_text(given, named[1]), f"excludes {named[0]}; give one of the two")
-    bound = named[0] if named else _LAGS[0]
-    lag: int = values[bound]
-    if values["maxOutOfOrderness"] > lag:
-        raise OptionError(
-            "maxOutOfOrderness", given_text(given, "maxOutOfOrderness"),
-            f"must not exceed {bound}, which is {durations.format_duration(lag)}: "
-            "an event so far behind would be late as soon as its split has nothing left to read", example="5 seconds",
-        )  # fmt: skip
-    return lag
-
-
-def _look_ahead(values: Mapping[str, Any], given: Mapping[str, str]) -> LookAheadOptions | None:
-    strategy = values["watermarkStrategy"]
-    if strategy != LOOKAHEAD:
-        for name in (name for name in ("lookaheadRows", "lookaheadTime") if given_text(given, name) is not None):
-            raise OptionError(
-                name, given_text(given, name),
-                f"belongs to watermarkStrategy lookahead, and the strategy is {strategy}", example="leave it out",
-            )  # fmt: skip
-        return None
-    if values["idleReturn"] == PASSES:
-        raise OptionError(
-            "idleReturn", PASSES,
-            "cannot be with watermarkStrategy lookahead: a split with a row that is far behind would be left out "
-            "before that is read", example=WAITS,
-        )  # fmt: skip
-    return LookAheadOptions(rows=values["lookaheadRows"], time=values["lookaheadTime"])
 
 
 # A user's options as a connector gets them.

@@ -174,7 +174,7 @@ def brokers_clocks(cluster: CheckedCluster) -> str | Caution:
         )
     node, worst = max(skews.items(), key=lambda item: (item[1].magnitude, item[0]))
     text = f"{_shown(worst)} (broker {node}; {len(skews)} looked at)"
-    lag = cluster.options.engine.strategy.watermark_lag
+    lag = cluster.options.engine.strategy.write_delay
     if lag is not None and worst.magnitude > lag:
         raise OptionError(
             "maxWatermarkLag",
@@ -323,7 +323,7 @@ def _settings(cluster: CheckedCluster) -> str | Caution:
 
 def _timestamp_type(cluster: CheckedCluster) -> str | Caution:
     shown = _by_value(cluster, TIMESTAMP_TYPE)
-    lag = cluster.options.engine.strategy.watermark_lag
+    lag = cluster.options.engine.strategy.write_delay
     by_producers = [name for name, each in cluster.settings.items() if each.get(TIMESTAMP_TYPE) == CREATE_TIME]
     if lag is not None and by_producers:
         return Caution(
@@ -331,11 +331,7 @@ def _timestamp_type(cluster: CheckedCluster) -> str | Caution:
             f"{format_duration(lag)} after its own timestamp may be late: set maxEventTimeLag to what the slowest "
             "producer needs, or message.timestamp.type to LogAppendTime"
         )
-    if (
-        cluster.options.times.event_time is None
-        and by_producers
-        and cluster.options.engine.strategy.max_future_skew is None
-    ):
+    if cluster.options.times.event_time is None and by_producers and cluster.options.engine.max_future_skew is None:
         return Caution(
             f"{shown}. Producers date the records: one whose clock is ahead makes all other rows late. Set "
             "maxFutureSkew, for example 10 minutes"

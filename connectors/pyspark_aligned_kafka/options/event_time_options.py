@@ -20,7 +20,7 @@ from pyspark_aligned_kafka.records.event_time_choice import (
 )
 from watermark_source.errors import OptionError
 from watermark_source.option_table import Option, given_text, one_of, true_or_false
-from watermark_source.spark.option_rows import PUNCTUATED
+from watermark_source.spark.strategy_rows import PUNCTUATED
 
 TIMESTAMP = "timestamp"
 FORMAT, ERRORS = "eventTimeFormat", "eventTimeErrors"

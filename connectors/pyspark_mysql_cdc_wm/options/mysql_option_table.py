@@ -22,7 +22,8 @@ from watermark_source.option_table import (
     one_of,
     true_or_false,
 )
-from watermark_source.spark.option_rows import ENGINE_OPTIONS, INGESTION, LOOKAHEAD, NOT_NEEDED, PERCENTILE, PUNCTUATED
+from watermark_source.spark.option_rows import ENGINE_OPTIONS, NOT_NEEDED
+from watermark_source.spark.strategy_rows import INGESTION, LOOKAHEAD, PERCENTILE, PUNCTUATED
 
 FORMAT: Final = "mysql-cdc-wm"
 ON_CLOCK: Final = "useProcessingTimeDuringBinlog"

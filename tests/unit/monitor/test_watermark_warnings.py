@@ -22,10 +22,9 @@ from watermark_source.monitor.watermark_warnings import (
     noted,
     standing_text,
 )
-from watermark_source.planning.disorder import Percentile
-from watermark_source.planning.policy import WatermarkStrategy
 from watermark_source.planning.range_report import LateRows
 from watermark_source.planning.split import Split
+from watermark_source.planning.strategy import Bounded, Ingestion, LookAhead, Percentile, Punctuated, WatermarkStrategy
 
 MINUTE = 60_000
 AT = 1_700_000_000_000
@@ -112,11 +111,8 @@ def test_a_run_is_warned_of_at_its_end_if_it_read_rows_and_its_watermark_did_not
     assert not begun(5).at(6, rows=1, now=1).is_due_at_end(rows=1)
 
 
-BOUNDED = WatermarkStrategy()
-
-
 def standing_text_of(of: Stand) -> str:
-    return standing_text(of, BOUNDED)
+    return standing_text(of, None)
 
 
 def stand(*holders: Holder, watermark: int | None = None, rows: int = 1_200) -> Stand:
@@ -135,7 +131,7 @@ def test_the_warning_names_the_split_since_when_and_the_line() -> None:
 
 
 def test_the_warning_of_a_run_says_that_silence_counts_from_run_to_run() -> None:
-    assert end_text(stand(SILENT), BOUNDED) == (
+    assert end_text(stand(SILENT), None) == (
         "the run is over, and closed no window: 1 200 rows read, and there is no watermark yet. It is held back "
         "by orders-2: no record seen yet; holds the watermark. To continue without a silent partition, write "
         '.option("idleTimeout", "30 seconds"); its silence counts from one run to the next'
@@ -178,11 +174,11 @@ CHECKPOINT = 'begin with a new checkpoint location; write .option("maxFutureSkew
 @pytest.mark.parametrize("text", [standing_text, end_text])
 def test_a_watermark_of_the_year_2099_gets_no_advice_about_silence(text: Callable[..., str]) -> None:
     ahead = stand(SILENT, watermark=AT + 75 * 365 * DAY)._replace(late=1_200, ahead=75 * 365 * DAY)
-    said = text(ahead, BOUNDED)
+    said = text(ahead, None)
     assert "1 200 of these rows are late. The watermark is 27375 d in the future: a row with a wrong event" in said
     assert CHECKPOINT in said
     assert "idleTimeout" not in said
-    assert "limits how far a row can move it" in text(ahead, WatermarkStrategy(max_future_skew=MINUTE))
+    assert "limits how far a row can move it" in text(ahead, MINUTE)
 
 
 def test_a_watermark_that_is_ahead_of_all_rows_names_the_row_that_moved_it() -> None:
@@ -207,27 +203,27 @@ LATE = LateRows((0, 0, 0, 3), longest=8_500)
 
 
 def test_late_rows_within_a_split_ask_for_more_out_of_orderness() -> None:
-    text = late_text([LateSplit(ORDERS, LATE)], WatermarkStrategy(out_of_orderness=5_000))
+    text = late_text([LateSplit(ORDERS, LATE)], Bounded(5_000))
     assert text.startswith("3 rows of orders-2 came up to 8.5 s late: windows, joins and deduplication drop such rows.")
     assert text.endswith('maxOutOfOrderness is 5 s: write .option("maxOutOfOrderness", "14 seconds")')
 
 
 def test_late_rows_of_a_split_that_was_idle_ask_for_a_longer_timeout() -> None:
-    text = late_text([LateSplit(ORDERS, LATE, was_idle=True, idle_timeout=30_000)], WatermarkStrategy())
+    text = late_text([LateSplit(ORDERS, LATE, was_idle=True, idle_timeout=30_000)], Bounded())
     assert "of orders-2 came up to" in text
     assert 'longer than idleTimeout (30 s). To wait for it, write a longer one: .option("idleTimeout", "39 sec' in text
 
 
 def test_late_rows_of_a_new_split_are_named_as_such() -> None:
-    assert "found while the query ran" in late_text([LateSplit(ORDERS, LATE, was_added=True)], WatermarkStrategy())
+    assert "found while the query ran" in late_text([LateSplit(ORDERS, LATE, was_added=True)], Bounded())
 
 
 @pytest.mark.parametrize(
     ("strategy", "line"),
     [
-        (WatermarkStrategy(punctuated=True), "watermarkColumn"),
-        (WatermarkStrategy(watermark_lag=10_000), '.option("maxEventTimeLag", "19 seconds")'),
-        (WatermarkStrategy(looks_ahead=True), "lookaheadRows"),
+        (Punctuated(), "watermarkColumn"),
+        (Ingestion(10_000), '.option("maxEventTimeLag", "19 seconds")'),
+        (LookAhead(rows=10), "lookaheadRows"),
     ],
 )
 def test_the_line_for_late_rows_follows_from_the_strategy(strategy: WatermarkStrategy, line: str) -> None:
@@ -236,19 +232,18 @@ def test_the_line_for_late_rows_follows_from_the_strategy(strategy: WatermarkStr
 
 def test_several_splits_that_were_idle_are_named_as_several_with_the_longest_of_their_timeouts() -> None:
     late = [LateSplit(Split("orders", n), LATE, was_idle=True, idle_timeout=10_000 * n) for n in (1, 2)]
-    text = late_text(late, WatermarkStrategy())
+    text = late_text(late, Bounded())
     assert "The splits were idle, and the watermark advanced without them: their pauses" in text
     assert 'longer than idleTimeout (20 s). To wait for them, write a longer one: .option("idleTimeout", "29 s' in text
     added = [each._replace(was_added=True) for each in late]
-    assert "The splits were found while the query ran, and their rows lie" in late_text(added, WatermarkStrategy())
+    assert "The splits were found while the query ran, and their rows lie" in late_text(added, Bounded())
 
 
 YEARS = LateRows((0, 0, 0, 3), longest=73 * 365 * DAY)
 
 
 @pytest.mark.parametrize("strategy", [
-    WatermarkStrategy(), WatermarkStrategy(watermark_lag=10_000), WatermarkStrategy(punctuated=True),
-    WatermarkStrategy(looks_ahead=True),
+    Bounded(), Ingestion(10_000), Punctuated(), LookAhead(rows=10),
 ])  # fmt: skip
 @pytest.mark.parametrize("cause", [{}, {"was_idle": True}, {"was_added": True}])
 def test_late_rows_behind_a_watermark_of_the_future_are_no_disorder(
@@ -264,10 +259,10 @@ def test_late_rows_behind_a_watermark_of_the_future_are_no_disorder(
 @pytest.mark.parametrize(
     ("late", "strategy"),
     [
-        (LateSplit(ORDERS, YEARS), WatermarkStrategy()),
-        (LateSplit(ORDERS, YEARS), WatermarkStrategy(watermark_lag=10_000)),
-        (LateSplit(ORDERS, YEARS), WatermarkStrategy(percentile=Percentile(990_000, 1_000, MINUTE))),
-        (LateSplit(ORDERS, YEARS, was_idle=True, idle_timeout=10_000), WatermarkStrategy()),
+        (LateSplit(ORDERS, YEARS), Bounded()),
+        (LateSplit(ORDERS, YEARS), Ingestion(10_000)),
+        (LateSplit(ORDERS, YEARS), Percentile(990_000, 1_000, MINUTE)),
+        (LateSplit(ORDERS, YEARS, was_idle=True, idle_timeout=10_000), Bounded()),
     ],
 )
 def test_no_bound_of_more_than_a_day_is_proposed(late: LateSplit, strategy: WatermarkStrategy) -> None:

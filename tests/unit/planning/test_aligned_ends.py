@@ -10,10 +10,11 @@ from watermark_source.planning.backlog import Limit, backlog_of
 from watermark_source.planning.disorder import RangeSummary
 from watermark_source.planning.group_limit import Aligned, aligned_ends, group_limit
 from watermark_source.planning.planner import plan
-from watermark_source.planning.policy import Alignment, PlanPolicy, WatermarkStrategy
+from watermark_source.planning.policy import Alignment, PlanPolicy
 from watermark_source.planning.split import IndexEntry, Split, SplitRange
 from watermark_source.planning.state import SourceState, SplitState, SplitStatus
 from watermark_source.planning.step_sizes import BLIND_STEP, FirstLook
+from watermark_source.planning.strategy import Bounded
 from watermark_source.planning.watermark import MAX, MIN, Millis
 
 DRIFT_10 = PlanPolicy(alignment=Alignment(max_drift=10))
@@ -61,7 +62,7 @@ def test_rows_older_than_the_watermark_do_not_take_it_back() -> None:
 
 def test_a_far_future_event_does_not_hold_its_split_far_ahead() -> None:
     log = log_of([100, FAR + NOW, 200], [NOW, NOW + 2_000])
-    policy = PlanPolicy(alignment=Alignment(max_drift=10), strategy=WatermarkStrategy(max_future_skew=1_000))
+    policy = PlanPolicy(alignment=Alignment(max_drift=10), max_future_skew=1_000)
     assert limit({A: at(1, 99), B: at(0)}, log, policy) == Limit(Millis(NOW + 1_009), A)
 
 
@@ -89,7 +90,7 @@ def test_the_bound_moves_limit_and_ends_alike() -> None:
     assert ends(
         {A: at(0), B: at(0)},
         log,
-        PlanPolicy(alignment=Alignment(max_drift=10), strategy=WatermarkStrategy(out_of_orderness=77)),
+        PlanPolicy(alignment=Alignment(max_drift=10), strategy=Bounded(77)),
     ) == {A: 2, B: 3}
 
 
@@ -183,7 +184,7 @@ def test_behind_an_event_of_the_future_a_split_goes_on_as_fast_as_event_time_wen
     """The index cannot tell rows apart that come behind one that is later; those before it tell how far a row leads."""
     drift, rows = 2_000, 1_000
     log = log_of([*range(rows), NOW + FAR, *range(rows, 20 * rows)], range(5 * rows, 40 * rows))
-    policy = PlanPolicy(alignment=Alignment(max_drift=drift), strategy=WatermarkStrategy(max_future_skew=1_000))
+    policy = PlanPolicy(alignment=Alignment(max_drift=drift), max_future_skew=1_000)
     a = at(rows + 1, rows - 2)
     # Half the drift. The other's first row lies beyond a gap.
     assert ends({A: a, B: at(0)}, log, policy) == {A: rows + 1 + 1_001, B: 1}
@@ -207,7 +208,7 @@ def test_behind_an_event_of_the_future_a_split_goes_on_as_fast_as_event_time_wen
 def test_a_split_in_which_nothing_is_known_but_the_future_goes_on_in_steps() -> None:
     size = BLIND_STEP + 5
     log = log_of([NOW + FAR, *range(101, 101 + size)], range(100, 100 + 3 * size))
-    policy = PlanPolicy(alignment=Alignment(max_drift=10), strategy=WatermarkStrategy(max_future_skew=1_000))
+    policy = PlanPolicy(alignment=Alignment(max_drift=10), max_future_skew=1_000)
     assert ends({A: at(1), B: at(0)}, log, policy) == {A: 1 + BLIND_STEP, B: 1}
 
 

@@ -12,7 +12,7 @@ from tests.unit.planning.example_states import A, B, C, at, backlog, log_of, obs
 from watermark_source.planning.budget import budgeted_ends
 from watermark_source.planning.group import NOBODY, unanswered
 from watermark_source.planning.group_limit import aligned_ends
-from watermark_source.planning.policy import Alignment, PlanPolicy, WatermarkStrategy
+from watermark_source.planning.policy import Alignment, PlanPolicy
 from watermark_source.planning.split import SAMPLE, Split, SplitRange
 from watermark_source.planning.state import SplitState
 from watermark_source.planning.watermark import Millis
@@ -79,7 +79,7 @@ def test_budget_one_is_used() -> None:
 
 def test_rows_behind_a_far_future_event_come_in_their_turn() -> None:
     log = log_of([10**15, *range(1_000)], range(1_000))
-    policy = PlanPolicy(strategy=WatermarkStrategy(max_future_skew=0))
+    policy = PlanPolicy(max_future_skew=0)
     assert cut(log, {A: at(1), B: at(0)}, 100, policy=policy)[A] >= 50
     assert cut(log, {A: at(2, -1), B: at(0)}, 100, policy=policy)[A] >= 50
 
@@ -112,7 +112,7 @@ def test_what_is_read_out_of_turn_is_half_of_the_budget_at_most_and_the_lowest_w
 def test_a_row_of_the_future_stops_neither_its_split_nor_the_watermark(budget: int, skew: int | None) -> None:
     """With a skew its split goes on beside the others, and without it has their watermark go on."""
     times = range(START, START + 1_000)
-    policy = PlanPolicy(strategy=WatermarkStrategy(max_future_skew=skew))
+    policy = PlanPolicy(max_future_skew=skew)
     driver = Driver(log_of([START + 3_000_000, *times], times), policy, max_rows=budget)
     batches = 12 if budget == 100 else 40
     for _ in range(batches):

@@ -13,9 +13,10 @@ from watermark_source.planning.combined_watermark import (
     when_read,
     with_batch_watermark,
 )
-from watermark_source.planning.policy import Idleness, WatermarkStrategy
+from watermark_source.planning.policy import Idleness, PlanPolicy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SnapshotState, SourceState, SplitState
+from watermark_source.planning.strategy import Bounded
 from watermark_source.planning.watermark import Millis
 
 PASSES, WAITS = Idleness(passes_returning=True), Idleness()
@@ -47,7 +48,7 @@ def test_before_the_first_there_is_none_and_it_never_goes_back() -> None:
 
 def test_rows_that_are_read_lead_on_and_never_back() -> None:
     planned = SourceState({A: SplitState(9, 5, Millis(100)), B: SplitState(9, 5)}, future_cap=Millis(1_000))
-    strategy = WatermarkStrategy(out_of_orderness=10)
+    strategy = Bounded(10)
 
     def led(reached: dict[Split, int]) -> dict[Split, int | None]:
         known = {s: Millis(t) for s, t in reached.items()}
@@ -61,13 +62,13 @@ def test_rows_that_are_read_lead_on_and_never_back() -> None:
 
 def test_a_range_without_positions_leads_nowhere() -> None:
     planned = SourceState({A: at(9, 100)})
-    assert when_read(planned, {A: Millis(500)}, WatermarkStrategy()) == planned.splits
+    assert when_read(planned, {A: Millis(500)}, Bounded()) == planned.splits
 
 
 def test_with_its_rows_a_batch_has_the_watermark_they_lead_to() -> None:
     before = SourceState({A: at(5, 100)}, watermark=Millis(100))
     planned = SourceState({A: SplitState(9, 5, Millis(100))}, watermark=Millis(100))
-    read = when_read(planned, {A: Millis(301)}, WatermarkStrategy())
+    read = when_read(planned, {A: Millis(301)}, Bounded())
     assert with_batch_watermark(planned, before, read, WAITS).watermark == 300
     # Nothing but a clock's, or a snapshot's, which is one for all its rows.
     for other in ({"use_processing_time": True}, {"snapshots": SnapshotState(frontiers={"t": (None,)})}):
@@ -79,7 +80,7 @@ def test_with_its_rows_a_split_may_have_caught_up() -> None:
     before = SourceState({A: at(1, 900), B: BEHIND, C: BEHIND}, watermark=Millis(500))
     reads = replace(BEHIND, position=9)
     planned = replace(before, splits={A: at(1, 900), B: reads, C: reads})
-    read = when_read(planned, {B: Millis(501), C: Millis(500)}, WatermarkStrategy())
+    read = when_read(planned, {B: Millis(501), C: Millis(500)}, Bounded())
     sent = with_batch_watermark(planned, before, read, PASSES)
     assert sent.splits == {**planned.splits, B: replace(reads, returning=None)}
     assert sent.watermark == 500
@@ -89,6 +90,6 @@ def test_a_dated_end_is_told_of_splits_that_are_read_to_it() -> None:
     whole, part, resting = SplitState(9, 5, Millis(100)), SplitState(8, 5, Millis(100)), at(9, 100)
     seen = observed(NOW, {A: 9, B: 9, C: 9}, reached={C: NOW, B: NOW, A: NOW})
     dated = replace(whole, watermark=Millis(NOW - 1))
-    assert at_dated_ends({A: whole}, seen, WatermarkStrategy()) == {A: dated}
+    assert at_dated_ends({A: whole}, seen, PlanPolicy()) == {A: dated}
     planned = {A: whole, B: part, C: resting}
-    assert at_dated_ends(planned, seen, WatermarkStrategy()) == {**planned, A: dated}
+    assert at_dated_ends(planned, seen, PlanPolicy()) == {**planned, A: dated}

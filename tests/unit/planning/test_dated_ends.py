@@ -8,9 +8,10 @@ import pytest
 
 from tests.unit.planning.example_states import NOW, A, B, at, log_of, observation
 from watermark_source.planning.planner import plan
-from watermark_source.planning.policy import PlanPolicy, WatermarkStrategy
+from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.snapshot_ranges import snapshot_split
 from watermark_source.planning.state import SnapshotState, SourceState
+from watermark_source.planning.strategy import Bounded, Ingestion
 from watermark_source.planning.watermark import Millis
 
 _DATED = {"reached": {A: NOW}}
@@ -26,7 +27,7 @@ def test_rows_up_to_the_end_carry_the_time_that_was_told_before_it() -> None:
     assert planned.watermark == NOW - 1
     # Of what was not read yet the split says nothing: alignment and idleness go by rows.
     assert planned.splits[A].watermark == 50
-    assert _planned(PlanPolicy(strategy=WatermarkStrategy(out_of_orderness=30))).watermark == NOW - 31
+    assert _planned(PlanPolicy(strategy=Bounded(30))).watermark == NOW - 31
 
 
 @pytest.mark.parametrize(
@@ -37,7 +38,7 @@ def test_rows_up_to_the_end_carry_the_time_that_was_told_before_it() -> None:
         (PlanPolicy(), {"waiting": {A}}),
         (PlanPolicy(), {"uncommitted": {A}}),
         (PlanPolicy(), {"all_found": False}),
-        (PlanPolicy(strategy=WatermarkStrategy(watermark_lag=0)), {}),
+        (PlanPolicy(strategy=Ingestion(0)), {}),
     ],
 )
 def test_nothing_is_told_where_rows_may_be_left(policy: PlanPolicy, changes: dict[str, Any]) -> None:
@@ -45,7 +46,7 @@ def test_nothing_is_told_where_rows_may_be_left(policy: PlanPolicy, changes: dic
 
 
 def test_a_clock_that_is_ahead_of_the_drivers_is_told_up_to_the_cap() -> None:
-    policy = PlanPolicy(strategy=WatermarkStrategy(max_future_skew=1_000))
+    policy = PlanPolicy(max_future_skew=1_000)
     assert _planned(policy, reached={A: NOW + 60_000}).watermark == NOW + 999
 
 

@@ -6,11 +6,12 @@ from tests.simulation.ahead import SimulatedLookAhead
 from tests.unit.planning.example_states import A, B, C, at, log_of, observation
 from watermark_source.planning.look_ahead import Unread, left_by
 from watermark_source.planning.planner import plan
-from watermark_source.planning.policy import PlanPolicy, WatermarkStrategy
+from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.state import SourceState
+from watermark_source.planning.strategy import LookAhead
 from watermark_source.planning.watermark import Millis
 
-POLICY = PlanPolicy(strategy=WatermarkStrategy(looks_ahead=True, out_of_orderness=50))
+POLICY = PlanPolicy(strategy=LookAhead(rows=10, out_of_orderness=50))
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,10 @@ from tests.simulation.log import SimulatedLog
 from tests.unit.planning.example_states import NOW, A, B, at, log_of, observation
 from watermark_source.planning.group import GroupMember, MemberStatus, OtherMember, OtherMembers, counts_with
 from watermark_source.planning.planner import plan
-from watermark_source.planning.policy import Alignment, MinimumRows, PlanPolicy, WatermarkStrategy
+from watermark_source.planning.policy import Alignment, MinimumRows, PlanPolicy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SnapshotState, SourceState, SplitState, SplitStatus
+from watermark_source.planning.strategy import Clock
 from watermark_source.planning.watermark import MIN, Millis
 
 DRIFT_10 = PlanPolicy(alignment=Alignment(max_drift=10))
@@ -58,7 +59,7 @@ def test_a_source_that_is_held_before_its_first_row_says_where_it_begins_if_it_c
 
 
 def test_a_row_of_the_future_moves_no_watermark_and_earlier_ones_may_come_after_it() -> None:
-    capped = PlanPolicy(alignment=Alignment(max_drift=10), strategy=WatermarkStrategy(max_future_skew=1_000))
+    capped = PlanPolicy(alignment=Alignment(max_drift=10), max_future_skew=1_000)
     for beyond in (1_000 + 5, 5_000):
         assert member({A: at(1, 99)}, log_of([100, 105, NOW + beyond]), capped) == active(99)
         # Over a gap, after which it is read.
@@ -139,9 +140,7 @@ def test_a_snapshot_holds_the_group_unless_it_is_told_not_to() -> None:
 
 
 def test_a_source_on_the_clock_is_ahead_of_nobody() -> None:
-    assert member(
-        {A: at(0)}, log_of([100]), PlanPolicy(strategy=WatermarkStrategy(use_processing_time=True))
-    ) == GroupMember(MemberStatus.CLOCK)
+    assert member({A: at(0)}, log_of([100]), PlanPolicy(strategy=Clock())) == GroupMember(MemberStatus.CLOCK)
 
 
 def test_a_run_with_an_end_goes_on_while_the_group_lets_it_read_nothing() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from watermark_source.planning.disorder import BUCKETS, Learned, Percentile, bound_of
+from watermark_source.planning.disorder import BUCKETS, Learned, bound_of
+from watermark_source.planning.strategy import Percentile
 
 WISH = Percentile(on_time=990_000, rows=10_000, most=600_000)
 

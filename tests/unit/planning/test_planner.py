@@ -14,14 +14,15 @@ from watermark_source.errors import DataLossError, OffsetError
 from watermark_source.planning.disorder import RangeSummary
 from watermark_source.planning.observation import Observation
 from watermark_source.planning.planner import plan, ranges_of
-from watermark_source.planning.policy import Alignment, Idleness, MinimumRows, OnLoss, PlanPolicy, WatermarkStrategy
+from watermark_source.planning.policy import Alignment, Idleness, MinimumRows, OnLoss, PlanPolicy
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import SourceState, SplitState, SplitStatus
+from watermark_source.planning.strategy import Bounded, Clock
 from watermark_source.planning.watermark import Millis
 
 
 def test_the_watermark_follows_one_batch_after_its_rows() -> None:
-    driver = Driver(log_of([100, 200], [300]), PlanPolicy(strategy=WatermarkStrategy(out_of_orderness=10)))
+    driver = Driver(log_of([100, 200], [300]), PlanPolicy(strategy=Bounded(10)))
     driver.step()
     assert driver.state().watermark is None
     driver.step()
@@ -142,16 +143,14 @@ def test_a_missing_observation_is_a_bug_that_shows() -> None:
 
 
 def test_rows_beyond_the_future_cap_do_not_move_the_watermark() -> None:
-    driver = Driver(
-        log_of([START, START + 10_001, START + 9]), PlanPolicy(strategy=WatermarkStrategy(max_future_skew=10_000))
-    )
+    driver = Driver(log_of([START, START + 10_001, START + 9]), PlanPolicy(max_future_skew=10_000))
     driver.run()
     assert driver.state().watermark == START + 8
     assert driver.batches[0].after.future_cap == START + 10_000
 
 
 def test_a_range_with_nothing_that_counts_leaves_the_watermark() -> None:
-    driver = Driver(log_of([START + 10_001]), PlanPolicy(strategy=WatermarkStrategy(max_future_skew=0)))
+    driver = Driver(log_of([START + 10_001]), PlanPolicy(max_future_skew=0))
     assert driver.run() == 1
     assert driver.state().splits[A] == at(1, since=START)
 
@@ -210,9 +209,7 @@ def test_a_split_the_budget_leaves_out_is_not_paused() -> None:
 
 
 def test_processing_time_sends_the_clock_with_rows_and_ticks() -> None:
-    driver = Driver(
-        log_of([]), PlanPolicy(strategy=WatermarkStrategy(use_processing_time=True, watermark_interval=1_000))
-    )
+    driver = Driver(log_of([]), PlanPolicy(strategy=Clock(), watermark_interval=1_000))
     driver.step()
     assert driver.state().watermark == START - 1
     assert driver.state().use_processing_time
@@ -242,7 +239,7 @@ def test_event_time_may_go_over_to_processing_time_and_its_watermark_waits_for_t
     found = plan(
         state,
         observation(SimulatedLog()),
-        PlanPolicy(strategy=WatermarkStrategy(use_processing_time=True)),
+        PlanPolicy(strategy=Clock()),
         None,
         announce=True,
     )
@@ -252,7 +249,7 @@ def test_event_time_may_go_over_to_processing_time_and_its_watermark_waits_for_t
 
 def test_event_times_of_the_future_do_not_become_the_clock() -> None:
     """Every row would be dated so, and no window would close until the clock has come there."""
-    clock = PlanPolicy(strategy=WatermarkStrategy(use_processing_time=True))
+    clock = PlanPolicy(strategy=Clock())
     ahead = SourceState(watermark=Millis(NOW + 60_001))
     with pytest.raises(OffsetError, match=r"2023-11-14 22:14:20\.001, is of event times .* clock, 2023-11-14 22:13:20"):
         plan(ahead, observation(SimulatedLog()), clock, None)

@@ -15,15 +15,16 @@ from watermark_source.planning.disorder import NOTHING_SEEN, RangeSummary
 from watermark_source.planning.group import OtherMember, OtherMembers
 from watermark_source.planning.offset import OffsetCodec
 from watermark_source.planning.planner import Plan, plan, ranges_of
-from watermark_source.planning.policy import Alignment, Idleness, PlanPolicy, WatermarkStrategy
+from watermark_source.planning.policy import Alignment, Idleness, PlanPolicy
 from watermark_source.planning.snapshot_ranges import Chunk, finished, last_batch, snapshot_batch, unfinished
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import Bound, Origin, SnapshotState, SourceState, SplitState, SplitStatus
+from watermark_source.planning.strategy import Clock
 from watermark_source.planning.watermark import MIN, Millis
 
 LOG, TABLE, OTHER = Split("binlog", 0), Split("shop.orders", 0), Split("shop.users", 0)
 CODEC = OffsetCodec(source="mysql-cdc-wm", name="shop")
-CLOCK = WatermarkStrategy(use_processing_time=True)
+CLOCK = Clock()
 NEW = SourceState(
     splits={LOG: SplitState(100, 100), TABLE: SplitState(0, 0)},
     snapshots=SnapshotState(frontiers={"shop.orders": ()}, complete=frozenset()),

@@ -5,21 +5,22 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.planning.example_states import A, log_of, observation
-from watermark_source.planning.disorder import MILLION, Learned, Percentile, RangeSummary
+from watermark_source.planning.disorder import MILLION, Learned, RangeSummary
 from watermark_source.planning.planner import known_before
-from watermark_source.planning.policy import Alignment, PlanPolicy, WatermarkStrategy
+from watermark_source.planning.policy import Alignment, PlanPolicy
 from watermark_source.planning.state import SourceState, SplitState
 from watermark_source.planning.step_sizes import learned
+from watermark_source.planning.strategy import Percentile
 from watermark_source.planning.watermark import Millis
 
 
 def test_the_bound_that_was_learned_is_in_force_in_all_that_follows() -> None:
     percentile = Percentile(on_time=MILLION // 2, rows=1_000, most=500)
-    policy = PlanPolicy(strategy=WatermarkStrategy(out_of_orderness=500, percentile=percentile))
+    policy = PlanPolicy(strategy=percentile)
     state = SourceState({A: SplitState(1, 1, highest=Millis(50))}, learned=Learned(7))
     known = known_before(state, observation(log_of([50])), policy, has_index=True, has_rows=False)
     assert known.learned == Learned(7)
-    assert known.policy.strategy.out_of_orderness == 7
+    assert known.policy.strategy.bound == 7
 
 
 @pytest.mark.parametrize(

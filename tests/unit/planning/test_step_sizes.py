@@ -8,10 +8,11 @@ import pytest
 from tests.simulation.driver import START, Driver
 from tests.simulation.log import SimulatedLog
 from tests.unit.planning.example_states import at
-from watermark_source.planning.policy import Alignment, PlanPolicy, WatermarkStrategy
+from watermark_source.planning.policy import Alignment, PlanPolicy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitState
 from watermark_source.planning.step_sizes import GROWTH, LEAST_STEP, MOST_STEP, half, learned, rows_up_to, with_step
+from watermark_source.planning.strategy import Bounded
 from watermark_source.planning.watermark import Millis
 
 
@@ -80,7 +81,7 @@ def test_ranges_come_to_span_half_the_drift(apart: tuple[int, ...], max_rows: in
     log, rows, drift, chance = SimulatedLog(len(apart)), 60_000, 60_000, np.random.default_rng(1)
     for each, found in zip(apart, log.splits.values(), strict=True):
         found.append((START + np.arange(rows) * each - chance.integers(0, disorder + 1, rows)).tolist())
-    policy = PlanPolicy(alignment=Alignment(max_drift=drift), strategy=WatermarkStrategy(out_of_orderness=disorder))
+    policy = PlanPolicy(alignment=Alignment(max_drift=drift), strategy=Bounded(disorder))
     driver = Driver(log, policy, max_rows=max_rows, index=False, final=True)
     driver.run()
     assert {s: t.position for s, t in driver.state().splits.items()} == log.ends()

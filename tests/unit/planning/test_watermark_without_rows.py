@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,12 +11,13 @@ from tests.unit.planning.example_states import NOW, A, B, C, at, log_of, observa
 from watermark_source.planning.combined_watermark import at_rest, clock_of, reached_by, tick_is_due, with_others
 from watermark_source.planning.group import FIRST, OtherMember, OtherMembers, unanswered
 from watermark_source.planning.planner import plan
-from watermark_source.planning.policy import Idleness, PlanPolicy, WatermarkStrategy
+from watermark_source.planning.policy import Idleness, PlanPolicy
 from watermark_source.planning.state import SourceState, SplitState, SplitStatus
+from watermark_source.planning.strategy import Bounded, Clock, Ingestion, WatermarkStrategy
 from watermark_source.planning.watermark import MIN, Millis
 
 INTERVAL = 1_000
-STRATEGY = WatermarkStrategy(out_of_orderness=10, watermark_interval=INTERVAL)
+POLICY = PlanPolicy(strategy=Bounded(10), watermark_interval=INTERVAL)
 CLICKS = OtherMember("clicks")
 
 
@@ -38,25 +40,30 @@ CLICKS = OtherMember("clicks")
 def test_a_split_at_rest_goes_by_its_systems_clock(seen: dict[str, Any], sent: int | None, moves: bool) -> None:
     given = {"ends": {A: 5}, "reached": {A: Millis(5_000)}, "rest": 1_000, **seen}
     last = None if sent is None else Millis(sent)
-    found = at_rest({A: at(5, 80)}, last, observation(log_of([]), **given), STRATEGY)
+    found = at_rest({A: at(5, 80)}, last, observation(log_of([]), **given), POLICY)
     assert found == ({A: at(5, 4_989)} if moves else {})
 
 
 def test_one_that_has_rows_keeps_no_other_from_going_by_the_clock() -> None:
     seen = observation(log_of(range(5)), ends={A: 9, B: 5}, reached={A: Millis(5_000), B: Millis(5_000)}, rest=1_000)
-    moved = at_rest({A: at(5, 90), B: at(5, 90)}, Millis(100), seen, STRATEGY)
+    moved = at_rest({A: at(5, 90), B: at(5, 90)}, Millis(100), seen, POLICY)
     assert {s: t.watermark for s, t in moved.items()} == {B: 4_989}
 
 
 def test_how_far_the_clock_takes_it() -> None:
-    def reached(to: int, split: SplitState, **strategy: Any) -> dict[Any, SplitState]:
+    def reached(
+        to: int,
+        split: SplitState,
+        strategy: WatermarkStrategy = POLICY.strategy,
+        **policy: Any,
+    ) -> dict[Any, SplitState]:
         seen = observation(log_of([]), ends={A: 5}, reached={A: Millis(to)}, rest=1_000)
-        return at_rest({A: split}, Millis(100), seen, WatermarkStrategy(out_of_orderness=10, **strategy))
+        return at_rest({A: split}, Millis(100), seen, PlanPolicy(strategy=strategy, **policy))
 
     assert reached(5_000, at(5)) == {A: at(5, 4_989)}
-    assert reached(5_000, at(5), watermark_lag=0) == {A: at(5, 4_999)}
+    assert reached(5_000, at(5), Ingestion(0, 10)) == {A: at(5, 4_999)}
     assert reached(NOW + 9, at(5), max_future_skew=5) == {A: at(5, NOW - 6)}
-    assert reached(5_000, at(5), use_processing_time=True) == {}
+    assert reached(5_000, at(5), Clock()) == {}
     # The rows that were read last are not in its watermark yet.
     assert reached(5_000, SplitState(5, 3, Millis(80))) == {}
 
@@ -118,14 +125,14 @@ def test_only_if_it_is_wished_it_goes_on_with_the_others(follows: bool) -> None:
     log = log_of(range(5))
     seen = observation(log, followed=Millis(5_000), rest=1_000)
     before = SourceState({A: at(5, 80, status=SplitStatus.IDLE)}, watermark=Millis(100))
-    policy = PlanPolicy(strategy=STRATEGY, idleness=Idleness(timeout=1, follows_group=follows))
+    policy = replace(POLICY, idleness=Idleness(timeout=1, follows_group=follows))
     assert plan(before, seen, policy, None).state.watermark == (5_000 if follows else 100)
 
 
 def test_it_goes_on_with_nobody_while_the_end_of_a_new_split_is_not_told() -> None:
     seen = observation(log_of(range(5)), followed=Millis(5_000), rest=1_000, unknown={C})
     before = SourceState({A: at(5, 80, status=SplitStatus.IDLE)}, watermark=Millis(100))
-    policy = PlanPolicy(strategy=STRATEGY, idleness=Idleness(timeout=1, follows_group=True))
+    policy = replace(POLICY, idleness=Idleness(timeout=1, follows_group=True))
     assert plan(before, seen, policy, None).state.watermark == 100
 
 

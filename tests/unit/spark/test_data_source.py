@@ -65,10 +65,21 @@ def test_an_option_like_no_other_is_told_those_of_the_format() -> None:
         Files({"zzz": "1"}).schema()
 
 
-@pytest.mark.parametrize("strategy", ["punctuated", "percentile", "lookahead"])
-def test_a_format_that_declares_no_abilities_has_no_strategy_that_needs_some(strategy: str) -> None:
-    with pytest.raises(OptionError, match=f'watermarkStrategy = "{strategy}"'):
-        Files({"watermarkStrategy": strategy}).schema()
+@pytest.mark.parametrize(
+    ("strategy", "why"),
+    [
+        ("punctuated", "needs records that carry watermarks, and those of this source carry none"),
+        ("percentile", "needs positions that count rows"),
+        ("lookahead", "needs a log that can be read from any position on"),
+    ],
+)
+def test_a_strategy_that_needs_what_a_format_does_not_declare_is_refused_with_the_reason(
+    strategy: str, why: str
+) -> None:
+    given = {"watermarkStrategy": strategy, "maxOutOfOrderness": "1 minute"} if strategy != "punctuated" else {
+        "watermarkStrategy": strategy}  # fmt: skip
+    with pytest.raises(OptionError, match=f'watermarkStrategy = "{strategy}": {why}'):
+        Files(given).schema()
 
 
 @pytest.mark.parametrize("taken", ["event_time", "Marker"])

@@ -15,6 +15,7 @@ from watermark_source.planning.ranges_per_task import into_tasks
 from watermark_source.planning.snapshot_ranges import SnapshotBatch, snapshot_batch
 from watermark_source.planning.split import Piece, Split, SplitRange
 from watermark_source.planning.state import SourceState
+from watermark_source.planning.strategy import Observed
 from watermark_source.planning.watermark import Millis
 from watermark_source.spark.columns import markers_between
 from watermark_source.spark.driver.observer import Observer
@@ -77,6 +78,7 @@ class InputPartitions:
 
         ``begin_is_known``: ``before`` says where the batch begins, and not only the ranges that were planned last.
         """
+        counts_disorder = self._options.strategy.observed is Observed.DISORDER
         snapshot = snapshot_batch(before, after)
         ranges = self._ranges_since(before, after) if begin_is_known else ranges_of(after)
         laid = tasks_of(
@@ -86,7 +88,7 @@ class InputPartitions:
             relocation,
             at_least=self._options.tasks.min_partitions,
             at_most=self._options.tasks.max_records_per_partition,
-            multiple_of=SEGMENT if self._options.strategy.percentile is not None else 1,
+            multiple_of=SEGMENT if counts_disorder else 1,
         )
         markers = markers_between(before, after) if self._options.include_markers else ()
         if not laid and markers:
@@ -108,7 +110,7 @@ class InputPartitions:
                 snapshot=snapshot,
                 relocation=relocation,
                 whole=each.whole,
-                beginnings=beginnings_of(each.ranges, after) if self._options.strategy.percentile is not None else None,
+                beginnings=beginnings_of(each.ranges, after) if counts_disorder else None,
             )
             for number, each in enumerate(laid)
         ]

@@ -9,13 +9,14 @@ from dataclasses import replace
 
 from watermark_source.clock import Clock
 from watermark_source.contract.stream import Connector, Ends, SplitDiscovery
-from watermark_source.planning.combined_watermark import clock_due_now
+from watermark_source.planning.combined_watermark import due_now
 from watermark_source.planning.observation import LogTimes, ObservedLogs
 from watermark_source.planning.planner import Plan
-from watermark_source.planning.policy import WatermarkStrategy
+from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import SourceState
 from watermark_source.planning.status_transitions import is_quiet
+from watermark_source.planning.strategy import Observed
 from watermark_source.planning.watermark import MIN, Millis
 from watermark_source.spark.driver.pace import splits_behind
 from watermark_source.spark.driver.silence_watch import PolledSplits, Watch
@@ -89,11 +90,11 @@ _PAUSE_BETWEEN_LOOKS = 0.05
 class Logs:
     """Polls a connector for ``ObservedLogs``; ``Observer`` adds what depends on the state of the query."""
 
-    def __init__(self, connector: Connector, clock: Clock, strategy: WatermarkStrategy, *, quiet: int | None) -> None:
+    def __init__(self, connector: Connector, clock: Clock, policy: PlanPolicy, *, quiet: int | None) -> None:
         """``quiet``: after how many milliseconds a split may be idle at the earliest."""
         self._connector = connector
         self._clock = clock
-        self._strategy = strategy
+        self._strategy, self._interval = policy.strategy, policy.watermark_interval
         self._ends_at = 0.0
         """When the last poll for ends returned, by ``time.monotonic()``."""
         self._polled_at = Millis(0)
@@ -153,7 +154,7 @@ class Logs:
             unknown=ends.unknown.keys() - late.keys(),
             stale=late.keys(),
             silent=silent,
-            times=LogTimes(reached=self._reached(ends, found_at)),
+            times=LogTimes(reached=self._strategy.times_at_ends(ends.reached, ends.positions.keys(), found_at)),
             all_found=all_found,
         )
 
@@ -167,7 +168,7 @@ class Logs:
         # A split that is new by now is part of the run: in the next one it would lie behind this one's watermark.
         while not (all_found := self._has_discovered(until) and discovery.discover() <= splits):
             if time.monotonic() >= until:
-                if not self._strategy.use_processing_time:
+                if self._strategy.observed is not Observed.NOTHING:
                     _log.warning(
                         "no look-up within %.0f s showed whether there are new partitions: rows are read, and the "
                         "watermark stays where it is until the next run",
@@ -176,7 +177,8 @@ class Logs:
                 break
             splits |= discovery.discover()
             now, logs = self._clock.wall(), self._of_run(splits)
-        reached = self._reached(Ends(logs.ends, reached=logs.times.reached), now if all_found else None)
+        found_at = now if all_found else None
+        reached = self._strategy.times_at_ends(logs.times.reached, logs.ends.keys(), found_at)
         return replace(logs, all_found=all_found, times=replace(logs.times, reached=reached))
 
     def _has_discovered(self, until: float) -> bool:
@@ -205,8 +207,7 @@ class Logs:
     def previewed(self, logs: ObservedLogs, behind: Set[Split]) -> ObservedLogs:
         """Preview how far event time will be in the rows to read, if they are of few splits, and a preview exists."""
         preview = self._connector.preview
-        by_rows = not self._strategy.use_processing_time and not self._strategy.looks_ahead
-        if preview is None or not by_rows or not 0 < len(behind) <= _PREVIEWED:
+        if preview is None or not self._strategy.previews or not 0 < len(behind) <= _PREVIEWED:
             return logs
         preview.prepare(behind)
         self._previewed = True
@@ -263,15 +264,9 @@ class Logs:
 
     def _found_at(self, state: SourceState, rest: Millis | None, *, all_found: bool) -> Millis | None:
         """Return up to when, by the wall clock, all splits with rows are known; used where a watermark follows it."""
-        if self._strategy.watermark_lag is None:
+        due = self._strategy.clock_at(due_now(state.watermark, rest, self._interval))
+        if due is None:
             return None
         if all_found and self._rows_planned is not None:
             self._clock_at_look.has_ended(self._rows_polled_at)
-        due = clock_due_now(state.watermark, rest, self._strategy)
         return self._clock_at_look.as_of(self._clock.wall(), due)
-
-    def _reached(self, ends: Ends, found_at: Millis | None) -> Mapping[Split, Millis]:
-        """Return the time that logs have reached at their ends: their system's, or the wall clock's."""
-        if self._strategy.watermark_lag is None:
-            return ends.reached
-        return {} if found_at is None else dict.fromkeys(ends.positions, found_at)

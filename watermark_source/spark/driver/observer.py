@@ -27,7 +27,6 @@ from watermark_source.planning.snapshot_ranges import completed, snapshot_split,
 from watermark_source.planning.split import SAMPLE, Split, sample
 from watermark_source.planning.state import SourceState, SplitState, SplitStatus
 from watermark_source.planning.step_sizes import FirstLook
-from watermark_source.planning.strategy import future_cap
 from watermark_source.planning.watermark import Millis
 from watermark_source.spark.driver.group_membership import Membership
 from watermark_source.spark.driver.logs import Logs, TimeAtDiscovery
@@ -260,18 +259,18 @@ class Observer:
         reached = reached_by(others) if self._policy.idleness.follows_group else None
         if reached is None or self._ends.logs is not None or not are_idle(state.splits):
             return None
-        rest, interval = last.rest.lasted(self._clock.elapsed()), self._policy.strategy.watermark_interval
+        rest, interval = last.rest.lasted(self._clock.elapsed()), self._policy.watermark_interval
         return self._others_at_look.as_of(reached, due_now(state.watermark, rest, interval))
 
     def _looked_at(
         self, state: SourceState, added: Mapping[Split, int], ends: Mapping[Split, int], now: Millis
     ) -> Mapping[Split, FirstLook]:
-        return {} if self._looks is None else self._looks.of(state, added, ends, future_cap(now, self._policy.strategy))
+        return {} if self._looks is None else self._looks.of(state, added, ends, self._policy.future_cap(now))
 
     def _looking_ahead(self, observation: Observation, state: SourceState) -> Observation:
         logs = observation.logs
         moves = splits_behind(state, logs.ends) or ranges_of(state)
-        if not self._policy.strategy.looks_ahead or logs.ends_are_final or not moves:
+        if self._policy.strategy.band is None or logs.ends_are_final or not moves:
             return observation
         return replace(observation, logs=replace(logs, all_found_now=self._logs.all_found_now()))
 

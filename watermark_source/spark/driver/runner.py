@@ -41,13 +41,14 @@ from watermark_source.monitor.watermark_warnings import (
     reason_of,
     standing_text,
 )
-from watermark_source.planning.combined_watermark import CLOCKS_DIFFER, when_read, with_batch_watermark
+from watermark_source.planning.combined_watermark import when_read, with_batch_watermark
 from watermark_source.planning.idle_timeout import SHORTEST
 from watermark_source.planning.observation import Observation
 from watermark_source.planning.planner import Plan, knows_new_splits, plan
-from watermark_source.planning.policy import MinimumRows, OnLoss, PlanPolicy, WatermarkStrategy
+from watermark_source.planning.policy import MinimumRows, OnLoss, PlanPolicy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState, SplitState, SplitStatus
+from watermark_source.planning.strategy import CLOCKS_DIFFER, Observed
 from watermark_source.planning.watermark import MAX, MIN, Millis, is_moment, watermark_text
 from watermark_source.spark.driver.group_membership import Membership
 from watermark_source.spark.driver.input_partitions import InputPartitions
@@ -125,10 +126,10 @@ _FAR_FUTURE = 3_600_000
 """Milliseconds beyond the clock from which a watermark of the future is logged, where no cap holds it."""
 
 
-def warn_of(planned: Plan, before: SourceState, now: Millis, strategy: WatermarkStrategy) -> None:
+def warn_of(planned: Plan, before: SourceState, now: Millis, max_future_skew: int | None) -> None:
     """Log warnings of a plan that began with the state ``before`` at ``now`` by the wall clock."""
     added = planned.state.splits.keys() - before.splits.keys()
-    if added and before.watermark is not None and not strategy.use_processing_time:
+    if added and before.watermark is not None and not planned.state.use_processing_time:
         _log.warning(
             "%s: found while the query runs, and read from the beginning. Rows there with event times up to the "
             "watermark, %s, are late", listed(added), watermark_text(before.watermark),
@@ -142,16 +143,16 @@ def warn_of(planned: Plan, before: SourceState, now: Millis, strategy: Watermark
             watermark_text(now), watermark_text(before.watermark),
         )  # fmt: skip
     watermark, soon = planned.state.watermark, now + _FAR_FUTURE
-    if strategy.max_future_skew is None and watermark != MAX and (before.watermark or MIN) <= soon < (watermark or MIN):
+    if max_future_skew is None and watermark != MAX and (before.watermark or MIN) <= soon < (watermark or MIN):
         _log.warning(
             "the watermark, %s, is more than an hour in the future: rows of now are late. %s",
-            watermark_text(watermark), future_text((watermark or MIN) - now, strategy),
+            watermark_text(watermark), future_text((watermark or MIN) - now, max_future_skew),
         )  # fmt: skip
     if is_first and not stands and before.watermark not in (None, MAX) and (before.watermark or MIN) > soon:
         _log.warning(
             "the checkpoint's watermark, %s, is more than an hour in the future: rows of now are late, and no window "
             "closes before rows with later event times come. %s",
-            watermark_text(before.watermark), future_text((before.watermark or MIN) - now, strategy),
+            watermark_text(before.watermark), future_text((before.watermark or MIN) - now, max_future_skew),
         )  # fmt: skip
     for loss in planned.losses:
         _log.warning("failOnDataLoss is false, going on: %s", loss.text)
@@ -178,7 +179,7 @@ class WatermarkWarnings:
     def note(self, seen: Seen, before: SourceState) -> None:
         """Take in a plan that began with the state ``before``."""
         state, options = seen.plan.state, self._options
-        if not options.include_markers or options.strategy.use_processing_time or state.use_processing_time:
+        if not options.include_markers or options.strategy.observed is Observed.NOTHING or state.use_processing_time:
             return
         self._note_left_out(seen, before)
         self._warn_of_clocks(seen, before)
@@ -190,7 +191,7 @@ class WatermarkWarnings:
         standing = standing.at(state.watermark, totals.read, now, totals.late.rows)
         is_over = seen.observation.logs.ends_are_final and not seen.plan.is_batch
         if is_over and not self._ended and standing.is_due_at_end(totals.read):
-            _log.warning("%s", end_text(self._stand(standing, now, seen), options.strategy))
+            _log.warning("%s", end_text(self._stand(standing, now, seen), options.max_future_skew))
         elif not is_over:
             self._warn_of_standing(standing, now, seen)
         self._ended, self._standing = is_over, standing
@@ -204,7 +205,7 @@ class WatermarkWarnings:
             stand = self._stand(standing, now, seen)
             self._episode, warns = noted(episode, standing, reason_of(stand), now, patience)
             if warns:
-                _log.warning("%s", standing_text(stand, self._options.strategy))
+                _log.warning("%s", standing_text(stand, self._options.max_future_skew))
         elif episode is not None and episode.is_over(standing, now, patience):
             since = self._clock.wall() - (now - episode.since)
             _log.warning("%s", moving_text(standing.watermark, episode.stands, since))
@@ -225,9 +226,10 @@ class WatermarkWarnings:
     def _warn_of_clocks(self, seen: Seen, before: SourceState) -> None:
         """Warn once of each time that a clock which dates rows was set back behind the watermark."""
         options, watermark = self._options, before.watermark
-        reached = seen.observation.logs.times.reached
-        # Others than that clock may have led the watermark.
-        if not reached or options.strategy.watermark_lag is not None or options.idleness.follows_group:
+        times = seen.observation.logs.times.reached
+        reached = {split: at for split, at in times.items() if options.strategy.at_end(at) is not None}
+        # The group may have advanced the watermark, not that clock.
+        if not reached or options.idleness.follows_group:
             return
         behind = clocks_behind(reached, watermark)
         if behind and watermark is not None and not self._set_back:
@@ -248,9 +250,10 @@ class WatermarkWarnings:
             if rows.late.rows and split not in self._late
         ]
         self._late |= {each.split for each in found}
+        strategy, skew = self._options.strategy, self._options.max_future_skew
         cause = attrgetter("was_idle", "was_added")
         for _, splits in groupby(sorted(found, key=cause), key=cause):
-            _log.warning("%s", late_text(splits, self._options.strategy, self._ahead(watermark)))
+            _log.warning("%s", late_text(splits, strategy, skew, self._ahead(watermark)))
 
     def _ahead(self, watermark: int | None) -> int:
         """Return by how many milliseconds a watermark is ahead of the clock, 0 if it is not."""
@@ -281,7 +284,7 @@ class WatermarkWarnings:
             view.lag,
             seen.counts.by_split.get(view.split, NO_ROWS),
             self._options.idleness.timeout_of(view.split, timeouts),
-            by_marks=self._options.strategy.punctuated,
+            by_marks=self._options.strategy.observed is Observed.MARKS,
         )
 
 
@@ -366,6 +369,8 @@ class SourceRunner:
         )
         policy = PlanPolicy(
             strategy=options.strategy,
+            max_future_skew=options.max_future_skew,
+            watermark_interval=options.watermark_interval,
             idleness=options.idleness,
             alignment=options.alignment,
             on_loss=on_loss,
@@ -373,14 +378,14 @@ class SourceRunner:
             minimum_rows=minimum_rows,
             sends_markers=options.include_markers,
         )
-        self._strategy = options.strategy
+        self._policy = policy
         self._fails_on_loss = fail_on_data_loss
         clock = Clock()
         self._definition = definition
         self._connector = definition.open()
         idleness = options.idleness
         quiet = SHORTEST if idleness.learned else idleness.timeout
-        logs = Logs(self._connector, clock, options.strategy, quiet=quiet)
+        logs = Logs(self._connector, clock, policy, quiet=quiet)
         self._membership = membership or Membership.of(options)
         spare_imports()
         collect_rarely()
@@ -404,8 +409,8 @@ class SourceRunner:
             looks=FirstLooks(definition.reader_ahead) if _learns_steps(self._connector, policy) else None,
         )
         ahead = None
-        if (far := options.look_ahead) is not None:
-            ahead = ReadingAhead(definition.reader_ahead, rows=far.rows, span=far.time)
+        if (band := options.strategy.band) is not None:
+            ahead = ReadingAhead(definition.reader_ahead, rows=band.rows, span=band.span)
         self._planner = BatchPlanner(self._connector, policy, self._observer, ahead)
         self._partitions = InputPartitions(
             self._connector, options, self._reports, self._observer, fails_on_loss=fail_on_data_loss
@@ -454,7 +459,7 @@ class SourceRunner:
             anywhere, reading = self._connector.positions_are_rows, self._offsets.replica.reading
             self._end.look(state, observation, self._definition, reading, enters_anywhere=anywhere)
         observation, planned, splits = self._planner.decide(state, observation, announce=self._last.is_first)
-        warn_of(planned, state, observation.now, self._strategy)
+        warn_of(planned, state, observation.now, self._policy.max_future_skew)
         self._end.note(planned, observation.logs)
         self._reports.forget(observation.seen)
         self._observer.note(planned)
@@ -493,7 +498,7 @@ class SourceRunner:
         if self._last.is_first:
             self._offsets.check_logs(state, fails=self._fails_on_loss)
             self._ends.expect(state.splits.keys())
-            if not self._strategy.use_processing_time:
+            if self._policy.strategy.observed is not Observed.NOTHING:
                 self._offsets.warn_of_another_time(state)
         self._ends.check(state)
         if self._ends.logs is not None and self._offsets.replica.has_moved:
@@ -517,6 +522,6 @@ class SourceRunner:
 
 def _learns_steps(connector: Connector, policy: PlanPolicy) -> bool:
     """Whether splits are kept together by event times that nothing looks up."""
-    by_event_times = not (policy.strategy.punctuated or policy.strategy.use_processing_time)
+    by_event_times = policy.strategy.observed in (Observed.HIGHEST, Observed.DISORDER)
     aligned = policy.alignment.max_drift is not None
     return aligned and by_event_times and connector.positions_are_rows and connector.time_index is None

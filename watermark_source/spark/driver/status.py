@@ -22,13 +22,13 @@ from watermark_source.monitor.source_status import (
 from watermark_source.monitor.status_json import status_to_json
 from watermark_source.monitor.status_reasons import AlignmentWait, Behind, Facts, reason
 from watermark_source.planning.backlog import Limit
-from watermark_source.planning.disorder import Percentile
 from watermark_source.planning.group import FIRST
 from watermark_source.planning.observation import Observation
 from watermark_source.planning.planner import Plan
 from watermark_source.planning.snapshot_ranges import snapshot_split, unfinished
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitState, SplitStatus, is_left_out
+from watermark_source.planning.strategy import Observed, Percentile, WatermarkStrategy
 from watermark_source.planning.watermark import MAX, MIN, Millis, saturating_add
 from watermark_source.spark.driver.task_reports import RowCounts
 from watermark_source.spark.options import EngineOptions
@@ -92,7 +92,7 @@ def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Mil
 
     def outline(split: Split, at: SplitState) -> Outline:
         end = seen.observation.logs.ends.get(split)
-        holds_back = not options.strategy.use_processing_time and at.status is not SplitStatus.IDLE
+        holds_back = options.strategy.observed is not Observed.NOTHING and at.status is not SplitStatus.IDLE
         return Outline(
             split,
             _status(at, end, final=seen.observation.logs.ends_are_final and split not in growing),
@@ -116,14 +116,17 @@ def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Mil
     )
 
 
-def bound_in_force(plan: Plan, wish: Percentile | None) -> BoundInForce | None:
+def bound_in_force(plan: Plan, strategy: WatermarkStrategy) -> BoundInForce | None:
     """Return the bound that is learned, as of a plan."""
     learned = plan.state.learned
-    return None if learned is None or wish is None else BoundInForce(learned.bound, wish.most, wish.on_time)
+    if learned is None or not isinstance(strategy, Percentile):
+        return None
+    return BoundInForce(learned.bound, strategy.most, strategy.on_time)
 
 
 def _view(of: Outline, seen: Seen, options: EngineOptions, lowest: int, now: Millis, *, growing: bool) -> SplitView:
     split, state, rows = of.split, seen.splits[of.split], seen.counts.by_split.get(of.split, NO_ROWS)
+    observed = options.strategy.observed
     resting, unread = of.lag == 0, seen.plan.unread.get(split)
     idle_timeout = options.idleness.timeout_of(split, seen.observation.history.idle_timeouts)
     return SplitView(
@@ -139,7 +142,7 @@ def _view(of: Outline, seen: Seen, options: EngineOptions, lowest: int, now: Mil
                 has_more=bool(of.lag),
                 watermark=state.watermark,
                 # All of them, before the first has a watermark.
-                holds_back=of.holds_back or (state.watermark is None and not options.strategy.use_processing_time),
+                holds_back=of.holds_back or (state.watermark is None and observed is not Observed.NOTHING),
                 quiet=_quiet(state, idle_timeout, now) if resting and state.position == state.observed else None,
                 idle_timeout=idle_timeout,
                 hidden_ahead=unread is not None and not unread.is_readable,
@@ -149,7 +152,7 @@ def _view(of: Outline, seen: Seen, options: EngineOptions, lowest: int, now: Mil
                 waits_for_budget=not resting and state.position == state.observed,
                 waits_for_more=seen.plan.waits_for_more,
                 rows=rows,
-                by_marks=options.strategy.punctuated,
+                by_marks=observed is Observed.MARKS,
                 resumed=seen.plan.state.run > 1 and state.position > 0,
             )
         ),
@@ -172,7 +175,7 @@ def _quiet(state: SplitState, idle_timeout: int | None, now: Millis) -> int | No
 def _behind(split: Split, state: SplitState, seen: Seen, options: EngineOptions) -> Behind | None:
     sent = seen.plan.state.watermark
     # What looks ahead shows how far a split may lead, not how far it has come.
-    by_rows = not options.strategy.use_processing_time and not options.strategy.looks_ahead
+    by_rows = options.strategy.observed is not Observed.NOTHING and options.strategy.band is None
     if not by_rows or not is_behind(state, sent) or sent is None or state.watermark is None:
         return None
     return Behind(sent - state.watermark, split in seen.idled, is_left_out(state, seen.plan.state, options.idleness))
@@ -231,7 +234,7 @@ class StatusReport:
     def note(self, seen: Seen) -> None:
         """Take in the last plan."""
         before = None if self._seen is None else self._seen.bound
-        bound = bound_in_force(seen.plan, self._options.strategy.percentile)
+        bound = bound_in_force(seen.plan, self._options.strategy)
         self._seen = replace(seen, bound=None if bound is None else bound.after(before, seen.observation.now))
         if seen.plan.is_batch:
             self._made = None

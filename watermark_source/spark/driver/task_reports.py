@@ -11,11 +11,11 @@ from watermark_source.errors import DataLossError, EventTimeError, UnknownSplitE
 from watermark_source.monitor.source_status import NO_ROWS, RowTotals, SnapshotProgress
 from watermark_source.planning.disorder import RangeSummary
 from watermark_source.planning.planner import ranges_of
-from watermark_source.planning.policy import WatermarkStrategy
 from watermark_source.planning.range_report import Coverage
 from watermark_source.planning.snapshot_ranges import last_batch, snapshot_split, unfinished
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import SourceState, SplitState
+from watermark_source.planning.strategy import Observed, WatermarkStrategy
 from watermark_source.planning.watermark import Millis
 from watermark_source.spark.driver.logs import Logs
 from watermark_source.spark.driver.report_server import ReportBook, ReportServer
@@ -226,9 +226,7 @@ class TaskReports:
         self._server = ReportServer(self._book, host=address.host, ports=address.ports)
         self._reading_again = ReadingAgain(definition, self._book, self._server)
         self._logs = logs
-        self._on_clock, self._learns = strategy.use_processing_time, strategy.percentile is not None
-        self._by_highest = not (self._on_clock or strategy.punctuated or self._learns)
-        """Whether the highest event time of a range is all that a strategy uses."""
+        self._observed = strategy.observed
         self._anywhere = anywhere
         """Whether logs can be read from any position on."""
         self.late_at: Millis | None = None
@@ -264,7 +262,7 @@ class TaskReports:
         last = ranges_of(state)
         covered = self._book.cover_each(last)
         previewed: Mapping[Split, Millis] = {}
-        if is_first and self._by_highest:
+        if is_first and self._observed is Observed.HIGHEST:
             previewed = self._logs.highest([w for w, c in zip(last, covered, strict=True) if c.missing])
         for wanted, reported in zip(last, covered, strict=True):
             coverage = reported
@@ -275,9 +273,14 @@ class TaskReports:
                 # Rows of a snapshot are not of any time.
                 coverage = coverage._replace(max_event_time=None)
                 self.snapshots.add(wanted.split.log, coverage.rows)
-            elif coverage.missing and wanted.split in known and not self._on_clock:
+            elif coverage.missing and wanted.split in known and self._observed is not Observed.NOTHING:
                 again = again_of(
-                    wanted, state, relocation, late_at=self.late_at, enters_anywhere=self._anywhere, learns=self._learns
+                    wanted,
+                    state,
+                    relocation,
+                    late_at=self.late_at,
+                    enters_anywhere=self._anywhere,
+                    learns=self._observed is Observed.DISORDER,
                 )
                 coverage = self._reading_again.at(again, coverage, reports_due=not is_first)
             seen[wanted.split] = coverage.summary

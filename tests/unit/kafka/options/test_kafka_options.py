@@ -18,6 +18,7 @@ from pyspark_aligned_kafka.source import KafkaSource
 from watermark_source.errors import OptionError, UnknownOptionError
 from watermark_source.planning.policy import MinimumRows
 from watermark_source.planning.split import Split
+from watermark_source.planning.strategy import Punctuated
 from watermark_source.planning.watermark import Millis
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
@@ -294,7 +295,7 @@ def test_headers_and_columns_must_not_contradict_each_other(include: str, column
 
 def test_the_engines_options_are_parsed_with_them() -> None:
     engine = parsed(maxOutOfOrderness="5 seconds", idleTimeout="1 minute", sourceName="orders").engine
-    assert (engine.strategy.out_of_orderness, engine.idleness.timeout, engine.source_name) == (5_000, 60_000, "orders")
+    assert (engine.strategy.bound, engine.idleness.timeout, engine.source_name) == (5_000, 60_000, "orders")
 
 
 def test_rows_are_held_by_sparks_options() -> None:
@@ -328,7 +329,7 @@ def test_where_records_carry_a_watermark_is_said_as_for_event_times() -> None:
     assert parsed().times.marks is None
     header = parsed(watermarkColumn="header:w", watermarkFormat="seconds", **PUNCTUATED)
     assert header.times.marks == MarkChoice(InHeader("w"), Format.SECONDS)
-    assert header.engine.strategy.punctuated
+    assert header.engine.strategy == Punctuated()
     assert parsed(watermarkColumn="timestamp", **PUNCTUATED).times.marks == MarkChoice(None)
 
 

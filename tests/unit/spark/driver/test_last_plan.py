@@ -8,8 +8,9 @@ import pytest
 
 from tests.unit.planning.example_states import A, at, log_of, observation
 from watermark_source.planning.planner import plan
-from watermark_source.planning.policy import PlanPolicy, WatermarkStrategy
+from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.state import SourceState
+from watermark_source.planning.strategy import Ingestion
 from watermark_source.spark.driver.pace import LastPlan, Pace
 
 
@@ -19,7 +20,7 @@ def test_only_rows_let_the_next_look_come_at_once(position: int, looks_at_once: 
     log = log_of([100, 200])
     state = SourceState({A: at(position)})
     seen = observation(log, reached={A: 5_000}, rest=None)
-    planned = plan(state, seen, PlanPolicy(strategy=WatermarkStrategy(watermark_lag=1_000)), None)
+    planned = plan(state, seen, PlanPolicy(strategy=Ingestion(1_000)), None)
     assert planned.is_batch
     assert planned.has_rows is looks_at_once
     last = LastPlan(pace=Pace(last_batch=time.monotonic() - 100))

@@ -1,0 +1,222 @@
+"""One row for each watermark strategy: the value of ``watermarkStrategy``, its options, and how to make the object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from watermark_source.contract.abilities import Abilities
+from watermark_source.durations import format_duration
+from watermark_source.errors import OptionError
+from watermark_source.option_table import given_text
+from watermark_source.planning.disorder import MILLION, SEGMENT
+from watermark_source.planning.strategy import (
+    Bounded,
+    Clock,
+    Ingestion,
+    LookAhead,
+    Monotonous,
+    Percentile,
+    Punctuated,
+    WatermarkStrategy,
+)
+
+BOUNDED = "bounded"
+MONOTONOUS = "monotonous"
+PERCENTILE = "percentile"
+PUNCTUATED = "punctuated"
+INGESTION = "ingestion"
+LOOKAHEAD = "lookahead"
+NONE = "none"
+
+WAITS = "wait"
+PASSES = "pass"
+"""Values of ``idleReturn``."""
+
+_BOUND = "maxOutOfOrderness"
+_INTERVAL = "watermarkInterval"
+_LAGS = ("maxWatermarkLag", "maxEventTimeLag")
+"""Two names for one bound: of clocks, and of an application."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StrategyRow:
+    """A strategy as users choose it."""
+
+    name: str
+    """The value of ``watermarkStrategy``."""
+    kind: type[WatermarkStrategy]
+    doc: str
+    """Continues "`name`: " in the text of the option."""
+    make: Callable[[Mapping[str, Any], Mapping[str, str]], WatermarkStrategy]
+    """Makes the strategy of all options' values and the user's texts; raises ``OptionError``."""
+    options: tuple[str, ...] = ()
+    """Options that are refused with strategies whose row does not name them."""
+    excluded: Mapping[str, str] = field(default_factory=dict)
+    """Options that have no meaning with it, and why."""
+
+    def check(self, values: Mapping[str, Any], given: Mapping[str, str], abilities: Abilities) -> None:
+        """Refuse a strategy that the connector cannot serve, or that its system makes needless, and other's options.
+
+        Raises:
+            OptionError: what was given, and the reason.
+        """
+        if abilities.dates_rows and self.kind.needless_where_dated is not None:
+            why = f"is not needed here: {self.kind.needless_where_dated}"
+            raise OptionError("watermarkStrategy", self.name, why, example=BOUNDED)
+        for ability, why in self.kind.needs.items():
+            if not getattr(abilities, ability):
+                raise OptionError("watermarkStrategy", self.name, why, example=BOUNDED)
+        own = {name for row in STRATEGIES for name in row.options} - set(self.options)
+        for name in sorted(own, key=[name for row in STRATEGIES for name in row.options].index):
+            if name != _INTERVAL and given_text(given, name) is not None:
+                rows = [row.name for row in STRATEGIES if name in row.options]
+                belongs = f"{', '.join(rows[:-1])} or {rows[-1]}" if len(rows) > 1 else rows[0]
+                raise OptionError(
+                    name, given_text(given, name),
+                    f"belongs to watermarkStrategy {belongs}, and the strategy is {self.name}", example="leave it out",
+                )  # fmt: skip
+
+    def check_excluded(self, values: Mapping[str, Any], given: Mapping[str, str]) -> None:
+        """Refuse options that have no meaning with the strategy.
+
+        Raises:
+            OptionError: such an option is set.
+        """
+        for name, why in self.excluded.items():
+            if values[name] not in (None, False):
+                raise OptionError(
+                    name, given_text(given, name), f"has no meaning with watermarkStrategy {self.name}: {why}",
+                    example="leave it out",
+                )  # fmt: skip
+
+
+def strategy_row(name: str) -> StrategyRow:
+    """Return the row of a strategy, by the value of ``watermarkStrategy``."""
+    return next(row for row in STRATEGIES if row.name == name)
+
+
+def on_time(text: str) -> int:
+    """Parse a percentage of rows; returns how many of a million that is."""
+    try:
+        share = Decimal(text.strip().removesuffix("%").strip()) * (MILLION // 100)
+    except InvalidOperation:
+        raise ValueError("not a number") from None
+    if not share.is_finite() or not MILLION // 2 <= share < MILLION:
+        raise ValueError("must be at least 50 and less than 100")
+    if share != int(share):
+        raise ValueError("has more than four digits behind the point")
+    return int(share)
+
+
+def _percentile(values: Mapping[str, Any], given: Mapping[str, str]) -> Percentile:
+    most = values[_BOUND]
+    if not most:
+        raise OptionError(
+            _BOUND, given_text(given, _BOUND),
+            "is needed because watermarkStrategy is percentile: it is the largest bound that may be learned, and the "
+            "one until enough rows are known", example="10 minutes",
+        )  # fmt: skip
+    made = Percentile(values["watermarkPercentile"], values["percentileRows"], most)
+    if made.rows < 2 * made.enough:
+        raise OptionError(
+            "percentileRows", given_text(given, "percentileRows"),
+            f"must be at least {2 * made.enough}: of fewer rows hardly any is expected beyond a watermarkPercentile of "
+            f"{made.on_time / (MILLION // 100):g}", example=str(2 * made.enough),
+        )  # fmt: skip
+    largest = values["maxRecordsPerPartition"]
+    if largest is not None and largest < SEGMENT:
+        raise OptionError(
+            "maxRecordsPerPartition", given_text(given, "maxRecordsPerPartition"),
+            f"must be at least {SEGMENT} with watermarkStrategy percentile, which counts disorder in stretches of that "
+            "many rows", example=str(SEGMENT),
+        )  # fmt: skip
+    return made
+
+
+def _ingestion(values: Mapping[str, Any], given: Mapping[str, str]) -> Ingestion:
+    named = [name for name in _LAGS if given_text(given, name) is not None]
+    if len(named) > 1:
+        raise OptionError(named[1], given_text(given, named[1]), f"excludes {named[0]}; give one of the two")
+    bound = named[0] if named else _LAGS[0]
+    lag: int = values[bound]
+    if values[_BOUND] > lag:
+        raise OptionError(
+            _BOUND, given_text(given, _BOUND),
+            f"must not exceed {bound}, which is {format_duration(lag)}: "
+            "an event so far behind would be late as soon as its split has nothing left to read", example="5 seconds",
+        )  # fmt: skip
+    return Ingestion(lag, values[_BOUND])
+
+
+def _look_ahead(values: Mapping[str, Any], given: Mapping[str, str]) -> LookAhead:
+    if values["idleReturn"] == PASSES:
+        raise OptionError(
+            "idleReturn", PASSES,
+            "cannot be with watermarkStrategy lookahead: a split with a row that is far behind would be left out "
+            "before that is read", example=WAITS,
+        )  # fmt: skip
+    return LookAhead(values["lookaheadRows"], values["lookaheadTime"], values[_BOUND])
+
+
+STRATEGIES: tuple[StrategyRow, ...] = (
+    StrategyRow(
+        name=BOUNDED,
+        kind=Bounded,
+        doc="the highest event time seen less `maxOutOfOrderness` and one millisecond.",
+        make=lambda values, _: Bounded(values[_BOUND]),
+        options=(_BOUND,),
+    ),
+    StrategyRow(
+        name=MONOTONOUS,
+        kind=Monotonous,
+        doc="the same without `maxOutOfOrderness`.",
+        make=lambda _, __: Monotonous(),
+    ),
+    StrategyRow(
+        name=PERCENTILE,
+        kind=Percentile,
+        doc="as `bounded`, with a bound that is learned from the rows, at most `maxOutOfOrderness`.",
+        make=_percentile,
+        options=(_BOUND, "watermarkPercentile", "percentileRows"),
+    ),
+    StrategyRow(
+        name=PUNCTUATED,
+        kind=Punctuated,
+        doc="the highest watermark that records carry (Kafka's `watermarkColumn`).",
+        make=lambda _, __: Punctuated(),
+    ),
+    StrategyRow(
+        name=INGESTION,
+        kind=Ingestion,
+        doc="as `bounded`; while a split has nothing left to read, its watermark follows the clock, `maxWatermarkLag` "
+        "behind it.",
+        make=_ingestion,
+        options=(_BOUND, *_LAGS, _INTERVAL),
+    ),
+    StrategyRow(
+        name=LOOKAHEAD,
+        kind=LookAhead,
+        doc="a second reader runs ahead, and the watermark is one millisecond before the lowest event time known to be "
+        "unread; `maxOutOfOrderness` covers the rows that it cannot see.",
+        make=_look_ahead,
+        options=(_BOUND, "lookaheadRows", "lookaheadTime"),
+    ),
+    StrategyRow(
+        name=NONE,
+        kind=Clock,
+        doc="no event-time watermark; time is the clock (processing-time watermark).",
+        make=lambda _, __: Clock(),
+        options=(_INTERVAL,),
+        excluded={
+            "alignmentMaxDrift": "the clock is the same everywhere",
+            "idleTimeout": "a clock is never idle",
+            "maxFutureSkew": "a row's event time is the clock's, and never in the future",
+            "finalWatermark": "a clock has no end",
+            "alignmentWaitForFirst": "the watermark is the clock, and comes before the first row; of sources on the "
+            "clock only a snapshot holds the group",
+        },
+    ),
+)
