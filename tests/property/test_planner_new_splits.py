@@ -38,7 +38,7 @@ class LookingDriver(Driver):
         self.looks_taken, self.looked = 0, 0
         self.rows_planned, self.rows_at = 0, Millis(START)
         self.steps = 0
-        self.led_to: Millis | None = None
+        self.combined: Millis | None = None
         self.under_way: tuple[Set[Split], int] | None = None
         self.ends_meanwhile = False
         self.clock_at_look, self.others_at_look, self.rows_at_look = (
@@ -101,17 +101,17 @@ class LookingDriver(Driver):
             ),
             all_found=all_found,
         )
-        led_to = self.led_to
-        if not all_found and led_to is not None:
-            led_to = self.rows_at_look.as_of(led_to, MIN if sent is None else sent, since=self.rows_planned)
+        combined = self.combined
+        if not all_found and combined is not None:
+            combined = self.rows_at_look.as_of(combined, MIN if sent is None else sent, since=self.rows_planned)
         knows_all = known.ends.keys() | known.unknown <= state.splits.keys() and self.seen <= seen
-        history = replace(found.history, led_to=led_to if knows_all else None)
+        history = replace(found.history, combined=combined if knows_all else None)
         return replace(found, logs=known, followed=followed, history=history)
 
     def step(self, *, one_batch: bool = False, unknown: Set[Split] = frozenset()) -> Plan:
         self.steps += 1
         planned = super().step(one_batch=one_batch, unknown=unknown)
-        self.led_to = planned.leads_to
+        self.combined = planned.watermarks.combined
         if planned.has_rows:
             self.rows_planned, self.rows_at = self.steps, Millis(self.now)
         return planned

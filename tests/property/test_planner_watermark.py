@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from tests.simulation.driver import START, Driver, highest
 from tests.simulation.histories import Action, Kill, KillPlanning, Step, actions, budgets, logs, perform
 from tests.simulation.log import Row, SimulatedLog
-from watermark_source.planning.combined_watermark import combined
 from watermark_source.planning.planner import ranges_of
 from watermark_source.planning.policy import Alignment, Idleness, PlanPolicy
 from watermark_source.planning.split import Split
+from watermark_source.planning.split_watermarks import combined
 from watermark_source.planning.state import SplitState, SplitStatus
 from watermark_source.planning.strategy import Bounded, Percentile, Punctuated, WatermarkStrategy
 from watermark_source.planning.watermark import MIN, Millis

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tests.simulation.log import Row, SimulatedLog
-from watermark_source.planning.combined_watermark import passed_over, when_read, with_batch_watermark
+from watermark_source.planning.combined_watermark import passed_over
 from watermark_source.planning.disorder import NOTHING_SEEN, RangeSummary
 from watermark_source.planning.look_ahead import RowsAhead
 from watermark_source.planning.observation import BatchLimits, LogTimes, Observation, ObservedLogs, PlanHistory
@@ -107,7 +107,7 @@ class Driver:
         self.previews = previews
         self.ahead = ahead
         self.without_newest = without_newest
-        self.dated = dated
+        self._states_time = dated
         self.log = log
         self.policy = policy
         self.max_rows = max_rows
@@ -154,7 +154,9 @@ class Driver:
             added={s: self.log.splits[s].earliest for s in added if s in self.log.splits},
             ends_are_final=frozen is not None,
             times=LogTimes(
-                reached=dict.fromkeys(known, Millis(self.now) if frozen is None else frozen.at) if self.dated else {},
+                reached=dict.fromkeys(known, Millis(self.now) if frozen is None else frozen.at)
+                if self._states_time
+                else {},
                 newest=self._newest(known),
                 # As if rows had come to the others since.
                 settled={s for s in known if s.number % 2} if frozen is None else frozenset(),
@@ -194,11 +196,11 @@ class Driver:
         """Plan once; if there is a batch, write its offset and read its rows."""
         observation = self.observe(one_batch=one_batch, unknown=unknown)
         before = self.state()
-        planned = self._plan(before, observation)
-        asked = passed_over(before, planned.state, observation.logs)
-        if opened := self.log.uncommitted() & asked.keys():
-            observation = replace(observation, logs=replace(observation.logs, uncommitted=opened))
-            planned = self._plan(before, observation)
+        index = self.log if self.index else None
+        planned = plan(
+            before, observation, self.policy, index, ahead=self.ahead, lookups=self, announce=not self._announced
+        )
+        observation = planned.observation
         self._announced, self._asked = True, observation.logs.asked_at
         self._silent.clear()
         if planned.has_rows:
@@ -211,12 +213,22 @@ class Driver:
         self._write(planned, observation, before)
         return planned
 
-    def _plan(self, before: SourceState, observation: Observation) -> Plan:
-        index = self.log if self.index else None
-        planned = plan(before, observation, self.policy, index, ahead=self.ahead, announce=not self._announced)
-        if self.previews and planned.has_rows:
-            planned = replace(planned, state=self._with_rows(planned, before))
-        return planned
+    def dated(self, observation: Observation, state: SourceState) -> Observation:
+        """Every observation has the newest event times that the log can tell."""
+        return observation
+
+    def uncommitted(self, observation: Observation, planned: SourceState, state: SourceState) -> Observation | None:
+        asked = passed_over(state, planned, observation.logs)
+        opened = self.log.uncommitted() & asked.keys()
+        return replace(observation, logs=replace(observation.logs, uncommitted=opened)) if opened else None
+
+    def reached(self, ranges: Sequence[SplitRange]) -> Mapping[Split, Millis]:
+        """Of every third split nothing; of the others the highest event time, or that of the last row."""
+        if not self.previews:
+            return {}
+        rows = {r.split: self.log.rows(r) for r in ranges}
+        times = {s: [row.event_time for row in found] for s, found in rows.items() if found and s.number % 3 != 2}
+        return {s: Millis(max(found) if s.number % 3 else found[-1]) for s, found in times.items()}
 
     def run(self, *, at_most: int = 10_000) -> int:
         """Plan until there is nothing to send; return the number of batches."""
@@ -236,16 +248,6 @@ class Driver:
         rows = {r.split: self.log.rows(r) for r in ranges_of(after)}
         self._reports = {r: summary(rows[r.split], after, r) for r in ranges_of(after)}
         self.batches.append(Batch(before, after, rows, planned, observation))
-
-    def _with_rows(self, planned: Plan, before: SourceState) -> SourceState:
-        splits = when_read(planned.state, self._previewed(planned), self.policy.strategy)
-        return with_batch_watermark(planned.state, before, splits, self.policy.idleness)
-
-    def _previewed(self, planned: Plan) -> dict[Split, Millis]:
-        """Of every third split nothing; of the others the highest event time, or that of the last row."""
-        rows = {r.split: self.log.rows(r) for r in ranges_of(planned.state)}
-        times = {s: [row.event_time for row in found] for s, found in rows.items() if found and s.number % 3 != 2}
-        return {s: Millis(max(found) if s.number % 3 else found[-1]) for s, found in times.items()}
 
     def _reported(self, wanted: SplitRange, state: SourceState) -> RangeSummary:
         """What a task reported, or what a second look shows in a process that has no report."""

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from watermark_source.planning.combined_watermark import when_read, with_batch_watermark
 from watermark_source.planning.disorder import RangeSummary
 from watermark_source.planning.observation import Observation, ObservedLogs
 from watermark_source.planning.planner import plan
 from watermark_source.planning.policy import Idleness, PlanPolicy
-from watermark_source.planning.split import Split
+from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import SourceState, SplitState, SplitStatus
 from watermark_source.planning.strategy import Bounded
 from watermark_source.planning.watermark import MAX, Millis
@@ -96,14 +95,18 @@ class PlannedRecords:
             logs=ObservedLogs(asked_at=Millis(now), ends={self.split: self.end}),
             seen={self.split: RangeSummary(self.highest)},
         )
-        before = self.state
-        planned = plan(before, seen, self.policy, None).state
         self.highest = Millis(max(self.rows)) if self.rows else None
-        reached = {} if self.highest is None else {self.split: self.highest}
-        self.state = with_batch_watermark(
-            planned, before, when_read(planned, reached, self.policy.strategy), self.policy.idleness
-        )
+        self.state = plan(self.state, seen, self.policy, None, lookups=self).state
         self.rows = []
+
+    def dated(self, observation: Observation, state: SourceState) -> Observation:
+        return observation
+
+    def uncommitted(self, observation: Observation, planned: SourceState, state: SourceState) -> Observation | None:
+        return None
+
+    def reached(self, ranges: Sequence[SplitRange]) -> Mapping[Split, Millis]:
+        return {} if self.highest is None else {self.split: self.highest}
 
 
 def row_of(watermark: int) -> int:

@@ -57,7 +57,7 @@ class ObservedLogs:
     """Start position of the splits that are new."""
     all_found: bool = True
     """Whether splits were looked for after the ends of the last rows were asked for: a split that is found later holds
-    no row from before. While that is not known, the watermark advances no further than ``PlanHistory.led_to``."""
+    no row from before. While that is not known, the watermark advances no further than ``PlanHistory.combined``."""
     all_found_now: bool = True
     """Of ``looks_ahead``: whether splits were looked for after *these* ends were asked for, too. Rows behind the batch
     move the watermark at once then, and what the last plan led to otherwise."""
@@ -100,8 +100,8 @@ class PlanHistory:
     """For how long this process has had nothing to do; ``None`` if it has not come to rest since the last batch."""
     idle_timeouts: Mapping[Split, int] = field(default_factory=dict)
     """Where it is learned: how long splits must be quiet to be idle, of those with nothing left to read."""
-    led_to: Millis | None = None
-    """The watermark that a plan before led to, if splits were looked for since then."""
+    combined: Millis | None = None
+    """The combined watermark of an earlier plan (``SplitWatermarks``), if splits were looked up since then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

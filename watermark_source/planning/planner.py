@@ -1,39 +1,45 @@
-"""The planner: from what is known and observed to what the next batch reads and says. Pure; nothing else decides.
+"""The planner: what the next batch reads, and which watermark goes out with it. Pure; nothing else decides.
 
-Order of rules: fold what the last batch saw -> loss checks -> the time of logs at rest (``state_before_plan``) ->
-alignment limit -> planned ends -> minimum rows -> row budget -> status (``batch_ends``) -> future cap -> combined
-watermark -> is there anything to send?
+Order of rules: what tasks observed in the last batch -> loss checks -> clocks of logs at rest (``known_before``) ->
+alignment limit -> planned ends -> minimum rows -> row budget -> status (``choose``) -> combined watermark -> is there
+anything to send (``plan``)?
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
 
 from watermark_source.planning.backlog import Backlog, Limit, backlog_of
 from watermark_source.planning.budget import budgeted_ends
 from watermark_source.planning.combined_watermark import (
-    at_dated_ends,
     at_rest,
-    by_clock,
-    clock_of,
     closed,
-    combined,
-    has_said_the_last,
     is_at_its_end,
+    knows_new_splits,
+    last_was_sent,
     tick_is_due,
-    with_others,
+    watermark_of_batch,
+    with_own_rows,
 )
 from watermark_source.planning.disorder import Learned, RangeSummary
 from watermark_source.planning.group import GroupMember, MemberStatus
 from watermark_source.planning.group_limit import aligned_ends, membership
-from watermark_source.planning.look_ahead import RowsAhead, Unread, left_by, look_ahead
+from watermark_source.planning.look_ahead import RowsAhead
 from watermark_source.planning.loss import Loss, check_loss, refuse
-from watermark_source.planning.observation import Observation, ObservedLogs
+from watermark_source.planning.observation import Observation
 from watermark_source.planning.policy import MinimumRows, PlanPolicy, waits_for_more
 from watermark_source.planning.snapshot_ranges import finished, snapshot_split, snapshots_after, unfinished
 from watermark_source.planning.split import RowIndex, Split, SplitRange, TimeIndex
-from watermark_source.planning.split_watermarks import advanced, learned_after
+from watermark_source.planning.split_watermarks import (
+    SplitWatermarks,
+    advanced,
+    by_clock,
+    learned_after,
+    split_watermarks,
+    with_batch,
+)
 from watermark_source.planning.state import (
     Bound,
     GroupState,
@@ -113,7 +119,8 @@ def known_before(
     done = finished(state.snapshots) | set(map(snapshot_split, upcoming.dropped))
     learned = learned_after(state, observation.seen, policy.strategy)
     strategy = policy.strategy.with_learned(learned)
-    policy = replace(policy, strategy=strategy)
+    if strategy is not policy.strategy:
+        policy = replace(policy, strategy=strategy)
     drift = None if has_rows else policy.alignment.max_drift
     kept = _with_last_ranges(state, done, observation.seen, strategy, drift, has_index=has_index)
     if policy.idleness.passes_returning:
@@ -294,25 +301,42 @@ class Plan:
 
     state: SourceState
     """Goes into the offset when the batch is sent; is kept in memory when it is not."""
+    observation: Observation
+    """What the plan was made of, with what was looked up while it was made."""
     is_batch: bool
     """Whether there is anything to send: rows, a higher watermark, a status change, a clock tick."""
     has_rows: bool
     waits_for_more: bool
-    """Whether there are rows that wait for more to come."""
+    """Whether there are rows that wait for more to come (``minimum_rows``)."""
     limit: Limit | None
-    """The alignment limit and who sets it."""
+    """The alignment limit, and the member that sets it."""
     losses: tuple[Loss, ...]
     """What was lost and is skipped; not empty only without ``OnLoss.fails``."""
     newest_matters: bool
-    """Whether the newest event times, where the observation leaves them out, could change what is read."""
+    """Whether the newest event times of the logs could change what is read."""
     member: GroupMember
-    """What the rest of the alignment group is told."""
-    counting: Mapping[Split, SplitState] = field(default_factory=dict)
-    """The splits with the watermarks that make the combined one."""
-    unread: Mapping[Split, Unread] = field(default_factory=dict)
-    """What is known of what follows the batch: nothing but with ``looks_ahead``."""
-    leads_to: Millis | None = None
-    """The combined watermark once all splits are known that there were."""
+    """What the rest of the alignment group learns of the source."""
+    watermarks: SplitWatermarks
+    """Of all splits."""
+
+
+class Lookups(Protocol):
+    """Look-ups that only some plans need. The planner stays pure: the driver answers."""
+
+    def dated(self, observation: Observation, state: SourceState) -> Observation:
+        """Return the observation with the newest event times of the logs to be read, and their ends as of now."""
+        ...
+
+    def uncommitted(self, observation: Observation, planned: SourceState, state: SourceState) -> Observation | None:
+        """Return the observation with splits that a plan would pass over despite open transactions.
+
+        See ``passed_over``; ``None`` if there are none.
+        """
+        ...
+
+    def reached(self, ranges: Sequence[SplitRange]) -> Mapping[Split, Millis]:
+        """Return an event time that each range is known to hold, at best its highest; nothing where none is known."""
+        ...
 
 
 def plan(
@@ -323,37 +347,47 @@ def plan(
     *,
     rows: RowIndex | None = None,
     ahead: RowsAhead | None = None,
+    lookups: Lookups | None = None,
     announce: bool = False,
 ) -> Plan:
     """Plan the next batch.
 
+    What it reads is chosen again only if a look-up changes what is known of the logs; the watermark is computed once,
+    and once more if splits have open transactions.
+
     Args:
         state: as of the last planned batch.
-        observation: what the outside said; ``seen`` must have every split with a range not yet observed.
+        observation: the outside world; ``seen`` must have every split with a range not yet observed.
         policy: the user's decisions.
-        index: event-time look-ups; without one, alignment and budget go by what has been read so far.
+        index: event-time look-ups; without one, alignment and budget use what has been read so far.
         rows: look-ups of rows in a log whose positions are not rows.
-        ahead: what tells of the rows behind the batch; needed where the strategy looks ahead.
+        ahead: what reads ahead of the batch; needed where the strategy has a band.
+        lookups: what is looked up only for plans that need it.
         announce: the first plan of a process: the watermark is sent even if it is unchanged.
 
     Raises:
-        DataLossError: rows are gone and ``policy.on_loss.fails`` is set.
-        OffsetError: the state is on processing time and the policy is not: that flag never goes back (FLIP-326).
+        DataLossError: rows were deleted before they were read, and ``policy.on_loss.fails`` is set.
+        OffsetError: the strategy cannot continue from the state (``WatermarkStrategy.check_checkpoint``).
     """
-    if has_said_the_last(state):
-        return _closing(state, announce=announce)
-    planned = _plan(state, observation, policy, index, rows=rows, ahead=ahead, announce=announce)
-    if observation.snapshots.found and _reads_less_than_there_is(planned.state, observation.logs.ends):
-        # What is new was there at the log's end, but perhaps not where this batch ends: it begins with one that ends
-        # there.
-        planned = _plan(state, _without_found(observation), policy, index, rows=rows, ahead=ahead, announce=announce)
+    if last_was_sent(state):
+        return _closing(state, observation, announce=announce)
+    chosen = _choose(state, observation, policy, index, rows)
+    if lookups is not None and chosen.ends.newest_matters and not observation.logs.times.newest:
+        observation = lookups.dated(observation, state)
+        chosen = _choose(state, observation, policy, index, rows)
+    planned = _planned(state, observation, chosen, ahead, lookups, announce=announce)
+    if lookups is not None and (opened := lookups.uncommitted(observation, planned.state, state)) is not None:
+        chosen = _choose(state, opened, policy, index, rows)
+        planned = _planned(state, opened, chosen, ahead, lookups, announce=announce)
     return planned
 
 
-def _closing(state: SourceState, *, announce: bool) -> Plan:
+def _closing(state: SourceState, observation: Observation, *, announce: bool) -> Plan:
+    after = closed(state, announce=announce)
     return Plan(
-        state=closed(state, announce=announce),
-        # Spark forgets with each process what a source told, and goes by the lowest of those of the query.
+        state=after,
+        observation=observation,
+        # Spark forgets a source's watermark with each process, and uses the lowest of the query's sources.
         is_batch=announce or not state.ended,
         has_rows=False,
         waits_for_more=False,
@@ -361,11 +395,36 @@ def _closing(state: SourceState, *, announce: bool) -> Plan:
         losses=(),
         newest_matters=False,
         member=GroupMember(MemberStatus.FINISHED),
+        watermarks=SplitWatermarks(after.splits),
     )
 
 
-def _reads_less_than_there_is(planned: SourceState, ends: Mapping[Split, int]) -> bool:
-    logs = ((s, t) for s, t in planned.splits.items() if s.log not in planned.snapshots.frontiers)
+class _Chosen(NamedTuple):
+    """What a batch reads, and what that was chosen from."""
+
+    known: KnownSplits
+    ends: BatchEnds
+    observation: Observation
+    """Without snapshots that cannot begin with this batch."""
+
+
+def _choose(
+    state: SourceState, observation: Observation, policy: PlanPolicy, index: TimeIndex | None, rows: RowIndex | None
+) -> _Chosen:
+    def chosen(observation: Observation) -> _Chosen:
+        known = known_before(state, observation, policy, has_index=index is not None, has_rows=rows is not None)
+        return _Chosen(known, choose(state, known, observation, index, rows), observation)
+
+    found = chosen(observation)
+    if observation.snapshots.found and _leaves_rows(found, observation.logs.ends):
+        # A new table existed at the log's end, but perhaps not where this batch ends. Its snapshot begins with a batch
+        # that reads the log to its end.
+        return chosen(_without_found(observation))
+    return found
+
+
+def _leaves_rows(chosen: _Chosen, ends: Mapping[Split, int]) -> bool:
+    logs = ((s, t) for s, t in chosen.ends.splits.items() if s.log not in chosen.known.begun)
     return any(t.position < ends.get(s, MAX) for s, t in logs)
 
 
@@ -383,109 +442,81 @@ def _without_found(observation: Observation) -> Observation:
     )
 
 
-def _plan(
+def _planned(
     state: SourceState,
-    observation: Observation,
-    policy: PlanPolicy,
-    index: TimeIndex | None,
-    *,
-    rows: RowIndex | None,
+    observed: Observation,
+    chosen: _Chosen,
     ahead: RowsAhead | None,
+    lookups: Lookups | None,
+    *,
     announce: bool,
 ) -> Plan:
-    known = known_before(state, observation, policy, has_index=index is not None, has_rows=rows is not None)
-    choice = choose(state, known, observation, index, rows)
-    policy, logs = known.policy, observation.logs
-    strategy, planned, snapshots, has_rows = policy.strategy, choice.splits, known.snapshots, choice.has_rows
-    cap = policy.future_cap(observation.now)
-    if has_rows and (moved_by_clock := by_clock(planned, observation, strategy.at_rest_beside_rows, cap, MIN)):
-        planned = {**planned, **moved_by_clock}
-    if marked := marked_returning(state, planned, policy.idleness):
-        planned = {**planned, **marked}
-    unread = {} if ahead is None else look_ahead(ahead, planned, state.watermark, logs, cap)
-    shown = planned if ahead is None else left_by(planned, unread, state.watermark, logs, strategy)
-    # Once there is a watermark, what a snapshot holds is late whatever is done: nobody gains by waiting for it.
-    waited_for = shown if state.watermark is None else {s: t for s, t in shown.items() if s not in snapshots}
-    counting = waited_for if known.begun else at_dated_ends(waited_for, observation, policy)
-    looks_ahead = ahead is not None
-    own = combined(state, counting, policy.idleness)
-    watermark = _watermark(state, counting, own, observation, policy, on_clock=known.on_clock, looks_ahead=looks_ahead)
+    """Return the plan that reads what was chosen."""
+    known, ends, observation = chosen
+    policy, logs, snapshots, has_rows = known.policy, observation.logs, known.snapshots, ends.has_rows
+    strategy, cap = policy.strategy, policy.future_cap(observation.now)
+    splits = ends.splits
+    if has_rows and (advanced_by_clock := by_clock(splits, observation, strategy.at_rest_beside_rows, cap, MIN)):
+        splits = {**splits, **advanced_by_clock}
+    if marked := marked_returning(state, splits, policy.idleness):
+        splits = {**splits, **marked}
+    watermarks = split_watermarks(splits, state, observation, policy, ahead, snapshots=snapshots)
     nothing_left = not (has_rows or known.losses or known.going_on)
-    if policy.final_watermark and nothing_left and is_at_its_end(planned, logs):
-        watermark = MAX
+    watermark = watermark_of_batch(
+        state,
+        watermarks,
+        observation,
+        policy,
+        on_clock=known.on_clock,
+        is_last=policy.final_watermark and nothing_left and is_at_its_end(splits, logs),
+    )
     if known.on_clock:
         moved = tick_is_due(state, observation, policy.watermark_interval, has_rows=has_rows)
     else:
         moved = watermark != state.watermark
     first = announce and watermark is not None
-    says_something = bool(moved or known.done or changed_status(state.splits, planned) or first)
-    # A run with an end would be over with the first batch that is none.
-    held = logs.ends_are_final and any(t.status is SplitStatus.PAUSED for t in planned.values())
-    is_batch = has_rows or bool(known.losses) or held or (policy.sends_markers and says_something)
-    return Plan(
-        state=SourceState(
-            splits=planned,
-            # The clock goes out at its interval only.
-            watermark=watermark if is_batch or not known.on_clock else state.watermark,
-            use_processing_time=known.on_clock,
-            future_cap=cap,
-            snapshots=snapshots_after(state.snapshots, known.begun, planned, observation.snapshots),
-            group=GroupState(
-                member=state.group.member,
-                limit=None if choice.limit is None else choice.limit.watermark,
-                held=state.group.held + (held and not has_rows),
-            ),
-            learned=known.learned,
-            run=state.run + announce,
+    has_news = bool(moved or known.done or changed_status(state.splits, splits) or first)
+    # A run with an end would be over with the first plan that is no batch.
+    held = logs.ends_are_final and any(t.status is SplitStatus.PAUSED for t in splits.values())
+    is_batch = has_rows or bool(known.losses) or held or (policy.sends_markers and has_news)
+    after = SourceState(
+        splits=splits,
+        # The clock goes out at its interval only.
+        watermark=watermark if is_batch or not known.on_clock else state.watermark,
+        use_processing_time=known.on_clock,
+        future_cap=cap,
+        snapshots=snapshots_after(state.snapshots, known.begun, splits, observation.snapshots),
+        group=GroupState(
+            member=state.group.member,
+            limit=None if ends.limit is None else ends.limit.watermark,
+            held=state.group.held + (held and not has_rows),
         ),
+        learned=known.learned,
+        run=state.run + announce,
+    )
+    looks_up = lookups if has_rows and knows_new_splits(state, logs) else None
+    if looks_up is not None and (reached := looks_up.reached(ranges_of(after))):
+        watermarks = with_batch(watermarks, reached, strategy, cap)
+        after = with_own_rows(after, state, watermarks, policy.idleness)
+    return Plan(
+        state=after,
+        observation=observed,
         is_batch=is_batch,
         has_rows=has_rows,
-        waits_for_more=choice.waits_for_more,
-        limit=choice.limit,
+        waits_for_more=ends.waits_for_more,
+        limit=ends.limit,
         losses=known.losses,
-        newest_matters=choice.newest_matters,
+        newest_matters=ends.newest_matters,
         member=membership(
-            {s: t for s, t in planned.items() if s not in snapshots},
-            choice.reached,
+            {s: t for s, t in splits.items() if s not in snapshots},
+            ends.reached,
             logs,
             on_clock=known.on_clock,
-            holds_group=choice.holds_group,
+            holds_group=ends.holds_group,
             waits_for_first=policy.alignment.waits_for_first,
         ),
-        counting={**shown, **counting},
-        unread=unread,
-        leads_to=own,
+        watermarks=watermarks,
     )
-
-
-def _watermark(
-    before: SourceState,
-    splits: Mapping[Split, SplitState],
-    own: Millis | None,
-    observation: Observation,
-    policy: PlanPolicy,
-    *,
-    on_clock: bool,
-    looks_ahead: bool,
-) -> Millis | None:
-    """Return the watermark that goes out with a batch, which is never before the last; ``own`` is of ``splits``."""
-    sent, logs = before.watermark, observation.logs
-    if on_clock:
-        return clock_of(before, observation.now)
-    if not knows_new_splits(before, logs):
-        return sent
-    if not logs.all_found or (looks_ahead and not logs.all_found_now):
-        led_to = observation.history.led_to
-        # What is known of the splits by now may lead less far: one that was idle has rows, one has just been found.
-        return sent if own is None or led_to is None else min(own, led_to if sent is None else max(sent, led_to))
-    if not policy.idleness.follows_group:
-        return own
-    return with_others(own, before, splits, observation, policy.watermark_interval)
-
-
-def knows_new_splits(before: SourceState, logs: ObservedLogs) -> bool:
-    """Return whether the end of each new split is told: where nobody says so yet, its rows are not known of either."""
-    return logs.unknown <= before.splits.keys()
 
 
 def ranges_of(state: SourceState) -> list[SplitRange]:

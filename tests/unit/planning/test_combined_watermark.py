@@ -7,14 +7,10 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.planning.example_states import AWAITED, BEHIND, NOW, A, B, C, at, idle, observed
-from watermark_source.planning.combined_watermark import (
-    at_dated_ends,
-    combined,
-    when_read,
-    with_batch_watermark,
-)
-from watermark_source.planning.policy import Idleness, PlanPolicy
+from watermark_source.planning.combined_watermark import with_own_rows
+from watermark_source.planning.policy import Idleness
 from watermark_source.planning.split import Split
+from watermark_source.planning.split_watermarks import SplitWatermarks, at_dated_ends, combined, with_batch
 from watermark_source.planning.state import SnapshotState, SourceState, SplitState
 from watermark_source.planning.strategy import Bounded
 from watermark_source.planning.watermark import Millis
@@ -46,50 +42,65 @@ def test_before_the_first_there_is_none_and_it_never_goes_back() -> None:
     assert combined(BEFORE, {A: at(1, 900), B: at(1, 90)}, WAITS) == 500
 
 
-def test_rows_that_are_read_lead_on_and_never_back() -> None:
-    planned = SourceState({A: SplitState(9, 5, Millis(100)), B: SplitState(9, 5)}, future_cap=Millis(1_000))
-    strategy = Bounded(10)
+def test_rows_that_are_read_advance_a_split_and_never_back() -> None:
+    table = SplitWatermarks({A: SplitState(9, 5, Millis(100)), B: SplitState(9, 5)})
 
-    def led(reached: dict[Split, int]) -> dict[Split, int | None]:
+    def advanced(reached: dict[Split, int]) -> dict[Split, int | None]:
         known = {s: Millis(t) for s, t in reached.items()}
-        return {s: t.watermark for s, t in when_read(planned, known, strategy).items()}
+        return {s: t.watermark for s, t in with_batch(table, known, Bounded(10), Millis(1_000)).states.items()}
 
-    assert led({}) == {A: 100, B: None}
-    assert led({A: 311, B: 211}) == {A: 300, B: 200}
-    assert led({A: 50}) == {A: 100, B: None}
-    assert led({A: 1_000, B: 1_001}) == {A: 989, B: None}
-
-
-def test_a_range_without_positions_leads_nowhere() -> None:
-    planned = SourceState({A: at(9, 100)})
-    assert when_read(planned, {A: Millis(500)}, Bounded()) == planned.splits
+    assert advanced({}) == {A: 100, B: None}
+    assert advanced({A: 311, B: 211}) == {A: 300, B: 200}
+    assert advanced({A: 50}) == {A: 100, B: None}
+    assert advanced({A: 1_000, B: 1_001}) == {A: 989, B: None}
 
 
-def test_with_its_rows_a_batch_has_the_watermark_they_lead_to() -> None:
+def test_a_range_without_positions_advances_nothing() -> None:
+    table = SplitWatermarks({A: at(9, 100)})
+    assert with_batch(table, {A: Millis(500)}, Bounded(), None).states == table.recorded
+
+
+def read(planned: SourceState, reached: dict[Split, int]) -> SplitWatermarks:
+    return with_batch(SplitWatermarks(planned.splits), {s: Millis(t) for s, t in reached.items()}, Bounded(), None)
+
+
+def test_with_its_rows_a_batch_has_the_watermark_that_they_give() -> None:
     before = SourceState({A: at(5, 100)}, watermark=Millis(100))
     planned = SourceState({A: SplitState(9, 5, Millis(100))}, watermark=Millis(100))
-    read = when_read(planned, {A: Millis(301)}, Bounded())
-    assert with_batch_watermark(planned, before, read, WAITS).watermark == 300
+    table = read(planned, {A: 301})
+    assert with_own_rows(planned, before, table, WAITS).watermark == 300
     # Nothing but a clock's, or a snapshot's, which is one for all its rows.
     for other in ({"use_processing_time": True}, {"snapshots": SnapshotState(frontiers={"t": (None,)})}):
         kept = SourceState(planned.splits, watermark=Millis(100), **other)
-        assert with_batch_watermark(kept, before, read, WAITS) is kept
+        assert with_own_rows(kept, before, table, WAITS) is kept
 
 
 def test_with_its_rows_a_split_may_have_caught_up() -> None:
     before = SourceState({A: at(1, 900), B: BEHIND, C: BEHIND}, watermark=Millis(500))
     reads = replace(BEHIND, position=9)
     planned = replace(before, splits={A: at(1, 900), B: reads, C: reads})
-    read = when_read(planned, {B: Millis(501), C: Millis(500)}, Bounded())
-    sent = with_batch_watermark(planned, before, read, PASSES)
+    sent = with_own_rows(planned, before, read(planned, {B: 501, C: 500}), PASSES)
     assert sent.splits == {**planned.splits, B: replace(reads, returning=None)}
     assert sent.watermark == 500
 
 
-def test_a_dated_end_is_told_of_splits_that_are_read_to_it() -> None:
+def test_a_dated_end_is_that_of_splits_that_are_read_to_it() -> None:
     whole, part, resting = SplitState(9, 5, Millis(100)), SplitState(8, 5, Millis(100)), at(9, 100)
     seen = observed(NOW, {A: 9, B: 9, C: 9}, reached={C: NOW, B: NOW, A: NOW})
-    dated = replace(whole, watermark=Millis(NOW - 1))
-    assert at_dated_ends({A: whole}, seen, PlanPolicy()) == {A: dated}
-    planned = {A: whole, B: part, C: resting}
-    assert at_dated_ends(planned, seen, PlanPolicy()) == {**planned, A: dated}
+    assert at_dated_ends({A: whole}, seen, Bounded(), None) == {A: NOW - 1}
+    assert at_dated_ends({A: whole, B: part, C: resting}, seen, Bounded(), None) == {A: NOW - 1}
+
+
+def test_each_column_advances_a_split_and_only_what_was_read_ahead_holds_it_back() -> None:
+    recorded = {A: SplitState(9, 5, Millis(100)), B: SplitState(9, 5, Millis(100)), C: at(9)}
+    table = SplitWatermarks(
+        recorded,
+        ahead={A: Millis(60), B: Millis(60)},
+        at_end={B: Millis(80), C: Millis(7)},
+        with_batch={C: Millis(9)},
+        uncounted={C},
+    )
+    assert {s: t.watermark for s, t in table.states.items()} == {A: 60, B: 80, C: 9}
+    assert table.counted.keys() == {A, B}
+    # What the offset records is of rows that were read.
+    assert table.recorded is recorded

@@ -4,9 +4,10 @@ import pytest
 
 from tests.simulation.ahead import SimulatedLookAhead
 from tests.unit.planning.example_states import A, B, C, at, log_of, observation
-from watermark_source.planning.look_ahead import Unread, left_by
+from watermark_source.planning.look_ahead import Unread
 from watermark_source.planning.planner import plan
 from watermark_source.planning.policy import PlanPolicy
+from watermark_source.planning.split_watermarks import ahead_of_batch
 from watermark_source.planning.state import SourceState
 from watermark_source.planning.strategy import LookAhead
 from watermark_source.planning.watermark import Millis
@@ -33,27 +34,27 @@ POLICY = PlanPolicy(strategy=LookAhead(rows=10, out_of_orderness=50))
 def test_a_split_has_the_lower_of_what_is_unread_and_the_bound(
     watermark: int | None, found: Unread, expected: int | None
 ) -> None:
-    left = left_by({A: at(2, watermark)}, {A: found}, None, observation(log_of([])).logs, POLICY.strategy)
-    assert left[A].watermark == expected
+    left = ahead_of_batch({A: at(2, watermark)}, {A: found}, None, observation(log_of([])).logs, POLICY.strategy)
+    assert left[A] == expected
 
 
 def test_a_split_whose_rows_ahead_cannot_be_read_leads_no_further_than_what_was_sent() -> None:
     unread = {A: Unread(5, Millis(700), Millis(1_000), is_readable=False)}
     logs = observation(log_of([])).logs
-    left = left_by({A: at(2, 99), B: at(1, 80)}, unread, Millis(49), logs, POLICY.strategy)
-    assert (left[A].watermark, left[B].watermark) == (49, 80)
-    assert left_by({A: at(2, 99)}, unread, None, logs, POLICY.strategy)[A].watermark is None
-    assert left_by({A: at(2)}, unread, Millis(49), logs, POLICY.strategy)[A].watermark is None
+    left = ahead_of_batch({A: at(2, 99), B: at(1, 80)}, unread, Millis(49), logs, POLICY.strategy)
+    assert left == {A: 49}
+    assert ahead_of_batch({A: at(2, 99)}, unread, None, logs, POLICY.strategy).get(A) is None
+    assert ahead_of_batch({A: at(2)}, unread, Millis(49), logs, POLICY.strategy).get(A) is None
 
 
 @pytest.mark.parametrize("silence", ["unknown", "stale"])
 def test_a_split_that_does_not_answer_leads_no_further_than_what_was_sent(silence: str) -> None:
     """What of it is unread, and held the watermark, is not known to a process that has not looked at it."""
     seen = observation(log_of([]), **{silence: {A}})
-    left = left_by({A: at(2, 99), B: at(1, 80)}, {}, Millis(49), seen.logs, POLICY.strategy)
-    assert (left[A].watermark, left[B].watermark) == (49, 80)
-    assert left_by({A: at(2, 99)}, {}, None, seen.logs, POLICY.strategy)[A].watermark is None
-    assert left_by({A: at(2)}, {}, Millis(49), seen.logs, POLICY.strategy)[A].watermark is None
+    left = ahead_of_batch({A: at(2, 99), B: at(1, 80)}, {}, Millis(49), seen.logs, POLICY.strategy)
+    assert left == {A: 49}
+    assert ahead_of_batch({A: at(2, 99)}, {}, None, seen.logs, POLICY.strategy).get(A) is None
+    assert ahead_of_batch({A: at(2)}, {}, Millis(49), seen.logs, POLICY.strategy).get(A) is None
 
 
 def test_what_is_behind_an_end_of_a_while_ago_is_not_asked_for() -> None:
@@ -62,7 +63,7 @@ def test_what_is_behind_an_end_of_a_while_ago_is_not_asked_for() -> None:
     state = SourceState({A: at(1, 99), B: at(1, 199), C: at(1, 299)}, watermark=Millis(99))
     planned = plan(state, observation(log, stale={A}, max_rows=1), POLICY, None, ahead=ahead)
     # Nor what nothing is behind.
-    assert planned.unread.keys() == {B}
+    assert planned.watermarks.unread.keys() == {B}
 
 
 def test_the_watermark_goes_out_with_the_batch_and_stops_before_what_is_behind_it() -> None:
@@ -82,8 +83,8 @@ def test_until_all_splits_are_known_it_goes_no_further_than_the_plan_before_led(
     log = log_of([100, 900], [200, 800])
     state = SourceState({A: at(0), B: at(0)}, watermark=Millis(10))
     ahead = SimulatedLookAhead(log, 10)
-    for led_to, expected in ((None, 10), (5, 10), (120, 120)):
-        seen = observation(log, all_found_now=False, led_to=led_to)
+    for earlier, expected in ((None, 10), (5, 10), (120, 120)):
+        seen = observation(log, all_found_now=False, combined=earlier)
         planned = plan(state, seen, POLICY, None, ahead=ahead)
         assert planned.state.watermark == expected
-        assert planned.leads_to == 749
+        assert planned.watermarks.combined == 749

@@ -123,7 +123,7 @@ class Logs:
         After rows, planned or read ahead, new splits are discovered, which the next plan has to know. Splits that are
         quiet are watched until then.
         """
-        if planned.has_rows or planned.unread:
+        if planned.has_rows or planned.watermarks.unread:
             self._rows_planned, self._rows_polled_at = self._ends_at, self._polled_at
             self._connector.discovery.looked_since(self._rows_planned, wait=0)
         if not self._is_run:
@@ -219,13 +219,13 @@ class Logs:
         discovery = self._connector.discovery
         return discovery.looked_since(self._ends_at, wait=_WAIT_FOR_PREVIEW) and discovery.discover() <= self._splits
 
-    def led_to_at_look(self, leads_to: Millis, sent: Millis | None) -> Millis | None:
-        """Return the watermark before the last discovery that has ended; ``leads_to``: that of the last plan.
+    def combined_at_look(self, combined: Millis, sent: Millis | None) -> Millis | None:
+        """Return the combined watermark before the last discovery that has ended; ``combined`` is that of the last plan.
 
         ``None`` while that discovery has found a split whose end has not been polled yet.
         """
-        led_to = self._rows_at_look.as_of(leads_to, MIN if sent is None else sent, since=self._rows_planned)
-        return led_to if self._connector.discovery.discover() <= self._splits else None
+        found = self._rows_at_look.as_of(combined, MIN if sent is None else sent, since=self._rows_planned)
+        return found if self._connector.discovery.discover() <= self._splits else None
 
     def reached(self, ranges: Sequence[SplitRange]) -> Mapping[Split, Millis]:
         """Return how far event time will be in planned ranges; empty if a split may be missing among them."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
@@ -24,7 +24,7 @@ from watermark_source.planning.observation import (
 from watermark_source.planning.planner import Plan, ranges_of
 from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.snapshot_ranges import completed, snapshot_split, unfinished
-from watermark_source.planning.split import SAMPLE, Split, sample
+from watermark_source.planning.split import SAMPLE, Split, SplitRange, sample
 from watermark_source.planning.state import SourceState, SplitState, SplitStatus
 from watermark_source.planning.step_sizes import FirstLook
 from watermark_source.planning.watermark import Millis
@@ -212,7 +212,7 @@ class Observer:
                 asked_before=last.asked_at,
                 rest=last.rest.lasted(logs.asked_at),
                 idle_timeouts=timeouts,
-                led_to=self._led_to(state, logs, last),
+                combined=self._combined(state, logs, last),
             ),
         )
         if last.newest_mattered:
@@ -236,9 +236,9 @@ class Observer:
             return None
         return replace(observation, logs=replace(observation.logs, uncommitted=opened))
 
-    def reached(self, planned: SourceState) -> Mapping[Split, Millis]:
-        """Return how far event time will be in a planned batch with rows, as far as that can be known."""
-        return self._logs.reached(ranges_of(planned))
+    def reached(self, ranges: Sequence[SplitRange]) -> Mapping[Split, Millis]:
+        """Return how far event time will be in the ranges of a planned batch, as far as that can be known."""
+        return self._logs.reached(ranges)
 
     def note(self, planned: Plan) -> None:
         """Take in the plan made just now: the polls until the next plan depend on it."""
@@ -274,15 +274,18 @@ class Observer:
             return observation
         return replace(observation, logs=replace(logs, all_found_now=self._logs.all_found_now()))
 
-    def _led_to(self, state: SourceState, logs: ObservedLogs, last: LastPlan) -> Millis | None:
-        """Return how far the last plan led, or one before, before a look that has ended: looks may outlast batches."""
+    def _combined(self, state: SourceState, logs: ObservedLogs, last: LastPlan) -> Millis | None:
+        """Return the combined watermark of the last plan, or an earlier one, before a look that has ended.
+
+        Looks may take longer than batches.
+        """
         # A run with an end knows of no splits that are found later. And a split that was not known when that was found
         # may hold rows from before.
         if logs.ends_are_final or not logs.ends.keys() | logs.unknown <= state.splits.keys():
             return None
-        if logs.all_found or last.leads_to is None:
-            return last.leads_to
-        return self._logs.led_to_at_look(last.leads_to, state.watermark)
+        if logs.all_found or last.combined is None:
+            return last.combined
+        return self._logs.combined_at_look(last.combined, state.watermark)
 
     def _logs_now(self, state: SourceState, limit: ReadLimit, last: LastPlan) -> ObservedLogs:
         logs = self._logs.now(state, last.rest.lasted(self._clock.elapsed()))

@@ -118,8 +118,8 @@ class LastPlan:
     """When the ends were asked for of the last plan with rows."""
     asked_at: Millis | None = None
     """When the ends were asked for."""
-    leads_to: Millis | None = None
-    """See ``Plan.leads_to``."""
+    combined: Millis | None = None
+    """See ``SplitWatermarks.combined``."""
     rest: Rest = field(default_factory=Rest)
     pace: Pace = field(default_factory=Pace)
 
@@ -156,7 +156,7 @@ class LastPlan:
             newest_mattered=planned.newest_matters,
             rows_at=logs.asked_at if planned.has_rows else self.rows_at,
             asked_at=logs.asked_at,
-            leads_to=planned.leads_to,
+            combined=planned.watermarks.combined,
             rest=self.rest.after(is_batch=planned.is_batch, asked_at=logs.asked_at),
             # A batch for the time alone is no reason to look more often.
             pace=self.pace.after(is_batch=planned.has_rows, held=held, cpu=cpu),

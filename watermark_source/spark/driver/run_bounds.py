@@ -9,7 +9,7 @@ from typing import Any
 
 from watermark_source.contract.stream import Connector, Relocation, SourceDefinition
 from watermark_source.errors import OptionError, StartMismatchError, StreamEndedError, listed
-from watermark_source.planning.combined_watermark import come_since, has_said_the_last
+from watermark_source.planning.combined_watermark import come_since, last_was_sent
 from watermark_source.planning.observation import Observation, ObservedLogs
 from watermark_source.planning.planner import Plan
 from watermark_source.planning.snapshot_ranges import snapshot_split
@@ -48,7 +48,7 @@ class StreamEnd:
         """
         final = self._options.final_watermark
         goes_on = not is_run and not final
-        if (state.ended and not (is_run and final)) or (goes_on and has_said_the_last(state)):
+        if (state.ended and not (is_run and final)) or (goes_on and last_was_sent(state)):
             raise StreamEndedError(
                 f"{self._ended}, so rows that have come since would all be late. What other sources of the query still "
                 "have is read with finalWatermark and Trigger.AvailableNow; to read this one on, begin with a new "
@@ -109,7 +109,7 @@ class StreamEnd:
 
     def note(self, planned: Plan, logs: ObservedLogs) -> None:
         """Say in the log, once, why a run that was to be the last leaves the stream open."""
-        if planned.is_batch or not self._options.final_watermark or has_said_the_last(planned.state):
+        if planned.is_batch or not self._options.final_watermark or last_was_sent(planned.state):
             return
         why = None
         if not logs.all_found:

@@ -1,8 +1,7 @@
 """The runner: the source's driver side, alive in the one process Spark keeps for it while a query runs.
 
-A plan goes through four hands: it is asked what the connector, the tasks and the group say (``observer.py``), decided
-(``batch_planner.py``, and ``planning``: pure), remembered (``offsets.py``, ``last_plan.py``) and reported
-(``status_report.py``, ``progress_to_sink.py``, ``group_membership.py``).
+Each plan is made in four steps: observe the connector, the tasks and the group (``observer.py``), decide (``planning``:
+pure), keep the result (``offsets.py``, ``pace.py``) and report it (``status.py``, ``group_membership.py``).
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from dataclasses import replace
 from itertools import groupby
 from operator import attrgetter
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any
 
 from pyspark.sql.streaming.datasource import ReadLimit
 
@@ -41,13 +40,11 @@ from watermark_source.monitor.watermark_warnings import (
     reason_of,
     standing_text,
 )
-from watermark_source.planning.combined_watermark import when_read, with_batch_watermark
 from watermark_source.planning.idle_timeout import SHORTEST
-from watermark_source.planning.observation import Observation
-from watermark_source.planning.planner import Plan, knows_new_splits, plan
+from watermark_source.planning.planner import Plan, plan
 from watermark_source.planning.policy import MinimumRows, OnLoss, PlanPolicy
 from watermark_source.planning.split import Split
-from watermark_source.planning.state import SourceState, SplitState, SplitStatus
+from watermark_source.planning.state import SourceState, SplitStatus
 from watermark_source.planning.strategy import CLOCKS_DIFFER, Observed
 from watermark_source.planning.watermark import MAX, MIN, Millis, is_moment, watermark_text
 from watermark_source.spark.driver.group_membership import Membership
@@ -63,58 +60,6 @@ from watermark_source.spark.driver.task_reports import TaskReports
 from watermark_source.spark.garbage_collector import collect_later, collect_rarely, spare_imports
 from watermark_source.spark.options import EngineOptions
 from watermark_source.spark.read_tasks import ReadTask
-
-# The batch planner: the planner with what it needs of a connector and of options.
-
-
-class Decision(NamedTuple):
-    """A plan, and what it was made of."""
-
-    observation: Observation
-    plan: Plan
-    splits: Mapping[Split, SplitState]
-    """What the splits will be when the batch is read, as far as that can be known before."""
-
-
-class BatchPlanner:
-    """Makes plans; keeps nothing between them."""
-
-    def __init__(
-        self, connector: Connector, policy: PlanPolicy, observer: Observer, ahead: ReadingAhead | None
-    ) -> None:
-        self._connector = connector
-        self._policy = policy
-        self._observer = observer
-        self._ahead = ahead
-
-    def decide(self, state: SourceState, observation: Observation, *, announce: bool) -> Decision:
-        """Return the plan that begins in a state. ``announce``: it is the first of this process.
-
-        What few plans need is requested only when one shows that it does, and the plan is repeated with it.
-        """
-        planned = self._plan(state, observation, announce=announce)
-        if planned.newest_matters and not observation.logs.times.newest:
-            observation = self._observer.dated(observation, state)
-            planned = self._plan(state, observation, announce=announce)
-        decided = self._with_batch_watermark(planned, state, observation)
-        opened = self._observer.uncommitted(observation, decided.plan.state, state)
-        if opened is None:
-            return decided
-        return self._with_batch_watermark(self._plan(state, opened, announce=announce), state, opened)
-
-    def _plan(self, state: SourceState, observation: Observation, *, announce: bool) -> Plan:
-        index, rows = self._connector.time_index, self._connector.row_index
-        return plan(state, observation, self._policy, index, rows=rows, ahead=self._ahead, announce=announce)
-
-    def _with_batch_watermark(self, planned: Plan, before: SourceState, observation: Observation) -> Decision:
-        """Let a batch carry the watermark of its own rows."""
-        splits = planned.counting
-        knows_new = knows_new_splits(before, observation.logs)
-        if planned.has_rows and knows_new and (reached := self._observer.reached(planned.state)):
-            splits = when_read(planned.state, reached, self._policy.strategy)
-            planned = replace(planned, state=with_batch_watermark(planned.state, before, splits, self._policy.idleness))
-        return Decision(observation, planned, splits)
-
 
 # Warnings of what in a plan may not be what the user wants: a watermark that stands or is of the future, late rows,
 # new splits, losses.
@@ -189,7 +134,7 @@ class WatermarkWarnings:
         now, totals = self._clock.elapsed(), seen.counts.totals
         standing = self._standing or Standing(before.watermark, now, 0, before.watermark)
         standing = standing.at(state.watermark, totals.read, now, totals.late.rows)
-        is_over = seen.observation.logs.ends_are_final and not seen.plan.is_batch
+        is_over = seen.plan.observation.logs.ends_are_final and not seen.plan.is_batch
         if is_over and not self._ended and standing.is_due_at_end(totals.read):
             _log.warning("%s", end_text(self._stand(standing, now, seen), options.max_future_skew))
         elif not is_over:
@@ -226,7 +171,7 @@ class WatermarkWarnings:
     def _warn_of_clocks(self, seen: Seen, before: SourceState) -> None:
         """Warn once of each time that a clock which dates rows was set back behind the watermark."""
         options, watermark = self._options, before.watermark
-        times = seen.observation.logs.times.reached
+        times = seen.plan.observation.logs.times.reached
         reached = {split: at for split, at in times.items() if options.strategy.at_end(at) is not None}
         # The group may have advanced the watermark, not that clock.
         if not reached or options.idleness.follows_group:
@@ -237,7 +182,7 @@ class WatermarkWarnings:
         self._set_back = bool(behind)
 
     def _warn_of_late_rows(self, seen: Seen, watermark: Millis | None) -> None:
-        idleness, timeouts = self._options.idleness, seen.observation.history.idle_timeouts
+        idleness, timeouts = self._options.idleness, seen.plan.observation.history.idle_timeouts
         found = [
             LateSplit(
                 split,
@@ -277,7 +222,7 @@ class WatermarkWarnings:
         )
 
     def _holder(self, view: SplitView, seen: Seen) -> Holder:
-        timeouts: Mapping[Split, int] = seen.observation.history.idle_timeouts
+        timeouts: Mapping[Split, int] = seen.plan.observation.history.idle_timeouts
         return Holder(
             view.split,
             view.why,
@@ -411,7 +356,7 @@ class SourceRunner:
         ahead = None
         if (band := options.strategy.band) is not None:
             ahead = ReadingAhead(definition.reader_ahead, rows=band.rows, span=band.span)
-        self._planner = BatchPlanner(self._connector, policy, self._observer, ahead)
+        self._ahead = ahead
         self._partitions = InputPartitions(
             self._connector, options, self._reports, self._observer, fails_on_loss=fail_on_data_loss
         )
@@ -458,13 +403,23 @@ class SourceRunner:
         if state.ended and self._last.is_first:
             anywhere, reading = self._connector.positions_are_rows, self._offsets.replica.reading
             self._end.look(state, observation, self._definition, reading, enters_anywhere=anywhere)
-        observation, planned, splits = self._planner.decide(state, observation, announce=self._last.is_first)
+        planned = plan(
+            state,
+            observation,
+            self._policy,
+            self._connector.time_index,
+            rows=self._connector.row_index,
+            ahead=self._ahead,
+            lookups=self._observer,
+            announce=self._last.is_first,
+        )
+        observation = planned.observation
         warn_of(planned, state, observation.now, self._policy.max_future_skew)
         self._end.note(planned, observation.logs)
         self._reports.forget(observation.seen)
         self._observer.note(planned)
         self._membership.publish(planned)
-        seen = self._seen(planned, splits, observation)
+        seen = self._seen(planned)
         self._status.note(seen)
         self._warnings.note(seen, state)
         goes_on, offset = planned.state, dict(start)
@@ -506,15 +461,13 @@ class SourceRunner:
             self.freeze()
         return state
 
-    def _seen(self, planned: Plan, splits: Mapping[Split, SplitState], observation: Observation) -> Seen:
+    def _seen(self, planned: Plan) -> Seen:
         return Seen(
             planned,
-            splits,
-            observation,
             self._reports.rows,
             idled=self._idled,
             uncounted=not self._connector.positions_are_rows,
-            snapshots=self._reports.snapshots.progress(planned.state, observation.now),
+            snapshots=self._reports.snapshots.progress(planned.state, planned.observation.now),
             trouble=self._membership.trouble,
             store=self._membership.place,
         )

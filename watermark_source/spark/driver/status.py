@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Set
+from collections.abc import Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,7 +23,6 @@ from watermark_source.monitor.status_json import status_to_json
 from watermark_source.monitor.status_reasons import AlignmentWait, Behind, Facts, reason
 from watermark_source.planning.backlog import Limit
 from watermark_source.planning.group import FIRST
-from watermark_source.planning.observation import Observation
 from watermark_source.planning.planner import Plan
 from watermark_source.planning.snapshot_ranges import snapshot_split, unfinished
 from watermark_source.planning.split import Split
@@ -41,9 +40,6 @@ class Seen:
     """What a status is made from: the last plan, what it was made of, and the rows counted so far."""
 
     plan: Plan
-    splits: Mapping[Split, SplitState]
-    """With the watermarks they will have when the planned batch is read, as far as that is known."""
-    observation: Observation
     counts: RowCounts
     idled: Set[Split] = frozenset()
     """Splits that are idle, or were and have not caught up with the watermark since."""
@@ -60,11 +56,11 @@ class Seen:
 
 def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Millis) -> SourceStatus:
     """Return the status after a plan."""
-    state = seen.plan.state
+    state, splits = seen.plan.state, seen.plan.watermarks.states
     group = None
     if options.group is not None:
         drift = options.alignment.max_drift
-        others = seen.observation.others
+        others = seen.plan.observation.others
         elsewhere = others.slowest
         hold = _holds_all_beginnings(state.group.limit, drift)
         group = GroupStatus(
@@ -81,28 +77,28 @@ def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Mil
         )
     counting = [
         _order(t)
-        for s, t in seen.splits.items()
+        for s, t in splits.items()
         if t.status is not SplitStatus.IDLE and not is_left_out(t, state, options.idleness)
     ]
     # Of the whole group: the slowest split here may itself wait for another source.
-    elsewhere_lowest = MAX if seen.observation.others.minimum is None else seen.observation.others.minimum
+    elsewhere_lowest = MAX if seen.plan.observation.others.minimum is None else seen.plan.observation.others.minimum
     lowest, highest = min([*counting, elsewhere_lowest]) if counting else MIN, max(counting, default=MIN)
     # Snapshots with more chunks than are known yet.
     growing = frozenset(map(snapshot_split, unfinished(state.snapshots)))
 
     def outline(split: Split, at: SplitState) -> Outline:
-        end = seen.observation.logs.ends.get(split)
+        end = seen.plan.observation.logs.ends.get(split)
         holds_back = options.strategy.observed is not Observed.NOTHING and at.status is not SplitStatus.IDLE
         return Outline(
             split,
-            _status(at, end, final=seen.observation.logs.ends_are_final and split not in growing),
+            _status(at, end, final=seen.plan.observation.logs.ends_are_final and split not in growing),
             None if end is None else max(0, end - at.position) + (split in growing),
             holds_back and _order(at) == lowest < highest,
         )
 
     return SourceStatus.of(
-        [outline(s, t) for s, t in seen.splits.items()],
-        lambda of: _view(of, seen, options, lowest, now, growing=of.split in growing),
+        [outline(s, t) for s, t in splits.items()],
+        lambda of: _view(of, splits[of.split], seen, options, lowest=lowest, now=now, growing=of.split in growing),
         format_name=format_name,
         source_name=options.source_name,
         at=now,
@@ -124,14 +120,18 @@ def bound_in_force(plan: Plan, strategy: WatermarkStrategy) -> BoundInForce | No
     return BoundInForce(learned.bound, strategy.most, strategy.on_time)
 
 
-def _view(of: Outline, seen: Seen, options: EngineOptions, lowest: int, now: Millis, *, growing: bool) -> SplitView:
-    split, state, rows = of.split, seen.splits[of.split], seen.counts.by_split.get(of.split, NO_ROWS)
+def _view(
+    of: Outline, state: SplitState, seen: Seen, options: EngineOptions, *, lowest: int, now: Millis, growing: bool
+) -> SplitView:
+    split, rows = of.split, seen.counts.by_split.get(of.split, NO_ROWS)
     observed = options.strategy.observed
-    resting, unread = of.lag == 0, seen.plan.unread.get(split)
-    idle_timeout = options.idleness.timeout_of(split, seen.observation.history.idle_timeouts)
+    resting, unread = of.lag == 0, seen.plan.watermarks.unread.get(split)
+    idle_timeout = options.idleness.timeout_of(split, seen.plan.observation.history.idle_timeouts)
     return SplitView(
         split=split,
-        backlog=Backlog(state.position, None if growing else seen.observation.logs.ends.get(split), seen.uncounted),
+        backlog=Backlog(
+            state.position, None if growing else seen.plan.observation.logs.ends.get(split), seen.uncounted
+        ),
         watermark=state.watermark,
         status=of.status,
         since=None if state.status is SplitStatus.ACTIVE else state.since,
@@ -235,7 +235,7 @@ class StatusReport:
         """Take in the last plan."""
         before = None if self._seen is None else self._seen.bound
         bound = bound_in_force(seen.plan, self._options.strategy)
-        self._seen = replace(seen, bound=None if bound is None else bound.after(before, seen.observation.now))
+        self._seen = replace(seen, bound=None if bound is None else bound.after(before, seen.plan.observation.now))
         if seen.plan.is_batch:
             self._made = None
 

@@ -31,9 +31,7 @@ def status_beside(others: OtherMembers) -> SourceStatus:
         PlanPolicy(alignment=Alignment(max_drift=10)),
         log,
     )
-    return source_status(
-        Seen(planned, planned.state.splits, seen, RowCounts(), store="driver"), OPTIONS, "file-log", seen.now
-    )
+    return source_status(Seen(planned, RowCounts(), store="driver"), OPTIONS, "file-log", seen.now)
 
 
 @pytest.mark.parametrize("minimum", [MIN, FIRST])
@@ -64,7 +62,7 @@ def test_a_split_holds_back_only_if_no_other_source_is_slower(elsewhere: Millis 
     seen = observation(log, others=others)
     state = SourceState(splits={A: at(1, 99), B: at(1, 399)}, watermark=Millis(99))
     planned = plan(state, seen, PlanPolicy(alignment=Alignment(max_drift=10)), log)
-    status = source_status(Seen(planned, planned.state.splits, seen, RowCounts()), OPTIONS, "file-log", seen.now)
+    status = source_status(Seen(planned, RowCounts()), OPTIONS, "file-log", seen.now)
     assert {v.split: v.holds_back for v in status.splits} == dict(zip((A, B), holder, strict=True))
 
 
@@ -87,7 +85,7 @@ def test_a_split_that_came_back_holds_back_until_it_is_known_how_far_behind_it_i
         back = at(1, came_to, returning=Returning.READ)
         state = SourceState(splits={A: at(1, 399), B: back}, watermark=Millis(399))
         planned = plan(state, seen, PlanPolicy(idleness=options.idleness, alignment=options.alignment), log)
-        status = source_status(Seen(planned, planned.state.splits, seen, RowCounts()), options, "file-log", seen.now)
+        status = source_status(Seen(planned, RowCounts()), options, "file-log", seen.now)
         assert {v.split: v.holds_back for v in status.splits}[B] is holds_back
 
 
@@ -109,7 +107,7 @@ def test_a_split_without_a_watermark_says_what_was_read_of_it(run: int, seen: Co
         counts.add(B, seen)
     observed = observation(log)
     planned = plan(SourceState(splits={A: at(1, 99), B: at(20)}, run=run), observed, PlanPolicy(), log)
-    status = source_status(Seen(planned, planned.state.splits, observed, counts), OPTIONS, "file-log", observed.now)
+    status = source_status(Seen(planned, counts), OPTIONS, "file-log", observed.now)
     assert {v.split: v.why for v in status.splits}[B] == why
 
 
@@ -122,7 +120,7 @@ def test_a_split_that_was_idle_and_is_behind_says_so(passes: bool) -> None:
     state = SourceState(splits={A: at(1, 399_999), B: back}, watermark=Millis(399_999))
     seen = observation(log)
     planned = plan(state, seen, PlanPolicy(idleness=options.idleness, alignment=options.alignment), log)
-    told = Seen(planned, planned.state.splits, seen, RowCounts(), idled={B})
+    told = Seen(planned, RowCounts(), idled={B})
     (ahead, behind) = source_status(told, options, "file-log", seen.now).splits
     assert "behind the watermark" not in ahead.why
     assert "5 min behind the watermark (it was idle): its rows up to there are late" in behind.why
