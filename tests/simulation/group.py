@@ -10,13 +10,13 @@ from tests.simulation.driver import Driver
 from tests.simulation.log import SimulatedLog
 from watermark_source.planning.combined_watermark import reached_by
 from watermark_source.planning.group import (
-    NOBODY,
+    NO_OTHERS,
     GroupMember,
     MemberStatus,
     OtherMember,
     OtherMembers,
     counts_with,
-    unanswered,
+    incomplete,
 )
 from watermark_source.planning.observation import Observation
 from watermark_source.planning.planner import Plan
@@ -45,13 +45,13 @@ class MemberDriver(Driver):
 
     def __init__(self, name: str, store: Store, log: SimulatedLog, policy: PlanPolicy, **options: Any) -> None:
         self.name, self.store = name, store
-        self.known = NOBODY
+        self.known = NO_OTHERS
         self.reachable = True
         super().__init__(log, policy, **options)
 
     def restart(self, *, final: bool = False) -> None:
         super().restart(final=final)
-        self.known, self.introduced, self.settled = NOBODY, False, False
+        self.known, self.introduced, self.settled = NO_OTHERS, False, False
         self.heard: frozenset[str] = frozenset()
 
     def leave(self) -> None:
@@ -70,9 +70,9 @@ class MemberDriver(Driver):
         seen = super().observe(one_batch=one_batch, unknown=unknown)
         limit = self.state().group.limit
         if not self.reachable:
-            others = unanswered(self.known, limit)
+            others = incomplete(self.known, limit)
         else:
-            others = self.known if self.settled else unanswered(self.known, limit, awaited=True)
+            others = self.known if self.settled else incomplete(self.known, limit, awaited=True)
         return replace(seen, others=others, followed=reached_by(others))
 
     def step(self, *, one_batch: bool = False, unknown: Set[Split] = frozenset()) -> Plan:

@@ -12,7 +12,7 @@ from watermark_source.clock import Clock
 from watermark_source.errors import UsageError
 from watermark_source.group_store import store_waits
 from watermark_source.group_store.store import Answer, Identity, OwnRow, Store
-from watermark_source.planning.group import GroupMember, OtherMember, OtherMembers, unanswered
+from watermark_source.planning.group import GroupMember, OtherMember, OtherMembers, incomplete
 from watermark_source.planning.watermark import Millis
 
 _log = logging.getLogger(__name__)
@@ -200,8 +200,8 @@ class KnownMembers:
         last = self.last_answer
         others = OtherMembers() if last is None else last.others
         if last is None or last.is_old:
-            return unanswered(others, last_limit)
-        return others if self._is_complete(last) else unanswered(others, last_limit, awaited=True)
+            return incomplete(others, last_limit)
+        return others if self._is_complete(last) else incomplete(others, last_limit, awaited=True)
 
     def update(self, answer: Answer, requested_at: float, *, failed: bool) -> None:
         """Record an answer; ``failed``: a request failed since the previous answer."""

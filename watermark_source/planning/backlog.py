@@ -1,4 +1,4 @@
-"""The backlog: the splits that have rows to read, and how far each may be read for its watermark to stay in a limit."""
+"""The backlog: splits that have rows to read, and how far each may be read for its watermark to stay in a limit."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from watermark_source.planning.watermark import MAX, MIN, Millis, saturating_add
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """The highest watermark a split of the group may reach, and for whose sake."""
+    """The highest watermark a split of the group may reach, and the member that sets it."""
 
     watermark: Millis
     slowest: Split | OtherMember
     of_slowest: Millis | None = field(default=None, compare=False)
-    """How far the slowest itself may come: the limit that the others set. ``None`` if it is the same."""
+    """The limit of the slowest itself, which the others set. ``None`` if it is the same."""
 
 
 class Reach(NamedTuple):
-    """How far each split may be read, and which of them only by guess."""
+    """How far each split may be read, and for which splits that is an estimate."""
 
     ends: dict[Split, int]
     blind: frozenset[Split]
-    """Those of which the time index cannot tell."""
+    """Splits whose event times the time index does not show."""
     cut: Mapping[Split, IndexEntry]
     """The first entry that is too late, of the splits that are not read to their end for it."""
     steps: Mapping[Split, int] = {}
@@ -39,7 +39,7 @@ class Reach(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """The splits that have rows to read, up to ``ends``, and the means to say where in them a watermark is reached."""
+    """The splits that have rows to read, up to ``ends``, and the means to find where a watermark is reached."""
 
     splits: Mapping[Split, SplitState]
     ends: Mapping[Split, int]
@@ -52,13 +52,13 @@ class Backlog:
     index: TimeIndex | None
     future_cap: Millis | None
     blind_step: int
-    """Rows read at a time where nothing is known of event times: within so many a split may pass the limit."""
+    """Rows read at a time where event times are not known: a split may exceed the limit within so many rows."""
     rows: RowIndex | None = None
     """``None`` where each position is about one row."""
     looks: Mapping[Split, FirstLook] = field(default_factory=dict)
     """See ``LogTimes.looks``."""
     never_beyond: bool = False
-    """Whether not one row beyond a limit is read, over a gap in time either."""
+    """Whether no row beyond a limit is read, not even across a gap in time."""
 
     def within(self, split: Split, end: int, rows: int) -> int:
         """Return where so many rows of a split end, ``end`` at the latest."""
@@ -88,9 +88,9 @@ class Backlog:
         return self.future_cap is not None and event_time >= self.future_cap
 
     def up_to(self, watermark: Millis, limit: Limit | None = None) -> Reach:
-        """Return how far each split may be read for its watermark not to go beyond ``watermark``.
+        """Return how far each split may be read for its watermark not to exceed ``watermark``.
 
-        Where the index cannot tell, in steps: see ``step_sizes.py``.
+        Where the index does not show that, in steps: see ``step_sizes.py``.
 
         With a drift, the gap rule: a split that would end the batch further behind than the drift, only because its
         next row lies beyond, reads that one row. It cannot hold the watermark back across a gap in time, and the group
@@ -133,9 +133,9 @@ class Backlog:
         return Reach(ends, frozenset(blind), cut, steps)
 
     def _steps(self, blind: Set[Split]) -> Mapping[Split, int]:
-        """Return the steps of splits whose event times cannot be looked up, of which something is known.
+        """Return the steps of splits whose event times cannot be looked up, if known.
 
-        Where the first row of the future was passed just now, the index still tells what lies before it.
+        Where the first row beyond the future cap was passed just now, the index still shows the rows before it.
         """
         drift = self.max_drift
         if drift is None or self.rows is not None:

@@ -102,7 +102,7 @@ def _search(backlog: Backlog, allowed: Mapping[Split, int], budget: int, aim: in
             halve = not halve
         aim = min(max(aim, low + 1), high - 1)
         tried = backlog.up_to(backlog.strategy.watermark_of(Millis(aim)))
-        # Where the index cannot tell so early, it may at the limit.
+        # Where the index shows nothing so early, it may at the limit.
         tried = tried._replace(ends={s: min(end, allowed[s]) for s, end in tried.ends.items()})
         size = _total(backlog, tried.ends)
         if size > budget:
@@ -151,10 +151,10 @@ def _bounds(backlog: Backlog) -> tuple[int, int, int]:
 def _oldest_first(
     backlog: Backlog, best: Mapping[Split, int], over: Mapping[Split, int], ahead: Set[Split], budget: int
 ) -> dict[Split, int]:
-    """Add to ``best`` what fits of ``over``: the lowest watermark's first, what is left of the budget to the next.
+    """Add to ``best`` the rows of ``over`` that fit: the lowest watermark's split first, then the next.
 
-    With alignment everybody's first row of it comes before anybody's second: these are all of one millisecond, and who
-    reads several of it while others read none would be ahead of them by more than a row.
+    With alignment each split's first row comes before any split's second: all these rows are of one millisecond, and a
+    split that reads several while others read none would be ahead of them by more than a row.
     """
     ends = dict(best)
     left = budget - _total(backlog, best)

@@ -140,12 +140,12 @@ def are_idle(splits: Mapping[Split, SplitState]) -> bool:
 
 
 def reached_by(others: OtherMembers) -> Millis | None:
-    """Return how far a source may follow the members elsewhere; ``None`` if it may not.
+    """Return the watermark up to which a source may follow other sources; ``None`` if it may not.
 
-    To the lowest watermark of those that count, and to the highest where all are idle, as with splits: the order in
-    which they turn idle does not matter (FLINK-38454). Their watermarks count only while all members are known, and an
-    idle member reports what its rows have reached, so no watermark goes in a circle. A member that is starting has rows
-    and no watermark yet.
+    To the lowest watermark of the members that count, and to the highest where all are idle, as with splits: the order
+    in which they turn idle does not matter (FLINK-38454). Their watermarks count only while all members are known, and
+    an idle member reports what its rows have reached, so no watermark goes in a circle. A member that is starting has
+    rows and no watermark yet.
     """
     if others.hold or others.ceiling is not None or others.minimum == FIRST:
         return None
@@ -213,7 +213,7 @@ def closed(state: SourceState, *, announce: bool) -> SourceState:
 # Splits that a plan treats as read to their end, though they may have rows in open transactions.
 #
 # Only the plan shows which splits: the connector looks up open transactions in them before the plan goes out, and if
-# there are any, the plan is made again with them (``ObservedLogs.uncommitted``).
+# there are any, it is made once more with them (``ObservedLogs.uncommitted``).
 
 
 def passed_over(before: SourceState, planned: SourceState, logs: ObservedLogs) -> Mapping[Split, int]:

@@ -14,23 +14,23 @@ _PARTS: Final = 4
 _FIRST_EXPONENT: Final = 9
 
 SEGMENT: Final = 65_536
-"""Positions of a range after which running maxima begin anew, from the range's own beginning on. Tasks' shares of a
-range end there, so nothing depends on how many there are."""
+"""Positions of a range after which running maxima restart, counted from the range's beginning. Tasks' shares of a range
+end there, so the result does not depend on the number of tasks."""
 
 Counts: TypeAlias = tuple[tuple[int, int], ...]
-"""Rows by bucket, in order, of those that have some."""
+"""Pairs of bucket and rows, in bucket order, without empty buckets."""
 
 
 class DisorderSegment(NamedTuple):
-    """What was counted in one segment of a range.
+    """The counts of one segment of a range.
 
-    A task does not know what lies before its share. So in a segment that does not begin where the range does, rows of
-    the first half only tell how far time is, and those of the second half are counted. They are counted right if the
-    first half has come as far as all that lies before: see ``exact``.
+    A task does not know which rows lie before its share. So in a segment that does not begin where the range does, the
+    rows of the first half only give the highest event time so far, and those of the second half are counted. The counts
+    are exact if the first half reaches the highest event time of all rows before it: see ``exact``.
     """
 
     before: Millis | None
-    """Highest event time before the counted rows, as far as the segment knows; ``None`` if it knows of none."""
+    """Highest event time before the counted rows within the segment; ``None`` if there is none."""
     highest: Millis | None
     """Highest event time in the segment."""
     counts: Counts
@@ -78,30 +78,30 @@ MILLION: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """The disorder of a source: of all its splits together, so that a quiet split need not learn by itself."""
+    """The disorder of a source: of all splits together, so that a quiet split need not learn by itself."""
 
     bound: int
     """Milliseconds: the bound in force."""
     recent: Counts = ()
     earlier: Counts = ()
-    """Rows before ``recent``: at least half of those that are learned from, once there were that many."""
+    """Rows before ``recent``: at least half of the rows that the bound is learned from, once there were enough."""
 
 
-# Range summaries: what the rows of one range of a split say about event time.
+# Range summaries: the event times of the rows of one range of a split.
 
 
 @dataclass(frozen=True, slots=True)
 class RangeSummary:
-    """The same range always has the same summary, however many tasks read it, so a replay says the same."""
+    """The same range always has the same summary, however many tasks read it, so a replay gives the same plan."""
 
     highest: Millis | None = None
     """Highest event time not beyond the future cap; ``None`` if there was none."""
     marked: Millis | None = None
     """Highest watermark that a row carries, not beyond the future cap; ``None`` if none carries one."""
     segments: tuple[DisorderSegment, ...] = ()
-    """How disordered the rows are, in position order; empty where nobody learns from it."""
+    """Disorder of the rows, in position order; empty where the strategy does not observe it."""
     is_whole: bool = True
-    """Whether all of the range was seen: what is gone, or no longer readable, may have had any event time."""
+    """Whether all of the range was read: rows that are deleted or unreadable may have had any event time."""
 
     @property
     def is_undated(self) -> bool:

@@ -21,7 +21,8 @@ LONGEST_NAME = 190
 def limit(minimum: Millis | None, drift: int) -> Millis:
     """Return the highest watermark a member may have: ``minimum + drift``, saturating.
 
-    ``MAX``, which is no limit, when nobody counts (``minimum`` is None): all idle, finished or failed (FLINK-31632).
+    ``MAX``, which is no limit, when no member counts (``minimum`` is None): all are idle, finished or failed
+    (FLINK-31632).
     """
     return MAX if minimum is None else saturating_add(minimum, drift)
 
@@ -31,7 +32,7 @@ class GroupView(Generic[K]):
     """A group at one moment, from the watermarks of the members that count."""
 
     minimum: Millis | None
-    """None when nobody counts."""
+    """``None`` when no member counts."""
     limit: Millis
     slowest: K | None
     """The member that holds the group back; the first of equals."""
@@ -41,7 +42,7 @@ def view(members: Iterable[tuple[K, Millis]], drift: int) -> GroupView[K]:
     """Return the group's view from ``(member, watermark)`` of every member that counts.
 
     Only active members with a watermark count; the caller leaves out those that are idle, finished, failed, never had
-    data, or go with the system clock (FLIP-326). O(members).
+    data, or follow the system clock (FLIP-326). O(members).
     """
     slowest: K | None = None
     minimum: Millis | None = None
@@ -52,7 +53,7 @@ def view(members: Iterable[tuple[K, Millis]], drift: int) -> GroupView[K]:
 
 
 class MemberStatus(Enum):
-    """Life of a member. Only an active one counts, and one that holds.
+    """Status of a member. ``counts_with`` gives the watermark that each one counts with.
 
     A member that fails reports nothing more: it is silent for its time-to-live, and counts again when it reports again
     (FLINK-40505).
@@ -100,7 +101,7 @@ def counts_with(member: GroupMember) -> Millis | None:
     return member.watermark if member.status is MemberStatus.ACTIVE else None
 
 
-# OtherMembers: what a source knows of the members of its alignment group elsewhere when it plans a batch.
+# OtherMembers: the members of the alignment group in other sources, as a source knows them when it plans a batch.
 
 
 class OtherMember(NamedTuple):
@@ -116,28 +117,28 @@ class OtherMember(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OtherMembers:
-    """The members elsewhere, as they were when the place where they meet was last asked."""
+    """The members in other sources, as of the last request to the group's store."""
 
     minimum: Millis | None = None
-    """Lowest watermark of those that count; ``MIN`` if one of them lets nobody read yet, ``None`` if none counts."""
+    """Lowest watermark of the members that count; ``MIN`` if one of them holds the group, ``None`` if none counts."""
     slowest: OtherMember | None = None
     members: int = 0
     ceiling: Millis | None = None
-    """What is known is not enough: the limit that held before, beyond which nobody goes. ``None``: it is enough."""
+    """The last known limit, while the group is not known completely: no split goes beyond it. ``None``: it is known."""
     awaited: bool = False
-    """Whether that is because others are still to come, and not because the place does not answer."""
+    """Whether that is because other members have not joined yet, and not because the store does not answer."""
     idle: Millis | None = None
-    """Highest watermark of those that are idle; ``None`` if none is, or has one."""
+    """Highest watermark of the idle members; ``None`` if no idle member has one."""
 
     @property
     def hold(self) -> bool:
-        """Whether nothing may be read: somebody's snapshot comes first, or no limit was known before."""
+        """Whether nothing may be read: a member reads its snapshot first, or no limit was known before."""
         return MIN in (self.minimum, self.ceiling)
 
 
-NOBODY = OtherMembers()
+NO_OTHERS = OtherMembers()
 
 
-def unanswered(known: OtherMembers, last_limit: Millis | None, *, awaited: bool = False) -> OtherMembers:
-    """Return what is known when it is not enough, and the last limit was this; ``None``: there was none yet."""
+def incomplete(known: OtherMembers, last_limit: Millis | None, *, awaited: bool = False) -> OtherMembers:
+    """Return members that are not known completely, with the last limit as ceiling; ``None``: there was none yet."""
     return replace(known, ceiling=MIN if last_limit is None else last_limit, awaited=awaited)

@@ -7,14 +7,14 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from watermark_source.planning.backlog import Backlog, Limit, Reach
-from watermark_source.planning.group import NOBODY, GroupMember, MemberStatus, OtherMember, view
+from watermark_source.planning.group import NO_OTHERS, GroupMember, MemberStatus, OtherMember, view
 from watermark_source.planning.observation import Observation, ObservedLogs
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitState, SplitStatus
 from watermark_source.planning.watermark import MAX, MIN, Millis
 
 STORE = OtherMember("the store of the group, which does not answer")
-TO_COME = OtherMember("sources of the group that are still to come")
+TO_COME = OtherMember("sources of the group that have not joined yet")
 
 
 def group_limit(
@@ -26,11 +26,11 @@ def group_limit(
 ) -> Limit | None:
     """Return the alignment limit of this batch: the lowest watermark any member will have at its log's end, plus drift.
 
-    A member with rows counts with the watermark it will have after reading them all; where the time index cannot tell
-    (``blind``), and without rows, with its present one. One that has rows and no watermark yet counts with its first
-    row, and holds the group (``MIN``) while that is not known either: it may be the oldest of all. Idle members,
-    finished ones and those that never had a row do not hold the group. The members elsewhere count with what they last
-    announced. ``quiet``: splits that are idle although they have rows.
+    A member with rows counts with the watermark it will have after reading them all; without rows, or where the time
+    index does not show that (``blind``), with its present one. A member that has rows and no watermark yet counts with
+    its first row, and holds the group (``MIN``) while that row's time is not known either: it may be the oldest of all.
+    Members that are idle, finished or never had a row do not hold the group. Members in other sources count with the
+    watermark they reported last. ``quiet``: splits that are idle although they have rows.
     """
     splits = {s: t for s, t in splits.items() if s not in quiet} if quiet else splits
     reached: dict[Split | OtherMember, Millis | None] = {
@@ -78,7 +78,7 @@ def _is_starting(split: Split, state: SplitState, observation: Observation, back
 # Planned ends: how far each split may be read in this batch for its alignment group to stay together.
 #
 # Alignment is decided for the *ends* of the batch that is being planned, not noticed after the fact (compare
-# FLIP-217, where a source overshoots by what it read between two announcements). The log's time index tells how far
+# FLIP-217, where a source overshoots by what it read between two announcements). The log's time index shows how far
 # event time will be at the end of every log, so the limit follows the backlog at full speed and the ranges end
 # exactly on it.
 
@@ -89,12 +89,12 @@ class Aligned(NamedTuple):
     limit: Limit | None
     ends: dict[Split, int]
     newest_matters: bool = False
-    """Whether the newest event times of the logs would give another limit that lets some split go elsewhere."""
+    """Whether the newest event times of the logs could give another limit, and so other ends."""
     reached: Mapping[Split, Millis] = {}
-    """The watermark of a split that is read so far, of those for which the time index tells: nothing earlier is left
-    in it."""
+    """The watermark of each split that is read to its end here, where the time index shows it: no earlier row is
+    left."""
     steps: Mapping[Split, int] = {}
-    """Of splits whose event times cannot be looked up, and of which something is known: see ``SplitState.step``."""
+    """Of splits whose event times cannot be looked up, if known: see ``SplitState.step``."""
 
 
 def aligned_ends(
@@ -107,13 +107,13 @@ def aligned_ends(
 ) -> Aligned:
     """Return the group's limit, and the planned ends of the splits that have rows, none beyond it.
 
-    ``quiet``: splits that are idle although they have rows, and hold nobody. ``holds_group``: the source's own snapshot
-    is under way, and nobody elsewhere goes on before it is complete.
+    ``quiet``: splits that are idle although they have rows, and hold no other. ``holds_group``: the source's own
+    snapshot is under way, and the other sources wait until it is complete.
     """
     others = observation.others
     if holds_group and others.ceiling is None and observation.snapshots.chunks:
-        # Of two that hold the group each reads its own snapshot.
-        observation = replace(observation, others=NOBODY)
+        # If two sources hold the group, each reads its own snapshot.
+        observation = replace(observation, others=NO_OTHERS)
     elif others.hold and not observation.limits.one_batch:
         stay = {s: t.position for s, t in backlog.splits.items()}
         held = TO_COME if others.awaited else STORE
@@ -125,26 +125,26 @@ def aligned_ends(
     while True:
         limit = group_limit(splits, observation, backlog, blind, quiet)
         if limit is None:
-            # Nobody has read a row, and no log's end is known: one step, to see where everybody is.
+            # No row has been read, and no log's newest event time is known: one step each, to learn event times.
             ends = {s: backlog.within(s, end, backlog.blind_step) for s, end in backlog.ends.items()}
             return Aligned(None, ends, newest_matters=backlog.index is not None and bool(ends))
         reach = backlog.up_to(limit.watermark, limit)
         if reach.blind <= blind:
-            # What has come to the end of its run waits for nobody, and nobody for it.
+            # A split at the end of its run waits for no other, and no other waits for it.
             counting = {s: t for s, t in splits.items() if s in backlog.splits or not observation.logs.ends_are_final}
             ends = _with_next_row(counting, backlog, reach, limit, observation)
             matters = _newest_matters(backlog, reach)
             return Aligned(limit, ends, matters, _reached_by(ends, reach, limit, backlog), reach.steps)
-        # What the index cannot tell about a split now, it could not tell about its end either.
+        # Where the index shows nothing of a split now, it shows nothing of its end either.
         blind |= reach.blind
 
 
 def _with_next_row(
     splits: Mapping[Split, SplitState], backlog: Backlog, reach: Reach, limit: Limit, observation: Observation
 ) -> dict[Split, int]:
-    """Let the slowest go on over a gap in time if nobody else does: of members that wait for each other, it is one."""
+    """Let the slowest split read across a gap in time if no other split reads: else members wait for each other."""
     others = observation.others
-    # A snapshot goes on whatever the limit is.
+    # A snapshot continues whatever the limit is.
     dated = {s: end for s, end in reach.ends.items() if s.log not in observation.snapshots.chunks}
     held = (
         others.ceiling is None
@@ -163,7 +163,7 @@ def _with_next_row(
 
 
 def _reached_by(ends: Mapping[Split, int], reach: Reach, limit: Limit, backlog: Backlog) -> dict[Split, Millis]:
-    """Return the watermark each split has or could have, as nothing earlier is left in it, when it is read so far."""
+    """Return the watermark that each split has, or could have, once it is read to its end: no earlier row is left."""
     reached: dict[Split, Millis] = {}
     for split, end in ends.items():
         entry, newest = reach.cut.get(split), backlog.newest.get(split)
@@ -187,13 +187,13 @@ def _reached_by(ends: Mapping[Split, int], reach: Reach, limit: Limit, backlog: 
 def _newest_matters(backlog: Backlog, reach: Reach) -> bool:
     if backlog.index is None:
         return False
-    # A split that has a watermark will count with no lower one: a limit that cuts nothing could only be higher. The
-    # slowest reads its next row though that is cut; of several that are equally far the newest rows tell which it is.
+    # A split with a watermark counts with no lower one, so a limit that cuts nothing could only be higher. The slowest
+    # split reads its next row although that is cut; of several with one watermark the newest rows show which it is.
     may_count_lower = any(t.watermark is None for t in backlog.splits.values())
     return bool(reach.blind or reach.cut) or reach.ends != backlog.ends or may_count_lower
 
 
-# Membership: what a source tells the rest of its alignment group about a batch that was planned.
+# Membership: what a source reports to the rest of its alignment group about a planned batch.
 
 
 def membership(
@@ -209,10 +209,10 @@ def membership(
 
     Args:
         planned: all splits but snapshots, as the batch leaves them.
-        reached: watermarks of splits at their planned end, as far as a time index tells them.
-        logs: as they were found for it.
+        reached: watermarks of splits at their planned end, as far as a time index shows them.
+        logs: as observed for the plan.
         on_clock: whether the source's event time is the clock.
-        holds_group: whether a snapshot that comes first is under way, for which the members elsewhere wait.
+        holds_group: whether a snapshot that comes first is under way, for which other sources wait.
         waits_for_first: whether they wait for its first watermark.
     """
     if holds_group:
@@ -229,7 +229,7 @@ def _by_event_times(
     *,
     waits_for_first: bool,
 ) -> GroupMember:
-    # Of a run that has its end: what has come there holds nobody.
+    # In a run with an end, splits that have reached it hold no other.
     over = {s for s, t in planned.items() if logs.ends_are_final and t.position >= logs.ends.get(s, 0)}
     if logs.ends_are_final and len(over) == len(planned):
         return GroupMember(MemberStatus.FINISHED)
@@ -238,7 +238,7 @@ def _by_event_times(
         return GroupMember(MemberStatus.STARTING)
     known = {s: w for s, t in active.items() if (w := reached.get(s, t.watermark)) is not None}
     if known and logs.unknown & active.keys() - known.keys():
-        # It may hold the oldest rows of all: its own source waits for it, too.
+        # It may have the oldest rows of all: its own source waits for it, too.
         return GroupMember(MemberStatus.STARTING)
     if known:
         return GroupMember(MemberStatus.ACTIVE, min(known.values()))

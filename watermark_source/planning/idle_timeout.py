@@ -1,24 +1,24 @@
-"""Pauses of a split, and how long one must be quiet to be idle where that is learned from them."""
+"""Pauses of a split, and the idle timeout that is learned from them."""
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple
 
 SHORTEST: Final = 10_000
-"""Milliseconds: no split is idle sooner, however busy it was."""
+"""Milliseconds: the shortest timeout, however busy the split was."""
 LONGEST: Final = 300_000
-"""Milliseconds: every split is idle after so long, and one of which little is known not before."""
+"""Milliseconds: the longest timeout, and that of a split with too few observations."""
 _KNOWN: Final = 10
-"""So many arrivals must have been seen."""
+"""Arrivals that must have been seen before a timeout is learned."""
 _MANY: Final = 1_000
-"""The longest of so many pauses is their 99.9th percentile."""
+"""Pauses in a window: the longest of them is their 99.9th percentile."""
 
 
 class Pauses(NamedTuple):
     """Between rows of a split, as plans see them: from the first that found nothing to the first that found rows."""
 
     arrivals: int = 0
-    """Plans that found rows, but for those after a silence beyond ``LONGEST``."""
+    """Plans that found rows, except after a silence longer than ``LONGEST``."""
     seen: int = 0
     longest: int = 0
     """Of those ``seen``, milliseconds."""
@@ -26,10 +26,10 @@ class Pauses(NamedTuple):
     """The longest of the thousand before."""
 
     def after(self, pause: int | None) -> Pauses:
-        """Return what is known once rows have come; ``None``: the plan before had found rows too.
+        """Return the pauses after rows have arrived; ``pause`` is ``None`` if the previous plan found rows, too.
 
-        From a silence that no timeout would have waited out nothing is learned: after a quiet night there is no reason
-        to wait longer than before, nor, where such silences are all there is, to wait less.
+        Nothing is learned from a silence that is longer than any timeout: after a quiet night there is no reason to
+        wait longer than before, nor to wait less if there are only such silences.
         """
         if pause is not None and pause > LONGEST:
             return self
@@ -43,7 +43,7 @@ class Pauses(NamedTuple):
 
     @property
     def timeout(self) -> int:
-        """Return for how many milliseconds the split must be quiet: half as long again as its longest pauses."""
+        """Return for how many milliseconds the split must be quiet: one and a half times its longest pause."""
         if self.arrivals < _KNOWN:
             return LONGEST
         longest = max(self.longest, self.earlier)

@@ -25,17 +25,17 @@ class Loss:
 def check_loss(
     splits: Mapping[Split, SplitState], logs: ObservedLogs, shown: PositionText = plain_position
 ) -> tuple[dict[Split, SplitState], tuple[Loss, ...]]:
-    """Return the splits to go on with, the added ones included, and what was lost.
+    """Return the splits to continue with, the added ones included, and what was lost.
 
-    A split that is gone is left out. One whose log is shorter than our position goes on at its end, one whose log no
-    longer holds our position at the first row that is left. No finding is made twice.
+    A split that no longer exists is left out. A split whose log is shorter than our position continues at its end; one
+    whose log no longer holds our position, at the first retained row. No loss is found twice.
     """
-    going_on: dict[Split, SplitState] = {}
+    continuing: dict[Split, SplitState] = {}
     losses: list[Loss] = []
     for split, state in splits.items():
         end, earliest = logs.ends.get(split), logs.earliest.get(split, 0)
         if split in logs.unknown or (end is not None and earliest <= state.position <= end):
-            going_on[split] = state
+            continuing[split] = state
             continue
         if end is None:
             losses.append(
@@ -47,7 +47,7 @@ def check_loss(
             )
             continue
         if end < state.position:
-            goes_on_at = end
+            continues_at = end
             losses.append(
                 Loss(
                     split,
@@ -57,7 +57,7 @@ def check_loss(
                 )
             )
         else:
-            goes_on_at = min(earliest, end)
+            continues_at = min(earliest, end)
             losses.append(
                 Loss(
                     split,
@@ -67,7 +67,7 @@ def check_loss(
                     "what was between, if anything, was deleted before it was read",
                 )
             )
-        going_on[split] = replace(state, position=goes_on_at, observed=goes_on_at)
+        continuing[split] = replace(state, position=continues_at, observed=continues_at)
     for split, start in sorted(logs.added.items()):
         if split not in logs.ends:
             continue
@@ -79,8 +79,8 @@ def check_loss(
                     f"{split} is new, and its first rows are gone: it starts at {shown(split, start)}, not at 0",
                 )
             )
-        going_on[split] = SplitState(position=start, observed=start)
-    return going_on, tuple(losses)
+        continuing[split] = SplitState(position=start, observed=start)
+    return continuing, tuple(losses)
 
 
 def refuse(losses: Sequence[Loss], on_loss: OnLoss) -> None:
@@ -90,7 +90,7 @@ def refuse(losses: Sequence[Loss], on_loss: OnLoss) -> None:
         raise DataLossError(
             labelled(
                 on_loss.conditions.get(losses[0].kind),
-                f"data was lost: {found}. Set failOnDataLoss to false to go on with what is left "
+                f"data was lost: {found}. Set failOnDataLoss to false to continue with the rest "
                 "(what is skipped is then logged).",
             )
         )

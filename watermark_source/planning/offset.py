@@ -4,33 +4,33 @@ Layout of version 1, keys sorted, integers only, absent keys for absent values::
 
     {"cap": 1700000600000,              event times later than this were not observed
      "complete": ["shop.users"],        snapshots that were read to their end; there if the source takes any
-     "done": "5b1d…:1-7",               all that lies before the positions, as every copy of the system names it
-     "ended": true,                     nothing more comes: the watermark is the end of time
+     "done": "5b1d…:1-7",               all changes before the positions, in terms of every replica of the system
+     "ended": true,                     no more rows are read: the watermark is the end of time
      "forgotten": {"shop.users": 1},    logs whose snapshot was given up, and how often
-     "held": 3,                         batches of runs with an end that only waited for the alignment group
+     "held": 3,                         batches of runs with an end that read nothing because of the alignment group
      "learned": {"bound": 640, "earlier": [0, 98304, 9, 71], "behind": {"orders": {"0": 71001}}},
                                         of disorder: the bound in force; rows by how far they are behind, as pairs of
                                         bucket and rows, ``recent`` and ``earlier``; how far a split's watermark is
                                         behind its highest event time, where that is not the bound and one
      "limit": 1700000010000,            alignment limit of the batch
-     "member": "5b1d0c2e9f31",          by which name its alignment group knows it
+     "member": "5b1d0c2e9f31",          its name in its alignment group
      "name": "orders",                  the source's own name
      "pt": true,                        processing-time watermark
      "run": 2,                          how many processes have planned so far
-     "shift": 7000,                     what was added to the copy's own positions
+     "shift": 7000,                     what was added to the replica's own positions
      "since": 1700000003000,            the earliest moment of all splits
      "snapshot": {"shop.orders": [[100], [200], null]},  where chunks end: of snapshots, the last before, and those
                                         that were planned last
      "source": "aligned-kafka",         format name
      "splits": {"orders": {"0": [position, planned, watermark, status, since, step, returning]}},
-     "system": "5b1d…",                 which of the system's copies the positions are of
-     "time": "eventTimeColumn = value:$.at",  what event time is, where it is not what it is by default
+     "system": "5b1d…",                 the replica that the positions belong to
+     "time": "eventTimeColumn = value:$.at",  what event time is, where it is not the default
      "v": 1,
      "wm": 1700000000000}               combined watermark
 
 ``planned`` is the number of positions of the last range, so ``position - planned`` is where it began. A split's
 ``watermark`` is written as its distance from "wm" (from 0 without one), its ``since`` as its distance from the
-source's: that keeps a split at about 50 bytes. ``returning`` is 1, 2 or null. Trailing fields that say nothing (not
+source's: that keeps a split at about 50 bytes. ``returning`` is 1, 2 or null. Trailing fields with the usual value (not
 returning, no step, no moment, status active, no watermark) are left out.
 """
 
@@ -87,23 +87,23 @@ def encode_learned(learned: Learned | None, splits: Mapping[Split, SplitState]) 
 
 
 def decode_learned(
-    told: object, splits: Mapping[Split, SplitState]
+    value: object, splits: Mapping[Split, SplitState]
 ) -> tuple[Learned | None, dict[Split, Millis | None]]:
     """Return what was learned, and the highest event time of each split.
 
     Raises:
         ValueError: it is nothing that ``encode_learned`` writes.
     """
-    if told is None:
+    if value is None:
         return None, {}
-    if not isinstance(told, Mapping) or not {"bound"} <= told.keys() <= _KEYS:
+    if not isinstance(value, Mapping) or not {"bound"} <= value.keys() <= _KEYS:
         raise ValueError
     learned = Learned(
-        _number(told["bound"], 0, MAX), _counts(told.get("recent", [])), _counts(told.get("earlier", []))
+        _number(value["bound"], 0, MAX), _counts(value.get("recent", [])), _counts(value.get("earlier", []))
     )  # fmt: skip
     highest = {split: _usual(state, learned) for split, state in splits.items()}
-    known = {(s.log, str(s.number)): s for s in splits} if "behind" in told else {}
-    for log, numbers in _mapping(told.get("behind", {})).items():
+    known = {(s.log, str(s.number)): s for s in splits} if "behind" in value else {}
+    for log, numbers in _mapping(value.get("behind", {})).items():
         for number, at in _mapping(numbers).items():
             split = known.get((log, number))
             if split is None:
@@ -331,7 +331,7 @@ def _decode_origin(offset: Mapping[str, Any]) -> Origin | None:
             raise _broken(f'"{key}" is {_shown(offset[key])}', "a text or no such key")
     shift = _integer(offset.get("shift", 0), '"shift"', minimum=0)
     origin = Origin(offset.get("system"), shift, offset.get("done"))
-    # One that says nothing is not written.
+    # An empty one is not written.
     return None if origin == Origin(None) else origin
 
 

@@ -66,12 +66,12 @@ from watermark_source.planning.step_sizes import with_step
 from watermark_source.planning.strategy import WatermarkStrategy
 from watermark_source.planning.watermark import MAX, MIN, Millis
 
-# What is known before a batch is planned: every split with what was read of it and what became of its log.
+# Before a batch is planned: every split with the rows read of it, and the present state of its log.
 
 
 @dataclass(frozen=True, slots=True)
 class KnownSplits:
-    """The source as the last batch and the outside left it."""
+    """The source after the last batch, and as its logs are now."""
 
     splits: Mapping[Split, SplitState]
     losses: tuple[Loss, ...]
@@ -83,39 +83,38 @@ class KnownSplits:
     """Splits whose next rows belong to open transactions."""
     done: Set[Split]
     """Snapshots that are read to their end, or whose table was dropped."""
-    going_on: Mapping[str, Bound]
-    """Snapshots that are not, with the key at which each goes on."""
+    continuing: Mapping[str, Bound]
+    """Snapshots that are not, with the key at which each continues."""
     undated: Set[Split]
-    """Splits of which the last batch read rows, none of which had an event time."""
+    """Splits whose rows in the last batch had no event time."""
     begun: Mapping[str, Bound]
-    """Those of tables that are still there."""
+    """``continuing`` without dropped tables."""
 
     @property
     def snapshots(self) -> Set[Split]:
-        """The splits of the snapshots that go on."""
+        """The splits of snapshots under way."""
         return set(map(snapshot_split, self.begun))
 
 
 def known_before(
     state: SourceState, observation: Observation, policy: PlanPolicy, *, has_index: bool, has_rows: bool
 ) -> KnownSplits:
-    """Fold what the tasks of the last batch saw, what was lost, and the time of logs at rest.
+    """Apply what tasks observed in the last batch, losses, and the clocks of logs at rest.
 
     Args:
         state: as of the last planned batch.
-        observation: what the outside said.
+        observation: what the plan is made from.
         policy: the user's decisions.
         has_index: whether event times can be looked up.
         has_rows: whether positions are not rows, and rows can be looked up.
 
     Raises:
         DataLossError: rows are gone and ``policy.on_loss.fails`` is set.
-        OffsetError: the state is on processing time and the policy is not: that flag never goes back (FLIP-326). Or
-            the policy is, and the state's event times are of the future.
+        OffsetError: the strategy cannot continue from the state (``WatermarkStrategy.check_checkpoint``).
     """
     policy.strategy.check_checkpoint(state.watermark, observation.now, use_processing_time=state.use_processing_time)
     logs, upcoming = observation.logs, observation.snapshots
-    going_on = {**unfinished(state.snapshots), **dict.fromkeys(upcoming.found)}
+    continuing = {**unfinished(state.snapshots), **dict.fromkeys(upcoming.found)}
     done = finished(state.snapshots) | set(map(snapshot_split, upcoming.dropped))
     learned = learned_after(state, observation.seen, policy.strategy)
     strategy = policy.strategy.with_learned(learned)
@@ -129,7 +128,7 @@ def known_before(
     undated = {
         s
         for s, t in state.splits.items()
-        # Rows of a snapshot are not of any time, and it is never quiet.
+        # Rows of a snapshot have no event time, and it is never quiet.
         if t.observed != t.position and s.log not in state.snapshots.frontiers and observation.seen[s].is_undated
     }
     splits, losses = check_loss(kept, logs, policy.on_loss.position_text)
@@ -144,12 +143,12 @@ def known_before(
         losses=losses,
         learned=learned,
         policy=policy,
-        on_clock=strategy.is_on_clock(snapshots_continue=bool(going_on), was_on_clock=state.use_processing_time),
+        on_clock=strategy.is_on_clock(snapshots_continue=bool(continuing), was_on_clock=state.use_processing_time),
         opened=opened,
         done=done,
-        going_on=going_on,
+        continuing=continuing,
         undated=undated & splits.keys(),
-        begun={log: lower for log, lower in going_on.items() if log not in upcoming.dropped},
+        begun={log: lower for log, lower in continuing.items() if log not in upcoming.dropped},
     )
 
 
@@ -162,9 +161,9 @@ def _with_last_ranges(
     *,
     has_index: bool,
 ) -> dict[Split, SplitState]:
-    """Return the splits with what the tasks of the last batch saw, without those that are done.
+    """Return the splits with what tasks observed in the last batch, without those that are done.
 
-    ``drift``: of a group whose splits learn how far to go, where no index looks event times up.
+    ``drift``: of the alignment group, where steps are learned because event times cannot be looked up.
     """
 
     def folded(split: Split, state: SplitState) -> SplitState:
@@ -191,7 +190,7 @@ class BatchEnds:
     """With their planned ends, and the status that these give them."""
     limit: Limit | None
     reached: Mapping[Split, Millis]
-    """Watermarks of splits at their planned ends, as far as a time index tells them."""
+    """Watermarks of splits at their planned ends, as far as a time index shows them."""
     waits_for_more: bool
     newest_matters: bool
     holds_group: bool
@@ -210,8 +209,8 @@ def choose(
     splits, policy, logs, upcoming = known.splits, known.policy, observation.logs, observation.snapshots
     going = {s: t for s, t in splits.items() if s not in upcoming.waiting}
     backlog = backlog_of(going, observation, policy, index, rows)
-    # Of a table that is found later nobody gains by waiting for it.
-    in_snapshot = bool(known.going_on) and state.watermark is None
+    # A table that is found later holds no other source: its rows are late in any case.
+    in_snapshot = bool(known.continuing) and state.watermark is None
     holds_group = in_snapshot and policy.alignment.holds_in_snapshot
     timeouts, asked_before = observation.history.idle_timeouts, observation.history.asked_before
     quiet = {
@@ -224,8 +223,8 @@ def choose(
     left_out = {s for s in allowed if is_left_out(splits[s], state, policy.idleness)}
     budget = None if observation.limits.one_batch else observation.limits.max_rows
     ends = {s: splits[s].position for s in allowed} if waits else budgeted_ends(backlog, allowed, budget, left_out)
-    # A snapshot that waits for its turn is not quiet: there are rows in its table. And that there are none in a log is
-    # told by an end of now alone.
+    # A snapshot that waits for its turn is not quiet: its table has rows. And only a present end shows that a log has
+    # none.
     silent = logs.unknown | upcoming.waiting | (known.snapshots | logs.stale) - allowed.keys()
     opened = known.opened - allowed.keys()
 
@@ -247,7 +246,7 @@ def choose(
     return BatchEnds(
         splits={s: planned(s, t) for s, t in splits.items()},
         limit=aligned.limit,
-        # Of rows that wait for more nothing is read, but when the first of them are from is known.
+        # While rows wait for more, none is read, but the event times of the first ones are known.
         reached=backlog.beginnings() if waits else {s: w for s, w in aligned.reached.items() if ends[s] == allowed[s]},
         waits_for_more=waits,
         newest_matters=aligned.newest_matters,
@@ -260,7 +259,7 @@ def _with_steps(
 ) -> Mapping[Split, SplitState]:
     if not has_index and not steps:
         return splits
-    # With an index only for as long as something of the future lies between what is read and what can be looked up.
+    # With an index only while a row beyond the future cap lies between the rows read and those that can be looked up.
     wanted = steps if has_index else {**{s: t.step for s, t in splits.items()}, **steps}
     return {s: t if t.step == (step := wanted.get(s)) else replace(t, step=step) for s, t in splits.items()}
 
@@ -271,7 +270,7 @@ def _waits_for_more(
     if minimum is None:
         return False
     waiting = sum(end - backlog.splits[s].position for s, end in allowed.items())
-    # A run that has its end, or is one batch, waits for nothing; nor do rows for whose times the whole group waits.
+    # A run with an end, or of one batch, does not wait; nor do rows whose event times the whole group waits for.
     aligned = backlog.max_drift is not None
     unknown = aligned and backlog.index is None and any(t.watermark is None for t in backlog.splits.values())
     bounded = observation.limits.one_batch or observation.logs.ends_are_final or unknown
@@ -352,7 +351,7 @@ def plan(
 ) -> Plan:
     """Plan the next batch.
 
-    What it reads is chosen again only if a look-up changes what is known of the logs; the watermark is computed once,
+    What it reads is chosen again only if a look-up returns more about the logs; the watermark is computed once,
     and once more if splits have open transactions.
 
     Args:
@@ -461,7 +460,7 @@ def _planned(
     if marked := marked_returning(state, splits, policy.idleness):
         splits = {**splits, **marked}
     watermarks = split_watermarks(splits, state, observation, policy, ahead, snapshots=snapshots)
-    nothing_left = not (has_rows or known.losses or known.going_on)
+    nothing_left = not (has_rows or known.losses or known.continuing)
     watermark = watermark_of_batch(
         state,
         watermarks,

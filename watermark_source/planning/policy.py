@@ -1,4 +1,4 @@
-"""The policy: what the user decided, as the planner goes by it."""
+"""The policy: the user's decisions, in the form that the planner uses."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from watermark_source.planning.split import PositionText, Split, plain_position
 from watermark_source.planning.strategy import Bounded, WatermarkStrategy
 from watermark_source.planning.watermark import Millis, saturating_add
 
-# Minimum rows: a batch waits until enough rows are there for it, or until it has waited long enough.
+# Minimum rows: a batch waits until it has enough rows, or until it has waited long enough.
 
 
 @dataclass(frozen=True, slots=True)
 class MinimumRows:
-    """What rows wait for before they are read: ``minOffsetsPerTrigger`` and ``maxTriggerDelay`` of Spark's source."""
+    """How long few rows wait before they are read: ``minOffsetsPerTrigger``, ``maxTriggerDelay`` of Spark's source."""
 
     rows: int
     max_delay: Millis
@@ -27,7 +27,7 @@ def waits_for_more(minimum: MinimumRows, waiting: int, since_rows: Millis | None
     Args:
         minimum: the rule.
         waiting: positions that could be read now.
-        since_rows: time since a batch last read rows; ``None`` in a process that has read none, whose first rows never
+        since_rows: time since a batch last read rows; ``None`` in a process that has read none: its first rows never
             wait.
     """
     return waiting < minimum.rows and since_rows is not None and since_rows < minimum.max_delay
@@ -35,19 +35,19 @@ def waits_for_more(minimum: MinimumRows, waiting: int, since_rows: Millis | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Idleness:
-    """When nobody waits for a split, and what the watermark does then."""
+    """When the watermark stops waiting for a split, and what it does then."""
 
     timeout: int | None = None
     """How long a split must be quiet to be idle; ``None``: it never is."""
     learned: bool = False
-    """Whether that is learned of each split; ``timeout`` is then for those of which little is known."""
+    """Whether it is learned for each split; ``timeout`` is then for splits with too few observations."""
     follows_group: bool = False
-    """Whether the watermark goes on with the alignment group's members elsewhere while all splits are idle."""
+    """Whether the watermark follows other sources of the alignment group while all splits are idle."""
     passes_returning: bool = False
     """Whether a split that was idle and is behind the combined watermark is left out of it until it has caught up."""
 
     def timeout_of(self, split: Split, learned: Mapping[Split, int]) -> int | None:
-        """Return for how many milliseconds a split must be quiet to be idle: as is learned of it, where it is."""
+        """Return for how many milliseconds a split must be quiet to be idle; ``learned`` has learned timeouts."""
         return learned.get(split, self.timeout)
 
 
@@ -58,18 +58,18 @@ class Alignment:
     max_drift: int | None = None
     """Alignment by event times is on exactly when this is set."""
     holds_in_snapshot: bool = True
-    """Whether the members elsewhere wait for the snapshot that comes first."""
+    """Whether other sources wait for the snapshot that comes first."""
     waits_for_first: bool = False
     """Whether they wait until the source has its first watermark."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnLoss:
-    """What is done about rows that are gone before they were read, and how it is told."""
+    """What happens when rows were deleted before they were read, and how it is reported."""
 
     fails: bool = True
     conditions: Mapping[LossKind, str] = field(default_factory=dict)
-    """What the system's usual Spark source calls each kind of loss."""
+    """The error condition of each kind of loss in the system's usual Spark source."""
     position_text: PositionText = plain_position
 
 

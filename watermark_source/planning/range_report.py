@@ -1,4 +1,4 @@
-"""Progress reports: what a task saw in a range, and whether the reports cover a whole planned range."""
+"""Progress reports: what a task observed in a range, and whether the reports cover a whole planned range."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ BOUNDS_MS: Final = tuple(1_000 * seconds for seconds in _SECONDS)
 
 @dataclass(frozen=True, slots=True)
 class LateRows:
-    """Of a range, a split or a source; the sum of two is that of both."""
+    """Late rows of a range, a split or a source; the sum of two is that of both."""
 
     histogram: tuple[int, ...] = ()
     """Rows in each bucket, as ``BOUNDS_MS`` has them; empty if there are none."""
     longest: int = 0
-    """How far the last of them was behind, in milliseconds."""
+    """How far the latest of them was behind, in milliseconds."""
     total: int = 0
     """How far all of them together were behind, in milliseconds."""
 
@@ -56,7 +56,7 @@ NONE_LATE: Final = LateRows()
 
 @dataclass(frozen=True, slots=True)
 class RangeReport:
-    """What one task saw in one range. The same range always gives the same report, so repeats do no harm."""
+    """What one task observed in one range. The same range always gives the same report: repeats do no harm."""
 
     range: SplitRange
     max_event_time: Millis | None
@@ -71,17 +71,17 @@ class RangeReport:
     marked: Millis | None = None
     """Highest watermark that a row carries, not beyond the future cap."""
     segments: tuple[DisorderSegment, ...] = ()
-    """How disordered the rows are, where somebody learns from it; from the range's beginning on."""
+    """Disorder of the rows, where the strategy observes it; from the range's beginning on."""
 
 
 class Coverage(NamedTuple):
-    """How far reports tell about a range."""
+    """What reports say about a range, and which parts of it they leave out."""
 
     max_event_time: Millis | None
     rows: int
     future_rows: int
     missing: tuple[SplitRange, ...]
-    """Parts of the range no report tells about, in order."""
+    """Parts of the range without a report, in order."""
     late: LateRows = NONE_LATE
     undated_rows: int = 0
     marked: Millis | None = None
@@ -89,7 +89,7 @@ class Coverage(NamedTuple):
 
     @property
     def summary(self) -> RangeSummary:
-        """Return what a strategy goes by."""
+        """Return the summary that a strategy uses."""
         return RangeSummary(self.max_event_time, self.marked, self.segments, is_whole=not self.missing)
 
 
@@ -117,7 +117,7 @@ def cover(wanted: SplitRange, reports: Iterable[RangeReport]) -> Coverage:
 
 
 def whole(r: RangeReport) -> Coverage:
-    """Return what a report tells of all of its range: as ``cover`` does, thousands of which take their time."""
+    """Return the coverage of one report by itself: the same as ``cover``, but fast for thousands of reports."""
     return Coverage(r.max_event_time, r.rows, r.future_rows, (), r.late, r.undated_rows, r.marked, r.segments)
 
 

@@ -15,7 +15,7 @@ from watermark_source.errors import DataLossError
 from watermark_source.planning.split import SplitRange
 
 SMALL = 100_000
-"""Ranges are put together up to so many positions."""
+"""Positions up to which ranges are put together."""
 BIG = 2_000_000
 """A range of more positions than this is cut, so that one long log still uses every core."""
 SHARE = 4
@@ -31,9 +31,9 @@ def into_tasks(
 
     Args:
         ranges: what the batch reads.
-        at_least: make so many tasks if there are enough positions.
+        at_least: make at least this many tasks if there are enough positions.
         at_most: put no more positions than this into one.
-        multiple_of: cut ranges only behind a multiple of so many positions.
+        multiple_of: cut ranges only at multiples of this many positions.
     """
     total = sum(r.size for r in ranges)
     if at_least is None and at_most is None and total <= SHARE * (SMALL + SLACK):
@@ -91,9 +91,9 @@ def _cut(whole: SplitRange, big: int, unit: int) -> list[SplitRange]:
     return [SplitRange(whole.split, a, b) for a, b in pairwise(edges)]
 
 
-# Late binding: a batch from a log's beginning, or to its end, means the log as a task finds it.
+# Late binding: a batch from a log's beginning, or to its end, refers to the log when a task reads it.
 #
-# The driver cuts what is there when it plans. Where the log has moved since, the outermost edges move with it.
+# The driver cuts the log as of planning. If its beginning or end moves until then, the outermost edges move too.
 
 
 class OpenRange(NamedTuple):
@@ -107,7 +107,7 @@ class OpenRange(NamedTuple):
     first: int = 0
     """Nothing before this position was wanted of the log that was planned with."""
     at_least: int = 0
-    """Nothing before this position is wanted, whatever becomes of the log."""
+    """Nothing before this position is wanted, even if the log is another one by then."""
     below: int | None = None
     """Nor from this one on."""
 
@@ -136,7 +136,7 @@ class OpenPiece(NamedTuple):
 
 
 def bind(piece: OpenPiece, log: SplitRange) -> SplitRange:
-    """Return what to read of the piece, given what its log holds now; it is empty if that is nothing.
+    """Return what to read of the piece, given the log's present positions; the range may be empty.
 
     The first piece begins with the log and the last one ends with it, the cuts between stay where they are; so the
     pieces of a split never overlap, and leave nothing out.

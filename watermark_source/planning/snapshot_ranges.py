@@ -1,11 +1,12 @@
-"""Snapshot: what a table holds is read first, by ranges of keys, while its changes come from another split's log.
+"""Snapshots: the rows of a table are read first, by ranges of keys, while its changes come from another split's log.
 
-All of a batch is one point in time: the place to which the batch reads that log. The rows of the batch's chunks are
-as of there, and before it the log is told only of keys that batches before have read. So after each batch the stream
-has said exactly what the tables held at that place, up to the frontier. Nothing but the frontier has to be kept.
+All of a batch is as of one point in time: the position to which the batch reads that log. The rows of the batch's
+chunks are as of that position, and changes before it are delivered only for keys that earlier batches have read. So
+after each batch the stream holds exactly the rows that the tables had at that position, up to the frontier. Only the
+frontier has to be kept.
 
-A log that is found later begins in the same way, with a frontier before its first key; of a log that nobody has found
-yet, nothing is told.
+A table that is found later begins in the same way, with a frontier before its first key; changes of a table that is not
+found yet are not delivered.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ class Chunk(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotBatch:
-    """What the tasks of a batch have to know while a snapshot is under way; it follows from the batch's two offsets."""
+    """What tasks need to know while a snapshot is under way; it follows from the batch's two offsets."""
 
     copied: Mapping[str, Bound]
-    """By log, up to which key batches before have read it; ``None``: not begun."""
+    """By log, the key up to which earlier batches have read it; ``None``: not begun."""
     complete: Set[str]
     """Logs that earlier batches have read to their end. Logs in neither are not delivered."""
     chunks: Mapping[SplitRange, Chunk]
@@ -47,7 +48,7 @@ def snapshot_split(log: str) -> Split:
 
 
 def unfinished(snapshots: SnapshotState) -> dict[str, Bound]:
-    """Return the snapshots that are not read to their end, with the key at which each goes on, ``None`` at first."""
+    """Return the snapshots that are not read to their end, with the key at which each continues, ``None`` at first."""
     return {
         log: read[-1] if read else None for log, read in snapshots.frontiers.items() if not read or read[-1] is not None
     }
@@ -69,7 +70,7 @@ def snapshots_after(
     planned: Mapping[Split, SplitState],
     upcoming: ObservedSnapshots,
 ) -> SnapshotState:
-    """Return the snapshots after a plan that goes on with those that are ``begun``, each from a key on."""
+    """Return the snapshots after a plan that continues those in ``begun``, each from a key on."""
     return SnapshotState(
         frontiers={
             log: _frontier(planned[snapshot_split(log)], upcoming.chunks.get(log, ()), lower)
@@ -87,31 +88,31 @@ def _frontier(moved: SplitState, chunks: tuple[Bound, ...], lower: Bound) -> tup
 
 
 def _forgotten(before: SnapshotState, dropped: Set[str]) -> Mapping[str, int]:
-    """Return how often each log was dropped; nothing of a log that was not known counts as dropped."""
+    """Return how often each log was dropped; a log that was not known does not count as dropped."""
     known = dropped & (before.frontiers.keys() | completed(before))
     return {**before.forgotten, **{log: before.forgotten.get(log, 0) + 1 for log in sorted(known)}}
 
 
 def snapshot_batch(before: SourceState, after: SourceState) -> SnapshotBatch | None:
-    """Return what tasks have to know of the batch between two states, ``None`` if its source takes no snapshots."""
+    """Return what tasks need to know of the batch between two states, ``None`` if its source takes no snapshots."""
     earlier, later = before.snapshots, after.snapshots
     if later.complete is None:
         return None
-    # Of a log that was dropped meanwhile nothing more comes; it may have been found again.
-    anew = {log for log, times in later.forgotten.items() if earlier.forgotten.get(log, 0) != times}
-    lower = {log: key for log, key in unfinished(earlier).items() if log not in anew}
-    complete = completed(earlier) - anew
+    # A log that was dropped meanwhile is not continued; it may have been found again, and its snapshot restarted.
+    restarted = {log for log, times in later.forgotten.items() if earlier.forgotten.get(log, 0) != times}
+    lower = {log: key for log, key in unfinished(earlier).items() if log not in restarted}
+    complete = completed(earlier) - restarted
 
     def start_of(log: str) -> int:
         at = before.splits.get(snapshot_split(log))
-        return 0 if at is None or log in anew else at.position
+        return 0 if at is None or log in restarted else at.position
 
     chunks: dict[SplitRange, Chunk] = {}
     for log, read in later.frontiers.items():
         at = after.splits[snapshot_split(log)]
         whole = SplitRange(snapshot_split(log), start_of(log), at.position)
         chunks.update(_chunks(whole, lower.get(log), read, at.position - at.observed))
-    # Batches that are done again as one may have been the last of a snapshot, or all of it.
+    # Batches that are repeated as one may include the end of a snapshot, or all of it.
     for log in later.complete - complete:
         start = start_of(log)
         chunks[SplitRange(snapshot_split(log), start, start + 1)] = Chunk(lower.get(log), None)
@@ -119,7 +120,7 @@ def snapshot_batch(before: SourceState, after: SourceState) -> SnapshotBatch | N
 
 
 def last_batch(state: SourceState) -> SnapshotBatch | None:
-    """Return what tasks had to know of the last planned batch, but for its chunks: that follows from its end alone."""
+    """Return what tasks had to know of the last planned batch, without its chunks: it follows from its end alone."""
     snapshots = state.snapshots
     if snapshots.complete is None:
         return None
@@ -139,7 +140,7 @@ def _chunks(whole: SplitRange, lower: Bound, read: tuple[Bound, ...], planned: i
     found: dict[SplitRange, Chunk] = {}
     if not whole.size:
         return found
-    # Of batches that are done again as one, what was read before the last is one chunk more.
+    # In batches that are repeated as one, all chunks before the last batch are one chunk.
     bounds = read[-planned - (whole.size > planned) :]
     if whole.size < len(bounds):
         raise InternalError(f"{whole} with {len(bounds)} bounds")

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 from watermark_source.planning.watermark import Millis
 
 SAMPLE: Final = 200
-"""So many splits tell about all of them well enough to guess from."""
+"""How many splits are enough to estimate the rows of all of them."""
 
 
 class Split(NamedTuple):
@@ -26,7 +26,7 @@ class Split(NamedTuple):
 
 
 PositionText: TypeAlias = Callable[[Split, int], str]
-"""How users of a system know a position in a split."""
+"""A position in a split, as users of the system write it."""
 
 
 def plain_position(split: Split, position: int) -> str:
@@ -66,26 +66,26 @@ class Piece(NamedTuple):
 
 
 def sample(splits: Set[Split], size: int) -> Set[Split]:
-    """Return so many of the splits, or all if there are no more: always the same ones, of any log and number."""
+    """Return ``size`` of the splits, or all if there are no more: always the same ones, of any log and number."""
     return splits if len(splits) <= size else frozenset(Random(size).sample(sorted(splits), size))  # noqa: S311
 
 
-# What the planner asks of logs whose positions are not rows. The planner stays pure: the connector answers.
+# Look-ups in logs whose positions are not rows. The planner stays pure: the connector answers.
 
 
 class RowIndex(Protocol):
     """Where ranges of such logs may end."""
 
     def end_within(self, wanted: SplitRange, rows: int) -> int:
-        """Return the last position up to which a range has at most so many rows, of those at which one may end.
+        """Return the last position at which a range may end and has at most so many rows.
 
         It is the range's own end if the whole of it has no more, and the first position at which a range may end if
-        there are more rows even before that one: every range gets on.
+        there are more rows even before that one, so that every range advances.
         """
         ...
 
 
-# What the planner asks of a log's time index. The planner stays pure: the connector answers.
+# Look-ups in a log's time index. The planner stays pure: the connector answers.
 
 
 class IndexEntry(NamedTuple):

@@ -1,8 +1,8 @@
 """The watermarks of a plan's splits, in one table: of rows, at rest, ahead, at the log's end, with the batch.
 
-The offset records of each split the watermark of the rows that batches before have read; while a split is at rest, a
-clock may advance it. What is known of the batch's own rows, and of those behind it, is in other columns: it makes the
-combined watermark that goes out with the batch, and the next plan computes it again from what tasks report.
+The offset records for each split the watermark of the rows that earlier batches have read; while a split is at rest, a
+clock may advance it. Other columns hold what look-ups show of the batch's own rows, and of the rows behind it: they
+advance the combined watermark that goes out with the batch. The next plan has the tasks' reports in their place.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def later(one: Millis | None, other: Millis | None) -> Millis | None:
 def learned_after(
     state: SourceState, seen: Mapping[Split, RangeSummary], strategy: WatermarkStrategy
 ) -> Learned | None:
-    """Return what is known of the source's disorder after its last ranges; ``None`` if the strategy learns nothing."""
+    """Return the source's disorder after its last ranges; ``None`` if the strategy does not learn from it."""
 
     def counts() -> Iterator[Counts]:
         for split, at in state.splits.items():

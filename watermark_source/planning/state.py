@@ -1,4 +1,4 @@
-"""What a source knows of its splits at the end of a planned batch; exactly this is written into the offset."""
+"""The state of a source and its splits at the end of a planned batch; exactly this is written into the offset."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ class SplitStatus(Enum):
     ACTIVE = "a"
     """Counts in the combined watermark."""
     IDLE = "i"
-    """Nothing left to read, or nothing with an event time, for longer than the idle timeout: nobody waits for it."""
+    """No rows, or none with an event time, for longer than the idle timeout: the watermark does not wait for it."""
     PAUSED = "p"
     """Has rows, and is too far ahead of its alignment group to read them now. Counts in the combined watermark."""
 
 
 class Returning(Enum):
-    """How far a split that was idle has come back. The value is its number in the offset."""
+    """Progress of a split that was idle and has rows again. The value is its number in the offset."""
 
     READ = 1
-    """Rows of it have been read since: how far behind it is shows."""
+    """Rows of it have been read since, so it is known how far behind it is."""
     AWAITED = 2
-    """Its rows are still to be read: they are beside the budget or the alignment limit, or in an open transaction."""
+    """Its rows are still to be read: outside the budget or the alignment limit, or in an open transaction."""
 
 
 @dataclass(frozen=True, slots=True)
 class SplitState:
-    """One split: where reading goes on, and what is known about event time up to ``observed``."""
+    """One split: where reading continues, and its event time up to ``observed``."""
 
     position: int
     """First position not yet part of a planned batch."""
@@ -49,17 +49,18 @@ class SplitState:
     status: SplitStatus = SplitStatus.ACTIVE
     since: Millis | None = None
     """IDLE, PAUSED: when that began. ACTIVE: since when there has been nothing to read, or nothing with an event time;
-    ``None`` if that is not so. Of the planned range it is not known yet."""
+    ``None`` if there has been. The planned range is not included."""
     highest: Millis | None = None
     """Highest event time of the rows before ``observed``, where the bound is learned: the watermark may be further
     behind than the bound in force."""
     step: int | None = None
-    """So many rows are planned at a time, as its ranges so far have told; ``None`` where event times are looked up."""
+    """Rows planned at a time, as learned from its ranges so far; ``None`` where event times are looked up."""
     returning: Returning | None = None
-    """Was idle and has not caught up with the combined watermark since; nobody asks but with ``passes_returning``."""
+    """Set after idleness until the split has caught up with the combined watermark; used only with
+    ``passes_returning``."""
 
     def observed_to_its_end(self, watermark: Millis | None, highest: Millis | None) -> SplitState:
-        """Return it with its last range in its watermark. Of thousands of splits ``replace`` takes its time."""
+        """Return it with its last range in its watermark. For thousands of splits ``replace`` is slow."""
         return SplitState(
             self.position, self.position, watermark, self.status, self.since, highest, self.step, self.returning
         )
@@ -72,28 +73,29 @@ class SplitState:
 
 
 class Origin(NamedTuple):
-    """What positions are of, in a system that has copies: logs of the same changes, each with positions of its own."""
+    """The replica that positions belong to, in a system that has several: logs of the same changes, each with its own
+    positions."""
 
     copy: str | None
-    """Which copy; ``None`` of a new query that begins with what it leaves out, not at a position."""
+    """Which replica; ``None`` for a new query that begins with what it leaves out, not at a position."""
     shift: int = 0
-    """Was added to the copy's own positions, so that they go on growing from one copy to the next."""
+    """Added to the replica's own positions, so that they grow from one replica to the next."""
     done: str | None = None
-    """All that lies before the positions, in words that every copy understands; ``None`` if there are none."""
+    """All changes before the positions, in terms of every replica (GTIDs); ``None`` if there are none."""
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotState:
-    """How far the snapshots of a source's logs are read; says nothing in a source that takes none."""
+    """How far the snapshots of a source's logs are read; empty in a source that takes none."""
 
     frontiers: Mapping[str, tuple[Bound, ...]] = field(default_factory=dict)
-    """Logs whose snapshot is under way: where the chunks before the last plan ended, then each that was planned last.
-    Empty before the first; a snapshot ends with the chunk that has no limit, and is gone from here one plan later."""
+    """Logs whose snapshot is under way: the upper bound of the chunks before the last plan, then of each chunk of that
+    plan. Empty before the first; a snapshot ends with the chunk without upper bound, and leaves here one plan later."""
     complete: frozenset[str] | None = None
-    """Logs whose snapshot was read to its end before the last plan; ``None`` of a source that takes no snapshots. One
-    that does tells nothing of logs that are neither here nor in ``frontiers``: their snapshot is still to come."""
+    """Logs whose snapshot was read to its end before the last plan; ``None`` in a source that takes no snapshots. The
+    snapshots of logs that are neither here nor in ``frontiers`` are still to come."""
     forgotten: Mapping[str, int] = field(default_factory=dict)
-    """Logs that were dropped from here, and how often: what was read of one before does not count any more."""
+    """Logs that were dropped from here, and how often: earlier snapshots of them do not count any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +103,11 @@ class GroupState:
     """A source in its alignment group."""
 
     member: str | None = None
-    """By which name the members know it; ``None`` before its first batch among them, and without a group."""
+    """Its name in the group; ``None`` before its first batch in it, and without a group."""
     limit: Millis | None = None
     """No split was planned beyond this watermark. ``None`` without a limit."""
     held: int = 0
-    """How many batches of runs with an end were there only because the group let nobody read."""
+    """How many batches of runs with an end read nothing because the group held all splits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,19 +118,19 @@ class SourceState:
     watermark: Millis | None = None
     """The combined watermark that goes out with the batch; it never regresses."""
     use_processing_time: bool = False
-    """Event time is the clock (FLIP-326); ``watermark`` is then one millisecond before the batch's clock value."""
+    """Whether event time is the clock (FLIP-326); ``watermark`` is then one millisecond before the batch's clock."""
     future_cap: Millis | None = None
     """Events later than this do not move the watermark (``maxFutureSkew`` after the batch was planned)."""
     snapshots: SnapshotState = field(default_factory=SnapshotState)
     group: GroupState = field(default_factory=GroupState)
     origin: Origin | None = None
-    """What the positions of its log are of; ``None`` for those of the only system, or of the copy that is read."""
+    """The replica of its positions; ``None`` if the system has one, or for the replica that is read."""
     ended: bool = False
-    """Whether the end of time has gone out as the watermark, and has been applied: nothing more comes."""
+    """Whether the end of time has been sent as the watermark and applied: no more rows are read."""
     learned: Learned | None = None
-    """What is known of the rows' disorder, where the bound is learned from it."""
+    """The disorder of the rows, where the bound is learned from it."""
     event_time: str | None = None
-    """What the watermark is of, in the user's words; ``None`` of what it is by default. A plan does not look at it."""
+    """The event time that the watermark is based on, in the user's words; ``None`` for the default. Plans ignore it."""
     run: int = 0
     """Counts the processes that planned for this checkpoint, so that each one's first batch carries the watermark."""
 
@@ -137,10 +139,10 @@ class SourceState:
 
 
 def is_left_out(state: SplitState, before: SourceState, idleness: Idleness) -> bool:
-    """Return whether a split is not waited for though it is not idle: see ``combined``.
+    """Return whether the combined watermark does not wait for a split although it is not idle: see ``combined``.
 
-    That a split is behind does not tell: the watermark may be that of rows (``with_batch_watermark``) that lead less
-    far now, by a bound that became larger.
+    Being behind is not enough: the combined watermark may be that of a batch's own rows (``with_own_rows``), which
+    give less by a bound that became larger since.
     """
     if not idleness.passes_returning or before.watermark is None or state.watermark is None:
         return False
@@ -148,9 +150,9 @@ def is_left_out(state: SplitState, before: SourceState, idleness: Idleness) -> b
 
 
 def returned(state: SplitState, seen: RangeSummary) -> SplitState:
-    """Return a split whose last range was read, and is in its watermark; ``seen`` is what its tasks saw.
+    """Return a split whose last range was read, and is in its watermark; ``seen`` is what tasks observed in it.
 
-    A range may have no rows, but only the end of a transaction that was aborted.
+    A range may have no rows, only the end of an aborted transaction.
     """
     if state.returning is not Returning.AWAITED or replace(seen, is_whole=True) == NOTHING_SEEN:
         return state
@@ -160,7 +162,7 @@ def returned(state: SplitState, seen: RangeSummary) -> SplitState:
 def marked_returning(
     before: SourceState, planned: Mapping[Split, SplitState], idleness: Idleness
 ) -> dict[Split, SplitState]:
-    """Return the planned splits that come back from idleness, or have caught up, with ``returning`` as it is now."""
+    """Return the planned splits that return from idleness, or have caught up, with their new ``returning``."""
     changed: dict[Split, SplitState] = {}
     for split, at in planned.items():
         if at.returning is None and not idleness.passes_returning:
@@ -172,7 +174,7 @@ def marked_returning(
 
 
 def returning_now(split: Split, at: SplitState, before: SourceState) -> Returning | None:
-    """Return where a planned split is on its way back: ``None`` if it is idle, was not, or has caught up."""
+    """Return the progress of a planned split after idleness: ``None`` if it is idle, was not, or has caught up."""
     was = before.splits.get(split)
     if was is None or at.status is SplitStatus.IDLE:
         return None

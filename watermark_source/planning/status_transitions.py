@@ -18,7 +18,7 @@ from watermark_source.planning.watermark import Millis, saturating_add
 
 
 class SplitEvent(Enum):
-    """What planning found out about a split."""
+    """What a plan observes of a split."""
 
     READS = "reads"
     """It has rows and some of them are in the plan."""
@@ -54,7 +54,7 @@ TRANSITIONS: dict[tuple[SplitStatus, SplitEvent], SplitStatus] = {
     (_PAUSED, SplitEvent.WAITS): _PAUSED,
     (_PAUSED, SplitEvent.PAUSED): _PAUSED,
     (_PAUSED, SplitEvent.CAUGHT_UP): _ACTIVE,
-    # A paused split has rows, so it cannot have been quiet; its log was truncated: the wait starts anew.
+    # A paused split has rows, so it cannot have been quiet; its log was truncated: the quiet time restarts.
     (_PAUSED, SplitEvent.QUIET): _ACTIVE,
     (_PAUSED, SplitEvent.UNCOMMITTED): _ACTIVE,
 }
@@ -73,8 +73,8 @@ def is_quiet(state: SplitState) -> bool:
 def caught_up_since(state: SplitState, asked_at: Millis) -> Millis:
     """Return since when an active split has had nothing left to read, which may be just now.
 
-    ``asked_at`` is when the log's end was asked for. It is not the present in a run whose ends were fixed when it
-    began: what came since is not known, and time spent reading must not count as quiet.
+    ``asked_at`` is when the log's end was requested. In a run whose ends were fixed when it began that is not the
+    present: later rows are not known, and time spent reading must not count as quiet.
     """
     if state.status is not _ACTIVE or state.since is None:
         return asked_at
@@ -85,13 +85,13 @@ def caught_up_since(state: SplitState, asked_at: Millis) -> Millis:
 def unanswered(state: SplitState) -> SplitState:
     """Return a split whose log's system does not answer, or did not for a while.
 
-    Nobody could write to it either, so its quiet time starts anew.
+    Writers could not reach it either, so its quiet time restarts.
     """
     return replace(state, since=None) if is_quiet(state) else state
 
 
 def uncommitted(state: SplitState) -> SplitState:
-    """Return a split with rows whose transaction is open: active, and its quiet time starts anew."""
+    """Return a split with rows whose transaction is open: active, and its quiet time restarts."""
     status = TRANSITIONS[state.status, SplitEvent.UNCOMMITTED]
     return replace(state, status=status, since=None)
 
@@ -106,8 +106,8 @@ def after_range(state: SplitState, *, undated: bool) -> SplitState:
 def stays_quiet(state: SplitState, asked_before: Millis | None, idle_timeout: int | None) -> bool:
     """Return whether a split that has rows is idle all the same; of one whose last range had no event time.
 
-    All that was there when the ends were asked for before (``asked_before``) has been read, and none of it had an event
-    time for longer than the timeout. What came since is judged by the next plan.
+    All rows up to the previous plan's ends, requested at ``asked_before``, have been read, and none had an event time
+    for longer than the timeout. Later rows are judged by the next plan.
     """
     if idle_timeout is None or asked_before is None or state.since is None or state.status is _PAUSED:
         return False
@@ -115,9 +115,9 @@ def stays_quiet(state: SplitState, asked_before: Millis | None, idle_timeout: in
 
 
 def quiet_while_read(state: SplitState, asked_at: Millis, idle_timeout: int | None, *, undated: bool) -> Millis | None:
-    """Return since when a split is quiet that is read to its end, if what is read now has no event time.
+    """Return since when a split that is read to its end is quiet, if no row that is read now has an event time.
 
-    ``undated``: nor had its last range. An idle one that was quiet before it turned idle goes on to be quiet.
+    ``undated``: nor had any row of its last range. An idle split stays quiet since before it turned idle.
     """
     if state.status is SplitStatus.IDLE and state.since is not None and idle_timeout is not None:
         return saturating_add(state.since, -idle_timeout)

@@ -9,23 +9,23 @@ from watermark_source.planning.state import SplitState
 from watermark_source.planning.watermark import Millis
 
 BLIND_STEP: Final = 10_000
-"""Rows of a split whose event times nothing is known of."""
+"""Rows of a split whose event times are not known."""
 LEAST_STEP: Final = 1_000
-"""Of fewer rows a batch costs more than it keeps together."""
+"""Rows below which a batch costs more than alignment gains."""
 MOST_STEP: Final = 100_000_000
 GROWTH: Final = 8
-"""By how much a step is longer, or shorter, than what it was learned from: one range is no proof of the next."""
+"""Factor by which a step may exceed what it was learned from, or fall below it: ranges differ."""
 
 
 class FirstLook(NamedTuple):
-    """What was seen of a split before a row of it was planned, where nothing looks its event times up."""
+    """Event times of a split's first rows, read before any of them was planned, where they cannot be looked up."""
 
     first: Millis
     """Event time of its first row."""
     rows: int
-    """How many positions further it was looked at once more,"""
+    """How many positions further on a second row was read,"""
     advanced: int
-    """and by how much event time was later there, in milliseconds."""
+    """and by how much its event time was later, in milliseconds."""
 
 
 def half(drift: int) -> int:
@@ -34,16 +34,16 @@ def half(drift: int) -> int:
 
 
 def learned(step: int | None, rows: int, advanced: int, drift: int) -> int:
-    """Return a split's step after a range of it was read.
+    """Return the step of a split after one of its ranges was read.
 
     Args:
-        step: the step so far; ``None`` of a split of which no range told how fast its event time goes.
+        step: the step so far; ``None`` before a range has shown how fast its event time advances.
         rows: positions of the range.
         advanced: by how much it moved the split's event time, in milliseconds.
-        drift: of the alignment group. A step spans half of it at most, by what is known.
+        drift: of the alignment group. A step spans at most half of it, as estimated.
     """
     if step is not None and rows * GROWTH < step and advanced * GROWTH < half(drift):
-        # Too few rows to tell.
+        # Too few rows for an estimate.
         return step
     fits = rows * half(drift) // advanced if advanced > 0 else rows * GROWTH
     most = GROWTH * max(rows, step or 0)
@@ -51,10 +51,10 @@ def learned(step: int | None, rows: int, advanced: int, drift: int) -> int:
 
 
 def with_step(after: SplitState, before: SplitState, drift: int | None) -> SplitState:
-    """Return a split whose last range is in its watermark, with the step that it taught.
+    """Return a split whose last range is in its watermark, with the step learned from that range.
 
     Args:
-        after: with the watermark, or highest event time, that the range led to.
+        after: with the watermark, or highest event time, after the range.
         before: as of the batch that read it.
         drift: of the alignment group; ``None`` where nothing is to be learned.
     """
@@ -68,9 +68,9 @@ def with_step(after: SplitState, before: SplitState, drift: int | None) -> Split
 
 
 def _event_times(before: SplitState, after: SplitState) -> tuple[Millis | None, Millis | None]:
-    """Return how far a split was and is, up to a constant.
+    """Return the event times that a split had reached before and after, up to a constant.
 
-    Where the bound is learned the watermark does not tell: it stands still while the bound grows.
+    Where the bound is learned, the watermark is no measure: it stands still while the bound grows.
     """
     if before.highest is not None and after.highest is not None:
         return before.highest, after.highest
@@ -78,7 +78,7 @@ def _event_times(before: SplitState, after: SplitState) -> tuple[Millis | None, 
 
 
 def rows_up_to(step: int, watermark: Millis, limit: Millis, drift: int, *, at_least: int = LEAST_STEP) -> int:
-    """Return how many rows a split may be read whose watermark may come to ``limit``; none if hardly any.
+    """Return how many rows may be read of a split whose watermark may reach ``limit``; 0 if hardly any.
 
     That is half a drift, and of a split that is far behind what separates it from half a drift before the limit. Few
     rows before the limit are left to a later batch, unless the group waits for them.

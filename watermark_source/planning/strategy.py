@@ -155,7 +155,7 @@ class WatermarkStrategy(ABC):
         return None
 
     def after(self, learned: Learned | None, counts: Iterable[Counts]) -> Learned | None:
-        """Return what is known of the source's disorder after rows were counted; ``None`` if nothing is learned."""
+        """Return the source's disorder after rows were counted; ``None`` if the strategy does not learn from it."""
         return None
 
     def with_learned(self, learned: Learned | None) -> WatermarkStrategy:
@@ -260,7 +260,7 @@ class Percentile(WatermarkStrategy):
         return max(before, seen.highest)
 
     def after(self, learned: Learned | None, counts: Iterable[Counts]) -> Learned:
-        """Return what is known after rows, each of which was counted by how far it was behind."""
+        """Return the disorder with more rows, each counted by how far it was behind."""
         found = list(counts)
         if not found and learned is not None:
             return learned

@@ -12,7 +12,7 @@ Millis = NewType("Millis", int)
 
 
 MIN = Millis(-(2**63))
-"""Start of time: what every stream begins at."""
+"""Start of time: the watermark that every stream begins with."""
 
 
 MAX = Millis(2**63 - 1)

@@ -10,7 +10,7 @@ from tests.simulation.driver import START, Driver
 from tests.simulation.log import SimulatedLog
 from tests.unit.planning.example_states import A, B, C, at, backlog, log_of, observation
 from watermark_source.planning.budget import budgeted_ends
-from watermark_source.planning.group import NOBODY, unanswered
+from watermark_source.planning.group import NO_OTHERS, incomplete
 from watermark_source.planning.group_limit import aligned_ends
 from watermark_source.planning.policy import Alignment, PlanPolicy
 from watermark_source.planning.split import SAMPLE, Split, SplitRange
@@ -129,7 +129,7 @@ def test_a_budget_takes_nothing_that_alignment_does_not_allow() -> None:
     """Before a row of 1 000, which lies before the start, the index cannot tell where rows of A are from."""
     log, splits = log_of([1_000, 10, 20, *range(5_000, 6_000)], range(3_000)), {A: at(1), B: at(0)}
     policy = PlanPolicy(alignment=Alignment(max_drift=200))
-    last: dict[str, Any] = {"others": unanswered(NOBODY, Millis(1_499))}
+    last: dict[str, Any] = {"others": incomplete(NO_OTHERS, Millis(1_499))}
     allowed = aligned_ends(splits, observation(log, **last), backlog(log, splits, policy, **last)).ends
     assert allowed == {A: 3, B: 1_501}
     found = budgeted_ends(backlog(log, splits, policy, max_rows=100, **last), allowed, 100)
@@ -141,7 +141,7 @@ def test_where_not_one_row_may_be_beyond_the_limit_a_budget_takes_none_over_a_ga
     """While the store does not answer: the other rows fill the budget, and the limit of before holds."""
     log, splits = log_of(range(1_000), [0, 5_000]), {A: at(200, 198), B: at(1, -1)}
     policy = PlanPolicy(alignment=Alignment(max_drift=200))
-    last: dict[str, Any] = {"others": unanswered(NOBODY, Millis(1_199))}
+    last: dict[str, Any] = {"others": incomplete(NO_OTHERS, Millis(1_199))}
     allowed = aligned_ends(splits, observation(log, **last), backlog(log, splits, policy, **last)).ends
     assert allowed == {A: 1_000, B: 1}
     for budget in (1, 10, 300):

@@ -8,7 +8,7 @@ from typing import Any
 from tests.simulation.log import SimulatedLog
 from tests.unit.planning.example_states import A, B, at, backlog, log_of, observation
 from watermark_source.planning.backlog import Limit
-from watermark_source.planning.group import NOBODY, OtherMember, OtherMembers, unanswered
+from watermark_source.planning.group import NO_OTHERS, OtherMember, OtherMembers, incomplete
 from watermark_source.planning.group_limit import STORE, TO_COME, Aligned, aligned_ends
 from watermark_source.planning.policy import Alignment, PlanPolicy
 from watermark_source.planning.split import Split
@@ -55,8 +55,8 @@ def test_who_is_behind_sets_it_for_the_others() -> None:
 
 def test_a_member_elsewhere_goes_by_its_name_and_nobody_holds_nothing() -> None:
     assert str(OtherMember("clicks", Millis(5))) == "clicks"
-    assert OtherMembers(None, None, 0, None, awaited=False) == NOBODY
-    assert not NOBODY.hold
+    assert OtherMembers(None, None, 0, None, awaited=False) == NO_OTHERS
+    assert not NO_OTHERS.hold
 
 
 def test_others_that_do_not_count_set_none() -> None:
@@ -76,8 +76,8 @@ def test_nothing_is_read_while_somebody_holds_the_group() -> None:
 def test_who_is_waited_for_is_named() -> None:
     log = log_of([100])
     for seen, slowest in (
-        (unanswered(others(5), None), STORE),
-        (unanswered(others(5), None, awaited=True), TO_COME),
+        (incomplete(others(5), None), STORE),
+        (incomplete(others(5), None, awaited=True), TO_COME),
         (replace(others(5), minimum=MIN), CLICKS),
     ):
         assert aligned({A: at(0)}, log, seen).limit == Limit(MIN, slowest)
@@ -88,7 +88,7 @@ def test_of_two_that_hold_the_group_each_reads_its_own_snapshot() -> None:
     seen = OtherMembers(MIN, CLICKS, 1)
     given: dict[str, Any] = {"chunks": {"t": (None,)}, "holds_group": True}
     assert aligned({A: at(0)}, log, seen, **given).ends == {A: 2}
-    assert aligned({A: at(0)}, log, unanswered(seen, None), **given).ends == {A: 0}
+    assert aligned({A: at(0)}, log, incomplete(seen, None), **given).ends == {A: 0}
     # One for which nobody waits lets its log run ahead of nobody.
     assert aligned({A: at(0)}, log, others(99), **given).ends == {A: 2}
     assert aligned({A: at(0)}, log, seen, chunks={"t": (None,)}).ends == {A: 0}
@@ -103,15 +103,15 @@ def test_trigger_once_waits_for_nobody() -> None:
 def test_the_limit_of_before_holds_to_the_row_while_the_store_does_not_answer() -> None:
     log = log_of([100, 110, 111, 200], [5_000])
     splits = {A: at(0), B: at(0)}
-    found = aligned(splits, log, unanswered(others(100), Millis(109)))
+    found = aligned(splits, log, incomplete(others(100), Millis(109)))
     # Not even the one row beyond a gap.
     assert (found.limit, found.ends) == (Limit(Millis(109), STORE), {A: 2, B: 0})
-    assert aligned(splits, log, unanswered(others(100), None)).ends == {A: 0, B: 0}
+    assert aligned(splits, log, incomplete(others(100), None)).ends == {A: 0, B: 0}
     # Nor is there one where the limit is the same as before.
     held = {A: at(1, 99)}
-    assert aligned(held, log_of([100, 5_000]), unanswered(others(99), Millis(109))).ends == {A: 1}
+    assert aligned(held, log_of([100, 5_000]), incomplete(others(99), Millis(109))).ends == {A: 1}
     # A limit that is lower still counts.
-    assert aligned(splits, log, unanswered(others(80), Millis(109))).limit == Limit(Millis(90), CLICKS)
+    assert aligned(splits, log, incomplete(others(80), Millis(109))).limit == Limit(Millis(90), CLICKS)
 
 
 def test_of_members_that_wait_for_each_other_over_a_gap_each_goes_on_by_one_row() -> None:

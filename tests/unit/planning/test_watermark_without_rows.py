@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.planning.example_states import NOW, A, B, C, at, log_of, observation
 from watermark_source.planning.combined_watermark import at_rest, clock_of, reached_by, tick_is_due, with_others
-from watermark_source.planning.group import FIRST, OtherMember, OtherMembers, unanswered
+from watermark_source.planning.group import FIRST, OtherMember, OtherMembers, incomplete
 from watermark_source.planning.planner import plan
 from watermark_source.planning.policy import Idleness, PlanPolicy
 from watermark_source.planning.state import SourceState, SplitState, SplitStatus
@@ -80,7 +80,7 @@ def test_how_far_the_clock_takes_it() -> None:
         pytest.param(OtherMembers(MIN, CLICKS, 1, idle=Millis(6_000)), None, id="one that holds the group"),
         pytest.param(OtherMembers(FIRST, CLICKS, 1, idle=Millis(6_000)), None, id="one that has no watermark yet"),
         pytest.param(
-            unanswered(OtherMembers(Millis(5_000)), Millis(9_000)), None, id="nobody knows whether that is all"
+            incomplete(OtherMembers(Millis(5_000)), Millis(9_000)), None, id="nobody knows whether that is all"
         ),
     ],
 )

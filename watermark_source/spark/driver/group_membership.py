@@ -15,7 +15,7 @@ from watermark_source.group_store.file_database import FileDatabase
 from watermark_source.group_store.heartbeat_client import HeartbeatClient
 from watermark_source.group_store.local_members import FILE, LocalMembers, driver_folder
 from watermark_source.group_store.store import GroupStore, Identity
-from watermark_source.planning.group import NOBODY, OtherMembers, unanswered
+from watermark_source.planning.group import NO_OTHERS, OtherMembers, incomplete
 from watermark_source.planning.planner import Plan
 from watermark_source.planning.state import GroupState, SplitStatus
 from watermark_source.planning.watermark import MAX, MIN
@@ -68,11 +68,11 @@ class Membership:
         """
         group = self._group
         if group is None or group.store is None:
-            return NOBODY
+            return NO_OTHERS
         self.come()
         if self._client is None:
             if self._is_alone(group):
-                return NOBODY
+                return NO_OTHERS
             self._meet(before, group)
         assert self._client is not None
         met_before = before.member is not None
@@ -85,7 +85,7 @@ class Membership:
         elif last_limit == MAX and not self._client.has_begun:
             # That was before this process: it is not known who counts now.
             last_limit = MIN
-            found = unanswered(found, last_limit, awaited=True)
+            found = incomplete(found, last_limit, awaited=True)
         if not self._complete:
             # Who was there before is given its time to come again; who was not, all the time there is.
             late = time.monotonic() >= self._began + group.time_to_live / 1_000
@@ -93,7 +93,7 @@ class Membership:
             # Some of the members of this driver may not have reached the store yet.
             here = 0 if late or self._last is not None or self._local is None else self._local.others()
             self._complete = found.members >= max(wanted, here)
-        return found if self._complete else unanswered(found, last_limit, awaited=True)
+        return found if self._complete else incomplete(found, last_limit, awaited=True)
 
     def publish(self, plan: Plan) -> None:
         """Publish the plan to the other members."""

@@ -10,7 +10,7 @@ import pytest
 
 from tests.spark.queries import START, write
 from tests.unit.spark.runner_process import TWO, wm
-from watermark_source.planning.group import NOBODY, OtherMembers
+from watermark_source.planning.group import NO_OTHERS, OtherMembers
 from watermark_source.planning.watermark import Millis
 from watermark_source.spark.driver.group_membership import Membership
 
@@ -27,7 +27,7 @@ def test_a_row_written_before_the_others_were_asked_is_not_passed_over(
     log: Path, live: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(log, TWO)
-    found = NOBODY
+    found = NO_OTHERS
     monkeypatch.setattr(Membership, "others", lambda *_: found)
     process = live(**FOLLOWS)
     end = process.run(process.runner.initial_offset())

@@ -7,7 +7,7 @@ import pytest
 from tests.spark.file_log import TABLE
 from tests.unit.planning.example_states import A, B, at, log_of, observation
 from watermark_source.monitor.source_status import SourceStatus
-from watermark_source.planning.group import FIRST, OtherMember, OtherMembers, unanswered
+from watermark_source.planning.group import FIRST, OtherMember, OtherMembers, incomplete
 from watermark_source.planning.planner import plan
 from watermark_source.planning.policy import Alignment, PlanPolicy
 from watermark_source.planning.range_report import Coverage
@@ -70,7 +70,7 @@ def test_a_limit_that_is_a_time_is_shown_and_one_that_is_none_is_not() -> None:
     group = status_beside(OtherMembers(Millis(150), OtherMember("users"), 1)).group
     assert group is not None
     assert (group.limit, group.hold) == (160, False)
-    unlimited = status_beside(unanswered(OtherMembers(), Millis(MAX))).group
+    unlimited = status_beside(incomplete(OtherMembers(), Millis(MAX))).group
     assert unlimited is not None
     # Its own log's end, with the drift.
     assert (unlimited.limit, unlimited.hold) == (209, False)
