@@ -8,7 +8,7 @@ anything to send (``plan``)?
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
 from watermark_source.planning.backlog import Backlog, Limit, backlog_of
@@ -300,8 +300,8 @@ class Plan:
 
     state: SourceState
     """Goes into the offset when the batch is sent; is kept in memory when it is not."""
-    observation: Observation
-    """What the plan was made of, with what was looked up while it was made."""
+    observation: Observation = field(compare=False)
+    """What the plan was made from, with what was looked up while it was made."""
     is_batch: bool
     """Whether there is anything to send: rows, a higher watermark, a status change, a clock tick."""
     has_rows: bool
