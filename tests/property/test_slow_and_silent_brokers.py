@@ -85,7 +85,7 @@ class Query(Driver):
         self.clock = cast(Any, SimulatedClock(self.brokers))
         bounds = KafkaLogBounds(admin)
         connector = Connector(discovery=self.discovery, starts=EarliestOrLatest(bounds, earliest=True), bounds=bounds)
-        self.logs = Logs(connector, self.clock, self.policy.strategy, quiet=None)
+        self.logs = Logs(connector, self.clock, self.policy, quiet=None)
 
     def observe(self, *, one_batch: bool = False, unknown: Set[Split] = frozenset()) -> Observation:
         began = self.brokers.time.now

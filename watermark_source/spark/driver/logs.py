@@ -220,7 +220,7 @@ class Logs:
         return discovery.looked_since(self._ends_at, wait=_WAIT_FOR_PREVIEW) and discovery.discover() <= self._splits
 
     def combined_at_look(self, combined: Millis, sent: Millis | None) -> Millis | None:
-        """Return the combined watermark before the last discovery that has ended; ``combined`` is that of the last plan.
+        """Return the combined watermark before the last discovery that has ended; ``combined``: of the last plan.
 
         ``None`` while that discovery has found a split whose end has not been polled yet.
         """
