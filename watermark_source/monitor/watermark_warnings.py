@@ -13,7 +13,7 @@ from watermark_source.errors import listed
 from watermark_source.monitor.source_status import RowTotals
 from watermark_source.planning.range_report import LateRows
 from watermark_source.planning.split import Split
-from watermark_source.planning.strategy import WatermarkStrategy
+from watermark_source.planning.strategy import CLOCKS_DIFFER, WatermarkStrategy
 from watermark_source.planning.watermark import is_moment, watermark_text
 
 _SLEWED = 1_000
@@ -378,21 +378,31 @@ def _no_bound(max_future_skew: int | None) -> str:
     )
 
 
-def clocks_behind(reached: Mapping[Split, int], watermark: int | None) -> Mapping[Split, int]:
-    """Return the splits whose system's clock, which dates their rows, is behind the watermark that it led to.
+def clocks_behind(
+    reached: Mapping[Split, int], watermark: int | None, *, follows_group: bool = False
+) -> Mapping[Split, int]:
+    """Return the splits whose system's clock, which dates their rows, is behind the watermark.
 
-    Both are milliseconds since 1970; a clock that is slewed by less than a second is no reason to warn.
+    Both are milliseconds since 1970. A clock that is slewed by less than a second is no reason to warn; nor, where
+    other sources may lead the watermark (``idleFollows``), is one that differs from theirs by less than a minute.
     """
     if watermark is None or not is_moment(watermark):
         return {}
-    return {split: now for split, now in reached.items() if now < watermark - _SLEWED}
+    most = CLOCKS_DIFFER if follows_group else _SLEWED
+    return {split: now for split, now in reached.items() if now < watermark - most}
 
 
-def clock_text(behind: Mapping[Split, int], watermark: int) -> str:
+def clock_text(behind: Mapping[Split, int], watermark: int, *, follows_group: bool = False) -> str:
     """Return the warning of such clocks."""
     by = format_duration(watermark - min(behind.values()))
+    why = (
+        "another source of the alignment group moved it (idleFollows=group), or the clock was set back. Check the "
+        "event times of the others; with maxFutureSkew a row of the future moves none of them"
+        if follows_group
+        else "it was set back"
+    )
     return (
-        f"{listed(behind)}: the server's clock, which dates the rows, is {by} behind the watermark: it was set back. "
+        f"{listed(behind)}: the server's clock, which dates the rows, is {by} behind the watermark: {why}. "
         f"Until it has passed {_shown(watermark)}, the watermark stands, and rows have event times just after it"
     )
 

@@ -42,7 +42,7 @@ _ENGINES_WITH_ROWS = frozenset(
     )
 )  # fmt: skip
 """Engines that keep all rows of a table that is altered to use them."""
-_PARTITIONS_CHANGED = ("TRUNCATE", "DROP", "EXCHANGE", "DISCARD", "IMPORT", "CONVERT")
+_PARTITIONS_CHANGED = ("TRUNCATE", "DROP", "EXCHANGE", "DISCARD", "IMPORT", "CONVERT", "REPAIR")
 _KEYS = ("PRIMARY", "FOREIGN", "INDEX", "KEY", "CHECK", "CONSTRAINT", "PARTITION")
 _NO_COLUMN_ADDED = (*_KEYS, "FULLTEXT", "SPATIAL", "UNIQUE")
 """Keywords behind ADD that add something other than a column."""

@@ -295,6 +295,22 @@ def _analyze(walk: Walk) -> Effect:
     return NOTHING if walk.is_word("TABLE", "TABLES") else Effect(RowsStatement())
 
 
+def _repair(walk: Walk) -> Effect:
+    """REPAIR of tables, which drops the rows that it cannot save; of InnoDB's it does nothing, but is logged, too."""
+    walk.word("NO_WRITE_TO_BINLOG", "LOCAL")
+    if walk.word("VIEW"):
+        return NOTHING
+    if not walk.word("TABLE", "TABLES"):
+        raise walk.unexpected("what REPAIR is known to repair")
+    found = {walk.table()}
+    while walk.sign(","):
+        found.add(walk.table())
+    while walk.word("QUICK", "EXTENDED", "USE_FRM", "FORCE"):
+        pass
+    walk.end()
+    return Effect(whole=frozenset(found))
+
+
 def _set(walk: Walk) -> Effect:
     if walk.is_word("PASSWORD", "DEFAULT"):
         return NOTHING
@@ -387,7 +403,7 @@ _STATEMENTS: Final[Mapping[str, Callable[[Walk], Effect]]] = {
     "FLUSH": _nothing,
     "ANALYZE": _analyze,
     "OPTIMIZE": _nothing,
-    "REPAIR": _nothing,
+    "REPAIR": _repair,
     "CHECK": _nothing,
     "INSTALL": _nothing,
     "UNINSTALL": _nothing,

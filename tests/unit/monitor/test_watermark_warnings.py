@@ -280,6 +280,14 @@ def test_a_clock_that_was_set_back_behind_the_watermark_is_named_with_the_moment
     assert "Until it has passed 2023-11-14 22:13:20.000 UTC, the watermark stands, and rows have event times" in text
 
 
+def test_a_clock_behind_a_watermark_that_follows_the_group_names_the_other_sources() -> None:
+    assert not clocks_behind({ORDERS: AT - MINUTE}, AT, follows_group=True)
+    behind = clocks_behind({ORDERS: AT - 5 * MINUTE}, AT, follows_group=True)
+    text = clock_text(behind, AT, follows_group=True)
+    assert "is 5 min behind the watermark: another source of the alignment group moved it (idleFollows=group)" in text
+    assert "maxFutureSkew" in text
+
+
 @pytest.mark.parametrize(("now", "watermark"), [(AT, AT), (AT - 900, AT), (AT, None), (AT, 2**63 - 1)])
 def test_a_clock_at_the_watermark_or_slewed_and_a_watermark_that_is_no_time_are_nothing(
     now: int, watermark: int | None

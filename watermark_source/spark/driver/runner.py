@@ -71,27 +71,34 @@ _FAR_FUTURE = 3_600_000
 """Milliseconds beyond the clock from which a watermark of the future is logged, where no cap holds it."""
 
 
-def warn_of(planned: Plan, before: SourceState, now: Millis, max_future_skew: int | None) -> None:
-    """Log warnings of a plan that began with the state ``before`` at ``now`` by the wall clock."""
-    added = planned.state.splits.keys() - before.splits.keys()
-    if added and before.watermark is not None and not planned.state.use_processing_time:
+_BY_OTHERS = (
+    "No row of this source may move it so far (maxFutureSkew): another source of the alignment group did "
+    "(idleFollows=group). Set maxFutureSkew there, too, and begin with a new checkpoint location"
+)
+
+
+def warn_of(state: SourceState, before: SourceState, now: Millis, max_future_skew: int | None) -> None:
+    """Log warnings of a plan that led from the state ``before`` to ``state``, at ``now`` by the wall clock."""
+    added = state.splits.keys() - before.splits.keys()
+    if added and before.watermark is not None and not state.use_processing_time:
         _log.warning(
             "%s: found while the query runs, and read from the beginning. Rows there with event times up to the "
             "watermark, %s, are late", listed(added), watermark_text(before.watermark),
         )  # fmt: skip
-    is_first = planned.state.run > before.run
-    stands = planned.state.use_processing_time and before.watermark is not None and is_first
+    is_first = state.run > before.run
+    stands = state.use_processing_time and before.watermark is not None and is_first
     if stands and before.watermark is not None and before.watermark > now + CLOCKS_DIFFER:
         _log.warning(
             "event time is the driver's clock, %s, and stands still at the checkpoint's, %s, until the clock has come "
             "there: rows are dated so, and no window closes. Set the clock, or start with a new checkpoint location",
             watermark_text(now), watermark_text(before.watermark),
         )  # fmt: skip
-    watermark, soon = planned.state.watermark, now + _FAR_FUTURE
-    if max_future_skew is None and watermark != MAX and (before.watermark or MIN) <= soon < (watermark or MIN):
+    watermark, soon = state.watermark, now + max(_FAR_FUTURE, max_future_skew or 0)
+    if watermark != MAX and (before.watermark or MIN) <= soon < (watermark or MIN):
         _log.warning(
             "the watermark, %s, is more than an hour in the future: rows of now are late. %s",
-            watermark_text(watermark), future_text((watermark or MIN) - now, max_future_skew),
+            watermark_text(watermark),
+            future_text((watermark or MIN) - now, max_future_skew) if max_future_skew is None else _BY_OTHERS,
         )  # fmt: skip
     if is_first and not stands and before.watermark not in (None, MAX) and (before.watermark or MIN) > soon:
         _log.warning(
@@ -99,8 +106,6 @@ def warn_of(planned: Plan, before: SourceState, now: Millis, max_future_skew: in
             "closes before rows with later event times come. %s",
             watermark_text(before.watermark), future_text((before.watermark or MIN) - now, max_future_skew),
         )  # fmt: skip
-    for loss in planned.losses:
-        _log.warning("failOnDataLoss is false, going on: %s", loss.text)
 
 
 class WatermarkWarnings:
@@ -169,16 +174,15 @@ class WatermarkWarnings:
             }  # fmt: skip
 
     def _warn_of_clocks(self, seen: Seen, before: SourceState) -> None:
-        """Warn once of each time that a clock which dates rows was set back behind the watermark."""
+        """Warn once of each time that a clock which dates rows is behind the watermark."""
         options, watermark = self._options, before.watermark
-        times = seen.plan.observation.logs.times.reached
+        times, follows_group = seen.plan.observation.logs.times.reached, options.idleness.follows_group
         reached = {split: at for split, at in times.items() if options.strategy.at_end(at) is not None}
-        # The group may have advanced the watermark, not that clock.
-        if not reached or options.idleness.follows_group:
+        if not reached:
             return
-        behind = clocks_behind(reached, watermark)
+        behind = clocks_behind(reached, watermark, follows_group=follows_group)
         if behind and watermark is not None and not self._set_back:
-            _log.warning("%s", clock_text(behind, watermark))
+            _log.warning("%s", clock_text(behind, watermark, follows_group=follows_group))
         self._set_back = bool(behind)
 
     def _warn_of_late_rows(self, seen: Seen, watermark: Millis | None) -> None:
@@ -414,7 +418,9 @@ class SourceRunner:
             announce=self._last.is_first,
         )
         observation = planned.observation
-        warn_of(planned, state, observation.now, self._policy.max_future_skew)
+        warn_of(planned.state, state, observation.now, self._policy.max_future_skew)
+        for loss in planned.losses:
+            _log.warning("failOnDataLoss is false, going on: %s", loss.text)
         self._end.note(planned, observation.logs)
         self._reports.forget(observation.seen)
         self._observer.note(planned)

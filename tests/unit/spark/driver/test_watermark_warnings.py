@@ -11,6 +11,9 @@ import pytest
 
 from tests.spark.queries import START, write
 from tests.unit.spark.runner_process import Process
+from watermark_source.planning.state import SourceState
+from watermark_source.planning.watermark import Millis
+from watermark_source.spark.driver.runner import warn_of
 
 OF_ONE: dict[int, list[tuple[int, int]]] = {0: [(100, 1), (101, 2)], 1: []}
 """The second split never has a row."""
@@ -98,3 +101,22 @@ def test_the_first_late_rows_of_a_split_that_was_idle_are_warned_of(
     (text,) = warned(caplog)
     assert text.startswith("1 row of log-0 came up to 49 s late")
     assert 'To wait for it, write a longer one: .option("idleTimeout", ' in text
+
+
+@pytest.mark.parametrize(
+    ("skew", "ahead", "said"),
+    [
+        (None, 7_200_000, "a row with a wrong event time moved it"),
+        (7_300_000, 7_200_000, None),
+        (60_000, 7_200_000, "another source of the alignment group did (idleFollows=group). Set maxFutureSkew there"),
+    ],
+)
+def test_a_watermark_of_the_future_names_who_can_have_moved_it(
+    skew: int | None, ahead: int, said: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    now, before = Millis(START), SourceState(watermark=Millis(START), run=1)
+    state = SourceState(watermark=Millis(START + ahead), run=1)
+    warn_of(state, before, now, skew)
+    lines = warned(caplog)
+    assert len(lines) == (said is not None)
+    assert said is None or said in lines[0]
