@@ -15,6 +15,11 @@ from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.client.login_settings import ClientSettings
 from pyspark_mysql_cdc_wm.lookup.binlog_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.committed_transactions import Transactions
+from pyspark_mysql_cdc_wm.lookup.table_columns import described
+from pyspark_mysql_cdc_wm.options.tables import TableName
+from pyspark_mysql_cdc_wm.records.layout import ColumnChoice
+from pyspark_mysql_cdc_wm.snapshot.consistent_view import ConsistentView
+from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange
 from services.mysql import MySql
 from services.mysql_client import connect, run
 from tests.integration.mysql_binlog import Database, end_of_binlog, root
@@ -113,11 +118,60 @@ def killing(server: MySql, what: str, marked: str, times: int) -> Iterator[None]
 def test_a_statement_that_is_ended_from_outside_is_sent_again(mysql_database: Database, what: str) -> None:
     server = mysql_database.server
     mysql_database.run("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
-    statement = f"SELECT id FROM {mysql_database.name}.t WHERE SLEEP(0.7) = 0 /* {what} of ours */"
+    statement = f"SELECT id FROM {mysql_database.name}.t WHERE SLEEP(2) = 0 /* {what} of ours */"
     with closing(MySqlConnection(settings_of(server).patient)) as asked:
         asked.rows("SELECT 1")
         with killing(server, what, f"{what} of ours", times=2):
             assert asked.rows(statement) == ((1,),)
+
+
+_ROWS, _PART = 4_000, 50
+"""Rows of 15 kB: more than the server can send before they are taken."""
+
+
+def chunk(database: Database, view: ConsistentView, table: TableName, *, by_key: bool) -> Iterator[tuple[int, Any]]:
+    with closing(MySqlConnection(settings_of(database.server).patient)) as asked:
+        columns = described(asked, {table}, ColumnChoice())[table]
+    names = list(columns.by_name)
+    return view.rows(
+        table,
+        [columns.by_name[name] for name in names],
+        [columns.type_by_name[name] for name in names],
+        key=columns.key,
+        chunked_by=columns.chunk_columns if by_key else (),
+        keys=KeyRange(None, None),
+    )
+
+
+@pytest.mark.parametrize("engine", ["InnoDB", "MyISAM"])
+@pytest.mark.parametrize("by_key", [True, False])
+def test_rows_of_a_chunk_whose_statement_is_killed_come_once_or_the_task_fails(
+    mysql_database: Database, engine: str, caplog: pytest.LogCaptureFixture, *, by_key: bool
+) -> None:
+    server, table = mysql_database.server, TableName(mysql_database.name, "t")
+    values = ", ".join(f"({n}, REPEAT('x', 15000))" for n in range(_ROWS))
+    mysql_database.run(
+        f"CREATE TABLE t (id INT PRIMARY KEY, v TEXT) ENGINE = {engine}", f"INSERT INTO t VALUES {values}"
+    )
+    with closing(ConsistentView(settings_of(server).patient, batch_rows=_PART)) as view:
+        view.hold({table})
+        parts = chunk(mysql_database, view, table, by_key=by_key)
+        _, (first, _) = next(parts)
+        found = first.to_pylist()
+        # A change since then is not in the view.
+        if engine == "InnoDB":
+            mysql_database.run("DELETE FROM t WHERE id = 1")
+        with killing(server, "QUERY", "FROM `%`.`t`", times=1):
+            pass
+        if engine == "InnoDB" and by_key:
+            for _, (ids, _) in parts:
+                found += ids.to_pylist()
+            assert found == list(range(_ROWS))
+            assert "reading the rest of" in caplog.text
+        else:
+            # Which rows came is not certain: another SELECT may see others, or in another order.
+            with pytest.raises(UnreachableError, match="was killed or hit a limit"):
+                list(parts)
 
 
 def test_a_connection_that_the_server_ended_for_its_idleness_is_replaced(mysql_database: Database) -> None:

@@ -121,7 +121,8 @@ class TextReader:
             if why == _END:
                 return
             if why == _ERROR:
-                raise self._refusal()
+                refused = pymysql.err.OperationalError(*buffer.error())
+                raise server_error(refused, self._where, str(self._connection.user)) from refused
             if why == _LONG:
                 joined = self._join()
             if why == _FAULT:
@@ -161,8 +162,3 @@ class TextReader:
         buffered = file.peek(0) if hasattr(file, "peek") else b""
         unread: bytes = file.read(len(buffered)) if buffered else b""
         return unread
-
-    def _refusal(self) -> Exception:
-        return server_error(
-            pymysql.err.OperationalError(*self._buffer.error()), self._where, str(self._connection.user)
-        )

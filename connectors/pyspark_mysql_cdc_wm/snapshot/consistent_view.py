@@ -43,6 +43,8 @@ _RESTART_CODES = (1213, 1412)
 """The server's error numbers for a deadlock, and for a table that was truncated, altered or created again since the
 view began."""
 _ATTEMPTS = 20
+_ALL_ROWS = 2**64 - 1
+_ENGINE = "SELECT ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
 _KEEP_ALIVE_SECONDS = 60.0
 """Idle time in seconds after which a statement without effect keeps the connection of a view open."""
 
@@ -174,6 +176,9 @@ class ConsistentView:
     ) -> Iterator[tuple[int, tuple[pa.Array, ...]]]:
         """Yield the rows of a range in its order, in batches: their number and their columns.
 
+        After KILL QUERY the statement is sent again for the remaining rows, where the same rows come first again: of
+        InnoDB's tables, in the order of their key.
+
         Args:
             table: the table.
             columns: the columns to select.
@@ -192,9 +197,34 @@ class ConsistentView:
             text_column(column, kind, of_key=column.name in key) for column, kind in zip(columns, types, strict=True)
         ]
         reader = TextReader(self._connection, self._settings.where, batch_rows=self._batch_rows)
-        for memory, starts, sizes in reader.rows(statement, len(columns) or 1):
-            arrays = tuple(decode(Values(memory, starts[i], sizes[i])) for i, decode in enumerate(build))
-            yield starts.shape[1], arrays
+        in_order = bool(key) and set(key) <= {column.name for column in chunked_by}
+        count, until = 0, time.monotonic() + self._settings.patience_seconds
+        while True:
+            before = count
+            # OFFSET needs a limit: this is the highest that servers accept.
+            rest = f"{statement} LIMIT {count}, {_ALL_ROWS}" if count else statement
+            try:
+                for memory, starts, sizes in reader.rows(rest, len(columns) or 1):
+                    arrays = tuple(decode(Values(memory, starts[i], sizes[i])) for i, decode in enumerate(build))
+                    count += starts.shape[1]
+                    yield starts.shape[1], arrays
+            except SourceError as refused:
+                failure, now = refused.__cause__, time.monotonic()
+                if count > before:
+                    until = now + self._settings.patience_seconds
+                if failure is None or kind_of(failure) is not ErrorKind.INTERRUPTED or now >= until:
+                    raise
+                if count and not (in_order and self._is_of_innodb(table)):
+                    raise
+                _log.warning("%s; reading the rest of %s after %d rows of this part", refused, table, count)
+            else:
+                return
+
+    def _is_of_innodb(self, table: TableName) -> bool:
+        with self._translated_errors(), self._connection.cursor() as cursor:
+            cursor.execute(_ENGINE, (table.database, table.table))
+            row = cursor.fetchone()
+        return row is not None and str(row[0]).lower() == "innodb"
 
 
 def _selected(column: Column) -> str:
