@@ -148,9 +148,7 @@ def test_a_column_that_takes_the_name_of_another_ends_the_query(
     start, begin = life.reader.initialOffset(), snapshot.reader.initialOffset()
     planned = snapshot.reader.latestOffset(begin, ALL)
     database.run("INSERT INTO t VALUES (1, 'name', 'nick')", *alter)
-    refused = (
-        r"[.]t to another, and logged no row: .*\. Begin a new query, or set schemaChangeBehavior to ignore"
-    )
+    refused = r"[.]t to another, and logged no row: .*\. Begin a new query, or set schemaChangeBehavior to ignore"
     with pytest.raises(SchemaError, match=refused):
         rows_of(life, start, "id")
     with pytest.raises(SchemaError, match=refused):
