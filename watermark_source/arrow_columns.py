@@ -1,7 +1,7 @@
 """Arrow columns of Python values and NumPy arrays, and back.
 
-pyarrow's own ``array``, ``scalar``, ``repeat`` and ``to_numpy`` import pandas where it is installed, 0.3 s in every
-worker process.
+It builds them from buffers: pyarrow's own ``array``, ``scalar``, ``repeat`` and ``to_numpy`` import pandas if it is
+installed, which takes 0.3 s in every worker process.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ import pyarrow as pa
 
 
 def bitmap(bits: npt.NDArray[Any]) -> pa.Buffer:
-    """Return an Arrow bitmap, of validity or of booleans, that has a bit where the array is not zero."""
+    """Return an Arrow bitmap, of validity or of booleans, whose bits are set where the array is not zero."""
     return pa.py_buffer(np.packbits(bits, bitorder="little"))
 
 
 def integers(column: pa.Array) -> npt.NDArray[np.int64]:
-    """Return a view of a column of 64-bit integers or timestamps, with anything where it is null."""
+    """Return a view of a column of 64-bit integers or timestamps. Values at nulls are arbitrary."""
     if not len(column):
         return np.empty(0, dtype=np.int64)
     return np.frombuffer(column.buffers()[1], dtype=np.int64, count=len(column), offset=8 * column.offset)
 
 
 def is_valid(column: pa.Array) -> npt.NDArray[np.bool_]:
-    """Return where a column is not null."""
+    """Return true for each value of a column that is not null."""
     validity = column.buffers()[0]
     if validity is None:
         return np.ones(len(column), dtype=np.bool_)
@@ -36,7 +36,7 @@ def is_valid(column: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def column(values: Sequence[str | int | bool | None], kind: pa.DataType) -> pa.Array:
-    """Return a nullable column of strings, booleans, integers or, as their integers, timestamps."""
+    """Return a nullable column of strings, booleans, integers or timestamps, which are given as integers."""
     present = np.array([value is not None for value in values], dtype=np.bool_)
     nulls = len(values) - int(np.count_nonzero(present))
     validity = bitmap(present) if nulls else None
@@ -53,7 +53,7 @@ def column(values: Sequence[str | int | bool | None], kind: pa.DataType) -> pa.A
 
 
 def repeated(value: str | int, kind: pa.DataType, count: int) -> pa.Array:
-    """Return a column that holds one value ``count`` times."""
+    """Return a column with ``count`` times the same value."""
     if isinstance(value, str):
         text = value.encode()
         offsets = np.arange(count + 1, dtype=np.int32) * np.int32(len(text))

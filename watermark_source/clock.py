@@ -1,4 +1,4 @@
-"""The one place that reads clocks: what time it is, and how much time has passed."""
+"""Clock: the wall time in milliseconds, in several senses. The engine reads the system's clock only here."""
 
 from __future__ import annotations
 
@@ -7,24 +7,25 @@ import time
 from watermark_source.planning.watermark import Millis
 
 _STEP = 1_000
-"""By so many milliseconds a clock that was set, or a machine that was suspended, is further at least."""
+"""Milliseconds: a smaller difference between the wall time and the monotonic clock is no step of the system's clock."""
 
 
 class Clock:
-    """Readings in milliseconds since 1970-01-01 UTC: of how much time has passed, and of what time it is."""
+    """Readings in milliseconds since 1970-01-01 UTC."""
 
     def __init__(self) -> None:
         self._wall = time.time() * 1_000
         self._monotonic = time.monotonic()
 
     def elapsed(self) -> Millis:
-        """Return the wall time of the start, carried on by the monotonic clock; a step of the system's is not seen."""
+        """Return the wall time of the start plus the time since by the monotonic clock, without later steps."""
         return Millis(int(self._wall + (time.monotonic() - self._monotonic) * 1_000))
 
     def catches_up(self) -> bool:
-        """Let ``elapsed`` go on from the wall time if that was set forward; return whether it was.
+        """Advance ``elapsed`` to the wall time if the system's clock was set forward; return whether it was.
 
-        The next process begins with the wall time: what this one remembers must not seem long ago to it.
+        The next process starts from the wall time. Without this, moments that this process has recorded would seem
+        long ago to it.
         """
         ahead = time.time() * 1_000 - self.elapsed()
         if ahead < _STEP:
@@ -33,9 +34,9 @@ class Clock:
         return True
 
     def now(self) -> Millis:
-        """Return the wall time. It follows the system's clock forward, after a suspension for example, not back."""
+        """Return the wall time. It follows steps of the system's clock forward, as after a suspension, but not back."""
         return max(self.elapsed(), self.wall())
 
     def wall(self) -> Millis:
-        """Return the wall time, which may be set back: that it was wrong before is over then."""
+        """Return the system's wall time, which may be set back."""
         return Millis(int(time.time() * 1_000))

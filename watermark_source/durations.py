@@ -1,4 +1,4 @@
-"""Durations as users write them: a number and a unit, for example ``5 minutes``."""
+"""Durations as users write them, such as ``5 minutes``, and durations, counts and shares as text for people."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _UNIT_MS = {
 _TERM = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-z]+)", re.IGNORECASE)
 
 _PAIRS = (("d", 86_400_000, "h", 3_600_000), ("h", 3_600_000, "min", 60_000), ("min", 60_000, "s", 1_000))
-"""A unit, the next smaller one, and the milliseconds of each."""
+"""A unit and the next smaller one, each with its milliseconds."""
 
 _LONGEST_MS = 100_000 * 366 * 86_400_000
-"""A hundred thousand years: far below where sums of moments and durations would leave 64 bits."""
+"""A hundred thousand years: sums of moments and such durations stay far within 64 bits."""
 
 ACCEPTED = "a number and a unit (ms, seconds, minutes, hours, days)"
 
 
 def parse_duration(text: str) -> int:
-    """Return the duration in whole milliseconds; terms may be added up, as in ``1 minute 30 seconds``.
+    """Return the duration in whole milliseconds. A text may have several terms, as in ``1 minute 30 seconds``.
 
     Raises:
         ValueError: the text is not a duration.
@@ -43,7 +43,7 @@ def parse_duration(text: str) -> int:
 
 
 def format_duration(millis: int) -> str:
-    """Return a duration for people: its two largest units, the second left out if zero, for example ``5 min 02 s``."""
+    """Return a duration as text with its two largest units, such as ``5 min 02 s``; a second of zero is omitted."""
     if millis < 0:
         return f"-{format_duration(-millis)}"
     if millis < 1_000:
@@ -57,16 +57,13 @@ def format_duration(millis: int) -> str:
     return f"{millis // 1_000} s"
 
 
-# PURE. Numbers for people.
-
-
 def count_text(n: int) -> str:
-    """Return a whole number with its thousands set apart."""
+    """Return a whole number with a blank between thousands."""
     return f"{n:,}".replace(",", " ")
 
 
 def share_text(share: float) -> str:
-    """Return a share in percent."""
+    """Return a share from 0 to 1 as a percentage."""
     if not share:
         return "0 %"
     return "< 0.01 %" if share < 0.0001 else f"{100 * share:.3g} %"

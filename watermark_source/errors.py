@@ -1,29 +1,29 @@
-"""Every error of the project, in one tree.
+"""All errors of the project, in one tree.
 
 ::
 
     WatermarkSourceError
-    ├── UserError                   what the user wrote cannot work; nothing was read
+    ├── UserError                   the user's input cannot work; nothing was read
     │   ├── OptionError             an option's value; ``UnknownOptionError`` for its name, ``StartMismatchError`` for a
-    │   │                           start that does not name the splits there are
+    │   │                           start that does not name the existing splits
     │   ├── SchemaError             a user schema, a missing or wrong column
-    │   ├── UsageError              a call of the public API that cannot work; ``MissingPackageError`` for want of an
-    │   │                           extra that is not installed
-    │   ├── OffsetError             a checkpoint that is broken, foreign or from a newer version
-    │   └── StreamEndedError        a stream that has ended (``finalWatermark``) would be read on
-    ├── SourceError                 the broker or server said no, or said nothing
-    │   ├── UnreachableError        no connection within the allowed time
+    │   ├── UsageError              a call of the public API that cannot work; ``MissingPackageError`` for an extra that
+    │   │                           is not installed
+    │   ├── OffsetError             a checkpoint that is corrupt, foreign or from a newer version
+    │   └── StreamEndedError        a query would continue a stream that has ended (``finalWatermark``)
+    ├── SourceError                 the broker or server refused, failed or did not answer
+    │   ├── UnreachableError        no connection within the time limit
     │   ├── RefusedError            not authenticated or not authorised
     │   ├── UnknownSplitError       a topic, partition or table that does not exist
-    │   ├── ResponseTimeoutError    connected, but no answer or no progress within the allowed time
+    │   ├── ResponseTimeoutError    connected, but no answer or no progress within the time limit
     │   ├── CorruptDataError        bytes that fail their own checks
-    │   ├── EventTimeError          a record without an event time where the user's options place it
-    │   └── UnsupportedFormatError  bytes of a format this version does not read
-    ├── DataLossError               rows that were due are gone (``failOnDataLoss``)
-    └── InternalError               a bug of ours
+    │   ├── EventTimeError          a record without an event time in the place that the user has named
+    │   └── UnsupportedFormatError  bytes of a format that this version does not read
+    ├── DataLossError               rows to be read no longer exist (``failOnDataLoss``)
+    └── InternalError               a bug of this project
 
-Each message says what was seen, what is accepted or expected, and what to do. No message ever holds a secret. Where
-Spark has an error condition for the same thing, the message begins with it in brackets, as Spark's own do.
+Each message states what was seen, what is accepted or expected, and what to do. No message holds a secret. If Spark has
+an error condition for the same case, the message begins with it in brackets, as Spark's own messages do.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from functools import partial
 from typing import Any
 
 _SHOWN = 200
-"""Characters of a wrong value that an error shows."""
+"""Characters of a wrong value that an error quotes."""
 _LISTED = 10
-"""Things of many that a message names."""
+"""Items of a long list that a message names."""
 
 
 class WatermarkSourceError(Exception):
@@ -43,7 +43,7 @@ class WatermarkSourceError(Exception):
 
 
 class UserError(WatermarkSourceError):
-    """What the user wrote cannot work."""
+    """The user's input cannot work."""
 
 
 class OptionError(UserError, ValueError):
@@ -65,18 +65,18 @@ class OptionError(UserError, ValueError):
         super().__init__(labelled(condition, f"option {shortened(option)}{shown}: {accepted}{hint}"))
 
     def __reduce__(self) -> tuple[object, ...]:
-        again = partial(type(self), example=self.example, condition=self.condition)
-        return again, (self.option, self.seen, self.accepted)
+        recreate = partial(type(self), example=self.example, condition=self.condition)
+        return recreate, (self.option, self.seen, self.accepted)
 
 
 def shortened(seen: object) -> str:
-    """Return a wrong value as one line of bearable length: it may be a checkpoint, or name a thousand partitions."""
+    """Return a wrong value as one line of at most 200 characters: it may be a checkpoint, or name many partitions."""
     text = str(seen).replace("\n", " ")
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
 def listed(things: Iterable[Any]) -> str:
-    """Return things that have an order, such as splits, in one line: in that order, the first ten of them."""
+    """Return sortable items, such as splits, as one line: the first ten in order, and the number of the others."""
     ordered = sorted(things)
     more = f" and {len(ordered) - _LISTED} more" if len(ordered) > _LISTED else ""
     return ", ".join(map(str, ordered[:_LISTED])) + more
@@ -92,11 +92,11 @@ class UnknownOptionError(OptionError):
 
 
 class StartMismatchError(OptionError):
-    """Starting positions that do not name exactly the splits there are now; there may have been others before."""
+    """Starting positions that do not name exactly the existing splits, which may have changed since."""
 
 
 class SchemaError(UserError):
-    """A schema given by the user, or a column that is missing, of the wrong type, or of a name that is taken."""
+    """A schema of the user, or a column that is missing, has the wrong type, or a name that is already used."""
 
 
 class UsageError(UserError):
@@ -108,11 +108,11 @@ class MissingPackageError(UsageError, ModuleNotFoundError):
 
 
 class OffsetError(UserError):
-    """A checkpoint offset that is broken, belongs to another source, or was written by a newer version."""
+    """A checkpoint offset that is corrupt, belongs to another source, or was written by a newer version."""
 
 
 class StreamEndedError(UserError):
-    """A query would read on a stream that has ended: its watermark is the end of time (``finalWatermark``)."""
+    """A query would continue a stream that has ended: its watermark is the end of time (``finalWatermark``)."""
 
 
 class SourceError(WatermarkSourceError):
@@ -120,7 +120,7 @@ class SourceError(WatermarkSourceError):
 
 
 class UnreachableError(SourceError):
-    """No connection could be made within the allowed time."""
+    """No connection could be made within the time limit."""
 
 
 class RefusedError(SourceError):
@@ -132,7 +132,7 @@ class UnknownSplitError(SourceError):
 
 
 class ResponseTimeoutError(SourceError):
-    """Connected, but no answer or no progress within the allowed time."""
+    """Connected, but no answer or no progress within the time limit."""
 
 
 class CorruptDataError(SourceError):
@@ -140,7 +140,7 @@ class CorruptDataError(SourceError):
 
 
 class EventTimeError(SourceError):
-    """A record without an event time where the user's options place it."""
+    """A record without an event time in the place that the user has named."""
 
 
 class UnsupportedFormatError(SourceError):
@@ -148,7 +148,7 @@ class UnsupportedFormatError(SourceError):
 
 
 class DataLossError(WatermarkSourceError):
-    """Rows that were due are gone, and ``failOnDataLoss`` is true."""
+    """Rows to be read no longer exist, and ``failOnDataLoss`` is true."""
 
 
 class InternalError(WatermarkSourceError):

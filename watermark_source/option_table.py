@@ -1,4 +1,7 @@
-"""Option tables: one row per option makes the parsing, the error text and the documentation page."""
+"""Option tables: one row per option defines its parsing, its error text and its entry in the documentation.
+
+The module also checks the installation: which packages are missing, and which Python Spark starts.
+"""
 
 from __future__ import annotations
 
@@ -16,18 +19,18 @@ from typing import Any
 from watermark_source import durations
 from watermark_source.errors import MissingPackageError, OptionError, UnknownOptionError, shortened
 
-# Spark adds these to every reader by itself.
+# Spark adds these to the options of every reader.
 _SPARK_OWN = frozenset({"path", "paths"})
 _PROVIDER = "provider"
-"""Given by Spark with the options of a table (``CREATE TABLE ... USING``), beside the table's own properties."""
+"""Spark adds it to the options of a table (``CREATE TABLE ... USING``), beside the table's own properties."""
 _TABLE_PROPERTIES = frozenset(
     {_PROVIDER, "serialization.format", "owner", "comment", "location", "external", "is_managed_location", "collation"}
 )
 _OF_EACH_TABLE = frozenset({"owner", "serialization.format"})
 _OPTION_OF_TABLE = "option."
-"""Before the name of each option once more, with the options of a table."""
+"""Prefix of the names under which Spark passes a table's options a second time."""
 _MOST = 2**63 - 1
-_WHERE_ALL_ARE = "docs/options.md has all there are"
+_WHERE_ALL_ARE = "docs/options.md lists all options"
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 
 
@@ -37,17 +40,17 @@ class Option:
 
     name: str
     parse: Callable[[str], Any]
-    """Turns the user's text into the value; raises ``ValueError`` if it cannot."""
+    """Returns the value of the user's text; raises ``ValueError`` for an invalid text."""
     accepted: str
-    """What is accepted, as a phrase that continues "option x = y: "."""
+    """The accepted values, as a phrase that continues "option x = y: "."""
     example: str
     doc: str
     default: Any = None
     default_text: str | None = None
-    """How the default is shown where ``str(default)`` would not do."""
+    """The default in the documentation, if it is not ``str(default)``."""
     secret: bool = False
     needed: bool = False
-    """Whether a source cannot work without it."""
+    """Whether the option is required."""
 
     def read(self, text: str) -> Any:
         """Parse the user's text, or raise ``OptionError`` in the project's pattern."""
@@ -74,7 +77,7 @@ def one_of(
     default_text: str | None = None,
     kind: Callable[[str], Any] = str,
 ) -> Option:
-    """Return a row that takes one of the words, in any case, and makes a ``kind`` of it."""
+    """Return a row that accepts one of the words, in any case, and converts it to ``kind``."""
     words = tuple(choices)
     parse = word(words)
     return Option(
@@ -89,7 +92,7 @@ def one_of(
 
 
 def true_or_false(*, name: str, default: bool, example: str, doc: str) -> Option:
-    """Return a row that takes ``true`` or ``false``."""
+    """Return a row that accepts ``true`` or ``false``."""
     return Option(
         name=name,
         parse=boolean,
@@ -104,7 +107,7 @@ def true_or_false(*, name: str, default: bool, example: str, doc: str) -> Option
 def at_least_one(
     *, name: str, example: str, doc: str, default: int | None = None, default_text: str | None = None
 ) -> Option:
-    """Return a row that takes a whole number of at least 1."""
+    """Return a row that accepts a whole number of at least 1."""
     return Option(
         name=name,
         parse=positive_integer,
@@ -118,15 +121,15 @@ def at_least_one(
 
 @dataclass(frozen=True, slots=True)
 class OptionTable:
-    """All options of one source. ``prefixes`` are families passed on unread, such as ``kafka.``."""
+    """All options of one source. ``prefixes`` name families that are parsed elsewhere, such as ``kafka.``."""
 
     options: tuple[Option, ...]
     prefixes: tuple[str, ...] = ()
     family_names: tuple[str, ...] = ()
-    """Whole names in those families, for users who omit the prefix."""
+    """Full names in those families, to suggest for a name without its prefix."""
     not_needed: Mapping[str, str] = field(default_factory=dict)
-    """Options of other systems that users may bring along, and why there is nothing to set here; names are compared by
-    their letters alone, since others write ``server-id`` or ``server.id``."""
+    """Options of other systems, with the reason why there is nothing to set here. Names are compared by their letters
+    and digits alone, because other systems write ``server-id`` or ``server.id``."""
     no_meaning: Mapping[str, str] = field(default_factory=dict)
     """Rows of the table that this source refuses, and the reason: it shares them with other sources."""
     only_in_streams: tuple[str, ...] = ()
@@ -136,10 +139,11 @@ class OptionTable:
     where_all_are: str = _WHERE_ALL_ARE
 
     def parse(self, given: Mapping[str, str]) -> dict[str, Any]:
-        """Return every option's value by its table name, defaults included.
+        """Return every option's value by its name in the table, defaults included. Names ignore case.
 
-        Names ignore case. Raises ``UnknownOptionError`` naming an option that is near, or ``OptionError`` for a value
-        or for an option that is needed.
+        Raises:
+            UnknownOptionError: a name is unknown; the message names the nearest option.
+            OptionError: a value is invalid, or a required option is missing.
         """
         of_table, given = is_of_table(given), options_of_table(given)
         by_key = {option.name.lower(): option for option in self.options}
@@ -152,8 +156,9 @@ class OptionTable:
                 if (why := self.no_meaning.get(option.name)) is not None:
                     raise OptionError(option.name, str(text), f"has no meaning here: {why}", example="leave it out")
                 values[option.name] = option.read(str(text))
-            elif (known := elsewhere.get(_letters(name))) is not None:
-                raise OptionError(known, str(text), f"is not needed: {self.not_needed[known]}", example="leave it out")
+            elif (foreign := elsewhere.get(_letters(name))) is not None:
+                reason = f"is not needed: {self.not_needed[foreign]}"
+                raise OptionError(foreign, str(text), reason, example="leave it out")
             elif key not in _SPARK_OWN and not key.startswith(self.prefixes):
                 where = f"a table's TBLPROPERTIES are read as its OPTIONS; {self.where_all_are}"
                 raise unknown_option(name, (*values, *self.family_names), where if of_table else self.where_all_are)
@@ -176,11 +181,11 @@ class OptionTable:
 
 
 def unknown_option(name: str, names: Iterable[str], where_all_are: str = _WHERE_ALL_ARE) -> UnknownOptionError:
-    """Return the error for a name that is none of ``names``; it says which one is near, or where all of them are."""
+    """Return the error for a name that is not in ``names``, with the nearest name, or where all names are listed."""
     spelling = {known.lower(): known for known in names}
     near = difflib.get_close_matches(name.lower(), spelling, n=1)
-    found = f"; the nearest is {spelling[near[0]]}" if near else f", nor one like it; {where_all_are}"
-    return UnknownOptionError(name, None, f"there is no such option{found}")
+    hint = f"; the nearest is {spelling[near[0]]}" if near else f", and no similar one; {where_all_are}"
+    return UnknownOptionError(name, None, f"there is no such option{hint}")
 
 
 def is_of_table(given: Mapping[str, str]) -> bool:
@@ -215,12 +220,12 @@ def _letters(name: str) -> str:
 
 
 def given_text(given: Mapping[str, str], name: str) -> str | None:
-    """Return the user's text for an option, whatever case its name was written in."""
+    """Return the user's text for an option, whose name ignores case."""
     return next((str(v) for k, v in given.items() if k.lower() == name.lower()), None)
 
 
 def boolean(text: str) -> bool:
-    """Parse ``true`` or ``false``, in any case; nothing else is a boolean."""
+    """Parse ``true`` or ``false``, in any case."""
     lowered = text.strip().lower()
     if lowered not in ("true", "false"):
         raise ValueError
@@ -245,7 +250,7 @@ def positive_integer(text: str) -> int:
 
 
 def ports(text: str) -> range:
-    """Parse a port, or the first and the last of several, such as ``40000-40015``."""
+    """Parse a port, or a range of ports with its first and last, such as ``40000-40015``."""
     first, dash, last = text.partition("-")
     lowest = integer(first, minimum=1, maximum=65_535)
     highest = integer(last, minimum=lowest, maximum=65_535) if dash else lowest
@@ -267,7 +272,7 @@ def duration(*, minimum: int, maximum: int | None = None) -> Callable[[str], int
 
 
 def word(choices: Iterable[str]) -> Callable[[str], str]:
-    """Return a parser of one of the given words; case is ignored, the given spelling is returned."""
+    """Return a parser of one of the choices. It ignores case, and returns the word as in ``choices``."""
     spelling = {choice.lower(): choice for choice in choices}
 
     def parse(text: str) -> str:
@@ -280,12 +285,12 @@ def word(choices: Iterable[str]) -> Callable[[str], str]:
 
 
 def host_name(text: str) -> str:
-    """Parse a host name or an address, which some resolver may know."""
+    """Parse a host name or an address."""
     name = non_empty(text)
     if re.search(r"[\s/@,]", name):
         raise ValueError(f'"{name}" is no host name')
     try:
-        # What the network calls do with a name first, with an error of their own for an empty or a long part.
+        # Network calls encode a name so, and raise another error for an empty or a long part.
         name.encode("idna")
     except UnicodeError as error:
         raise ValueError(f'"{name}" is no host name ({error})') from None
@@ -293,20 +298,20 @@ def host_name(text: str) -> str:
 
 
 def non_empty(text: str) -> str:
-    """Parse any text that is not blank."""
+    """Parse a text that is not blank."""
     stripped = text.strip()
     if not stripped:
         raise ValueError("is empty")
     return stripped
 
 
-# What the project finds installed: packages, without importing them, and the Python that Spark starts.
+# The installation: packages, without importing them, and the Python that Spark starts.
 
 
 _DISTRIBUTION = "watermark-source"
 _CHOSEN = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
 _STARTED_BY_SPARK = ("SPARK_PYTHON_RUNTIME", "PYTHON_WORKER_FACTORY_SECRET", "PYSPARK_GATEWAY_PORT")
-"""Set in Spark's Python workers, and in programs that ``spark-submit`` started with a Python it chose."""
+"""Set in Spark's Python workers, and in programs that ``spark-submit`` started with its Python."""
 _CHOICES_OF_SPARK = ("spark.pyspark.python", "spark.pyspark.driver.python", "spark.executorEnv.PYSPARK_PYTHON")
 _PROPERTIES_FILE = "--properties-file"
 _SETTING = re.compile(r"\s*([^\s=:#!]+)\s*[\s=:]\s*(.*?)\s*")
@@ -332,7 +337,7 @@ def need(packages: Iterable[str], format_name: str, *, requirement: str) -> None
 
 
 def lacking(what: str, package: str | None, extra: str) -> MissingPackageError:
-    """Return the error of something that needs a package of an extra, which is not installed."""
+    """Return the error of a feature whose package, in an extra, is not installed."""
     return _missing(what, package, to_install(extra))
 
 
@@ -344,12 +349,12 @@ def _missing(what: str, package: str | None, command: str) -> MissingPackageErro
 
 
 def to_install(extra: str) -> str:
-    """Return the command that installs the packages of an extra, from any index, wherever the project came from."""
-    # Takes 30 ms, and is needed for errors alone.
+    """Return the command that installs an extra's packages. It works wherever the project itself was installed from."""
+    # The import takes 30 ms, and only errors need it.
     from importlib.metadata import PackageNotFoundError, requires  # noqa: PLC0415
 
     try:
-        listed = [each.partition(";") for each in requires(_DISTRIBUTION) or ()]
+        listed = [requirement.partition(";") for requirement in requires(_DISTRIBUTION) or ()]
     except PackageNotFoundError:
         listed = []
     wanted = [name.strip() for name, _, marker in listed if f"extra == '{extra}'" in marker.replace('"', "'")]
@@ -379,7 +384,7 @@ def name_python(environment: MutableMapping[str, str], executable: str) -> None:
     context = getattr(sys.modules.get("pyspark.core.context"), "SparkContext", None)
     if getattr(context, "_gateway", None) is not None:
         warnings.warn(
-            'Spark was started before watermark_source was imported, and looks for Python at "python3", where the '
+            'Spark was started before watermark_source was imported, and starts the Python "python3", in which the '
             "project is not installed: import watermark_source before SparkSession.builder…getOrCreate(), or set "
             f"PYSPARK_PYTHON={executable}",
             stacklevel=3,
@@ -389,9 +394,9 @@ def name_python(environment: MutableMapping[str, str], executable: str) -> None:
 def _is_on_path(executable: str, environment: Mapping[str, str]) -> bool:
     import shutil  # noqa: PLC0415 - needed once, in the user's program alone
 
-    found = shutil.which("python3", path=environment.get("PATH"))
-    # Not resolved: the Python of a virtual environment is a link to the one it was made with.
-    return found is not None and Path(found).absolute().parent == Path(executable).absolute().parent
+    first = shutil.which("python3", path=environment.get("PATH"))
+    # Paths are not resolved: the Python of a virtual environment is a link to the one that created it.
+    return first is not None and Path(first).absolute().parent == Path(executable).absolute().parent
 
 
 def _is_for_import_to_choose(environment: Mapping[str, str]) -> bool:

@@ -1,8 +1,8 @@
-"""Our code in a Python process that Spark started: errors reach Spark as a sentence, log lines look like Spark's own.
+"""Errors and logs in a Python process that Spark started.
 
-Spark sends the text of an exception to the user's program, with every frame of a process the user never sees; Python
-logs without a handler as the bare text. Both are set here, and only where Spark started the process: in a user's own
-program exceptions and logging are the user's.
+Spark sends an exception to the user's program with every frame of its process; here an error of this project is sent
+as its message alone. Python writes log lines without a handler as bare text; here they have the form of Spark's own.
+In a user's own program nothing is changed.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _Result = TypeVar("_Result")
 
 _SET_BY_SPARK = "SPARK_PYTHON_RUNTIME"
 _HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
-"""What Spark's Python workers look up when they send an exception: set, they send type and text alone."""
+"""If this variable is set, Spark's Python workers send an exception's type and text without its frames."""
 _LOGGERS = ("watermark_source", "pyspark_aligned_kafka", "pyspark_mysql_cdc_wm", "kafka", "pymysql")
 _FOLDED_SECONDS = 60.0
-"""Seconds in which the same line is written once."""
+"""Seconds in which equal lines are written once."""
 _MOST_LINES = 1_000
-"""Different lines that are remembered."""
+"""Limit on the different lines that are remembered."""
 
 
 def is_spark_worker() -> bool:
@@ -38,9 +38,9 @@ def is_spark_worker() -> bool:
 
 @contextmanager
 def sentence_first() -> Iterator[None]:
-    """Let an error of ours leave as its sentence; a bug of ours keeps its frames.
+    """Send an error of this project without its frames; an ``InternalError`` keeps them.
 
-    A process from which Spark has sent an exception ends: what is set here outlives no other error.
+    A process ends after Spark has sent its exception, so the variable affects no other error.
     """
     try:
         yield
@@ -53,7 +53,7 @@ def sentence_first() -> Iterator[None]:
 
 
 def says_why(call: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
-    """Decorate what Spark calls: an error of ours leaves it as ``sentence_first`` describes."""
+    """Decorate a function that Spark calls, so that its errors leave it as ``sentence_first`` describes."""
 
     @functools.wraps(call)
     def called(*args: _Arguments.args, **named: _Arguments.kwargs) -> _Result:
@@ -64,13 +64,13 @@ def says_why(call: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Resul
 
 
 def each_with_sentence(rows: Iterable[_Result]) -> Iterator[_Result]:
-    """Yield what Spark reads; an error of ours leaves as ``sentence_first`` describes."""
+    """Yield rows to Spark; errors leave the iterator as ``sentence_first`` describes."""
     with sentence_first():
         yield from rows
 
 
 class LogContext:
-    """What every line of this process names: the source, and the query once it is known."""
+    """The source and the query that every line of this process names."""
 
     def __init__(self) -> None:
         self.source: str | None = None
@@ -86,14 +86,14 @@ _context = LogContext()
 
 
 def log_as_spark(source: str, query: str | None = None) -> None:
-    """Write log lines of this process to standard error, which Spark passes on, as Spark writes its own.
+    """Write log lines of this process to standard error, which Spark forwards, in the form of Spark's own.
 
-    Nothing happens in a process that Spark did not start. A handler of the root logger, such as Spark's own for
+    It does nothing in a process that Spark did not start. A handler of the root logger, such as Spark's own for
     ``spark.sql.pyspark.worker.logging.enabled``, gets the lines instead.
 
     Args:
-        source: the source's name, which lines carry.
-        query: the query's name or id, once it is known.
+        source: the source's name in the lines.
+        query: the query's name or id; ``None`` while it is unknown.
     """
     if not is_spark_worker():
         return
@@ -106,7 +106,7 @@ def log_as_spark(source: str, query: str | None = None) -> None:
 
 
 def note_query(query: str | None) -> None:
-    """Name a query in the lines of this process from now on; ``None`` changes nothing."""
+    """Set the query that lines of this process name; ``None`` changes nothing."""
     _context.query = query or _context.query
 
 
@@ -116,29 +116,29 @@ def noted_query() -> str | None:
 
 
 def query_of_task() -> str | None:
-    """Return the name of the query, or its id, that the task of this process belongs to; ``None`` outside of one."""
-    from pyspark import TaskContext  # noqa: PLC0415 - in a task it is loaded
+    """Return the name, or the id, of the query that this process's task belongs to; ``None`` outside a task."""
+    from pyspark import TaskContext  # noqa: PLC0415 - a task has imported it
 
     task = TaskContext.get()
     if task is None:
         return None
-    # Spark describes the batch's job in lines: the query's name, which may be empty, its id, the run's, the batch.
+    # The lines of a batch's job description are the query's name, which may be empty, its id, the run's id, the batch.
     name = (task.getLocalProperty("spark.job.description") or "").partition("\nid = ")[0].strip()
     return name or task.getLocalProperty("sql.streaming.queryId")
 
 
 class SparkLines(logging.Handler):
-    """Writes lines with time, level, query and source; the same line once a minute."""
+    """Writes lines with time, level, query and source; equal lines once a minute."""
 
     def __init__(self, context: LogContext, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self._named = context
         self._clock = clock
         self._written: dict[tuple[str, str], tuple[float, int]] = {}
-        """By logger and text: when it was written last, and how often it came since."""
+        """By logger and text: when the line was written last, and how often it was repeated since."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write the line, unless another handler does or it was written within the last minute."""
+        """Write the line, unless the root logger has a handler or the line was written within the last minute."""
         if logging.getLogger().handlers:
             return
         try:
@@ -146,17 +146,17 @@ class SparkLines(logging.Handler):
             if line is not None:
                 sys.stderr.write(f"{line}\n")
                 sys.stderr.flush()
-        except Exception:  # noqa: BLE001 - a line that cannot be written stops nothing
+        except Exception:  # noqa: BLE001 - a line that cannot be written fails no query
             self.handleError(record)
 
     def line(self, record: logging.LogRecord) -> str | None:
-        """Return the line; ``None`` for a repetition, which the next line with the same text counts."""
+        """Return the line; ``None`` for a repetition, which the next equal line counts."""
         text, now = record.getMessage(), self._clock()
-        # A library's lines about one broker differ in numbers of sockets and milliseconds.
+        # A library's lines about one broker differ in the numbers of sockets and milliseconds.
         key = record.name, text if _is_ours(record.name) else str(record.msg)
-        at, folded = self._written.get(key, (-_FOLDED_SECONDS, 0))
-        if now - at < _FOLDED_SECONDS:
-            self._written[key] = at, folded + 1
+        written_at, folded = self._written.get(key, (-_FOLDED_SECONDS, 0))
+        if now - written_at < _FOLDED_SECONDS:
+            self._written[key] = written_at, folded + 1
             return None
         if len(self._written) >= _MOST_LINES:
             self._written = {k: v for k, v in self._written.items() if now - v[0] < _FOLDED_SECONDS}

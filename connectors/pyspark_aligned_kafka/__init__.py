@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 __all__ = ["DefaultSource"]
 
 DOCTOR_FLAG = "kafka"
-"""``python -m watermark_source doctor --kafka`` is the module ``doctor`` beside this one."""
+"""The flag of ``python -m watermark_source doctor``, which runs the module ``doctor`` of this package."""
 PROFILE_FLAG = "kafka"
-"""``python -m watermark_source profile --kafka`` is the module ``profile`` beside this one."""
+"""The flag of ``python -m watermark_source profile``, which runs the module ``profile`` of this package."""
 
 
 class DefaultSource(AlignedDataSource):

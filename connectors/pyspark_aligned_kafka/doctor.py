@@ -1,4 +1,4 @@
-"""What ``python -m watermark_source doctor --kafka`` looks at: what a query needs, and what its user should know."""
+"""The checks of ``python -m watermark_source doctor --kafka``."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.watermark import watermark_text
 
 OPTIONS = OptionTable((*OPTION_TABLE.options, *(row.option for row in SETTINGS if row.option.secret)))
-"""With the settings that are secret, which come from the environment."""
+"""The source's options and the secret settings, which come from the environment."""
 ASKED_FOR = None
 """Many clusters need no password."""
 _PROBE = "probetopic"
 _LONG_AGO_MILLIS, _SOON_MILLIS = 366 * 86_400_000, 3_600_000
-"""An event time of the newest record that is further from now may be in another unit."""
+"""Milliseconds from now: an event time further in the past, or in the future, may have another unit."""
 
 
 def findings(given: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield what each check finds. Beside the source's options there is ``probeTopic``, to which a record is written.
+    """Yield the finding of each check. It also accepts the option ``probeTopic``, and writes a record there.
 
     Raises:
-        OptionError: options that cannot work, before anything is connected.
+        OptionError: an option is invalid; raised before anything is connected.
     """
     probe_topic = next((value for name, value in given.items() if name.lower() == _PROBE), None)
     own = {name: value for name, value in given.items() if name.lower() != _PROBE}
@@ -44,10 +44,10 @@ def findings(given: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def _event_times(given: Mapping[str, str], cluster: CheckedCluster) -> str | Caution:
-    """Read the newest record of each partition, and look for its event time as a query does."""
+    """Read the newest record of each partition, and its event time as a query does."""
     if cluster.options.times.event_time is None:
         return "not given: event time is the record's own timestamp"
-    # Reading brings numba with it, and without the option nothing is read.
+    # Reading imports numba, and without the option nothing is read.
     from pyspark_aligned_kafka import profile  # noqa: PLC0415
     from pyspark_aligned_kafka.source import range_reader  # noqa: PLC0415
 
@@ -76,7 +76,7 @@ def _event_times(given: Mapping[str, str], cluster: CheckedCluster) -> str | Cau
             "records are counted, and move no watermark (eventTimeErrors=null)"
         )
     if not found:
-        return "no record to look at"
+        return "no partition has a record"
     lowest, highest = min(found.values()), max(found.values())
     shown = f"found in the newest record of {len(found)} partitions: {watermark_text(lowest)}"
     text = shown if lowest == highest else f"{shown} to {watermark_text(highest)}"

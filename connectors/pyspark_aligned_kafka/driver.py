@@ -50,7 +50,7 @@ def open_connector(options: KafkaOptions) -> Connector:
         starts=KafkaStartPositions(admin, start_of_stream(options.start, options.end)),
         bounds=KafkaLogBounds(admin, options.loss.offset_retries),
         watched=KafkaWatch(KafkaAdmin(options.client, leaders=leaders)),
-        time_index=KafkaTimeIndex(admin) if _goes_by_timestamps(options) else None,
+        time_index=KafkaTimeIndex(admin) if _uses_timestamps(options) else None,
         progress=_progress(options),
         preview=_preview(admin, options),
         transactions=_transactions(cluster, leaders, options),
@@ -90,13 +90,13 @@ def _warn_of_producer_times(admin: KafkaAdmin, options: KafkaOptions, topics: Se
 
 
 def _preview(admin: KafkaAdmin, options: KafkaOptions) -> KafkaPreview | None:
-    if not _goes_by_timestamps(options):
+    if not _uses_timestamps(options):
         return None
     return KafkaPreview(admin, read_committed=options.client.read_committed)
 
 
-def _goes_by_timestamps(options: KafkaOptions) -> bool:
-    """Return whether watermarks follow what brokers look up by: the records' own timestamps."""
+def _uses_timestamps(options: KafkaOptions) -> bool:
+    """Return whether event times are the records' own timestamps, by which brokers look up offsets."""
     return options.times.event_time is None and options.times.marks is None
 
 

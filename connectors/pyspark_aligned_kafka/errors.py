@@ -1,4 +1,4 @@
-"""How errors and logs name a place in Kafka."""
+"""How errors and logs name a place in Kafka, and the error conditions of Spark's own Kafka source."""
 
 from __future__ import annotations
 
@@ -10,15 +10,13 @@ from watermark_source.planning.split import Split
 
 
 def place(split: Split, offset: int | None = None) -> str:
-    """Return for example ``topic orders partition 3 offset 17``; without an offset the whole partition."""
+    """Return a place as text, such as ``topic orders partition 3 offset 17``; the offset is optional."""
     where = f"topic {split.log} partition {split.number}"
     return where if offset is None else f"{where} offset {offset}"
 
 
-# The error conditions of Spark's own Kafka source, where ours means the same: what looks for them finds them here
-# too.
-#
-# A message begins with its condition in brackets, as Spark's messages do.
+# Error conditions of Spark's own Kafka source. A message of the same meaning begins with its condition in brackets, as
+# Spark's messages do.
 
 
 START_DOES_NOT_MATCH: Final = "KAFKA_START_OFFSET_DOES_NOT_MATCH_ASSIGNED"
@@ -37,4 +35,4 @@ LOSSES: Mapping[LossKind, str] = {
     LossKind.ROWS_EXPIRED: COULD_NOT_READ,
     LossKind.NEW_SPLIT_EXPIRED: NEW_PARTITION_EXPIRED,
 }
-"""What the planner finds lost."""
+"""The conditions of losses that the planner finds."""

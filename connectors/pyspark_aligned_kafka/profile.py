@@ -1,4 +1,4 @@
-"""What ``python -m watermark_source profile --kafka`` reads: the event times of a topic's newest rows."""
+"""The reads of ``python -m watermark_source profile --kafka``: the event times of a topic's newest rows."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from watermark_source.option_table import OptionTable
 from watermark_source.planning.split import SplitRange
 
 OPTIONS = OptionTable((*OPTION_TABLE.options, *(row.option for row in SETTINGS if row.option.secret)))
-"""With the settings that are secret, which come from the environment."""
+"""The source's options and the secret settings, which come from the environment."""
 _ERRORS = "eventTimeErrors"
 LOOKED_AT = 16
-"""Newest offsets in which a record is looked for: the last ones may be a transaction's end, or compacted."""
+"""How many of the newest offsets are read for a record: the last may be a transaction's end, or compacted."""
 
 
 def event_times(given: Mapping[str, str], rows: int | None) -> Iterator[EventTimes]:
-    """Yield event times as a batch read finds them; a record without one is counted, whatever ``eventTimeErrors`` is.
+    """Yield the event times of a batch read, and the number of records without one, whatever ``eventTimeErrors`` is.
 
     Raises:
-        OptionError: options that cannot work, before anything is connected.
-        UnknownSplitError: a topic that does not exist.
-        EventTimeError: no record has an event time; of the newest one it names what was found.
+        OptionError: an option is invalid; raised before anything is connected.
+        UnknownSplitError: a topic does not exist.
+        EventTimeError: no record has an event time; the error quotes the newest record.
     """
     options = counting(given)
     ranges = [late.range for late in KafkaBatch.of(options).late_ranges()]
@@ -45,7 +45,7 @@ def event_times(given: Mapping[str, str], rows: int | None) -> Iterator[EventTim
 
 
 def counting(given: Mapping[str, str]) -> KafkaOptions:
-    """Return the options with records without an event time counted, and not an error."""
+    """Return the options with ``eventTimeErrors`` null, so that records without an event time are counted."""
     named = {name.lower() for name in given}
     counted = {_ERRORS: "null"} if "eventtimecolumn" in named else {}
     return kafka_options.parse({**_without_errors(given), **counted})
@@ -57,7 +57,7 @@ def newest(of: SplitRange, rows: int) -> SplitRange:
 
 
 def refuse_undated(given: Mapping[str, str], of: SplitRange) -> None:
-    """Read records one by one, newest first, as a query reads them: raises the ``EventTimeError`` of the first one."""
+    """Read records one by one, newest first, and raise the ``EventTimeError`` of the first one."""
     options = kafka_options.parse({**_without_errors(given), _ERRORS: "fail"})
     reader = range_reader(options, ())
     for end in range(of.end, max(of.start, of.end - LOOKED_AT), -1):

@@ -1,4 +1,4 @@
-"""The ``aligned-kafka`` source as one query configured it: what the engine opens on the driver and reads in tasks."""
+"""The ``aligned-kafka`` source of one query: its stream and batch definitions, its columns and its Spark readers."""
 
 from __future__ import annotations
 
@@ -65,16 +65,16 @@ class KafkaSource(SourceDefinition):
 
     @property
     def loss_conditions(self) -> Mapping[LossKind, str]:
-        """Those of Spark's own Kafka source."""
+        """The error conditions of Spark's own Kafka source."""
         return errors.LOSSES
 
     @property
     def selection(self) -> str:
-        """Which topics are read."""
+        """The selected topics, as text."""
         return selection_text(self.options.subscription)
 
     def selects(self, log: str) -> bool:
-        """Whether partitions of a topic are read."""
+        """Return whether partitions of a topic are read."""
         return selects_topic(self.options.subscription, log)
 
     @property
@@ -89,7 +89,7 @@ class KafkaSource(SourceDefinition):
 
     @property
     def reader_ahead(self) -> RangeReader:
-        """The executor side without columns, for which a record without an event time is no error."""
+        """The executor side without columns, which accepts records without an event time."""
         choice = self.options.times.event_time
         if choice is None or choice.without is not WithoutTime.FAIL:
             return self.observing_reader
@@ -180,6 +180,6 @@ _TYPES: dict[str, DataType] = {
 
 
 def kafka_columns(columns: Iterable[str]) -> StructType:
-    """Return the chosen columns as Spark's Kafka source has them, always in Spark's order."""
+    """Return the chosen columns with the types and the order of Spark's Kafka source."""
     chosen = frozenset(columns)
     return StructType([StructField(name, _TYPES[name]) for name in KAFKA_COLUMNS if name in chosen])

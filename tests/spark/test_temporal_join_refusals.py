@@ -138,7 +138,7 @@ def test_a_source_that_declares_nothing_of_its_watermarks_is_refused_on_processi
     if not silent:
         temporal_join(probe, build, on="value", build_time="since", buffer=True)
         return
-    with pytest.raises(UsageError, match=f"that time is the clock's, and {silent} does not declare to send one"):
+    with pytest.raises(UsageError, match=f"that marks the clock's time, and {silent} does not declare to send one"):
         temporal_join(probe, build, on="value", build_time="since", buffer=True)
 
 

@@ -84,7 +84,7 @@ def test_an_unknown_name_is_refused_with_the_nearest(name: str, nearest: str) ->
 
 
 def test_a_name_like_no_other_is_refused_without_a_guess() -> None:
-    with pytest.raises(UnknownOptionError, match=r"option zzz: there is no such option, nor one like it"):
+    with pytest.raises(UnknownOptionError, match=r"option zzz: there is no such option, and no similar one"):
         TABLE.parse({"zzz": "1"})
 
 

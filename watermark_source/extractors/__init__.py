@@ -1,4 +1,4 @@
-"""Event times of values in Confluent's wire format, for ``eventTimeColumn=package.module:function``.
+"""Functions for ``eventTimeColumn=package.module:function`` that return event times of Avro and Protobuf values.
 
 ::
 
@@ -7,7 +7,7 @@
 
     event_time = avro_event_time("order.created_at", schema_registry="https://registry:8081")
 
-``protobuf_event_time`` does the same for Protobuf.
+``protobuf_event_time`` is its counterpart for Protobuf.
 
 Imports ``durations``, ``errors``, ``machine_code``, ``option_table``.
 """

@@ -1,4 +1,4 @@
-"""``avro_event_time``: a function for ``eventTimeColumn`` that finds a field of Avro values."""
+"""``avro_event_time``: returns a function for ``eventTimeColumn`` that reads a field of Avro values."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from watermark_source.machine_code.iso_8601 import NO_MOMENT
 _log = logging.getLogger(__name__)
 
 _UNKNOWN_SECONDS = 60
-"""After which the registry is asked again for a schema that it had not."""
+"""Seconds until a schema that the registry did not have is requested again."""
 _MOST_UNKNOWN = 100
-"""Schemas that the registry had not, for which it is asked within that time: values that begin with a zero byte by
-chance, or on purpose, have any of four billion ids, and each would be a request."""
+"""Limit on such schemas within that time. A value that begins with a zero byte by chance, or on purpose, has one of
+four billion ids, and each would be a request."""
 
 
 def avro_event_time(
@@ -47,30 +47,30 @@ def avro_event_time(
     token: str | None = None,
     timeout: str = "30 seconds",
 ) -> Extractor:
-    """Return a function that finds the event time of Avro records in Confluent's wire format.
+    """Return a function that reads the event time of Avro records in Confluent's wire format.
 
-    Compiled code walks each value to the field, by its writer's schema, and decodes nothing else. A value that is null,
-    not in the wire format, or cut short, or in which the field is null, has no event time: ``eventTimeErrors`` says
-    what becomes of it. The same holds where the schema is the reason: the registry (or ``schemas``) has none of this
-    id, it is none of Avro, it has no such field, or the field can be no moment; each schema is logged once.
+    Compiled code walks each value to the field, by its writer's schema, and decodes no other field. A value has no
+    event time if it is null, not in the wire format or truncated, or if the field is null: ``eventTimeErrors`` decides
+    about its record. The same holds if the registry (or ``schemas``) has no schema of the value's id, the schema is not
+    Avro's, it has no such field, or the field's type is no timestamp; each such schema is logged once.
 
     Args:
-        field: the field's name; ``outer.inner`` for one in a record in a record. Its type is ``int`` or ``long``, with
+        field: the field's name; ``outer.inner`` for a field of a nested record. Its type is ``int`` or ``long``, with
             or without a logical type, or ``string`` with ISO 8601, and may be in a union.
-        schema_registry: where schemas are asked for, each once in a process.
-        schemas: in place of a registry: schemas by their ids, as parsed JSON, as its text, or as a file's path.
-        unit: of numbers without a logical type: ``seconds``, ``millis``, ``micros``, ``nanos`` or ``days``.
+        schema_registry: the registry's address. A process requests each schema once.
+        schemas: instead of a registry: schemas by their ids, as parsed JSON, as JSON text, or as a file's path.
+        unit: unit of numbers without a logical type: ``seconds``, ``millis``, ``micros``, ``nanos`` or ``days``.
         column: ``value`` or ``key``.
         user_info: the registry's login, ``user:password``.
-        token: or a bearer token.
-        timeout: for a schema from the registry, with all retries.
+        token: a bearer token, instead of ``user_info``.
+        timeout: time limit for a schema from the registry, all retries included.
 
     Raises:
         UsageError: the arguments do not fit together.
-        SchemaError: one of ``schemas`` is no schema of Avro, or the field in it can be no moment.
+        SchemaError: one of ``schemas`` is no Avro schema, or its field's type is no timestamp.
 
-    The function raises ``UnreachableError``, ``ResponseTimeoutError`` or ``RefusedError`` where the registry cannot be
-    asked: which event time its records have is then not known.
+    The function raises ``UnreachableError``, ``ResponseTimeoutError`` or ``RefusedError`` if the registry does not
+    return schemas, because the event times of its records are then unknown.
     """
     if (schema_registry is None) == (schemas is None):
         raise UsageError("avro_event_time: give schema_registry, or schemas, and not both")
@@ -88,7 +88,7 @@ def avro_event_time(
 
 
 class _AvroTimes:
-    """The function. Keeps for each schema a plan, or the reason why its values have no event time."""
+    """The function. It caches for each schema a plan, or the reason why its values have no event time."""
 
     def __init__(
         self, path: tuple[str, ...], unit: str, column: str, registry: SchemaRegistry | None, plans: dict[int, Plan]
@@ -101,14 +101,14 @@ class _AvroTimes:
         self._given = listed(plans)
         self._logged: set[int] = set()
         self._unknown: dict[int, float] = {}
-        """Ids that the registry had not, and when it is asked for them again."""
+        """Ids that the registry did not have, and the monotonic time in seconds from which they are requested again."""
         self._logged_at = -math.inf
 
     def __call__(self, records: pa.RecordBatch) -> pa.Array:
         values = framed(records, self._column)
         micros = np.full(len(values.ids), NO_MOMENT, np.int64)
         unknown: dict[int, str] = {}
-        # In ascending order: registries number schemas from 1 on, and a zero byte by chance is before any id.
+        # In ascending order: registries number schemas from 1 on, and ids by chance are mostly higher.
         for number in np.unique(values.ids).tolist():
             if number == NOT_FRAMED:
                 continue
@@ -144,7 +144,7 @@ class _AvroTimes:
         if known is not None:
             return known
         if self._registry is None:
-            return f"given are the schemas {self._given}"
+            return f"schemas has the ids {self._given}"
         try:
             plan = self._requested(number, self._registry)
         except SchemaError as error:
@@ -155,19 +155,19 @@ class _AvroTimes:
         return plan
 
     def _requested(self, number: int, registry: SchemaRegistry) -> Plan | str | None:
-        """Return what the registry has; ``None`` if it has no such schema, or is not asked for more of the kind."""
+        """Request a schema; return ``None`` if the registry does not have it, or too many others were unknown."""
         now = time.monotonic()
-        for old in [each for each, until in self._unknown.items() if until <= now]:
-            del self._unknown[old]
+        for expired in [schema_id for schema_id, until in self._unknown.items() if until <= now]:
+            del self._unknown[expired]
         if number in self._unknown or len(self._unknown) >= _MOST_UNKNOWN:
             return None
-        found = registry.schema(number)
-        if found is None:
+        schema = registry.schema(number)
+        if schema is None:
             self._unknown[number] = now + _UNKNOWN_SECONDS
             return None
-        if found.kind != "AVRO":
-            return f"it is one of {shortened(found.kind)} and not of Avro"
-        return self._usable(plan_of(_parsed(found.text), self._path, self._unit, map(_parsed, found.references)))
+        if schema.kind != "AVRO":
+            return f"its type is {shortened(schema.kind)}, not AVRO"
+        return self._usable(plan_of(_parsed(schema.text), self._path, self._unit, map(_parsed, schema.references)))
 
     def _usable(self, plan: Plan) -> Plan | str:
         return plan if plan.entry != NO_TIME else f"it has no field {self._field}"
@@ -191,7 +191,7 @@ def _parsed(given: Mapping[str, Any] | str | Path) -> Any:
     except OSError as error:
         raise UsageError(f"avro_event_time: the schema {given} cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError):
-        # The name of a primitive type is a schema too, and registries keep it without quotes.
+        # The name of a primitive type is a schema too, and registries store it without quotes.
         if isinstance(given, str) and given.isalpha():
             return given
         raise SchemaError(f"an Avro schema is JSON; seen {str(given)[:80]!r}") from None

@@ -1,10 +1,10 @@
-"""A writer's schema of Avro to a plan: numbers by which compiled code walks values to one field.
+"""Compiles a writer's Avro schema into a plan: numbers by which compiled code walks values to one field.
 
-The plan is one array of nodes, each a code and what it needs, found by its place. What lies before the field is
-skipped, so its types are nodes as well; a named type is one node however often it is used, and may contain itself.
-Types whose values take no bytes (``null``, ``fixed`` of size 0, records of such types) are left out, so that each node
-of a plan takes a byte of the value or leads to one that does: a schema of forty records that each hold the one before
-twice would otherwise be a walk of 2 to the power of 40 steps over no bytes at all.
+A plan is an array of nodes; a node is a code with its arguments, and other nodes refer to it by its index. Values
+before the field are skipped, so their types are nodes as well. A named type is one node however often it is used, and
+may contain itself. Types whose values take no bytes (``null``, ``fixed`` of size 0, records of such types) have no
+nodes, so that each node consumes a byte, or refers to a node that does. Otherwise a schema of forty records that each
+contain the previous one twice would take a walk of 2 to the power of 40 steps over no bytes at all.
 """
 
 from __future__ import annotations
@@ -22,37 +22,37 @@ from watermark_source.extractors.schema_registry import UNITS
 
 
 class Node(IntEnum):
-    """What a node says is next in a value."""
+    """Codes of nodes. The text states the encoding of a value, then the node's arguments."""
 
     NO_TIME = 0
-    """There is no event time in this one."""
+    """A value without an event time."""
     FIXED = 1
-    """Bytes: how many."""
+    """Bytes. Argument: their number."""
     VARINT = 2
     SIZED = 3
-    """A size, and so many bytes."""
+    """A size, and that many bytes."""
     ARRAY = 4
-    """Blocks of items: the item's node, ``NO_BYTES`` if items take no bytes."""
+    """Blocks of items. Argument: the item's node, ``NO_BYTES`` if items take no bytes."""
     MAP = 5
-    """Blocks of names and values: the value's node."""
+    """Blocks of names and values. Argument: the value's node."""
     UNION = 6
-    """An index: how many branches, their nodes."""
+    """The index of a branch, and its value. Arguments: the number of branches, their nodes."""
     RECORD = 7
-    """Fields: how many, their nodes."""
+    """Fields. Arguments: the number of fields, their nodes."""
     ON_PATH = 8
-    """A record with the field in it: how many before it, their nodes, its node."""
+    """A record that contains the field. Arguments: the number of fields before it, their nodes, its node."""
     CHOICE = 9
-    """A union with the field in it: how many branches, their nodes."""
+    """A union that contains the field. Arguments: the number of branches, their nodes."""
     NUMBER = 10
-    """The field: microseconds are the number times the first and by the second."""
+    """The field as a number. Arguments: multiplier and divisor to microseconds."""
     TEXT = 11
-    """The field, ISO 8601."""
+    """The field as ISO 8601."""
 
 
 NO_TIME: Final = 0
-"""The place of the node that says so."""
+"""Index of the node without an event time."""
 NO_BYTES: Final = 1
-"""The place of the node of every type whose values take no bytes."""
+"""Index of the node of every type whose values take no bytes."""
 _LOGICAL: Final = {
     "timestamp-millis": "millis", "timestamp-micros": "micros", "timestamp-nanos": "nanos", "date": "days",
     "local-timestamp-millis": "millis", "local-timestamp-micros": "micros", "local-timestamp-nanos": "nanos",
@@ -74,16 +74,16 @@ class Plan:
 
 
 def plan_of(schema: Json, path: tuple[str, ...], unit: str, others: Iterable[Json] = ()) -> Plan:
-    """Make the plan.
+    """Return the plan of a schema.
 
     Args:
-        schema: the writer's schema, parsed from its JSON.
-        path: names of fields, from the outermost record to the one wanted.
-        unit: of numbers whose schema does not say it, one of ``UNITS``.
+        schema: the writer's schema, parsed from JSON.
+        path: names of fields, from the outermost record to the event-time field.
+        unit: unit of numbers without a logical type, one of ``UNITS``.
         others: schemas whose named types this one refers to.
 
     Raises:
-        SchemaError: it is no schema of Avro, or the field's type can be no moment.
+        SchemaError: the schema is no Avro schema, or the field's type is no timestamp.
     """
     try:
         planner = _Planner(schema, unit, others)
@@ -100,15 +100,15 @@ class _Planner:
         self._empty: dict[str, bool] = {}
         self._targets: dict[tuple[str, int], int] = {}
         self._code: list[int] = [Node.NO_TIME, Node.FIXED, 0]
-        for each in (*others, schema):
-            self._collect(each, "")
+        for document in (*others, schema):
+            self._collect(document, "")
 
     def plan(self, schema: Json, path: tuple[str, ...]) -> Plan:
         entry = self._target(schema, "", path)
         return Plan(np.array(self._code, np.int64), entry)
 
     def _collect(self, schema: Json, space: str) -> None:
-        """Note all named types; one may be used before the place where it is defined in full."""
+        """Collect the named types: a schema may use a name before it defines it."""
         if isinstance(schema, list):
             for branch in schema:
                 self._collect(branch, space)
@@ -125,7 +125,7 @@ class _Planner:
                         self._collect(inner, space)
 
     def _resolved(self, schema: Json, space: str) -> tuple[Json, str, str]:
-        """Return what a schema says, its name if it has one, and the namespace inside of it."""
+        """Return a schema with references resolved, its full name if it has one, and the namespace inside it."""
         while isinstance(schema, Mapping) and isinstance(schema.get("type"), Mapping | list):
             schema = schema["type"]
         if isinstance(schema, Mapping) and _kind_or_name(schema) in _NAMED:
@@ -140,7 +140,7 @@ class _Planner:
         return schema, "", space
 
     def _skip(self, schema: Json, space: str) -> int:  # noqa: PLR0911 - one for each kind
-        """Return the node of a type that is passed over."""
+        """Return the node of a type whose values are skipped."""
         if self._takes_no_bytes(schema, space, frozenset()):
             return NO_BYTES
         schema, name, space = self._resolved(schema, space)
@@ -158,9 +158,8 @@ class _Planner:
         return self._add(*self._plain(schema, kind))
 
     def _with_bytes(self, fields: Iterable[Mapping[str, Json]], space: str) -> list[tuple[Json, str]]:
-        """Return the types of those fields that take bytes, with their namespace."""
-        types = [(field["type"], space) for field in fields]
-        return [each for each in types if not self._takes_no_bytes(*each, frozenset())]
+        """Return the types of the fields that take bytes, with their namespace."""
+        return [(f["type"], space) for f in fields if not self._takes_no_bytes(f["type"], space, frozenset())]
 
     def _plain(self, schema: Json, kind: str) -> tuple[int, ...]:
         if kind == "enum":
@@ -175,10 +174,10 @@ class _Planner:
     def _with_nodes(self, code: Node, inner: list[tuple[Json, str]], name: str = "") -> int:
         place = self._add(code, len(inner), *[NO_TIME] * len(inner))
         if name:
-            # Known before its fields are: they may contain it.
+            # Before its fields are compiled: they may contain the type itself.
             self._places[name] = place
-        for at, (schema, space) in enumerate(inner, place + 2):
-            self._code[at] = self._skip(schema, space)
+        for index, (schema, space) in enumerate(inner, place + 2):
+            self._code[index] = self._skip(schema, space)
         return place
 
     def _add(self, *numbers: int) -> int:
@@ -198,10 +197,10 @@ class _Planner:
         return self._empty[name]
 
     def _target(self, schema: Json, space: str, path: tuple[str, ...]) -> int:
-        """Return the node of a type in which the field is looked for; ``NO_TIME`` if it is not in it."""
+        """Return the node of a type that may contain the field; ``NO_TIME`` if it does not."""
         given = schema
         schema, name, space = self._resolved(schema, space)
-        # Of a named type once: unions of records that name each other have a power of two of ways through them.
+        # Compile a named type once: unions of records that name each other have exponentially many paths.
         if name and (name, len(path)) in self._targets:
             return self._targets[name, len(path)]
         place = self._new_target(schema, space, path, given)
@@ -238,13 +237,13 @@ class _Planner:
         if kind == "string":
             return self._add(Node.TEXT)
         raise SchemaError(
-            f"the field's type is {shortened(given)}, which is no moment; accepted are int and long, also with a "
+            f"the field's type is {shortened(given)}, which is no timestamp; accepted are int and long, also with a "
             "logical type such as timestamp-millis, and string with ISO 8601, also in a union with null"
         )
 
 
 def _kind_or_name(schema: Json) -> str:
-    """Return the word by which a schema says its type, or nothing."""
+    """Return the name of a schema's type, empty if it is no name."""
     word = schema.get("type") if isinstance(schema, Mapping) else schema
     return word if isinstance(word, str) else ""
 
@@ -253,7 +252,7 @@ def _kind(schema: Json) -> str:
     kind = _kind_or_name(schema)
     if kind in _PRIMITIVE or kind in _NAMED or kind in ("array", "map"):
         return kind
-    raise SchemaError(f"no type of Avro: {shortened(schema)}")
+    raise SchemaError(f"not an Avro type: {shortened(schema)}")
 
 
 def _member(schema: Json, name: str) -> Json:
@@ -270,7 +269,7 @@ def _fields(schema: Mapping[str, Json]) -> list[Mapping[str, Json]]:
 
 
 def _full_name(schema: Mapping[str, Json], space: str) -> tuple[str, str]:
-    """Return a named type's full name, and the namespace of what is inside of it."""
+    """Return a named type's full name, and the namespace inside it."""
     name = schema.get("name")
     if not isinstance(name, str) or not name:
         raise SchemaError(f"an Avro type without a name: {shortened(schema)}")

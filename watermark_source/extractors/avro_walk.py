@@ -1,4 +1,4 @@
-"""The compiled walk of Avro values to one field, by the plan of avro_plan.py. No tree, no value but the one wanted."""
+"""Compiled code that walks Avro values to one field by a plan of ``avro_plan``. It decodes no other field."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from watermark_source.machine_code.iso_8601 import NO_MOMENT, iso_moment
 from watermark_source.machine_code.native import Word, address_of, compiled, inlined
 
 DEPTH = 256
-"""Types within each other in one value; one that goes deeper has no event time."""
+"""Limit on the nesting of types in a value; a value with deeper nesting has no event time."""
 
 _STEPS_A_BYTE, _FIRST_STEPS = 64, 4_096
-"""Nodes that a walk may visit: so many for each byte of the value, and so many more. Records of one field in records of
-one field take many for a byte; without a limit a schema could have any value take any time."""
+"""A walk may visit 64 nodes for each byte of the value, and 4 096 more. Nested records of one field visit many nodes
+for a byte; without a limit a schema could make any value take any time."""
 
 _FIXED, _VARINT, _SIZED, _ARRAY, _MAP, _UNION, _RECORD = (
     int(n)
@@ -28,14 +28,14 @@ _BAD = np.int64(-1)
 
 @inlined
 def _sized(data: Word, at: Word, stop: Word) -> Word:
-    """Return the end of bytes with their size before them."""
+    """Return the end of bytes that follow their size."""
     size, at = signed_at(data, at, stop)
     return at + size if at >= 0 and 0 <= size <= stop - at else _BAD
 
 
 @inlined
 def _branch(data: Word, at: Word, stop: Word, code: Word, node: Word) -> tuple[Word, Word]:
-    """Return the node of a union's branch, and where it begins."""
+    """Return the node of a union's branch, and where its value begins."""
     index, at = signed_at(data, at, stop)
     if at < 0 or not 0 <= index < code[node + 1]:
         return np.int64(0), _BAD
@@ -46,9 +46,9 @@ def _branch(data: Word, at: Word, stop: Word, code: Word, node: Word) -> tuple[W
 def _skip(  # noqa: PLR0911, PLR0912, PLR0917
     data: Word, at: Word, stop: Word, code: Word, node: Word, frames: Word, steps: Word
 ) -> tuple[Word, Word]:
-    """Return the end of a value of any type, -1 if it is none or takes too many steps, and the steps that are left.
+    """Return the end of a value, -1 if it is corrupt or takes too many steps, and the remaining steps.
 
-    ``frames``: open nodes, and how far they are.
+    ``frames`` is the stack of open nodes, each with its progress.
     """
     depth = 1
     frames[0, 0], frames[0, 1] = node, 0
@@ -79,19 +79,19 @@ def _skip(  # noqa: PLR0911, PLR0912, PLR0917
                 inner = code[place + 2 + state]
                 frames[depth - 1, 1] = state + 1
             elif state == 0:
-                # An array or a map, before a block of it.
+                # An array or a map, before its next block.
                 count, at = signed_at(data, at, stop)
                 if at < 0:
                     return _BAD, steps
                 if count == 0:
                     depth -= 1
                 elif count < 0:
-                    # The block's size is told, to skip it.
+                    # A negative count is followed by the block's size in bytes, to skip it.
                     at = _sized(data, at, stop)
                     if at < 0:
                         return _BAD, steps
                 elif kind == _MAP or code[place + 1] != NO_BYTES:
-                    # An item takes a byte at least.
+                    # An item takes at least one byte.
                     if count > stop - at:
                         return _BAD, steps
                     frames[depth - 1, 1] = count
@@ -113,7 +113,7 @@ def _skip(  # noqa: PLR0911, PLR0912, PLR0917
 
 @inlined
 def _walk(data: Word, at: Word, stop: Word, code: Word, node: Word, frames: Word) -> Word:  # noqa: PLR0917
-    """Return the microseconds of the field, ``NO_MOMENT`` if there are none."""
+    """Return the field's microseconds, ``NO_MOMENT`` without a timestamp."""
     steps = _FIRST_STEPS + _STEPS_A_BYTE * (stop - at)
     while True:
         kind = code[node]
@@ -150,6 +150,6 @@ def _walk_all(  # noqa: PLR0917 - arrays in, arrays out
 
 
 def walk(values: Framed, schema: int, plan: Plan, micros: npt.NDArray[np.int64]) -> None:
-    """Fill in the microseconds of the values of one schema, ``NO_MOMENT`` where the field has none."""
+    """Set ``micros`` for the values of one schema; ``NO_MOMENT`` for a value without a timestamp in the field."""
     frames = np.empty((DEPTH, 2), np.int64)
     _walk_all(values.data, values.edges, values.ids, schema, plan.code, plan.entry, frames, micros)

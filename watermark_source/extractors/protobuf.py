@@ -1,4 +1,4 @@
-"""``protobuf_event_time``: a function for ``eventTimeColumn`` that finds a field of Protobuf values."""
+"""``protobuf_event_time``: returns a function for ``eventTimeColumn`` that reads a field of Protobuf values."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from watermark_source.option_table import to_install
 
 _log = logging.getLogger(__name__)
 _EXAMPLE = (
-    "protobuf_event_time('created_at', message=Order) with the class that protoc made, or by numbers "
+    "protobuf_event_time('created_at', message=Order) with the class that protoc generated, or by numbers "
     "protobuf_event_time('3.1', field_type='int64')"
 )
 
@@ -46,29 +46,28 @@ def protobuf_event_time(
     unit: str = "millis",
     column: str = "value",
 ) -> Extractor:
-    """Return a function that finds the event time of Protobuf records.
+    """Return a function that reads the event time of Protobuf records.
 
-    Compiled code goes through each value once and decodes nothing but the field. A value that is null, not in the wire
-    format, of another message, damaged or cut short, or in which the field is not written, has no event time:
-    ``eventTimeErrors`` says what becomes of it. No schema registry is asked: what is needed of a schema, numbers and
-    types, stays the same in all of its versions.
+    Compiled code reads each value once and decodes no other field. A value has no event time if it is null, not in the
+    wire format, of another message, corrupt or truncated, or if the field is absent: ``eventTimeErrors`` decides about
+    its record. It needs no schema registry: field numbers and types are the same in all versions of a schema.
 
     Args:
-        field: the field's name, ``outer.inner`` for one in a message in a message; or with ``field_type`` its number,
+        field: the field's name, ``outer.inner`` for a field of a nested message; or with ``field_type`` its number,
             ``3.1``. Its type is ``google.protobuf.Timestamp``, any integer, or ``string`` with ISO 8601.
-        message: the class that protoc made of the message, or its descriptor, or with ``descriptors`` its full name.
-        descriptors: a serialized ``FileDescriptorSet``, or the file that it is in, as ``protoc --include_imports
+        message: the class that protoc generated for the message, its descriptor, or with ``descriptors`` its full name.
+        descriptors: a serialized ``FileDescriptorSet``, or the path of its file, as ``protoc --include_imports
             --descriptor_set_out`` writes it.
-        field_type: in place of ``message``: the type as a .proto file has it, ``int64`` for example.
-        message_index: which message of its file the records are: at each level, how many are declared before it. By
-            default that of ``message``; without one, whichever.
-        wire_format: ``confluent``, or ``plain`` for values that are the message and nothing else.
-        unit: of numbers: ``seconds``, ``millis``, ``micros``, ``nanos`` or ``days``.
+        field_type: instead of ``message``: the type as in a .proto file, ``int64`` for example.
+        message_index: the message's index in its file: at each level, how many messages are declared before it. By
+            default the index of ``message``; without a message, any index is accepted.
+        wire_format: ``confluent``, or ``plain`` for values that consist of the message alone.
+        unit: unit of numbers: ``seconds``, ``millis``, ``micros``, ``nanos`` or ``days``.
         column: ``value`` or ``key``.
 
     Raises:
         UsageError: the arguments do not fit together.
-        SchemaError: there is no such message or field, or the field can be no moment.
+        SchemaError: the message or field does not exist, or the field's type is no timestamp.
     """
     names = checked_path("protobuf_event_time", field, unit, column)
     if (message is None) == (field_type is None):
@@ -85,11 +84,12 @@ def protobuf_event_time(
         return _ProtobufTimes(
             "", path_by_numbers(names, field_type), index, wire_format=wire_format, unit=unit, column=column
         )
-    found = _descriptor(message, descriptors)
-    path = path_by_names(found, names)
+    descriptor = _descriptor(message, descriptors)
+    path = path_by_names(descriptor, names)
     return _ProtobufTimes(
-        found.full_name, path, index or index_in_file(found), wire_format=wire_format, unit=unit, column=column
-    )
+        descriptor.full_name, path, index or index_in_file(descriptor), wire_format=wire_format, unit=unit,
+        column=column,
+    )  # fmt: skip
 
 
 class _ProtobufTimes:
@@ -112,15 +112,15 @@ class _ProtobufTimes:
         if other >= 0 and not self._logged:
             self._logged = True
             _log.warning(
-                "a record of schema %d is not of the message %s, which has the index %s: such records have no event "
-                "time; message_index says another",
-                values.ids[other], self._name or "wanted", list(self._index),
+                "a record of schema %d is of another message than %s with the index %s: such records have no event "
+                "time; set message_index to read another message",
+                values.ids[other], self._name or "that", list(self._index),
             )  # fmt: skip
         return moments_array(micros)
 
 
 def _checked_index(given: tuple[int, ...] | None) -> tuple[int, ...]:
-    """Return the index, empty if none is given."""
+    """Return the index, empty by default."""
     if given is None:
         return ()
     if not isinstance(given, tuple | list) or not given or not all(type(n) is int and 0 <= n < 2**31 for n in given):
@@ -134,17 +134,17 @@ def _checked_index(given: tuple[int, ...] | None) -> tuple[int, ...]:
 def _descriptor(message: Any, descriptors: bytes | Path | None) -> Descriptor:
     if isinstance(message, str):
         assert descriptors is not None
-        return _found(message, descriptors)
-    found = getattr(message, "DESCRIPTOR", message)
-    if not hasattr(found, "fields_by_name") or not hasattr(found, "containing_type"):
+        return _from_file_set(message, descriptors)
+    descriptor = getattr(message, "DESCRIPTOR", message)
+    if not hasattr(descriptor, "fields_by_name") or not hasattr(descriptor, "containing_type"):
         raise UsageError(
-            f"protobuf_event_time: message = {shortened(message)}; it is a class that protoc made, a descriptor, or "
-            f"with descriptors a name; for example {_EXAMPLE}"
+            f"protobuf_event_time: message = {shortened(message)}; accepted are a class that protoc generated, a "
+            f"descriptor, or with descriptors a name; for example {_EXAMPLE}"
         )
-    return found
+    return descriptor
 
 
-def _found(name: str, given: bytes | Path) -> Descriptor:
+def _from_file_set(name: str, given: bytes | Path) -> Descriptor:
     try:
         from google.protobuf import descriptor_pb2, descriptor_pool, message  # noqa: PLC0415 - an extra
     except ImportError as error:
@@ -164,12 +164,12 @@ def _found(name: str, given: bytes | Path) -> Descriptor:
         ) from None
     pool = descriptor_pool.DescriptorPool()
     try:
-        for each in files:
-            pool.Add(each)
+        for file in files:
+            pool.Add(file)
     except (TypeError, ValueError) as error:
         raise SchemaError(f"descriptors that do not fit together: {error}; was it protoc --include_imports?") from None
     try:
         return pool.FindMessageTypeByName(name)
     except KeyError:
-        names = [f"{each.package}.{m.name}".lstrip(".") for each in files for m in each.message_type]
-        raise SchemaError(f"there is no message {name!r} in the descriptors; there are {listed(names)}") from None
+        names = [f"{file.package}.{m.name}".lstrip(".") for file in files for m in file.message_type]
+        raise SchemaError(f"the descriptors have no message {name!r}; they have {listed(names)}") from None

@@ -1,4 +1,4 @@
-"""Where a field is in Protobuf's bytes: the numbers on the way to it, found by names in a descriptor or given."""
+"""The path of a field in Protobuf's bytes: tags from the message to the field, from a descriptor or from numbers."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import numpy.typing as npt
 from watermark_source.errors import SchemaError, UsageError, shortened
 
 Descriptor: TypeAlias = Any
-"""A ``google.protobuf.descriptor.Descriptor``, whichever implementation made it."""
+"""A ``google.protobuf.descriptor.Descriptor`` of any implementation."""
 
 
 class Kind(IntEnum):
-    """How the field is written, by the numbers that descriptors have for types."""
+    """Types of fields, with their numbers in descriptors."""
 
     INT64 = 3
     UINT64 = 4
@@ -39,30 +39,30 @@ _WIRE: Final = {1: 1, 2: 5, 3: 0, 4: 0, 5: 0, 6: 1, 7: 5, 8: 0, 9: 2, 10: 3, 11:
 """The wire type of each type of a descriptor."""
 _TIMESTAMP: Final = "google.protobuf.Timestamp"
 TYPES: Final = {_TIMESTAMP if kind is Kind.TIMESTAMP else kind.name.lower(): kind for kind in Kind}
-"""Types of a field that may hold a moment, as .proto files write them."""
+"""Types of fields that can be timestamps, as in .proto files."""
 _MOST_NUMBER = 2**29 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class ProtobufPath:
-    """The way to a field; tags are a field's number times eight and its wire type."""
+    """The path of a field. A tag is a field's number times eight plus its wire type."""
 
     tags: npt.NDArray[np.int64]
-    """From the outermost message to the field."""
+    """The tags from the outermost message to the field."""
     clearing: npt.NDArray[np.int64]
-    """Rows of level and tag: another field of a ``oneof`` with the one on the path, which takes its place."""
+    """Rows of level and tag: the other fields of a ``oneof`` with a field on the path, which replace it."""
     kind: Kind
 
 
 def path_by_numbers(path: tuple[str, ...], field_type: str) -> ProtobufPath:
-    """Return the way by the numbers of fields.
+    """Return the path by field numbers.
 
     Raises:
-        UsageError: they are no numbers of fields, or the type can be no moment.
+        UsageError: a text is no field number, or the type is no timestamp.
     """
-    if not all(each.isascii() and each.isdigit() and 1 <= int(each) <= _MOST_NUMBER for each in path):
+    if not all(number.isascii() and number.isdigit() and 1 <= int(number) <= _MOST_NUMBER for number in path):
         raise UsageError(
-            f"protobuf_event_time: field = {'.'.join(path)!r} without message must be numbers of fields, "
+            f"protobuf_event_time: field = {'.'.join(path)!r} without message must be field numbers, "
             f"1 to {_MOST_NUMBER}, such as '3.1'; or give message, for example message=Order"
         )
     if field_type not in TYPES:
@@ -76,10 +76,10 @@ def path_by_numbers(path: tuple[str, ...], field_type: str) -> ProtobufPath:
 
 
 def path_by_names(message: Descriptor, path: tuple[str, ...]) -> ProtobufPath:
-    """Return the way by the names of fields.
+    """Return the path by field names.
 
     Raises:
-        SchemaError: there is no such field, or it can be no moment.
+        SchemaError: a field does not exist, or the last one's type is no timestamp.
     """
     tags: list[int] = []
     clearing: list[tuple[int, int]] = []
@@ -92,12 +92,13 @@ def path_by_names(message: Descriptor, path: tuple[str, ...]) -> ProtobufPath:
             )
         what = f"field {name!r} of the message {message.full_name}"
         if field.is_repeated:
-            raise SchemaError(f"{what} is repeated, and which of its elements is meant cannot be said: use a function")
+            raise SchemaError(f"{what} is repeated, and a path cannot name an element: use a function of your own")
         if field.type == _GROUP:
-            raise SchemaError(f"{what} is a group (delimited), which is not looked into; accepted are other messages")
+            raise SchemaError(f"{what} is a group (delimited), which is not supported; accepted are other messages")
         tags.append(_tag(field))
         if field.containing_oneof is not None:
-            clearing += [(level, _tag(each)) for each in field.containing_oneof.fields if each.number != field.number]
+            others = [other for other in field.containing_oneof.fields if other.number != field.number]
+            clearing += [(level, _tag(other)) for other in others]
         if level < len(path) - 1:
             if field.type != _MESSAGE:
                 raise SchemaError(f"{what} is no message, so there is no field {path[level + 1]!r} in it")
@@ -106,11 +107,11 @@ def path_by_names(message: Descriptor, path: tuple[str, ...]) -> ProtobufPath:
 
 
 def index_in_file(message: Descriptor) -> tuple[int, ...]:
-    """Return which message of its file it is: at each level, how many are declared before it."""
+    """Return a message's index in its file: at each level, how many messages are declared before it."""
     index: list[int] = []
     while message.containing_type is not None:
         outer = message.containing_type
-        index.insert(0, [each.full_name for each in outer.nested_types].index(message.full_name))
+        index.insert(0, [nested.full_name for nested in outer.nested_types].index(message.full_name))
         message = outer
     return list(message.file.message_types_by_name).index(message.name), *index
 
@@ -118,10 +119,10 @@ def index_in_file(message: Descriptor) -> tuple[int, ...]:
 def _kind(field: Any, what: str) -> Kind:
     if field.type in (*Kind,) and (field.type != _MESSAGE or field.message_type.full_name == _TIMESTAMP):
         return Kind(field.type)
-    # A descriptor knows the names of types by their numbers alone.
+    # A descriptor has numbers for types, and no names.
     seen = {1: "double", 2: "float", 8: "bool", 12: "bytes", 14: "an enum"}.get(field.type)
     raise SchemaError(
-        f"{what} is {seen or f'the message {field.message_type.full_name}'}, which is no moment; accepted are "
+        f"{what} is {seen or f'the message {field.message_type.full_name}'}, which is no timestamp; accepted are "
         f"{', '.join(TYPES)}, for example google.protobuf.Timestamp {field.name} = {field.number};"
     )
 

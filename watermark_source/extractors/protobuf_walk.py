@@ -1,7 +1,7 @@
-"""The compiled walk over Protobuf values to one field. No message is built; fields that are not on the way are skipped.
+"""Compiled code that walks Protobuf values to one field. It builds no message, and skips fields off the path.
 
-What a parser makes of the bytes holds here too: the last occurrence of a field counts, occurrences of a message are
-merged, a field of another wire type is an unknown one, and another field of a ``oneof`` takes the place of one before.
+It follows Protobuf's parsers: the last occurrence of a field counts, occurrences of a message are merged, a field with
+another wire type is unknown, and another field of a ``oneof`` replaces an earlier one.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from watermark_source.machine_code.iso_8601 import NO_MOMENT, iso_moment
 from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined
 
 GROUPS = 100
-"""Groups within each other, as Protobuf's own parsers take them; a value with more has no event time."""
+"""Limit on the nesting of groups, that of Protobuf's own parsers; a value with deeper nesting has no event time."""
 _SHORT = 5
-"""Bytes of a tag or a size."""
+"""Most bytes of a tag or a size."""
 _LOW_32 = 0xFFFF_FFFF
 _SECONDS, _NANOS = 1 << 3, 2 << 3
 """Tags within a Timestamp."""
@@ -31,28 +31,28 @@ _BAD, _OTHER = np.int64(-1), np.int64(-2)
 
 @inlined
 def _short_at(data: Word, at: Word, stop: Word) -> tuple[Word, Word]:
-    """Return a number of 32 bits and where the next thing begins, -1 if it is none."""
+    """Return a number of 32 bits and its end, -1 if it is invalid."""
     value, at = varint_at(data, at, min(stop, at + _SHORT))
     return (value, at) if value <= _LOW_32 else (np.int64(0), _BAD)
 
 
 @inlined
 def _tag_at(data: Word, at: Word, stop: Word) -> tuple[Word, Word]:
-    """Return a tag and where its value begins, -1 if it is none: no field has the number 0."""
+    """Return a tag and its end, -1 if it is invalid: field number 0 does not exist."""
     tag, at = _short_at(data, at, stop)
     return (tag, at) if tag >= 8 else (np.int64(0), _BAD)
 
 
 @inlined
 def _sized_at(data: Word, at: Word, stop: Word) -> tuple[Word, Word]:
-    """Return where bytes with their size before them begin and end; -1 if they do not end."""
+    """Return where bytes that follow their size begin and end; -1 if they are truncated."""
     size, at = _short_at(data, at, stop)
     return (at, at + size) if at >= 0 and size <= stop - at else (_BAD, _BAD)
 
 
 @inlined
 def _fixed_at(data: Word, at: Word, stop: Word, size: Word) -> tuple[Word, Word]:
-    """Return a number of so many bytes, the lowest first, and where the next thing begins; -1 if it is cut short."""
+    """Return a little-endian number of ``size`` bytes and its end; -1 if it is truncated."""
     if stop - at < size:
         return np.int64(0), _BAD
     value = np.int64(0)
@@ -63,7 +63,7 @@ def _fixed_at(data: Word, at: Word, stop: Word, size: Word) -> tuple[Word, Word]
 
 @inlined
 def _skipped(data: Word, at: Word, stop: Word, tag: Word, groups: Word) -> Word:
-    """Return the end of a field whose tag was read, -1 if it has none. ``groups``: numbers of those that are open."""
+    """Return the end of a field whose tag was read, -1 if it is corrupt. ``groups`` is the stack of open groups."""
     depth = 0
     while True:
         wire = tag & 7
@@ -87,7 +87,7 @@ def _skipped(data: Word, at: Word, stop: Word, tag: Word, groups: Word) -> Word:
             return _BAD
         if at < 0 or depth == 0:
             return at
-        # Within a group the library looks at wire types alone.
+        # Protobuf's library checks only wire types within a group.
         tag, at = _short_at(data, at, stop)
         if at < 0:
             return _BAD
@@ -95,7 +95,7 @@ def _skipped(data: Word, at: Word, stop: Word, tag: Word, groups: Word) -> Word:
 
 @inlined
 def _number_of(kind: Word, bits: Word) -> Word:
-    """Return the number that bits are; ``NO_MOMENT`` for one beyond an int64."""
+    """Return the number that bits encode; ``NO_MOMENT`` for a number beyond an int64."""
     if kind == _SINT64:
         return unfolded(bits)
     if kind in (_UINT64, _FIXED64):
@@ -109,7 +109,7 @@ def _number_of(kind: Word, bits: Word) -> Word:
 
 @inlined
 def _moment_of(data: Word, kind: Word, first: Word, second: Word, multiplier: Word, divisor: Word) -> Word:  # noqa: PLR0917
-    """Return the microseconds of what was found: bits; begin and end of a text; or seconds and nanoseconds."""
+    """Return the microseconds of a field: of its bits, of a text's begin and end, or of seconds and nanoseconds."""
     if kind == _STRING:
         return iso_moment(data, first, second) if first < second else NO_MOMENT
     if kind == _TIMESTAMP:
@@ -134,7 +134,7 @@ def _walk(  # noqa: PLR0912, PLR0917
     ends: Word,
     groups: Word,
 ) -> Word:
-    """Return the microseconds of the field, ``NO_MOMENT`` if there are none. ``ends``: of the open messages."""
+    """Return the field's microseconds, ``NO_MOMENT`` without a timestamp. ``ends``: the ends of open messages."""
     last, level = tags.shape[0] - 1, 0
     ends[0] = stop
     found, first, second = False, np.int64(0), np.int64(0)
@@ -182,13 +182,13 @@ def _walk(  # noqa: PLR0912, PLR0917
 
 @inlined
 def _after_index(data: Word, at: Word, stop: Word, index: Word) -> Word:
-    """Return where the message begins behind its index; -1 if that is none, -2 if it is that of another message."""
+    """Return where the message begins after its index; -1 for an invalid index, -2 for that of another message."""
     count, at = signed_at(data, at, stop)
     if at < 0 or not 0 <= count <= stop - at:
         return _BAD
     wanted = index.shape[0]
     if count == 0:
-        # Short for one number, 0.
+        # An empty index means the single number 0.
         return at if wanted == 0 or (wanted == 1 and index[0] == 0) else _OTHER
     same = wanted in (0, count)
     for i in range(count):
@@ -236,15 +236,15 @@ def _walk_all(  # noqa: PLR0917 - arrays in, arrays out
 def walk(
     values: Framed, prefix: int, index: tuple[int, ...], path: ProtobufPath, unit: tuple[int, int]
 ) -> tuple[npt.NDArray[np.int64], int]:
-    """Return the microseconds of each value, ``NO_MOMENT`` where the field has none, and the first row, or -1, that is
-    of another message.
+    """Return the microseconds of each value (``NO_MOMENT`` without a timestamp), and the first row of another message
+    (-1 without one).
 
     Args:
-        values: of the batch.
-        prefix: bytes before the message's index; 0: no index either.
-        index: of the message in its file; empty: whichever message it is.
-        path: to the field.
-        unit: what a number is multiplied and divided by.
+        values: the values of a batch.
+        prefix: bytes before the message's index; with 0 there is no index either.
+        index: the message's index in its file; empty to accept any message.
+        path: the path of the field.
+        unit: multiplier and divisor of a number.
     """
     micros = np.empty(len(values.ids), np.int64)
     ends, groups = np.empty(len(path.tags) + 1, np.int64), np.empty(GROUPS, np.int64)

@@ -1,6 +1,7 @@
-"""A schema registry (Confluent's API): schemas by their ids, with limits of time, bytes and references.
+"""SchemaRegistry: requests schemas by their ids (Confluent's API), with limits on time, bytes and references.
 
-Credentials are in no message: neither those of the address nor those given beside it.
+The module also reads Confluent's wire format, and holds the units and checks that all extractors share. Error messages
+hold no credentials, neither those in the address nor those given beside it.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ from watermark_source.machine_code.iso_8601 import NO_MOMENT
 from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined
 
 _LARGEST = 4 << 20
-"""Bytes of a response, and of a schema with all that it refers to. Registries take a megabyte; most have thousands."""
+"""Limit on the bytes of a response, and of a schema with its references. Registries accept a megabyte; most schemas
+have thousands of bytes."""
 _MOST_REFERENCES = 1_000
 _PIECE = 1 << 16
 _PAUSE_S = 0.2
@@ -43,22 +45,22 @@ _REFUSED = (401, 403)
 _BUSY = 429
 _SERVERS_FAULT = 500
 _UNKNOWN = range(40_401, 40_500)
-"""``error_code`` of a registry beside status 404: no such subject, version or schema."""
+"""A registry's ``error_code`` with status 404: no such subject, version or schema."""
 
 
 class RegisteredSchema(NamedTuple):
-    """A schema as the registry keeps it."""
+    """A schema of the registry."""
 
     kind: str
     """AVRO, PROTOBUF or JSON."""
     text: str
     references: tuple[str, ...]
-    """Texts of the schemas it refers to, those that they refer to among them, before them."""
+    """Texts of all schemas that it refers to, directly or through others."""
 
 
 @dataclass(frozen=True)
 class SchemaRegistry:
-    """Asks one registry."""
+    """A client of one registry."""
 
     host: str
     port: int | None
@@ -69,19 +71,19 @@ class SchemaRegistry:
 
     @classmethod
     def of(cls, url: str, *, user_info: str | None, token: str | None, timeout_ms: int) -> SchemaRegistry:
-        """Check where a registry is; nothing is connected to.
+        """Return the client of an address, validated without connecting.
 
         Raises:
-            UsageError: the address is none.
+            UsageError: the address or the login is invalid.
         """
         accepted = 'schema_registry must be an address such as "https://registry:8081"'
         try:
             parts = urlsplit(url)
             port = parts.port
         except ValueError:
-            raise UsageError(f"{accepted}; seen one that cannot be read as such") from None
+            raise UsageError(f"{accepted}; seen one that cannot be parsed") from None
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise UsageError(f"{accepted}; seen one of scheme {parts.scheme!r} and host {parts.hostname!r}")
+            raise UsageError(f"{accepted}; seen one with scheme {parts.scheme!r} and host {parts.hostname!r}")
         within = f"{unquote(parts.username)}:{unquote(parts.password or '')}" if parts.username else None
         if (user_info is not None or within is not None) and token is not None:
             raise UsageError("a schema registry takes a user or a token, not both")
@@ -98,25 +100,24 @@ class SchemaRegistry:
         return f"{'https' if self.tls else 'http'}://{self.host}{port}{self.path}"
 
     def schema(self, number: int) -> RegisteredSchema | None:
-        """Return a schema and all it refers to; ``None`` if the registry has none of this id.
+        """Return a schema and the schemas it refers to; ``None`` if the registry has no schema of this id.
 
         Raises:
-            SchemaError: it refers to schemas that the registry has not, or to more than is read.
+            SchemaError: it refers to schemas that the registry does not have, or to too many of them.
             RefusedError: the registry refuses the login.
-            UnreachableError, ResponseTimeoutError: no connection, or no response of a registry, within the time limit.
+            UnreachableError, ResponseTimeoutError: no connection, or no valid response, within the time limit.
         """
         end = time.monotonic() + self.timeout_ms / 1_000
-        found = self._asked(f"/schemas/ids/{number}", end)
-        if found is None:
+        schema = self._requested(f"/schemas/ids/{number}", end)
+        if schema is None:
             return None
-        return RegisteredSchema(
-            str(found.get("schemaType", "AVRO")), found["schema"], tuple(self._references(found, end))
-        )
+        references = tuple(self._references(schema, end))
+        return RegisteredSchema(str(schema.get("schemaType", "AVRO")), schema["schema"], references)
 
-    def _references(self, found: dict[str, Any], end: float) -> list[str]:
-        """Return the texts of all schemas that a schema refers to, each once, also where they refer to each other."""
+    def _references(self, schema: dict[str, Any], end: float) -> list[str]:
+        """Return the texts of all schemas that a schema refers to, each once, even if they refer to each other."""
         texts: dict[tuple[str, int], str] = {}
-        waiting, size = deque(self._references_in(found)), len(found["schema"])
+        waiting, size = deque(self._references_in(schema)), len(schema["schema"])
         while waiting:
             subject, version = waiting.popleft()
             if (subject, version) in texts:
@@ -124,30 +125,33 @@ class SchemaRegistry:
             named = f"version {version} of subject {shortened(subject)}"
             if len(texts) == _MOST_REFERENCES:
                 raise SchemaError(f"it refers to more than {_MOST_REFERENCES} schemas, the last of them {named}")
-            inner = self._asked(f"/subjects/{quote(subject, safe='')}/versions/{version}", end)
+            inner = self._requested(f"/subjects/{quote(subject, safe='')}/versions/{version}", end)
             if inner is None:
-                raise SchemaError(f"it refers to {named}, which the schema registry {self} has not")
+                raise SchemaError(f"it refers to {named}, which the schema registry {self} does not have")
             texts[subject, version] = inner["schema"]
             size += len(inner["schema"])
             if size > _LARGEST:
-                raise SchemaError(f"with the schemas that it refers to it has more than {_LARGEST} bytes")
+                raise SchemaError(f"it has more than {_LARGEST} bytes, with the schemas that it refers to")
             waiting.extend(self._references_in(inner))
         return list(texts.values())
 
-    def _references_in(self, found: dict[str, Any]) -> Iterator[tuple[str, int]]:
-        references = found.get("references") or []
-        for each in references if isinstance(references, list) else [references]:
-            subject, version = (each.get("subject"), each.get("version")) if isinstance(each, dict) else (None, None)
+    def _references_in(self, schema: dict[str, Any]) -> Iterator[tuple[str, int]]:
+        references = schema.get("references") or []
+        for reference in references if isinstance(references, list) else [references]:
+            named = isinstance(reference, dict)
+            subject, version = (reference.get("subject"), reference.get("version")) if named else (None, None)
             if not isinstance(subject, str) or type(version) is not int:
                 raise SchemaError(
-                    f"its references, from the schema registry {self}, name no subject and version: {shortened(each)}"
+                    f"its references, from the schema registry {self}, name no subject and version: "
+                    f"{shortened(reference)}"
                 )
             yield subject, version
 
-    def _asked(self, path: str, end: float) -> dict[str, Any] | None:
+    def _requested(self, path: str, end: float) -> dict[str, Any] | None:
+        """Return a response, with retries until ``end``; ``None`` if the registry does not have the schema."""
         while True:
             try:
-                status, body = self._answer(path, end)
+                status, body = self._response(path, end)
                 problem = f"status {status}"
             except (OSError, http.client.HTTPException) as error:
                 status, body = 0, b""
@@ -161,15 +165,17 @@ class SchemaRegistry:
             if status == http.client.NOT_FOUND and self._is_unknown(body):
                 return None
             if status and status != _BUSY and status < _SERVERS_FAULT:
-                raise UnreachableError(f"the schema registry {self} answers {problem} to {path}; is that its address?")
+                raise UnreachableError(
+                    f"the schema registry {self} answers {problem} to {path}; is schema_registry its address?"
+                )
             if time.monotonic() + _PAUSE_S >= end:
                 kind = ResponseTimeoutError if status else UnreachableError
                 raise kind(
-                    f"the schema registry {self} gave no schema within {self.timeout_ms} ms: {shortened(problem)}"
+                    f"the schema registry {self} returned no schema within {self.timeout_ms} ms: {shortened(problem)}"
                 )
             time.sleep(_PAUSE_S)
 
-    def _answer(self, path: str, end: float) -> tuple[int, bytes]:
+    def _response(self, path: str, end: float) -> tuple[int, bytes]:
         kind = http.client.HTTPSConnection if self.tls else http.client.HTTPConnection
         client = kind(self.host, self.port)
         with self._connected(client.port, end) as connection:
@@ -177,7 +183,7 @@ class SchemaRegistry:
             headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
             if self.authorization is not None:
                 headers["Authorization"] = self.authorization
-            # Redirections are not followed: they would carry the login elsewhere.
+            # Redirections are not followed: they would send the login to another server.
             client.request("GET", self.path + path, headers=headers)
             response = client.getresponse()
             body = bytearray()
@@ -185,8 +191,8 @@ class SchemaRegistry:
                 body += piece
                 if len(body) > _LARGEST:
                     raise UnreachableError(
-                        f"the schema registry {self} answers {path} with more than {_LARGEST} bytes; is that its "
-                        "address?"
+                        f"the schema registry {self} answers {path} with more than {_LARGEST} bytes; is "
+                        "schema_registry its address?"
                     )
             return response.status, bytes(body)
 
@@ -201,7 +207,7 @@ class SchemaRegistry:
             raise
 
     def _is_unknown(self, body: bytes) -> bool:
-        """Return whether a registry says that it has no such schema, and not a web server that it has no such page."""
+        """Return whether a registry reports an unknown schema, and not a web server an unknown page."""
         try:
             code = json.loads(body)["error_code"]
         except (ValueError, RecursionError, TypeError, KeyError):
@@ -210,18 +216,18 @@ class SchemaRegistry:
 
     def _read(self, body: bytes) -> dict[str, Any]:
         try:
-            found = json.loads(body)
+            response = json.loads(body)
         except (ValueError, RecursionError):
-            found = None
-        if not isinstance(found, dict) or not isinstance(found.get("schema"), str):
-            raise UnreachableError(f"what answers at {self} is no schema registry: {shortened(body[:80])}")
-        return found
+            response = None
+        if not isinstance(response, dict) or not isinstance(response.get("schema"), str):
+            raise UnreachableError(f"the server at {self} is no schema registry: {shortened(body[:80])}")
+        return response
 
 
 class _Until:
-    """A connection, as ``http.client`` uses one, that ends at a moment of the monotonic clock.
+    """A connection for ``http.client`` with a deadline in seconds of the monotonic clock.
 
-    A time limit for each read alone is renewed by every byte that trickles in. Closing the connection is the caller's.
+    A time limit of each read would restart with every byte that arrives. The caller closes the connection.
     """
 
     def __init__(self, connection: socket.socket, end: float) -> None:
@@ -238,7 +244,7 @@ class _Until:
         return self._limited().recv_into(buffer)
 
     def close(self) -> None:
-        """Do nothing: ``http.client`` closes what it is still to read the response from."""
+        """Do nothing: ``http.client`` closes the connection before it reads the response."""
 
     def _limited(self) -> socket.socket:
         left = self._end - time.monotonic()
@@ -259,21 +265,24 @@ class _Bytes(io.RawIOBase):
         return self._source.receive(buffer)
 
 
-# Confluent's wire format: a zero byte, the schema's id in four bytes, then the value; ids of a whole batch.
+# Confluent's wire format: a zero byte, the schema's id in four bytes, then the value.
 
 
 PREFIX = 5
 """Bytes before the value."""
 NOT_FRAMED = -1
-"""In place of an id: null, or bytes that do not begin as the format does."""
+"""Stands for the id of a null, or of bytes in another format."""
 
 
 class Framed(NamedTuple):
-    """The values of a batch: their bytes, where each begins (one more, the last one's end), and their schemas' ids."""
+    """The values of a batch."""
 
     data: npt.NDArray[np.uint8]
+    """The bytes of all values."""
     edges: npt.NDArray[np.int32]
+    """Where each value begins, and where the last one ends."""
     ids: npt.NDArray[np.int64]
+    """The id of each value's schema, or ``NOT_FRAMED``."""
 
 
 @compiled("void(uint8[::1], int32[::1], boolean[::1], int64[::1])")
@@ -283,17 +292,17 @@ def _read_ids(array: Word, edges: Word, present: Word, ids: Word) -> None:
         at = np.int64(edges[row])
         ids[row] = NOT_FRAMED
         if present[row] and edges[row + 1] - at >= PREFIX and byte_at(data, at) == 0:
-            found = np.int64(0)
+            number = np.int64(0)
             for i in range(1, PREFIX):
-                found = found << 8 | byte_at(data, at + i)
-            ids[row] = found
+                number = number << 8 | byte_at(data, at + i)
+            ids[row] = number
 
 
 def framed(records: pa.RecordBatch, column: str) -> Framed:
-    """Find the schemas of a column's values.
+    """Return a column's values with the ids of their schemas.
 
     Raises:
-        EventTimeError: the batch has no such column of bytes.
+        EventTimeError: the batch has no such binary column.
     """
     values, content, edges = _bytes_of(records, column)
     ids = np.empty(len(values), np.int64)
@@ -302,10 +311,10 @@ def framed(records: pa.RecordBatch, column: str) -> Framed:
 
 
 def unframed(records: pa.RecordBatch, column: str) -> Framed:
-    """Return a column's values that are nothing but values: id 0 for each, ``NOT_FRAMED`` for a null.
+    """Return a column's values in plain format, with id 0, and ``NOT_FRAMED`` for nulls.
 
     Raises:
-        EventTimeError: the batch has no such column of bytes.
+        EventTimeError: the batch has no such binary column.
     """
     values, content, edges = _bytes_of(records, column)
     return Framed(content, edges, np.where(_present(values), 0, NOT_FRAMED))
@@ -326,20 +335,20 @@ def _present(values: pa.Array) -> npt.NDArray[np.bool_]:
     return np.ascontiguousarray(values.is_valid().to_numpy(zero_copy_only=False))
 
 
-# Microseconds since 1970 of numbers in some unit, and of a whole batch as an Arrow array.
+# Units of numbers, and timestamps as an Arrow array.
 
 
 MOMENTS = pa.timestamp("us", tz="UTC")
 UNITS: Final = {
     "seconds": (1_000_000, 1), "millis": (1_000, 1), "micros": (1, 1), "nanos": (1, 1_000), "days": (86_400_000_000, 1),
 }  # fmt: skip
-"""What a number is multiplied and divided by to be microseconds."""
+"""Multiplier and divisor from each unit to microseconds."""
 _MOST = 2**62
 
 
 @inlined
 def scaled(value: Word, multiplier: Word, divisor: Word) -> Word:
-    """Return ``value * multiplier / divisor``, rounded down; ``NO_MOMENT`` for what lies beyond all moments."""
+    """Return ``value * multiplier / divisor``, rounded down; ``NO_MOMENT`` for a result beyond 62 bits."""
     most = _MOST // multiplier
     if divisor == 1 and not -most <= value <= most:
         return NO_MOMENT
@@ -347,15 +356,15 @@ def scaled(value: Word, multiplier: Word, divisor: Word) -> Word:
 
 
 def moments_array(micros: npt.NDArray[np.int64]) -> pa.Array:
-    """Return the moments; null in place of ``NO_MOMENT``."""
+    """Return microseconds as timestamps, with null for ``NO_MOMENT``."""
     return pa.array(micros, MOMENTS, mask=micros == NO_MOMENT)
 
 
-# What every extractor is told: which field, of which column, in which unit.
+# Arguments that all extractors share.
 
 
 Extractor: TypeAlias = Callable[[pa.RecordBatch], pa.Array]
-"""A batch of records in, a moment for each out, null where there is none."""
+"""A function from a batch of records to their timestamps, with null for a record without an event time."""
 
 
 def checked_path(function: str, field: str, unit: str, column: str) -> tuple[str, ...]:
@@ -366,7 +375,7 @@ def checked_path(function: str, field: str, unit: str, column: str) -> tuple[str
     """
     path = tuple(field.split("."))
     if not all(path):
-        raise UsageError(f"{function}: field = {field!r} is no name, nor names with dots between them")
+        raise UsageError(f"{function}: field = {field!r} is no name, and no names separated by dots")
     if unit not in UNITS:
         raise UsageError(f"{function}: unit = {unit!r}; accepted are {', '.join(UNITS)}")
     if column not in ("key", "value"):

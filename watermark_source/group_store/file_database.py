@@ -128,7 +128,7 @@ class OpenFile:
 
     @property
     def is_in_place(self) -> bool:
-        """Whether the path still leads to the same files."""
+        """Whether the path is still that of the same files."""
         return _identities(self._path) == self._identities
 
 

@@ -1,4 +1,4 @@
-"""Compiled code for the data paths of connectors: numba, kept between processes.
+"""Compiled code for the data paths of connectors: numba, with a cache on disk.
 
 Imports nothing beside it.
 """

@@ -1,11 +1,11 @@
-"""Where compiled code is kept between processes: found by what its package's source says, not by where it lies.
+"""The cache of compiled code on disk, whose key is the content of the source and not its path.
 
-numba itself goes by the path of the source. Spark unpacks archives into a new folder for every application and
-executor, so each would compile all over again (six seconds of a core); and for source in a zip file numba knows no
-place but the home folder, and fails without one.
+numba's own key is the path of the source. Spark unpacks archives into a new folder for every application and executor,
+so each would compile again (six seconds of a core); and for source in a zip file numba has no folder but the home
+folder, and fails without one.
 
-Compiled code is kept as pickles, which run as they are read. So a folder is used only if it is this user's own and no
-other may write to it or has written to it.
+The cache holds pickles, and loading a pickle runs code. So a folder is used only if it belongs to this user, and no
+other user can write to it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _CHOSEN = "NUMBA_CACHE_DIR"
 
 
 class _Locator(caching._CacheLocator):  # noqa: SLF001 - what numba's own locators derive from
-    """Tells numba the folder, and what makes kept code stale."""
+    """Gives numba the folder and the key of cached code."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._line = function.__code__.co_firstlineno
@@ -60,7 +60,7 @@ class _Serializer(caching.CompileResultCacheImpl):
 
 
 class KeptCode(caching.FunctionCache):
-    """The compiled code of one function. Trouble with its files costs time, never a query."""
+    """The cached code of one function. An error of its files makes it compile again, and fails no query."""
 
     _impl_class = _Serializer
 
@@ -78,15 +78,15 @@ class KeptCode(caching.FunctionCache):
             return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Keep a compiled function."""
+        """Write a compiled function to the cache."""
         try:
             super().save_overload(sig, data)  # type: ignore[no-untyped-call]
         except OSError as problem:
-            _log.warning("compiled code cannot be kept, the next process compiles it again: %s", problem)
+            _log.warning("compiled code cannot be written, the next process compiles it again: %s", problem)
 
 
 def package_of(function: Callable[..., Any]) -> str:
-    """Return the package whose sources a function is compiled from, besides those of this one."""
+    """Return the package of a function, whose sources are part of the cache's key."""
     package, dot, _ = function.__module__.partition(".")
     return package if dot else __package__
 
@@ -152,30 +152,30 @@ def _roots() -> Iterator[Path]:
         yield Path(chosen)
     if cache_home := os.environ.get("XDG_CACHE_HOME"):
         yield Path(cache_home, "numba")
-    # A container's user may have no home: the path then stays as it is.
+    # A container's user may have no home; expanduser then changes nothing.
     if (home := Path("~/.cache/numba").expanduser()).is_absolute():
         yield home
-    # Of this application on this executor: at least its Python processes share what the first of them compiled.
-    yield from (Path(each, "numba") for each in os.environ.get("SPARK_LOCAL_DIRS", "").split(",") if each)
+    # The Python processes of this application on this executor share its local folders.
+    yield from (Path(local, "numba") for local in os.environ.get("SPARK_LOCAL_DIRS", "").split(",") if local)
 
 
 @cache
 def _digest(package: str) -> str:
-    """Return a digest of all that compiled code follows from; a helper in another module is part of a function's."""
+    """Return a digest of numba's version, the processor, and all sources: functions inline helpers of other modules."""
     digest = hashlib.sha256()
-    # Home folders are shared by machines: code for one processor must not be taken for that of another.
+    # Machines with different processors may share a home folder.
     host = (numba.__version__, llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())
     digest.update(repr(host).encode())
-    for each in (__package__, package):
-        for path, source in sorted(_sources(resources.files(each), ""), key=itemgetter(0)):
+    for root in (__package__, package):
+        for path, source in sorted(_sources(resources.files(root), ""), key=itemgetter(0)):
             digest.update(path.encode() + b"\0" + source.read_bytes())
     return digest.hexdigest()[:20]
 
 
-def _sources(room: Traversable, path: str) -> Iterator[tuple[str, Traversable]]:
-    """Return the source files of a folder, or of a place in an archive, and of all folders in it."""
-    for each in room.iterdir():
-        if each.is_dir():
-            yield from _sources(each, f"{path}{each.name}/")
-        elif each.name.endswith(".py"):
-            yield path + each.name, each
+def _sources(folder: Traversable, path: str) -> Iterator[tuple[str, Traversable]]:
+    """Yield the source files of a folder, or of a folder in an archive, and of its subfolders."""
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            yield from _sources(entry, f"{path}{entry.name}/")
+        elif entry.name.endswith(".py"):
+            yield path + entry.name, entry

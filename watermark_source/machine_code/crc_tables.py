@@ -1,4 +1,4 @@
-"""Tables for a CRC of 32 bits that takes several bytes a step (slicing, after Michael Kounavis and Frank Berry)."""
+"""Tables of a 32-bit CRC that processes several bytes a step (slicing, by Michael Kounavis and Frank Berry)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 
 def byte_tables(polynomial: int, bytes_a_step: int) -> npt.NDArray[np.uint32]:
-    """Row k: the CRC of a byte followed by k zero bytes. The polynomial's bits are reflected."""
+    """Return tables whose row k has the CRC of each byte followed by k zero bytes. The polynomial is reflected."""
     row = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         row = np.where(row & 1, (row >> 1) ^ np.uint32(polynomial), row >> 1).astype(np.uint32)

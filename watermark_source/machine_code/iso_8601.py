@@ -1,4 +1,4 @@
-"""ISO 8601 to microseconds since 1970-01-01 UTC, for compiled functions."""
+"""Microseconds since 1970-01-01 UTC from ISO 8601 and from calendar dates, for compiled functions."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ import numpy as np
 
 from watermark_source.machine_code.native import Word, byte_at, inlined
 
-# Dates of the Gregorian calendar to days and microseconds since 1970, for compiled functions.
-
-
 NO_MOMENT = np.int64(-(2**63))
-"""Stands for null, and for what is no date."""
+"""Stands for null, and for an invalid date."""
+_MINUS, _PLUS, _COLON, _SPACE, _ZERO, _DOT, _COMMA = (ord(c) for c in "-+: 0.,")
+_T, _Z = ord("t"), ord("z")
 
 
 @inlined
 def day_of(year: Word, month: Word, day: Word) -> Word:
-    """Days since 1970 of a date of the Gregorian calendar, also before its time; ``NO_MOMENT`` if there is none such.
+    """Return the days since 1970 of a date of the proleptic Gregorian calendar; ``NO_MOMENT`` for an invalid date.
 
-    After Howard Hinnant's days_from_civil.
+    The algorithm is Howard Hinnant's days_from_civil.
     """
     if month < 1 or month > 12 or day < 1 or day > 31:
         return NO_MOMENT
@@ -41,20 +40,16 @@ def day_of(year: Word, month: Word, day: Word) -> Word:
 def moment_of(  # noqa: PLR0917 - compiled
     year: Word, month: Word, day: Word, hour: Word, minute: Word, second: Word, micros: Word
 ) -> Word:
-    """Microseconds since 1970, ``NO_MOMENT`` if there is no such day."""
+    """Return the microseconds since 1970 of a date and time, ``NO_MOMENT`` for an invalid date."""
     days = day_of(year, month, day)
     if days == NO_MOMENT:
         return NO_MOMENT
     return (days * 86400 + hour * 3600 + minute * 60 + second) * 1_000_000 + micros
 
 
-_MINUS, _PLUS, _COLON, _SPACE, _ZERO, _DOT, _COMMA = (ord(c) for c in "-+: 0.,")
-_T, _Z = ord("t"), ord("z")
-
-
 @inlined
 def digit_at(data: Word, at: Word, stop: Word) -> Word:
-    """Return the digit at a place, -1 if there is none."""
+    """Return the digit at a position, -1 without one."""
     if at >= stop:
         return np.int64(-1)
     value = byte_at(data, at) - _ZERO
@@ -63,7 +58,7 @@ def digit_at(data: Word, at: Word, stop: Word) -> Word:
 
 @inlined
 def digits(data: Word, at: Word, stop: Word, count: Word) -> Word:
-    """Return the number that so many digits write, -1 if they are not there."""
+    """Return the number of ``count`` digits, -1 if one of them is missing."""
     value = np.int64(0)
     for i in range(count):
         digit = digit_at(data, at + i, stop)
@@ -75,7 +70,7 @@ def digits(data: Word, at: Word, stop: Word, count: Word) -> Word:
 
 @inlined
 def _zone(data: Word, at: Word, stop: Word) -> Word:
-    """Return the minutes east of UTC that end a text, ``NO_MOMENT`` if it is no zone: Z, +hh, +hhmm or +hh:mm."""
+    """Return the minutes east of UTC of a zone (Z, +hh, +hhmm or +hh:mm), ``NO_MOMENT`` if it is invalid."""
     if stop - at == 1 and byte_at(data, at) | 0x20 == _Z:
         return np.int64(0)
     sign = byte_at(data, at)
@@ -95,10 +90,10 @@ def _zone(data: Word, at: Word, stop: Word) -> Word:
 
 @inlined
 def iso_moment(data: Word, at: Word, stop: Word) -> Word:  # noqa: PLR0911, PLR0912 - one for each part that may be wrong
-    """Return the microseconds of a date, or of a date and a time of day, perhaps with a zone; else ``NO_MOMENT``.
+    """Return the microseconds of a date, or of a date and a time with or without a zone; ``NO_MOMENT`` if invalid.
 
-    Without a zone it is UTC. Of a fraction of a second what is below a microsecond is cut off. A leap second,
-    23:59:60 in UTC, is the next second, and 24:00:00 the beginning of the next day.
+    The default zone is UTC. Fractions below a microsecond are truncated. A leap second, 23:59:60 UTC, is the next
+    second, and 24:00:00 is the start of the next day.
     """
     year, month, day = digits(data, at, stop, 4), digits(data, at + 5, stop, 2), digits(data, at + 8, stop, 2)
     days = day_of(year, month, day)

@@ -1,4 +1,4 @@
-"""Compiling functions to machine code: numba with a cache on disk, and the few instructions numba has no name for."""
+"""Decorators that compile functions with numba and a cache on disk, and a few instructions that numba lacks."""
 
 from __future__ import annotations
 
@@ -14,26 +14,25 @@ from numba.extending import intrinsic
 from watermark_source.machine_code import code_cache
 
 Word: TypeAlias = Any
-"""An integer or an address in compiled code, where numba knows the width and mypy cannot."""
+"""An integer or an address in compiled code. numba infers its width, and mypy cannot."""
 
 HAS_CRC32C: bool = bool(llvm.get_host_cpu_features().get("sse4.2", False))
-"""Whether this processor computes CRC-32C itself. The cache is per processor, so the answer may be compiled in."""
+"""Whether the processor has an instruction for CRC-32C. The cache is per processor, so it can be a constant."""
 
 
 def compiled(signature: str) -> Callable[[Callable[..., Any]], Any]:
-    """Compile for one signature now, or load what an earlier process compiled; runs without the GIL.
+    """Compile a function for one signature now, or load it from the cache (``code_cache``). It runs without the GIL.
 
-    Where compiled code is kept is told in code_cache.py. Without a place every process compiles: slower to start, and
-    logged.
+    Without a folder for the cache every process compiles, which takes seconds and is logged.
     """
 
     def decorate(function: Callable[..., Any]) -> Any:
         dispatcher: Any = numba.njit(nogil=True, error_model="numpy")(function)
         if dispatcher is function:
-            # NUMBA_DISABLE_JIT is set, to look into the code: it runs as it is written.
+            # With NUMBA_DISABLE_JIT, for debugging, the function runs as Python.
             return function
         if code_cache.folder(code_cache.package_of(function)) is not None:
-            # As numba does for cache=True, but with our place.
+            # Like numba's cache=True, with our folder.
             dispatcher._cache = code_cache.KeptCode(function)  # noqa: SLF001
         dispatcher.compile(signature)
         dispatcher.disable_compile()
@@ -43,7 +42,7 @@ def compiled(signature: str) -> Callable[[Callable[..., Any]], Any]:
 
 
 def inlined(function: Callable[..., Any]) -> Any:
-    """Make a helper usable inside compiled functions; it has no life outside them."""
+    """Compile a helper into the compiled functions that call it; it cannot be called from Python."""
     return numba.njit(nogil=True, error_model="numpy", forceinline=True)(function)
 
 
@@ -61,10 +60,10 @@ def _pointer(builder: Any, address: Any, at: Any) -> Any:
 
 @_instruction
 def address_of(typing: Any, array: Any) -> Any:
-    """Where an array's bytes begin.
+    """Return the address of an array's bytes.
 
-    Helpers of compiled functions take this instead of the array: an array argument costs counting references at each
-    call, which was most of the time of decoding a record.
+    Helpers take the address instead of the array: numba counts the references of an array argument at each call, which
+    was most of the time of decoding a record.
     """
     signature = types.int64(array)
 
@@ -77,7 +76,7 @@ def address_of(typing: Any, array: Any) -> Any:
 
 @_instruction
 def byte_at(typing: Any, address: Any, at: Any) -> Any:
-    """The byte at ``address + at``; the caller has checked the bounds, here and in all functions below."""
+    """Return the byte at ``address + at``. The caller checks the bounds, as for all functions below."""
     signature = types.int64(types.int64, types.int64)
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -88,7 +87,7 @@ def byte_at(typing: Any, address: Any, at: Any) -> Any:
 
 @_instruction
 def word_at(typing: Any, address: Any, at: Any) -> Any:
-    """Eight bytes as they lie at ``address + at``, aligned or not."""
+    """Return eight bytes at ``address + at``, in native order, aligned or not."""
     signature = types.uint64(types.int64, types.int64)
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -101,7 +100,7 @@ def word_at(typing: Any, address: Any, at: Any) -> Any:
 
 @_instruction
 def copy_bytes(typing: Any, target: Any, source: Any, size: Any) -> Any:
-    """Copy ``size`` bytes from one address to another by the C library's ``memcpy``."""
+    """Copy ``size`` bytes from one address to another with the C library's ``memcpy``."""
     signature = types.void(types.int64, types.int64, types.int64)
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -114,7 +113,7 @@ def copy_bytes(typing: Any, target: Any, source: Any, size: Any) -> Any:
 
 @_instruction
 def crc32c_u64(typing: Any, crc: Any, word: Any) -> Any:
-    """Fold eight bytes into a CRC-32C with the processor's own instruction (SSE 4.2)."""
+    """Add eight bytes to a CRC-32C with the processor's instruction (SSE 4.2)."""
     signature = types.uint64(types.uint64, types.uint64)
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -126,12 +125,9 @@ def crc32c_u64(typing: Any, crc: Any, word: Any) -> Any:
     return signature, generate
 
 
-# Whether bytes at two places are the same, for compiled functions: eight at a time.
-
-
 @inlined
 def same_bytes(data: Word, at: Word, other: Word, place: Word, size: Word) -> Word:
-    """Return whether ``size`` bytes at ``data + at`` are those at ``other + place``."""
+    """Return whether ``size`` bytes at ``data + at`` and at ``other + place`` are equal."""
     done = 0
     while size - done >= 8:
         if word_at(data, at + done) != word_at(other, place + done):

@@ -1,4 +1,4 @@
-"""``sasl.jaas.config`` as Kafka's Java clients write it: which login module, and what it is told."""
+"""``sasl.jaas.config`` as Kafka's Java clients write it: a login module and its options."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _REFUSED: Mapping[str, tuple[re.Pattern[str], str]] = {
         ),
     ),
 }
-"""Options of a module that would be left out without a word."""
+"""By module: options that would have no effect, and what to do instead."""
 
 
 @dataclass(frozen=True, slots=True)

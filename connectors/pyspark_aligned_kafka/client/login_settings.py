@@ -1,4 +1,4 @@
-"""Logins: which settings belong to a mechanism, checked, and what kafka-python is told of them."""
+"""Logins: checks of the settings of each mechanism, and their settings in kafka-python."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ _OF_MECHANISM = {
     _SERVICE: "GSSAPI",
 }
 _PACKAGES = {"AWS_MSK_IAM": ("botocore", "msk"), "GSSAPI": ("gssapi", "kerberos")}
-"""What a mechanism of kafka-python imports, and the extra that has it."""
+"""The package that a mechanism of kafka-python imports, and the extra that installs it."""
 HINTS = {
     "AWS_MSK_IAM": "botocore must find credentials and a region on the driver and the executors, for example "
     "AWS_PROFILE or AWS_ACCESS_KEY_ID, and AWS_DEFAULT_REGION",
     "GSSAPI": "Kerberos must find a ticket or a key on the driver and the executors: kinit, or KRB5_CLIENT_KTNAME; and "
     "kafka.sasl.kerberos.service.name must be the first part of the brokers' principals",
 }
-"""What a login needs that only shows when one is tried."""
+"""Requirements of a login that only an attempt can check."""
 
 
 def check_login(values: Mapping[str, Any], given: Set[str]) -> None:
-    """Check what belongs to the login, among settings each of which is right by itself.
+    """Check that the login's settings, each of which is valid by itself, fit together.
 
     Raises:
-        OptionError: some do not belong together, one is missing, or the mechanism's package is not installed.
+        OptionError: settings contradict each other, one is missing, or the mechanism's package is not installed.
     """
     protocol, mechanism, module = (values[n] for n in ("security.protocol", "sasl.mechanism", "sasl.jaas.config"))
     if not protocol.startswith("SASL_"):
@@ -90,7 +90,7 @@ def check_login(values: Mapping[str, Any], given: Set[str]) -> None:
 
 
 def login_configs(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what kafka-python is told about a login that has been checked. Not picklable."""
+    """Return kafka-python's settings of a login that has been checked. Not picklable."""
     mechanism, module = values["sasl.mechanism"], values["sasl.jaas.config"]
     options = {} if module is None else module.options
     if mechanism == "OAUTHBEARER":

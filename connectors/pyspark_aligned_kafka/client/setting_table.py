@@ -1,4 +1,4 @@
-"""The table of ``kafka.*`` settings: what is accepted, what it becomes in kafka-python, and what is refused and why."""
+"""The table of ``kafka.*`` settings: accepted values, their names in kafka-python, and refused settings with reason."""
 
 from __future__ import annotations
 
@@ -331,7 +331,7 @@ REFUSED: dict[str, str] = {
     "ssl.trustmanager.algorithm": _JAVA_CLASS,
     "ssl.secure.random.implementation": _JAVA_CLASS,
 }
-"""Names of Kafka that are not honoured, and what to do instead. Families of names are in ``refusal``."""
+"""Settings of Kafka that are refused, and what to do instead."""
 
 REFUSED_FAMILIES = (("sasl.", _LOGIN), ("metrics.", _JAVA_CLASS))
 _SECRET_FAMILIES = ("sasl.", "ssl.")

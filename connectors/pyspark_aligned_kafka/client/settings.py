@@ -33,7 +33,7 @@ class ClientSettings:
 
     @property
     def bootstrap_servers(self) -> tuple[str, ...]:
-        """``host:port`` of the brokers asked first."""
+        """``host:port`` of the brokers to connect to first."""
         servers: tuple[str, ...] = self.values["bootstrap.servers"]
         return servers
 
@@ -73,7 +73,7 @@ class ClientSettings:
 
     @property
     def uses_sasl(self) -> bool:
-        """Whether the brokers ask for a login."""
+        """Whether the brokers require a login."""
         return str(self.values["security.protocol"]).startswith("SASL_")
 
     @property
@@ -91,7 +91,7 @@ class ClientSettings:
 
 
 def setting_names() -> tuple[str, ...]:
-    """Return the whole name of every setting."""
+    """Return the full name of every setting."""
     return tuple(PREFIX + row.java for row in table.SETTINGS)
 
 

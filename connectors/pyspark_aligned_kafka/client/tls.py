@@ -16,7 +16,7 @@ _HAS_FILES_IN_MEMORY = hasattr(os, "memfd_create") and os.path.isdir("/proc/self
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tls:
-    """What to trust and how to prove who we are. Each part is a file or a text in PEM; nothing means the system's."""
+    """Trusted certificates and the client's own. Each is a PEM file or text; by default the system's are trusted."""
 
     trusted_file: str | None = None
     trusted_text: str | None = None

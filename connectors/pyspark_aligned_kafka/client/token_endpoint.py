@@ -1,4 +1,4 @@
-"""Tokens for OAUTHBEARER: asked for with a client's id and secret (OAuth 2.0), kept, and asked for again in time."""
+"""Tokens for OAUTHBEARER: requested with a client's id and secret (OAuth 2.0), cached, and renewed in time."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
 _LARGEST_ANSWER = 1 << 20
 _PIECE = 65_536
 _RENEWED_AFTER = 0.8
-"""Of a token's lifetime, as Java's clients do by default."""
+"""Share of a token's lifetime after which it is renewed, the default of Java's clients."""
 _REFUSALS = range(300, 500)
 _TOO_OFTEN = (408, 429)
 _NO_ANSWER = (OSError, ValueError, HTTPException)
-"""What is raised of an answer that does not come, is cut off or is no HTTP."""
+"""Errors of a response that does not arrive, is truncated or is no HTTP."""
 _CHECK = (
     "check kafka.sasl.oauthbearer.token.endpoint.url, kafka.sasl.oauthbearer.scope and the client's id and secret in "
     "kafka.sasl.jaas.config"
@@ -48,7 +48,7 @@ class _Token(NamedTuple):
 
 
 class Tokens(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python has no types
-    """kafka-python's token provider: one token for all connections of a process, until it is nearly over."""
+    """kafka-python's token provider: one token for all connections of a process, renewed before it expires."""
 
     def __init__(self, source: TokenSource) -> None:
         self._source = source
@@ -56,26 +56,26 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python has n
         self._lock = threading.Lock()
 
     def token(self) -> str:
-        """Return a token that is good for a while.
+        """Return a valid token.
 
         Raises:
-            KafkaConnectionError: the endpoint does not answer, or the file cannot be read; trying again may help.
-            RefusedError: the endpoint refuses, or answers with no token.
+            KafkaConnectionError: the endpoint does not answer, or the file cannot be read; a retry may help.
+            RefusedError: the endpoint refuses, or answers without a token.
         """
         with self._lock:
             now, kept = time.monotonic(), self._kept
             if kept is None or now >= kept.renew_at:
                 try:
-                    kept = _ask(self._source)
+                    kept = _request(self._source)
                 except (KafkaConnectionError, RefusedError) as trouble:
                     if kept is None or now >= kept.ends_at:
                         raise
-                    _log.warning("%s. The token of before is used, which is still good", trouble)
+                    _log.warning("%s. The previous token is still valid and stays in use", trouble)
                 self._kept = kept
             return kept.text
 
     def extensions(self) -> dict[str, str]:
-        """Return what the login tells the broker beside the token."""
+        """Return the extensions that the login sends to the broker with the token."""
         return dict(self._source.extensions)
 
 
@@ -86,13 +86,13 @@ def tokens_of(source: TokenSource) -> Tokens:
 
 
 class _NoRedirect(HTTPRedirectHandler):
-    """A redirected request would take the client's secret to wherever the answer says."""
+    """Refuses redirections: a redirected request would send the client's secret to another server."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
 
 
-def _ask(source: TokenSource) -> _Token:
+def _request(source: TokenSource) -> _Token:
     url = urllib.parse.urlsplit(source.url)
     asked_at = time.monotonic()
     if url.scheme == "file":
@@ -136,48 +136,48 @@ def _trouble(
     """Return the error for an answer with such a status, whether or not the rest of it arrives."""
     with error:
         try:
-            said = _read_all(error.fp, deadline)  # type: ignore[arg-type]  # an HTTPResponse, whatever it is declared as
+            body = _read_all(error.fp, deadline)  # type: ignore[arg-type]  # in fact an HTTPResponse
         except _NO_ANSWER:
-            said = b""
-    what = f"{error.code} {error.reason}{_told(source, said)}"
+            body = b""
+    what = f"{error.code} {error.reason}{_reported(source, body)}"
     if error.code in _REFUSALS and error.code not in _TOO_OFTEN:
         return RefusedError(f"the token endpoint {source.place} refused: {what}; {_CHECK}")
     return KafkaConnectionError(f"the token endpoint {source.place} answered {what}")
 
 
 def _read_all(response: HTTPResponse, deadline: float) -> bytes:
-    """Read an answer, of which a byte now and then is no reason to wait for longer."""
-    found = b""
-    while len(found) < _LARGEST_ANSWER and (piece := response.read1(_PIECE)):
-        found += piece
+    """Read a response up to a deadline, which bytes that arrive do not extend."""
+    body = b""
+    while len(body) < _LARGEST_ANSWER and (piece := response.read1(_PIECE)):
+        body += piece
         if time.monotonic() > deadline:
             raise TimeoutError("it answers too slowly")
-    if response.length and len(found) < _LARGEST_ANSWER:
-        raise IncompleteRead(found, response.length)
-    return found
+    if response.length and len(body) < _LARGEST_ANSWER:
+        raise IncompleteRead(body, response.length)
+    return body
 
 
 def _json(source: TokenSource, answer: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(answer)
+        parsed = json.loads(answer)
     except ValueError:
-        found = None
-    if not isinstance(found, dict):
+        parsed = None
+    if not isinstance(parsed, dict):
         raise RefusedError(f"the token endpoint {source.place} answered no JSON object; {_CHECK}")
-    return found
+    return parsed
 
 
-def _told(source: TokenSource, answer: bytes) -> str:
-    """Return what an answer of OAuth says about an error, without the secret."""
+def _reported(source: TokenSource, answer: bytes) -> str:
+    """Return the error that an OAuth response reports, without the secret."""
     try:
-        found = json.loads(answer)
-        told = [str(found[name]) for name in ("error", "error_description") if name in found]
+        parsed = json.loads(answer)
+        parts = [str(parsed[name]) for name in ("error", "error_description") if name in parsed]
     except (ValueError, TypeError):
         return ""
-    said = ": ".join(["", *told])
+    text = ": ".join(["", *parts])
     for secret in (source.login, source.client_secret):
-        said = said.replace(secret, "***") if secret else said
-    return shortened(said)
+        text = text.replace(secret, "***") if secret else text
+    return shortened(text)
 
 
 def _checked(source: TokenSource, text: str, lifetime: float | None, asked_at: float) -> _Token:
@@ -185,13 +185,13 @@ def _checked(source: TokenSource, text: str, lifetime: float | None, asked_at: f
         raise RefusedError(f"what {source.place} gives is no token: it must be one word, such as a JWT; {_CHECK}")
     if lifetime is None:
         lifetime = _lifetime(text)
-    # Of a file's token the file knows best.
+    # A file is read at each login, because another program may renew its token.
     is_file = source.url.startswith("file:")
     return _Token(text, asked_at + (0 if is_file else _RENEWED_AFTER * lifetime), asked_at + lifetime)
 
 
 def _lifetime(token: str) -> float:
-    """Return for how many seconds a JWT is good; 0 if it is none, or does not say: it is not kept then."""
+    """Return for how many seconds a JWT is valid; 0 for another token or one without ``exp``, which is not cached."""
     try:
         body = token.split(".")[1]
         claims = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))

@@ -9,29 +9,29 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class TokenSource:
-    """Where tokens come from: an endpoint and who asks it, or a file that somebody else keeps up."""
+    """Where tokens come from: an endpoint with the client's login, or a file that another program renews."""
 
     url: str = field(repr=False)
-    """May hold a secret beside the place, as ``?code=``."""
+    """It may hold a secret, as in ``?code=``."""
     client_id: str | None = None
     client_secret: str | None = field(default=None, repr=False)
     encodes_login: bool = False
-    """Whether id and secret are form-encoded before they go into the header, as RFC 6749 (2.3.1) has it."""
+    """Whether id and secret are form-encoded in the header, as RFC 6749 (2.3.1) requires."""
     scope: str | None = None
     extensions: tuple[tuple[str, str], ...] = ()
     trusted_file: str | None = None
-    """Certificates that the endpoint's has to go back to; ``None``: the system's."""
+    """File of the CA certificates for the endpoint; ``None`` for the system's."""
     limit_s: float = 10.0
 
     @property
     def place(self) -> str:
-        """Return the URL's part that may be shown."""
+        """The URL without its secrets, for messages."""
         url = urllib.parse.urlsplit(self.url)
         return urllib.parse.urlunsplit((url.scheme, url.netloc.rpartition("@")[2], url.path, "", ""))
 
     @property
     def login(self) -> str:
-        """Return the id and secret as a header has them."""
+        """The id and secret as encoded in a header."""
         parts = [self.client_id or "", self.client_secret or ""]
         if self.encodes_login:
             parts = [urllib.parse.quote_plus(part) for part in parts]

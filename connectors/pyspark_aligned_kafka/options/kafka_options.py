@@ -46,7 +46,7 @@ class ReadingLimits:
 
     poll_timeout_ms: int
     decompressed_max_bytes: int
-    """Most bytes a compressed batch may become."""
+    """Limit on the bytes of a decompressed batch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class TimePlaces:
     """Where records have their event time and their watermark."""
 
     event_time: EventTimeChoice | None
-    """``None``: the record's timestamp."""
+    """``None`` for the record's timestamp."""
     marks: MarkChoice | None
     """Where records carry a watermark; ``None``: no strategy uses it."""
 
@@ -168,6 +168,6 @@ def _chosen_columns(values: Mapping[str, Any], given: Mapping[str, str]) -> tupl
         return KAFKA_COLUMNS if values["includeHeaders"] else KAFKA_COLUMNS[:-1]
     text = given_text(given, "includeHeaders")
     if text is not None and values["includeHeaders"] != (HEADERS in chosen):
-        says = "leaves headers out" if values["includeHeaders"] else "names headers"
-        raise OptionError("includeHeaders", text, f"contradicts columns, which {says}", example="leave it out")
+        difference = "leaves headers out" if values["includeHeaders"] else "names headers"
+        raise OptionError("includeHeaders", text, f"contradicts columns, which {difference}", example="leave it out")
     return chosen

@@ -21,7 +21,7 @@ _MOST_PARTITION, _MOST = 2**31 - 1, 2**63 - 1
 
 
 class ShapeError(ValueError):
-    """The text is not JSON or not of the expected shape; the message says where."""
+    """The text is not JSON or has another shape; the message names the place."""
 
 
 def parse_partitions(text: str) -> frozenset[Split]:
@@ -134,7 +134,7 @@ class Earliest:
 
 @dataclass(frozen=True, slots=True)
 class Latest:
-    """The end offset at the moment somebody asks."""
+    """The end offset at the time of the look-up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +214,7 @@ def parse_timestamps(text: str) -> PerSplit:
 
 
 _USUAL = PositionPolicy("startingOffsets", "latest", Everywhere(Latest()))
-_NO_END = "a stream has no end; to read what is there now and stop, use the trigger AvailableNow"
+_NO_END = "a stream has no end; to read the existing records and stop, use the trigger AvailableNow"
 
 
 def start_of_stream(start: PositionPolicy | None, end: PositionPolicy | None) -> PositionPolicy:

@@ -1,4 +1,4 @@
-"""A broker connection taken over from kafka-python once it is authenticated: one request on its way at a time."""
+"""BrokerConnection: an authenticated connection taken over from kafka-python, with one open request at a time."""
 
 from __future__ import annotations
 
@@ -12,15 +12,12 @@ import numpy as np
 
 from pyspark_aligned_kafka.records.record_batches import Bytes
 
-# Memory that responses are received into, again and again: one for all connections of a session.
-
-
 _FIRST_SIZE = 1 << 20
 _LARGEST_KEPT = 16 << 20
 
 
 class ResponseMemory:
-    """Holds one response at a time, that of the connection which received last."""
+    """The memory that all connections of a session receive into. It holds the last received response."""
 
     __slots__ = ("data",)
 
@@ -28,14 +25,14 @@ class ResponseMemory:
         self.data: Bytes = np.empty(_FIRST_SIZE, np.uint8)
 
     def grow(self, wanted: int, have: int) -> None:
-        """Make room for so many bytes, and keep those that are there."""
+        """Enlarge the memory to ``wanted`` bytes, and keep the first ``have``."""
         if self.data.size < wanted:
             larger = np.empty(1 << (wanted - 1).bit_length(), np.uint8)
             larger[:have] = self.data[:have]
             self.data = larger
 
     def trim(self) -> None:
-        """Give back memory that only an unusually large response needed; what was received is not valid any more."""
+        """Release the memory of an unusually large response; the received bytes are no longer valid."""
         if self.data.size > _LARGEST_KEPT:
             self.data = np.empty(_FIRST_SIZE, np.uint8)
 
@@ -45,48 +42,48 @@ _LARGEST_RESPONSE = 1 << 30
 
 
 class ConnectionLostError(Exception):
-    """The connection is gone or useless; the reader makes another one. Never leaves this package."""
+    """The connection is closed or unusable; the reader opens another one. It never leaves this package."""
 
 
 class BrokerConnection:
-    """Sends requests and receives responses into memory that others may receive into, too. One thread."""
+    """Sends requests, and receives responses into shared memory. For use by one thread."""
 
     __slots__ = ("_good_until", "_memory", "_socket", "awaiting", "correlation", "muted_until", "used_at")
 
-    def __init__(self, taken: socket.socket, memory: ResponseMemory, good_until: float = math.inf) -> None:
-        self._socket: socket.socket | None = taken
+    def __init__(self, detached: socket.socket, memory: ResponseMemory, good_until: float = math.inf) -> None:
+        self._socket: socket.socket | None = detached
         self._good_until = good_until
         self._memory = memory
         self.correlation = 0
         self.muted_until = 0.0
-        """By ``time.monotonic()``: until then the broker reads nothing from it, because of a quota (KIP-219)."""
+        """By ``time.monotonic()``: until then the broker reads no request, because of a quota (KIP-219)."""
         self.awaiting = False
-        """Whether a response is on its way."""
+        """Whether a response is outstanding."""
         self.used_at = time.monotonic()
-        """When something was sent or received last: who is on the way may forget a connection that is quiet."""
+        """When bytes were last sent or received: the network may drop an idle connection."""
 
     def next_correlation(self) -> int:
-        """Return the number for the next request to carry; ``correlation`` keeps it."""
+        """Set ``correlation`` to the number of the next request, and return it."""
         self.correlation = (self.correlation + 1) & 0x7FFFFFFF
         return self.correlation
 
     @property
     def is_logged_in(self) -> bool:
-        """Whether the login on it may still be used; one that is over is replaced together with the connection."""
+        """Whether its login is still valid. An expired login is replaced together with the connection."""
         return time.monotonic() < self._good_until
 
     @property
     def reusable(self) -> bool:
-        """Whether another read can start on it: open, nothing on its way, nothing unasked-for received."""
+        """Whether another read can use it: open, no response outstanding, and no unexpected bytes received."""
         if self._socket is None or self.awaiting or not self.is_logged_in:
             return False
-        # Not select.select: a process with many connections has descriptors beyond those it takes.
+        # select.select fails for descriptors above 1023, which a process with many connections has.
         with selectors.DefaultSelector() as watched:
             watched.register(self._socket, selectors.EVENT_READ)
             return not watched.select(0)
 
     def send(self, request: bytes, limit_s: float) -> None:
-        """Send a request; a connection that breaks now is reported by ``receive``."""
+        """Send a request. ``receive`` reports a failure."""
         self.awaiting = True
         self.used_at = time.monotonic()
         if self._socket is None:
@@ -135,7 +132,7 @@ class BrokerConnection:
             self._socket = None
 
     def _fill(self, have: int, wanted: int, end: float) -> int:
-        # Only one response can be on its way, so reading past what is wanted cannot eat another's bytes.
+        # Only one response is outstanding, so reading beyond ``wanted`` consumes no other response.
         assert self._socket is not None
         view = self._memory.data.data
         while have < wanted:
@@ -144,5 +141,5 @@ class BrokerConnection:
                 raise ConnectionLostError("the broker closed the connection")
             have += got
             if have < wanted and time.monotonic() > end:
-                raise ConnectionLostError(f"{wanted - have} bytes of the response did not come in time")
+                raise ConnectionLostError(f"{wanted - have} bytes of the response did not arrive in time")
         return have

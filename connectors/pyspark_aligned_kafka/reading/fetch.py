@@ -1,4 +1,4 @@
-"""Fetch, version 11 (Kafka 2.3 and later): requests to bytes, and responses to where each partition's records lie."""
+"""Fetch requests and responses, version 11 (Kafka 2.3 and later): encoding, decoding, and the next positions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _UNKNOWN = -1
 
 
 class Wanted(NamedTuple):
-    """One partition of a request: the first offset wanted, and about how many bytes (at least one whole batch)."""
+    """One partition of a request: its first offset, and the approximate number of bytes (at least one whole batch)."""
 
     split: Split
     leader_epoch: int | None
@@ -45,7 +45,7 @@ class Wanted(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
-    """What holds for a whole request."""
+    """Limits and settings of a whole request."""
 
     max_wait_ms: int
     min_bytes: int
@@ -74,7 +74,7 @@ class FetchResponse:
     error: int
     partitions: tuple[Fetched, ...]
     throttle_ms: int = 0
-    """For so long the broker reads nothing more from this connection, as a quota is used up (KIP-219)."""
+    """The broker reads no request from this connection for this long, because a quota is used up (KIP-219)."""
 
 
 def _text(text: str) -> bytes:
@@ -83,9 +83,9 @@ def _text(text: str) -> bytes:
 
 
 def encode_request(correlation: int, client_id: str, wanted: Sequence[Wanted], limits: FetchLimits) -> bytes:
-    """Return the request without its length; partitions of one topic stand together.
+    """Return the request without its length, with partitions grouped by topic.
 
-    The broker fills partitions in that order until ``max_bytes``.
+    The broker fills partitions in the order of the request until ``max_bytes``.
     """
     parts = [
         _REQUEST_HEADER.pack(API_KEY, API_VERSION, correlation),
@@ -115,15 +115,15 @@ def encode_request(correlation: int, client_id: str, wanted: Sequence[Wanted], l
 
 
 def decode_response(data: Bytes, stop: int, correlation: int, *, read_committed: bool) -> FetchResponse:
-    """Read the response in ``data[:stop]`` (without its length).
+    """Decode the response in ``data[:stop]`` (without its length).
 
     Raises:
-        CorruptDataError: it is not a response to that request.
+        CorruptDataError: the bytes are no response to that request.
     """
     try:
         seen, throttle_ms, error, _session = _RESPONSE_HEADER.unpack_from(data.data, 0)
         if seen != correlation:
-            raise _corrupt(f"the broker answered request {seen} when {correlation} was asked")
+            raise _corrupt(f"the broker answered request {seen}, and {correlation} was sent")
         partitions, at = _partitions(data, stop, _RESPONSE_HEADER.size, read_committed=read_committed)
     except (struct.error, UnicodeDecodeError) as problem:
         raise _corrupt(f"a fetch response of {stop} bytes that cannot be read ({problem})") from problem
@@ -134,7 +134,7 @@ def decode_response(data: Bytes, stop: int, correlation: int, *, read_committed:
 
 def _corrupt(seen: str) -> CorruptDataError:
     return CorruptDataError(
-        f"{seen}; if a retry does not help, check the broker and what lies on the way to it, such as a proxy"
+        f"{seen}; if a retry does not help, check the broker and the network path to it, such as a proxy"
     )
 
 
@@ -147,7 +147,7 @@ def _partitions(data: Bytes, stop: int, at: int, *, read_committed: bool) -> tup
         (size,) = _SHORT.unpack_from(view, at)
         at += _SHORT.size
         if size < 0:
-            # Going back over bytes that were read would make any number of topics of them.
+            # Reading bytes again would yield any number of topics.
             raise struct.error(f"a topic's name of {size} bytes")
         topic = bytes(view[at : at + size]).decode()
         at += size
@@ -188,14 +188,11 @@ def _aborted(view: memoryview, at: int) -> tuple[Longs, int]:
     return np.ascontiguousarray(by_first_offset.T, np.int64), at + size
 
 
-# What a fetch response means for the ranges it was asked for, before any record in it is decoded.
-
-
 class Trouble(Enum):
-    """Why a partition gave no records, where something can be done."""
+    """Why a partition returned no records, if the reader can recover."""
 
     MOVED = auto()
-    """Another broker may answer: look at the metadata again."""
+    """Another broker may answer: the metadata must be requested again."""
     OUT_OF_RANGE = auto()
     """The log does not hold the offset."""
     REDIRECTED = auto()
@@ -233,11 +230,11 @@ class Stretch(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A response understood."""
+    """The result of a response."""
 
     stretches: list[Stretch]
     left: list[Pending]
-    """What is still to fetch once the stretches are delivered, in the order to ask for it."""
+    """The ranges to fetch after the stretches are delivered, in the order of the next request."""
     troubles: dict[Split, Trouble]
     redirections: dict[Split, int]
     """The replicas named with ``Trouble.REDIRECTED``."""
@@ -246,25 +243,25 @@ class Step(NamedTuple):
 
 
 def examine(group: Sequence[Pending], data: Bytes, response: FetchResponse) -> Step:
-    """Find the next positions from the batch headers alone, so that the next fetch can be sent before decoding.
+    """Return the next positions by the batch headers alone, so that the next fetch can be sent before decoding.
 
     Raises:
-        CorruptDataError, UnsupportedFormatError: batch headers that cannot be, or a partition nobody asked for.
-        RefusedError: no permission to read a topic.
-        SourceError: an error code that trying again does not cure.
+        CorruptDataError, UnsupportedFormatError: batch headers are invalid, or a partition was not requested.
+        RefusedError: the user has no right to read a topic.
+        SourceError: an error code that a retry does not cure.
     """
-    asked = {pending.split: pending for pending in group}
-    after = dict(asked)
+    requested = {pending.split: pending for pending in group}
+    after = dict(requested)
     if response.error:
-        place = Fetched(group[0].split, response.error, 0, None, None, 0, 0)
-        return Step([], list(group), dict.fromkeys(asked, _trouble(place, group[0].position)), {}, moved=False)
+        first = Fetched(group[0].split, response.error, 0, None, None, 0, 0)
+        return Step([], list(group), dict.fromkeys(requested, _trouble(first, group[0].position)), {}, moved=False)
     stretches: list[Stretch] = []
     troubles: dict[Split, Trouble] = {}
     redirections: dict[Split, int] = {}
     for fetched in response.partitions:
-        if (pending := asked.pop(fetched.split, None)) is None:
+        if (pending := requested.pop(fetched.split, None)) is None:
             raise CorruptDataError(
-                f"the broker sent {fetched.split}, which was not asked for, or not twice; check its version and log"
+                f"the broker sent {fetched.split}, which was not requested, or a second time; check its version and log"
             )
         if fetched.error:
             troubles[fetched.split] = _trouble(fetched, pending.position)
@@ -272,10 +269,10 @@ def examine(group: Sequence[Pending], data: Bytes, response: FetchResponse) -> S
             troubles[fetched.split] = Trouble.REDIRECTED
             redirections[fetched.split] = fetched.preferred_replica
         else:
-            found = survey(fetched.split, data, fetched.start, fetched.stop)
-            if found.next_offset is not None:
-                stretches.append(Stretch(pending, fetched, found.batches, found.next_offset))
-                after[fetched.split] = pending.at(found.next_offset)
+            surveyed = survey(fetched.split, data, fetched.start, fetched.stop)
+            if surveyed.next_offset is not None:
+                stretches.append(Stretch(pending, fetched, surveyed.batches, surveyed.next_offset))
+                after[fetched.split] = pending.at(surveyed.next_offset)
     left = starved_first(group, unfinished(after.values()))
     moved = any(after[pending.split].position > pending.position for pending in group)
     return Step(stretches, left, troubles, redirections, moved)
@@ -288,7 +285,7 @@ def _trouble(fetched: Fetched, position: int) -> Trouble:
     where = place(fetched.split, position)
     name = for_code(fetched.error).__name__
     if fetched.error == _CORRUPT_MESSAGE:
-        raise CorruptDataError(f"{where}: the broker's own check says its log is damaged ({name}); check its disk")
+        raise CorruptDataError(f"{where}: the broker reports that its log is corrupt ({name}); check its disk")
     if fetched.error in _REFUSALS:
         raise RefusedError(f"{where}: the broker refuses to let us read ({name}); the user needs the READ right")
-    raise SourceError(f"{where}: the broker answered with error {fetched.error} ({name}); its own log says why")
+    raise SourceError(f"{where}: the broker answered with error {fetched.error} ({name}); its log has the reason")

@@ -1,4 +1,4 @@
-"""What a worker process keeps between two reads of the same cluster: connections, leaders, densities."""
+"""Sessions that a worker process keeps between reads of one cluster: connections, leaders, densities."""
 
 from __future__ import annotations
 
@@ -28,19 +28,16 @@ from pyspark_aligned_kafka.reading.connection import BrokerConnection, ResponseM
 from watermark_source.errors import UnreachableError, UnsupportedFormatError
 from watermark_source.planning.split import Split, SplitRange
 
-# Metadata, and authenticated sockets to the brokers that lead partitions.
-
-
 _USED_FOR = 0.85
-"""Of a login's lifetime: what is on its way by then is answered."""
+"""Share of a login's lifetime in which it is used: requests sent by then are answered before it ends."""
 
 
 class LoggedIn(NamedTuple):
-    """A socket to a broker, and until when the login on it is to be used."""
+    """An authenticated socket to a broker."""
 
     socket: socket.socket
     good_until: float
-    """By ``time.monotonic()``: a broker hangs up on who uses it later (KIP-368)."""
+    """By ``time.monotonic()``: the broker closes a connection that is used after its login has expired (KIP-368)."""
 
 
 class Brokers(Cluster):
@@ -49,7 +46,7 @@ class Brokers(Cluster):
     def metadata(
         self, topics: Collection[str], limit_ms: int, *, anyone: bool = False, doubted: int | None = None
     ) -> Metadata:
-        """Return what one broker says of the topics; for ``anyone`` and ``doubted`` see ``ask_any``.
+        """Return one broker's metadata of the topics; for ``anyone`` and ``doubted`` see ``ask_any``.
 
         Raises:
             RefusedError, UnreachableError, ResponseTimeoutError
@@ -64,7 +61,7 @@ class Brokers(Cluster):
         return self.run(work)
 
     def socket_to(self, node: int, limit_ms: int) -> LoggedIn:
-        """Connect to a broker by kafka-python (TLS and login included) and take its socket over, blocking.
+        """Connect to a broker with kafka-python (TLS and login included), and detach the socket, blocking.
 
         Raises:
             RefusedError, UnreachableError, ResponseTimeoutError
@@ -76,35 +73,35 @@ class Brokers(Cluster):
                 connection = await self._unused(node, limit_ms)
             except UnknownBrokerIdError as error:
                 raise UnreachableError(
-                    f"broker {node} leads a partition, but the cluster does not say where it listens; check that it "
+                    f"broker {node} leads a partition, but the cluster's metadata has no address for it; check that it "
                     "runs and has joined the cluster"
                 ) from error
             _check_version(connection)
-            # The end of the login is kafka-python's to know, until its connection is closed.
+            # kafka-python forgets the end of the login when it closes its connection.
             good_until = _good_until(connection)
             return LoggedIn(_take_socket(connection), good_until)
 
         return self.run(work)
 
     async def _unused(self, node: int, limit_ms: int) -> KafkaConnection:
-        """Return a connection on which nothing is on its way: an answer to somebody else would be taken for ours."""
+        """Return a connection without open requests: the response to another request would be treated as ours."""
         deadline = Deadline.after(limit_ms)
         connection = await self._connected(node, limit_ms)
-        # Who gave up waiting for an answer has not taken the question back.
+        # A request remains open after its caller has given up waiting.
         while connection.in_flight_requests or connection._reauth.is_reauthenticating:  # noqa: SLF001 - no public way
-            connection.close(KafkaConnectionError("its answers do not come"))
+            connection.close(KafkaConnectionError("its responses do not arrive"))
             connection = await self._connected(node, deadline.left_ms)
         return connection
 
 
 def _take_socket(connection: KafkaConnection) -> socket.socket:
-    """Detach the socket from kafka-python's event loop and let its connection end without closing it."""
+    """Detach the socket from kafka-python's event loop, and close its connection without the socket."""
     transport = connection.transport
-    taken: socket.socket = transport._sock  # noqa: SLF001 - there is no public way, and pinned to kafka-python 3
-    connection.net.unregister_event(taken, selectors.EVENT_READ | selectors.EVENT_WRITE)
+    detached: socket.socket = transport._sock  # noqa: SLF001 - no public accessor, and pinned to kafka-python 3
+    connection.net.unregister_event(detached, selectors.EVENT_READ | selectors.EVENT_WRITE)
     transport._sock = None  # noqa: SLF001
     connection.close()
-    return taken
+    return detached
 
 
 def _good_until(connection: KafkaConnection) -> float:
@@ -125,7 +122,7 @@ def _check_version(connection: KafkaConnection) -> None:
 
 _KEPT_AT_MOST: Final = 8
 _IDLE_LIMIT_S: Final = 240.0
-"""At most, whatever ``connections.max.idle.ms`` is: a broker closes connections after ten minutes by default."""
+"""Upper limit on ``connections.max.idle.ms``: by default a broker closes connections after ten minutes."""
 
 
 class Session:
@@ -136,32 +133,32 @@ class Session:
         self._leaders = Leaders()
         self._bounds = KafkaLogBounds(KafkaAdmin(settings, self._brokers, self._leaders))
         self._connections: dict[int, BrokerConnection] = {}
-        # A response is decoded before the next one is received, from whichever broker.
+        # All connections share it: a response is decoded before the next one is received.
         self._memory = ResponseMemory()
         self._idle_limit_s = min(_IDLE_LIMIT_S, settings.millis("connections.max.idle.ms") / 1000)
         self._partitions: dict[str, int] = {}
         self.replicas: dict[Split, int] = {}
-        """Replicas that leaders have told us to read from instead (KIP-392)."""
+        """Replicas that leaders have named to read from instead (KIP-392)."""
         self.densities: dict[str, float] = {}
         self.throttled_by: set[int] = set()
-        """Brokers of whose quotas was warned."""
+        """Brokers whose quotas have been logged."""
         self._left_at = time.monotonic()
 
     def leader(self, split: Split) -> Leader | None:
-        """Return who leads a split, if that is known."""
+        """Return the leader of a split; ``None`` if it is unknown."""
         return self._leaders.of(split)
 
     def node_of(self, split: Split) -> int | None:
-        """Return the broker to read a split from, if one is known."""
+        """Return the broker to read a split from; ``None`` if it is unknown."""
         leader = self.leader(split)
         return self.replicas.get(split, None if leader is None else leader.node)
 
     def absent(self, split: Split) -> bool:
-        """Whether the last look at the metadata found no such topic, or no such partition in it."""
+        """Return whether the last metadata response lacked the topic, or the partition."""
         return split.log in self._partitions and split.number >= self._partitions[split.log]
 
     def forget(self, split: Split, node: int) -> None:
-        """Forget that a split is to be read from a broker; who is known to lead it instead stays so."""
+        """Forget a broker as the one to read a split from. Another broker that is known to lead it remains."""
         if self.node_of(split) == node:
             self._leaders.doubt({split})
             self.replicas.pop(split, None)
@@ -169,25 +166,25 @@ class Session:
     def refresh(
         self, topics: Collection[str], limit_ms: int, *, anyone: bool = False, doubted: int | None = None
     ) -> None:
-        """Ask the cluster who leads what; raises ``SourceError`` subclasses.
+        """Request the leaders of the topics' partitions; raises ``SourceError`` subclasses.
 
-        ``anyone`` and ``doubted`` make it a second opinion: see ``Cluster.ask_any``. An older epoch replaces no newer
-        one.
+        ``anyone`` and ``doubted`` select other brokers: see ``Cluster.ask_any``. A leader of an older epoch does not
+        replace a newer one.
         """
-        found = self._brokers.metadata(topics, limit_ms, anyone=anyone, doubted=doubted)
-        self._partitions.update({name: len(topic.leaders) for name, topic in found.topics.items()})
-        self._partitions.update(dict.fromkeys(found.unknown, 0))
-        self._leaders.learn(found.topics)
+        metadata = self._brokers.metadata(topics, limit_ms, anyone=anyone, doubted=doubted)
+        self._partitions.update({name: len(topic.leaders) for name, topic in metadata.topics.items()})
+        self._partitions.update(dict.fromkeys(metadata.unknown, 0))
+        self._leaders.learn(metadata.topics)
 
     def connection(self, node: int, limit_ms: int) -> BrokerConnection:
-        """Return the connection to a broker, made if there is none that works; raises ``SourceError`` subclasses."""
+        """Return the connection to a broker, a new one if none is reusable; raises ``SourceError`` subclasses."""
         kept = self._connections.get(node)
         if kept is not None and kept.reusable and time.monotonic() - kept.used_at <= self._idle_limit_s:
             return kept
         self.drop(node)
         login = self._brokers.socket_to(node, limit_ms)
-        made = self._connections[node] = BrokerConnection(login.socket, self._memory, login.good_until)
-        return made
+        connection = self._connections[node] = BrokerConnection(login.socket, self._memory, login.good_until)
+        return connection
 
     def drop(self, node: int) -> None:
         """Close the connection to a broker."""
@@ -195,17 +192,17 @@ class Session:
             connection.close()
 
     def log_ranges(self, splits: Set[Split]) -> Mapping[Split, SplitRange]:
-        """Return what each log holds as a reader sees it; partitions that do not exist are left out."""
+        """Return the range of offsets that each log holds for a reader, without partitions that do not exist."""
         starts, ends = self._bounds.earliest_positions(splits), self._bounds.end_positions(splits)
         return {split: SplitRange(split, start, ends[split]) for split, start in starts.items() if split in ends}
 
     @property
     def stale(self) -> bool:
-        """Whether nobody has used it for so long that the connections may be cut off on the way."""
+        """Whether the session was unused for longer than the network may keep its connections."""
         return time.monotonic() - self._left_at > self._idle_limit_s
 
     def settle(self) -> None:
-        """Get ready for the next read: a connection that still owes a response is closed."""
+        """Prepare for the next read: close the connections whose response has not arrived."""
         for node in [node for node, connection in self._connections.items() if connection.awaiting]:
             self.drop(node)
         self._memory.trim()
@@ -219,17 +216,17 @@ class Session:
 
 
 class _Kept:
-    """Sessions nobody is using, by the settings they were made with."""
+    """Unused sessions by the settings they were created with."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._process = os.getpid()
         self._sessions: list[tuple[bytes, Session]] = []
-        # A forked child shares sockets and epoll sets with its parent: they must not be touched, not even by closing.
+        # A forked child shares sockets and epoll sets with its parent, and must not even close them.
         self._inherited: list[tuple[bytes, Session]] = []
 
     def take(self, key: bytes) -> Session | None:
-        """Return a session made with these settings and used not long ago."""
+        """Remove and return a session with these settings; ``None`` without one."""
         with self._lock:
             self._check_process()
             self._expire()
@@ -239,7 +236,7 @@ class _Kept:
         return None
 
     def give(self, key: bytes, session: Session) -> None:
-        """Keep a session for the next read; the one kept longest makes room."""
+        """Keep a session for the next read; the oldest one is closed if there are too many."""
         with self._lock:
             self._check_process()
             self._sessions.append((key, session))
@@ -247,7 +244,7 @@ class _Kept:
                 self._sessions.pop(0)[1].close()
 
     def discard(self, key: bytes) -> None:
-        """Close the sessions made with these settings."""
+        """Close the sessions with these settings."""
         while (session := self.take(key)) is not None:
             session.close()
 
@@ -274,13 +271,13 @@ _kept = _Kept()
 
 
 def close_kept() -> None:
-    """Close everything this process keeps; later reads connect anew."""
+    """Close all sessions that this process keeps; later reads connect again."""
     _kept.clear()
 
 
 @contextmanager
 def leased(settings: ClientSettings, *, fresh: bool) -> Iterator[Session]:
-    """Lend a session for one read; ``fresh`` (a task's retry) throws away what is kept and starts anew."""
+    """Lend a session for one read; ``fresh`` (a task's retry) closes the kept sessions and opens a new one."""
     key = pickle.dumps(settings)
     if fresh:
         _kept.discard(key)

@@ -1,4 +1,4 @@
-"""How far each range of a read is, and which ranges the next fetch asks for."""
+"""Progress of a read: the position of each range, the ranges of the next fetch, and the patience without progress."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST_PARTITIONS = 500
 
 
 class Pending(NamedTuple):
-    """A range of which the rows before ``position`` have been delivered."""
+    """A range whose rows before ``position`` have been delivered."""
 
     range: SplitRange
     position: int
@@ -27,30 +27,30 @@ class Pending(NamedTuple):
 
     @property
     def left(self) -> int:
-        """Offsets still to come."""
+        """Number of unread offsets."""
         return self.range.end - self.position
 
     def at(self, position: int) -> Pending:
-        """Return the same range further on; a position never goes back."""
+        """Return the range at a later position; a position never decreases."""
         return Pending(self.range, max(position, self.position))
 
 
 Densities = Mapping[str, float]
-"""Bytes an offset takes on the wire, by topic, as far as seen."""
+"""Bytes of an offset on the wire, by topic, learned from responses."""
 
 
 def fetch_bytes(pending: Pending, densities: Densities, most: int) -> int:
-    """Return how many bytes to ask for so that little beyond the range's end is sent."""
+    """Return how many bytes to request so that the broker sends little beyond the range's end."""
     return min(most, _SMALLEST_FETCH + int(_SPARE * _expected_bytes(pending, densities)))
 
 
 def next_group(
     pending: Sequence[Pending], nodes: Mapping[Split, int], densities: Densities, most: int
 ) -> list[Pending]:
-    """Choose what to fetch together from one broker: the first range, and with a small one the other small ones.
+    """Return the ranges to fetch together from one broker: the first range, and if it is small the other small ones.
 
-    Small ranges in one request cost one round trip; big ones go one after the other so that each partition's bytes
-    come in long stretches. Each split is in a group once.
+    Small ranges in one request cost one round trip. Large ranges are fetched one by one, so that the bytes of a
+    partition arrive in long stretches. A group has each split once.
     """
     first = pending[0]
     if _expected_bytes(first, densities) > most:
@@ -69,18 +69,18 @@ def next_group(
 
 
 def starved_first(before: Iterable[Pending], after: Iterable[Pending]) -> list[Pending]:
-    """Order what is left so that ranges that got nothing come first.
+    """Order the unfinished ranges so that those without new records come first.
 
     A broker fills a response in the request's order, and sends a batch larger than the limits only for the first
-    partition (KIP-74): without the change of order all others would wait until the first one is done.
+    partition (KIP-74). Without the new order all others would wait until the first one is done.
     """
-    stood = {pending.range: pending.position for pending in before}
-    return sorted(after, key=lambda pending: stood.get(pending.range) != pending.position)
+    positions = {pending.range: pending.position for pending in before}
+    return sorted(after, key=lambda pending: positions.get(pending.range) != pending.position)
 
 
 def unfinished(pending: Iterable[Pending]) -> list[Pending]:
-    """Leave out ranges that are read to their end."""
-    return [each for each in pending if each.left > 0]
+    """Return the ranges that are not read to their end."""
+    return [p for p in pending if p.left > 0]
 
 
 def learned(densities: Densities, topic: str, size: int, offsets: int) -> dict[str, float]:
@@ -95,17 +95,11 @@ def _expected_bytes(pending: Pending, densities: Densities) -> float:
     return pending.left * densities.get(pending.split.log, _UNKNOWN_DENSITY)
 
 
-# How long a read goes on without progress.
-
-
 _PAUSES_S: Final = (0.05, 0.1, 0.2, 0.5, 1.0)
 
 
 class Patience:
-    """Time spent waiting for the cluster since a position last moved; the consumer's own time does not count.
-
-    A clock, so it is not frozen: what it measures changes by itself.
-    """
+    """The time that a read has waited for the cluster since a position last advanced, without the consumer's time."""
 
     __slots__ = ("_pauses", "checked_at_s", "limit_s", "spent_s")
 
@@ -114,10 +108,10 @@ class Patience:
         self.reset()
 
     def reset(self) -> None:
-        """A position has moved: start anew."""
+        """Restart after a position has advanced."""
         self.spent_s = 0.0
         self.checked_at_s = 0.0
-        """The time spent when the log's bounds were last looked at."""
+        """The time spent when the log's bounds were last requested."""
         self._pauses = 0
 
     @property
@@ -127,20 +121,20 @@ class Patience:
 
     @property
     def left_ms(self) -> int:
-        """Milliseconds left, at least one because a time limit of zero means something else to sockets."""
+        """Milliseconds left, at least 1: for sockets a time limit of zero means non-blocking."""
         return max(1, int(self.left_s * 1000))
 
     @property
     def over(self) -> bool:
-        """Whether nothing is left."""
+        """Whether no time is left."""
         return self.left_s == 0.0
 
     def spend(self, begun: float) -> None:
-        """Count the time since ``begun`` (monotonic)."""
+        """Add the time since ``begun``, in seconds of the monotonic clock."""
         self.spent_s += time.monotonic() - begun
 
     def pause(self) -> None:
-        """Wait before the next try, longer each time."""
+        """Wait before the next attempt, longer each time."""
         begun = time.monotonic()
         time.sleep(min(_PAUSES_S[min(self._pauses, len(_PAUSES_S) - 1)], self.left_s))
         self._pauses += 1

@@ -1,4 +1,4 @@
-"""The executor side: ranges of offsets of Kafka partitions to Arrow batches."""
+"""KafkaRangeReader: reads ranges of offsets into Arrow batches, on the executors."""
 
 from __future__ import annotations
 
@@ -31,14 +31,11 @@ from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.errors import ResponseTimeoutError, SourceError, UnreachableError
 from watermark_source.planning.split import Split, SplitRange
 
-# Reading ranges: fetch, send the next fetch, decode; group by group until all is delivered.
-
-
 _log = logging.getLogger(__name__)
 
 
 class RangeRead:
-    """One read of some ranges over one session."""
+    """One read of ranges: for each group of ranges it fetches, sends the next fetch, and decodes."""
 
     def __init__(
         self,
@@ -65,20 +62,20 @@ class RangeRead:
 
     def run(self, ranges: Sequence[SplitRange]) -> Iterator[ReadBatch]:
         """Yield every row of every range once; see ``KafkaRangeReader.read``."""
-        pending = unfinished(Pending(each, each.start) for each in ranges)
+        pending = unfinished(Pending(whole, whole.start) for whole in ranges)
         while pending:
-            nodes = {each.split: node for each in pending if (node := self._session.node_of(each.split)) is not None}
-            led = [each for each in pending if each.split in nodes]
-            if not led:
+            nodes = {p.split: node for p in pending if (node := self._session.node_of(p.split)) is not None}
+            with_leader = [p for p in pending if p.split in nodes]
+            if not with_leader:
                 pending = unfinished(self._recovery.find_leaders(pending))
                 continue
-            group = next_group(led, nodes, self._session.densities, self._partition_bytes)
-            rest = [each for each in pending if each not in group]
+            group = next_group(with_leader, nodes, self._session.densities, self._partition_bytes)
+            rest = [p for p in pending if p not in group]
             left = yield from self._drain(nodes[group[0].split], group)
             pending = [*unfinished(left), *rest]
 
     def _drain(self, node: int, group: list[Pending]) -> Generator[ReadBatch, None, list[Pending]]:
-        """Fetch a group from its broker until it is done or something else has to happen first; return what is left."""
+        """Fetch a group from its broker until it is done or needs recovery; return the unfinished ranges."""
         begun = time.monotonic()
         try:
             connection = self._session.connection(node, min(self._patience.left_ms, self._connect_ms))
@@ -98,13 +95,13 @@ class RangeRead:
                 step = examine(group, data, response)
             self._learn(step)
             connection.muted_until = time.monotonic() + response.throttle_ms / 1000
-            goes_on = connection.is_logged_in and not response.throttle_ms
-            if step.left and not step.troubles and goes_on:
+            is_usable = connection.is_logged_in and not response.throttle_ms
+            if step.left and not step.troubles and is_usable:
                 self._send(connection, step.left)
             yield from self._decode(data, step)
             if step.troubles:
                 return self._recovery.resolve(node, step)
-            if not goes_on:
+            if not is_usable:
                 return step.left
             if not step.moved and (checked := self._recovery.stalled(group)) is not group:
                 return checked
@@ -113,10 +110,10 @@ class RangeRead:
 
     def _send(self, connection: BrokerConnection, group: Sequence[Pending]) -> None:
         wanted = []
-        for each in group:
-            leader = self._session.leader(each.split)
-            most = fetch_bytes(each, self._session.densities, self._partition_bytes)
-            wanted.append(Wanted(each.split, None if leader is None else leader.epoch, each.position, most))
+        for pending in group:
+            leader = self._session.leader(pending.split)
+            most = fetch_bytes(pending, self._session.densities, self._partition_bytes)
+            wanted.append(Wanted(pending.split, None if leader is None else leader.epoch, pending.position, most))
         request = encode_request(connection.next_correlation(), self._client_id, wanted, self._limits)
         connection.send(request, self._answer_s)
 
@@ -130,7 +127,7 @@ class RangeRead:
         return data, decode_response(data, size, connection.correlation, read_committed=committed)
 
     def _sit_out_quota(self, node: int, connection: BrokerConnection) -> None:
-        """Wait until a quota has room again. The broker lives and says how long, so that costs no patience."""
+        """Wait until the broker's quota allows another fetch. The broker has set the time, so it costs no patience."""
         left_s = connection.muted_until - time.monotonic()
         if left_s <= 0:
             return
@@ -138,7 +135,8 @@ class RangeRead:
             self._session.throttled_by.add(node)
             _log.warning(
                 "broker %d: a quota of this user or client is used up, so reads wait, %.3g s now. "
-                "kafka-configs.sh --describe --entity-type clients (or users) shows it (consumer_byte_rate); said once",
+                "kafka-configs.sh --describe --entity-type clients (or users) shows it (consumer_byte_rate); logged "
+                "once",
                 node,
                 left_s,
             )
@@ -164,7 +162,7 @@ class RangeRead:
 
     @contextmanager
     def _naming(self, node: int) -> Iterator[None]:
-        """Say which broker an answer came from when something is wrong with it, and take no other from there."""
+        """Name the broker in errors about its response, and drop the connection."""
         try:
             yield
         except SourceError as problem:
@@ -181,37 +179,38 @@ class KafkaRangeReader:
 
     client: ClientSettings
     columns: tuple[str, ...]
-    """Which of Spark's Kafka columns to deliver, in this order."""
+    """The columns of Spark's Kafka schema to deliver, in this order."""
     fail_on_data_loss: bool
     poll_timeout_ms: int
     batch_rows: int = 10_000
     batch_bytes: int = 16 << 20
     decompressed_max_bytes: int = 128 << 20
-    """Most bytes a compressed batch may become."""
+    """Limit on the bytes of a decompressed batch."""
     event_time: EventTimeChoice | None = None
-    """Where event times are; ``None``: the record's timestamp."""
+    """Where event times are; ``None`` for the record's timestamp."""
     marks: MarkChoice | None = None
-    """Where records carry watermarks; ``None``: nobody asks."""
+    """Where records carry watermarks; ``None`` if they are not read."""
 
     def log_ranges(self, splits: Set[Split]) -> Mapping[Split, SplitRange]:
-        """Return what each partition's log holds now; those that do not exist are left out."""
+        """Return the range of offsets that each log holds now, without partitions that do not exist."""
         with leased(self.client, fresh=_is_retry()) as session:
             return session.log_ranges(splits)
 
     def read(self, ranges: Sequence[SplitRange], *, from_beginning: Set[Split] = frozenset()) -> Iterator[ReadBatch]:
         """Yield every row of every range exactly once, each split in offset order.
 
-        Of the splits ``from_beginning`` a range begins wherever its log does.
+        For the splits ``from_beginning`` a range begins where its log begins.
 
         Raises:
-            DataLossError: rows of a range are gone (``fail_on_data_loss``; otherwise logged and left out).
-            ResponseTimeoutError: no position moved for ``poll_timeout_ms``.
-            EventTimeError: a record has no event time where the user chose, or a function of theirs failed.
+            DataLossError: the log no longer holds rows of a range (``fail_on_data_loss``; otherwise they are logged and
+                skipped).
+            ResponseTimeoutError: no position advanced for ``poll_timeout_ms``.
+            EventTimeError: a record has no event time in the user's place, or the user's function failed.
             UnreachableError, RefusedError, UnknownSplitError, CorruptDataError, UnsupportedFormatError
         """
         values = self.client.values
         limits = FetchLimits(
-            # Half: the default is not to be the reason when a user chooses a short time limit.
+            # At most half of the time limit, so that the default works with a user's shorter limit.
             max_wait_ms=min(values["fetch.max.wait.ms"], max(1, values["request.timeout.ms"] // 2)),
             min_bytes=values["fetch.min.bytes"],
             max_bytes=values["fetch.max.bytes"],

@@ -1,4 +1,4 @@
-"""What to do when a fetch gave no records: another leader, a replica, data that is gone, or patience that is over."""
+"""Recovery: what a read does after a fetch without records, such as a new leader, deleted records or a time-out."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from watermark_source.errors import (
 )
 from watermark_source.planning.split import Split, SplitRange
 
-# What of a range is gone, given where the log begins and ends now.
+_log = logging.getLogger(__name__)
 
 
 class Resumption(NamedTuple):
-    """Where reading goes on, and which offsets before that are gone."""
+    """Where reading resumes, and which offsets before that the log no longer holds."""
 
     position: int
     lost_from: int
@@ -36,33 +36,33 @@ class Resumption(NamedTuple):
 
     @property
     def lost(self) -> int:
-        """Number of offsets gone; the rows may be fewer."""
+        """Number of lost offsets; the rows may be fewer."""
         return self.lost_to - self.lost_from
 
 
 def resumption(pending: Pending, earliest: int, latest: int) -> Resumption | None:
-    """Return what is gone at the range's position, or ``None`` if the log still holds, or will hold, what is next.
+    """Return the offsets lost at the range's position; ``None`` if the log still holds, or will hold, the next offset.
 
-    ``earliest`` and ``latest`` bound the log as its leader has them now: ``[earliest, latest)``. A log that ends at or
-    before the position, with the range's end planned beyond, was truncated or made anew.
+    ``earliest`` and ``latest`` bound the log as its leader reports it: ``[earliest, latest)``. A log that ends at or
+    before the position, with the range's end planned beyond, was truncated or recreated.
     """
     if pending.position < earliest:
-        to = min(earliest, pending.range.end)
-        return Resumption(to, pending.position, to)
+        position = min(earliest, pending.range.end)
+        return Resumption(position, pending.position, position)
     if latest <= pending.position:
         return Resumption(pending.range.end, pending.position, pending.range.end)
     return None
 
 
-def loss_text(pending: Pending, gone: Resumption, earliest: int, latest: int) -> str:
-    """Say what is gone."""
+def loss_text(pending: Pending, loss: Resumption, earliest: int, latest: int) -> str:
+    """Return the text of a loss: which offsets, and why."""
     why = (
         "they have been deleted by retention or by hand"
-        if gone.position == min(earliest, pending.range.end) and pending.position < earliest
-        else "the log was truncated, or the topic was deleted and made again"
+        if loss.position == min(earliest, pending.range.end) and pending.position < earliest
+        else "the log was truncated, or the topic was deleted and recreated"
     )
     return (
-        f"{place(pending.split)}: offsets {gone.lost_from} to {gone.lost_to} "
+        f"{place(pending.split)}: offsets {loss.lost_from} to {loss.lost_to} "
         f"(exclusive) of the range {pending.range.start} to {pending.range.end} are gone; the log now begins at "
         f"{earliest} and ends at {latest}: {why}"
     )
@@ -70,17 +70,15 @@ def loss_text(pending: Pending, gone: Resumption, earliest: int, latest: int) ->
 
 def loss_error(text: str) -> DataLossError:
     """Return the error for ``failOnDataLoss`` true."""
-    return DataLossError(labelled(errors.COULD_NOT_READ, f"{text}. To go on without them set failOnDataLoss to false"))
+    return DataLossError(labelled(errors.COULD_NOT_READ, f"{text}. To skip them set failOnDataLoss to false"))
 
-
-_log = logging.getLogger(__name__)
 
 _LOG_CHECK_S: Final = 1.0
-"""So long without a record, and the log's bounds are looked at: what is waited for may be gone."""
+"""After this many seconds without a record the log's bounds are requested: the awaited records may be deleted."""
 
 
 class Recovery:
-    """Finds where a read goes on, or raises. Every wait is on the read's patience."""
+    """Decides where a read resumes, or raises. Every wait counts against the read's patience."""
 
     def __init__(
         self,
@@ -95,26 +93,26 @@ class Recovery:
         self._fail_on_data_loss = fail_on_data_loss
         self._from_beginning = from_beginning
         self._absent_since: dict[Split, float] = {}
-        """When the first of the answers in a row came that lacked a split."""
+        """By split: when the first of the latest metadata responses in a row without it arrived."""
 
     def find_leaders(self, pending: Sequence[Pending]) -> list[Pending]:
-        """Ask the cluster who leads the splits; return the ranges, without those that are gone.
+        """Request the splits' leaders; return the ranges, with those of deleted partitions at their end.
 
         Raises:
             UnknownSplitError: a topic or partition does not exist (``fail_on_data_loss``).
             ResponseTimeoutError: patience is over. RefusedError, UnreachableError.
         """
         begun = time.monotonic()
-        topics = {each.split.log for each in pending}
+        topics = {p.split.log for p in pending}
         self._session.refresh(topics, self._patience.left_ms, anyone=bool(self._absent_since))
         self._patience.spend(begun)
-        absent = {each.split for each in pending if self._session.absent(each.split)}
+        absent = {p.split for p in pending if self._session.absent(p.split)}
         self._absent_since = absent_since(self._absent_since, absent)
-        leaderless = [each for each in pending if self._session.node_of(each.split) is None]
+        leaderless = [p for p in pending if self._session.node_of(p.split) is None]
         if not leaderless:
             return list(pending)
         latest = time.monotonic() - gone_after(self._patience.limit_s)
-        gone = [each for each in leaderless if self._absent_since.get(each.split, math.inf) <= latest]
+        gone = [p for p in leaderless if self._absent_since.get(p.split, math.inf) <= latest]
         if gone:
             return self._without(pending, gone)
         if len(leaderless) == len(pending):
@@ -122,64 +120,65 @@ class Recovery:
         return list(pending)
 
     def look_elsewhere(self, node: int, group: Sequence[Pending], problem: SourceError) -> list[Pending]:
-        """Forget that the broker leads the group's splits, so that it is asked anew who does, and wait a little.
+        """Forget the broker as leader of the group's splits, so that their leaders are requested again, and pause.
 
         Raises:
-            SourceError: ``problem``, with what was waited for, when patience is over.
+            SourceError: ``problem`` with the time spent, when patience is over.
         """
-        for each in group:
-            self._session.forget(each.split, node)
+        for pending in group:
+            self._session.forget(pending.split, node)
         self._wait(problem)
         return list(group)
 
     def resolve(self, node: int, step: Step) -> list[Pending]:
-        """Return where to go on after a response with troubles."""
+        """Return the ranges to read after a response with troubles."""
         left: list[Pending] = []
         moved: list[Pending] = []
-        for each in step.left:
-            trouble = step.troubles.get(each.split)
-            if trouble is Trouble.MOVED or (trouble and self._session.replicas.get(each.split) == node):
-                # A replica may be behind, or ahead, of its leader: only the leader knows what is out of range.
-                moved.append(each)
+        for pending in step.left:
+            trouble = step.troubles.get(pending.split)
+            if trouble is Trouble.MOVED or (trouble and self._session.replicas.get(pending.split) == node):
+                # A replica may be behind, or ahead of, its leader: only the leader decides what is out of range.
+                moved.append(pending)
             elif trouble is Trouble.OUT_OF_RANGE:
-                found = self._within_log(each)
-                moved += [each] if found is None else []
-                left += [] if found is None else [found]
+                resumed = self._within_log(pending)
+                moved += [pending] if resumed is None else []
+                left += [] if resumed is None else [resumed]
             else:
                 if trouble is Trouble.REDIRECTED:
-                    self._session.replicas[each.split] = step.redirections[each.split]
-                left.append(each)
+                    self._session.replicas[pending.split] = step.redirections[pending.split]
+                left.append(pending)
         if moved:
             problem = ResponseTimeoutError(f"broker {node} does not serve {_names(moved)}")
             left += self.look_elsewhere(node, moved, problem)
         return left
 
     def stalled(self, group: list[Pending]) -> list[Pending]:
-        """Wait a little after a response without records; return the group anew if part of it is gone, or moved."""
+        """Pause after a response without records; return a new list if records were deleted or a leader changed."""
         self._wait(ResponseTimeoutError(f"no record of {_names(group)} arrived"))
-        redirected = [each for each in group if each.split in self._session.replicas]
-        for each in redirected:
+        redirected = [p.split for p in group if p.split in self._session.replicas]
+        for split in redirected:
             # The replica may be behind; the leader is not.
-            del self._session.replicas[each.split]
+            del self._session.replicas[split]
         if redirected:
             return list(group)
         if self._patience.spent_s - self._patience.checked_at_s < _LOG_CHECK_S:
             return group
         self._patience.checked_at_s = self._patience.spent_s
-        before = [self._session.leader(each.split) for each in group]
+        before = [self._session.leader(p.split) for p in group]
         self._doubt_leaders(group)
-        if [self._session.leader(each.split) for each in group] != before:
+        if [self._session.leader(p.split) for p in group] != before:
             return list(group)
-        checked = [self._within_log(each) or each for each in group]
+        checked = [self._within_log(p) or p for p in group]
         return group if checked == group else checked
 
     def _doubt_leaders(self, group: Sequence[Pending]) -> None:
-        """Ask others than the group's broker who leads it.
+        """Request the group's leaders from other brokers.
 
-        A broker that is cut off from them does not know that it leads no more, and that its log is not the whole one.
+        A broker that is partitioned from the others does not know that it is no longer the leader, and that its log is
+        incomplete.
         """
         begun = time.monotonic()
-        topics, doubted = {each.split.log for each in group}, self._session.node_of(group[0].split)
+        topics, doubted = {p.split.log for p in group}, self._session.node_of(group[0].split)
         self._session.refresh(topics, self._patience.left_ms, anyone=True, doubted=doubted)
         self._patience.spend(begun)
 
@@ -190,10 +189,10 @@ class Recovery:
         return log
 
     def _within_log(self, pending: Pending) -> Pending | None:
-        """Compare with the log's bounds; ``None`` if the log holds, or will hold, the position.
+        """Return the range after lost offsets; ``None`` if the log holds, or will hold, the position.
 
         Raises:
-            DataLossError: it does not (``fail_on_data_loss``).
+            DataLossError: offsets are lost (``fail_on_data_loss``).
         """
         log = self._log_of(pending)
         if log is not None and log.end <= pending.position:
@@ -201,17 +200,17 @@ class Recovery:
             log = self._log_of(pending)
         if log is None:
             return self._without([pending], [pending])[0]
-        gone = resumption(pending, log.start, log.end)
-        if gone is None:
+        loss = resumption(pending, log.start, log.end)
+        if loss is None:
             return None
-        text = loss_text(pending, gone, log.start, log.end)
+        text = loss_text(pending, loss, log.start, log.end)
         if pending.position < log.start and pending.split in self._from_beginning:
-            _log.info("%s; no loss, since it is read from its beginning", text)
-            return pending.at(gone.position)
+            _log.info("%s; no loss, because the partition is read from its beginning", text)
+            return pending.at(loss.position)
         if self._fail_on_data_loss:
             raise loss_error(text)
-        _log.warning("%s; %d offsets are skipped because failOnDataLoss is false", text, gone.lost)
-        return pending.at(gone.position)
+        _log.warning("%s; %d offsets are skipped because failOnDataLoss is false", text, loss.lost)
+        return pending.at(loss.position)
 
     def _without(self, pending: Sequence[Pending], gone: Sequence[Pending]) -> list[Pending]:
         text = f"{_names(gone)} does not exist (any more)"
@@ -220,17 +219,17 @@ class Recovery:
                 labelled(
                     errors.PARTITIONS_DELETED,
                     f"{text}: was the topic deleted while the query was running? "
-                    "To go on without it set failOnDataLoss to false",
+                    "To skip it set failOnDataLoss to false",
                 )
             )
-        for each in gone:
+        for lost in gone:
             _log.warning(
                 "%s does not exist any more; %d offsets from %d on are skipped because failOnDataLoss is false",
-                place(each.split),
-                each.left,
-                each.position,
+                place(lost.split),
+                lost.left,
+                lost.position,
             )
-        return [each.at(each.range.end) if each in gone else each for each in pending]
+        return [p.at(p.range.end) if p in gone else p for p in pending]
 
     def _wait(self, problem: SourceError) -> None:
         if not self._patience.over:
@@ -243,4 +242,4 @@ class Recovery:
 
 
 def _names(group: Iterable[Pending]) -> str:
-    return listed(each.split for each in group)
+    return listed(pending.split for pending in group)

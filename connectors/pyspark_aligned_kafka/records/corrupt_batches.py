@@ -1,4 +1,4 @@
-"""What can be wrong with bytes of record batches, and the error that says so."""
+"""Faults of record batches, and their errors."""
 
 from __future__ import annotations
 

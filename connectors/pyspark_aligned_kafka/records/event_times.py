@@ -37,7 +37,7 @@ _SHOWN = 80
 
 
 class Records(NamedTuple):
-    """Located records of one partition, and what is known of them already."""
+    """Located records of one partition, with their offsets and timestamps."""
 
     split: Split
     data: Bytes
@@ -62,11 +62,11 @@ class TimeFinder(Protocol):
         ...
 
     def absent(self, records: Records) -> npt.NDArray[np.bool_]:
-        """Return which records have nothing in that place, of those that were looked at last."""
+        """Return, for the records of the last ``find``, whether the place is absent."""
         ...
 
     def seen(self, records: Records, row: int) -> str:
-        """Return what is in the place of a row's event time, for a message."""
+        """Return the content of the place in a row, for a message."""
         ...
 
 
@@ -183,7 +183,7 @@ class FunctionTimes:
         try:
             answer = self._function(given)
         except Exception as error:  # noqa: BLE001 - a function of the user's raises anything
-            # What a function of the user's says of its failure may well hold what it failed at. Our own errors do not.
+            # The message of a user's exception may quote the record. Our own errors do not.
             is_ours = isinstance(error, WatermarkSourceError)
             text = f": {shortened(error)}" if self._shows or is_ours else " (recordsInErrors=true shows its message)"
             failed = f"the function {self._where} failed for {_of(records)}: {type(error).__name__}{text}"
@@ -276,8 +276,8 @@ class EventTimes:
             raise EventTimeError(
                 f"{place(records.split, int(records.offsets[row]))}: no event time at {self._choice.place} ({OPTION}, "
                 f"read as {self._choice.written.value}); seen {seen}. Correct {OPTION} or "
-                "eventTimeFormat; or set eventTimeErrors to timestamp, and such a record goes by its own timestamp, or "
-                "to null, and it moves no watermark"
+                "eventTimeFormat; or set eventTimeErrors to timestamp, to use the record's own timestamp, or to null, "
+                "so that such a record moves no watermark"
             )
         if self._choice.without is WithoutTime.TIMESTAMP:
             neither = wrong.astype(bool) & ~is_valid(records.timestamps)
@@ -311,11 +311,8 @@ def time_finder(choice: EventTimeChoice) -> TimeFinder:
     return FunctionTimes(choice.place, shows_records=choice.shows_records)
 
 
-# Watermarks that located records carry, for the strategy ``punctuated``.
-
-
 class WatermarkMarks:
-    """Finds them where the user says. Scratch memory is kept from call to call: it serves one read at a time."""
+    """Reads watermarks in records (strategy ``punctuated``). Reuses scratch memory: for one read at a time."""
 
     __slots__ = ("_choice", "_finder")
 
@@ -327,10 +324,10 @@ class WatermarkMarks:
             self._finder = time_finder(as_time)
 
     def of(self, records: Records) -> pa.Array:
-        """Return the watermarks, microseconds as ``int64``, of those records that carry one.
+        """Return the watermarks, microseconds as ``int64``, of the records that carry one.
 
         Raises:
-            EventTimeError: in the place of one is something that is no moment; or the function failed.
+            EventTimeError: a record has another value than a timestamp in the place, or the user's function failed.
         """
         if self._finder is None:
             return records.timestamps.view(pa.int64())

@@ -1,4 +1,4 @@
-"""Record batches, magic 2 (KIP-98): their headers, and which of them a reader may see.
+"""Record batches, magic 2 (KIP-98): their headers, and which batches a reader may see.
 
 A batch on the wire, big-endian: base offset 8, length of the rest 4, leader epoch 4, magic 1, CRC-32C 4 (of all that
 follows), attributes 2, last offset delta 4, base timestamp 8, max timestamp 8, producer id 8, producer epoch 2, base

@@ -78,7 +78,7 @@ def _record(data: Word, at: Word, stop: Word) -> tuple[Word, ...]:
 
 @inlined
 def _millis(max_time: Word, base_time: Word, delta: Word, attributes: Word) -> tuple[Word, Word]:
-    """The record's timestamp, and whether it can be told in microseconds."""
+    """Return the record's timestamp in milliseconds, and whether it fits 64 bits in microseconds."""
     if attributes & LOG_APPEND_TIME:
         return max_time, _fits(max_time)
     if not (_fits(base_time) and _fits(delta)):
@@ -228,10 +228,10 @@ class RowLocator:
     def locate(
         self, wanted: SplitRange, data: Bytes, frames: Longs, cursor: Longs, into: tuple[Longs, Longs]
     ) -> Located:
-        """Put offsets and timestamps (microseconds) of the range's records, from the cursor on, ``into`` two arrays.
+        """Write offsets and timestamps (microseconds) of the range's records, from the cursor on, ``into`` two arrays.
 
-        Stops when the arrays (at most ``capacity``) are full, before the wanted fields pass ``byte_limit`` bytes
-        unless it is the first record that does, or at the last frame; the cursor tells (``exhausted``).
+        It stops when the arrays (at most ``capacity``) are full, before the wanted fields exceed ``byte_limit`` bytes
+        unless the first record does, or at the last frame, where the cursor is ``exhausted``.
 
         Raises:
             CorruptDataError: a record that cannot be.

@@ -237,7 +237,7 @@ def test_a_value_that_begins_with_a_zero_byte_by_chance_has_no_time_and_the_othe
         foreign = message(90 + number, b"no Avro")
         assert found(event_time(records(message(7, encoded(ORDER, ONE)), foreign))) == [5, None]
     (line,) = caplog.messages
-    assert line.startswith("records of schemas such as 90 have no event time: given are the schemas 7 (at most one")
+    assert line.startswith("records of schemas such as 90 have no event time: schemas has the ids 7 (at most one")
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ def test_a_value_that_begins_with_a_zero_byte_by_chance_has_no_time_and_the_othe
     [
         (None, "a value that is null, or does not begin with a zero byte and the id of a schema"),
         (b'{"at": 5}', "a value that is null, or does not begin with a zero byte and the id of a schema"),
-        (message(9, b""), "a value of schema 9: given are the schemas 1, 2"),
+        (message(9, b""), "a value of schema 9: schemas has the ids 1, 2"),
         (message(1, b"\2"), "a value of schema 1 that is cut short, or whose field at is null or no moment"),
         (message(2, b""), "a value of schema 2: it has no field at"),
     ],
@@ -263,11 +263,11 @@ WRONG: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "a column": (lambda: avro_event_time("at", schemas={}, column="headers"), UsageError, "accepted are value and key"),
     "a timeout": (lambda: avro_event_time("at", schemas={}, timeout="soon"), UsageError, "is not a duration"),
     "an address": (lambda: avro_event_time("at", schema_registry="r:8081"), UsageError, "such as \"https://registry"),
-    "a port": (lambda: avro_event_time("at", schema_registry="http://u:pw@r:x"), UsageError, "cannot be read"),
+    "a port": (lambda: avro_event_time("at", schema_registry="http://u:pw@r:x"), UsageError, "cannot be parsed"),
     "a file": (lambda: avro_event_time("at", schemas={1: Path("/none.avsc")}), UsageError, "cannot be read: No such"),
     "no JSON": (lambda: avro_event_time("at", schemas={1: "{"}), SchemaError, "an Avro schema is JSON; seen '{'"),
     "no type": (lambda: avro_event_time("at", schemas={1: {"type": "list"}}), SchemaError, "'list', which it"),
-    "no moment": (lambda: avro_event_time("tags", schemas={1: ORDER}), SchemaError, "which is no moment; accepted are"),
+    "no moment": (lambda: avro_event_time("tags", schemas={1: ORDER}), SchemaError, "is no timestamp; accepted are"),
     "no fields": (lambda: avro_event_time("at", schemas={1: {"type": "record", "name": "R"}}), SchemaError, "whose"),
     "no name": (lambda: avro_event_time("at", schemas={1: {"type": "fixed", "size": 1}}), SchemaError, "a name"),
     "too deep": (lambda: avro_event_time("at", schemas={1: _deep()}), SchemaError, "contain each other too deeply"),

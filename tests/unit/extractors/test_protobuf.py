@@ -253,13 +253,13 @@ WRONG: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "a format": (times("at", message=ORDER, wire_format="raw"), UsageError, "accepted are confluent and plain"),
     "an index": (times("at", message=ORDER, message_index=(-1,)), UsageError, r"for example \(1,\)"),
     "an empty index": (times("at", message=ORDER, message_index=()), UsageError, r"message_index = \(\)"),
-    "names as numbers": (times("at", field_type="int64"), UsageError, "must be numbers of fields"),
+    "names as numbers": (times("at", field_type="int64"), UsageError, "must be field numbers"),
     "number 0": (times("0", field_type="int64"), UsageError, "such as '3.1'"),
     "a number too high": (times(str(2**29), field_type="int64"), UsageError, "1 to 536870911"),
     "a type": (times("1", field_type="double"), UsageError, "'double'; accepted are int64"),
     "a name alone": (times("at", message="shop.Order"), UsageError, "descriptors come with the message's full name"),
     "descriptors alone": (times("at", message=ORDER, descriptors=SET), UsageError, "and its name with them"),
-    "no message": (times("at", message=7), UsageError, "message = 7; it is a class that protoc made"),
+    "no message": (times("at", message=7), UsageError, "message = 7; accepted are a class that protoc generated"),
     "no descriptors": (times("at", message="A", descriptors=b"xxx"), SchemaError, "serialized FileDescriptorSet"),
     "no bytes": (times("at", message="A", descriptors=3), SchemaError, "serialized FileDescriptorSet.*seen 3"),
     "no file": (times("at", message="A", descriptors=Path("/none.desc")), UsageError, "cannot be read: .*No such file"),
@@ -273,9 +273,9 @@ WRONG: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "no message in a message": (times("note.at", message=ORDER), SchemaError, "is no message, so there is no"),
     "many": (times("lines.at", message=ORDER), SchemaError, "'lines' of the message shop.Order is repeated"),
     "a group": (times("old.at", message=ORDER), SchemaError, "is a group"),
-    "no moment": (times("price", message=ORDER), SchemaError, "is double, which is no moment; accepted are int64"),
-    "an enum": (times("state", message=ORDER), SchemaError, "is an enum, which is no moment"),
-    "a message": (times("line", message=ORDER), SchemaError, "is the message shop.Order.Line, which is no moment"),
+    "no moment": (times("price", message=ORDER), SchemaError, "is double, which is no timestamp; accepted are int64"),
+    "an enum": (times("state", message=ORDER), SchemaError, "is an enum, which is no timestamp"),
+    "a message": (times("line", message=ORDER), SchemaError, "is the message shop.Order.Line, which is no timestamp"),
 }  # fmt: skip
 
 

@@ -104,7 +104,7 @@ def test_a_server_in_trouble_is_asked_again(registry: Registry) -> None:
         (7, [403], RefusedError, "give user_info or token"),
         (7, [302], UnreachableError, "answers status 302"),
         (7, [404], UnreachableError, "answers status 404"),
-        (7, [500] * 99, ResponseTimeoutError, "gave no schema within 700 ms: status 500"),
+        (7, [500] * 99, ResponseTimeoutError, "returned no schema within 700 ms: status 500"),
         (11, [], UnreachableError, "is no schema registry: b'<html>'"),
         (12, [], UnreachableError, r"is no schema registry: b'\[\[\[\["),
         (13, [], UnreachableError, "is no schema registry"),
@@ -129,11 +129,11 @@ def test_a_registry_that_cannot_be_asked_is_an_error_without_the_login(
     ("schema", "says"),
     [
         (6, r"the schema registry http://127.0.0.1:\d+/base has no schema of this id"),
-        (8, "it is one of PROTOBUF and not of Avro"),
+        (8, "its type is PROTOBUF, not AVRO"),
         (9, "it has no field times.at"),
-        (10, r"field times\.at: the field's type is boolean, which is no moment"),
+        (10, r"field times\.at: the field's type is boolean, which is no timestamp"),
         (16, "an Avro schema is JSON; seen"),
-        (17, r"it refers to version 9 of subject gone, which the schema registry http.* has not"),
+        (17, r"it refers to version 9 of subject gone, which the schema registry http.* does not have"),
         (18, "name no subject and version: 5"),
         (19, r"name no subject and version: \{'subject': 'a', 'version': '1'\}"),
         (20, "it refers to more than 1000 schemas"),
@@ -202,7 +202,7 @@ def test_a_response_without_end_ends_within_the_time_limit() -> None:
         with endless_responses(start, more) as port:
             event_time = avro_event_time("at", schema_registry=f"http://127.0.0.1:{port}", timeout="500 ms")
             began = time.monotonic()
-            with pytest.raises((UnreachableError, ResponseTimeoutError), match="gave no schema within 500 ms"):
+            with pytest.raises((UnreachableError, ResponseTimeoutError), match="returned no schema within 500 ms"):
                 event_time(records(ORDER))
             assert time.monotonic() - began < 2
 
@@ -211,6 +211,6 @@ def test_no_answer_and_no_server_end_within_the_time_limit(registry: Registry) -
     registry.wait_s = 3
     for address in (url(registry), "http://127.0.0.1:1"):
         began = time.monotonic()
-        with pytest.raises(UnreachableError, match="gave no schema within 500 ms"):
+        with pytest.raises(UnreachableError, match="returned no schema within 500 ms"):
             avro_event_time("at", schema_registry=address, timeout="500 ms")(records(ORDER))
         assert time.monotonic() - began < 2

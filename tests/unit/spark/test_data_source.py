@@ -60,7 +60,7 @@ class Files(AlignedDataSource):
 
 def test_an_option_like_no_other_is_told_those_of_the_format() -> None:
     with pytest.raises(
-        UnknownOptionError, match="nor one like it; files has folder, startingOffsets, maxRowsPerTrigger"
+        UnknownOptionError, match="and no similar one; files has folder, startingOffsets, maxRowsPerTrigger"
     ):
         Files({"zzz": "1"}).schema()
 

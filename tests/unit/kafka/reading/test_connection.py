@@ -80,7 +80,7 @@ def test_a_broker_that_sends_a_byte_now_and_then_is_not_waited_for_for_ever() ->
 
     with answered_by(trickle) as connection:
         begun = time.monotonic()
-        with pytest.raises(ConnectionLostError, match="bytes of the response did not come in time"):
+        with pytest.raises(ConnectionLostError, match="bytes of the response did not arrive in time"):
             connection.receive(1.0, 0.3)
         assert time.monotonic() - begun < 5
         assert not connection.reusable

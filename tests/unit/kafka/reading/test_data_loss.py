@@ -47,6 +47,6 @@ def test_the_text_names_split_offsets_and_cause() -> None:
         "the log now begins at 180 and ends at 900: they have been deleted by retention or by hand"
     )
     assert loss_text(HALFWAY, Resumption(200, 150, 200), 0, 10).endswith(
-        "the log was truncated, or the topic was deleted and made again"
+        "the log was truncated, or the topic was deleted and recreated"
     )
     assert loss_text(HALFWAY, Resumption(200, 150, 200), 500, 900).endswith("by retention or by hand")

@@ -90,7 +90,7 @@ def test_aborted_transactions_are_for_committed_readers() -> None:
 
 
 def test_an_answer_to_another_request_is_refused() -> None:
-    with pytest.raises(CorruptDataError, match="answered request 8 when 9"):
+    with pytest.raises(CorruptDataError, match="answered request 8, and 9"):
         decode(response(correlation=8))
 
 

@@ -52,11 +52,11 @@ def partition(number: int, error: int) -> bytes:
 
 
 @pytest.mark.parametrize(("correlation", "body", "kind", "says"), [
-    (9, struct.pack(">i", 0), CorruptDataError, "broker 7: the broker answered request 9 when 1 was asked; if a retry"),
+    (9, struct.pack(">i", 0), CorruptDataError, "broker 7: the broker answered request 9, and 1 was sent; if a retry"),
     (1, b"\xff", CorruptDataError, "broker 7: a fetch response of 15 bytes that cannot be read"),
-    (1, partition(5, 0), CorruptDataError, "broker 7: the broker sent t-5, which was not asked for"),
+    (1, partition(5, 0), CorruptDataError, "broker 7: the broker sent t-5, which was not requested"),
     (1, partition(0, 29), RefusedError, "broker 7: topic t partition 0 offset 3: the broker refuses"),
-    (1, partition(0, 87), SourceError, "broker 7: topic t partition 0 offset 3: .*its own log says why"),
+    (1, partition(0, 87), SourceError, "broker 7: topic t partition 0 offset 3: .*its log has the reason"),
 ])  # fmt: skip
 def test_an_answer_that_cannot_be_names_the_broker_and_is_the_last_from_there(
     ends: tuple[socket.socket, socket.socket], correlation: int, body: bytes, kind: type[SourceError], says: str

@@ -80,12 +80,12 @@ def test_a_leader_can_name_a_replica_to_read_from() -> None:
 
 
 def test_a_partition_nobody_asked_for_is_refused() -> None:
-    with pytest.raises(CorruptDataError, match="t-9, which was not asked for"):
+    with pytest.raises(CorruptDataError, match="t-9, which was not requested"):
         step((9, b"", 0, None))
 
 
 def test_a_partition_sent_twice_is_refused() -> None:
-    with pytest.raises(CorruptDataError, match="t-1, which was not asked for, or not twice"):
+    with pytest.raises(CorruptDataError, match="t-1, which was not requested, or a second time"):
         step((1, batch_of(10, 1), 0, None), (1, batch_of(10, 1), 0, None))
 
 
