@@ -30,6 +30,6 @@ def heard_of(server: MySql, monkeypatch: pytest.MonkeyPatch) -> list[list[bool]]
             heard.append(told() > before)
 
     # Not only now and then.
-    monkeypatch.setattr(consistent_view, "_STAY", 0)
+    monkeypatch.setattr(consistent_view, "_KEEP_ALIVE_SECONDS", 0)
     monkeypatch.setattr(snapshot_rows, "dumped", dumped_and_told)
     return passes
