@@ -93,7 +93,7 @@ def test_its_rows_come_once_and_in_order_though_the_dump_breaks_off_at_every_blo
     assert parts > 8
     # The proxy before a container takes so much at once that some ends come when all is on its way.
     often = 1 if isinstance(database.server, ContainerServer) else 4
-    assert len([each for each in caplog.messages if "going on after" in each]) > often
+    assert len([each for each in caplog.messages if "resuming after" in each]) > often
 
 
 @pytest.mark.needs_mysql("has GTIDs always, of a form of its own")

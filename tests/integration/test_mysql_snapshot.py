@@ -336,7 +336,8 @@ def test_where_a_chunk_ends_is_asked_once_if_that_takes_too_long(
     with connect(server.host, server.port, database=mysql_database.name) as holder, holder.cursor() as cursor:
         cursor.execute("LOCK TABLES t WRITE")
         with pytest.raises(
-            ResponseTimeoutError, match=r"did not answer within .* a chunk of .*\.t ends, 5 .* snapshotChunkRows"
+            ResponseTimeoutError,
+            match=r"did not answer within .* a chunk of 5 rows of .*\.t ends: .* snapshotChunkRows",
         ):
             life.reader.latestOffset(offset, ALL)
         cursor.execute(waiting)
