@@ -168,5 +168,5 @@ def test_a_wrong_event_time_column_is_found_before_a_query_starts(
     verdict, text = of(topic, eventTimeColumn="value:$.at", eventTimeFormat="micros")
     assert verdict == "warning"
     assert "the unit may be another (eventTimeFormat)" in text
-    assert of(empty, eventTimeColumn="value:$.at") == ("ok", "no record to look at")
+    assert of(empty, eventTimeColumn="value:$.at") == ("ok", "no partition has a record")
     assert of(topic) == ("ok", "not given: event time is the record's own timestamp")

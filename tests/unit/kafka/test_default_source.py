@@ -58,7 +58,7 @@ except Exception as error:
 """
     said = run(program)
     assert said.startswith('MissingPackageError format("aligned-kafka") needs the package kafka')
-    assert "'kafka-python<4,>=" in said
+    assert "'kafka-python<3.1,>=" in said
 
 
 def test_every_package_the_connector_imports_is_looked_for() -> None:
