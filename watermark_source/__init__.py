@@ -7,7 +7,7 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from watermark_source.option_table import name_python
+from watermark_source.installation import name_python
 
 if TYPE_CHECKING:
     from watermark_source.operators.ordering import order_by_event_time

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from watermark_source.errors import MissingPackageError
-from watermark_source.option_table import lacking, name_python, to_install
+from watermark_source.installation import lacking, name_python, to_install
 
 OWN = "/job/.venv/bin/python"
 ELSEWHERE = {"PATH": "/nowhere"}
@@ -138,7 +138,7 @@ def test_what_is_not_installed_is_named_with_a_command_that_any_index_serves() -
 
 
 def test_without_a_distribution_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("watermark_source.option_table._DISTRIBUTION", "there-is-no-such-distribution")
+    monkeypatch.setattr("watermark_source.installation._DISTRIBUTION", "there-is-no-such-distribution")
     assert to_install("kafka") == "pip install '.[kafka]' in a checkout of the project"
 
 

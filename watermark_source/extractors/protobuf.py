@@ -26,7 +26,7 @@ from watermark_source.extractors.schema_registry import (
     moments_array,
     unframed,
 )
-from watermark_source.option_table import to_install
+from watermark_source.installation import to_install
 
 _log = logging.getLogger(__name__)
 _EXAMPLE = (

@@ -1,4 +1,4 @@
 """The store of an alignment group: a table in a SQLite file, or in any database server that SQLAlchemy supports.
 
-Imports ``clock``, ``errors``, ``option_table``, ``planning``.
+Imports ``clock``, ``errors``, ``installation``, ``planning``.
 """

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from watermark_source.errors import OptionError
 from watermark_source.group_store.file_database import FileDatabase
 from watermark_source.group_store.store import Database, GroupStore, Store
-from watermark_source.option_table import to_install
+from watermark_source.installation import to_install
 
 EXAMPLE = "postgresql+psycopg://user@host/database"
 

@@ -16,7 +16,8 @@ from typing import Protocol, TextIO, cast
 
 from watermark_source.checks import Finding, Verdict
 from watermark_source.errors import UsageError
-from watermark_source.option_table import OptionTable, lacking
+from watermark_source.installation import lacking
+from watermark_source.option_table import OptionTable
 
 _EXTRAS = ("kafka", "mysql")
 _PREFIX = "pyspark_"

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from watermark_source.clock import Clock
+from watermark_source.installation import lacking
 from watermark_source.monitor.followed_queries import FollowedQuery
 from watermark_source.monitor.metrics import METRICS, Kind, MetricRow, Subjects
-from watermark_source.option_table import lacking
 from watermark_source.planning.range_report import BOUNDS_MS, LateRows
 
 try:

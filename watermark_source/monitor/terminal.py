@@ -12,10 +12,10 @@ from typing import Any, Protocol
 from watermark_source.clock import Clock
 from watermark_source.durations import count_text
 from watermark_source.errors import UsageError
+from watermark_source.installation import lacking
 from watermark_source.monitor.source_status import SourceStatus, Status
 from watermark_source.monitor.status_json import parse_progress
 from watermark_source.monitor.status_table import GAP, Layout, headline, join_pieces, layout, snapshot_lines
-from watermark_source.option_table import lacking
 
 try:
     from rich import box

@@ -11,12 +11,12 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructField, StructType
 
 from watermark_source.errors import OptionError, UsageError
+from watermark_source.installation import need
 from watermark_source.option_table import (
     Option,
     OptionTable,
     at_least_one,
     is_of_table,
-    need,
     one_of,
     options_of_table,
     true_or_false,

@@ -12,7 +12,7 @@ from typing import Any
 from pyspark_aligned_kafka.client.jaas_config import LoginModule
 from pyspark_aligned_kafka.client.token_source import TokenSource
 from watermark_source.errors import OptionError
-from watermark_source.option_table import to_install
+from watermark_source.installation import to_install
 
 _log = logging.getLogger(__name__)
 JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="user" password="secret";'
