@@ -19,6 +19,12 @@ def bitmap(bits: npt.NDArray[Any]) -> pa.Buffer:
     return pa.py_buffer(np.packbits(bits, bitorder="little"))
 
 
+def allocated(count: int, kind: type[np.generic]) -> tuple[pa.Buffer, npt.NDArray[Any]]:
+    """Return memory of Arrow's pool, which keeps pages warm between batches, and a view to write it through."""
+    buffer = pa.allocate_buffer(max(count, 1) * np.dtype(kind).itemsize)
+    return buffer, np.frombuffer(buffer, kind)
+
+
 def integers(column: pa.Array) -> npt.NDArray[np.int64]:
     """Return a view of a column of 64-bit integers or timestamps. Values at nulls are arbitrary."""
     if not len(column):

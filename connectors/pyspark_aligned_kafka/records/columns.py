@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from pyspark_aligned_kafka.records.headers import headers_array
 from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
 from pyspark_aligned_kafka.records.record_fields import HEADERS_AT, KEY_AT, VALUE_AT, Located
-from watermark_source.arrow_columns import bitmap, repeated
+from watermark_source.arrow_columns import allocated, bitmap, repeated
 from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.machine_code.native import Word, address_of, compiled, copy_bytes
 from watermark_source.planning.split import Split
@@ -83,12 +82,6 @@ def _gather(  # noqa: PLR0917 - arrays in, arrays out
             copy_bytes(values + end, data + starts[row], size)
             end += size
     offsets[rows] = end
-
-
-def allocated(count: int, kind: type[np.generic]) -> tuple[pa.Buffer, npt.NDArray[Any]]:
-    """Return memory of Arrow's pool, which keeps pages warm between batches, and a view to write it through."""
-    buffer = pa.allocate_buffer(max(count, 1) * np.dtype(kind).itemsize)
-    return buffer, np.frombuffer(buffer, kind)
 
 
 class ColumnBuilder:

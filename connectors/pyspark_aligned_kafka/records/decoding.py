@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from pyspark_aligned_kafka.records.columns import TIMESTAMP, ColumnBuilder, allocated
+from pyspark_aligned_kafka.records.columns import TIMESTAMP, ColumnBuilder
 from pyspark_aligned_kafka.records.compression import Arena
 from pyspark_aligned_kafka.records.event_time_choice import EventTimeChoice, MarkChoice
 from pyspark_aligned_kafka.records.event_times import Records
@@ -25,7 +25,7 @@ from pyspark_aligned_kafka.records.record_batches import (
     visible_frames,
 )
 from pyspark_aligned_kafka.records.record_fields import RowLocator, exhausted, new_cursor
-from watermark_source.arrow_columns import bitmap
+from watermark_source.arrow_columns import allocated, bitmap
 from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.machine_code.iso_8601 import NO_MOMENT
 from watermark_source.planning.split import Split, SplitRange

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pyspark_mysql_cdc_wm.binlog.wire import PADDING, Bytes, Ints
-from watermark_source.arrow_columns import bitmap
+from watermark_source.arrow_columns import allocated, bitmap
 from watermark_source.machine_code.native import Word, address_of, compiled, copy_bytes
 
 
@@ -24,12 +24,6 @@ class Values(NamedTuple):
     def rows(self) -> int:
         """How many."""
         return len(self.starts)
-
-
-def allocated(count: int, kind: type[np.generic]) -> tuple[pa.Buffer, npt.NDArray[Any]]:
-    """Return memory of Arrow's pool, which keeps pages warm between batches, and a view to write it through."""
-    buffer = pa.allocate_buffer(max(count, 1) * np.dtype(kind).itemsize)
-    return buffer, np.frombuffer(buffer, kind)
 
 
 def validity(present: npt.NDArray[np.bool_]) -> tuple[pa.Buffer | None, int]:

@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_mysql_cdc_wm.binlog.wire import PADDING
-from pyspark_mysql_cdc_wm.records.arrow_buffers import allocated, validity
+from pyspark_mysql_cdc_wm.records.arrow_buffers import validity
 from pyspark_mysql_cdc_wm.records.json_scalars import put_number, put_sextets, put_string, text_size
 from pyspark_mysql_cdc_wm.records.table_definition import Column, ColumnType
+from watermark_source.arrow_columns import allocated, repeated
 from watermark_source.arrow_columns import column as small_column
-from watermark_source.arrow_columns import repeated
 from watermark_source.errors import UnsupportedFormatError
 from watermark_source.machine_code.native import Word, address_of, compiled
 

@@ -9,11 +9,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pyspark_mysql_cdc_wm.binlog.wire import Longs, padded
-from pyspark_mysql_cdc_wm.records.arrow_buffers import Values, allocated, binary, fixed, gathered, validity
+from pyspark_mysql_cdc_wm.records.arrow_buffers import Values, binary, fixed, gathered, validity
 from pyspark_mysql_cdc_wm.records.arrow_types import GEOMETRY_TYPE, SET_TYPE, VECTOR_TYPE
 from pyspark_mysql_cdc_wm.records.numbers import words
 from pyspark_mysql_cdc_wm.records.table_definition import BINARY_COLLATION, Column
 from pyspark_mysql_cdc_wm.records.text_columns import texts
+from watermark_source.arrow_columns import allocated
 from watermark_source.errors import CorruptDataError
 from watermark_source.machine_code.native import Word, compiled
 
