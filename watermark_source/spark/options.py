@@ -93,7 +93,7 @@ class EngineOptions:
             example = "2 minutes" if drift is None else "checkout"
             raise OptionError(missing, None, f"is needed because {here} is set", example=example)
         row = strategy_row(values["watermarkStrategy"])
-        row.check(values, given, abilities)
+        row.check(given, abilities)
         strategy = row.make(values, given)
         store = None if group is None or values["alignmentStore"] == NO_STORE else values["alignmentStore"]
         for name in ("alignmentStore", *_OF_OTHERS):

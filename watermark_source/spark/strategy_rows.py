@@ -57,7 +57,7 @@ class StrategyRow:
     excluded: Mapping[str, str] = field(default_factory=dict)
     """Options that have no meaning with it, and why."""
 
-    def check(self, values: Mapping[str, Any], given: Mapping[str, str], abilities: Abilities) -> None:
+    def check(self, given: Mapping[str, str], abilities: Abilities) -> None:
         """Refuse a strategy that the connector cannot serve, or that its system makes needless, and other's options.
 
         Raises:
@@ -69,14 +69,15 @@ class StrategyRow:
         for ability, why in self.kind.needs.items():
             if not getattr(abilities, ability):
                 raise OptionError("watermarkStrategy", self.name, why, example=BOUNDED)
-        own = {name for row in STRATEGIES for name in row.options} - set(self.options)
-        for name in sorted(own, key=[name for row in STRATEGIES for name in row.options].index):
-            if name != _INTERVAL and given_text(given, name) is not None:
+        # Others than strategies may need the interval, too: ``EngineOptions.of`` checks it.
+        for name in dict.fromkeys(name for row in STRATEGIES for name in row.options if name != _INTERVAL):
+            text = given_text(given, name)
+            if text is not None and name not in self.options:
                 rows = [row.name for row in STRATEGIES if name in row.options]
                 belongs = f"{', '.join(rows[:-1])} or {rows[-1]}" if len(rows) > 1 else rows[0]
                 raise OptionError(
-                    name, given_text(given, name),
-                    f"belongs to watermarkStrategy {belongs}, and the strategy is {self.name}", example="leave it out",
+                    name, text, f"belongs to watermarkStrategy {belongs}, and the strategy is {self.name}",
+                    example="leave it out",
                 )  # fmt: skip
 
     def check_excluded(self, values: Mapping[str, Any], given: Mapping[str, str]) -> None:
