@@ -175,12 +175,15 @@ class WatermarkWarnings:
 
     def _warn_of_clocks(self, seen: Seen, before: SourceState) -> None:
         """Warn once of each time that a clock which dates rows is behind the watermark."""
-        options, watermark = self._options, before.watermark
-        times, follows_group = seen.plan.observation.logs.times.reached, options.idleness.follows_group
-        reached = {split: at for split, at in times.items() if options.strategy.at_end(at) is not None}
-        if not reached:
+        options, watermark, times = self._options, before.watermark, seen.plan.observation.logs.times.reached
+        if not times:
             return
-        behind = clocks_behind(reached, watermark, follows_group=follows_group)
+        follows_group = options.idleness.follows_group
+        behind = {
+            split: at
+            for split, at in clocks_behind(times, watermark, follows_group=follows_group).items()
+            if options.strategy.at_end(times[split]) is not None
+        }
         if behind and watermark is not None and not self._set_back:
             _log.warning("%s", clock_text(behind, watermark, follows_group=follows_group))
         self._set_back = bool(behind)
