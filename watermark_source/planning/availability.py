@@ -180,6 +180,11 @@ class AvailabilityTable(Generic[_Answer]):
         """Return the row of a split."""
         return self._rows.get(split, self._plain)
 
+    @property
+    def splits(self) -> Set[Split]:
+        """The splits of which more is known than that they are ``KNOWN``."""
+        return self._rows.keys()
+
     def within(self, states: Set[Availability]) -> Set[Split]:
         """Return the splits in one of some states other than ``KNOWN``."""
         return {split for split, row in self._rows.items() if row.state in states}
