@@ -37,6 +37,8 @@ DECLARED = (UnreachableError, ResponseTimeoutError)
 """What a broken network may be to a query. Rows are not lost, and no bytes are wrong: other errors would mislead."""
 _TO_ITS_END = 30.0
 """Seconds that a query has once the network is whole, with the same reader: it recovers by itself."""
+_UNTIL_AN_ERROR = 30.0
+"""Seconds for which the network stays broken at most, where no query has met an error: the machine may be busy."""
 _LONGEST_CALL = 30.0
 """Seconds: a few of the limits that the histories set, and the time a busy machine takes."""
 
@@ -165,7 +167,9 @@ def run_histories(histories: Sequence[History], proxy: TcpProxy, seed: int, *, b
         running = [
             threads.submit(_drive, each, random.Random(f"{seed} {i}"), half, whole) for i, each in enumerate(histories)
         ]
-        while time.monotonic() < half + broken_seconds / 2:
+        while (now := time.monotonic()) < half + broken_seconds / 2 or (
+            now < half + _UNTIL_AN_ERROR and not any(each.query.errors for each in histories)
+        ):
             time.sleep(chance.uniform(0.05, 0.4))
             proxy.break_open(chance.choice(tuple(Break)))
         proxy.fates = lambda _: CALM
