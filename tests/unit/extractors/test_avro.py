@@ -171,9 +171,9 @@ def test_no_schema_makes_a_walk_longer_than_its_bytes(case: str) -> None:
     schema, body, micros = HOSTILE[case]
     event_time = avro_event_time("at", schemas={1: schema})
     batch = records(message(1, body))
-    began = time.perf_counter()
+    began = time.thread_time()
     assert found(event_time(batch)) == [micros]
-    assert time.perf_counter() - began < 0.01
+    assert time.thread_time() - began < 0.01
 
 
 def test_a_schema_whose_records_name_each_other_is_planned_once_each() -> None:
@@ -182,10 +182,10 @@ def test_a_schema_whose_records_name_each_other_is_planned_once_each() -> None:
     for name in names:
         kinds = [{"name": "n", "type": [inner, inner["name"], inner["name"]]}]
         inner = {"type": "record", "name": name, "fields": kinds}
-    began = time.perf_counter()
+    began = time.thread_time()
     event_time = avro_event_time(".".join(["n"] * 60 + ["at"]), schemas={1: inner})
     assert found(event_time(records(message(1, b"")))) == [None]
-    assert time.perf_counter() - began < 1
+    assert time.thread_time() - began < 1
 
 
 def test_a_value_that_goes_too_deep_has_no_time() -> None:

@@ -273,6 +273,7 @@ def test_the_warning_about_missing_reports_names_strangers_where_there_were_any(
         again._warn()
     with connect(server) as stranger:
         assert is_hung_up(stranger)
+    assert is_logged(caplog, "was refused")
     caplog.clear()
     for _ in range(2):
         again._warn()
