@@ -60,7 +60,7 @@ def fill(server: MySqlServer, database: str, rows: int) -> None:
 
 
 class Writer(threading.Thread):
-    """Changes the tables, up to two hundred times a second, until told to stop."""
+    """Changes the tables, up to two hundred times a second, until it is stopped."""
 
     def __init__(self, server: MySqlServer, database: str, seed: int, keys: int) -> None:
         super().__init__(daemon=True)

@@ -2,7 +2,7 @@
 
 After the example of Pravega's PDP-26. A reading is written a moment after it was measured; one sensor's clock is ahead,
 another sensor's readings are on their way for long. The watermark follows the time of writing, less what a reading may
-be on its way (``maxOutOfOrderness``): what comes later than that is late, and told apart.
+be on its way (``maxOutOfOrderness``): rows that come later than that are late, and marked.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ SHOWN, CLICKED = "shown", "clicked"
 PARTITIONS = 2
 START_MS = 1_700_000_000_000
 LONGEST_MS = 70_000
-"""A click comes up to so long after its ad; one after more than a minute does not count."""
+"""A click comes at most this long after its ad; one after more than a minute does not count."""
 FASTER = 10
 DRIFT_MINUTES = 10
 ALIGNED = {

@@ -36,7 +36,7 @@ def cached(name: str, fill: Callable[[Path], None]) -> Path:
     """The folder ``name`` of the cache, made by ``fill(empty_folder)`` when it is not there yet.
 
     ``fill`` works in a folder of its own that gets its final name only after ``fill`` has returned. A process killed
-    half-way leaves nothing that a later call would take for complete; its remains are removed by the next one.
+    half-way leaves nothing that a later call would treat as complete; its remains are removed by the next one.
     Processes that want the same entry wait for the one that makes it.
 
     Raises:
@@ -68,7 +68,7 @@ def _locked(path: Path) -> Iterator[None]:
     """Hold an exclusive lock that the system releases when this process ends, however it ends."""
     with path.open("a") as handle:
         since = time.monotonic()
-        told = False
+        warned = False
         while True:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -80,14 +80,14 @@ def _locked(path: Path) -> Iterator[None]:
                         f"another process holds {path} and has not made {path.stem} within {waited:.0f} s; "
                         f"end that process (fuser {path} names it)"
                     ) from None
-                if not told and waited > _WAIT_NOTICE_SECONDS:
+                if not warned and waited > _WAIT_NOTICE_SECONDS:
                     sys.stderr.write(f"waiting for another process that fills {path.with_suffix('')}\n")
-                    told = True
+                    warned = True
                 time.sleep(0.1)
         yield
 
 
-# Which of several ways leads to a server's program: PATH, or a distribution's packages.
+# The ways to find a server's program: PATH, or a distribution's packages.
 
 
 _Program = TypeVar("_Program")

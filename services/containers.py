@@ -36,7 +36,7 @@ def engine_address() -> str:
     An engine behind a local socket has loopback; one on another machine has that machine's address.
 
     Raises:
-        ServiceError: no engine answers within two seconds; the message says which, and why.
+        ServiceError: no engine answers within two seconds; the message names each, and why.
     """
     try:
         # An environment that testcontainers refuses is refused while it is imported.
@@ -83,7 +83,7 @@ def where_from_environment() -> Where:
     """What ``WATERMARK_SOURCE_SERVICES`` (``auto``, ``container`` or ``local``) says; ``auto`` without it.
 
     Raises:
-        ServiceError: it says something else.
+        ServiceError: it has another value.
     """
     value = os.environ.get(WHERE_VARIABLE, Where.AUTO.value)
     try:
@@ -133,7 +133,7 @@ for _ in range(2):
 def watch(label: str, engine: str | None) -> subprocess.Popen[bytes]:
     """Let all containers of an engine with this label go, and their data, when this process ends.
 
-    ``engine`` is what ``DOCKER_HOST`` says; a second call for the same starts no second watcher.
+    ``engine`` is the value of ``DOCKER_HOST``; a second call for the same starts no second watcher.
     """
     return subprocess.Popen(
         [sys.executable, "-c", _WATCH, label],

@@ -93,8 +93,8 @@ def _mirror() -> str:
         check=False,
     )
     targets = [line.split("\t") for line in answer.stdout.splitlines()]
-    # The label tells the archive from that of security updates, which has no unstable suite. Before the machine's
-    # first apt-get update both are empty, and the path has to tell.
+    # The label differs from that of security updates, which has no unstable suite. Before the machine's
+    # first apt-get update both are empty, and the path decides.
     for origin, label, site in targets:
         if (origin, label) == ("Debian", "Debian") or (not origin and site.rstrip("/").endswith("/debian")):
             return site

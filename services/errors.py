@@ -4,4 +4,4 @@ from __future__ import annotations
 
 
 class ServiceError(RuntimeError):
-    """A service cannot start, answer or stop; the message says what was tried, what was seen and what to do."""
+    """A service cannot start, answer or stop; the message has what was tried, what was seen and what to do."""

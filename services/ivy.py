@@ -61,7 +61,7 @@ class Module:
 def jars(entry: str, modules: Sequence[Module], *, size: str | None = None) -> tuple[Path, ...]:
     """Paths of the jars of ``modules`` and of all they depend on, from the cache folder ``entry``.
 
-    The first call downloads them and shows its progress on stderr; ``size`` tells the user how much to expect.
+    The first call downloads them and shows its progress on stderr; ``size`` is the expected download, for the user.
 
     Raises:
         ServiceError: a module does not exist, or the repository cannot be reached.
@@ -74,7 +74,7 @@ def retrieve(modules: Sequence[Module], target: Path, *, size: str | None = None
     """Download the jars of ``modules`` into ``target``, by default with all they depend on; progress on stderr.
 
     Raises:
-        ServiceError: a module does not exist, or the repository cannot be reached; the message tells which.
+        ServiceError: a module does not exist, or the repository cannot be reached; the message names it.
     """
     work = target / "ivy"
     work.mkdir()
@@ -132,24 +132,24 @@ def _run(command: Sequence[str], wanted: str, work: Path) -> None:
     log = work / "ivy.log"
     ivy = ChildProcess(command, folder=work, log=log)
     started = time.monotonic()
-    told = started
+    reported = started
     try:
         while (code := ivy.exit_code) is None:
             time.sleep(_POLL_SECONDS)
             now = time.monotonic()
             if now - started > _TIMEOUT_SECONDS:
                 raise ServiceError(f"Ivy was still downloading {wanted} after {_TIMEOUT_SECONDS:.0f} s")
-            if now - told >= _PROGRESS_SECONDS:
+            if now - reported >= _PROGRESS_SECONDS:
                 files = log.read_text(encoding="utf-8", errors="replace").count("[SUCCESSFUL ]")
                 state = f"{files} files" if files else "looking up dependencies"
                 sys.stderr.write(f"  {now - started:3.0f} s: {state}\n")
-                told = now
+                reported = now
     finally:
         ivy.kill()
     seconds = time.monotonic() - started
     if code != 0:
         raise ServiceError(
-            f"Ivy could not fetch {wanted} ({seconds:.0f} s). It said:\n{_problems(log)}\n"
+            f"Ivy could not fetch {wanted} ({seconds:.0f} s). Its log:\n{_problems(log)}\n"
             f"Check the network (a proxy goes into JAVA_TOOL_OPTIONS as -Dhttps.proxyHost=… -Dhttps.proxyPort=…); "
             f"for another repository set {SETTINGS_VARIABLE} to an Ivy settings file."
         )

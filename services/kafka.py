@@ -1,4 +1,4 @@
-"""A Kafka broker for whoever needs one: in a container when an engine answers, otherwise as a local process.
+"""A Kafka broker for tests and examples: in a container when an engine answers, otherwise as a local process.
 
 ``python -m services.kafka`` starts one to play with.
 """
@@ -52,7 +52,7 @@ def kafka_service(
     processes only.
 
     Raises:
-        ServiceError: it cannot start; the message says why and what to do.
+        ServiceError: it cannot start; the message has the reason and what to do.
     """
     with contextlib.closing(_create(config, jvm, where or where_from_environment())) as kafka:
         kafka.start()

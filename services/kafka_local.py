@@ -50,7 +50,7 @@ def broker_properties(brokers: int) -> dict[str, str]:
     return {
         "message.max.bytes": str(_LARGEST_RECORD_BATCH),
         "replica.fetch.max.bytes": str(_LARGEST_RECORD_BATCH),
-        # Retention goes by record timestamps, and ours are often years old.
+        # Retention is based on record timestamps, and ours are often years old.
         "log.retention.ms": "-1",
         "offsets.topic.replication.factor": replicas,
         "transaction.state.log.replication.factor": replicas,
@@ -78,7 +78,7 @@ class LocalKafka:
     def __init__(self, *, brokers: int = 1, config: Mapping[str, str] | None = None, jvm: Jvm | None = None) -> None:
         """Fetch the broker's jars if need be, write the settings of every node and format its storage.
 
-        ``config`` is added to each node's ``server.properties`` and overrides what is there; ``{node}``,
+        ``config`` is added to each node's ``server.properties`` and overrides its settings; ``{node}``,
         ``{port}`` and ``{controller}`` in a value stand for the node's id, its client port and its controller's.
         """
         if brokers < 1:

@@ -83,7 +83,7 @@ def _wait_for_leaders(
     from kafka.errors import RetriableError, UnknownBrokerIdError
 
     latest = {TopicPartition(name, n): OffsetSpec.LATEST for name in names for n in range(partitions)}
-    why = "nobody was asked"
+    why = "no broker was asked"
 
     def answered() -> bool:
         nonlocal why

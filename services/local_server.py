@@ -135,7 +135,7 @@ _ATTEMPTS = 500
 
 
 def free_ports(count: int) -> tuple[int, ...]:
-    """``count`` different ports of 127.0.0.1 on which nobody listens at this moment."""
+    """``count`` different ports of 127.0.0.1 on which no process listens at this moment."""
     # Not seeded: two processes that start at the same time must not try the same ports in the same order.
     candidates = random.SystemRandom().sample(range(_LOWEST, _HIGHEST + 1), _ATTEMPTS)
     found: list[int] = []

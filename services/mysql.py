@@ -1,4 +1,4 @@
-"""A MySQL server for whoever needs one: in a container when an engine answers, otherwise as a local process."""
+"""A MySQL server for tests and examples: in a container when an engine answers, otherwise as a local process."""
 
 from __future__ import annotations
 
@@ -65,19 +65,19 @@ class MySqlPair:
         """Return when the replica has applied what the source has committed by now.
 
         Raises:
-            ServiceError: not within a minute; the message holds what the replica says about itself.
+            ServiceError: not within a minute; the message has the status of the replica.
         """
         ((committed,),) = run(self.source.host, self.source.port, "SELECT @@global.gtid_executed")
         wait = f"SELECT WAIT_FOR_EXECUTED_GTID_SET('{committed}', {_CATCH_UP_SECONDS})"
         ((late,),) = run(self.replica.host, self.replica.port, wait)
         if late:
-            said = run(
+            status = run(
                 self.replica.host,
                 self.replica.port,
                 "SELECT LAST_ERROR_MESSAGE FROM performance_schema.replication_connection_status"
                 " UNION ALL SELECT LAST_ERROR_MESSAGE FROM performance_schema.replication_applier_status_by_worker",
             )
-            raise ServiceError(f"the replica lacks transactions after {_CATCH_UP_SECONDS} s: {said}")
+            raise ServiceError(f"the replica lacks transactions after {_CATCH_UP_SECONDS} s: {status}")
 
     def promote(self) -> None:
         """Make the replica a server of its own when it has applied all that it has received."""
@@ -101,7 +101,7 @@ def mysql_service(
     (``auto``, ``container`` or ``local``), and that to ``auto``.
 
     Raises:
-        ServiceError: it cannot start; the message says why and what to do.
+        ServiceError: it cannot start; the message has the reason and what to do.
     """
     flavour, where = flavour or flavour_from_environment(), where or where_from_environment()
     with contextlib.closing(_create(config, flavour, where)) as server:

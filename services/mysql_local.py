@@ -23,7 +23,7 @@ MYSQL_SETTINGS = {
     "mysqlx": "OFF",
     "innodb_redo_log_capacity": "32M",
 }
-# What a data folder is made with, and cannot be told otherwise later.
+# Settings with which a data folder is created, and which cannot be changed later.
 _OF_A_DATA_FOLDER = frozenset({"innodb_data_file_path", "innodb_page_size", "lower_case_table_names"})
 # What MySQL has by default.
 MARIADB_SETTINGS = {"binlog_format": "ROW", "max_allowed_packet": "64M"}
@@ -53,11 +53,11 @@ class LocalMySql(LocalDatabase):
     def __init__(self, *, config: Mapping[str, str] | None = None, flavour: Flavour | None = None) -> None:
         """Find or fetch a server program and make the data folder.
 
-        ``config`` is added to the settings of the server and overrides what is there. ``flavour`` ``None`` takes
+        ``config`` is added to the settings of the server and overrides them. ``flavour`` ``None`` takes
         MySQL, or MariaDB where MySQL cannot be had.
 
         Raises:
-            ServiceError: no program can be had, or none that makes a data folder; the message tells each way tried.
+            ServiceError: no program can be had, or none that makes a data folder; the message names each way tried.
         """
         super().__init__(prefix="mysql-")
         self._settings = self._root / "my.cnf"

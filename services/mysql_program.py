@@ -33,7 +33,7 @@ def flavour_from_environment() -> Flavour | None:
     """What ``WATERMARK_SOURCE_MYSQL`` (``mysql`` or ``mariadb``) says; ``None`` without it.
 
     Raises:
-        ServiceError: it says something else.
+        ServiceError: it has another value.
     """
     value = os.environ.get(FLAVOUR_VARIABLE)
     if value is None:
@@ -51,7 +51,7 @@ class Program:
     flavour: Flavour
     command: tuple[str, ...]
     settings: dict[str, str]
-    """What a server that does not lie in its usual place must be told."""
+    """Settings for a server that is not installed in its usual folder."""
     system_tables: Path | None = None
     """Folder of MariaDB's scripts that make the system tables; MySQL makes them by itself."""
 

@@ -1,4 +1,4 @@
-"""A PostgreSQL server for whoever needs one: in a container when an engine answers, otherwise as a local process."""
+"""A PostgreSQL server for tests and examples: in a container when an engine answers, otherwise as a local process."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def postgres_service(*, config: Mapping[str, str] | None = None, where: Where | 
     (``auto``, ``container`` or ``local``), and that to ``auto``.
 
     Raises:
-        ServiceError: it cannot start; the message says why and what to do.
+        ServiceError: it cannot start; the message has the reason and what to do.
     """
 
     def in_container() -> Postgres:

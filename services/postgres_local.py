@@ -133,7 +133,7 @@ class LocalPostgres(LocalDatabase):
         """Find or fetch the programs and make the data folder.
 
         Raises:
-            ServiceError: no program can be had, or none that makes a data folder; the message tells each way tried.
+            ServiceError: no program can be had, or none that makes a data folder; the message names each way tried.
         """
         super().__init__(prefix="postgres-")
         self._data = self._root / "data"
@@ -144,7 +144,7 @@ class LocalPostgres(LocalDatabase):
             raise
 
     def stop(self) -> None:
-        """Stop it in an orderly way, whoever is connected. Its data stays."""
+        """Stop it in an orderly way, also with open connections. Its data stays."""
         if self._process is not None:
             self._process.signal(signal.SIGINT)
             with contextlib.suppress(ServiceError):

@@ -1,6 +1,6 @@
 """What a run of all tests needs is fetched and made side by side: ``python -m services.prepare``; once, two minutes.
 
-Whatever fails here is tried again, and told, by the test that needs it.
+The test that needs a failed part retries it, and reports its failure.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 
 
 class Server(ABC):
-    """What callers ask of it, and what its kind has to tell."""
+    """What callers use of a server, and what each kind of server provides."""
 
     _port: int
     _start_seconds: float

@@ -120,7 +120,7 @@ class SparkCluster:
 
     def _launch_worker(self, worker: int) -> ChildProcess:
         host = self._hosts[worker]
-        # Another port each time: so the master's list tells a worker from the dead one it replaces.
+        # Another port each time: so the master's list distinguishes a worker from the dead one that it replaces.
         self._worker_ports[worker], page = free_ports(2)
         where = ("--host", host, "--port", str(self._worker_ports[worker]), "--webui-port", str(page))
         name = f"worker-{worker}"

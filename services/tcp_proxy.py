@@ -213,7 +213,7 @@ class _Link:
             for piece in _pieces(data, self._fate.piece_bytes):
                 await self._wait(len(piece))
                 if self._broken not in lost:
-                    # A direction that goes on after the break loses none of its bytes.
+                    # A direction that continues after the break loses none of its bytes.
                     is_cut = self._broken is None and self._fate.breaks in (*lost, Break.RESET, Break.CLOSED)
                     left = max(0, self._fate.after_bytes - self._passed)
                     await self._loop.sock_sendall(target, piece[:left] if is_cut else piece)

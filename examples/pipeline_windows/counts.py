@@ -29,7 +29,7 @@ def stream() -> DataFrame:
 
 @dp.table
 def counts() -> DataFrame:
-    """Windows that have closed, each once. The next run goes on where this one ends."""
+    """Windows that have closed, each once. The next run resumes where this one ends."""
     rows = follow_watermark(stream())
     return rows.groupBy(F.window("event_time", "1 minute")).count().select("window.start", "count")
 

@@ -67,7 +67,7 @@ def is_text_of_digits(column: Column) -> bool:
 
 
 def has_empty_label(column: Column) -> bool:
-    """Return whether a column is a SET with an empty label, of which its text does not tell; its number does."""
+    """Return whether a column is a SET with an empty label, which only its number shows, not its text."""
     return column.type is ColumnType.SET and b"" in (column.labels or ())
 
 

@@ -71,7 +71,7 @@ class _WantedTables:
         self.found: list[tuple[TableMap, TableDecoder]] = []
 
     def index(self, table: TableMap) -> int | None:
-        """Return the place of a table seen for the first time, ``None`` if nobody reads it."""
+        """Return the index of a new table, ``None`` if it is not read."""
         table = self._completed(table)
         names = self._wanted(table)
         if names is None:
@@ -174,7 +174,7 @@ class ChangeDecoder:
                 )
 
     def pass_over(self, memory: Bytes, events: Longs, file: str, places: Longs, *, prepared: bool = False) -> None:
-        """Take in a block whose rows somebody else reads; what comes after is numbered as if they had been read.
+        """Skip a block whose rows another task reads; later rows are numbered as if they had been read here.
 
         Raises as ``decode`` does.
         """
@@ -217,7 +217,7 @@ class ChangeDecoder:
     def _leave_out_prepared(self, memory: Bytes, events: Longs, routes: Routes, file: str) -> None:
         """Leave out rows that are only prepared; refuse if some may have been delivered already."""
         at = np.flatnonzero(events[:, TYPE] == EventType.XA_PREPARE)
-        # Its first byte says whether it is committed at once.
+        # The first byte is 1 if the transaction commits at once (ONE PHASE).
         at = at[memory[events[at, START] + HEADER_SIZE] == 0]
         transactions = routes.transactions[at]
         if at.size and self._last_with_rows in transactions:

@@ -51,7 +51,7 @@ _DUMMY_TABLE = 0xFFFFFF
 def _meanings() -> npt.NDArray[np.uint8]:
     found = np.full(256, _REFUSED, np.uint8)
     found[[int(kind) for kind in EventType]] = _NOTHING
-    # The server says that it lost something, or packed something that is not unpacked yet.
+    # An INCIDENT, in which the server lost events, or a payload that is not decompressed yet.
     found[[EventType.INCIDENT, EventType.TRANSACTION_PAYLOAD]] = _REFUSED
     found[list(BEGINNINGS)] = _GTID
     found[EventType.TABLE_MAP] = _MAP
@@ -133,7 +133,7 @@ class Routes(NamedTuple):
     """What each event of a block belongs to."""
 
     tables: Ints
-    """Index of the table a row event is of; ``NO_TABLE`` for other events and for tables that nobody wants."""
+    """Index of the table a row event is of; ``NO_TABLE`` for other events and for tables that are not read."""
     transactions: Longs
     """A running number of the transaction, from 1; 0 before the first."""
     committed: Longs
@@ -169,7 +169,7 @@ class Router:
         return int(self._carried[_TRANSACTION])
 
     def route(self, memory: Bytes, events: Longs, file: str) -> Routes:
-        """Tell what each event belongs to.
+        """Return the table and transaction of each event.
 
         Raises:
             UnsupportedFormatError: an event that is not known and must not be ignored.

@@ -1,7 +1,7 @@
 """JSON columns of partial updates: what was changed, done to the text of the row image before.
 
 Layout (json_diff.h): differences one after another, each an operation (1: 0 replace, 1 insert, 2 remove), a path
-(length-encoded), and but for a removal a value (length-encoded, in MySQL's binary form). They are done in their order.
+(length-encoded), and, unless it removes, a value (length-encoded, in MySQL's binary form). They apply in order.
 A path is ``$`` and legs: ``.name``, ``."any text"``, ``[3]``, ``[last-1]``. Members of an object lie in the order of
 their names' lengths in bytes, those of one length in that of their bytes.
 """
@@ -156,7 +156,7 @@ def patched_texts(values: Values, diffs: Bytes) -> pa.Array:
     Raises:
         CorruptDataError: a document, or a change of one, that cannot be.
     """
-    # A null is a null, whatever the bit of its column says.
+    # A null value is null, whatever the bit of its column is.
     diffs = diffs & (values.starts >= 0).view(np.uint8)
     is_diff = diffs.view(np.bool_)
     operations = _operations(values, diffs)

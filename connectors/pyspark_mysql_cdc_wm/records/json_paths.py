@@ -10,7 +10,7 @@ import numpy as np
 from watermark_source.machine_code.native import Word, inlined
 
 NOWHERE = np.int64(-1)
-"""A text, or a path, that leads to no place."""
+"""A text or a path without a value."""
 
 _LAST = np.frombuffer(b"last", np.uint8)
 _LETTERS = np.zeros(256, np.uint8)
@@ -224,7 +224,7 @@ def child(  # noqa: PLR0911, PLR0917 - compiled
 def seek(  # noqa: PLR0917 - compiled
     text: Word, at: Word, stop: Word, path: Word, leg: Word, path_stop: Word
 ) -> tuple[Word, Word]:
-    """Where the value that a path leads to begins and ends; ``NOWHERE`` if it is not there.
+    """Return where the value of a path begins and ends; ``NOWHERE`` if there is none.
 
     What is no array counts as one of itself, as in the server.
     """

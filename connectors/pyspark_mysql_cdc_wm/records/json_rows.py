@@ -63,7 +63,7 @@ def _texts(column: Column, values: pa.Array) -> pa.Array:
 
 
 def _plain_texts(values: pa.Array) -> pa.Array:  # noqa: PLR0911 - a table of types
-    """Return values as JSON texts whose Arrow type says how."""
+    """Return values as JSON texts by their Arrow type."""
     kind = values.type
     if pa.types.is_decimal(kind):
         return _decimals(values, kind.scale)

@@ -106,7 +106,7 @@ class KeyColumn:
             OffsetError: it is not one of this column's.
         """
         if self.type is ColumnType.SET:
-            # As it stands the highest of 64 bits would be taken for a sign.
+            # Unchanged, the highest of 64 bits would be read as a sign.
             return f"{self.selected(quoted)} {sign} {self.literal(value)}"
         if self.type is not ColumnType.ENUM or self.choices is None or sign == "=":
             return f"{quoted} {sign} {self.literal(value)}"
@@ -225,7 +225,7 @@ def comparable(values: pa.Array) -> pa.Array:
 
 
 def text_literal(text: str) -> str:
-    """Return a text as statements have it, whatever is in it and whatever the server takes for an escape."""
+    """Return a literal of a text for statements, whatever escapes the server accepts."""
     return f"_utf8mb4 x'{text.encode().hex()}'"
 
 

@@ -1,7 +1,7 @@
 """A set of keys of any number of columns, compiled: of many keys, which are in it, without looking at it as a whole.
 
 A key is kept as words of eight bytes: of a column of one width its value, of another its size and its value, each
-filled up with zeros; then, where a column is null, a word that says which. It is found by its hash (open addressing).
+filled up with zeros; then, where a column is null, a word of their bits. It is found by its hash (open addressing).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _hash(data: Word, start: Word, stop: Word) -> Word:
 def _look(  # noqa: PLR0917 - arrays in, arrays out
     keys: Word, bounds: Word, slots: Word, kept: Word, kept_bounds: Word, count: Word, add: Word, there: Word
 ) -> Word:
-    """Tell which keys are there, ``add`` those that are not, and return how many are there then."""
+    """Mark the keys that are in the table, ``add`` the others, and return the number of keys in it."""
     data, own = address_of(keys), address_of(kept)
     last = np.int64(slots.shape[0] - 1)
     for row in range(there.shape[0]):
@@ -175,6 +175,6 @@ def _lying(column: pa.Array) -> tuple[Bytes, Longs, Longs, bool]:
         if sized:
             sizes = sizes * present
         else:
-            # Whatever lies there is nobody's.
+            # The content of these bytes is unused.
             data, starts = np.concatenate((data, np.zeros(width, np.uint8))), np.where(present, starts, data.size)
     return data, np.ascontiguousarray(starts), sizes, sized

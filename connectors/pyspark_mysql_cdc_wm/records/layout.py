@@ -91,7 +91,7 @@ CHANGE_COLUMNS: Mapping[str, pa.DataType] = {
     "_database": pa.string(),
     "_table": pa.string(),
 }
-"""What follows a table's own columns, but for those that are left out."""
+"""The stream's columns behind the table's own, without those that are left out."""
 ROW_COLUMN = "_row"
 
 Mask = npt.NDArray[np.bool_]

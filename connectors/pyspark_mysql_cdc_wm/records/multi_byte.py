@@ -155,6 +155,6 @@ def _point(code: bytes, codec: str) -> int:
     try:
         shown = code.decode(codec)
     except UnicodeDecodeError:
-        # A byte that begins nothing is in no text; more of them are a character that nobody knows.
+        # A single byte that begins no character is in no text; several are an unknown character.
         return NO_CHARACTER if len(code) == 1 else _UNKNOWN
     return ord(shown) if len(shown) == 1 else _UNKNOWN

@@ -88,7 +88,7 @@ _LOW = np.uint64(0xFFFFFFFF)
 
 @inlined
 def _digits(left: Word, scale: Word) -> Word:
-    """How many digits the next group has, of those that are left."""
+    """Return the number of digits of the next group, given the remaining digits."""
     # Groups begin at the point: the first of the integer and the last of the fraction may be short.
     if left <= scale:
         return min(left, np.int64(_GROUP))

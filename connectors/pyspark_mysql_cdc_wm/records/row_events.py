@@ -4,7 +4,7 @@ A body, little-endian: table id 6, flags 2, in version 2 the size of extra data 
 column count (length-encoded), a bitmap of the columns present (an update: one for the row before, one for the row
 after), then rows: a bitmap of nulls over the present columns and the values of the others. An update has two row
 images for a row. Bitmaps begin at the lowest bit. A partial update's image after begins with options
-(length-encoded); with the first of them, by a bitmap of the JSON columns that are told as differences.
+(length-encoded); with the first of them, by a bitmap of the JSON columns that are logged as differences.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _image(  # noqa: PLR0912, PLR0917 - one pass over the columns is the point o
 ) -> Word:
     """Locate the values of one row image; the position after it, or a fault as a negative number.
 
-    ``partial`` is where the bitmap of the ``documents`` told as differences lies, 0 for none.
+    ``partial`` is the offset of the bitmap of ``documents`` logged as differences, 0 for none.
     """
     count = widths.shape[0]
     here = count
@@ -237,7 +237,7 @@ class Located(NamedTuple):
     sizes: Ints
     """One row a wanted column: bytes of each value, 0 for null."""
     diffs: npt.NDArray[np.uint8]
-    """One row a wanted column: 1 where the value, of a JSON column, is told as differences to the image before."""
+    """One row a wanted column: 1 where a JSON value is logged as differences to the image before."""
     images: npt.NDArray[np.int32]
     """Three rows: what the image is (``INSERT`` …), which of the events it is from, which row of that event it is."""
 

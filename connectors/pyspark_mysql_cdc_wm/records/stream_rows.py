@@ -26,7 +26,7 @@ class TableRows(NamedTuple):
     columns: tuple[pa.Array, ...]
     """The stream's, of the table's own."""
     event_time: pa.Array | None
-    """Null where a row tells none; ``None`` if it is not a column of the table."""
+    """Null where a row has none; ``None`` if it is not a column of the table."""
 
     def take(self, at: pa.Array) -> TableRows:
         """Return some of the rows."""
@@ -76,7 +76,7 @@ def _fitted(where: str, name: str, kind: pa.DataType, values: pa.Array) -> pa.Ar
     if _has_room(kind, was):
         return values.cast(kind)
     way = (
-        "Load the stream again and start the query with its checkpoint: it goes on here, with the type that the table "
+        "Load the stream again and start the query with its checkpoint: it resumes here, with the type that the table "
         "has now. Or leave the column out by the option excludeColumns, or set rowFormat to json in a new query, which "
         "follows such changes"
         if _has_room(was, kind)

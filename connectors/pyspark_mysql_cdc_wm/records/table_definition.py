@@ -10,7 +10,7 @@ from enum import IntEnum
 
 
 class ColumnType(IntEnum):
-    """Types of columns in a binlog; ENUM and SET come as STRING and are told apart when the event is read.
+    """Types of columns in a binlog; ENUM and SET are logged as STRING and distinguished when the event is read.
 
     Where each is entered: its metadata in ``table_map_event.py``; whether it has a place among the signs, collations
     and labels in ``row_metadata.py``, without which those of other columns are read as its own; its width and type in
@@ -115,7 +115,7 @@ def shown_names(table: TableMap) -> tuple[str, ...]:
 
 
 def key_names(table: TableMap) -> tuple[str, ...]:
-    """Return the columns of a table's primary key, none if it has none: a prefix of a column tells no rows apart."""
+    """Return the columns of a table's primary key, none without one: prefixes of columns do not distinguish rows."""
     parts = table.primary_key or ()
     whole = all(part.prefix is None for part in parts)
     return tuple(str(table.columns[part.column].name) for part in parts) if whole else ()

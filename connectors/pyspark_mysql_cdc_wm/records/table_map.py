@@ -21,7 +21,7 @@ from watermark_source.errors import CorruptDataError, UnsupportedFormatError
 _SIGNS, _DEFAULT_COLLATION, _COLLATIONS, _NAMES, _SET_LABELS, _ENUM_LABELS = 1, 2, 3, 4, 5, 6
 _KEY, _KEY_WITH_PREFIXES, _LABEL_DEFAULT_COLLATION, _LABEL_COLLATIONS, _VISIBILITY = 8, 9, 10, 11, 12
 
-# YEAR has a place among the signs, though its bit says nothing: without it all later bits would be a column off.
+# YEAR has an unused bit among the signs; without it all later bits would be a column off.
 _NUMERIC = frozenset(
     {
         ColumnType.TINY,
@@ -57,7 +57,7 @@ def with_metadata(table: TableMap, fields: Iterable[tuple[int, bytes]], *, maria
     ``mariadb`` counts geometries among the columns that have a collation.
 
     Raises:
-        IndexError: a value that ends too early or tells of more columns than there are.
+        IndexError: a value ends too early, or is for more columns than there are.
     """
     columns = list(table.columns)
     key: tuple[KeyPart, ...] | None = None
@@ -135,9 +135,9 @@ def _all(value: bytes, read: Callable[[Scan], Any]) -> list[Any]:
 TABLE_ID_SIZE = 6
 _FLAGS_SIZE = 2
 _SIZED = (ColumnType.BLOB, ColumnType.BLOB_COMPRESSED, ColumnType.JSON, ColumnType.GEOMETRY, ColumnType.VECTOR)
-"""Those of which the bytes of the length before a value are told."""
+"""Types whose metadata is the number of bytes of the length before a value."""
 _LIMITED = (ColumnType.VARCHAR, ColumnType.VARCHAR_COMPRESSED, ColumnType.VAR_STRING)
-"""Those of which the most bytes of a value are told."""
+"""Types whose metadata is the maximum length in bytes."""
 _LENGTHS, _FRACTIONS = range(1, 5), range(7)
 _SIZES: Mapping[ColumnType, Container[int]] = {
     ColumnType.FLOAT: (4,),
@@ -152,10 +152,10 @@ _MOST_DIGITS = 65
 
 
 def read_table_map(body: bytes, where: str, *, mariadb: bool = False) -> TableMap:
-    """Return what a TABLE_MAP event's body, without header and checksum, says; ``mariadb`` tells who wrote it.
+    """Parse a TABLE_MAP event's body, without header and checksum; ``mariadb``: that server wrote it.
 
     Raises:
-        CorruptDataError: it ends too early, or tells of a column that cannot be.
+        CorruptDataError: it ends too early, or describes an impossible column.
         UnsupportedFormatError: a column of a type that this version does not know.
     """
     try:
