@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import threading
 import time
 from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeVar
+from uuid import UUID
 
 from kafka.errors import AuthorizationError, NoError, RetriableError, UnknownTopicOrPartitionError, for_code
 from kafka.protocol.admin import DescribeConfigsRequest
@@ -34,6 +36,9 @@ class Topic:
 
     leaders: Mapping[int, Leader | None]
     internal: bool
+    id: str | None = None
+    """Its id (KIP-516) as Kafka's tools show it; ``None`` from brokers before 2.8. A topic that is deleted and created
+    again has another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +74,7 @@ def read_metadata(answer: Any) -> Metadata:
         kind = for_code(topic.error_code)
         if kind is NoError:
             leaders = {p.partition_index: _leader(p, answer.API_VERSION) for p in topic.partitions}
-            topics[topic.name] = Topic(leaders, bool(topic.is_internal))
+            topics[topic.name] = Topic(leaders, bool(topic.is_internal), id_text(topic.topic_id))
         elif issubclass(kind, AuthorizationError):
             raise kind(f"no right to read topic {topic.name}")
         elif issubclass(kind, UnknownTopicOrPartitionError):
@@ -77,6 +82,13 @@ def read_metadata(answer: Any) -> Metadata:
         elif issubclass(kind, RetriableError):
             unready = True
     return Metadata(topics, frozenset(unknown), unready)
+
+
+def id_text(topic_id: UUID | None) -> str | None:
+    """Return the id of a topic as Kafka's tools show it: base64 for URLs, without padding."""
+    if topic_id is None or not topic_id.int:
+        return None
+    return base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()
 
 
 def _leader(partition: Any, version: int) -> Leader | None:
