@@ -132,8 +132,7 @@ def _stream(port: str, table: str, options: str) -> tuple[int, float]:
 
 def _read_chunk(port: str, table: str, file: str, position: str) -> tuple[int, float]:
     """Read a table as one chunk as of a place, as a worker does, in this process."""
-    from pyspark_mysql_cdc_wm.binlog.log_position import file_number, position_number
-    from pyspark_mysql_cdc_wm.lookup.binlog_split import BINLOG
+    from pyspark_mysql_cdc_wm.binlog.log_position import BINLOG, file_number, position_number
     from pyspark_mysql_cdc_wm.options import mysql_options
     from pyspark_mysql_cdc_wm.reading.range_reader import MySqlRangeReader
     from pyspark_mysql_cdc_wm.source import MySqlSource

@@ -67,8 +67,7 @@ if TYPE_CHECKING:
         true_or_false,
         word,
     )
-    from watermark_source.planning.loss_kind import LossKind
-    from watermark_source.planning.policy import MinimumRows
+    from watermark_source.planning.policy import LossKind, MinimumRows
     from watermark_source.planning.ranges_per_task import OpenRange
     from watermark_source.planning.snapshot_ranges import Chunk, SnapshotBatch
     from watermark_source.planning.split import IndexEntry, Piece, RowIndex, Split, SplitRange
@@ -174,8 +173,7 @@ _HOMES = {
         "UnreachableError UnsupportedFormatError UsageError WatermarkSourceError",
         "option_table": "Option OptionTable at_least_one boolean duration integer non_empty one_of positive_integer "
         "true_or_false word",
-        "planning.loss_kind": "LossKind",
-        "planning.policy": "MinimumRows",
+        "planning.policy": "LossKind MinimumRows",
         "planning.ranges_per_task": "OpenRange",
         "planning.snapshot_ranges": "Chunk SnapshotBatch",
         "planning.split": "IndexEntry Piece RowIndex Split SplitRange",

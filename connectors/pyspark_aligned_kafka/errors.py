@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from watermark_source.planning.loss_kind import LossKind
+from watermark_source.planning.policy import LossKind
 from watermark_source.planning.split import Split
 
 

@@ -22,9 +22,9 @@ from pyspark.sql.types import (
 from pyspark_aligned_kafka import errors
 from pyspark_aligned_kafka.lookup.batch_ranges import BatchBounds
 from pyspark_aligned_kafka.lookup.pushed_filters import EVERYTHING, Wanted, wanted_by
-from pyspark_aligned_kafka.lookup.spark_source_offsets import foreign_positions
 from pyspark_aligned_kafka.options.kafka_option_table import FORMAT, HEADERS, KAFKA_COLUMNS
 from pyspark_aligned_kafka.options.kafka_options import KafkaOptions
+from pyspark_aligned_kafka.options.positions import foreign_positions
 from pyspark_aligned_kafka.options.subscription import selection_text, selects_topic
 from pyspark_aligned_kafka.records.event_time_choice import WithoutTime
 from watermark_source.connector import (

@@ -11,10 +11,9 @@ from typing import Any
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructField, StructType
 
-from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition
+from pyspark_mysql_cdc_wm.binlog.log_position import BINLOG, LogPosition
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.lookup.binlog_bounds import BinlogBounds, BinlogPieces
-from pyspark_mysql_cdc_wm.lookup.binlog_split import BINLOG
 from pyspark_mysql_cdc_wm.lookup.binlog_status import BinlogWatch, LogStatus
 from pyspark_mysql_cdc_wm.lookup.checked_server import CheckedServer
 from pyspark_mysql_cdc_wm.lookup.committed_transactions import Transactions

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 
-from pyspark_mysql_cdc_wm.records import multi_byte
+from pyspark_mysql_cdc_wm.records import character_sets
 from services.mysql import MySql, mysql_service
 from services.mysql_client import run
 
-_FOLDER = Path(multi_byte.__file__).parent
+_FOLDER = Path(character_sets.__file__).parent
 _NOT_TRANSLATED = ("ascii", "binary", "utf8", "utf8mb3")
 _A_QUESTION = 2_000
 
@@ -41,9 +41,9 @@ def multi_byte_charsets(server: MySql) -> Iterator[tuple[str, dict[bytes, str | 
     ``None`` for bytes that are none.
     """
     names = run(server.host, server.port, "SELECT CHARACTER_SET_NAME FROM information_schema.CHARACTER_SETS")
-    for name in sorted(multi_byte.FORMS.keys() & {str(each) for (each,) in names}):
+    for name in sorted(character_sets.FORMS.keys() & {str(each) for (each,) in names}):
         found: dict[bytes, str | None] = {}
-        codes = iter(multi_byte.codes(name))
+        codes = iter(character_sets.codes(name))
         while some := list(islice(codes, _A_QUESTION)):
             asked = (f"HEX(CONVERT(CONVERT(x'{code.hex()}' USING {name}) USING utf8mb4))" for code in some)
             (shown,) = run(server.host, server.port, f"SELECT {', '.join(asked)}")
@@ -53,10 +53,10 @@ def multi_byte_charsets(server: MySql) -> Iterator[tuple[str, dict[bytes, str | 
 
 
 def _differences(shown: Mapping[bytes, str | None], charset: str) -> Iterator[tuple[str, str | None]]:
-    tables = multi_byte.codec_tables(charset)
+    tables = character_sets.codec_tables(charset)
     for code, character in shown.items():
-        point = multi_byte.NO_CHARACTER if character is None else ord(character)
-        if multi_byte.point_of(tables, code) != point:
+        point = character_sets.NO_CHARACTER if character is None else ord(character)
+        if character_sets.point_of(tables, code) != point:
             yield code.hex(), character
 
 

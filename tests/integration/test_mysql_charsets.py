@@ -7,8 +7,7 @@ import pytest
 
 from pyspark_mysql_cdc_wm.binlog.wire import padded
 from pyspark_mysql_cdc_wm.records.arrow_buffers import Values
-from pyspark_mysql_cdc_wm.records.character_sets import check_charset
-from pyspark_mysql_cdc_wm.records.multi_byte import NO_CHARACTER, point_of, tables_of
+from pyspark_mysql_cdc_wm.records.character_sets import NO_CHARACTER, check_charset, point_of, tables_of
 from pyspark_mysql_cdc_wm.records.text_columns import texts
 from services.mysql import MySql
 from services.mysql_client import run

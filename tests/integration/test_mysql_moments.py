@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition
+from pyspark_mysql_cdc_wm.binlog.log_position import BINLOG, LogPosition
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.lookup.binlog_bounds import BinlogBounds
-from pyspark_mysql_cdc_wm.lookup.binlog_split import BINLOG
 from pyspark_mysql_cdc_wm.lookup.binlog_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.committed_transactions import Transactions
 from pyspark_mysql_cdc_wm.lookup.time_index import BinlogTimeIndex

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.service, pytest.mark.timeout(600)]
 _READ = """
 import sys
 from pathlib import Path
-from pyspark_mysql_cdc_wm.lookup.binlog_split import BINLOG
+from pyspark_mysql_cdc_wm.binlog.log_position import BINLOG
 from pyspark_mysql_cdc_wm.options import mysql_options
 from pyspark_mysql_cdc_wm.source import MySqlSource
 from watermark_source.planning.snapshot_ranges import Chunk, SnapshotBatch, snapshot_split

@@ -21,7 +21,7 @@ from watermark_source.arrow_columns import integers
 from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.contract.stream import Connector, EventTimeIndex, RangeReader, SourceDefinition
 from watermark_source.option_table import Option, OptionTable, boolean, non_empty
-from watermark_source.planning.loss_kind import LossKind
+from watermark_source.planning.policy import LossKind
 from watermark_source.planning.split import IndexEntry, Split, SplitRange
 from watermark_source.planning.watermark import Millis, WatermarkCharacteristic
 from watermark_source.spark.data_source import EARLIEST, STREAM_OPTIONS

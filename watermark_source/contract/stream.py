@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from watermark_source.contract.read_batch import ReadBatch
-from watermark_source.planning.loss_kind import LossKind
+from watermark_source.planning.policy import LossKind
 from watermark_source.planning.snapshot_ranges import SnapshotBatch
 from watermark_source.planning.split import Piece, RowIndex, Split, SplitRange, TimeIndex
 from watermark_source.planning.state import Bound

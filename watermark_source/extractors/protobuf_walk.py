@@ -11,9 +11,17 @@ import numpy.typing as npt
 
 from watermark_source.extractors.protobuf_path import Kind, ProtobufPath
 from watermark_source.extractors.schema_registry import NOT_FRAMED, Framed, scaled
-from watermark_source.extractors.varint import signed_at, unfolded, varint_at
 from watermark_source.machine_code.iso_8601 import NO_MOMENT, iso_moment
-from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined
+from watermark_source.machine_code.native import (
+    Word,
+    address_of,
+    byte_at,
+    compiled,
+    inlined,
+    signed_at,
+    unfolded,
+    varint_at,
+)
 
 GROUPS = 100
 """Limit on the nesting of groups, that of Protobuf's own parsers; a value with deeper nesting has no event time."""

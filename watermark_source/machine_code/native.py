@@ -1,4 +1,7 @@
-"""Decorators that compile functions with numba and a cache on disk, and a few instructions that numba lacks."""
+"""Decorators that compile functions with numba and a cache on disk, and what decoders compile into their own functions.
+
+That is a few instructions that numba lacks, and variable-length integers of Avro and Protobuf; and tables of a CRC.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ from typing import Any, TypeAlias
 
 import llvmlite.binding as llvm
 import numba
+import numpy as np
+import numpy.typing as npt
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
@@ -18,6 +23,9 @@ Word: TypeAlias = Any
 
 HAS_CRC32C: bool = bool(llvm.get_host_cpu_features().get("sse4.2", False))
 """Whether the processor has an instruction for CRC-32C. The cache is per processor, so it can be a constant."""
+_BITS = 64
+_REST = 0x7FFF_FFFF_FFFF_FFFF
+"""The bits of an int64 that a logical shift to the right by one keeps."""
 
 
 def compiled(signature: str) -> Callable[[Callable[..., Any]], Any]:
@@ -138,3 +146,44 @@ def same_bytes(data: Word, at: Word, other: Word, place: Word, size: Word) -> Wo
             return False
         done += 1
     return True
+
+
+@inlined
+def varint_at(data: Word, at: Word, stop: Word) -> tuple[Word, Word]:
+    """Return the 64 bits of a number and its end, -1 if it does not end within ten bytes."""
+    value, shift = np.int64(0), np.int64(0)
+    while at < stop and shift < _BITS:
+        byte = byte_at(data, at)
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+    return np.int64(0), np.int64(-1)
+
+
+@inlined
+def unfolded(value: Word) -> Word:
+    """Return the signed number of a zigzag-encoded one."""
+    return ((value >> 1) & _REST) ^ -(value & 1)
+
+
+@inlined
+def signed_at(data: Word, at: Word, stop: Word) -> tuple[Word, Word]:
+    """Return a zigzag-encoded number and its end, as ``varint_at``."""
+    value, at = varint_at(data, at, stop)
+    return unfolded(value), at
+
+
+def byte_tables(polynomial: int, bytes_a_step: int) -> npt.NDArray[np.uint32]:
+    """Return tables of a 32-bit CRC that processes several bytes a step (slicing, by Michael Kounavis and Frank Berry).
+
+    Row k has the CRC of each byte followed by k zero bytes. The polynomial is reflected.
+    """
+    row = np.arange(256, dtype=np.uint32)
+    for _ in range(8):
+        row = np.where(row & 1, (row >> 1) ^ np.uint32(polynomial), row >> 1).astype(np.uint32)
+    rows = [row]
+    for _ in range(bytes_a_step - 1):
+        rows.append((rows[-1] >> 8) ^ row[rows[-1] & 0xFF])
+    return np.stack(rows)

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from watermark_source.errors import DataLossError, labelled
-from watermark_source.planning.loss_kind import LossKind
 from watermark_source.planning.observation import ObservedLogs
-from watermark_source.planning.policy import OnLoss
+from watermark_source.planning.policy import LossKind, OnLoss
 from watermark_source.planning.split import PositionText, Split, plain_position
 from watermark_source.planning.state import SplitState
 

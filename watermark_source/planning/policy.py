@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum, auto
 
-from watermark_source.planning.loss_kind import LossKind
 from watermark_source.planning.split import PositionText, Split, plain_position
 from watermark_source.planning.strategy import Bounded, WatermarkStrategy
 from watermark_source.planning.watermark import Millis, saturating_add
@@ -61,6 +61,18 @@ class Alignment:
     """Whether other sources wait for the snapshot that comes first."""
     waits_for_first: bool = False
     """Whether they wait until the source has its first watermark."""
+
+
+class LossKind(Enum):
+    """What happened to rows that were due; the system's usual Spark source has conditions of its own for each."""
+
+    SPLIT_GONE = auto()
+    LOG_SHORTER = auto()
+    """The log ends before our position."""
+    ROWS_EXPIRED = auto()
+    """The log begins after our position."""
+    NEW_SPLIT_EXPIRED = auto()
+    """A split that is new has lost its first rows already."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request
 from kafka.errors import KafkaConnectionError
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
-from pyspark_aligned_kafka.client.token_source import TokenSource
+from pyspark_aligned_kafka.client.login_settings import TokenSource
 from watermark_source.errors import RefusedError, shortened
 
 _log = logging.getLogger(__name__)

@@ -10,9 +10,14 @@ from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
 from pyspark_aligned_kafka.cluster.list_offsets import EARLIEST, LATEST, NEWEST, OffsetAndTimestamp
 from pyspark_aligned_kafka.cluster.offset_lookup import OffsetsInTime
 from pyspark_aligned_kafka.lookup.resolved_positions import PositionLookup, offsets_of, settle
-from pyspark_aligned_kafka.options import offset_retries
-from pyspark_aligned_kafka.options.offset_retries import OffsetRetries
-from pyspark_aligned_kafka.options.positions import JSON_LATEST, At, PositionPolicy, positions_of
+from pyspark_aligned_kafka.options.positions import (
+    ACCEPTED,
+    JSON_LATEST,
+    At,
+    OffsetRetries,
+    PositionPolicy,
+    positions_of,
+)
 from watermark_source.contract.stream import Ends
 from watermark_source.errors import OptionError, SourceError
 from watermark_source.planning.split import IndexEntry, Split
@@ -34,7 +39,7 @@ class OffsetQueries(Protocol):
 class KafkaLogBounds:
     """``LogBounds`` of ``spark.connector``. Every call sends requests: the caller decides how often."""
 
-    def __init__(self, admin: OffsetQueries, stale: OffsetRetries = offset_retries.ACCEPTED) -> None:
+    def __init__(self, admin: OffsetQueries, stale: OffsetRetries = ACCEPTED) -> None:
         self._admin = admin
         self._stale = stale
         self._ends: Mapping[Split, int] = {}

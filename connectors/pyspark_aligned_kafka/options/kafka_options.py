@@ -13,8 +13,7 @@ from pyspark_aligned_kafka.options.event_time_options import (
     mark_choice,
 )
 from pyspark_aligned_kafka.options.kafka_option_table import FORMAT, HEADERS, KAFKA_COLUMNS, OPTION_TABLE
-from pyspark_aligned_kafka.options.offset_retries import OffsetRetries
-from pyspark_aligned_kafka.options.positions import NoMatch, PositionPolicy
+from pyspark_aligned_kafka.options.positions import NoMatch, OffsetRetries, PositionPolicy
 from pyspark_aligned_kafka.options.subscription import (
     Subscription,
 )

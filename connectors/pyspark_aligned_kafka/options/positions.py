@@ -79,6 +79,18 @@ def integers_of(value: Any) -> dict[Split, int]:
     return found
 
 
+def foreign_positions(offset: Mapping[str, Any]) -> Mapping[Split, int] | None:
+    """Return the positions of an offset that Spark's own Kafka source wrote, ``{"topic":{"0":23}}``, else ``None``.
+
+    A query can so be switched over in place.
+    """
+    try:
+        positions = integers_of(offset)
+    except ShapeError:
+        return None
+    return positions if positions and min(positions.values()) >= 0 else None
+
+
 def _load(text: str) -> Any:
     try:
         return json.loads(text, object_pairs_hook=_without_duplicates)
@@ -187,6 +199,21 @@ class PositionPolicy:
     text: str
     rule: Everywhere | PerSplit
     no_match: NoMatch = NoMatch.ERROR
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRetries:
+    """``fetchOffset.numRetries`` and ``fetchOffset.retryIntervalMs``: how often and how soon ends are requested again.
+
+    An end before one seen earlier may come from a new leader, which can be behind for a moment.
+    """
+
+    retries: int
+    interval_ms: int
+
+
+ACCEPTED = OffsetRetries(retries=0, interval_ms=0)
+"""Every answer is taken as it is."""
 
 
 def parse_offsets(text: str) -> Everywhere | PerSplit:

@@ -10,8 +10,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from watermark_source.machine_code.crc_tables import byte_tables
-from watermark_source.machine_code.native import HAS_CRC32C, Word, byte_at, crc32c_u64, inlined, word_at
+from watermark_source.machine_code.native import HAS_CRC32C, Word, byte_at, byte_tables, crc32c_u64, inlined, word_at
 
 _POLYNOMIAL = 0x82F63B78
 _LONG, _SHORT = 2048, 256

@@ -6,7 +6,10 @@ import re
 from typing import NamedTuple
 
 from watermark_source.errors import UnsupportedFormatError
+from watermark_source.planning.split import Split
 
+BINLOG = Split("binlog", 0)
+"""The split of a server's binlog, whose positions are the numbers of ``LogPosition``."""
 FIRST_OFFSET = 4
 """Offset of the first event of every file."""
 _OFFSET_BITS = 40

@@ -11,8 +11,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from watermark_source.machine_code.crc_tables import byte_tables
-from watermark_source.machine_code.native import Word, byte_at, inlined, word_at
+from watermark_source.machine_code.native import Word, byte_at, byte_tables, inlined, word_at
 
 Bytes = npt.NDArray[np.uint8]
 Longs = npt.NDArray[np.int64]

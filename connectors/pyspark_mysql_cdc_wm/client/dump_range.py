@@ -64,6 +64,27 @@ class PlacedBlock(NamedTuple):
         return self._replace(events=self.events[first:stop], places=self.places[first:stop])
 
 
+class TransactionStarts:
+    """The positions before transactions, at which a range may end, collected while the binlog is read.
+
+    It reads the blocks of a dump in order; the dump began between two transactions.
+    """
+
+    __slots__ = ("_after",)
+
+    def __init__(self, start: int) -> None:
+        """Begin at the dump's first position."""
+        self._after = start
+
+    def of(self, block: PlacedBlock) -> tuple[Longs, Longs]:
+        """Return the indices of events of a block that begin a transaction, and the position before each of these."""
+        begins = np.flatnonzero(begins_transaction(block.events))
+        before = np.concatenate((np.array([self._after], np.int64), block.places[:-1]))
+        if len(block.places):
+            self._after = int(block.places[-1])
+        return begins, before[begins]
+
+
 def dumped(settings: ClientSettings, base: str, start: int, end: int, *, check: bool = True) -> Iterator[PlacedBlock]:
     """Yield the events between two positions, both between transactions; ``check`` their checksums.
 

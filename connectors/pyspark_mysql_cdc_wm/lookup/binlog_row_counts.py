@@ -9,10 +9,9 @@ import numpy as np
 from pyspark_mysql_cdc_wm.binlog.event_headers import START, STOP
 from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet
 from pyspark_mysql_cdc_wm.binlog.wire import Longs
-from pyspark_mysql_cdc_wm.client.dump_range import PlacedBlock, dumped
+from pyspark_mysql_cdc_wm.client.dump_range import PlacedBlock, TransactionStarts, dumped
 from pyspark_mysql_cdc_wm.client.login_settings import ClientSettings
 from pyspark_mysql_cdc_wm.lookup.binlog_gtids import gtids_of
-from pyspark_mysql_cdc_wm.lookup.transaction_starts import TransactionStarts
 from pyspark_mysql_cdc_wm.lookup.xa_transactions import with_prepared
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder

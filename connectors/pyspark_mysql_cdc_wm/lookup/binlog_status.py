@@ -6,10 +6,9 @@ import re
 from collections.abc import Set
 
 from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet
-from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition, file_number
+from pyspark_mysql_cdc_wm.binlog.log_position import BINLOG, LogPosition, file_number
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.client.login_settings import ClientSettings
-from pyspark_mysql_cdc_wm.lookup.binlog_split import BINLOG
 from watermark_source.contract.stream import Ends
 from watermark_source.errors import (
     RefusedError,

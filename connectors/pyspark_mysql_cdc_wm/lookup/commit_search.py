@@ -10,9 +10,8 @@ import numpy as np
 from pyspark_mysql_cdc_wm.binlog.event_headers import SECONDS, TYPE, EventType, begins_transaction
 from pyspark_mysql_cdc_wm.binlog.gtid import commit_times
 from pyspark_mysql_cdc_wm.client.dump import BinlogDump, FilePosition
-from pyspark_mysql_cdc_wm.client.dump_range import dumped
+from pyspark_mysql_cdc_wm.client.dump_range import TransactionStarts, dumped
 from pyspark_mysql_cdc_wm.client.login_settings import ClientSettings
-from pyspark_mysql_cdc_wm.lookup.transaction_starts import TransactionStarts
 from watermark_source.errors import CorruptDataError
 
 

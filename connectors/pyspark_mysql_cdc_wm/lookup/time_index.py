@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from typing import TYPE_CHECKING
 
-from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition, file_number
+from pyspark_mysql_cdc_wm.binlog.log_position import BINLOG, LogPosition, file_number
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
-from pyspark_mysql_cdc_wm.lookup.binlog_split import BINLOG
 from pyspark_mysql_cdc_wm.lookup.binlog_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.committed_transactions import Transactions
 from watermark_source.planning.split import IndexEntry, Split

@@ -25,7 +25,7 @@ from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
 from pyspark_mysql_cdc_wm.reading.delivered_changes import Part, is_read
 from pyspark_mysql_cdc_wm.records.layout import ColumnChoice, Layout
 from pyspark_mysql_cdc_wm.records.table_definition import TableMap, shown_names
-from pyspark_mysql_cdc_wm.snapshot.table_waits import SWAP_SECONDS
+from pyspark_mysql_cdc_wm.snapshot.chunk_bounds import SWAP_SECONDS
 from watermark_source.errors import SchemaError, UnsupportedFormatError
 
 _log = logging.getLogger(__name__)

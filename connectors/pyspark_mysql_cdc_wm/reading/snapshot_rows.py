@@ -38,11 +38,11 @@ from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder
 from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS, MOMENT, ColumnChoice, Layout
 from pyspark_mysql_cdc_wm.records.stream_rows import TableRows, integers, table_rows
 from pyspark_mysql_cdc_wm.records.table_definition import TableMap, key_names, shown_names
+from pyspark_mysql_cdc_wm.snapshot.chunk_bounds import SWAP_PAUSE_SECONDS, SWAP_SECONDS
 from pyspark_mysql_cdc_wm.snapshot.consistent_view import ConsistentView
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange
 from pyspark_mysql_cdc_wm.snapshot.logged_key_order import LoggedOrder, chunk_names
 from pyspark_mysql_cdc_wm.snapshot.rows_as_of import RollBack
-from pyspark_mysql_cdc_wm.snapshot.table_waits import SWAP_PAUSE_SECONDS, SWAP_SECONDS
 from watermark_source.arrow_columns import repeated
 from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.contract.stream import Relocation

@@ -11,8 +11,17 @@ import pyarrow as pa
 from pyspark_mysql_cdc_wm.binlog.corrupt_binlog import Fault
 from pyspark_mysql_cdc_wm.binlog.wire import PADDING
 from pyspark_mysql_cdc_wm.records.arrow_buffers import Values, binary, validity
-from pyspark_mysql_cdc_wm.records.character_sets import AS_THEY_LIE, WIDE, single_byte
-from pyspark_mysql_cdc_wm.records.multi_byte import FORMS, NO_CHARACTER, PAIR_OR_FOUR, SINGLE, TRIPLE, tables_of
+from pyspark_mysql_cdc_wm.records.character_sets import (
+    AS_THEY_LIE,
+    FORMS,
+    NO_CHARACTER,
+    PAIR_OR_FOUR,
+    SINGLE,
+    TRIPLE,
+    WIDE,
+    single_byte,
+    tables_of,
+)
 from watermark_source.arrow_columns import allocated
 from watermark_source.errors import CorruptDataError
 from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined

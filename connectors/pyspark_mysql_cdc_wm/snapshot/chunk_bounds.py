@@ -25,7 +25,6 @@ from pyspark_mysql_cdc_wm.options.tables import Selection, TableName, quoted
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
 from pyspark_mysql_cdc_wm.records.layout import ColumnChoice, Layout
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange, bound_of, condition, condition_beyond
-from pyspark_mysql_cdc_wm.snapshot.table_waits import SWAP_PAUSE_SECONDS, SWAP_SECONDS
 from watermark_source.contract.stream import SnapshotSize
 from watermark_source.errors import (
     ResponseTimeoutError,
@@ -37,6 +36,9 @@ from watermark_source.errors import (
 from watermark_source.planning.state import Bound
 
 _log = logging.getLogger(__name__)
+SWAP_SECONDS = 10.0
+"""Limit in seconds for another table to replace one that was renamed; online schema change tools need less than one."""
+SWAP_PAUSE_SECONDS = 0.1
 
 
 class DescribedTables:

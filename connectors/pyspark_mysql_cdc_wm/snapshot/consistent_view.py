@@ -22,10 +22,13 @@ from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
 from pyspark_mysql_cdc_wm.records.snapshot_values import text_column
 from pyspark_mysql_cdc_wm.records.table_definition import Column, ColumnType
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange, condition
-from pyspark_mysql_cdc_wm.snapshot.table_waits import LOCK_SECONDS, LOCK_WAITS
 from watermark_source.errors import ResponseTimeoutError, SourceError, UnknownSplitError, listed
 
 _log = logging.getLogger(__name__)
+LOCK_SECONDS = 50
+"""Limit in seconds for one wait for a table that another session has locked, or waits to alter."""
+LOCK_WAITS = 6
+"""Number of such waits, each with a warning, before the task fails."""
 
 _FLOATS = (ColumnType.FLOAT, ColumnType.DOUBLE)
 _SESSION = (

@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pyspark_aligned_kafka.lookup.spark_source_offsets import foreign_positions
+from pyspark_aligned_kafka.options.positions import foreign_positions
 from tests.soak.fuzz.bits import Bits
 from tests.soak.fuzz.hostile_json import document
 from watermark_source.errors import OffsetError

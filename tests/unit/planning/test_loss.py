@@ -7,9 +7,8 @@ import pytest
 from tests.unit.planning.example_states import NOW, A, B, C, at
 from watermark_source.errors import DataLossError
 from watermark_source.planning.loss import Loss, check_loss, refuse
-from watermark_source.planning.loss_kind import LossKind
 from watermark_source.planning.observation import ObservedLogs
-from watermark_source.planning.policy import OnLoss
+from watermark_source.planning.policy import LossKind, OnLoss
 from watermark_source.planning.split import Split
 
 

@@ -9,7 +9,7 @@ import pytest
 from pyspark_aligned_kafka.cluster.list_offsets import OffsetAndTimestamp
 from pyspark_aligned_kafka.cluster.offset_lookup import OffsetsInTime
 from pyspark_aligned_kafka.lookup.offsets import KafkaLogBounds
-from pyspark_aligned_kafka.options.offset_retries import OffsetRetries
+from pyspark_aligned_kafka.options.positions import OffsetRetries
 from watermark_source.contract.stream import Ends
 from watermark_source.planning.split import Split
 

@@ -10,8 +10,16 @@ import pytest
 from pyspark_aligned_kafka.options import kafka_options
 from pyspark_aligned_kafka.options.kafka_option_table import FORMAT, KAFKA_COLUMNS, KAFKA_OPTIONS, OPTION_TABLE
 from pyspark_aligned_kafka.options.kafka_options import KafkaOptions, parse
-from pyspark_aligned_kafka.options.offset_retries import OffsetRetries
-from pyspark_aligned_kafka.options.positions import At, AtTime, Earliest, Everywhere, Latest, NoMatch, PerSplit
+from pyspark_aligned_kafka.options.positions import (
+    At,
+    AtTime,
+    Earliest,
+    Everywhere,
+    Latest,
+    NoMatch,
+    OffsetRetries,
+    PerSplit,
+)
 from pyspark_aligned_kafka.options.subscription import Assign, Subscribe, SubscribePattern
 from pyspark_aligned_kafka.records.event_time_choice import Format, InHeader, MarkChoice
 from pyspark_aligned_kafka.source import KafkaSource

@@ -7,10 +7,9 @@ from collections.abc import Mapping
 import pytest
 
 from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet
-from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition, position_number
+from pyspark_mysql_cdc_wm.binlog.log_position import BINLOG, LogPosition, position_number
 from pyspark_mysql_cdc_wm.lookup import commit_search
 from pyspark_mysql_cdc_wm.lookup.binlog_bounds import BinlogBounds
-from pyspark_mysql_cdc_wm.lookup.binlog_split import BINLOG
 from pyspark_mysql_cdc_wm.lookup.binlog_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.commit_search import FileBegin
 from pyspark_mysql_cdc_wm.lookup.committed_transactions import Transactions

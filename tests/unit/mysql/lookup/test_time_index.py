@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition, file_number, position_number
+from pyspark_mysql_cdc_wm.binlog.log_position import BINLOG, LogPosition, file_number, position_number
 from pyspark_mysql_cdc_wm.lookup import commit_search
-from pyspark_mysql_cdc_wm.lookup.binlog_split import BINLOG
 from pyspark_mysql_cdc_wm.lookup.binlog_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.commit_search import Committed, FileBegin
 from pyspark_mysql_cdc_wm.lookup.time_index import BinlogTimeIndex

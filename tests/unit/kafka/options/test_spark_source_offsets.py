@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_aligned_kafka.lookup.spark_source_offsets import foreign_positions
+from pyspark_aligned_kafka.options.positions import foreign_positions
 from watermark_source.planning.split import Split
 
 
