@@ -1,0 +1,315 @@
+"""The watermarks that Spark's stateful operators state for a batch, and what follows from them for a query's output.
+
+Each stateful operator of a batch has the watermark at or before which it dropped rows as late, the one by which it
+emitted and removed state, and states by ``produceOutputWatermark`` which event times its own later rows can have. Spark
+does the same within a query, between two stateful operators (SPARK-40925); here the last of them answers for the sink.
+
+Only for Spark Classic: Spark Connect shows its clients no plan.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, TypeAlias
+
+from pyspark.sql.streaming import StreamingQuery
+
+from watermark_source.errors import UsageError
+from watermark_source.planning.watermark import MAX, Millis
+
+_OURS = frozenset({"name", "run", "source", "splits", "v"})
+"""Keys of every offset of this project's sources."""
+_END = 2**62 // 1_000
+"""Half of Spark's range of times, in milliseconds: a watermark beyond it is the end of time (``finalWatermark``)."""
+_FUNCTIONS = "TransformWithState"
+"""Operators whose rows a user's function makes: Spark's statement does not bind it."""
+_CHECKED_FUNCTIONS = "UpdateEventTimeColumnExec"
+"""Above such an operator if the user named its event-time column: Spark then fails a query that breaks the promise."""
+_OWN_GROUPS = frozenset({"bucket", "__bucket"})
+"""Grouping columns of ``temporal_join`` and ``order_by_event_time``, which emit rows once the watermark passes them."""
+_STATEFUL_LOGICALLY = frozenset(
+    {
+        "Aggregate",
+        "Deduplicate",
+        "DeduplicateWithinWatermark",
+        "Distinct",
+        "FlatMapGroupsInPandasWithState",
+        "FlatMapGroupsWithState",
+        "TransformWithState",
+        "TransformWithStateInPySpark",
+    }
+)
+"""Nodes of an analysed plan above a stream. An unknown one counts as stateless, which leads to a lower watermark."""
+
+
+class Why(Enum):
+    """Why a query has no output watermark."""
+
+    NO_BATCH = "no batch has been executed yet"
+    NO_WATERMARK = "no watermark yet"
+    PLANNING = "Spark plans the next batch at this moment"
+    COMPLETE_MODE = "the output mode is complete: each batch writes every row again, with its old event time"
+    NO_PROMISE = "an operator states nothing about the event times of its later rows"
+    FOREIGN_SOURCE = "a source without a watermark of its own feeds rows that no stateful operator has filtered"
+
+
+@dataclass(frozen=True, slots=True)
+class NoWatermark:
+    """A query has no output watermark."""
+
+    why: Why
+    where: str | None = None
+    """The operator or the source."""
+
+    def __str__(self) -> str:
+        return self.why.value if self.where is None else f"{self.why.value}: {self.where}"
+
+
+OutputWatermark: TypeAlias = Millis | NoWatermark
+"""No row that the query writes later has an event time at or before it; ``MAX``: it writes no more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorWatermark:
+    """What one stateful operator states about a batch. Milliseconds; ``None``: no watermark yet."""
+
+    name: str
+    """Spark's name of it, such as ``StateStoreSave``."""
+    operator: int | None
+    """Its number within the query, by which progress events and the checkpoint name it; ``None`` if it has none."""
+    late: Millis | None
+    """Rows with event times at or before it were dropped as late: the watermark of the batch before."""
+    eviction: Millis | None
+    """By which it emitted rows and removed state."""
+    output_before: Millis | None
+    """Event times of all rows of this batch and of later ones are after it."""
+    output: Millis | None
+    """Event times of all rows of later batches are after it."""
+    promises: bool
+    """Whether these two are promises: the operator handles event times, and emits no other rows."""
+    is_last: bool
+    """Whether no other stateful operator processes its rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchWatermarks:
+    """The stateful operators of one batch, from the sink down."""
+
+    batch: int
+    operators: tuple[OperatorWatermark, ...]
+    is_complete: bool
+    """Whether the output mode is complete."""
+    has_stateless_rows: bool
+    """Whether rows of a source reach the sink without a stateful operator."""
+
+
+def read_watermarks(query: StreamingQuery) -> BatchWatermarks | NoWatermark:
+    """Return what the operators of the query's newest batch state, whether it is committed or not.
+
+    Takes some ten milliseconds of the driver, none of the query's own thread.
+
+    Raises:
+        UsageError: the query runs by Spark Connect.
+    """
+    execution = _query(query).lastExecution()
+    if execution is None:
+        return NoWatermark(Why.NO_BATCH)
+    # To ask for a plan that is not there yet would make it, in a thread that is not the query's.
+    if not execution.tracker().phases().contains("planning"):
+        return NoWatermark(Why.PLANNING)
+    found: list[OperatorWatermark] = []
+    _collect(execution.executedPlan(), found, is_last=True, is_checked=False)
+    return BatchWatermarks(
+        batch=int(execution.currentBatchId()),
+        operators=tuple(found),
+        is_complete=str(execution.outputMode()) == "Complete",
+        has_stateless_rows=_has_stateless_rows(execution.analyzed()),
+    )
+
+
+def output_watermark(query: StreamingQuery) -> OutputWatermark:
+    """Return the watermark of all rows that the query writes after its last committed batch.
+
+    With stateful operators it is what the last of them state; rows of sources that reach the sink without one follow
+    the lowest watermark of the query's sources, as far as they are not late there.
+    """
+    return output_of(read_watermarks(query), query.lastProgress)
+
+
+def output_of(
+    batch: BatchWatermarks | NoWatermark, progress: Mapping[str, Any] | None, *, is_bounded: bool = False
+) -> OutputWatermark:
+    """Return the watermark of all rows written after the batch of a progress event. Pure.
+
+    ``batch`` may be a later one: then Spark has committed the one before it, and what it drops as late counts.
+    ``is_bounded``: an operator without a promise counts with the watermark that entered it, because the caller knows
+    how far behind it the operator's rows can be.
+    """
+    if isinstance(batch, NoWatermark):
+        return batch
+    if progress is None or batch.batch < int(progress["batchId"]):
+        return NoWatermark(Why.NO_BATCH)
+    if batch.is_complete:
+        return NoWatermark(Why.COMPLETE_MODE)
+    is_committed = batch.batch == int(progress["batchId"])
+    last = [operator for operator in batch.operators if operator.is_last]
+    if not is_bounded and (without := [operator for operator in last if not operator.promises]):
+        return NoWatermark(Why.NO_PROMISE, without[0].name)
+    stated = [_after(operator, is_committed=is_committed) for operator in last]
+    if batch.has_stateless_rows or not last:
+        of_sources = _of_sources(progress["sources"])
+        if isinstance(of_sources, NoWatermark):
+            return of_sources
+        stated += of_sources
+    watermarks = [watermark for watermark in stated if watermark is not None]
+    # One without a watermark may still emit any row.
+    return min(watermarks) if len(watermarks) == len(stated) > 0 else NoWatermark(Why.NO_WATERMARK)
+
+
+def _after(operator: OperatorWatermark, *, is_committed: bool) -> Millis | None:
+    if operator.promises:
+        return operator.output if is_committed else operator.output_before
+    return operator.eviction if is_committed else operator.late
+
+
+def _of_sources(sources: Sequence[Any]) -> list[Millis | None] | NoWatermark:
+    found: list[Millis | None] = []
+    for source in sources:
+        offset = source["endOffset"]
+        with contextlib.suppress(TypeError, ValueError):
+            offset = json.loads(offset)
+        if not isinstance(offset, Mapping) or not offset.keys() >= _OURS:
+            return NoWatermark(Why.FOREIGN_SOURCE, str(source["description"]))
+        watermark = offset.get("wm")
+        found.append(None if watermark is None else Millis(int(watermark)))
+    return found
+
+
+# What Spark's driver process answers over Py4J.
+
+
+def _query(query: StreamingQuery) -> Any:
+    handle = getattr(query, "_jsq", None)
+    if handle is None:
+        raise UsageError(
+            "a query of Spark Connect shows its client no plan, so its operators cannot be asked for their watermarks; "
+            "run the query in a Spark Classic session"
+        )
+    return handle.streamingQuery()
+
+
+_WATERMARKS = ("eventTimeWatermarkForEviction", "eventTimeWatermarkForLateEvents", "produceOutputWatermark")
+_COMPARISON = "watermarkExpressionForEviction"
+_ANSWERS: dict[tuple[str, str], bool] = {}
+"""Whether nodes of a class have a method, by both names: a call that fails costs more than all others."""
+
+
+def _has(node: Any, kind: str, method: str) -> bool:
+    if (kind, method) not in _ANSWERS:
+        _ANSWERS[kind, method] = any(each.getName() == method for each in node.getClass().getMethods())
+    return _ANSWERS[kind, method]
+
+
+def _collect(node: Any, found: list[OperatorWatermark], *, is_last: bool, is_checked: bool) -> None:
+    kind = str(node.getClass().getName())
+    name = kind.rpartition(".")[2]
+    if all(_has(node, kind, method) for method in _WATERMARKS):
+        found.append(_operator(node, kind, is_last=is_last, is_checked=is_checked))
+        is_last = is_checked = False
+    elif name == _CHECKED_FUNCTIONS:
+        is_checked = True
+    for child in _inputs(node, name):
+        _collect(child, found, is_last=is_last, is_checked=is_checked)
+
+
+def _inputs(node: Any, name: str) -> Iterator[Any]:
+    # These two hide the rest of the plan: adaptive execution plans stateless queries.
+    if name == "AdaptiveSparkPlanExec":
+        yield node.executedPlan()
+    elif name.endswith("QueryStageExec"):
+        yield node.plan()
+    else:
+        yield from _items(node.children())
+
+
+def _operator(node: Any, kind: str, *, is_last: bool, is_checked: bool) -> OperatorWatermark:
+    late = _watermark(node.eventTimeWatermarkForLateEvents())
+    eviction = _watermark(node.eventTimeWatermarkForEviction())
+    return OperatorWatermark(
+        name=kind.rpartition(".")[2].removesuffix("Exec"),
+        operator=_number(node),
+        late=late,
+        eviction=eviction,
+        output_before=_produced(node, late),
+        output=_produced(node, eviction),
+        promises=_promises(node, kind, eviction, is_checked=is_checked),
+        is_last=is_last,
+    )
+
+
+def _promises(node: Any, kind: str, eviction: Millis | None, *, is_checked: bool) -> bool:
+    if _option(node.produceOutputWatermark(0)) is None:
+        return False
+    if kind.rpartition(".")[2].startswith(_FUNCTIONS):
+        return is_checked or _is_own(node)
+    if eviction is None:
+        # What it compares with is known once there is a watermark.
+        return True
+    if _has(node, kind, "stateWatermarkPredicates"):
+        # A join without a bound on the time of one side keeps its rows for ever, and joins them with any later one.
+        bounds = node.stateWatermarkPredicates()
+        return _option(bounds.left()) is not None and _option(bounds.right()) is not None
+    # Without an event-time column among its own, it drops no row as late.
+    return not _has(node, kind, _COMPARISON) or _option(node.watermarkExpressionForEviction()) is not None
+
+
+def _is_own(node: Any) -> bool:
+    grouping = [str(column.name()) for column in _items(node.groupingAttributes())]
+    return len(grouping) == 1 and grouping[0] in _OWN_GROUPS
+
+
+def _produced(node: Any, watermark: Millis | None) -> Millis | None:
+    if watermark is None or watermark == MAX:
+        return watermark
+    produced = _option(node.produceOutputWatermark(int(watermark)))
+    return None if produced is None else Millis(int(produced))
+
+
+def _number(node: Any) -> int | None:
+    info = _option(node.stateInfo())
+    return None if info is None else int(info.operatorId())
+
+
+def _watermark(option: Any) -> Millis | None:
+    value = _option(option)
+    # Spark begins with 1970-01-01: no watermark.
+    if value is None or int(value) <= 0:
+        return None
+    return MAX if int(value) > _END else Millis(int(value))
+
+
+def _has_stateless_rows(node: Any) -> bool:
+    """Return whether an analysed plan leads rows of a stream past every stateful operator."""
+    if not bool(node.isStreaming()):
+        return False
+    children = list(_items(node.children()))
+    if not children:
+        return True
+    name = str(node.getClass().getSimpleName())
+    if name in _STATEFUL_LOGICALLY:
+        return False
+    if name == "Join" and all(bool(child.isStreaming()) for child in children):
+        return False
+    return any(_has_stateless_rows(child) for child in children)
+
+
+def _option(option: Any) -> Any | None:
+    return None if option.isEmpty() else option.get()
+
+
+def _items(sequence: Any) -> Iterator[Any]:
+    return (sequence.apply(i) for i in range(sequence.size()))
