@@ -40,6 +40,8 @@ ENGINE_GROUPS: dict[str, str] = {
     "lookaheadTime": EVENT_TIME,
     "maxWatermarkLag": EVENT_TIME,
     "maxEventTimeLag": EVENT_TIME,
+    "announcedBy": EVENT_TIME,
+    "writerTimeToLive": EVENT_TIME,
     "idleTimeout": EVENT_TIME,
     "idleFollows": EVENT_TIME,
     "idleReturn": EVENT_TIME,

@@ -37,6 +37,9 @@ SECTIONS: Mapping[tuple[str, str], str] = {
         "ProgressSink Snapshots SnapshotSize SnapshotRangeReader SnapshotBatch Chunk Bound Replicas Passage Relocation "
         "RelocatedRangeReader"
     ),
+    ("Announced watermarks", "watermark_source.connector"): (
+        "AnnouncementLog AnnouncementsRead LoggedStatement Announcement Removal"
+    ),
     ("Errors", "watermark_source.connector"): (
         "WatermarkSourceError OptionError StartMismatchError SchemaError UsageError MissingPackageError OffsetError "
         "SourceError UnreachableError RefusedError UnknownSplitError ResponseTimeoutError CorruptDataError "

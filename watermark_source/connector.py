@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from watermark_source.contract.batch_read import BatchDefinition, BatchRangeReader, WholeLogs
     from watermark_source.contract.read_batch import ReadBatch, event_times
     from watermark_source.contract.stream import (
+        AnnouncementLog,
+        AnnouncementsRead,
         Connector,
         CurrentEnds,
         EarliestOrLatest,
@@ -67,6 +69,8 @@ if TYPE_CHECKING:
         true_or_false,
         word,
     )
+    from watermark_source.planning.announced import LoggedStatement
+    from watermark_source.planning.announcement import Announcement, Removal
     from watermark_source.planning.policy import LossKind, MinimumRows
     from watermark_source.planning.ranges_per_task import OpenRange
     from watermark_source.planning.snapshot_ranges import Chunk, SnapshotBatch
@@ -86,6 +90,9 @@ __all__ = [
     "STREAM_OPTIONS",
     "Abilities",
     "AlignedDataSource",
+    "Announcement",
+    "AnnouncementLog",
+    "AnnouncementsRead",
     "BatchDefinition",
     "BatchRangeReader",
     "Bound",
@@ -101,6 +108,7 @@ __all__ = [
     "EventTimePreview",
     "IndexEntry",
     "LogBounds",
+    "LoggedStatement",
     "LossKind",
     "Millis",
     "MinimumRows",
@@ -121,6 +129,7 @@ __all__ = [
     "RefusedError",
     "RelocatedRangeReader",
     "Relocation",
+    "Removal",
     "Replicas",
     "ResponseTimeoutError",
     "RowIndex",
@@ -164,15 +173,17 @@ _HOMES = {
         "contract.abilities": "Abilities RowLimits",
         "contract.batch_read": "BatchDefinition BatchRangeReader WholeLogs",
         "contract.read_batch": "ReadBatch event_times",
-        "contract.stream": "Connector CurrentEnds EarliestOrLatest Ends EventTimeIndex EventTimePreview LogBounds "
-        "OpenTransactions Passage PieceReader ProgressSink RangeCutter RangeReader RelocatedRangeReader "
-        "Relocation Replicas SnapshotRangeReader SnapshotSize Snapshots SourceDefinition SplitDiscovery "
-        "StartPositions",
+        "contract.stream": "AnnouncementLog AnnouncementsRead Connector CurrentEnds EarliestOrLatest Ends "
+        "EventTimeIndex EventTimePreview LogBounds OpenTransactions Passage PieceReader ProgressSink RangeCutter "
+        "RangeReader RelocatedRangeReader Relocation Replicas SnapshotRangeReader Snapshots SnapshotSize "
+        "SourceDefinition SplitDiscovery StartPositions",
         "errors": "CorruptDataError DataLossError EventTimeError MissingPackageError OffsetError OptionError "
         "RefusedError ResponseTimeoutError SchemaError SourceError StartMismatchError UnknownSplitError "
         "UnreachableError UnsupportedFormatError UsageError WatermarkSourceError",
         "option_table": "Option OptionTable at_least_one boolean duration integer non_empty one_of positive_integer "
         "true_or_false word",
+        "planning.announced": "LoggedStatement",
+        "planning.announcement": "Announcement Removal",
         "planning.policy": "LossKind MinimumRows",
         "planning.ranges_per_task": "OpenRange",
         "planning.snapshot_ranges": "Chunk SnapshotBatch",

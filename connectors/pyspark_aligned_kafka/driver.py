@@ -11,6 +11,7 @@ from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
 from pyspark_aligned_kafka.cluster.connections import Cluster
 from pyspark_aligned_kafka.cluster.group_commits import ConsumerGroup, GroupCommits
 from pyspark_aligned_kafka.cluster.metadata import CREATE_TIME, Leaders
+from pyspark_aligned_kafka.lookup.announcements import COLUMNS, KafkaAnnouncements
 from pyspark_aligned_kafka.lookup.batch_ranges import BatchBounds, narrowed
 from pyspark_aligned_kafka.lookup.discovery import KafkaDiscovery
 from pyspark_aligned_kafka.lookup.event_time_preview import KafkaPreview
@@ -54,6 +55,7 @@ def open_connector(options: KafkaOptions) -> Connector:
         progress=_progress(options),
         preview=_preview(admin, options),
         transactions=_transactions(cluster, leaders, options),
+        announcements=_announcements(options),
     )
 
 
@@ -104,6 +106,26 @@ def _transactions(cluster: Cluster, leaders: Leaders, options: KafkaOptions) -> 
     if not options.client.read_committed:
         return None
     return KafkaTransactions(KafkaAdmin(options.client, cluster, leaders, read_committed=False))
+
+
+def _announcements(options: KafkaOptions) -> KafkaAnnouncements | None:
+    if options.announced is None:
+        return None
+    # It imports numba, which only this strategy needs on the driver.
+    from pyspark_aligned_kafka.reading.range_reader import KafkaRangeReader  # noqa: PLC0415
+
+    reader = KafkaRangeReader(
+        client=options.client,
+        columns=COLUMNS,
+        fail_on_data_loss=True,
+        poll_timeout_ms=options.client.millis("default.api.timeout.ms"),
+    )
+    return KafkaAnnouncements(
+        KafkaAdmin(options.client),
+        lambda wanted: reader.read([wanted]),
+        topic=options.announced.topic,
+        announced_in=options.announced.announced_in,
+    )
 
 
 def _progress(options: KafkaOptions) -> GroupCommits | None:

@@ -176,7 +176,7 @@ def test_what_does_not_go_with_a_learned_bound_is_refused(given: dict[str, str],
 
 
 SERVED_BY_ALL = {"bounded", "monotonous", "ingestion", "none"}
-NEEDED = {"percentile": "row_positions", "punctuated": "marks", "lookahead": "rows_ahead"}
+NEEDED = {"percentile": "row_positions", "punctuated": "marks", "lookahead": "rows_ahead", "announced": "announcements"}
 ABILITIES = [each.name for each in fields(Abilities)]
 STRATEGIES = sorted(SERVED_BY_ALL | NEEDED.keys())
 
@@ -193,7 +193,7 @@ def test_each_strategy_is_served_by_every_connector_or_names_what_it_needs() -> 
 def test_a_strategy_that_a_connector_cannot_serve_is_refused(strategy: str, ability: str | None) -> None:
     given = {"watermarkStrategy": strategy} | ({"maxOutOfOrderness": "1 minute"} if strategy == "percentile" else {})
     abilities = Abilities() if ability is None else Abilities(**{ability: True})
-    needless = ability == "dates_rows" and strategy in ("ingestion", "lookahead")
+    needless = ability == "dates_rows" and strategy in ("ingestion", "lookahead", "announced")
     if not needless and (strategy in SERVED_BY_ALL or NEEDED[strategy] == ability):
         EngineOptions.of(TABLE.parse(given), format_name="some-format", given=given, abilities=abilities)
         return

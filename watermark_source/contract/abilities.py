@@ -18,6 +18,8 @@ class Abilities:
     """Each position is about one row, and batches carry the position of each row (``ReadBatch.positions``)."""
     rows_ahead: bool = False
     """Reading may begin at any position of a log, so that the driver can read the event times behind a batch."""
+    announcements: bool = False
+    """Writers can announce watermarks of its logs (``Connector.announcements``)."""
     dates_rows: bool = False
     """The system dates rows when it writes them, in the order of its log, and names its time with a log's end
     (``Ends.reached``)."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from watermark_source.contract.read_batch import ReadBatch
+from watermark_source.planning.announced import LoggedStatement
 from watermark_source.planning.policy import LossKind
 from watermark_source.planning.snapshot_ranges import SnapshotBatch
 from watermark_source.planning.split import Piece, RowIndex, Split, SplitRange, TimeIndex
@@ -286,6 +287,60 @@ class SnapshotRangeReader(Protocol):
         ...
 
 
+# Announced watermarks: a log in which the writers of the data announce how far its event time has advanced.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnnouncementsRead:
+    """What a log of announcements holds from a position on."""
+
+    statements: Sequence[LoggedStatement] = ()
+    """In the order of the log, from the position on; not all of them if there are many."""
+    next_position: int | None = None
+    """Where to continue; ``None`` while nothing has been read."""
+    is_current: bool = False
+    """Whether these are all announcements up to an end of the log that was requested after the call began."""
+    log: str | None = None
+    """Id of the log, which is another one once the log was deleted and created again."""
+    topic: str | None = None
+    """Id of the data's own topic, as announcements name it (``Announcement.topic``)."""
+    deleted: tuple[int, int] | None = None
+    """First and end position of records that were deleted before they were read."""
+    truncated: bool = False
+    """Whether the log ends before the position: it was truncated, or created again, and is read from its beginning."""
+    trouble: str | None = None
+    """Why it is not current, as a sentence."""
+
+
+class AnnouncementLog(Protocol):
+    """The log of announcements of one source (docs/between-jobs.md). Cuts name partitions by their numbers."""
+
+    @property
+    def name(self) -> str:
+        """What users know the log by, such as the name of its topic."""
+        ...
+
+    def read(self, position: int | None, log: str | None, *, wait: float) -> AnnouncementsRead:
+        """Return the announcements from a position on; ``None``: from the first one.
+
+        Waits at most ``wait`` seconds. What another try may cure is ``trouble``, and reading continues beside the plan.
+
+        Args:
+            position: where to continue.
+            log: id of the log that the position is of; ``None`` if it is not known.
+            wait: seconds.
+
+        Raises:
+            RefusedError: the user may not read the log.
+            UnsupportedFormatError: the system does not name the ids of topics.
+        """
+        ...
+
+    def close(self) -> None:
+        """Read no more."""
+        ...
+
+
 # The driver side that every connector has.
 
 
@@ -401,6 +456,8 @@ class Connector:
     plans counts as time in which the logs answered."""
     transactions: OpenTransactions | None = None
     """``None`` where all rows before an end can be read, and none exists behind it."""
+    announcements: AnnouncementLog | None = None
+    """Needed for ``watermarkStrategy`` ``announced``; opened only with it."""
 
     @property
     def positions_are_rows(self) -> bool:

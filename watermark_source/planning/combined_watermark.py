@@ -1,10 +1,11 @@
-"""The combined watermark that goes out with a batch: of the splits, of a clock, of the group, or the end of time."""
+"""The combined watermark that goes out with a batch: of the splits, of the writers, of a clock, or the end of time."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
 
+from watermark_source.planning.announced import ObservedAnnouncements, reached
 from watermark_source.planning.group import FIRST, OtherMembers
 from watermark_source.planning.observation import Observation, ObservedLogs
 from watermark_source.planning.policy import Idleness, PlanPolicy
@@ -22,6 +23,7 @@ def watermark_of_batch(
     *,
     on_clock: bool,
     is_last: bool,
+    has_rows: bool,
 ) -> Millis | None:
     """Return the combined watermark of a batch, without what its own rows advance. It is never lower than the last.
 
@@ -32,12 +34,24 @@ def watermark_of_batch(
         policy: the user's decisions.
         on_clock: whether event time is the driver's clock.
         is_last: whether the stream ends with this batch.
+        has_rows: whether the batch reads anything.
+
+    Raises:
+        UsageError: two queries announce watermarks under one name.
     """
-    sent, logs, known = before.watermark, observation.logs, table.combined
     if is_last:
         return MAX
     if on_clock:
         return clock_of(before, observation.now)
+    if observation.announced is not None:
+        return _announced(observation.announced, before, table, observation, policy, has_rows=has_rows)
+    return _of_splits(before, table, observation, policy)
+
+
+def _of_splits(
+    before: SourceState, table: SplitWatermarks, observation: Observation, policy: PlanPolicy
+) -> Millis | None:
+    sent, logs, known = before.watermark, observation.logs, table.combined
     if not knows_new_splits(before, logs):
         return sent
     if not (logs.all_found and logs.all_found_now):
@@ -77,6 +91,30 @@ def with_own_rows(planned: SourceState, before: SourceState, table: SplitWaterma
 def knows_new_splits(before: SourceState, logs: ObservedLogs) -> bool:
     """Return whether the end of each new split is known. While it is not, nor is whether the split has rows."""
     return logs.unknown <= before.splits.keys()
+
+
+# Announced by the writers: of the positions that the batch ends with, since Spark applies the watermark at its end.
+
+
+def _announced(
+    observed: ObservedAnnouncements,
+    before: SourceState,
+    table: SplitWatermarks,
+    observation: Observation,
+    policy: PlanPolicy,
+    *,
+    has_rows: bool,
+) -> Millis | None:
+    """Return the watermark that the writers announced; without rows at most once a ``watermark_interval``."""
+    sent, cap = before.watermark, policy.future_cap(observation.now)
+    found = reached(observed, positions_of(table.recorded), sent, cap)
+    is_due = has_rows or sent is None or observation.logs.ends_are_final
+    return found if is_due or _has_rested(observation, policy.watermark_interval) else sent
+
+
+def positions_of(splits: Mapping[Split, SplitState]) -> dict[str, int]:
+    """Return where each partition is planned up to, by the name that announcements give it: its number."""
+    return {str(split.number): at.position for split, at in splits.items()}
 
 
 # Time that passes without rows: by a log's system, by the driver's clock, by the group's members elsewhere.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 
+from watermark_source.planning.announced import ObservedAnnouncements
 from watermark_source.planning.disorder import RangeSummary
 from watermark_source.planning.group import NO_OTHERS, OtherMembers
 from watermark_source.planning.split import Split
@@ -118,5 +119,7 @@ class Observation:
     followed: Millis | None = None
     """How far they had advanced before the last completed look-up of splits, for a source that follows them
     (``reached_by``): a split found later has no earlier row. ``None`` where that is not known, or not needed."""
+    announced: ObservedAnnouncements | None = None
+    """``None`` unless the watermark is announced by the writers."""
     limits: BatchLimits = field(default_factory=BatchLimits)
     history: PlanHistory = field(default_factory=PlanHistory)

@@ -2,7 +2,9 @@
 
 Layout of version 1, keys sorted, integers only, absent keys for absent values::
 
-    {"cap": 1700000600000,              event times later than this were not observed
+    {"announced": {"at": 42, "log": "Yk2…", "writers": ["sessions"]},  the watermark was announced: from where, and of
+                                        which log, announcements are read again; who has announced
+     "cap": 1700000600000,              event times later than this were not observed
      "complete": ["shop.users"],        snapshots that were read to their end; there if the source takes any
      "done": "5b1d…:1-7",               all changes before the positions, in terms of every replica of the system
      "ended": true,                     no more rows are read: the watermark is the end of time
@@ -43,6 +45,7 @@ from itertools import pairwise
 from typing import Any
 
 from watermark_source.errors import OffsetError, shortened
+from watermark_source.planning.announced import AnnouncedFrom
 from watermark_source.planning.disorder import BUCKETS, Counts, Learned
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import (
@@ -147,8 +150,8 @@ def _mapping(value: object) -> Mapping[str, Any]:
 VERSION = 1
 _REQUIRED = frozenset({"name", "run", "source", "splits", "v"})
 _KNOWN = _REQUIRED | {
-    "cap", "complete", "done", "ended", "forgotten", "held", KEY, "limit", "member", "pt", "shift", "since", "snapshot",
-    "system", "time", "wm",
+    "announced", "cap", "complete", "done", "ended", "forgotten", "held", KEY, "limit", "member", "pt", "shift",
+    "since", "snapshot", "system", "time", "wm",
 }  # fmt: skip
 _ABSENT: tuple[Any, ...] = (None, SplitStatus.ACTIVE.value, None, None, None)
 _FIELDS = 2 + len(_ABSENT)
@@ -174,6 +177,7 @@ class OffsetCodec:
         origin, snapshots, group = state.origin or Origin(None), state.snapshots, state.group
         ordered = sorted(snapshots.frontiers.items())
         offset: dict[str, Any] = {
+            "announced": None if state.announced is None else _encode_announced(state.announced),
             "cap": state.future_cap,
             "complete": None if snapshots.complete is None else sorted(snapshots.complete),
             "done": origin.done,
@@ -231,6 +235,7 @@ class OffsetCodec:
             origin=_decode_origin(offset),
             ended="ended" in offset,
             learned=learned,
+            announced=_decode_announced(offset["announced"]) if "announced" in offset else None,
             event_time=_decode_event_time(offset.get("time")),
             run=_integer(offset["run"], '"run"', minimum=0),
         )
@@ -291,6 +296,22 @@ def _decode_learned(
         return decode_learned(offset.get(KEY), splits)
     except ValueError:
         raise _broken(f'"{KEY}" is {_shown(offset[KEY])}', "what was learned of disorder") from None
+
+
+def _encode_announced(of: AnnouncedFrom) -> dict[str, Any]:
+    log = {} if of.log is None else {"log": of.log}
+    return {"at": of.position, **log, "writers": list(of.writers)}
+
+
+def _decode_announced(value: object) -> AnnouncedFrom:
+    if not isinstance(value, Mapping) or not {"at", "writers"} <= value.keys() <= {"at", "log", "writers"}:
+        raise _broken(f'"announced" is {_shown(value)}', "an object with at, log and writers")
+    log, writers = value.get("log"), value["writers"]
+    if not isinstance(writers, list) or not all(isinstance(name, str) and name for name in writers):
+        raise _broken(f'"announced" has writers {_shown(writers)}', "a list of names")
+    if log is not None and (not isinstance(log, str) or not log):
+        raise _broken(f'"announced" has a log {_shown(log)}', "an id or no such key")
+    return AnnouncedFrom(_integer(value["at"], '"announced" at', minimum=0), log, tuple(writers))
 
 
 def _decode_frontiers(frontiers: object, splits: object) -> dict[str, tuple[Bound, ...]]:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
+from watermark_source.planning.announced import needed_from
 from watermark_source.planning.backlog import Backlog, Limit, backlog_of
 from watermark_source.planning.budget import budgeted_ends
 from watermark_source.planning.combined_watermark import (
@@ -19,6 +20,7 @@ from watermark_source.planning.combined_watermark import (
     is_at_its_end,
     knows_new_splits,
     last_was_sent,
+    positions_of,
     tick_is_due,
     watermark_of_batch,
     with_own_rows,
@@ -367,6 +369,7 @@ def plan(
     Raises:
         DataLossError: rows were deleted before they were read, and ``policy.on_loss.fails`` is set.
         OffsetError: the strategy cannot continue from the state (``WatermarkStrategy.check_checkpoint``).
+        UsageError: two queries announce watermarks under one name.
     """
     if last_was_sent(state):
         return _closing(state, observation, announce=announce)
@@ -468,6 +471,7 @@ def _planned(
         policy,
         on_clock=known.on_clock,
         is_last=policy.final_watermark and nothing_left and is_at_its_end(splits, logs),
+        has_rows=has_rows,
     )
     if known.on_clock:
         moved = tick_is_due(state, observation, policy.watermark_interval, has_rows=has_rows)
@@ -491,6 +495,9 @@ def _planned(
             held=state.group.held + (held and not has_rows),
         ),
         learned=known.learned,
+        announced=None
+        if observation.announced is None
+        else needed_from(observation.announced, positions_of(splits), cap, state.announced),
         run=state.run + announce,
     )
     looks_up = lookups if has_rows and knows_new_splits(state, logs) else None

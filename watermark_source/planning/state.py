@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
+from watermark_source.planning.announced import AnnouncedFrom
 from watermark_source.planning.disorder import NOTHING_SEEN, Learned, RangeSummary
 from watermark_source.planning.policy import Idleness
 from watermark_source.planning.split import Split
@@ -129,6 +130,8 @@ class SourceState:
     """Whether the end of time has been sent as the watermark and applied: no more rows are read."""
     learned: Learned | None = None
     """The disorder of the rows, where the bound is learned from it."""
+    announced: AnnouncedFrom | None = None
+    """Where the log of announcements is read again; ``None`` unless the watermark was announced by the writers."""
     event_time: str | None = None
     """The event time that the watermark is based on, in the user's words; ``None`` for the default. Plans ignore it."""
     run: int = 0

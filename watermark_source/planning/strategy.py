@@ -18,6 +18,7 @@ from typing import ClassVar, Final, NamedTuple
 
 from watermark_source.durations import format_duration
 from watermark_source.errors import OffsetError
+from watermark_source.planning.announced import AnnouncedBy
 from watermark_source.planning.disorder import MILLION, Counts, Learned, RangeSummary, bound_of, rows_of, summed
 from watermark_source.planning.split import Split
 from watermark_source.planning.watermark import MIN, Millis, saturating_add, watermark_text
@@ -32,6 +33,7 @@ class Observed(Enum):
     HIGHEST = "the highest event time"
     DISORDER = "the highest event time, and how far each row is behind the highest one before it"
     MARKS = "the watermarks that rows carry"
+    LATE_ROWS = "how many rows are late, for the status alone"
     NOTHING = "nothing"
 
 
@@ -78,6 +80,9 @@ class WatermarkStrategy(ABC):
     previews: ClassVar[bool] = True
     """Whether a batch may carry the watermark of its own rows where a look-up shows it before they are read."""
 
+    has_split_watermarks: ClassVar[bool] = True
+    """Whether each split has a watermark of its own, from which the combined one follows."""
+
     @property
     @abstractmethod
     def bound(self) -> int:
@@ -86,6 +91,11 @@ class WatermarkStrategy(ABC):
     @property
     def band(self) -> Band | None:
         """How far the driver reads ahead of a batch; ``None`` if it does not."""
+        return None
+
+    @property
+    def announced_by(self) -> AnnouncedBy | None:
+        """Whose announcements the combined watermark follows; ``None`` if it does not follow any."""
         return None
 
     @property
@@ -329,6 +339,53 @@ class Punctuated(WatermarkStrategy):
 
 
 @dataclass(frozen=True, slots=True)
+class Announced(WatermarkStrategy):
+    """Follows what the writers of the logs announce; see ``announced.py``. Splits have no watermark of their own."""
+
+    needs: ClassVar[Mapping[str, str]] = {
+        "announcements": "needs a log beside the data in which its writers announce watermarks, and the writers of "
+        "this source's data have none"
+    }
+    needless_where_dated: ClassVar[str | None] = (
+        "the source's own system dates its rows, in the order of its log, and no writer announces watermarks"
+    )
+    observed: ClassVar[Observed] = Observed.LATE_ROWS
+    previews: ClassVar[bool] = False
+    has_split_watermarks: ClassVar[bool] = False
+
+    by: AnnouncedBy
+
+    @property
+    def bound(self) -> int:
+        """None: a writer announces a watermark once all rows before it are written."""
+        return 0
+
+    @property
+    def announced_by(self) -> AnnouncedBy | None:
+        """The user's choice of writers."""
+        return self.by
+
+    def on_range(self, seen: RangeSummary) -> Millis | None:
+        """Return ``None``, as all methods about one split."""
+        return None
+
+    def at_end(self, reached: Millis) -> Millis | None:
+        """Return ``None``."""
+        return None
+
+    def at_rest(self, reached: Millis) -> Millis | None:
+        """Return ``None``."""
+        return None
+
+    def cause_of_late_rows(self, longest: int) -> LateCause:
+        """Name the writers, which announce the watermarks."""
+        return LateCause(
+            "They lie behind an announcement whose watermark they are not later than: they are copies of a batch that "
+            "a writer repeated (drop them by a key: docs/between-jobs.md), or rows of a producer that does not announce"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Ingestion(WatermarkStrategy):
     """Follows the highest event time, and the driver's clock while a split has nothing left to read."""
 
@@ -418,6 +475,7 @@ class Clock(WatermarkStrategy):
 
     observed: ClassVar[Observed] = Observed.NOTHING
     previews: ClassVar[bool] = False
+    has_split_watermarks: ClassVar[bool] = False
 
     @property
     def bound(self) -> int:

@@ -19,6 +19,11 @@ MAX = Millis(2**63 - 1)
 """End of time: the last watermark of a stream that has ended."""
 
 
+LAST = Millis(MAX - 1)
+"""The watermark of a stream all of whose writers have announced that they write no more. The stream itself remains
+open: what is written all the same is read, and is late."""
+
+
 def saturating_add(a: int, b: int) -> Millis:
     """Add within the 64-bit range: a sum beyond either end is that end, never a wrapped value."""
     return Millis(min(max(a + b, MIN), MAX))
@@ -61,7 +66,7 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 
 def is_moment(watermark: int | None) -> bool:
     """Return whether a watermark is one at all, and neither the start nor the end of time."""
-    return watermark not in (None, MIN, MAX)
+    return watermark not in (None, MIN, LAST, MAX)
 
 
 def watermark_text(watermark: int | None, *, raw: bool = False) -> str:

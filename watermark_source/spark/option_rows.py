@@ -16,11 +16,10 @@ from watermark_source.option_table import (
     true_or_false,
 )
 from watermark_source.planning.group import LONGEST_NAME
-from watermark_source.spark.strategy_rows import BOUNDED, PASSES, STRATEGIES, WAITS, StrategyRow, on_time
+from watermark_source.spark.strategy_rows import BOUNDED, NOTHING, PASSES, STRATEGIES, WAITS, StrategyRow, on_time
 
 AUTO = "auto"
 
-NOTHING = "nothing"
 GROUP = "group"
 
 DRIVER = "driver"
@@ -47,6 +46,13 @@ def _group_name(text: str) -> str:
     if len(name) > LONGEST_NAME or "\0" in name:
         raise ValueError(f"has {len(name)} characters" if len(name) > LONGEST_NAME else "has a NUL")
     return name
+
+
+def _names(text: str) -> frozenset[str]:
+    names = frozenset(name for part in text.split(",") if (name := part.strip()))
+    if not names:
+        raise ValueError("names no writer")
+    return names
 
 
 def strategy_option(rows: Sequence[StrategyRow]) -> Option:
@@ -128,6 +134,26 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         example="1 minute",
         doc="The same as `maxWatermarkLag`, where applications set the event times: the longest time between an event "
         "and its writing. Give one of the two.",
+    ),
+    Option(
+        name="announcedBy",
+        parse=_names,
+        default_text="whoever announces",
+        accepted="must be a comma list of the names of writers",
+        example="sessions-job",
+        doc="Writers that must have announced a watermark before there is one. Others count as soon as they announce, "
+        "so name each writer that may not have begun yet. Only with `watermarkStrategy` `announced`.",
+    ),
+    Option(
+        name="writerTimeToLive",
+        parse=duration(minimum=1_000),
+        default_text="off",
+        accepted=f"must be {durations.ACCEPTED}, at least 1 second",
+        example="10 minutes",
+        doc="The watermark no longer waits for a writer that has announced nothing for this long, by the clock of this "
+        "query's driver, while it could read the announcements; rows that the writer writes later may be late. By "
+        "default a writer that is gone holds the watermark until it announces again or is dropped. Only with "
+        "`watermarkStrategy` `announced`.",
     ),
     Option(
         name="idleTimeout",
@@ -232,8 +258,9 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         accepted=f"must be {durations.ACCEPTED}, greater than zero",
         example="1 second",
         doc="While no rows arrive, a batch without rows advances the watermark this long after the last batch: by the "
-        "clock with `watermarkStrategy` `none` and `ingestion`, by the group with `idleFollows` `group`, by the "
-        "system's own time where the system sets the times of its rows.",
+        "clock with `watermarkStrategy` `none` and `ingestion`, by the writers with `announced` (by default 200 "
+        "milliseconds), by the group with `idleFollows` `group`, by the system's own time where the system sets the "
+        "times of its rows.",
     ),
     Option(
         name="watermarkWarningAfter",

@@ -85,6 +85,9 @@ class EngineOptions:
             OptionError: options that cannot be together, or one that another needs.
         """
         named = {name.lower() for name in given}
+        row = strategy_row(values["watermarkStrategy"])
+        row.check(given, abilities)
+        row.check_excluded(values, given)
         group, drift = values["alignmentGroup"], values["alignmentMaxDrift"]
         needs_drift = values["watermarkStrategy"] != NONE and values["idleFollows"] != GROUP
         if (group is None) != (drift is None) and (group is None or needs_drift):
@@ -92,8 +95,6 @@ class EngineOptions:
                 "alignmentMaxDrift", "alignmentGroup")  # fmt: skip
             example = "2 minutes" if drift is None else "checkout"
             raise OptionError(missing, None, f"is needed because {here} is set", example=example)
-        row = strategy_row(values["watermarkStrategy"])
-        row.check(given, abilities)
         strategy = row.make(values, given)
         store = None if group is None or values["alignmentStore"] == NO_STORE else values["alignmentStore"]
         for name in ("alignmentStore", *_OF_OTHERS):
@@ -110,11 +111,10 @@ class EngineOptions:
         if not clock_advances and "watermarkinterval" in named:
             raise OptionError(
                 "watermarkInterval", given_text(given, "watermarkInterval"),
-                f"belongs to watermarkStrategy none or ingestion, and the strategy is {row.name}: its watermark "
-                "follows rows, not the clock (except with idleFollows group)", example="leave it out",
+                f"belongs to watermarkStrategy none, ingestion or announced, and the strategy is {row.name}: its "
+                "watermark follows rows, not the clock (except with idleFollows group)", example="leave it out",
             )  # fmt: skip
         _check_idleness(values)
-        row.check_excluded(values, given)
         _check_end(values, given)
         _check_warnings(values, given)
         if row.name == NONE and group is not None and store is None:
@@ -127,7 +127,9 @@ class EngineOptions:
             source_name=values["sourceName"] or format_name,
             strategy=strategy,
             max_future_skew=values["maxFutureSkew"],
-            watermark_interval=values["watermarkInterval"],
+            watermark_interval=values["watermarkInterval"]
+            if row.interval is None or "watermarkinterval" in named
+            else row.interval,
             idleness=Idleness(
                 timeout=LONGEST if values["idleTimeout"] == AUTO else values["idleTimeout"],
                 learned=values["idleTimeout"] == AUTO,

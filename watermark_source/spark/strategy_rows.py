@@ -11,8 +11,10 @@ from watermark_source.contract.abilities import Abilities
 from watermark_source.durations import format_duration
 from watermark_source.errors import OptionError
 from watermark_source.option_table import given_text
+from watermark_source.planning.announced import AnnouncedBy
 from watermark_source.planning.disorder import MILLION, SEGMENT
 from watermark_source.planning.strategy import (
+    Announced,
     Bounded,
     Clock,
     Ingestion,
@@ -29,11 +31,17 @@ PERCENTILE = "percentile"
 PUNCTUATED = "punctuated"
 INGESTION = "ingestion"
 LOOKAHEAD = "lookahead"
+ANNOUNCED = "announced"
 NONE = "none"
 
 WAITS = "wait"
 PASSES = "pass"
 """Values of ``idleReturn``."""
+
+NOTHING = "nothing"
+"""The default of ``idleFollows``."""
+_OFF = (None, False, WAITS, NOTHING)
+"""Values of options that are not in use."""
 
 _BOUND = "maxOutOfOrderness"
 _INTERVAL = "watermarkInterval"
@@ -56,6 +64,8 @@ class StrategyRow:
     """Options that are refused with strategies whose row does not name them."""
     excluded: Mapping[str, str] = field(default_factory=dict)
     """Options that have no meaning with it, and why."""
+    interval: int | None = None
+    """Milliseconds of ``watermarkInterval`` by default, where that is not the option's own default."""
 
     def check(self, given: Mapping[str, str], abilities: Abilities) -> None:
         """Refuse a strategy that the connector cannot serve, or that its system makes needless, and other's options.
@@ -87,7 +97,7 @@ class StrategyRow:
             OptionError: such an option is set.
         """
         for name, why in self.excluded.items():
-            if values[name] not in (None, False):
+            if values[name] not in _OFF:
                 raise OptionError(
                     name, given_text(given, name), f"has no meaning with watermarkStrategy {self.name}: {why}",
                     example="leave it out",
@@ -204,6 +214,23 @@ STRATEGIES: tuple[StrategyRow, ...] = (
         "unread; `maxOutOfOrderness` covers the rows that it cannot see.",
         make=_look_ahead,
         options=(_BOUND, "lookaheadRows", "lookaheadTime"),
+    ),
+    StrategyRow(
+        name=ANNOUNCED,
+        kind=Announced,
+        doc="what the writers of the topic announce, such as another query that writes it ([between "
+        "jobs](between-jobs.md)): no bound, and no idle timeout.",
+        make=lambda values, _: Announced(AnnouncedBy(values["announcedBy"] or frozenset(), values["writerTimeToLive"])),
+        options=("announcedBy", "announcedIn", "writerTimeToLive", _INTERVAL),
+        excluded={
+            "idleTimeout": "a partition without rows holds no watermark back; a writer that is silent does, and "
+            "writerTimeToLive ends that",
+            "idleReturn": "no partition is idle; a writer that comes back is waited for",
+            "idleFollows": "no partition is idle",
+            "alignmentMaxDrift": "partitions have no watermark of their own that could be ahead",
+            "alignmentGroup": "partitions have no watermark of their own that could be ahead",
+        },
+        interval=200,
     ),
     StrategyRow(
         name=NONE,

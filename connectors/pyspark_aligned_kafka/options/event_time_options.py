@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
+from pyspark_aligned_kafka.options.subscription import Subscribe, Subscription, is_topic_name, selection_text
 from pyspark_aligned_kafka.records.event_time_choice import (
     OPTION,
     ByFunction,
@@ -20,7 +22,7 @@ from pyspark_aligned_kafka.records.event_time_choice import (
 )
 from watermark_source.errors import OptionError
 from watermark_source.option_table import Option, given_text, one_of, true_or_false
-from watermark_source.spark.strategy_rows import PUNCTUATED
+from watermark_source.spark.strategy_rows import ANNOUNCED, BOUNDED, PUNCTUATED
 
 TIMESTAMP = "timestamp"
 FORMAT, ERRORS = "eventTimeFormat", "eventTimeErrors"
@@ -112,6 +114,61 @@ MARK_OPTIONS = (
         doc="Format of the watermark, as in `eventTimeFormat`.",
     ),
 )
+
+
+def _topic(text: str) -> str:
+    if not is_topic_name(text.strip()):
+        raise ValueError("cannot be the name of a topic")
+    return text.strip()
+
+
+IN = "announcedIn"
+ANNOUNCED_IN = Option(
+    name=IN,
+    parse=_topic,
+    default_text="the topic's name and `.watermarks`",
+    accepted="must be the name of a topic",
+    example="orders.watermarks",
+    doc="Topic in which the writers of the subscribed topic announce watermarks ([between jobs](between-jobs.md)). "
+    "Only with `watermarkStrategy` `announced`.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AnnouncedTopic:
+    """A topic whose writers announce watermarks."""
+
+    topic: str
+    announced_in: str
+    """The topic with the announcements."""
+
+
+def announced_topic(
+    values: Mapping[str, Any], given: Mapping[str, str], subscription: Subscription
+) -> AnnouncedTopic | None:
+    """Return the topic whose writers announce watermarks; ``None``: no strategy uses it.
+
+    Raises:
+        OptionError: the query reads anything but one whole topic.
+    """
+    if values["watermarkStrategy"] != ANNOUNCED:
+        return None
+    if not isinstance(subscription, Subscribe) or len(subscription.topics) > 1:
+        raise OptionError(
+            "watermarkStrategy", ANNOUNCED,
+            f"needs subscribe with one topic, and {selection_text(subscription)}: each topic has announcements of its "
+            "own, about all of its partitions. Read each topic with a source of its own, and union them after "
+            "follow_watermark", example=BOUNDED,
+        )  # fmt: skip
+    (topic,) = subscription.topics
+    announced_in: str = values[IN] or f"{topic}.watermarks"
+    if announced_in == topic or not is_topic_name(announced_in):
+        raise OptionError(
+            IN, given_text(given, IN),
+            f"must be another topic than {topic}, with a name that Kafka accepts; without the option it is "
+            f"{topic}.watermarks", example="orders.watermarks",
+        )  # fmt: skip
+    return AnnouncedTopic(topic, announced_in)
 
 
 def mark_choice(values: Mapping[str, Any], given: Mapping[str, str]) -> MarkChoice | None:

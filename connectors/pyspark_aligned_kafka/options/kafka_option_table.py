@@ -6,6 +6,7 @@ from pyspark_aligned_kafka.client import settings
 from pyspark_aligned_kafka.client.setting_table import may_be_secret, protocol_name
 from pyspark_aligned_kafka.options import positions
 from pyspark_aligned_kafka.options.event_time_options import (
+    ANNOUNCED_IN,
     EVENT_TIME_OPTIONS,
     MARK_OPTIONS,
 )
@@ -206,6 +207,7 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
     ),
     *EVENT_TIME_OPTIONS,
     *MARK_OPTIONS,
+    ANNOUNCED_IN,
     Option(
         name="kafkaConsumer.pollTimeoutMs",
         parse=positive_integer,
@@ -281,6 +283,7 @@ OPTION_TABLE = OptionTable(
         "commitGroupId",
         "watermarkColumn",
         "watermarkFormat",
+        "announcedIn",
         *ONLY_IN_STREAMS,
     ),
     is_secret_in_family=_is_secret_setting,

@@ -9,6 +9,8 @@ from typing import Any
 from pyspark_aligned_kafka.client import settings
 from pyspark_aligned_kafka.client.settings import ClientSettings
 from pyspark_aligned_kafka.options.event_time_options import (
+    AnnouncedTopic,
+    announced_topic,
     event_time_choice,
     mark_choice,
 )
@@ -28,7 +30,7 @@ _WHAT_TO_READ = ("subscribe", "subscribePattern", "assign")
 # In the order in which Spark prefers them.
 _WHERE_TO_BEGIN = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
 _WHERE_TO_END = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
-ABILITIES = Abilities(marks=True, row_positions=True, rows_ahead=True)
+ABILITIES = Abilities(marks=True, row_positions=True, rows_ahead=True, announcements=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +85,8 @@ class KafkaOptions:
     columns: tuple[str, ...]
     """Chosen columns of Spark's Kafka schema, in its order."""
     times: TimePlaces
+    announced: AnnouncedTopic | None
+    """The topic whose writers announce watermarks; ``None``: no strategy uses it."""
     commit_group: str | None
     client: ClientSettings
     engine: EngineOptions
@@ -101,8 +105,9 @@ def parse(given: Mapping[str, str]) -> KafkaOptions:
 def meaning_of(options: SourceOptions) -> KafkaOptions:
     """Return what parsed options mean, after the checks of those that concern several; raises ``OptionError``."""
     values, given = options, options.given
+    subscription = _subscription(values, given)
     return KafkaOptions(
-        subscription=_subscription(values, given),
+        subscription=subscription,
         start=_positions(values, given, _WHERE_TO_BEGIN, values["startingOffsetsByTimestampStrategy"]),
         end=_positions(values, given, _WHERE_TO_END, NoMatch.LATEST),
         limits=row_limits(options),
@@ -117,6 +122,7 @@ def meaning_of(options: SourceOptions) -> KafkaOptions:
         ),
         columns=_chosen_columns(values, given),
         times=TimePlaces(event_time=event_time_choice(values, given), marks=mark_choice(values, given)),
+        announced=announced_topic(values, given, subscription),
         commit_group=values["commitGroupId"],
         client=settings.parse_settings(given),
         engine=options.engine,

@@ -23,7 +23,7 @@ from watermark_source.option_table import (
     true_or_false,
 )
 from watermark_source.spark.option_rows import ENGINE_OPTIONS, NOT_NEEDED
-from watermark_source.spark.strategy_rows import INGESTION, LOOKAHEAD, PERCENTILE, PUNCTUATED
+from watermark_source.spark.strategy_rows import ANNOUNCED, INGESTION, LOOKAHEAD, PERCENTILE, PUNCTUATED
 
 FORMAT: Final = "mysql-cdc-wm"
 ON_CLOCK: Final = "useProcessingTimeDuringBinlog"
@@ -342,6 +342,7 @@ NO_MEANING: Mapping[str, str] = {
         ("watermarkPercentile", "percentileRows", "lookaheadRows", "lookaheadTime"),
         "the server dates its rows, in order: there is no disorder to learn from or to look ahead for",
     ),
+    **dict.fromkeys(("announcedBy", "writerTimeToLive"), "the writers of a table announce no watermarks"),
     **dict.fromkeys(
         ("maxWatermarkLag", "maxEventTimeLag"),
         "while nothing is written the watermark follows the server's own clock",
@@ -358,6 +359,8 @@ _BYTES = "needs positions that count rows, and those of the binlog count bytes"
 NOT_SERVED: Mapping[str, str] = {
     PERCENTILE: _BYTES,
     PUNCTUATED: "needs records that carry watermarks, and rows of a table carry none",
+    ANNOUNCED: "needs writers that announce watermarks, and those of a table do not: without eventTimeColumn the "
+    "server dates each row in the order of the binlog",
 }
 """Watermark strategies that this source does not have, and why."""
 NOT_BY_COLUMN: Mapping[str, str] = {

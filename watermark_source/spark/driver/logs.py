@@ -1,4 +1,4 @@
-"""A source's logs, polled at its connector: which splits exist, where they end, how far their time is."""
+"""A source's logs, polled at its connector: which splits exist, where they end, and what their writers announce."""
 
 from __future__ import annotations
 
@@ -8,8 +8,18 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
 
 from watermark_source.clock import Clock
-from watermark_source.contract.stream import Connector, Ends, SplitDiscovery
-from watermark_source.planning.combined_watermark import due_now
+from watermark_source.contract.stream import AnnouncementLog, AnnouncementsRead, Connector, Ends, SplitDiscovery
+from watermark_source.durations import format_duration
+from watermark_source.errors import listed
+from watermark_source.planning.announced import (
+    AnnouncedBy,
+    AnnouncedTable,
+    ObservedAnnouncements,
+    advanced,
+    unknown_parts,
+    with_statements,
+)
+from watermark_source.planning.combined_watermark import due_now, positions_of
 from watermark_source.planning.observation import LogTimes, ObservedLogs
 from watermark_source.planning.planner import Plan
 from watermark_source.planning.policy import PlanPolicy
@@ -136,7 +146,11 @@ class Logs:
             # For how long they were quiet is not known on the clock as it is now.
             silent = {s for s, t in state.splits.items() if is_quiet(t)}
         discovery = self._connector.discovery
-        all_found = self._rows_planned is None or discovery.looked_since(self._rows_planned, wait=DISCOVERY_WAIT)
+        # An announced watermark bounds the rows of splits that are found later, too.
+        by_writers = self._strategy.announced_by is not None
+        all_found = (
+            by_writers or self._rows_planned is None or discovery.looked_since(self._rows_planned, wait=DISCOVERY_WAIT)
+        )
         found_at = self._found_at(state, rest, all_found=all_found)
         # A connector may hand out a set that it changes itself.
         self._splits, self._previewed = frozenset(discovery.discover()), False
@@ -270,3 +284,161 @@ class Logs:
         if all_found and self._rows_planned is not None:
             self._clock_at_look.has_ended(self._rows_polled_at)
         return self._clock_at_look.as_of(self._clock.wall(), due)
+
+
+# What the writers announce: read beside each plan, after the ends of the data were requested.
+
+
+_WAIT_FOR_ANNOUNCEMENTS = 0.5
+"""Seconds that a plan waits for new announcements; without an answer the watermark stands."""
+_WAIT_IN_TROUBLE = 0.02
+"""The same while the last plan had no answer."""
+_WAIT_OF_RUN = 60.0
+"""The same for ``Trigger.AvailableNow``, whose watermark is announced once, after its ends are fixed."""
+_WARN_AFTER = 60_000
+"""Milliseconds without an answer before a warning, and between two remarks on the announcements themselves."""
+_LOOK_AGAIN = 1.0
+"""Seconds between two discoveries because a writer names a partition that is not known yet."""
+
+
+class Announcements:
+    """The announcements of the writers of one source, as far as this process has read them."""
+
+    def __init__(self, log: AnnouncementLog, by: AnnouncedBy, discovery: SplitDiscovery, clock: Clock) -> None:
+        self._log = log
+        self._by = by
+        self._discovery = discovery
+        self._clock = clock
+        self._table: AnnouncedTable | None = None
+        """``None`` before the first plan."""
+        self._position: int | None = None
+        self._id: str | None = None
+        self._silent: dict[str, int] = {}
+        self._current_at: Millis | None = None
+        """When the last read was requested that was current; ``None`` if the last one was not."""
+        self._not_since: Millis | None = None
+        self._warned = False
+        self._remarked_at: Millis | None = None
+        self._unremarked = 0
+        self._looked_at = 0.0
+        self._of_run: ObservedAnnouncements | None = None
+
+    def now(self, state: SourceState, splits: Set[Split], cap: Millis | None, *, is_run: bool) -> ObservedAnnouncements:
+        """Return the announcements as they are now.
+
+        Args:
+            state: as of the last batch.
+            splits: those that exist.
+            cap: the latest watermark that counts.
+            is_run: whether the ends of the data are fixed: then the announcements are, too, once all are read.
+        """
+        if self._table is None:
+            self._restore(state)
+        if self._of_run is not None:
+            table = self._table = advanced(self._of_run.table, positions_of(state.splits), cap)
+            self._of_run = replace(self._of_run, table=table)
+            return self._of_run
+        usual = _WAIT_FOR_ANNOUNCEMENTS if self._not_since is None else _WAIT_IN_TROUBLE
+        until = time.monotonic() + (_WAIT_OF_RUN if is_run else usual)
+        asked_at = self._clock.elapsed()
+        while True:
+            read = self._log.read(self._position, self._id, wait=max(0.0, until - time.monotonic()))
+            self._take(read, state, cap)
+            if read.is_current or time.monotonic() >= until:
+                break
+        self._note_answer(read, asked_at)
+        observed = self._observed(read)
+        if unknown_parts(observed.table, {str(split.number) for split in splits}):
+            self._look_for_splits()
+        if is_run:
+            self._of_run = observed
+        return observed
+
+    def close(self) -> None:
+        """Read no more."""
+        self._log.close()
+
+    def _restore(self, state: SourceState) -> None:
+        kept = state.announced
+        if kept is None:
+            self._table = AnnouncedTable()
+            return
+        self._table = AnnouncedTable.of_names(kept.writers)
+        self._position, self._id = kept.position, kept.log
+
+    def _take(self, read: AnnouncementsRead, state: SourceState, cap: Millis | None) -> None:
+        assert self._table is not None
+        created_again = self._id is not None and read.log not in (None, self._id)
+        if created_again or read.truncated:
+            _log.warning(
+                "%s was %s: it is read from its beginning. The watermark waits until each writer that is known has "
+                "announced again: %s", self._log.name,
+                "deleted and created again" if created_again else "truncated, as by an unclean leader election",
+                listed(self._table.writers) or "none",
+            )  # fmt: skip
+            self._table = AnnouncedTable.of_names(self._table.writers)
+        if read.deleted is not None:
+            _log.warning(
+                "announcements %d to %d of %s were deleted before they were read. A writer that announced only there "
+                "is not known, and is not waited for unless announcedBy names it: give the topic the retention of the "
+                "data", read.deleted[0], read.deleted[1] - 1, self._log.name,
+            )  # fmt: skip
+        self._id = read.log or self._id
+        self._position = self._position if read.next_position is None else read.next_position
+        if read.topic is not None:
+            table, remarks = with_statements(self._table, read.statements, read.topic)
+            self._table = advanced(table, positions_of(state.splits), cap)
+            self._remark(remarks)
+        for each in read.statements:
+            name = each.writer if each.statement is None else each.statement.writer
+            if name is not None:
+                self._silent[name] = 0
+
+    def _remark(self, remarks: Sequence[str]) -> None:
+        """Log what is not as it should be: the first remark, and one a minute with the number of the others."""
+        for text in remarks:
+            now = self._clock.elapsed()
+            if self._remarked_at is not None and now - self._remarked_at < _WARN_AFTER:
+                self._unremarked += 1
+                continue
+            more = f" ({self._unremarked} more remarks since the last one)" if self._unremarked else ""
+            _log.warning("%s: %s%s", self._log.name, text, more)
+            self._remarked_at, self._unremarked = now, 0
+
+    def _note_answer(self, read: AnnouncementsRead, asked_at: Millis) -> None:
+        assert self._table is not None
+        if read.is_current:
+            passed = 0 if self._current_at is None else asked_at - self._current_at
+            self._silent = {name: self._silent.get(name, 0) + passed for name in self._table.writers}
+            if self._warned and self._not_since is not None:
+                _log.warning("%s is read again, after %s", self._log.name, format_duration(asked_at - self._not_since))
+            self._current_at, self._not_since, self._warned = asked_at, None, False
+            return
+        self._current_at = None
+        self._not_since = asked_at if self._not_since is None else self._not_since
+        if not self._warned and asked_at - self._not_since >= _WARN_AFTER:
+            self._warned = True
+            _log.warning(
+                "%s has not been read to its end for %s, and the watermark stands: %s", self._log.name,
+                format_duration(asked_at - self._not_since), self._trouble(read),
+            )  # fmt: skip
+
+    def _trouble(self, read: AnnouncementsRead) -> str:
+        return read.trouble or f"{self._log.name} is still being read, at position {self._position}"
+
+    def _observed(self, read: AnnouncementsRead) -> ObservedAnnouncements:
+        assert self._table is not None
+        return ObservedAnnouncements(
+            table=self._table,
+            by=self._by,
+            log=self._id,
+            next_position=self._position,
+            is_current=read.is_current,
+            silent=dict(self._silent),
+            trouble=None if read.is_current else self._trouble(read),
+        )
+
+    def _look_for_splits(self) -> None:
+        if time.monotonic() - self._looked_at >= _LOOK_AGAIN:
+            self._looked_at = time.monotonic()
+            self._discovery.looked_since(self._looked_at, wait=0)

@@ -11,6 +11,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from watermark_source.clock import Clock
 from watermark_source.contract.stream import Connector, Snapshots
 from watermark_source.errors import listed
+from watermark_source.planning.announced import ObservedAnnouncements
 from watermark_source.planning.combined_watermark import are_idle, due_now, passed_over, reached_by
 from watermark_source.planning.group import OtherMembers
 from watermark_source.planning.idle_timeout import SHORTEST, Pauses
@@ -29,7 +30,7 @@ from watermark_source.planning.state import SourceState, SplitState, SplitStatus
 from watermark_source.planning.step_sizes import FirstLook
 from watermark_source.planning.watermark import Millis
 from watermark_source.spark.driver.group_membership import Membership
-from watermark_source.spark.driver.logs import Logs, TimeAtDiscovery
+from watermark_source.spark.driver.logs import Announcements, Logs, TimeAtDiscovery
 from watermark_source.spark.driver.look_ahead import FirstLooks
 from watermark_source.spark.driver.offsets import ReplicaPositions
 from watermark_source.spark.driver.pace import LastPlan, exceeds, splits_behind
@@ -164,8 +165,10 @@ class Observer:
         replica: ReplicaPositions,
         pauses: PauseMemory | None,
         looks: FirstLooks | None,
+        announcements: Announcements | None = None,
     ) -> None:
         self._connector = connector
+        self._announcements = announcements
         self._policy = policy
         self._clock = clock
         self._logs = logs
@@ -185,6 +188,8 @@ class Observer:
         tables = frozenset() if state.snapshots.complete is None else self._ends.tables()
         logs = self._ends.logs or self._logs_now(state, limit, last)
         logs, snapshots = self._with_snapshots(logs, state, tables, limit, is_first=last.is_first)
+        # After the ends: a batch that reads up to them closes what the writers announced of rows before them.
+        announced = self._announced(state, logs)
         timeouts = {} if self._pauses is None else self._pauses.timeouts(state, logs)
         now = self._clock.wall()
         added = self.added(logs.ends.keys() - state.splits.keys(), snapshots.found)
@@ -200,6 +205,7 @@ class Observer:
             snapshots=snapshots,
             others=others,
             followed=followed,
+            announced=announced,
             seen=self._reports.seen(
                 state, logs.ends.keys() | logs.unknown, self._replica.reading, is_first=last.is_first
             ),
@@ -247,6 +253,8 @@ class Observer:
     def close(self) -> None:
         """Ask no more."""
         self._logs.close()
+        if self._announcements is not None:
+            self._announcements.close()
 
     def added(self, splits: Set[Split], snapshots: Set[str]) -> Mapping[Split, int]:
         """Return where splits begin that are new."""
@@ -254,6 +262,12 @@ class Observer:
         others = splits - begun
         positions = self._connector.starts.added_positions(others) if others else {}
         return {**positions, **dict.fromkeys(begun, 0)}
+
+    def _announced(self, state: SourceState, logs: ObservedLogs) -> ObservedAnnouncements | None:
+        if self._announcements is None:
+            return None
+        splits, cap = logs.ends.keys() | logs.unknown, self._policy.future_cap(self._clock.wall())
+        return self._announcements.now(state, splits, cap, is_run=logs.ends_are_final)
 
     def _followed(self, state: SourceState, others: OtherMembers, last: LastPlan) -> Millis | None:
         reached = reached_by(others) if self._policy.idleness.follows_group else None

@@ -240,6 +240,23 @@ class Offsets:
             watermark_text(state.watermark), before or _DEFAULT_TIME, now or _DEFAULT_TIME,
         )  # fmt: skip
 
+    def warn_of_other_writers(self, state: SourceState, *, announced: bool) -> None:
+        """Warn if the watermark was announced by the writers and no longer is, or the other way round."""
+        if state.ended or not state.run or state.watermark is None or announced == (state.announced is not None):
+            return
+        if announced:
+            _log.warning(
+                "the checkpoint's watermark, %s, followed the rows, and now the writers announce it: it stands until "
+                "they have announced a later one. Rows up to it are late, as they were before",
+                watermark_text(state.watermark),
+            )
+        else:
+            _log.warning(
+                "the checkpoint's watermark, %s, was announced by the writers, and now it follows the rows: it stands "
+                "until each partition has a later one, so set maxOutOfOrderness and idleTimeout. Rows that the writers "
+                "would have announced later may be late from now on", watermark_text(state.watermark),
+            )  # fmt: skip
+
     def batch(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> TranslatedBatch:
         """Return the batch between two offsets; raises as ``ReplicaPositions.batch``."""
         before, after = self._decode(start), self._decode(end)

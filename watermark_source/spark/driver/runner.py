@@ -22,7 +22,7 @@ from pyspark.sql.streaming.datasource import ReadLimit
 
 from watermark_source.clock import Clock
 from watermark_source.contract.stream import Connector, ProgressSink, SourceDefinition
-from watermark_source.errors import listed
+from watermark_source.errors import InternalError, listed
 from watermark_source.monitor.source_status import NO_ROWS, SourceStatus, SplitView, Status
 from watermark_source.monitor.watermark_warnings import (
     Episode,
@@ -46,10 +46,10 @@ from watermark_source.planning.policy import MinimumRows, OnLoss, PlanPolicy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState, SplitStatus
 from watermark_source.planning.strategy import CLOCKS_DIFFER, Observed
-from watermark_source.planning.watermark import MAX, MIN, Millis, is_moment, watermark_text
+from watermark_source.planning.watermark import LAST, MAX, MIN, Millis, is_moment, watermark_text
 from watermark_source.spark.driver.group_membership import Membership
 from watermark_source.spark.driver.input_partitions import InputPartitions
-from watermark_source.spark.driver.logs import Logs
+from watermark_source.spark.driver.logs import Announcements, Logs
 from watermark_source.spark.driver.look_ahead import FirstLooks, ReadingAhead
 from watermark_source.spark.driver.observer import Observer, PauseMemory
 from watermark_source.spark.driver.offsets import Offsets
@@ -94,13 +94,13 @@ def warn_of(state: SourceState, before: SourceState, now: Millis, max_future_ske
             watermark_text(now), watermark_text(before.watermark),
         )  # fmt: skip
     watermark, soon = state.watermark, now + max(_FAR_FUTURE, max_future_skew or 0)
-    if watermark != MAX and (before.watermark or MIN) <= soon < (watermark or MIN):
+    if watermark not in (LAST, MAX) and (before.watermark or MIN) <= soon < (watermark or MIN):
         _log.warning(
             "the watermark, %s, is more than an hour in the future: rows of now are late. %s",
             watermark_text(watermark),
             future_text((watermark or MIN) - now, max_future_skew) if max_future_skew is None else _BY_OTHERS,
         )  # fmt: skip
-    if is_first and not stands and before.watermark not in (None, MAX) and (before.watermark or MIN) > soon:
+    if is_first and not stands and before.watermark not in (None, LAST, MAX) and (before.watermark or MIN) > soon:
         _log.warning(
             "the checkpoint's watermark, %s, is more than an hour in the future: rows of now are late, and no window "
             "closes before rows with later event times come. %s",
@@ -359,6 +359,7 @@ class SourceRunner:
             replica=self._offsets.replica,
             pauses=PauseMemory() if idleness.learned else None,
             looks=FirstLooks(definition.reader_ahead) if _learns_steps(self._connector, policy) else None,
+            announcements=_announcements(self._connector, policy, clock),
         )
         ahead = None
         if (band := options.strategy.band) is not None:
@@ -464,6 +465,7 @@ class SourceRunner:
             self._ends.expect(state.splits.keys())
             if self._policy.strategy.observed is not Observed.NOTHING:
                 self._offsets.warn_of_another_time(state)
+                self._offsets.warn_of_other_writers(state, announced=self._policy.strategy.announced_by is not None)
         self._ends.check(state)
         if self._ends.logs is not None and self._offsets.replica.has_moved:
             # This copy may have been behind when its ends were fixed.
@@ -480,6 +482,15 @@ class SourceRunner:
             trouble=self._membership.trouble,
             store=self._membership.place,
         )
+
+
+def _announcements(connector: Connector, policy: PlanPolicy, clock: Clock) -> Announcements | None:
+    by, log = policy.strategy.announced_by, connector.announcements
+    if by is None:
+        return None
+    if log is None:
+        raise InternalError("the connector declares announcements, and has no log of them (Connector.announcements)")
+    return Announcements(log, by, connector.discovery, clock)
 
 
 def _learns_steps(connector: Connector, policy: PlanPolicy) -> bool:

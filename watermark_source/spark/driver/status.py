@@ -88,7 +88,7 @@ def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Mil
 
     def outline(split: Split, at: SplitState) -> Outline:
         end = seen.plan.observation.logs.ends.get(split)
-        holds_back = options.strategy.observed is not Observed.NOTHING and at.status is not SplitStatus.IDLE
+        holds_back = options.strategy.has_split_watermarks and at.status is not SplitStatus.IDLE
         return Outline(
             split,
             _status(at, end, final=seen.plan.observation.logs.ends_are_final and split not in growing),
@@ -142,7 +142,7 @@ def _view(
                 has_more=bool(of.lag),
                 watermark=state.watermark,
                 # All of them, before the first has a watermark.
-                holds_back=of.holds_back or (state.watermark is None and observed is not Observed.NOTHING),
+                holds_back=of.holds_back or (state.watermark is None and options.strategy.has_split_watermarks),
                 quiet=_quiet(state, idle_timeout, now) if resting and state.position == state.observed else None,
                 idle_timeout=idle_timeout,
                 hidden_ahead=unread is not None and not unread.is_readable,
@@ -175,7 +175,7 @@ def _quiet(state: SplitState, idle_timeout: int | None, now: Millis) -> int | No
 def _behind(split: Split, state: SplitState, seen: Seen, options: EngineOptions) -> Behind | None:
     sent = seen.plan.state.watermark
     # What looks ahead shows how far a split may lead, not how far it has come.
-    by_rows = options.strategy.observed is not Observed.NOTHING and options.strategy.band is None
+    by_rows = options.strategy.has_split_watermarks and options.strategy.band is None
     if not by_rows or not is_behind(state, sent) or sent is None or state.watermark is None:
         return None
     return Behind(sent - state.watermark, split in seen.idled, is_left_out(state, seen.plan.state, options.idleness))

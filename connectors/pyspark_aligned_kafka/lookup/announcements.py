@@ -1,0 +1,254 @@
+"""The topic in which the writers of a topic announce watermarks, read on a thread beside planning.
+
+A plan waits a moment for what was announced before it; a slow or dead broker only keeps the watermark where it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Set
+from dataclasses import replace
+from typing import Final, Protocol
+
+from pyspark_aligned_kafka.cluster.list_offsets import EARLIEST, LATEST, OffsetAndTimestamp
+from pyspark_aligned_kafka.cluster.metadata import Topic
+from watermark_source.arrow_columns import integers
+from watermark_source.contract.read_batch import ReadBatch
+from watermark_source.contract.stream import AnnouncementLog, AnnouncementsRead
+from watermark_source.errors import (
+    CorruptDataError,
+    DataLossError,
+    InternalError,
+    RefusedError,
+    SourceError,
+    UnsupportedFormatError,
+    WatermarkSourceError,
+)
+from watermark_source.planning.announced import LoggedStatement
+from watermark_source.planning.announcement import decoded
+from watermark_source.planning.split import Split, SplitRange
+from watermark_source.planning.watermark import Millis
+
+_log = logging.getLogger(__name__)
+
+COLUMNS: Final = ("key", "value", "offset", "timestamp")
+"""What ``ReadRange`` delivers, in this order."""
+_AT_ONCE: Final = 5_000
+"""Records that are read before they are handed over: announcements about a thousand partitions have 15 kB each."""
+_IDS_LAST: Final = 5.0
+"""Seconds after which the ids of both topics are requested again; new announcements request them at once."""
+_AFTER_FAILURE: Final = 1.0
+"""Seconds from a failure to the next try."""
+
+ReadRange = Callable[[SplitRange], Iterator[ReadBatch]]
+"""Reads a range of the topic with the announcements."""
+
+
+class TopicQueries(Protocol):
+    """The part of ``KafkaAdmin`` that is needed. It is used on the thread of the announcements alone."""
+
+    def topics(self, names: Collection[str] | None, expected: Set[Split] = frozenset()) -> Mapping[str, Topic]:
+        """Return the topics that exist, of those named."""
+        ...
+
+    def list_offsets(self, wanted: Mapping[Split, int]) -> Mapping[Split, OffsetAndTimestamp]:
+        """Look up one offset for each split; those that do not exist are left out."""
+        ...
+
+    def close(self) -> None:
+        """Close the connections."""
+        ...
+
+
+class _MissingError(SourceError):
+    """A topic does not exist."""
+
+
+class KafkaAnnouncements(AnnouncementLog):
+    """``AnnouncementLog`` of ``watermark_source.connector``. The topic with the announcements has one partition."""
+
+    def __init__(self, admin: TopicQueries, read_range: ReadRange, *, topic: str, announced_in: str) -> None:
+        self._admin = admin
+        self._read_range = read_range
+        self._topic = topic
+        self._split = Split(announced_in, 0)
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._closed = False
+        self._asked_at = 0.0
+        """When a plan asked last."""
+        self._ready = AnnouncementsRead()
+        """What no plan has taken yet."""
+        self._current_as_of = 0.0
+        """When the end was requested up to which everything is ready, or was taken."""
+        self._answered_at = 0.0
+        """When the thread began its last try, whether or not it succeeded."""
+        self._refused: WatermarkSourceError | None = None
+        self._ids_at: float | None = None
+        self._missing = False
+
+    @property
+    def name(self) -> str:
+        """The topic's name."""
+        return self._split.log
+
+    def read(self, position: int | None, log: str | None, *, wait: float) -> AnnouncementsRead:
+        """Return what has been read, once that is all there is, or ``wait`` seconds have passed.
+
+        The position and its log matter in the first call; later ones continue where the one before ended.
+        """
+        began = time.monotonic()
+        with self._changed:
+            if self._thread is None:
+                self._ready = AnnouncementsRead(next_position=position, log=log)
+                self._thread = threading.Thread(target=self._run, name="announcements", daemon=True)
+                self._thread.start()
+            self._asked_at = began
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._is_answered(began), wait)
+            if self._refused is not None:
+                raise self._refused
+            ready = self._ready
+            self._ready = replace(ready, statements=(), deleted=None, truncated=False)
+            self._changed.notify_all()
+            is_current = self._current_as_of >= began
+        return replace(ready, is_current=is_current, trouble=None if is_current else ready.trouble)
+
+    def close(self) -> None:
+        """End the thread, which closes its connections."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def _is_answered(self, began: float) -> bool:
+        is_full = len(self._ready.statements) >= _AT_ONCE
+        return self._answered_at >= began or is_full or self._refused is not None or self._closed
+
+    # On the thread.
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._closed or self._is_wanted())
+                if self._closed:
+                    break
+                before = self._ready
+            began = time.monotonic()
+            after, is_over = self._next(before, began)
+            with self._changed:
+                # A plan may have taken the earlier statements meanwhile.
+                taken = 0 if after.truncated else len(before.statements) - len(self._ready.statements)
+                self._ready = replace(after, statements=after.statements[taken:])
+                self._answered_at = began if is_over else self._answered_at
+                self._changed.notify_all()
+                if after.trouble is not None:
+                    self._changed.wait_for(lambda: self._closed, _AFTER_FAILURE)
+        with contextlib.suppress(SourceError):
+            self._admin.close()
+
+    def _is_wanted(self) -> bool:
+        return self._asked_at > self._answered_at and len(self._ready.statements) < _AT_ONCE
+
+    def _next(self, before: AnnouncementsRead, began: float) -> tuple[AnnouncementsRead, bool]:
+        """Return what is ready after one more request, and whether there is no more for now."""
+        try:
+            after = self._with_more(before)
+        except (RefusedError, UnsupportedFormatError) as error:
+            self._refused = error
+        except WatermarkSourceError as error:
+            self._ids_at = None
+            text = str(error) if isinstance(error, _MissingError) else f"{self.name} cannot be read: {error}"
+            return replace(before, trouble=text), True
+        except Exception as error:  # noqa: BLE001 - see below
+            # A thread that ended without a word would hold the watermark for ever.
+            _log.exception("%s cannot be read", self.name)
+            self._refused = InternalError(f"{self.name} cannot be read: {error!r}")
+        else:
+            is_over = after.is_current
+            self._current_as_of = began if is_over else self._current_as_of
+            return replace(after, trouble=None), is_over
+        return before, True
+
+    def _with_more(self, before: AnnouncementsRead) -> AnnouncementsRead:
+        """Return the next part of the log; ``is_current`` if it reaches the end that was requested first."""
+        found = self._with_ids(before)
+        answers = self._admin.list_offsets({self._split: LATEST})
+        end = answers[self._split].offset if self._split in answers else None
+        if end is None:
+            raise _MissingError(f"topic {self.name} has no leader, or was deleted just now")
+        if found.next_position is None or found.next_position > end:
+            is_truncated = found.next_position is not None
+            found = replace(found, next_position=self._first(), truncated=is_truncated, statements=())
+        start = found.next_position
+        if start is None or start >= end:
+            return replace(found, is_current=True)
+        # Announcements name the topic that they are about: whether that is the topic of now must be known.
+        self._ids_at = None
+        found, until = self._with_ids(found), min(end, start + _AT_ONCE)
+        if found.next_position != start:
+            return replace(found, is_current=False)
+        try:
+            new = tuple(self._statements(SplitRange(self._split, start, until)))
+        except DataLossError:
+            first = self._first()
+            if first <= start:
+                raise
+            return replace(found, next_position=first, deleted=(start, first), is_current=False)
+        return replace(found, statements=(*found.statements, *new), next_position=until, is_current=until == end)
+
+    def _first(self) -> int:
+        offset = self._admin.list_offsets({self._split: EARLIEST})[self._split].offset
+        return 0 if offset is None else offset
+
+    def _with_ids(self, found: AnnouncementsRead) -> AnnouncementsRead:
+        """Return it with the ids of both topics, and at no position if the topic was created again."""
+        if self._ids_at is not None and time.monotonic() - self._ids_at < _IDS_LAST:
+            return found
+        topics = self._admin.topics({self._topic, self.name})
+        announced, data = topics.get(self.name), topics.get(self._topic)
+        self._note_missing(missing=announced is None)
+        if announced is None or data is None:
+            raise _MissingError(
+                f"topic {self._topic} does not exist"
+                if announced is not None
+                else f"topic {self.name} does not exist: no watermark was announced yet"
+            )
+        if announced.id is None or data.id is None:
+            raise UnsupportedFormatError(
+                "the Kafka brokers name no ids of topics, which show whether an announcement is about this topic or an "
+                "earlier one of its name: watermarkStrategy announced needs Kafka 2.8 or later"
+            )
+        if len(announced.leaders) != 1:
+            raise UnsupportedFormatError(
+                f"topic {self.name} has {len(announced.leaders)} partitions; announcements have the order of one "
+                "partition, so create the topic with one, or let announce_watermark create it"
+            )
+        self._ids_at = time.monotonic()
+        if found.log not in (None, announced.id):
+            # Positions are of the earlier one.
+            found = replace(found, next_position=None, statements=())
+        return replace(found, log=announced.id, topic=data.id)
+
+    def _note_missing(self, *, missing: bool) -> None:
+        if missing and not self._missing:
+            _log.warning(
+                "topic %s does not exist: no writer of %s has announced a watermark yet, so there is none, and it "
+                "stands where it was. Start a writer with announce_watermark (docs/between-jobs.md), or name the topic "
+                "of the announcements with announcedIn", self.name, self._topic,
+            )  # fmt: skip
+        self._missing = missing
+
+    def _statements(self, wanted: SplitRange) -> Iterator[LoggedStatement]:
+        for batch in self._read_range(wanted):
+            keys, values, offsets, times = batch.columns
+            rows = zip(keys.to_pylist(), values.to_pylist(), offsets.to_pylist(), integers(times).tolist(), strict=True)
+            for key, value, offset, micros in rows:
+                written_at = Millis(micros // 1_000)
+                try:
+                    yield LoggedStatement(offset, written_at, decoded(value))
+                except CorruptDataError as error:
+                    writer = key.decode(errors="backslashreplace") if key else None
+                    yield LoggedStatement(offset, written_at, None, writer, str(error))

@@ -1,0 +1,433 @@
+"""Announced watermarks as a reader keeps and applies them: which announcements its positions have reached.
+
+Several writers may write to one topic. Of each, the reader keeps the newest announcement that its planned positions
+have reached in all partitions, and those not yet reached; ``reached`` combines the writers by the rules of Flink's
+``StatusWatermarkValve``. The format is in ``announcement.py``; this module does not know where announcements are kept.
+
+What is out of the ordinary is refused where the watermark could advance too far (two queries under one name), and is
+reported as a remark where it can only be late: then the earlier announcements remain in force.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from operator import le
+from typing import Final, NamedTuple
+
+from watermark_source.errors import UsageError, listed
+from watermark_source.planning.announcement import Announcement, Removal, Statement
+from watermark_source.planning.watermark import LAST, MAX, MIN, Millis, lowest_of_active, watermark_text
+
+MOST_CUTS: Final = 4_096
+"""Announcements that are kept of a writer while they are not reached: dropping one in between only delays."""
+_MOST_FORMER: Final = 100
+"""Earlier queries that are kept of a writer."""
+
+
+class LoggedStatement(NamedTuple):
+    """A record of the log of announcements."""
+
+    position: int
+    """Of the record in the log."""
+    written_at: Millis | None
+    """The record's own timestamp, for people; nothing is decided by it."""
+    statement: Statement | None
+    """``None``: the record cannot be read."""
+    writer: str | None = None
+    """The key of a record that cannot be read, which names its writer; ``None`` without one."""
+    fault: str = ""
+    """Why it cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """An announcement, with what the reader must have planned before it applies."""
+
+    position: int
+    """Of its record."""
+    batch: int
+    watermark: Millis | None
+    """``None``: the writer has no watermark yet. ``MAX``: it writes no more."""
+    idle: bool
+    ends: array[int] = field(hash=False)
+    """End positions in the order of ``AnnouncedTable.parts``; partitions that are not there count from 0."""
+    written_at: Millis | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """What is known of a writer."""
+
+    name: str
+    query: str | None = None
+    """The query that announces; ``None`` while only the name is known, from a checkpoint."""
+    former: frozenset[str] = frozenset()
+    """Queries that announced under the name before."""
+    rival: str | None = None
+    """The former query that announced again after this one began."""
+    unreadable: str | None = None
+    """Why its last record cannot be read; ``None`` if it can."""
+    reached: Cut | None = None
+    """The newest announcement that was reached by an earlier plan."""
+    pending: tuple[Cut, ...] = ()
+    """Later ones, oldest first; ``ends`` and ``watermark`` never decrease from one to the next."""
+
+    @property
+    def newest(self) -> Cut | None:
+        """The last announcement."""
+        return self.pending[-1] if self.pending else self.reached
+
+    @property
+    def needed(self) -> int | None:
+        """Position of the first record that is still of use; ``None`` without one."""
+        first = self.reached or (self.pending[0] if self.pending else None)
+        return None if first is None else first.position
+
+
+@dataclass(frozen=True, slots=True)
+class AnnouncedTable:
+    """All writers of a topic, as of a position in the log of announcements."""
+
+    writers: Mapping[str, Writer] = field(default_factory=dict)
+    parts: tuple[str, ...] = ()
+    """Names of the partitions in the order of ``Cut.ends``."""
+    topic: str | None = None
+    """Id of the data topic that the announcements are about; ``None`` before it is known."""
+
+    @classmethod
+    def of_names(cls, names: Iterable[str]) -> AnnouncedTable:
+        """Return a table that knows only who has announced: each is waited for until it is read again."""
+        return cls({name: Writer(name) for name in sorted(names)})
+
+    def ends_of(self, positions: Mapping[str, int]) -> array[int]:
+        """Return positions by partition in the order of ``parts``; 0 for a partition that is not read yet."""
+        return array("q", [positions.get(part, 0) for part in self.parts])
+
+
+# Taking in statements.
+
+
+def with_statements(
+    table: AnnouncedTable, logged: Iterable[LoggedStatement], topic: str
+) -> tuple[AnnouncedTable, tuple[str, ...]]:
+    """Return the table with more statements, and remarks on those that are not as they should be, as sentences.
+
+    Args:
+        table: as of the statements before.
+        logged: in the order of the log.
+        topic: id of the data topic now. Announcements about an earlier topic of the same name are ignored, and the
+            cuts of such are dropped; their writers are waited for, since what they write now is not known.
+    """
+    changing = _Changing(table if table.topic in (None, topic) else _of_new_topic(table))
+    for each in logged:
+        statement = each.statement
+        if statement is None:
+            changing.note_unreadable(each)
+        elif isinstance(statement, Removal):
+            changing.remove(statement.writer)
+        elif statement.topic == topic:
+            changing.announce(statement, each)
+    return changing.done(topic), tuple(changing.remarks)
+
+
+def _of_new_topic(table: AnnouncedTable) -> AnnouncedTable:
+    return AnnouncedTable({name: replace(w, reached=None, pending=()) for name, w in table.writers.items()})
+
+
+class _Changing:
+    """A table while statements are taken in."""
+
+    def __init__(self, table: AnnouncedTable) -> None:
+        self._writers = dict(table.writers)
+        self._pending: dict[str, list[Cut]] = {}
+        """Of writers that have announced since."""
+        self._parts = list(table.parts)
+        self._index = {part: at for at, part in enumerate(table.parts)}
+        self.remarks: dict[str, None] = {}
+
+    def done(self, topic: str) -> AnnouncedTable:
+        writers = {
+            name: replace(w, pending=tuple(self._pending[name])) if name in self._pending else w
+            for name, w in self._writers.items()
+        }
+        return AnnouncedTable(dict(sorted(writers.items())), tuple(self._parts), topic)
+
+    def remove(self, name: str) -> None:
+        self._writers.pop(name, None)
+        self._pending.pop(name, None)
+
+    def note_unreadable(self, logged: LoggedStatement) -> None:
+        if logged.writer is None:
+            # The key is the writer: without one no writer can be meant.
+            self.remarks[f"a record without a key, at {logged.position}, is ignored: {logged.fault}"] = None
+            return
+        writer = self._writers.get(logged.writer, Writer(logged.writer))
+        self._writers[logged.writer] = replace(writer, unreadable=logged.fault)
+        self.remarks[
+            f"the record of {logged.writer} at {logged.position} cannot be read, and the watermark waits for its next "
+            f"one: {logged.fault}"
+        ] = None
+
+    def announce(self, of: Announcement, logged: LoggedStatement) -> None:
+        writer = self._writers.get(of.writer, Writer(of.writer))
+        if writer.query != of.query:
+            writer = self._begun(writer, of.query)
+        pending = self._pending.setdefault(of.writer, list(writer.pending))
+        newest = pending[-1] if pending else writer.reached
+        if newest is not None and of.batch < newest.batch:
+            self.remarks[
+                f"{of.writer} announced batch {of.batch} after batch {newest.batch} of the same query: the earlier "
+                "announcements remain in force. Its checkpoint was restored, or a second copy of it runs"
+            ] = None
+            self._writers[of.writer] = writer
+            return
+        watermark = of.watermark
+        if newest is not None and newest.watermark is not None and (watermark is None or watermark < newest.watermark):
+            if watermark is not None:
+                self.remarks[
+                    f"{of.writer} announced {watermark_text(watermark)} after {watermark_text(newest.watermark)}: a "
+                    "watermark never goes back, so the earlier one remains in force"
+                ] = None
+            watermark = newest.watermark
+        cut = Cut(logged.position, of.batch, watermark, of.idle, self._ends_of(of.ends), logged.written_at)
+        while pending and not _is_within(pending[-1].ends, cut.ends):
+            # The log was truncated. Without the earlier cut the watermark is only later.
+            pending.pop()
+        if newest is not None and not _is_within(newest.ends, cut.ends):
+            self.remarks[
+                f"{of.writer} announced a cut that ends before an earlier one: the topic was truncated, as by an "
+                "unclean leader election, and rows may be lost"
+            ] = None
+        pending.append(cut)
+        if len(pending) > MOST_CUTS:
+            # From the end, so that the newest stays.
+            self._pending[of.writer] = pending[::-2][::-1]
+        self._writers[of.writer] = replace(writer, unreadable=None)
+
+    def _begun(self, writer: Writer, query: str) -> Writer:
+        """Return the writer with a new query, whose rows may be of any time: a fresh checkpoint reads all again."""
+        self._pending[writer.name] = []
+        if writer.query is None:
+            return replace(writer, query=query, pending=())
+        former = writer.former | {writer.query}
+        if query in writer.former:
+            return Writer(writer.name, query, former - {query}, rival=writer.query)
+        return Writer(writer.name, query, former if len(former) <= _MOST_FORMER else frozenset({writer.query}))
+
+    def _ends_of(self, ends: Mapping[str, int]) -> array[int]:
+        for part in ends.keys() - self._index.keys():
+            self._index[part] = len(self._parts)
+            self._parts.append(part)
+        found = array("q", bytes(8 * (1 + max((self._index[part] for part in ends), default=-1))))
+        for part, end in ends.items():
+            found[self._index[part]] = end
+        return found
+
+
+def _is_within(ends: Sequence[int], limits: Sequence[int]) -> bool:
+    """Return whether no end is beyond its limit; where there are fewer limits, they are 0."""
+    return all(map(le, ends, limits)) and not any(ends[len(limits) :])
+
+
+# Applying them.
+
+
+class WriterStatus(Enum):
+    """Whether the combined watermark waits for a writer."""
+
+    AWAITED = "awaited"
+    """Has not announced, or no announcement of it has been reached, or it has no watermark yet: nothing advances."""
+    ACTIVE = "active"
+    IDLE = "idle"
+    """Announced that readers need not wait for it until its next announcement."""
+    SILENT = "silent"
+    """Has announced nothing for longer than ``writerTimeToLive``."""
+    ENDED = "ended"
+    """Announced that it writes no more."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnnouncedBy:
+    """Whose announcements a source follows."""
+
+    names: frozenset[str] = frozenset()
+    """Writers that must have announced; others count once they do."""
+    time_to_live: int | None = None
+    """Milliseconds without an announcement after which a writer is no longer waited for; ``None``: it always is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedAnnouncements:
+    """The announcements as they are when a plan is made."""
+
+    table: AnnouncedTable
+    by: AnnouncedBy
+    log: str | None
+    """Id of the log of announcements; ``None`` while there is none."""
+    next_position: int | None
+    """Where it is read on; ``None`` before the first read."""
+    is_current: bool
+    """Whether it was read to an end that was requested after the ends of the data: if not, the watermark stands."""
+    silent: Mapping[str, int] = field(default_factory=dict)
+    """Milliseconds for which each writer has announced nothing. Only time in which the log could be read counts, in
+    this process: a writer is never taken for silent because its announcements did not arrive."""
+    trouble: str | None = None
+    """Why it is not current, as a sentence."""
+
+
+class WriterAt(NamedTuple):
+    """A writer as a plan leaves it."""
+
+    writer: Writer
+    status: WriterStatus
+    at: Cut | None
+    """The announcement in force."""
+    next: Cut | None
+    """The first one that is not reached."""
+    rows_before_next: int
+    """Positions to be planned before that one is in force."""
+    is_future: bool = False
+    """Whether the next one is reached, and waits until the clock has come near its watermark (``maxFutureSkew``)."""
+
+
+def writers_at(
+    observed: ObservedAnnouncements, positions: Mapping[str, int], cap: Millis | None
+) -> tuple[WriterAt, ...]:
+    """Return all writers, in the order of their names, those that must announce and have not included.
+
+    Args:
+        observed: the announcements.
+        positions: end of the planned range of each partition, by its name.
+        cap: the latest watermark that counts; a later one waits until the clock has come near it.
+    """
+    table, ends = observed.table, observed.table.ends_of(positions)
+    missing = {name: Writer(name) for name in observed.by.names - table.writers.keys()}
+    return tuple(_writer_at(w, ends, cap, observed) for _, w in sorted({**table.writers, **missing}.items()))
+
+
+def _writer_at(writer: Writer, ends: array[int], cap: Millis | None, observed: ObservedAnnouncements) -> WriterAt:
+    count, within_cap = _reached(writer.pending, ends, cap)
+    at = writer.pending[within_cap - 1] if within_cap else writer.reached
+    pending = writer.pending[within_cap] if within_cap < len(writer.pending) else None
+    rows = 0
+    if pending is not None:
+        rows = sum(max(0, end - have) for end, have in zip(pending.ends, ends, strict=False))
+    status = _status(writer, at, observed)
+    return WriterAt(writer, status, at, pending, rows, is_future=within_cap < count)
+
+
+def _reached(pending: Sequence[Cut], ends: array[int], cap: Millis | None) -> tuple[int, int]:
+    """Return how many cuts the planned ends have reached, and how many of these are not too far in the future."""
+    count = bisect_left(pending, True, key=lambda cut: not _is_within(cut.ends, ends))
+    if cap is None:
+        return count, count
+
+    def is_too_far(cut: Cut) -> bool:
+        return cut.watermark is not None and cap < cut.watermark < MAX
+
+    if count and pending[count - 1].watermark == MAX:
+        return count, count
+    return count, bisect_left(pending, True, hi=count, key=is_too_far)
+
+
+def _status(writer: Writer, at: Cut | None, observed: ObservedAnnouncements) -> WriterStatus:
+    limit = observed.by.time_to_live
+    if writer.unreadable is None:
+        if at is not None and at.watermark == MAX:
+            return WriterStatus.ENDED
+        if writer.query is not None and limit is not None and observed.silent.get(writer.name, 0) > limit:
+            return WriterStatus.SILENT
+        if at is not None and at.idle:
+            return WriterStatus.IDLE
+    return WriterStatus.AWAITED if at is None or at.watermark in (None, MAX) else WriterStatus.ACTIVE
+
+
+def reached(
+    observed: ObservedAnnouncements, positions: Mapping[str, int], sent: Millis | None, cap: Millis | None
+) -> Millis | None:
+    """Return the combined watermark of the writers at the planned positions, never lower than the one that was sent.
+
+    The minimum of the active writers. With all of them idle or silent the maximum of these, so that the order of going
+    idle does not matter. Writers that have ended do not count beside others: once all have, the result is ``LAST``.
+    ``None`` before the first watermark. O(log of the cuts) for each writer.
+
+    Raises:
+        UsageError: two queries announce under one name.
+    """
+    writers = writers_at(observed, positions, cap)
+    _refuse_rivals(writers)
+    if not observed.is_current or not writers or any(w.status is WriterStatus.AWAITED for w in writers):
+        return sent
+    counting = [w for w in writers if w.status is not WriterStatus.ENDED]
+    if not counting:
+        return LAST
+    members = (
+        (MIN if w.at is None or w.at.watermark is None else w.at.watermark, w.status is not WriterStatus.ACTIVE)
+        for w in counting
+    )
+    found = lowest_of_active(members, MIN if sent is None else sent)
+    return None if found == MIN else found
+
+
+def _refuse_rivals(writers: Sequence[WriterAt]) -> None:
+    rivals = [w.writer for w in writers if w.writer.rival is not None]
+    if not rivals:
+        return
+    first = rivals[0]
+    raise UsageError(
+        f"two queries announce watermarks by turns as {first.name}: {first.rival} and {first.query}. What one "
+        "announces is not true of the other's rows. Stop one of them or give it a name of its own, then forget both: "
+        f"python -m watermark_source watermarks --topic TOPIC drop {first.name}. All names in use twice: "
+        f"{listed(each.name for each in rivals)}"
+    )
+
+
+def advanced(table: AnnouncedTable, positions: Mapping[str, int], cap: Millis | None) -> AnnouncedTable:
+    """Return the table without cuts that are of no use once these positions are planned."""
+    ends = table.ends_of(positions)
+    changed: dict[str, Writer] = {}
+    for name, writer in table.writers.items():
+        _, within_cap = _reached(writer.pending, ends, cap)
+        if within_cap:
+            changed[name] = replace(writer, reached=writer.pending[within_cap - 1], pending=writer.pending[within_cap:])
+    return replace(table, writers={**table.writers, **changed}) if changed else table
+
+
+@dataclass(frozen=True, slots=True)
+class AnnouncedFrom:
+    """What a checkpoint keeps: from where the log of announcements is read again. Replays never read it."""
+
+    position: int
+    """Of the first record that is still of use for a writer."""
+    log: str | None
+    """Id of the log that the position is of."""
+    writers: tuple[str, ...]
+    """Who has announced and was not removed. They are waited for even if their records have expired."""
+
+
+def needed_from(
+    observed: ObservedAnnouncements, positions: Mapping[str, int], cap: Millis | None, before: AnnouncedFrom | None
+) -> AnnouncedFrom | None:
+    """Return what the checkpoint keeps of a plan; ``before`` while the log has not been read to its end yet."""
+    if not observed.is_current or observed.next_position is None:
+        return before
+    table = advanced(observed.table, positions, cap)
+    needed = (at for writer in table.writers.values() if (at := writer.needed) is not None)
+    return AnnouncedFrom(min(needed, default=observed.next_position), observed.log, tuple(table.writers))
+
+
+def unknown_parts(table: AnnouncedTable, known: Set[str]) -> Set[str]:
+    """Return partitions that writers name with rows in them, and that the reader does not know yet."""
+    named = set(table.parts) - known
+    if not named:
+        return frozenset()
+    newest = [cut for writer in table.writers.values() if (cut := writer.newest) is not None]
+    return {
+        part
+        for at, part in enumerate(table.parts)
+        if part in named and any(at < len(cut.ends) and cut.ends[at] for cut in newest)
+    }
