@@ -5,13 +5,22 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from watermark_source.planning.announced import (
+    AnnouncedBy,
+    AnnouncedTable,
+    LoggedStatement,
+    ObservedAnnouncements,
+    advanced,
+    with_statements,
+)
+from watermark_source.planning.announcement import Announcement
 from watermark_source.planning.disorder import RangeSummary
-from watermark_source.planning.observation import Observation, ObservedLogs
+from watermark_source.planning.observation import Observation, ObservedLogs, PlanHistory
 from watermark_source.planning.planner import plan
 from watermark_source.planning.policy import Idleness, PlanPolicy
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import SourceState, SplitState, SplitStatus
-from watermark_source.planning.strategy import Bounded
+from watermark_source.planning.strategy import Announced, Bounded
 from watermark_source.planning.watermark import MAX, Millis
 
 _NOW = Millis(1_000_000)
@@ -112,3 +121,35 @@ class PlannedRecords:
 def row_of(watermark: int) -> int:
     """Return the event time whose watermark this is; no row can say the end of time."""
     return min(watermark + 1, MAX)
+
+
+class PlannedWriters:
+    """A topic whose watermark is announced by writers, planned after each announcement."""
+
+    def __init__(self, writers: int) -> None:
+        names = [f"w{number}" for number in range(writers)]
+        self.by = AnnouncedBy(frozenset(names))
+        self.policy = PlanPolicy(strategy=Announced(self.by), watermark_interval=1)
+        split = Split("topic", 0)
+        self.state = SourceState(splits={split: SplitState(0, 0)})
+        self.table = AnnouncedTable()
+        self.batch = 0
+        self.ends = {split: 0}
+
+    def announce(self, writer: int, watermark: Millis | None, *, idle: bool) -> None:
+        name, self.batch = f"w{writer}", self.batch + 1
+        statement = Announcement(
+            writer=name, query=name, batch=self.batch, watermark=watermark, idle=idle, topic="T", ends={"0": 0}
+        )
+        self.table, _ = with_statements(self.table, [LoggedStatement(self.batch, None, statement)], "T")
+        announced = ObservedAnnouncements(
+            table=self.table, by=self.by, log="L", next_position=self.batch + 1, is_current=True
+        )
+        seen = Observation(
+            now=_NOW,
+            logs=ObservedLogs(asked_at=_NOW, ends=self.ends),
+            announced=announced,
+            history=PlanHistory(rest=Millis(1)),
+        )
+        self.state = plan(self.state, seen, self.policy, None).state
+        self.table = advanced(self.table, {"0": 0}, None)

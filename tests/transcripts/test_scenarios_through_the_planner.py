@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.transcripts.planned_inputs import PlannedInputs, PlannedRecords, row_of
+from tests.transcripts.planned_inputs import PlannedInputs, PlannedRecords, PlannedWriters, row_of
 from watermark_source.errors import OptionError
 from watermark_source.group_store.database import database_of
 from watermark_source.group_store.store import GroupStore, Identity
@@ -133,6 +134,22 @@ def through_records(scenario: Scenario) -> Iterator[Said]:
         yield Said(records.state.watermark, records.state.splits[records.split].status is IDLE)
 
 
+def through_writers(scenario: Scenario) -> Iterator[Said]:
+    """The channels as writers of a topic, which announce each event. A source has no status, only writers have."""
+    writers = PlannedWriters(scenario["channels"])
+    at: dict[int, Millis | None] = {}
+    idle: set[int] = set()
+    for event in scenario["events"]:
+        channel = event["ch"]
+        if "status" in event:
+            (idle.add if event["status"] == "idle" else idle.discard)(channel)
+            writers.announce(channel, at.get(channel), idle=channel in idle)
+        elif channel not in idle:
+            at[channel] = None if event["wm"] == MIN else Millis(event["wm"])
+            writers.announce(channel, at[channel], idle=False)
+        yield Said(writers.state.watermark, is_idle=NotImplemented)
+
+
 # Rules: why a plan says something else than the reference does after the same events.
 
 
@@ -155,6 +172,29 @@ def returned_without_a_row(scenario: Scenario, events: Sequence[Event], want: Sa
     return got.at < want.at and bool(returned)
 
 
+def returned_behind(scenario: Scenario, events: Sequence[Event], want: Said, got: Said) -> bool:
+    """A writer that comes back from idleness is waited for until it has caught up, as ``idleReturn=wait`` has it.
+
+    A valve leaves it out until then, and all its rows are late.
+    """
+    idle: set[int] = set()
+    returned: set[int] = set()
+    for event in events:
+        channel = event["ch"]
+        if event.get("status") == "idle":
+            idle.add(channel)
+            returned.discard(channel)
+        elif "status" in event:
+            returned |= idle & {channel}
+            idle.discard(channel)
+    return got.at < want.at and bool(returned)
+
+
+def ended_beside_idle(scenario: Scenario, events: Sequence[Event], want: Said, got: Said) -> bool:
+    """The end of one writer is not the end of the stream while another one is idle: its next rows would all be late."""
+    return got.at < want.at == MAX - 1
+
+
 Rule = Callable[[Scenario, Sequence[Event], Said, Said], bool]
 RULES: dict[str, tuple[Rule, ...]] = {
     "combined": (),
@@ -163,6 +203,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "valve": (returned_without_a_row,),
     "valve_tight": (returned_without_a_row,),
 }
+RULES_OF_WRITERS: tuple[Rule, ...] = (returned_behind, ended_beside_idle)
 THROUGH: dict[str, Callable[[Scenario], Iterator[Said | None]]] = {
     "combined": through_inputs,
     "multiplexer": through_splits,
@@ -270,3 +311,95 @@ def groups_through_the_store(store: GroupStore, scenario: Scenario, number: int)
                 for found in (members.minimum(source["group"], f"{src}.{sub}"),)
             ]
     return answers
+
+
+# Writers that announce watermarks, as the channels of a valve.
+
+
+class Valve:
+    """The reference's valve in brief: checked against its recorded answers, it answers random scenarios."""
+
+    def __init__(self, channels: int) -> None:
+        self.at = [MIN] * channels
+        self.idle: set[int] = set()
+        self.left_out: set[int] = set()
+        self.said = Said()
+
+    def take(self, event: Event) -> Said:
+        channel = event["ch"]
+        if event.get("status") == "idle":
+            self._turn_idle(channel)
+        elif "status" in event:
+            if channel in self.idle:
+                self.idle.discard(channel)
+                if self.at[channel] >= self.said.at:
+                    self.left_out.discard(channel)
+        elif channel not in self.idle and event["wm"] > self.at[channel]:
+            self.at[channel] = event["wm"]
+            if self.at[channel] >= self.said.at:
+                self.left_out.discard(channel)
+            self._say(min)
+        return self.said
+
+    def _turn_idle(self, channel: int) -> None:
+        if channel in self.idle:
+            return
+        self.idle.add(channel)
+        self.left_out.add(channel)
+        self._say(max if len(self.idle) == len(self.at) else min)
+
+    def _say(self, of: Callable[[list[Millis]], Millis]) -> None:
+        counting = [at for n, at in enumerate(self.at) if n not in self.left_out or of is max]
+        if counting and of(counting) > self.said.at:
+            self.said = Said(Millis(min(of(counting), MAX - 1)))
+
+
+def random_scenario(seed: int) -> Scenario:
+    chance = random.Random(seed)
+    channels = chance.randint(1, 5)
+    times = [*range(12), MAX] if chance.random() < 0.3 else [*range(12)]
+
+    def event() -> Event:
+        what = {"status": chance.choice(["idle", "active"])} if chance.random() < 0.3 else {"wm": chance.choice(times)}
+        return {"ch": chance.randrange(channels), **what}
+
+    return {"channels": channels, "events": [event() for _ in range(chance.randint(1, 40))]}
+
+
+def differences(scenario: Scenario, wanted: Iterator[Said]) -> str | None:
+    """Return the rule by which writers differ from channels, if they do; fails without a rule."""
+    for index, (want, got) in enumerate(zip(wanted, through_writers(scenario), strict=True)):
+        if want.watermark == got.watermark:
+            continue
+        events = scenario["events"][: index + 1]
+        rule = next((r.__name__ for r in RULES_OF_WRITERS if r(scenario, events, want, got)), None)
+        assert rule is not None, f"event {index}: {want}, by the planner {got}; {events}"
+        return rule
+    return None
+
+
+@pytest.mark.parametrize("name", ["valve", "valve_tight"])
+def test_writers_that_announce_are_combined_as_the_channels_of_the_reference_or_by_a_rule(name: str) -> None:
+    found = [differences(scenario, expected(scenario, result)) for _, scenario, result in lines(name)]
+    assert len(found) == 300
+    by_rule = Counter(rule for rule in found if rule)
+    assert sum(by_rule.values()) <= 150, by_rule
+
+
+@pytest.mark.parametrize("name", ["valve", "valve_tight"])
+def test_the_brief_valve_answers_as_recorded(name: str) -> None:
+    for number, scenario, result in lines(name):
+        valve = Valve(scenario["channels"])
+        brief = [valve.take(event).watermark for event in scenario["events"]]
+        assert brief == [said.watermark for said in expected(scenario, result)], f"{name} line {number}"
+
+
+@pytest.mark.parametrize("count", [500, pytest.param(20_000, marks=pytest.mark.long("500 of them"))])
+def test_writers_are_combined_as_channels_in_random_scenarios(count: int) -> None:
+    by_rule: Counter[str | None] = Counter()
+    for seed in range(count):
+        scenario = random_scenario(seed)
+        valve = Valve(scenario["channels"])
+        by_rule[differences(scenario, map(valve.take, scenario["events"]))] += 1
+    # A rule that explains nothing is to go.
+    assert by_rule.keys() == {None, *(rule.__name__ for rule in RULES_OF_WRITERS)}

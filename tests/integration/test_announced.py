@@ -1,0 +1,276 @@
+"""Watermarks that the writers of a topic announce, read from a real broker beside the rows."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from kafka import KafkaProducer
+
+from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
+from pyspark_aligned_kafka.options.kafka_options import parse
+from services.kafka import Kafka
+from services.kafka_topics import create_topic, delete_records, delete_topic
+from services.wait_until import wait_until
+from tests.integration.direct_kafka import DirectKafka, DirectQuery
+from tests.spark.queries import START
+from watermark_source.errors import UsageError
+from watermark_source.planning.announcement import Announcement, Removal, encoded
+from watermark_source.planning.watermark import LAST, MAX, Millis
+
+pytestmark = pytest.mark.service
+
+NewTopic = Callable[..., str]
+
+
+@dataclass
+class Announcing:
+    """Announces watermarks of a topic as its writers would."""
+
+    kafka: Kafka
+    topic: str
+    batches: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def side(self) -> str:
+        return f"{self.topic}.watermarks"
+
+    def create(self) -> None:
+        create_topic(self.kafka.bootstrap, self.side)
+
+    def topic_id(self) -> str:
+        options = parse({"kafka.bootstrap.servers": self.kafka.bootstrap, "subscribe": self.topic})
+        admin = KafkaAdmin(options.client)
+        try:
+            found = admin.topics({self.topic})[self.topic].id
+        finally:
+            admin.close()
+        assert found is not None
+        return found
+
+    def at(
+        self, watermark: float | None, ends: Mapping[int, int], *, writer: str = "a", query: str = "q", **more: Any
+    ) -> None:
+        """Announce a watermark, in seconds after ``START``, at the ends of partitions."""
+        batch = self.batches[query] = self.batches.get(query, -1) + 1
+        at = None if watermark is None else Millis(MAX if watermark == MAX else START + round(watermark * 1_000))
+        given: dict[str, Any] = {"batch": batch, "topic": self.topic_id(), **more}
+        named = {str(partition): end for partition, end in ends.items()}
+        self.send(encoded(Announcement(writer=writer, query=query, watermark=at, ends=named, **given)), writer)
+
+    def drop(self, writer: str) -> None:
+        self.send(encoded(Removal(writer)), writer)
+
+    def send(self, value: bytes, key: str | None) -> None:
+        producer = KafkaProducer(bootstrap_servers=self.kafka.bootstrap)
+        producer.send(self.side, value, key=None if key is None else key.encode())
+        producer.flush(60)
+        producer.close()
+
+
+@pytest.fixture
+def announcing(kafka: Kafka, new_topic: NewTopic) -> Callable[..., Announcing]:
+    def make(partitions: int = 1, *, created: bool = True) -> Announcing:
+        made = Announcing(kafka, new_topic(partitions))
+        if created:
+            made.create()
+        return made
+
+    return make
+
+
+def reading(direct: DirectKafka, writers: Announcing, **options: Any) -> Mapping[str, str]:
+    return direct.source(subscribe=writers.topic, watermarkStrategy="announced", **options)
+
+
+def seconds(query: DirectQuery) -> float | None:
+    """Return the watermark in seconds after ``START``."""
+    watermark = query.status.watermark
+    return None if watermark is None else (watermark - START) / 1_000
+
+
+def reaches(query: DirectQuery, watermark: float) -> None:
+    query.step()
+    query.go_on_until(lambda: seconds(query) == watermark)
+
+
+def test_the_watermark_is_as_announced_though_seven_of_eight_partitions_are_silent(
+    direct: DirectKafka, announcing: Callable[..., Announcing]
+) -> None:
+    writers = announcing(8)
+    direct.write(writers.topic, {0: [1, 5, 90]})
+    writers.at(60, {0: 3, **dict.fromkeys(range(1, 8), 0)})
+    query = direct.start(reading(direct, writers, announcedBy="a"), "b")
+    reaches(query, 60)
+    # Rows that are read and not announced of advance nothing; an announcement without rows does.
+    direct.write(writers.topic, {0: [300]})
+    query.process_all()
+    assert seconds(query) == 60
+    writers.at(200, {0: 4})
+    reaches(query, 200)
+    writers.at(400, {0: 5})
+    query.go_on(1)
+    assert seconds(query) == 200
+    direct.write(writers.topic, {0: [390]})
+    reaches(query, 400)
+    assert len(direct.data("b")) == 5
+
+
+def test_of_two_writers_the_lower_counts_and_idle_ended_and_dropped_ones_do_not(
+    direct: DirectKafka, announcing: Callable[..., Announcing]
+) -> None:
+    writers = announcing(2)
+    writers.at(50, {0: 0}, writer="a", query="qa")
+    query = direct.start(reading(direct, writers, announcedBy="a,b"), "b")
+    query.go_on(1)
+    assert seconds(query) is None
+    writers.at(None, {0: 0}, writer="b", query="qb")
+    query.go_on(0.5)
+    assert seconds(query) is None
+    writers.at(20, {0: 0}, writer="b", query="qb")
+    reaches(query, 20)
+    writers.at(20, {0: 0}, writer="b", query="qb", idle=True)
+    reaches(query, 50)
+    writers.at(60, {0: 0}, writer="b", query="qb")
+    writers.at(70, {0: 0}, writer="a", query="qa")
+    reaches(query, 60)
+    writers.drop("b")
+    # It was named, so it is waited for all the same until it announces.
+    query.go_on(0.5)
+    assert seconds(query) == 60
+    writers.at(MAX, {0: 0}, writer="b", query="qb2")
+    reaches(query, 70)
+    writers.at(MAX, {0: 0}, writer="a", query="qa")
+    # Not the end of the stream, which would read nothing any more. Its marker is a moment that Python cannot show.
+    start, limit = direct.offsets("b")[-1], query.limit
+    wait_until(lambda: query.reader.latestOffset(start, limit).get("wm") == LAST, 60, "the last watermark")
+
+
+def test_a_run_closes_exactly_what_the_writer_had_finished(
+    direct: DirectKafka, announcing: Callable[..., Announcing]
+) -> None:
+    writers = announcing(2)
+    source = reading(direct, writers, announcedBy="a")
+    expected = []
+    for night in range(1, 4):
+        direct.write(writers.topic, {0: [night * 100, night * 100 + 9]})
+        writers.at(night * 100, {0: night * 2, 1: 0})
+        # Of the next night.
+        writers.at(night * 100 + 99, {0: night * 2 + 1, 1: 0})
+        writers.batches["q"] -= 1
+        expected.append(seconds(direct.run(source, "b")))
+        writers.batches["q"] += 1
+    assert expected == [100, 200, 300]
+    assert len(direct.data("b")) == 6
+
+
+def test_a_restarted_query_waits_for_all_writers_it_knew_and_reads_on_from_its_checkpoint(
+    direct: DirectKafka, announcing: Callable[..., Announcing], kafka: Kafka
+) -> None:
+    writers = announcing(1)
+    source = reading(direct, writers)
+    writers.at(10, {0: 0}, writer="a", query="qa")
+    writers.at(30, {0: 0}, writer="b", query="qb")
+    writers.at(20, {0: 0}, writer="a", query="qa")
+    assert seconds(direct.run(source, "q")) == 20
+    assert direct.offsets("q")[-1]["announced"]["at"] == 1
+    assert direct.offsets("q")[-1]["announced"]["writers"] == ["a", "b"]
+    # The record of b has expired: b is waited for, since its name is in the checkpoint.
+    delete_records(kafka.bootstrap, writers.side, {0: 2})
+    writers.at(99, {0: 0}, writer="a", query="qa")
+    query = direct.start(source, "q")
+    query.go_on(1)
+    assert seconds(query) == 20
+    writers.at(40, {0: 0}, writer="b", query="qb")
+    reaches(query, 40)
+
+
+def test_a_topic_of_announcements_that_does_not_exist_yet_holds_and_says_so(
+    direct: DirectKafka, announcing: Callable[..., Announcing], caplog: pytest.LogCaptureFixture
+) -> None:
+    writers = announcing(1, created=False)
+    direct.write(writers.topic, {0: [1, 2]})
+    query = direct.start(reading(direct, writers), "b")
+    with caplog.at_level(logging.WARNING):
+        query.go_on_until(lambda: f"topic {writers.side} does not exist" in caplog.text)
+    query.process_all()
+    assert (seconds(query), len(direct.data("b"))) == (None, 2)
+    writers.create()
+    writers.at(1.5, {0: 2})
+    reaches(query, 1.5)
+
+
+def test_what_is_no_announcement_holds_the_writer_of_its_key_until_the_next(
+    direct: DirectKafka, announcing: Callable[..., Announcing], caplog: pytest.LogCaptureFixture
+) -> None:
+    writers = announcing(1)
+    writers.at(10, {0: 0})
+    writers.send(b"garbage", None)
+    writers.send(b'{"v":2,"writer":"new"}', "new")
+    query = direct.start(reading(direct, writers), "b")
+    with caplog.at_level(logging.WARNING):
+        query.go_on(1)
+    assert seconds(query) is None
+    assert "a record without a key, at 1, is ignored: not an announcement of a watermark" in caplog.text
+    writers.at(7, {0: 0}, writer="new", query="qn")
+    reaches(query, 7)
+
+
+def test_two_queries_by_turns_under_one_name_end_the_query_until_the_name_is_dropped(
+    direct: DirectKafka, announcing: Callable[..., Announcing]
+) -> None:
+    writers = announcing(1)
+    source = reading(direct, writers)
+    for at, query in ((10, "q1"), (20, "q2"), (30, "q1")):
+        writers.at(at, {0: 0}, query=query)
+    with pytest.raises(UsageError, match=r"by turns as a: q2 and q1.* drop a"):
+        direct.run(source, "b")
+    writers.drop("a")
+    writers.at(40, {0: 0}, query="q2")
+    assert seconds(direct.run(source, "b")) == 40
+
+
+def test_announcements_about_an_earlier_topic_of_the_name_are_ignored(
+    direct: DirectKafka, announcing: Callable[..., Announcing], kafka: Kafka
+) -> None:
+    writers = announcing(1)
+    writers.at(900, {0: 0})
+    first = writers.topic_id()
+    delete_topic(kafka.bootstrap, writers.topic)
+    create_again(kafka, writers.topic)
+    assert writers.topic_id() != first
+    query = direct.start(reading(direct, writers), "b")
+    query.go_on(1)
+    assert seconds(query) is None
+    writers.at(5, {0: 0}, query="other")
+    reaches(query, 5)
+
+
+def test_a_topic_of_announcements_that_is_created_again_is_read_from_its_beginning(
+    direct: DirectKafka, announcing: Callable[..., Announcing], kafka: Kafka, caplog: pytest.LogCaptureFixture
+) -> None:
+    writers = announcing(1)
+    for at in (1, 2, 3):
+        writers.at(at, {0: 0})
+    query = direct.start(reading(direct, writers), "b")
+    reaches(query, 3)
+    delete_topic(kafka.bootstrap, writers.side)
+    create_again(kafka, writers.side)
+    with caplog.at_level(logging.WARNING):
+        writers.at(8, {0: 0})
+        reaches(query, 8)
+    assert f"{writers.side} was" in caplog.text
+
+
+def create_again(kafka: Kafka, topic: str) -> None:
+    def created() -> bool:
+        try:
+            create_topic(kafka.bootstrap, topic)
+        except Exception:  # noqa: BLE001 - it may still be being deleted
+            return False
+        return True
+
+    wait_until(created, 60, f"{topic} created again")

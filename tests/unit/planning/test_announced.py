@@ -1,0 +1,255 @@
+"""Which announcements positions have reached, and the watermark of several writers."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from watermark_source.errors import UsageError
+from watermark_source.planning.announced import (
+    MOST_CUTS,
+    AnnouncedBy,
+    AnnouncedTable,
+    LoggedStatement,
+    ObservedAnnouncements,
+    WriterStatus,
+    advanced,
+    needed_from,
+    reached,
+    unknown_parts,
+    with_statements,
+    writers_at,
+)
+from watermark_source.planning.announcement import Announcement, Removal, Statement
+from watermark_source.planning.watermark import LAST, MAX, Millis
+
+TOPIC = "T"
+
+
+def said(
+    watermark: int | None, ends: Mapping[str, int], *, writer: str = "a", query: str = "q", batch: int = 0, **more: Any
+) -> Announcement:
+    at = None if watermark is None else Millis(watermark)
+    return Announcement(
+        **{"writer": writer, "query": query, "batch": batch, "watermark": at, "topic": TOPIC, "ends": ends, **more}
+    )
+
+
+def table_of(*statements: Statement | str, topic: str = TOPIC) -> tuple[AnnouncedTable, tuple[str, ...]]:
+    """Take in statements; a text is the key of a record that cannot be read."""
+    logged = [
+        LoggedStatement(at, None, None, each, "no JSON") if isinstance(each, str) else LoggedStatement(at, None, each)
+        for at, each in enumerate(statements)
+    ]
+    return with_statements(AnnouncedTable(), logged, topic)
+
+
+def observed(table: AnnouncedTable, *names: str, **changes: Any) -> ObservedAnnouncements:
+    by = AnnouncedBy(frozenset(names), changes.pop("time_to_live", None))
+    given = {"log": "L", "next_position": 100, "is_current": True, **changes}
+    return ObservedAnnouncements(table=table, by=by, **given)
+
+
+def watermark(
+    statements: Sequence[Statement | str],
+    positions: Mapping[str, int],
+    *names: str,
+    sent: int | None = None,
+    **more: Any,
+) -> int | None:
+    cap = more.pop("cap", None)
+    at = observed(table_of(*statements)[0], *names, **more)
+    return reached(at, positions, None if sent is None else Millis(sent), cap)
+
+
+def test_a_cut_counts_once_it_is_reached_in_every_partition_it_names() -> None:
+    statements = [said(10, {"0": 3, "1": 0}), said(20, {"0": 5, "1": 2}, batch=1)]
+    assert watermark(statements, {"0": 2, "1": 0}) is None
+    assert watermark(statements, {"0": 3}) == 10
+    assert watermark(statements, {"0": 9, "1": 1}) == 10
+    assert watermark(statements, {"0": 5, "1": 2, "2": 0}) == 20
+
+
+def test_a_partition_that_the_reader_has_not_found_is_not_reached_if_it_has_rows() -> None:
+    statements = [said(10, {"0": 1, "1": 0}), said(20, {"0": 1, "1": 7}, batch=1)]
+    assert watermark(statements, {"0": 5}) == 10
+    table, _ = table_of(*statements)
+    assert unknown_parts(table, {"0"}) == {"1"}
+    assert unknown_parts(table, {"0", "1"}) == set()
+
+
+def test_writers_combine_as_channels_of_a_valve() -> None:
+    a, b = said(50, {}), said(20, {}, writer="b")
+    assert watermark([a, b], {}) == 20
+    assert watermark([a], {}, "b") is None
+    assert watermark([a], {}, "b", sent=7) == 7
+    assert watermark([a, said(None, {}, writer="b")], {}) is None
+    assert watermark([a, b, said(20, {}, writer="b", batch=1, idle=True)], {}) == 50
+    assert watermark([said(50, {}, idle=True), said(20, {}, writer="b", idle=True)], {}) == 50
+    assert watermark([a, said(MAX, {}, writer="b")], {}) == 50
+    assert watermark([said(MAX, {}), said(MAX, {}, writer="b")], {}) == LAST
+    assert watermark([a, b], {}, sent=30) == 30
+    assert watermark([a, b, Removal("b")], {}) == 50
+    assert watermark([a], {}, is_current=False, sent=5) == 5
+
+
+def test_the_end_does_not_count_beside_a_writer_that_is_idle() -> None:
+    """Unlike in a valve: a writer that comes back from idleness would be late with all its rows."""
+    assert watermark([said(MAX, {}), said(20, {}, writer="b", idle=True)], {}) == 20
+
+
+def test_idleness_and_the_end_apply_where_their_cut_is_reached() -> None:
+    statements = [
+        said(50, {}), said(20, {"0": 0}, writer="b"), said(20, {"0": 9}, writer="b", batch=1, idle=True),
+        said(MAX, {"0": 10}, writer="b", batch=2),
+    ]  # fmt: skip
+    assert [watermark(statements, {"0": at}) for at in (0, 8, 9, 10)] == [20, 20, 50, 50]
+
+
+def test_a_new_query_under_an_old_name_supersedes_it_and_one_that_comes_back_is_refused() -> None:
+    first, second = said(50, {}), said(None, {"0": 4}, query="q2")
+    assert watermark([first, second], {"0": 9}) is None
+    assert watermark([first, second, said(30, {"0": 4}, query="q2", batch=1)], {"0": 9}, sent=10) == 30
+    turns = [first, second, said(60, {}, batch=7)]
+    with pytest.raises(UsageError, match="as a: q2 and q"):
+        watermark(turns, {})
+    assert watermark([*turns, Removal("a"), said(70, {}, query="q2", batch=9)], {}) == 70
+
+
+@pytest.mark.parametrize(("later", "positions", "expected", "remark"), [
+    (said(99, {"0": 5}, batch=3), {"0": 9}, 50, "batch 3 after batch 5 of the same query"),
+    (said(40, {"0": 5}, batch=6), {"0": 9}, 50, "a watermark never goes back"),
+    (said(None, {"0": 5}, batch=6), {"0": 9}, 50, None),
+    (said(60, {"0": 2}, batch=6), {"0": 2}, 60, "truncated"),
+    (said(60, {}, batch=6), {"0": 0}, 60, "truncated"),
+    (said(60, {"0": 5}, batch=5), {"0": 5}, 60, None),
+])  # fmt: skip
+def test_what_goes_back_leaves_the_earlier_announcements_in_force(
+    later: Announcement, positions: Mapping[str, int], expected: int, remark: str | None
+) -> None:
+    first = said(50, {"0": 4}, batch=5)
+    assert watermark([first, later], positions) == expected
+    _, remarks = table_of(first, later)
+    assert [remark in text for text in remarks] == [True] if remark else remarks == ()
+
+
+def test_a_record_that_cannot_be_read_holds_the_writer_of_its_key_until_the_next() -> None:
+    a = said(50, {})
+    assert watermark([a, "b"], {}, sent=3) == 3
+    assert watermark([a, "b", said(60, {}, writer="b")], {}) == 50
+    assert watermark([a, said(70, {}, writer="b", idle=True), "b"], {}) == 50
+    assert watermark([a, said(MAX, {}, writer="b"), "b"], {}, sent=3) == 3
+    assert watermark([a, "b", Removal("b")], {}) == 50
+    _, remarks = with_statements(AnnouncedTable(), [LoggedStatement(4, None, None, None, "no JSON")], TOPIC)
+    assert remarks == ("a record without a key, at 4, is ignored: no JSON",)
+
+
+def test_announcements_about_another_topic_are_ignored_and_a_new_topic_keeps_only_names() -> None:
+    table, remarks = table_of(said(50, {"0": 1}), said(70, {}, writer="old", topic="before"))
+    assert (list(table.writers), remarks) == (["a"], ())
+    table, _ = with_statements(table, [], "T2")
+    assert reached(observed(table), {"0": 9}, None, None) is None
+    table, _ = with_statements(table, [LoggedStatement(9, None, said(4, {}, batch=1, topic="T2"))], "T2")
+    assert reached(observed(table), {}, None, None) == 4
+
+
+def test_a_watermark_of_the_future_waits_and_earlier_ones_and_the_end_apply() -> None:
+    statements = [said(10, {"0": 1}), said(900, {"0": 2}, batch=1)]
+    assert watermark(statements, {"0": 5}, cap=Millis(100)) == 10
+    assert watermark(statements, {"0": 5}, cap=Millis(900)) == 900
+    table, _ = table_of(*statements)
+    later = advanced(table, {"0": 5}, Millis(100))
+    assert reached(observed(later), {"0": 5}, None, Millis(900)) == 900
+    (at,) = writers_at(observed(table), {"0": 5}, Millis(100))
+    assert at.is_future
+    assert watermark([said(10, {}), said(MAX, {}, batch=1)], {}, cap=Millis(100)) == LAST
+
+
+def test_a_silent_writer_is_left_out_after_its_time_to_live_unless_it_never_announced() -> None:
+    statements = [said(50, {}), said(20, {}, writer="b")]
+    assert watermark(statements, {}, time_to_live=10, silent={"b": 10}) == 20
+    assert watermark(statements, {}, time_to_live=10, silent={"b": 11}) == 50
+    assert watermark(statements, {}, "c", time_to_live=10, silent={"b": 11, "c": 11}) is None
+    names = observed(AnnouncedTable.of_names(["a"]), time_to_live=10, silent={"a": 99})
+    assert [each.status for each in writers_at(names, {}, None)] == [WriterStatus.AWAITED]
+
+
+def test_a_checkpoint_keeps_the_first_record_that_is_still_of_use() -> None:
+    table, _ = table_of(
+        said(10, {}), said(10, {}, writer="b"), said(20, {"0": 3}, batch=1), said(30, {"0": 9}, batch=2)
+    )
+    kept = needed_from(observed(table), {"0": 3}, None, None)
+    assert kept is not None
+    assert (kept.position, kept.log, kept.writers) == (1, "L", ("a", "b"))
+    table, _ = with_statements(table, [LoggedStatement(5, None, Removal("b"))], TOPIC)
+    kept = needed_from(observed(table), {"0": 3}, None, kept)
+    assert kept is not None
+    assert (kept.position, kept.writers) == (2, ("a",))
+    assert needed_from(observed(table, is_current=False), {"0": 9}, None, kept) is kept
+    nothing = needed_from(observed(AnnouncedTable()), {}, None, None)
+    assert nothing is not None
+    assert (nothing.position, nothing.writers) == (100, ())
+
+
+def test_thinning_keeps_the_newest_announcement_and_only_delays() -> None:
+    many = [said(at, {"0": at}, batch=at) for at in range(3 * MOST_CUTS)]
+    table, _ = table_of(*many)
+    assert len(table.writers["a"].pending) <= MOST_CUTS
+    last = len(many) - 1
+    assert reached(observed(table), {"0": last}, None, None) == last
+    for at in (100, 5_000, last - 1):
+        found = reached(observed(table), {"0": at}, None, None)
+        assert found is not None
+        assert at - 8 <= found <= at
+
+
+class Naive:
+    """Each writer's markers as if each partition had them in its log: the minimum over splits of the newest reached."""
+
+    def __init__(self) -> None:
+        self.markers: dict[str, list[Announcement]] = {}
+
+    def watermark(self, writer: str, positions: Mapping[str, int]) -> int | None:
+        newest = []
+        for part, at in positions.items():
+            reached_here = [m.watermark for m in self.markers[writer] if m.ends.get(part, 0) <= at]
+            newest.append(reached_here[-1] if reached_here else None)
+        return None if None in newest else min(at for at in newest if at is not None)
+
+    def combined(self, positions: Mapping[str, int]) -> int | None:
+        found = [self.watermark(writer, positions) for writer in self.markers]
+        return None if None in found else min((at for at in found if at is not None), default=None)
+
+
+@pytest.mark.parametrize("histories", [300, pytest.param(20_000, marks=pytest.mark.long("300 of them"))])
+def test_the_newest_cut_reached_everywhere_is_the_minimum_over_splits_of_the_newest_reached_there(
+    histories: int,
+) -> None:
+    for seed in range(histories):
+        chance = random.Random(seed)
+        parts = [str(at) for at in range(chance.randint(1, 4))]
+        writers = "abc"[: chance.randint(1, 3)]
+        ends, times = dict.fromkeys(parts, 0), dict.fromkeys(writers, 0)
+        positions, sent, naive, table = dict.fromkeys(parts, 0), None, Naive(), AnnouncedTable()
+        for step in range(chance.randint(1, 25)):
+            writer = chance.choice(writers)
+            ends = {part: end + chance.choice((0, 0, 1, 3)) for part, end in ends.items()}
+            times[writer] += chance.choice((0, 1, 5))
+            named = {part: end for part, end in ends.items() if end or chance.random() < 0.5}
+            made = said(times[writer], named, writer=writer, query=f"q{writer}", batch=step)
+            naive.markers.setdefault(writer, []).append(made)
+            table, remarks = with_statements(table, [LoggedStatement(step, None, made)], TOPIC)
+            assert remarks == ()
+            positions = {part: min(ends[part], at + chance.choice((0, 1, 4))) for part, at in positions.items()}
+            expected = naive.combined(positions)
+            found = reached(observed(table), positions, sent, None)
+            if expected is not None:
+                assert found == max(expected, sent or 0), f"seed {seed}, step {step}"
+            else:
+                assert found == sent, f"seed {seed}, step {step}"
+            sent = found
+            if chance.random() < 0.5:
+                table = advanced(table, positions, None)
