@@ -11,7 +11,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from watermark_source.monitor.followed_queries import FollowedQuery, FollowedSource, Totals
-from watermark_source.monitor.source_status import SnapshotProgress, SourceStatus, SplitView, Status
+from watermark_source.monitor.source_status import SnapshotProgress, SourceStatus, SplitView, Status, WriterView
 from watermark_source.planning.range_report import LateRows
 from watermark_source.planning.watermark import is_moment
 
@@ -67,6 +67,20 @@ class SnapshotAt:
     progress: SnapshotProgress
 
 
+@dataclass(frozen=True, slots=True)
+class WriterAt:
+    """A writer that announces watermarks, at a scrape."""
+
+    labels: tuple[str, ...]
+    view: WriterView
+    now: int
+
+    @property
+    def age(self) -> int | None:
+        """Milliseconds since it announced last, by the timestamp of its record."""
+        return None if self.view.since is None else max(0, self.now - self.view.since)
+
+
 class Subjects:
     """All subjects of a scrape."""
 
@@ -75,6 +89,7 @@ class Subjects:
         self.sources: list[SourceAt] = []
         self.splits: list[SplitAt] = []
         self.snapshots: list[SnapshotAt] = []
+        self.writers: list[WriterAt] = []
         for query in queries:
             self.queries.append(QueryAt((query.label,), query.late_rows))
             for followed in query.sources.values():
@@ -85,6 +100,7 @@ class Subjects:
         labels = (query, status.source_name, "" if status.group is None else status.group.name)
         self.sources.append(SourceAt(labels, status, now))
         self.snapshots += [SnapshotAt((*labels, snapshot.log), snapshot) for snapshot in status.snapshots]
+        self.writers += [WriterAt((*labels, view.name), view, now) for view in status.writers]
         self.splits += [
             SplitAt((*labels, view.split.log, str(view.split.number)), view, followed.elapsed) for view in status.splits
         ]
@@ -94,6 +110,7 @@ _QUERY = ("query",)
 _SOURCE = (*_QUERY, "source", "group")
 _SPLIT = (*_SOURCE, "topic", "partition")
 _SNAPSHOT = (*_SOURCE, "table")
+_WRITER = (*_SOURCE, "writer")
 
 
 class Kind(Enum):
@@ -139,6 +156,10 @@ def _of_split(value: Callable[[SplitAt], float | None]) -> _Samples:
 
 def _of_snapshot(value: Callable[[SnapshotAt], float | None]) -> _Samples:
     return lambda subjects: (Sample(snapshot.labels, value(snapshot)) for snapshot in subjects.snapshots)
+
+
+def _of_writer(value: Callable[[WriterAt], float | None]) -> _Samples:
+    return lambda subjects: (Sample(writer.labels, value(writer)) for writer in subjects.writers)
 
 
 def _of_source_by_status(value: Callable[[SourceAt, Status], float]) -> _Samples:
@@ -323,6 +344,20 @@ METRICS = (
         "Estimated rows of the table's snapshot.",
         _SNAPSHOT,
         _of_snapshot(lambda snapshot: snapshot.progress.expected),
+    ),
+    MetricRow(
+        Kind.GAUGE,
+        "announced_watermark_timestamp_seconds",
+        "Watermark that the writer announced last.",
+        _WRITER,
+        _of_writer(lambda writer: _moment(writer.view.announced)),
+    ),
+    MetricRow(
+        Kind.GAUGE,
+        "announcement_age_seconds",
+        "Time since the writer announced.",
+        _WRITER,
+        _of_writer(lambda writer: _seconds(writer.age)),
     ),
     MetricRow(
         Kind.COUNTER,

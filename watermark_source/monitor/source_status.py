@@ -230,6 +230,29 @@ class SplitView:
         return self.backlog.rows
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriterView:
+    """A writer that announces watermarks (``watermarkStrategy`` ``announced``)."""
+
+    name: str
+    status: str
+    """``awaited``, ``active``, ``idle``, ``silent`` or ``ended``."""
+    why: str
+    """The reason, as a sentence: see ``status_reasons.writer_reason``."""
+    holds_back: bool = False
+    """Whether the combined watermark waits for it."""
+    batch: int | None = None
+    """The batch that it announced last."""
+    watermark: int | None = None
+    """The announcement in force at the source's positions."""
+    announced: int | None = None
+    """The watermark that it announced last, which may not be reached yet."""
+    since: int | None = None
+    """When it announced last, milliseconds since 1970-01-01 UTC, by the record's timestamp."""
+    rows_before_next: int | None = None
+    """Rows to be read before its next announcement is in force; ``None``: there is none."""
+
+
 _Interesting = TypeVar("_Interesting", Outline, SplitView)
 
 
@@ -283,6 +306,10 @@ class SourceStatus:
     """The bound on out-of-orderness, if it is learned."""
     snapshots: tuple[SnapshotProgress, ...] = ()
     """This run's snapshots by name, at most ``REPORTED_SPLITS``; none once all are done."""
+    writers: tuple[WriterView, ...] = ()
+    """Those that announce watermarks, by name, at most ``REPORTED_SPLITS``: first those that hold the watermark."""
+    unannounced: str | None = None
+    """Why the watermark stands whatever the writers announced: their announcements cannot be read, for example."""
 
     @classmethod
     def of(
@@ -300,6 +327,8 @@ class SourceStatus:
         uncounted: bool = False,
         bound: BoundInForce | None = None,
         snapshots: Iterable[SnapshotProgress] = (),
+        writers: Iterable[WriterView] = (),
+        unannounced: str | None = None,
     ) -> SourceStatus:
         """Build the status of a source from *all* its splits. ``view`` is called for reported splits only."""
         reported = map(view, most_interesting(splits, REPORTED_SPLITS))
@@ -317,6 +346,8 @@ class SourceStatus:
             rows=rows,
             bound=bound,
             snapshots=_reported_snapshots(snapshots),
+            writers=tuple(sorted(writers, key=lambda of: (not of.holds_back, of.name))[:REPORTED_SPLITS]),
+            unannounced=unannounced,
         )
 
     @property

@@ -18,6 +18,7 @@ from watermark_source.monitor.source_status import (
     SourceStatus,
     SplitView,
     Status,
+    WriterView,
     bound_from_json,
     bound_to_json,
 )
@@ -55,6 +56,8 @@ def status_to_json(of: SourceStatus) -> dict[str, Any]:
         bound=bound_to_json(of.bound),
         splits=dict(splits),
         snapshots={snapshot.log: _snapshot_to_json(snapshot) for snapshot in of.snapshots} or None,
+        writers={writer.name: _writer_to_json(writer) for writer in of.writers} or None,
+        unannounced=of.unannounced,
     )
 
 
@@ -96,6 +99,8 @@ def status_from_json(report: Mapping[str, Any]) -> SourceStatus:
         ),
         bound=bound_from_json(fields.child("bound")) if "bound" in report else None,
         snapshots=tuple(_snapshots_from_json(fields.child("snapshots"))) if "snapshots" in report else (),
+        writers=tuple(_writers_from_json(fields.child("writers"))) if "writers" in report else (),
+        unannounced=fields.optional_text("unannounced"),
     )
 
 
@@ -162,6 +167,35 @@ def _snapshots_from_json(logs: Fields) -> Iterator[SnapshotProgress]:
             expected=fields.optional_integer("expected"),
             rate=fields.optional_integer("rate"),
             done=fields.flag("done"),
+        )
+
+
+def _writer_to_json(of: WriterView) -> dict[str, Any]:
+    return _present(
+        status=of.status,
+        why=of.why,
+        holdsBack=of.holds_back or None,
+        batch=of.batch,
+        watermark=of.watermark,
+        announced=of.announced,
+        since=of.since,
+        rowsBeforeNext=of.rows_before_next,
+    )
+
+
+def _writers_from_json(names: Fields) -> Iterator[WriterView]:
+    for name in names:
+        fields = names.child(name)
+        yield WriterView(
+            name=name,
+            status=fields.text("status"),
+            why=fields.text("why"),
+            holds_back=fields.flag("holdsBack"),
+            batch=fields.optional_integer("batch"),
+            watermark=fields.optional_integer("watermark"),
+            announced=fields.optional_integer("announced"),
+            since=fields.optional_integer("since"),
+            rows_before_next=fields.optional_integer("rowsBeforeNext"),
         )
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from watermark_source.durations import count_text, format_duration
-from watermark_source.monitor.source_status import NO_ROWS, RowTotals, Status
+from watermark_source.monitor.source_status import NO_ROWS, RowTotals, Status, WriterView
+from watermark_source.planning.announced import AnnouncedBy, ObservedAnnouncements, WriterAt, WriterStatus
 from watermark_source.planning.state import SplitStatus
+from watermark_source.planning.watermark import MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,3 +190,85 @@ _SENTENCES: dict[Status, Callable[[Facts], str]] = {
 
 def _records(n: int) -> str:
     return "1 record" if n == 1 else f"{count_text(n)} records"
+
+
+# Writers that announce watermarks.
+
+
+def writer_views(writers: Sequence[WriterAt], observed: ObservedAnnouncements) -> list[WriterView]:
+    """Return the rows of the status about writers: each with its reason, and whether the watermark waits for it."""
+    waits = [w for w in writers if w.status is WriterStatus.AWAITED]
+    active = [w for w in writers if w.status is WriterStatus.ACTIVE]
+    lowest = min((_watermark(w) or 0 for w in active), default=None)
+    held = {w.writer.name for w in waits or (each for each in active if _watermark(each) == lowest)}
+    return [_writer_view(w, observed, holds_back=w.writer.name in held) for w in writers]
+
+
+def unannounced(observed: ObservedAnnouncements) -> str | None:
+    """Return why the watermark stands whatever the writers announced; ``None`` if it follows them."""
+    if not observed.is_current:
+        return observed.trouble or "the announcements are being read"
+    return None if observed.table.writers or observed.by.names else "no writer has announced a watermark yet"
+
+
+def _watermark(of: WriterAt) -> int | None:
+    return None if of.at is None else of.at.watermark
+
+
+def _writer_view(of: WriterAt, observed: ObservedAnnouncements, *, holds_back: bool) -> WriterView:
+    newest, watermark = of.writer.newest, _watermark(of)
+    return WriterView(
+        name=of.writer.name,
+        status=of.status.value,
+        why=writer_reason(of, observed),
+        holds_back=holds_back,
+        batch=None if newest is None else newest.batch,
+        watermark=None if watermark == MAX else watermark,
+        announced=None if newest is None or newest.watermark == MAX else newest.watermark,
+        since=None if newest is None else newest.written_at,
+        rows_before_next=None if of.next is None else of.rows_before_next,
+    )
+
+
+def writer_reason(of: WriterAt, observed: ObservedAnnouncements) -> str:
+    """Return why a writer is where it is as one sentence, without a full stop."""
+    writer, silent = of.writer, observed.silent.get(of.writer.name, 0)
+    if writer.unreadable is not None:
+        return f"its last record cannot be read, so the watermark waits for the next one: {writer.unreadable}"
+    if of.status is WriterStatus.SILENT:
+        return f"{_has_not_announced(silent)}, longer than {_time_to_live(observed.by)}: the watermark does not wait"
+    if of.status in _OUT:
+        return _OUT[of.status]
+    if writer.newest is None and writer.query is None:
+        named = writer.name in observed.by.names
+        return "has announced nothing yet" + (" (announcedBy)" if named else ": the checkpoint names it")
+    return _announcing(of, silent)
+
+
+_OUT = {
+    WriterStatus.ENDED: "announced that it writes no more",
+    WriterStatus.IDLE: "announced that it is idle",
+}
+
+
+def _announcing(of: WriterAt, silent: int) -> str:
+    if of.next is not None and of.is_future:
+        return f"its watermark of batch {of.next.batch} is in the future (maxFutureSkew): it waits for the clock"
+    if of.next is not None:
+        rows = "1 row" if of.rows_before_next == 1 else f"{count_text(of.rows_before_next)} rows"
+        return f"{rows} before the cut of batch {of.next.batch}"
+    if _watermark(of) is None:
+        return "asked to be waited for, and has no watermark yet"
+    return _has_not_announced(silent) if silent >= _WORTH_NAMING else "announces"
+
+
+_WORTH_NAMING = 5_000
+"""Milliseconds without an announcement from which the status states them."""
+
+
+def _has_not_announced(silent: int) -> str:
+    return f"has announced nothing for {format_duration(silent // 1_000 * 1_000)}"
+
+
+def _time_to_live(by: AnnouncedBy) -> str:
+    return f"writerTimeToLive ({format_duration(by.time_to_live or 0)})"

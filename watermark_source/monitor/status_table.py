@@ -234,6 +234,7 @@ def join_pieces(pieces: Iterable[str], width: int) -> list[str]:
 
 def _combined(status: SourceStatus, *, raw: bool) -> str:
     unit = " UTC" if is_moment(status.watermark) and not raw else ""
+    writers = [writer for writer in status.writers if writer.holds_back]
     if status.processing_time:
         clock = "" if status.watermark is None else f", {watermark_text(status.watermark, raw=raw)}{unit}"
         return f"watermark follows the clock{clock}"
@@ -247,6 +248,11 @@ def _combined(status: SourceStatus, *, raw: bool) -> str:
             held = _printable(f", waits for {first.split}{more}, {behind} behind it")
         else:
             held = _printable(f", held back by {first.split}{more}")
+    elif status.unannounced is not None:
+        held = _printable(f": {status.unannounced}")
+    elif writers:
+        more = f" and {len(writers) - 1} more writers" if len(writers) > 1 else ""
+        held = _printable(f", by writer {writers[0].name}{more}: {writers[0].why}")
     if status.watermark is None:
         return f"no watermark yet{held}"
     return f"watermark {watermark_text(status.watermark, raw=raw)}{unit}{held}"

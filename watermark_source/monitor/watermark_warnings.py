@@ -91,6 +91,8 @@ class Stand(NamedTuple):
     """How many of ``rows`` are late."""
     ahead: int = 0
     """By how much the watermark is ahead of the clock; milliseconds."""
+    writers: Sequence[str] | None = None
+    """Why the writers that announce watermarks hold it, as sentences; ``None`` where none announces."""
 
 
 class Cause(Enum):
@@ -99,6 +101,8 @@ class Cause(Enum):
     SNAPSHOT = auto()
     AHEAD = auto()
     """Rows come, and lie behind it."""
+    WRITERS = auto()
+    """Writers announce the watermark, and it stands where they left it."""
     GROUP = auto()
     NO_ROWS = auto()
     UNDATED = auto()
@@ -122,6 +126,8 @@ def reason_of(stand: Stand) -> Reason:
     """Return why a watermark stands: of one reason a warning comes once, then ever less often."""
     if stand.snapshots:
         return Cause.SNAPSHOT, None
+    if stand.writers is not None:
+        return Cause.WRITERS, None
     if stand.watermark is not None and 2 * stand.late > stand.rows:
         return Cause.AHEAD, None
     if not stand.holders:
@@ -239,14 +245,27 @@ def _cause(stand: Stand, max_future_skew: int | None, *, at_end: bool) -> str:
         return (
             f"{late}: a row with a later event time moved the watermark ahead of them. {_wrong_time(max_future_skew)}"
         )
-    if cause is Cause.GROUP:
-        return f"It waits for {stand.elsewhere} of the alignment group"
-    if cause is Cause.NO_ROWS:
-        return "No split holds it back: no rows moved it"
+    if cause in (Cause.WRITERS, Cause.GROUP, Cause.NO_ROWS):
+        return _elsewhere(stand)
     named = "; ".join(f"{holder.split}: {holder.why}" for holder in stand.holders[:_NAMED])
     more = len(stand.holders) - _NAMED
     others = f"; and {count_text(more)} more" if more > 0 else ""
     return f"It is held back by {named}{others}. {_line(cause, stand.holders[0], at_end=at_end)}"
+
+
+def _elsewhere(stand: Stand) -> str:
+    """Return what holds the watermark where no split does: writers, the alignment group, or nothing."""
+    if stand.writers is None:
+        if stand.elsewhere is None:
+            return "No split holds it back: no rows moved it"
+        return f"It waits for {stand.elsewhere} of the alignment group"
+    writers = stand.writers
+    named = "; ".join(writers[:_NAMED]) or "no writer has announced a watermark"
+    more = f"; and {count_text(len(writers) - _NAMED)} more" if len(writers) > _NAMED else ""
+    return (
+        f"The writers of the topic announce it: {named}{more}. Start a writer that has stopped; if it is gone for "
+        "good: python -m watermark_source watermarks --topic TOPIC drop WRITER, or set writerTimeToLive"
+    )
 
 
 def _line(cause: Cause, holder: Holder, *, at_end: bool) -> str:

@@ -12,7 +12,14 @@ from pyspark.sql.streaming.listener import QueryIdleEvent, QueryProgressEvent, Q
 from tests.unit.monitor.example_status import NOON, checkout, progress_of, source_status, split_view
 from watermark_source.monitor.listener import QuerySource, StatusListener
 from watermark_source.monitor.prometheus import StatusCollector
-from watermark_source.monitor.source_status import BoundInForce, GroupStatus, SnapshotProgress, SourceStatus, Status
+from watermark_source.monitor.source_status import (
+    BoundInForce,
+    GroupStatus,
+    SnapshotProgress,
+    SourceStatus,
+    Status,
+    WriterView,
+)
 from watermark_source.planning.range_report import BOUNDS_MS, LateRows
 from watermark_source.planning.watermark import MAX
 
@@ -48,7 +55,7 @@ def samples(registry: CollectorRegistry) -> dict[tuple[str, ...], float]:
     """The registry's own exposition, as (name, label values in the order of ``LABELS``) -> value."""
     families = text_string_to_metric_families(generate_latest(registry).decode())
     return {
-        (s.name, *(s.labels[label] for label in (*LABELS, "table", "le") if label in s.labels)): s.value
+        (s.name, *(s.labels[label] for label in (*LABELS, "table", "writer", "le") if label in s.labels)): s.value
         for family in families
         for s in family.samples
     }
@@ -129,6 +136,10 @@ def test_the_metrics_of_a_status_are_complete() -> None:
         undated_rows=4,
         bound=BoundInForce(1_049, 600_000, 999_000, NOON),
         snapshots=[SnapshotProgress(log="shop.a", rows=70, chunks=7, expected=100, rate=5, done=False)],
+        writers=[
+            WriterView(name="sessions", status="active", why="announces", announced=NOON, since=NOON + 5_000),
+            WriterView(name="clicks", status="awaited", why="has announced nothing yet"),
+        ],
     )
     listener.onQueryProgress(progressed(status, stateOperators=LATE))
     source = ("sales", "orders", "checkout")
@@ -171,6 +182,8 @@ def test_the_metrics_of_a_status_are_complete() -> None:
         ("watermark_source_status_age_seconds", *source): 3,
         ("watermark_source_snapshot_rows", *source, "shop.a"): 70,
         ("watermark_source_snapshot_expected_rows", *source, "shop.a"): 100,
+        ("watermark_source_announced_watermark_timestamp_seconds", *source, "sessions"): noon,
+        ("watermark_source_announcement_age_seconds", *source, "sessions"): 3,
         ("watermark_source_late_records_total", "sales"): 4,
     }
     assert samples(registry) == expected

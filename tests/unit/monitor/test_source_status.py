@@ -18,6 +18,7 @@ from watermark_source.monitor.source_status import (
     SourceStatus,
     SplitView,
     Status,
+    WriterView,
     most_interesting,
 )
 from watermark_source.monitor.status_json import late_rows, parse_progress, status_from_json, status_to_json
@@ -235,3 +236,17 @@ def test_what_is_left_is_not_told_in_rows_where_positions_do_not_count_them() ->
     assert status(*outlines).lag is None
     assert status(outlines[1]).lag == 0
     assert status_from_json(json.loads(json.dumps(status_to_json(status(*outlines))))) == status(*outlines)
+
+
+def test_writers_are_reported_by_name_and_read_back() -> None:
+    writers = [
+        WriterView(name="b", status="active", why="announces", watermark=NOON, announced=NOON, since=NOON, batch=3),
+        WriterView(name="a", status="awaited", why="5 rows before the cut of batch 3", holds_back=True,
+                   rows_before_next=5),
+    ]  # fmt: skip
+    status = source_status(split_view(0), writers=writers, unannounced="no broker")
+    assert [each.name for each in status.writers] == ["a", "b"]
+    assert status_from_json(json.loads(json.dumps(status_to_json(status)))) == status
+    assert status_to_json(status)["writers"]["a"] == {
+        "status": "awaited", "why": "5 rows before the cut of batch 3", "holdsBack": True, "rowsBeforeNext": 5
+    }  # fmt: skip

@@ -1,12 +1,23 @@
 from __future__ import annotations
 
+from collections.abc import Mapping, Set
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from watermark_source.monitor.source_status import RowTotals, Status
-from watermark_source.monitor.status_reasons import AlignmentWait, Behind, Facts, reason
+from watermark_source.monitor.source_status import RowTotals, Status, WriterView
+from watermark_source.monitor.status_reasons import AlignmentWait, Behind, Facts, reason, unannounced, writer_views
+from watermark_source.planning.announced import (
+    AnnouncedBy,
+    AnnouncedTable,
+    LoggedStatement,
+    ObservedAnnouncements,
+    with_statements,
+    writers_at,
+)
+from watermark_source.planning.announcement import Announcement
+from watermark_source.planning.watermark import MAX, Millis
 
 SLOWEST = "orders-3"
 IDLED = "20 min behind the watermark (it was idle): its rows up to there are late"
@@ -148,3 +159,64 @@ def test_a_finished_split_without_a_record_holds_the_watermark_still() -> None:
     facts = Facts(status=Status.FINISHED, lag=0, watermark=None, holds_back=True)
     assert reason(facts) == "no record seen yet; holds the watermark"
     assert reason(replace(facts, reading=True)) == "read to the end of this run"
+
+
+# Writers that announce watermarks.
+
+
+def announcement(watermark: int | None, ends: Mapping[str, int], *, writer: str = "a", **more: Any) -> Announcement:
+    at = None if watermark is None else Millis(watermark)
+    given = {"query": f"q{writer}", "batch": 0, "topic": "T", **more}
+    return Announcement(writer=writer, watermark=at, ends=ends, **given)
+
+
+def views(
+    *statements: Announcement | str, read: int = 0, names: Set[str] = frozenset(), **changes: Any
+) -> dict[str, WriterView]:
+    logged = [
+        LoggedStatement(at, None, None, each, "no JSON")
+        if isinstance(each, str)
+        else LoggedStatement(at, Millis(1_000 + at), each)
+        for at, each in enumerate(statements)
+    ]
+    table, _ = with_statements(AnnouncedTable(), logged, "T")
+    by = AnnouncedBy(frozenset(names), changes.pop("time_to_live", None))
+    observed = ObservedAnnouncements(table=table, by=by, log="L", next_position=9, **{"is_current": True, **changes})
+    return {each.name: each for each in writer_views(writers_at(observed, {"0": read}, Millis(10**12)), observed)}
+
+
+def test_a_writer_states_what_the_watermark_waits_for() -> None:
+    found = views(
+        announcement(50, {}), announcement(60, {"0": 5_210}, batch=17), announcement(90, {}, writer="b"), names={"c"}
+    )
+    assert found["a"].why == "5 210 rows before the cut of batch 17"
+    assert (found["a"].watermark, found["a"].announced, found["a"].rows_before_next) == (50, 60, 5_210)
+    assert (found["a"].since, found["a"].batch) == (1_001, 17)
+    assert found["c"].why == "has announced nothing yet (announcedBy)"
+    assert [each.holds_back for each in found.values()] == [False, False, True]
+    found = views(announcement(50, {}), announcement(90, {}, writer="b"), silent={"a": 40_900})
+    assert found["a"].why == "has announced nothing for 40 s"
+    assert [each.holds_back for each in found.values()] == [True, False]
+
+
+@pytest.mark.parametrize(("statements", "changes", "why"), [
+    ([announcement(50, {}, idle=True)], {}, "announced that it is idle"),
+    ([announcement(MAX, {})], {}, "announced that it writes no more"),
+    ([announcement(None, {})], {}, "asked to be waited for, and has no watermark yet"),
+    ([announcement(50, {}), "a"], {}, "its last record cannot be read, so the watermark waits for the next one: no JS"),
+    ([announcement(50, {})], {"time_to_live": 5_000, "silent": {"a": 9_000}},
+     "has announced nothing for 9 s, longer than writerTimeToLive (5 s): the watermark does not wait"),
+    ([announcement(10**13, {}, batch=4)], {}, "its watermark of batch 4 is in the future (maxFutureSkew)"),
+    ([announcement(50, {})], {}, "announces"),
+])  # fmt: skip
+def test_a_writer_has_a_reason(statements: list[Announcement | str], changes: dict[str, Any], why: str) -> None:
+    assert views(*statements, **changes)["a"].why.startswith(why)
+
+
+def test_announcements_that_cannot_be_read_are_a_reason_of_their_own() -> None:
+    observed = ObservedAnnouncements(
+        table=AnnouncedTable(), by=AnnouncedBy(), log=None, next_position=None, is_current=False, trouble="no broker"
+    )
+    assert unannounced(observed) == "no broker"
+    assert unannounced(replace(observed, is_current=True)) == "no writer has announced a watermark yet"
+    assert unannounced(replace(observed, is_current=True, by=AnnouncedBy(frozenset("a")))) is None

@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.monitor.example_status import NOON, checkout, source_status, split_view
 from watermark_source.durations import count_text
-from watermark_source.monitor.source_status import BoundInForce, GroupStatus, SourceStatus, Status
+from watermark_source.monitor.source_status import BoundInForce, GroupStatus, SourceStatus, Status, WriterView
 from watermark_source.monitor.status_table import GAP, Layout, headline, join_pieces, layout
 from watermark_source.planning.range_report import LateRows
 from watermark_source.planning.watermark import MAX, MIN, watermark_text
@@ -237,3 +237,11 @@ def test_a_watermark_that_waits_for_a_split_behind_it_is_not_said_to_be_held_the
     assert headline(source_status(behind, ahead, watermark=NOON))[1].endswith(
         "UTC, waits for orders-0, 20 min behind it"
     )
+
+
+def test_the_headline_names_the_writer_that_holds_the_watermark_or_why_none_is_read() -> None:
+    writer = WriterView(name="sessions", status="active", why="has announced nothing for 40 s", holds_back=True)
+    shown = headline(source_status(split_view(0), writers=[writer]))
+    assert shown[1] == ("watermark 2026-11-21 12:00:00.000 UTC, by writer sessions: has announced nothing for 40 s")
+    shown = headline(source_status(split_view(0), writers=[writer], unannounced="no broker", watermark=None))
+    assert shown[1] == "no watermark yet: no broker"

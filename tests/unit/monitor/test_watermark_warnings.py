@@ -293,3 +293,11 @@ def test_a_clock_at_the_watermark_or_slewed_and_a_watermark_that_is_no_time_are_
     now: int, watermark: int | None
 ) -> None:
     assert not clocks_behind({ORDERS: now}, watermark)
+
+
+def test_a_standing_watermark_that_writers_announce_names_the_writer_that_holds_it() -> None:
+    stand = Stand(AT, AT, 2 * MINUTE, 10, [SILENT], writers=["sessions has announced nothing for 2 min"], late=9)
+    text = standing_text(stand, None)
+    assert "The writers of the topic announce it: sessions has announced nothing for 2 min. Start a writer" in text
+    assert "drop WRITER" in text
+    assert "no writer has announced" in standing_text(stand._replace(writers=[]), None)

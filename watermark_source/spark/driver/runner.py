@@ -226,6 +226,7 @@ class WatermarkWarnings:
             holders=[self._holder(view, seen) for view in _holding(status)],
             snapshots=[each.log for each in status.snapshots],
             elsewhere=None if status.group is None else status.group.slowest,
+            writers=None if seen.plan.observation.announced is None else _writers(status),
         )
 
     def _holder(self, view: SplitView, seen: Seen) -> Holder:
@@ -238,6 +239,13 @@ class WatermarkWarnings:
             self._options.idleness.timeout_of(view.split, timeouts),
             by_marks=self._options.strategy.observed is Observed.MARKS,
         )
+
+
+def _writers(status: SourceStatus) -> list[str]:
+    """Return why the watermark stands where the writers announced it."""
+    if status.unannounced is not None:
+        return [status.unannounced]
+    return [f"{writer.name} {writer.why}" for writer in status.writers if writer.holds_back]
 
 
 def _holding(status: SourceStatus) -> list[SplitView]:

@@ -18,10 +18,13 @@ from watermark_source.monitor.source_status import (
     SourceStatus,
     SplitView,
     Status,
+    WriterView,
 )
 from watermark_source.monitor.status_json import status_to_json
-from watermark_source.monitor.status_reasons import AlignmentWait, Behind, Facts, reason
+from watermark_source.monitor.status_reasons import AlignmentWait, Behind, Facts, reason, unannounced, writer_views
+from watermark_source.planning.announced import writers_at
 from watermark_source.planning.backlog import Limit
+from watermark_source.planning.combined_watermark import positions_of
 from watermark_source.planning.group import FIRST
 from watermark_source.planning.planner import Plan
 from watermark_source.planning.snapshot_ranges import snapshot_split, unfinished
@@ -109,7 +112,16 @@ def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Mil
         uncounted=seen.uncounted,
         bound=seen.bound,
         snapshots=seen.snapshots,
+        writers=_writers(seen),
+        unannounced=None if seen.plan.observation.announced is None else unannounced(seen.plan.observation.announced),
     )
+
+
+def _writers(seen: Seen) -> list[WriterView]:
+    observed, state = seen.plan.observation.announced, seen.plan.state
+    if observed is None:
+        return []
+    return writer_views(writers_at(observed, positions_of(state.splits), state.future_cap), observed)
 
 
 def bound_in_force(plan: Plan, strategy: WatermarkStrategy) -> BoundInForce | None:
