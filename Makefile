@@ -35,6 +35,7 @@ SNAPSHOT_REPLAYS ?= 200
 JOIN_KILLS ?= 20
 JOIN_USERS ?= 200000
 ORDERING_KILLS ?= 20
+ANNOUNCING_KILLS ?= 100
 FUZZ_MINUTES ?= 10
 # Files or folders, and how many faults of each file.
 MUTANTS_OF ?= watermark_source/planning
@@ -75,7 +76,7 @@ test: prepared ## all tests, against real servers: half an hour on two cores
 
 test-long: prepared ## the same and what is longer by nature: more kills, histories, silences; an hour and more
 	$(RUN) -m pytest tests $(BY_FILE) --durations=30 --long $(call SEEDS,$(SEED)) --kills=30 \
-	    --mysql-kills=30 --join-kills=$(JOIN_KILLS) --join-users=$(JOIN_USERS) --ordering-kills=$(ORDERING_KILLS) --late-rows-kills=30 --late-rows=10000000 \
+	    --mysql-kills=30 --join-kills=$(JOIN_KILLS) --join-users=$(JOIN_USERS) --ordering-kills=$(ORDERING_KILLS) --announcing-kills=$(ANNOUNCING_KILLS) --late-rows-kills=30 --late-rows=10000000 \
 	    --histories=300 --snapshot-replays=$(SNAPSHOT_REPLAYS) --day-records=20000 --store-outage=60 \
 	    --silences=20 --silent-seconds=60 --reader-replays=200 --reader-kills=30 --resumes=100 --wakes=50 \
 	    --broker-frozen=60 --broken-networks=500 --partitions-added=50 --json-documents=1000000 \
@@ -117,7 +118,7 @@ soak: java $(INSTALLED) ## property and integration tests and random HISTORIES (
 	while [ "$$(date +%s)" -lt "$$end" ]; do \
 	    $(RUN) -m pytest tests/property tests/integration tests/soak -x --hypothesis-profile=soak \
 	        --timeout=7200 --kills=30 --mysql-kills=30 $(call SEEDS,$$(date +%s)) --join-kills=$(JOIN_KILLS) --join-users=$(JOIN_USERS) \
-	        --ordering-kills=$(ORDERING_KILLS) \
+	        --ordering-kills=$(ORDERING_KILLS) --announcing-kills=$(ANNOUNCING_KILLS) \
 	        --snapshot-replays=$(SNAPSHOT_REPLAYS) --day-records=20000 \
 	        --store-outage=60 --histories=$(HISTORIES) $(PYTEST_ARGS) || exit 1; \
 	done

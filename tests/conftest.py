@@ -60,6 +60,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--mysql-kills", type=int, default=4, help="how many the MySQL kill test does (4)")
     parser.addoption("--join-kills", type=int, default=1, help="how many kill -9 the test of temporal_join does (1)")
     parser.addoption("--ordering-kills", type=int, default=1, help="how many that of order_by_event_time does (1)")
+    parser.addoption("--announcing-kills", type=int, default=1, help="how many that of announced watermarks does (1)")
     parser.addoption("--join-users", type=int, default=6_000, help="rows of its table; half as many clicks (6000)")
     parser.addoption("--day-records", type=int, default=1_000, help="most records of a partition of a day")
     parser.addoption("--day-seed", type=int, default=1, help="chooses the day")

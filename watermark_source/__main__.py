@@ -1,4 +1,4 @@
-"""The command line: ``python -m watermark_source doctor --mysql …`` and ``… profile --kafka …``."""
+"""The command line: ``python -m watermark_source``, with ``doctor``, ``profile`` and ``watermarks``."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import argparse
 import sys
 from collections.abc import Mapping, Sequence
 
-from watermark_source.errors import EventTimeError, WatermarkSourceError
-from watermark_source.monitor.doctor import doctor_of, flags, options_of, report, with_secrets
+from watermark_source.errors import EventTimeError, UsageError, WatermarkSourceError
+from watermark_source.monitor.doctor import doctor_of, flags, module_of, options_of, report, with_secrets
 
 _GOOD, _BAD, _MISUSED = 0, 1, 2
 _SECRETS = (
@@ -19,7 +19,7 @@ _SECRETS = (
 def main(words: Sequence[str] | None = None) -> int:
     """Run a command. Returns the exit status: 0 if no check failed, 1 if a check failed, 2 for a wrong command."""
     parser = argparse.ArgumentParser(prog="python -m watermark_source", allow_abbrev=False)
-    commands = parser.add_subparsers(required=True, metavar="doctor | profile", dest="command")
+    commands = parser.add_subparsers(required=True, metavar="doctor | profile | watermarks", dest="command")
     doctor = commands.add_parser(
         "doctor",
         help="check whether a source would start",
@@ -44,11 +44,23 @@ def main(words: Sequence[str] | None = None) -> int:
         "--rows", type=_rows, default=1_000_000, metavar="N",
         help="number of rows of each partition, or all (default 1000000)",
     )  # fmt: skip
-    given, options = parser.parse_known_args(words)
+    watermarks = commands.add_parser(
+        "watermarks",
+        help="list, audit or remove the writers that announce watermarks for a topic",
+        description="list: prints what each writer of a topic announced last. audit: reads the topic whole, and prints "
+        "the rows that break what their writers announced. drop WRITER: readers no longer wait for a writer that is "
+        "gone for good.",
+        epilog=f"{_SECRETS} At the end: list, audit, or drop and the name of a writer. For example: --kafka "
+        "--kafka.bootstrap.servers localhost:9092 --topic sessions --eventTimeColumn 'value:$.end' audit. Exit status: "
+        "0; 1 if an audit found broken promises; 2 for a wrong command.",
+        allow_abbrev=False,
+    )
+    _add_systems(watermarks, flags("WATERMARKS_FLAG"))
+    given, rest = parser.parse_known_args(words)
     try:
-        return (
-            _doctor(given, options_of(options)) if given.command == "doctor" else _profile(given, options_of(options))
-        )
+        if given.command == "watermarks":
+            return _watermarks(given, rest)
+        return _doctor(given, options_of(rest)) if given.command == "doctor" else _profile(given, options_of(rest))
     except WatermarkSourceError as error:
         sys.stderr.write(f"{error}\n")
         return _MISUSED
@@ -78,6 +90,27 @@ def _profile(given: argparse.Namespace, options: Mapping[str, str]) -> int:
         return _BAD
     write(profile, sys.stdout)
     return _GOOD
+
+
+def _watermarks(given: argparse.Namespace, words: Sequence[str]) -> int:
+    action, writer, options = _action(words)
+    module = module_of(given.package, "announcing.audit")
+    secrets = with_secrets(options_of(options), module.OPTIONS)
+    return _GOOD if module.watermarks(secrets, action, writer, sys.stdout) else _BAD
+
+
+def _action(words: Sequence[str]) -> tuple[str, str | None, Sequence[str]]:
+    """Return what to do, the writer's name if it has one, and the options; raises ``UsageError``."""
+    for name in ("list", "audit"):
+        if words and words[-1] == name:
+            return name, None, words[:-1]
+        if words and words[0] == name:
+            return name, None, words[1:]
+    if words[-2:-1] == ["drop"]:
+        return "drop", words[-1], words[:-2]
+    if words[:1] == ["drop"] and len(words) > 1:
+        return "drop", words[1], words[2:]
+    raise UsageError("watermarks: what is to be done is missing; end the command with list, audit, or drop WRITER")
 
 
 def _rows(text: str) -> int | None:

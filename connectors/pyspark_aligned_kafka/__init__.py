@@ -5,21 +5,34 @@ Spark imports this module whenever any format is looked up, so its methods impor
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from watermark_source.connector import AlignedDataSource
 
 if TYPE_CHECKING:
+    from pyspark_aligned_kafka.announcing.announcer import WatermarkAnnouncer
+    from pyspark_aligned_kafka.announcing.query import announce_watermark
     from pyspark_aligned_kafka.source import KafkaBatch, KafkaSource
     from watermark_source.connector import Abilities, OptionTable, RowLimits, SourceOptions
 
-__all__ = ["DefaultSource"]
+__all__ = ["DefaultSource", "WatermarkAnnouncer", "announce_watermark"]
 
 DOCTOR_FLAG = "kafka"
 """The flag of ``python -m watermark_source doctor``, which runs the module ``doctor`` of this package."""
 PROFILE_FLAG = "kafka"
 """The flag of ``python -m watermark_source profile``, which runs the module ``profile`` of this package."""
+WATERMARKS_FLAG = "kafka"
+"""The flag of ``python -m watermark_source watermarks``, which runs ``announcing.audit`` of this package."""
+_ANNOUNCING = {"WatermarkAnnouncer": "announcer", "announce_watermark": "query"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what announces watermarks when it is first used."""
+    if name not in _ANNOUNCING:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.announcing.{_ANNOUNCING[name]}"), name)
 
 
 class DefaultSource(AlignedDataSource):

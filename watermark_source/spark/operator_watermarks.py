@@ -29,8 +29,8 @@ _FUNCTIONS = "TransformWithState"
 """Operators whose rows a user's function makes: Spark's statement does not bind it."""
 _CHECKED_FUNCTIONS = "UpdateEventTimeColumnExec"
 """Above such an operator if the user named its event-time column: Spark then fails a query that breaks the promise."""
-_OWN_GROUPS = frozenset({"bucket", "__bucket"})
-"""Grouping columns of ``temporal_join`` and ``order_by_event_time``, which emit rows once the watermark passes them."""
+_OWN_PACKS = ({"bucket", "is_probe", "rows"}, {"__bucket", "task", "number", "rows"})
+"""Columns that enter ``temporal_join`` and ``order_by_event_time``, which emit rows once the watermark passes them."""
 _STATEFUL_LOGICALLY = frozenset(
     {
         "Aggregate",
@@ -268,8 +268,8 @@ def _promises(node: Any, kind: str, eviction: Millis | None, *, is_checked: bool
 
 
 def _is_own(node: Any) -> bool:
-    grouping = [str(column.name()) for column in _items(node.groupingAttributes())]
-    return len(grouping) == 1 and grouping[0] in _OWN_GROUPS
+    entering = next(iter(_items(node.children())))
+    return {str(column.name()) for column in _items(entering.output())} in _OWN_PACKS
 
 
 def _produced(node: Any, watermark: Millis | None) -> Millis | None:

@@ -1,0 +1,380 @@
+"""Writes announcements of watermarks to ``<topic>.watermarks``: ``WatermarkAnnouncer`` for any producer.
+
+The record is defined in ``watermark_source.planning.announcement``. This module makes its two halves certain: a cut
+names the end of every partition that existed when it was requested, and a record is acknowledged by all in-sync
+replicas before the call returns.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple
+
+from kafka import KafkaAdminClient, KafkaProducer
+from kafka.errors import AuthorizationError, KafkaError, TopicAlreadyExistsError
+
+from pyspark_aligned_kafka.client.settings import PREFIX, parse_settings
+from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
+from pyspark_aligned_kafka.cluster.broker_errors import reason, translated
+from pyspark_aligned_kafka.cluster.list_offsets import EARLIEST, LATEST
+from pyspark_aligned_kafka.cluster.metadata import Topic
+from pyspark_aligned_kafka.options import kafka_options
+from pyspark_aligned_kafka.source import range_reader
+from watermark_source.arrow_columns import integers
+from watermark_source.errors import (
+    CorruptDataError,
+    RefusedError,
+    SourceError,
+    UnknownSplitError,
+    UnsupportedFormatError,
+    UsageError,
+    listed,
+)
+from watermark_source.planning.announcement import Announcement, Statement, decoded, encoded
+from watermark_source.planning.split import Split, SplitRange
+from watermark_source.planning.watermark import MAX, MIN, Millis, watermark_text
+
+_log = logging.getLogger(__name__)
+
+SUFFIX: Final = ".watermarks"
+_LIMIT_MS: Final = 30_000
+"""Time limit of a topic's creation and of one record."""
+_OF_PRODUCER: Final[Mapping[str, Any]] = {
+    "acks": "all",
+    "allow_auto_create_topics": False,
+    "delivery_timeout_ms": _LIMIT_MS,
+    "max_block_ms": _LIMIT_MS,
+    "request_timeout_ms": _LIMIT_MS // 2,
+}
+"""A record that no broker took within the limit has failed."""
+_COPIED: Final = ("retention.ms", "min.insync.replicas")
+"""Settings that the topic of announcements has from the data topic."""
+_POLICY: Final = "cleanup.policy"
+_LOOKED_AT: Final = (1_000, 100_000)
+"""How many of the newest announcements are searched for a writer's last one, in two tries."""
+
+
+def announcements_of(topic: str) -> str:
+    """Return the name of the topic with a topic's announcements."""
+    return topic + SUFFIX
+
+
+class Cut(NamedTuple):
+    """The ends of a data topic."""
+
+    topic: str
+    """Its id."""
+    ends: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedRecord:
+    """A record in a topic of announcements."""
+
+    offset: int
+    statement: Statement | None
+    """``None``: it is no announcement."""
+    fault: str = ""
+    """Why it is none."""
+    written_at: Millis | None = None
+    """The record's timestamp."""
+
+
+class AnnouncementTopic:
+    """The announcements of one data topic, as a writer needs them. One thread; connects on first use."""
+
+    def __init__(self, kafka: Mapping[str, str], topic: str) -> None:
+        """Check the options ``kafka.*``; raises ``OptionError``, ``UnknownOptionError``."""
+        self.topic = topic
+        self.name = announcements_of(topic)
+        self._kafka = {name: value for name, value in kafka.items() if name.lower().startswith(PREFIX)}
+        self._settings = parse_settings(kafka)
+        # The end of the log, not that of its committed transactions: a cut must not be before a row that was written.
+        self._admin = KafkaAdmin(self._settings, read_committed=False)
+        self._producer: KafkaProducer | None = None
+
+    def close(self) -> None:
+        """Close the connections; the next call opens new ones."""
+        self._admin.close()
+        if self._producer is not None:
+            self._producer.close(timeout=1)
+            self._producer = None
+
+    def prepare(self) -> None:
+        """Create the topic of announcements, unless it exists.
+
+        Raises:
+            UnknownSplitError: the data topic does not exist.
+            RefusedError: the right to create it is missing; the message has the command.
+            UsageError: it exists, and cannot hold announcements.
+        """
+        self._data_topic()
+        if (there := self._admin.topics([self.name]).get(self.name)) is not None:
+            self._check(there)
+            return
+        settings = self._new_settings()
+        replicas = max((r.all for s, r in self._admin.replicas([self.topic]).items()), default=1)
+        try:
+            with contextlib.closing(KafkaAdminClient(**self._configs(KafkaAdminClient))) as client:
+                wanted = {"num_partitions": 1, "replication_factor": replicas, "configs": settings}
+                client.create_topics({self.name: wanted}, timeout_ms=_LIMIT_MS, wait_for_metadata=True)
+        except TopicAlreadyExistsError:
+            pass
+        except AuthorizationError as error:
+            configs = " ".join(f"--config {name}={value}" for name, value in settings.items())
+            raise RefusedError(
+                f"topic {self.name} does not exist, and the user may not create it: {reason(error)}. Create it: "
+                f"kafka-topics.sh --create --topic {self.name} --partitions 1 --replication-factor {replicas} "
+                f"{configs}, or give the user the right CREATE on it"
+            ) from error
+        except KafkaError as error:
+            raise translated(error, self._settings) from error
+        else:
+            _log.info("created topic %s for the watermarks of %s", self.name, self.topic)
+
+    def _check(self, there: Topic) -> None:
+        if len(there.leaders) != 1:
+            raise UsageError(
+                f"topic {self.name} has {len(there.leaders)} partitions; announcements need their order, so it must "
+                f"have 1: delete it, and the next start creates it"
+            )
+        policy = self._admin.topic_settings([self.name], [_POLICY]).get(self.name, {}).get(_POLICY, "delete")
+        if "compact" in policy:
+            raise UsageError(
+                f"topic {self.name} has cleanup.policy={policy}; compaction removes announcements that a reader with a "
+                f"backlog needs: kafka-configs.sh --alter --topic {self.name} --add-config cleanup.policy=delete"
+            )
+
+    def _new_settings(self) -> dict[str, str]:
+        found = self._admin.topic_settings([self.topic], [_POLICY, *_COPIED]).get(self.topic, {})
+        settings = {name: found[name] for name in _COPIED if name in found}
+        if "compact" in found.get(_POLICY, ""):
+            # Its rows stay for ever, and a reader may begin with the first.
+            settings["retention.ms"] = "-1"
+        return {_POLICY: "delete", **settings}
+
+    def _data_topic(self) -> Topic:
+        found = self._admin.topics([self.topic]).get(self.topic)
+        if found is None:
+            raise UnknownSplitError(
+                f"topic {self.topic} does not exist, or may not be described; check the spelling and the user's right "
+                "DESCRIBE on it"
+            )
+        return found
+
+    def cut(self) -> Cut:
+        """Return the ends of all partitions that exist now.
+
+        Raises:
+            SourceError: a partition has no known end, so there is no cut.
+        """
+        data = self._data_topic()
+        if data.id is None:
+            raise UnsupportedFormatError(
+                f"the brokers give topic {self.topic} no id (KIP-516), so that readers could not tell it from a topic "
+                "of the same name that is created later; Kafka 2.8 or later is needed"
+            )
+        splits = {Split(self.topic, number) for number in data.leaders}
+        found = self._admin.list_offsets(dict.fromkeys(splits, LATEST))
+        ends = {str(s.number): at.offset for s, at in found.items() if at.offset is not None}
+        if len(ends) < len(splits):
+            missing = {s for s in splits if str(s.number) not in ends}
+            raise SourceError(f"no end of {listed(missing)} is known, and a cut needs the end of every partition")
+        return Cut(data.id, ends)
+
+    def send(self, statement: Statement) -> None:
+        """Write a record; returns once all in-sync replicas have it.
+
+        Raises:
+            SourceError: it was not acknowledged; it may have been written nevertheless.
+        """
+        if self._producer is None:
+            self._producer = KafkaProducer(**{**self._configs(KafkaProducer), **_OF_PRODUCER})
+        try:
+            sent = self._producer.send(self.name, key=statement.writer.encode(), value=encoded(statement), partition=0)
+            sent.get(_LIMIT_MS / 1_000)
+        except KafkaError as error:
+            self.close()
+            if isinstance(error, AuthorizationError):
+                raise RefusedError(
+                    f"the user may not write to {self.name}: {reason(error)}; give it the right WRITE on the topic"
+                ) from error
+            raise translated(error, self._settings) from error
+
+    def _configs(self, client: Any) -> dict[str, Any]:
+        return {k: v for k, v in self._settings.client_configs().items() if k in client.DEFAULT_CONFIG}
+
+    def last_of(self, writer: str) -> Announcement | None:
+        """Return a writer's last announcement among the newest of the topic."""
+        for count in _LOOKED_AT:
+            last = None
+            for record in self.records(count):
+                if isinstance(record.statement, Announcement) and record.statement.writer == writer:
+                    last = record.statement
+            if last is not None:
+                return last
+        return None
+
+    def records(self, newest: int | None = None) -> Iterator[LoggedRecord]:
+        """Yield the records that are there now, or only the newest; none without the topic."""
+        split = Split(self.name, 0)
+        found = {
+            at: self._admin.list_offsets({split: at}).get(split)
+            for at in (EARLIEST, LATEST)
+            if self._admin.topics([self.name])
+        }
+        if not all(found.values()) or not found:
+            return
+        begin, end = (at.offset or 0 for at in found.values() if at is not None)
+        begin = begin if newest is None else max(begin, end - newest)
+        if begin < end:
+            options = kafka_options.parse({**self._kafka, "subscribe": self.name})
+            for batch in range_reader(options, ("value", "offset", "timestamp")).read([SplitRange(split, begin, end)]):
+                values, offsets, times = batch.columns
+                for value, offset, micros in zip(
+                    values.to_pylist(), integers(offsets).tolist(), integers(times).tolist(), strict=True
+                ):
+                    yield logged(value, offset, Millis(micros // 1_000))
+
+
+def logged(value: bytes | None, offset: int, written_at: Millis) -> LoggedRecord:
+    """Return what a record states, or why it states nothing."""
+    try:
+        return LoggedRecord(offset, decoded(value), written_at=written_at)
+    except CorruptDataError as error:
+        return LoggedRecord(offset, None, str(error), written_at)
+
+
+# What a producer announces that is no Spark query.
+
+
+@dataclass(frozen=True, slots=True)
+class Announced:
+    """What one writer has announced in one run."""
+
+    writer: str
+    query: str
+    batch: int = 0
+    watermark: Millis | None = None
+    idle: bool = False
+    closed: bool = False
+
+
+class WatermarkAnnouncer:
+    """Announces the watermark of a producer that is no Spark query. Threads may share it.
+
+        announcer = WatermarkAnnouncer(topic="clicks", kafka={"kafka.bootstrap.servers": "…"}, writer="web-1")
+        …; producer.flush(); announcer.at(watermark)
+        …; producer.flush(); announcer.close()
+
+    Each call returns once the announcement is acknowledged, and raises an error of the brokers (``SourceError``);
+    then nothing has been announced, and the call may be repeated. From the first moment readers wait for the writer. A
+    producer that is started again announces as a new run: readers wait until its first announcement.
+    """
+
+    def __init__(self, topic: str, kafka: Mapping[str, str], writer: str) -> None:
+        """Connect, and announce that readers wait for this writer.
+
+        Args:
+            topic: to which the producer writes.
+            kafka: options ``kafka.*`` of the source, for the logins of the announcements.
+            writer: name of the producer, unique among the writers of the topic.
+
+        Raises:
+            UsageError, OptionError: an argument is not accepted, or ``<topic>.watermarks`` cannot hold announcements.
+            SourceError: see ``AnnouncementTopic.prepare``.
+        """
+        need_name(writer)
+        self._topic = AnnouncementTopic(kafka, topic)
+        self._lock = threading.Lock()
+        self._announced = Announced(writer, str(uuid.uuid4()))
+        self._topic.prepare()
+        self._send(self._announced)
+
+    def at(self, watermark: int) -> None:
+        """Announce that no row with an event time at or before this one is written from now on.
+
+        Call it after the producer's ``flush``. Ends ``idle``.
+
+        Args:
+            watermark: milliseconds since 1970-01-01 UTC.
+
+        Raises:
+            UsageError: it is no such number or lower than the last, or the announcer is closed.
+        """
+        if type(watermark) is not int or not MIN < watermark < MAX:
+            raise UsageError(
+                f"WatermarkAnnouncer.at({watermark!r}): expected milliseconds since 1970-01-01 UTC as an int, for "
+                "example round(moment.timestamp() * 1000)"
+            )
+        with self._lock:
+            last = self._next("at")
+            if last.watermark is not None and watermark < last.watermark:
+                raise UsageError(
+                    f"WatermarkAnnouncer.at({watermark}): {watermark_text(watermark)} is before the last one, "
+                    f"{watermark_text(last.watermark)}, and readers may have applied it: a watermark never goes back"
+                )
+            self._send(replace(last, watermark=Millis(watermark), idle=False))
+
+    def idle(self) -> None:
+        """Announce that readers need not wait for this writer until it calls ``at`` again.
+
+        Call ``at`` before the next row is written: rows at or before the readers' watermark are late then.
+
+        Raises:
+            UsageError: the announcer is closed.
+        """
+        with self._lock:
+            self._send(replace(self._next("idle"), idle=True))
+
+    def close(self, *, end: bool = False) -> None:
+        """Close the connections. Readers wait for this writer, unless it is ``idle``, or ``end`` was announced.
+
+        Args:
+            end: announce that this writer writes no more, after the producer's last ``flush``.
+        """
+        with self._lock:
+            if self._announced.closed:
+                return
+            if end:
+                self._send(replace(self._next("close"), watermark=MAX, idle=False))
+            self._announced = replace(self._announced, closed=True)
+            self._topic.close()
+
+    def __enter__(self) -> WatermarkAnnouncer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _next(self, call: str) -> Announced:
+        last = self._announced
+        if last.closed:
+            raise UsageError(
+                f"WatermarkAnnouncer.{call}: the announcer of {last.writer} is closed; make a new one to announce again"
+            )
+        return replace(last, batch=last.batch + 1)
+
+    def _send(self, announced: Announced) -> None:
+        cut = self._topic.cut()
+        self._topic.send(
+            Announcement(
+                writer=announced.writer, query=announced.query, batch=announced.batch, watermark=announced.watermark,
+                idle=announced.idle, topic=cut.topic, ends=cut.ends,
+            )
+        )  # fmt: skip
+        self._announced = announced
+
+
+def need_name(writer: str) -> None:
+    """Refuse a name that no announcement can have; raises ``UsageError``."""
+    if not isinstance(writer, str) or not 0 < len(writer) <= 255:
+        raise UsageError(
+            f"writer = {writer!r}: expected a name of 1 to 255 characters, unique among the writers of the topic, for "
+            'example writer="sessions-job"'
+        )

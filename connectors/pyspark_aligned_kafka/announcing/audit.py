@@ -1,0 +1,425 @@
+"""The auditor: compares a topic's rows with the watermarks that its writers announced, and the commands for both.
+
+It judges what a writer announced, whoever it is: it knows the format of the announcements and nothing of their writers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, TextIO
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_aligned_kafka.announcing.announcer import AnnouncementTopic, LoggedRecord
+from pyspark_aligned_kafka.client.setting_table import SETTINGS
+from pyspark_aligned_kafka.options import kafka_options
+from pyspark_aligned_kafka.options.kafka_option_table import OPTION_TABLE
+from pyspark_aligned_kafka.source import KafkaBatch, range_reader
+from watermark_source.arrow_columns import integers
+from watermark_source.contract.read_batch import ReadBatch
+from watermark_source.durations import format_duration
+from watermark_source.errors import UsageError, listed, shortened
+from watermark_source.option_table import OptionTable
+from watermark_source.planning.announcement import Announcement, Removal
+from watermark_source.planning.watermark import MAX, MIN, Millis, watermark_text
+
+OPTIONS = OptionTable((*OPTION_TABLE.options, *(row.option for row in SETTINGS if row.option.secret)))
+"""The source's options and the secret settings, which come from the environment."""
+_HEADER: Final = "header:"
+_RECORD, _KEY = "record", "key"
+_MOST_LISTED: Final = 10_000
+_MOST_SHOWN: Final = 20
+
+
+class BrokenPromise(NamedTuple):
+    """A row at or behind a cut, with an event time at or before the watermark of the cut."""
+
+    partition: int
+    offset: int
+    event_time: Millis
+    writer: str | None
+    """``None``: of several writers, and behind a cut of each of them."""
+    watermark: Millis
+    """Which rows at this position must be after; ``MAX``: there must be none."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditedWriter:
+    """A writer, and what it announced last."""
+
+    name: str
+    queries: int
+    """How many checkpoints, or runs of a producer, announced under the name."""
+    announcements: int
+    last: Announcement | None
+    """``None``: it was removed."""
+    last_at: Millis | None
+    """Timestamp of its last record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What an audit found. It is true if all promises were kept."""
+
+    topic: str
+    rows: int
+    writers: tuple[AuditedWriter, ...]
+    broken: tuple[BrokenPromise, ...]
+    """The first of them."""
+    broken_count: int
+    copies: int
+    """Rows behind a cut that are copies of a row before it."""
+    faults: tuple[str, ...]
+    """Announcements that are none, or that contradict earlier ones."""
+
+    def __bool__(self) -> bool:
+        return not self.broken_count and not self.faults
+
+
+def audit(
+    topic: str,
+    kafka: Mapping[str, str],
+    event_time: str | None = None,
+    *,
+    writer_column: str | None = None,
+    copies_by: str = _RECORD,
+) -> Audit:
+    """Read a topic and its announcements whole, and list the rows that break a promise.
+
+    A row breaks a promise if it lies at or behind the cut of an announcement, has an event time at or before its
+    watermark, and is no copy: a retried batch writes its rows again.
+
+    Args:
+        topic: the data topic.
+        kafka: options of the source: ``kafka.*``, and those that say how event times are read.
+        event_time: where the event time is, as in ``eventTimeColumn``; ``None``: it is the record's timestamp.
+        writer_column: which writer a row is of: ``key``, or ``header:NAME``. Without it a row is of the only writer;
+            with several writers it is compared with the lowest of their watermarks, which finds fewer.
+        copies_by: what a row has in common with its copies: ``record`` (key and value) or ``key``.
+
+    Raises:
+        UsageError, OptionError: an argument is not accepted.
+        SourceError: the topics cannot be read.
+    """
+    _check(writer_column, copies_by)
+    with closing(AnnouncementTopic(kafka, topic)) as announced:
+        # Before the rows: what is announced later is about later rows.
+        records, cut = list(announced.records()), announced.cut()
+    faults = [f"record {r.offset}: {r.fault}" for r in records if r.statement is None]
+    promises = Promises(records, cut.topic, faults)
+    given = {**kafka, "subscribe": topic} | ({} if event_time is None else {"eventTimeColumn": event_time})
+    rows, behind = 0, list[pa.Table]()
+    for batch in _rows(given, writer_column):
+        rows += batch.rows
+        found = _behind(batch, promises, writer_column)
+        if found is not None:
+            behind.append(found)
+    late = pa.concat_tables(behind) if behind else None
+    broken = [] if late is None else _without_copies(late, given, promises, writer_column, copies_by)
+    return Audit(
+        topic=topic,
+        rows=rows,
+        writers=promises.writers(records),
+        broken=tuple(sorted(broken)[:_MOST_LISTED]),
+        broken_count=len(broken),
+        copies=0 if late is None else late.num_rows - len(broken),
+        faults=tuple(faults),
+    )
+
+
+def _check(writer_column: str | None, copies_by: str) -> None:
+    is_header = writer_column is not None and writer_column.startswith(_HEADER) and len(writer_column) > len(_HEADER)
+    if writer_column not in (None, _KEY) and not is_header:
+        raise UsageError(f"writerColumn = {writer_column!r}: expected key, or header:NAME, for example header:writer")
+    if copies_by not in (_RECORD, _KEY):
+        raise UsageError(f"copiesBy = {copies_by!r}: expected record (key and value), or key")
+
+
+# What was promised.
+
+
+@dataclass(slots=True)
+class _Steps:
+    """The promises of one writer in one partition: from each end on, rows are after the watermark."""
+
+    ends: npt.NDArray[np.int64]
+    watermarks: npt.NDArray[np.int64]
+
+    def at(self, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the watermark that rows at these offsets must be after; ``MIN`` where nothing was promised."""
+        steps = np.searchsorted(self.ends, offsets, side="right")
+        return np.concatenate([[MIN], self.watermarks])[steps]
+
+
+@dataclass(slots=True)
+class _Run:
+    """The announcements of one query under one name."""
+
+    query: str
+    announcements: list[Announcement] = field(default_factory=list)
+
+
+class Promises:
+    """What the writers of a topic promised, by writer and partition."""
+
+    def __init__(self, records: Sequence[LoggedRecord], topic: str, faults: list[str]) -> None:
+        """Take in the announcements about the topic with this id, and list those that contradict earlier ones."""
+        self._runs: defaultdict[str, list[_Run]] = defaultdict(list)
+        for record in records:
+            statement = record.statement
+            if isinstance(statement, Announcement) and statement.topic == topic:
+                self._take(statement, record.offset, faults)
+        self._steps: dict[tuple[str, int], _Steps] = {}
+
+    def _take(self, of: Announcement, offset: int, faults: list[str]) -> None:
+        runs = self._runs[of.writer]
+        if not runs or runs[-1].query != of.query:
+            if any(run.query == of.query for run in runs):
+                faults.append(f"record {offset}: two queries announce by turns as {of.writer}: {of.query} again")
+            runs.append(_Run(of.query))
+        last = runs[-1].announcements[-1] if runs[-1].announcements else None
+        if last is not None and (reason := _contradiction(last, of)):
+            faults.append(f"record {offset}, of {of.writer}: {reason}")
+        runs[-1].announcements.append(of)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The writers."""
+        return tuple(self._runs)
+
+    def at(self, writer: str, partition: int, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return which watermark rows of a writer at these offsets must be after."""
+        if (writer, partition) not in self._steps:
+            self._steps[writer, partition] = self._steps_of(writer, str(partition))
+        return self._steps[writer, partition].at(offsets)
+
+    def _steps_of(self, writer: str, part: str) -> _Steps:
+        ends: list[int] = []
+        watermarks: list[int] = []
+        for run in self._runs[writer]:
+            # Another query under the name begins again: its rows may be of any time.
+            begin = run.announcements[0].ends.get(part, 0)
+            ends.append(max([begin, *ends[-1:]]))
+            watermarks.append(MIN)
+            for each in run.announcements:
+                ends.append(max(each.ends.get(part, 0), ends[-1]))
+                watermarks.append(max(MIN if each.watermark is None else each.watermark, watermarks[-1]))
+        return _Steps(np.array(ends, dtype=np.int64), np.array(watermarks, dtype=np.int64))
+
+    def writers(self, records: Sequence[LoggedRecord]) -> tuple[AuditedWriter, ...]:
+        """Return the writers in the order of their names."""
+        last: dict[str, LoggedRecord] = {r.statement.writer: r for r in records if r.statement is not None}
+        return tuple(
+            AuditedWriter(
+                name=name,
+                queries=len({run.query for run in self._runs[name]}),
+                announcements=sum(len(run.announcements) for run in self._runs[name]),
+                last=None if isinstance(record.statement, Removal) else record.statement,
+                last_at=record.written_at,
+            )
+            for name, record in sorted(last.items())
+            if name in self._runs
+        )
+
+
+def _contradiction(last: Announcement, of: Announcement) -> str | None:
+    if of.batch < last.batch:
+        return f"batch {of.batch} after batch {last.batch}"
+    if of.watermark is not None and last.watermark is not None and of.watermark < last.watermark:
+        return f"{watermark_text(of.watermark)} after {watermark_text(last.watermark)}"
+    if lower := [part for part, end in last.ends.items() if of.ends.get(part, 0) < end]:
+        return f"its cut of partition {listed(lower)} is before the last one"
+    return None
+
+
+# The rows.
+
+
+def _rows(given: Mapping[str, str], writer_column: str | None) -> Iterator[ReadBatch]:
+    options = kafka_options.parse({**given, "includeHeaders": "true"})
+    columns = ("key", "value", "offset", *(["headers"] if writer_column not in (None, _KEY) else []))
+    ranges = [late.range for late in KafkaBatch.of(options).late_ranges()]
+    yield from range_reader(options, columns).read([r for r in ranges if r.end > r.start])
+
+
+def _behind(batch: ReadBatch, promises: Promises, writer_column: str | None) -> pa.Table | None:
+    """Return the rows of a batch that are behind a cut, copies included."""
+    offsets = integers(batch.columns[2])
+    millis = integers(batch.event_time) // 1_000
+    after, names = _watermarks(batch, promises, writer_column, offsets)
+    late = millis <= after
+    if not late.any():
+        return None
+    at = pa.array(np.flatnonzero(late))
+    return pa.table(
+        {
+            "partition": pa.array(np.full(len(at), batch.split.number, dtype=np.int32)),
+            "offset": pa.array(offsets[late]),
+            "event_time": pa.array(millis[late]),
+            "watermark": pa.array(after[late]),
+            "writer": names.take(at),
+            "key": batch.columns[0].take(at),
+            "value": batch.columns[1].take(at),
+        }
+    )
+
+
+def _watermarks(
+    batch: ReadBatch, promises: Promises, writer_column: str | None, offsets: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.int64], pa.Array]:
+    number = batch.split.number
+    if writer_column is not None:
+        names = _writers(batch, writer_column)
+        after = np.full(len(offsets), MIN, dtype=np.int64)
+        for name in promises.names:
+            own = pc.fill_null(pc.equal(names, name.encode()), False).to_numpy(zero_copy_only=False)
+            after[own] = promises.at(name, number, offsets[own])
+        return after, names.cast(pa.string())
+    after = np.full(len(offsets), MAX if promises.names else MIN, dtype=np.int64)
+    for name in promises.names:
+        after = np.minimum(after, promises.at(name, number, offsets))
+    only = promises.names[0] if len(promises.names) == 1 else None
+    return after, pa.array([only], pa.string()).take(pa.array(np.zeros(len(offsets), dtype=np.int64)))
+
+
+def _writers(batch: ReadBatch, writer_column: str) -> pa.Array:
+    """Return the name of each row's writer, as bytes; null where it has none."""
+    if writer_column == _KEY:
+        return batch.columns[0]
+    headers = batch.columns[3]
+    entries, rows = pc.list_flatten(headers), pc.list_parent_indices(headers)
+    wanted = pc.equal(pc.struct_field(entries, 0), writer_column.removeprefix(_HEADER))
+    rows, values = pc.filter(rows, wanted), pc.filter(pc.struct_field(entries, 1), wanted)
+    at = np.full(len(headers), -1, dtype=np.int64)
+    at[rows.to_numpy()] = np.arange(len(rows))
+    return values.take(pa.array(at, mask=at < 0))
+
+
+def _without_copies(
+    late: pa.Table, given: Mapping[str, str], promises: Promises, writer_column: str | None, copies_by: str
+) -> list[BrokenPromise]:
+    """Leave out rows of which another one keeps the promises; the topic is read again."""
+    compared = "value" if copies_by == _RECORD else "key"
+    candidates = late[compared].combine_chunks()
+    originals: set[tuple[bytes | None, bytes | None]] = set()
+    for batch in _rows(given, writer_column):
+        column = batch.columns[1 if copies_by == _RECORD else 0]
+        equal = pc.is_in(column, value_set=candidates)
+        if not pc.any(equal).as_py():
+            continue
+        after, _ = _watermarks(batch, promises, writer_column, integers(batch.columns[2]))
+        kept = pc.and_(equal, pa.array(integers(batch.event_time) // 1_000 > after))
+        originals.update(_identities(pc.filter(batch.columns[0], kept), pc.filter(batch.columns[1], kept), copies_by))
+    identities = _identities(late["key"], late["value"], copies_by)
+    rows = zip(*(late[name].to_pylist() for name in BrokenPromise._fields), strict=True)
+    return [BrokenPromise(*row) for row, one in zip(rows, identities, strict=True) if one not in originals]
+
+
+def _identities(keys: Any, values: Any, copies_by: str) -> list[tuple[bytes | None, bytes | None]]:
+    found = values.to_pylist() if copies_by == _RECORD else [None] * len(keys)
+    return list(zip(keys.to_pylist(), found, strict=True))
+
+
+# The commands.
+
+
+def watermarks(given: Mapping[str, str], action: str, writer: str | None, out: TextIO) -> bool:
+    """Run ``list``, ``audit`` or ``drop`` of ``python -m watermark_source watermarks --kafka``.
+
+    Beside the options ``kafka.*`` it accepts ``topic``, and for ``audit`` ``eventTimeColumn`` and others that say how
+    event times are read, ``writerColumn`` and ``copiesBy``.
+
+    Returns:
+        Whether all promises were kept.
+
+    Raises:
+        UsageError, OptionError, SourceError: nothing was done.
+    """
+    own = {"topic": None, "writercolumn": None, "copiesby": _RECORD} | {
+        name.lower(): value for name, value in given.items() if name.lower() in ("topic", "writercolumn", "copiesby")
+    }
+    rest = {name: value for name, value in given.items() if name.lower() not in own}
+    topic = own["topic"]
+    if topic is None:
+        raise UsageError("watermarks: --topic is missing; write the data topic, for example --topic sessions")
+    if action == "audit":
+        return report(audit(topic, rest, writer_column=own["writercolumn"], copies_by=str(own["copiesby"])), out)
+    with closing(AnnouncementTopic(rest, topic)) as announced:
+        records = list(announced.records())
+        found = Promises(records, announced.cut().topic, []).writers(records)
+        if action == "drop":
+            _drop(announced, found, str(writer), out)
+        else:
+            _list(found, announced.name, out)
+    return True
+
+
+def _drop(announced: AnnouncementTopic, writers: Sequence[AuditedWriter], name: str, out: TextIO) -> None:
+    if name not in {each.name for each in writers}:
+        names = listed(each.name for each in writers) or "none"
+        raise UsageError(
+            f"watermarks: {shortened(name)} has announced nothing about {announced.topic}; writers: {names}"
+        )
+    announced.send(Removal(name))
+    out.write(f"{name} is removed: readers of {announced.topic} no longer wait for it, unless it announces again\n")
+
+
+def _list(writers: Sequence[AuditedWriter], topic: str, out: TextIO) -> None:
+    if not writers:
+        out.write(f"no writer has announced a watermark in {topic}\n")
+        return
+    now = round(time.time() * 1_000)
+    rows = [("writer", "status", "watermark", "batch", "announced", "rows before its cut")]
+    for each in writers:
+        age = "" if each.last_at is None else f"{format_duration(max(0, now - each.last_at) // 1_000 * 1_000)} ago"
+        if each.last is None:
+            rows.append((each.name, "removed", "", "", age, ""))
+            continue
+        status = "ended" if each.last.watermark == MAX else "idle" if each.last.idle else "active"
+        rows.append(
+            (
+                each.name, status, watermark_text(each.last.watermark), str(each.last.batch), age,
+                str(sum(each.last.ends.values())),
+            )
+        )  # fmt: skip
+    _table(rows, out)
+
+
+def report(found: Audit, out: TextIO) -> bool:
+    """Write what an audit found; return whether all promises were kept."""
+    for fault in found.faults:
+        out.write(f"{fault}\n")
+    if found.broken:
+        rows = [("partition", "offset", "event time", "must be after", "writer")]
+        rows += [
+            (
+                str(b.partition),
+                str(b.offset),
+                watermark_text(b.event_time),
+                watermark_text(b.watermark),
+                b.writer or "any",
+            )
+            for b in found.broken[:_MOST_SHOWN]
+        ]
+        _table(rows, out)
+        if (more := found.broken_count - _MOST_SHOWN) > 0:
+            out.write(f"and {more} more\n")
+    announcements = sum(each.announcements for each in found.writers)
+    out.write(
+        f"{found.rows} rows, {announcements} announcements of {len(found.writers)} writers: {found.broken_count} rows "
+        f"break a promise, {found.copies} copies, {len(found.faults)} faulty announcements\n"
+    )
+    return bool(found)
+
+
+def _table(rows: Sequence[Sequence[str]], out: TextIO) -> None:
+    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+    for row in rows:
+        out.write("  ".join(f"{text:{width}}" for text, width in zip(row, widths, strict=True)).rstrip() + "\n")

@@ -1,0 +1,334 @@
+"""Announces the output watermark of a running query: ``announce_watermark``, from a thread beside the query.
+
+Ten times a second the thread asks Spark for the number of the last committed batch; a listener would have to be served
+by the session's event bus, which delays events and may drop them. After a batch it reads the output watermark, then the
+ends of the topics, and writes one announcement for each. It holds the query up nowhere, and where it is slower than the
+batches the newest wins.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyspark.sql.streaming import StreamingQuery
+
+from pyspark_aligned_kafka.announcing.announcer import AnnouncementTopic, need_name
+from watermark_source.durations import ACCEPTED, parse_duration
+from watermark_source.errors import ResponseTimeoutError, SourceError, UsageError, WatermarkSourceError
+from watermark_source.planning.announcement import Announcement
+from watermark_source.planning.watermark import MAX, MIN, Millis, watermark_text
+from watermark_source.spark.operator_watermarks import (
+    NoWatermark,
+    OutputWatermark,
+    Why,
+    output_of,
+    read_watermarks,
+)
+
+_log = logging.getLogger(__name__)
+
+_POLL_S: Final = 0.1
+_LONGEST_PAUSE_S: Final = 30.0
+_FLUSH_S: Final = 60.0
+_STOP_S: Final = 10.0
+_REST: Final = 1
+"""Milliseconds below Spark's watermark. It compares microseconds: a row after it may be less than a millisecond after
+it, as ``window_time`` is, and a record's event time is cut to milliseconds."""
+_FOR_GOOD: Final = frozenset({Why.COMPLETE_MODE, Why.NO_PROMISE, Why.FOREIGN_SOURCE})
+"""What no later batch changes."""
+
+
+def announce_watermark(
+    query: StreamingQuery,
+    topic: str | Sequence[str],
+    kafka: Mapping[str, str],
+    writer: str,
+    hold: str | int | None = None,
+) -> AnnouncedQuery:
+    """Announce, after each batch of a query, how far the event time of what it writes to Kafka has advanced.
+
+        query = df.writeStream.format("kafka").option("topic", "sessions")….start()
+        announced = announce_watermark(query, topic="sessions", kafka={"kafka.bootstrap.servers": "…"}, writer="jobs")
+
+    For any sink that writes to Kafka with ``acks=all``, Spark's own and ``foreachBatch`` too. The watermark is the one
+    that Spark's stateful operators state for their output; without stateful operators it is the lowest of the query's
+    sources, which must all be of this project. A reader follows it with ``watermarkStrategy=announced``.
+
+    Args:
+        query: a running query of a Spark Classic session.
+        topic: to which the query writes, or several.
+        kafka: options ``kafka.*`` of the source, for the logins of the announcements.
+        writer: name of the query, unique among the writers of the topic. It keeps it for life.
+        hold: by how much the announced watermark is lower, as a duration or in milliseconds: where the event time of
+            the result is not the end of its window, but its start or a time of its rows, and for operators that
+            promise nothing about their rows.
+
+    Raises:
+        UsageError: an argument is not accepted, the query can have no output watermark, or ``<topic>.watermarks``
+            cannot hold announcements.
+        OptionError: an option is not accepted.
+        SourceError: the brokers refuse, or do not answer. Later trouble is logged, and disturbs nothing.
+    """
+    need_name(writer)
+    topics = [topic] if isinstance(topic, str) else list(topic)
+    if not topics:
+        raise UsageError('announce_watermark: topic names none; write the topic of the query, for example "sessions"')
+    held = hold_of(hold)
+    _refuse(read_output(query, is_bounded=hold is not None), str(query.name or query.id))
+    announced = AnnouncedQuery(query, [AnnouncementTopic(kafka, name) for name in topics], writer, held)
+    announced.start()
+    return announced
+
+
+def hold_of(hold: str | int | None) -> int | None:
+    """Return a hold in milliseconds; raises ``UsageError``."""
+    try:
+        millis = parse_duration(hold) if isinstance(hold, str) else hold
+    except ValueError:
+        millis = -1
+    if millis is None or (type(millis) is int and millis >= 0):
+        return millis
+    raise UsageError(
+        f"announce_watermark: hold = {hold!r}: expected milliseconds as an int, or a duration: {ACCEPTED}, for example "
+        '"10 minutes"'
+    )
+
+
+def read_output(query: StreamingQuery, *, is_bounded: bool) -> OutputWatermark:
+    """Return the output watermark after the query's last batch."""
+    # In this order: a batch that ends in between is the newer one of the two only where that is allowed for.
+    progress = query.lastProgress
+    return output_of(read_watermarks(query), progress, is_bounded=is_bounded)
+
+
+def _refuse(found: OutputWatermark, label: str) -> None:
+    if isinstance(found, NoWatermark) and found.why in _FOR_GOOD:
+        raise UsageError(f"query {label} cannot announce a watermark: {found}. {advice(found)}")
+
+
+def advice(found: NoWatermark) -> str:
+    """Return what a user can do where no later batch has a watermark."""
+    if found.why is Why.COMPLETE_MODE:
+        return 'Write with outputMode("append") or outputMode("update")'
+    if found.why is Why.FOREIGN_SOURCE:
+        return (
+            'Read with format("aligned-kafka") or format("mysql-cdc-wm"), or drop late rows by a stateful operator, '
+            "for example dropDuplicatesWithinWatermark"
+        )
+    return (
+        'If you know how far behind the watermark its rows can be, state it, for example hold="10 minutes"; for '
+        "transformWithState, name eventTimeColumnName"
+    )
+
+
+def to_announce(found: Millis, hold: int | None, last: Millis | None) -> Millis:
+    """Return what is announced for an output watermark: never lower than before, for that was promised. Pure."""
+    if found == MAX:
+        return found
+    lowered = max(found - _REST - (hold or 0), MIN + 1)
+    return Millis(lowered if last is None else max(lowered, last))
+
+
+@dataclass(slots=True)
+class _Topic:
+    """One topic of a query, and what was announced for it."""
+
+    of: AnnouncementTopic
+    last: Announcement | None = None
+    is_prepared: bool = False
+
+    def prepare(self, writer: str, query: str) -> None:
+        """Create the topic of announcements if need be, and have readers wait for a new writer."""
+        self.of.prepare()
+        last = self.of.last_of(writer)
+        if last is not None and last.query == query:
+            self.last = last
+        self.is_prepared = True
+        if self.last is None:
+            self.announce(writer, query, 0, None)
+
+    def announce(self, writer: str, query: str, batch: int, watermark: Millis | None) -> None:
+        cut = self.of.cut()
+        made = Announcement(
+            writer=writer, query=query, batch=batch, watermark=watermark, topic=cut.topic, ends=cut.ends
+        )
+        self.of.send(made)
+        self.last = made
+
+
+class AnnouncedQuery:
+    """A query whose watermark is announced, until ``stop`` or the query's own end."""
+
+    def __init__(
+        self, query: StreamingQuery, topics: Sequence[AnnouncementTopic], writer: str, hold: int | None
+    ) -> None:
+        self._query = query
+        self._handle: Any = query._jsq  # noqa: SLF001 - Spark Connect was refused
+        self._id = str(query.id)
+        self._topics = [_Topic(each) for each in topics]
+        self._writer = writer
+        self._hold = hold
+        self._changed = threading.Condition()
+        self._done: int | None = None
+        """The last batch that was announced, or has nothing to announce."""
+        self._trouble: WatermarkSourceError | None = None
+        """What keeps the newest batch from being announced."""
+        self._warned: set[str] = set()
+        self._stopped = False
+        self._thread = threading.Thread(target=self._run, name=f"watermarks of {writer}", daemon=True)
+
+    def start(self) -> None:
+        """Prepare the topics, and begin."""
+        for each in self._topics:
+            each.prepare(self._writer, self._id)
+        self._thread.start()
+
+    @property
+    def announced(self) -> Mapping[str, Announcement | None]:
+        """The last announcement of this query for each topic; ``None``: none yet."""
+        return {each.of.topic: each.last for each in self._topics}
+
+    def flush(self, timeout: float = _FLUSH_S) -> None:
+        """Wait until the last committed batch is announced, as at the end of a run that ends by itself.
+
+        Raises:
+            UsageError: the query can have no output watermark.
+            SourceError: the last batch was not announced within ``timeout`` seconds; the message has the reason.
+        """
+        batch = self._committed()
+        if batch is None:
+            return
+        with self._changed:
+            is_done = self._changed.wait_for(
+                lambda: self._is_done(batch) or isinstance(self._trouble, UsageError), timeout
+            )
+            trouble = self._trouble
+        if trouble is not None and not self._is_done(batch):
+            raise trouble
+        if not is_done:
+            raise ResponseTimeoutError(
+                f"the watermark of batch {batch} was not announced within {timeout:g} s; allow more time: "
+                "flush(timeout=300)"
+            )
+
+    def stop(self, timeout: float = _STOP_S) -> None:
+        """Announce the last committed batch if that works within ``timeout`` seconds, and end. The query continues."""
+        if self._thread.is_alive():
+            try:
+                self.flush(timeout)
+            except WatermarkSourceError as error:
+                _log.warning("writer %s: the last batch is not announced: %s", self._writer, error)
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+        self._thread.join(timeout)
+
+    def _is_done(self, batch: int) -> bool:
+        return self._done is not None and self._done >= batch
+
+    def _committed(self) -> int | None:
+        """Return the number of the last committed batch of this run; two short calls to Spark's driver process."""
+        progress = self._handle.lastProgress()
+        return None if progress is None else int(progress.batchId())
+
+    # On the thread.
+
+    def _run(self) -> None:
+        failures = 0
+        try:
+            while not self._stopped:
+                # In this order: a query that has ended has no later batch.
+                is_active = bool(self._query.isActive)
+                is_done = self._step()
+                failures = 0 if is_done else failures + 1
+                if not is_active and (is_done or isinstance(self._trouble, UsageError)):
+                    break
+                pause = _POLL_S if is_done else min(_LONGEST_PAUSE_S, _POLL_S * 2.0 ** min(failures, 10))
+                with self._changed:
+                    self._changed.wait_for(lambda: self._stopped, pause)
+        finally:
+            for each in self._topics:
+                each.of.close()
+
+    def _step(self) -> bool:
+        """Announce the last committed batch, if that has not been done; false if it has to be tried again."""
+        try:
+            batch = self._committed()
+            if batch is None or self._is_done(batch):
+                return True
+            trouble = self._announce_last()
+        except WatermarkSourceError as error:
+            trouble = error
+        except Exception as error:  # noqa: BLE001 - the client library's, or Py4J's of a session that ends
+            if not self._stopped:
+                self._warn(error)
+            for each in self._topics:
+                each.of.close()
+            return False
+        with self._changed:
+            self._trouble = trouble
+            self._changed.notify_all()
+        if trouble is None:
+            self._note_success()
+            return True
+        self._warn(trouble)
+        return False
+
+    def _announce_last(self) -> WatermarkSourceError | None:
+        began = time.monotonic()
+        progress = self._query.lastProgress
+        assert progress is not None
+        batch = int(progress["batchId"])
+        found = output_of(read_watermarks(self._query), progress, is_bounded=self._hold is not None)
+        if isinstance(found, NoWatermark) and found.why is not Why.NO_WATERMARK:
+            kind = UsageError if found.why in _FOR_GOOD else SourceError
+            return kind(
+                f"batch {batch} has no watermark: {found}. {advice(found) if kind is UsageError else ''}".rstrip()
+            )
+        for each in self._topics:
+            if each.last is not None and each.last.batch > batch:
+                _log_restored(self._writer, each.last, batch, self._warned)
+                continue
+            if each.last is not None and each.last.batch == batch and each.last.watermark is not None:
+                # Of a try before: with the same batch the same was announced.
+                continue
+            last = None if each.last is None else each.last.watermark
+            watermark = last if isinstance(found, NoWatermark) else to_announce(found, self._hold, last)
+            each.announce(self._writer, self._id, batch, watermark)
+            _log.debug(
+                "writer %s announced %s for %s after batch %d, in %.0f ms",
+                self._writer, watermark_text(watermark), each.of.topic, batch, (time.monotonic() - began) * 1_000,
+            )  # fmt: skip
+        with self._changed:
+            self._done = batch
+        return None
+
+    def _note_success(self) -> None:
+        if self._warned:
+            _log.info("writer %s announces watermarks again", self._writer)
+            self._warned.clear()
+
+    def _warn(self, error: Exception) -> None:
+        """Log each kind of trouble once, until an announcement succeeds."""
+        kind = type(error).__name__
+        if kind not in self._warned:
+            self._warned.add(kind)
+            _log.warning(
+                "writer %s announces no watermark for now, and its readers wait; the query continues: %s",
+                self._writer, error, exc_info=None if isinstance(error, WatermarkSourceError) else error,
+            )  # fmt: skip
+
+
+def _log_restored(writer: str, last: Announcement, batch: int, warned: set[str]) -> None:
+    if "restored" not in warned:
+        warned.add("restored")
+        _log.warning(
+            "writer %s has announced batch %d of this checkpoint before, and is at batch %d now: the checkpoint was "
+            "restored, or another copy of the query runs. It announces again after batch %d",
+            writer, last.batch, batch, last.batch,
+        )  # fmt: skip

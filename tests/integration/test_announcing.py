@@ -1,0 +1,304 @@
+"""Announced watermarks on a real broker: what writers announce, and what the auditor finds of it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
+
+from pyspark_aligned_kafka import WatermarkAnnouncer, announce_watermark
+from pyspark_aligned_kafka.announcing import Audit, audit
+from pyspark_aligned_kafka.announcing.announcer import AnnouncementTopic, announcements_of
+from pyspark_aligned_kafka.client.settings import parse_settings
+from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
+from services.kafka import Kafka
+from services.kafka_topics import add_partitions, create_topic
+from tests.integration.kafka_streams import KafkaStreams, write
+from tests.integration.killed_announcing_driver import WINDOW_SECONDS, AnnouncingJob
+from tests.integration.killed_runs import batches, run_with_kills
+from tests.spark.queries import START
+from watermark_source import follow_watermark
+from watermark_source.__main__ import main
+from watermark_source.errors import UsageError
+from watermark_source.planning.announcement import Announcement, Removal
+from watermark_source.planning.watermark import MAX
+
+pytestmark = pytest.mark.service
+
+NewTopic = Callable[..., str]
+TIME = "value:$.t"
+_log = logging.getLogger(__name__)
+
+
+def options_of(kafka: Kafka) -> dict[str, str]:
+    return {"kafka.bootstrap.servers": kafka.bootstrap}
+
+
+def audited(kafka: Kafka, topic: str, **given: str) -> Audit:
+    return audit(topic, {**options_of(kafka), "eventTimeFormat": "millis"}, TIME, **given)
+
+
+def produce(kafka: Kafka, topic: str, rows: Sequence[tuple[int, int, str]]) -> None:
+    """Write rows, each with partition, event time, and the name of its writer."""
+    with closing(KafkaProducer(bootstrap_servers=kafka.bootstrap)) as producer:
+        for partition, time, writer in rows:
+            value = json.dumps({"t": time, "of": writer}).encode()
+            producer.send(topic, value, partition=partition, headers=[("other", b"x"), ("writer", writer.encode())])
+        producer.flush()
+
+
+def announced(kafka: Kafka, topic: str) -> list[Announcement | Removal | None]:
+    with closing(AnnouncementTopic(options_of(kafka), topic)) as announcements:
+        return [record.statement for record in announcements.records()]
+
+
+def of_query(kafka: Kafka, topic: str) -> list[Announcement]:
+    return [each for each in announced(kafka, topic) if isinstance(each, Announcement)]
+
+
+def command(capsys: pytest.CaptureFixture[str], kafka: Kafka, topic: str, *words: str) -> tuple[int, str]:
+    code = main(["watermarks", "--kafka", "--kafka.bootstrap.servers", kafka.bootstrap, "--topic", topic, *words])
+    shown = capsys.readouterr()
+    return code, shown.out + shown.err
+
+
+def test_a_producer_announces_from_its_first_moment_to_its_end(kafka: Kafka, new_topic: NewTopic) -> None:
+    topic = new_topic(2, config={"retention.ms": "7200000"})
+    with WatermarkAnnouncer(topic, options_of(kafka), "web-1") as announcer:
+        produce(kafka, topic, [(0, 1_000, "web-1"), (1, 900, "web-1"), (1, 1_100, "web-1")])
+        announcer.at(1_000)
+        add_partitions(kafka.bootstrap, topic, 3)
+        announcer.idle()
+        announcer.at(1_500)
+        with pytest.raises(UsageError, match="a watermark never goes back"):
+            announcer.at(1_499)
+        announcer.close(end=True)
+        announcer.close()
+        with pytest.raises(UsageError, match="web-1 is closed"):
+            announcer.at(2_000)
+    found = of_query(kafka, topic)
+    assert [(a.batch, a.watermark, a.idle) for a in found] == [
+        (0, None, False), (1, 1_000, False), (2, 1_000, True), (3, 1_500, False), (4, MAX, False),
+    ]  # fmt: skip
+    assert [dict(a.ends) for a in found[:3]] == [{"0": 0, "1": 0}, {"0": 1, "1": 2}, {"0": 1, "1": 2, "2": 0}]
+    with closing(KafkaAdmin(parse_settings(options_of(kafka)))) as admin:
+        side = announcements_of(topic)
+        assert {a.topic for a in found} == {admin.topics([topic])[topic].id}
+        assert len(admin.topics([side])[side].leaders) == 1
+        assert admin.topic_settings([side], ["cleanup.policy", "retention.ms"])[side] == {
+            "cleanup.policy": "delete", "retention.ms": "7200000",
+        }  # fmt: skip
+    assert audited(kafka, topic)
+
+
+def test_the_auditor_lists_rows_behind_a_promise_that_are_no_copies(
+    kafka: Kafka, new_topic: NewTopic, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic = new_topic(2)
+    with WatermarkAnnouncer(topic, options_of(kafka), "web-1") as announcer:
+        produce(kafka, topic, [(0, 1_000, "web-1"), (1, 2_000, "web-1")])
+        announcer.at(1_500)
+        # The first is a copy, in another partition; the second is after the watermark; the third breaks the promise.
+        produce(kafka, topic, [(1, 1_000, "web-1"), (0, 1_501, "web-1"), (0, 1_500, "web-1")])
+    found = audited(kafka, topic)
+    assert not found
+    assert [(b.partition, b.offset, b.event_time, b.writer, b.watermark) for b in found.broken] == [
+        (0, 2, 1_500, "web-1", 1_500)
+    ]
+    assert (found.rows, found.copies) == (5, 1)
+    code, shown = command(capsys, kafka, topic, "--eventTimeColumn", TIME, "--eventTimeFormat", "millis", "audit")
+    assert code == 1
+    assert "1970-01-01 00:00:01.500" in shown
+    assert "5 rows, 2 announcements of 1 writers: 1 rows break a promise, 1 copies, 0 faulty" in shown
+
+
+def test_of_several_writers_a_row_is_judged_by_its_own_or_by_the_lowest(
+    kafka: Kafka, new_topic: NewTopic, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic = new_topic(1)
+    fast = WatermarkAnnouncer(topic, options_of(kafka), "fast")
+    slow = WatermarkAnnouncer(topic, options_of(kafka), "slow")
+    fast.at(5_000)
+    slow.at(1_000)
+    produce(kafka, topic, [(0, 1_500, "slow"), (0, 4_000, "fast"), (0, 900, "slow")])
+    assert [b.offset for b in audited(kafka, topic).broken] == [2]
+    by_header = audited(kafka, topic, writer_column="header:writer")
+    assert [(b.offset, b.writer) for b in by_header.broken] == [(1, "fast"), (2, "slow")]
+    code, shown = command(capsys, kafka, topic, "list")
+    assert code == 0
+    assert [line.split()[:2] for line in shown.splitlines()[1:]] == [["fast", "active"], ["slow", "active"]]
+    assert command(capsys, kafka, topic, "drop", "slow")[0] == 0
+    assert announced(kafka, topic)[-1] == Removal("slow")
+    assert "removed" in command(capsys, kafka, topic, "list")[1]
+    code, shown = command(capsys, kafka, topic, "drop", "snow")
+    assert (code, "writers: fast, slow" in shown) == (2, True)
+    assert command(capsys, kafka, topic)[0] == 2
+    fast.close()
+    slow.close()
+
+
+def test_a_topic_that_cannot_hold_announcements_is_refused(kafka: Kafka, new_topic: NewTopic) -> None:
+    topic, other = new_topic(1), new_topic(1)
+    create_topic(kafka.bootstrap, announcements_of(topic), 2)
+    with pytest.raises(UsageError, match="2 partitions; announcements need their order"):
+        WatermarkAnnouncer(topic, options_of(kafka), "web-1")
+    create_topic(kafka.bootstrap, announcements_of(other), 1, config={"cleanup.policy": "compact"})
+    with pytest.raises(UsageError, match="compaction removes announcements"):
+        WatermarkAnnouncer(other, options_of(kafka), "web-1")
+
+
+def values_of(kafka: Kafka, topic: str) -> list[dict[str, int]]:
+    consumer = KafkaConsumer(topic, bootstrap_servers=kafka.bootstrap, auto_offset_reset="earliest")
+    with closing(consumer):
+        ends = consumer.end_offsets([TopicPartition(topic, n) for n in consumer.partitions_for_topic(topic)])
+        found: list[dict[str, int]] = []
+        while len(found) < sum(ends.values()):
+            for records in consumer.poll(timeout_ms=1_000).values():
+                found += [json.loads(record.value) for record in records]
+    return found
+
+
+# Queries.
+
+
+def windows(rows: DataFrame) -> DataFrame:
+    counted = rows.groupBy(F.window("event_time", "10 seconds")).count()
+    fields = F.struct(F.unix_millis(F.window_time("window")).alias("t"), "count")
+    return counted.select(F.to_json(fields).alias("value"))
+
+
+@pytest.fixture
+def streams(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> Iterator[KafkaStreams]:
+    made = KafkaStreams(spark, tmp_path, bootstrap=kafka.bootstrap)
+    yield made
+    made.stop()
+
+
+def test_a_query_announces_what_its_operators_state(
+    streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic, built_in_kafka: str
+) -> None:
+    source, sink = new_topic(2), new_topic(3)
+    rows = follow_watermark(streams.source(subscribe=source, maxOutOfOrderness="5 seconds"))
+    writer = windows(rows).writeStream.format(built_in_kafka).option("kafka.bootstrap.servers", kafka.bootstrap)
+    writer = writer.option("topic", sink).option("checkpointLocation", str(streams.checkpoint("a")))
+    for run, last in enumerate((100, 200)):
+        query = writer.trigger(processingTime="0 seconds").start()
+        streams.started.append(query)
+        announcing = announce_watermark(query, sink, options_of(kafka), "sessions")
+        for second in range(100 * run, last, 20):
+            streams.write(source, {0: [second + 7, second + 3], 1: [second + 12]})
+            query.processAllAvailable()
+        announcing.flush()
+        progress = query.lastProgress
+        assert progress is not None
+        query.stop()
+        found = of_query(kafka, sink)
+        assert found[-1].batch == progress["batchId"]
+        # The lower partition's watermark in milliseconds, as Flink has it, and one below what Spark states.
+        assert found[-1].watermark == START + (last - 20 + 7 - 5) * 1_000 - 1 - 1
+    assert found[0].watermark is None
+    assert len({a.query for a in found}) == 1
+    batches = [a.batch for a in found]
+    assert sorted(set(batches[1:])) == batches[1:], "at most one announcement a batch"
+    result = audited(kafka, sink)
+    assert result
+    assert result.rows > 15
+
+
+def test_for_each_batch_into_two_topics_announces_both_and_holds_back(
+    streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic, built_in_kafka: str
+) -> None:
+    source, first, second = new_topic(1), new_topic(1), new_topic(1)
+    rows = follow_watermark(streams.source(subscribe=source))
+    starts = rows.groupBy(F.window("event_time", "10 seconds")).count()
+    values = starts.select(F.to_json(F.struct(F.unix_millis("window.start").alias("t"), "count")).alias("value"))
+
+    def write(frame: DataFrame, _: int) -> None:
+        for topic in (first, second):
+            sink = frame.write.format(built_in_kafka).option("kafka.bootstrap.servers", kafka.bootstrap)
+            sink.option("topic", topic).save()
+
+    # A Windows' start is not after the watermark: hold it back by the window's length, or readers lose rows.
+    query = values.writeStream.foreachBatch(write).option("checkpointLocation", str(streams.checkpoint("a"))).start()
+    streams.started.append(query)
+    right = announce_watermark(query, [first, second], options_of(kafka), "sessions", hold="10 seconds")
+    wrong = announce_watermark(query, second, options_of(kafka), "wrong")
+    for seconds in range(0, 60, 6):
+        streams.write(source, {0: [seconds]})
+        query.processAllAvailable()
+        right.flush()
+        wrong.flush()
+    query.stop()
+    right.stop()
+    wrong.stop()
+    assert audited(kafka, first)
+    assert [a.watermark for a in of_query(kafka, first)][-1] == START + 54_000 - 1 - 1 - 10_000
+    # Of two writers a row is judged by the lower one, which is right; by the other alone it is not.
+    assert audited(kafka, second)
+    main(["watermarks", "--kafka", *(f"--{k}={v}" for k, v in options_of(kafka).items()), f"--topic={second}", "list"])
+
+
+def test_a_query_without_an_output_watermark_is_refused(
+    streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic
+) -> None:
+    source, sink = new_topic(1), new_topic(1)
+    rows = follow_watermark(streams.source(subscribe=source))
+    counts = rows.groupBy("partition").count()
+    streams.write(source, {0: [1]})
+    writer = counts.writeStream.outputMode("complete").format("memory").queryName("totals")
+    query = writer.option("checkpointLocation", str(streams.checkpoint("a"))).start()
+    streams.started.append(query)
+    query.processAllAvailable()
+    with pytest.raises(UsageError, match=r'totals cannot announce a watermark: the output mode is complete.*"append"'):
+        announce_watermark(query, sink, options_of(kafka), "totals")
+    with pytest.raises(UsageError, match="hold = 'soon'"):
+        announce_watermark(query, sink, options_of(kafka), "totals", hold="soon")
+
+
+@pytest.mark.timeout(14_400)
+def test_promises_hold_whenever_the_driver_is_killed_and_when_tasks_write_again(
+    request: pytest.FixtureRequest, kafka: Kafka, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    kills, seed = request.config.getoption("--announcing-kills"), request.config.getoption("--kills-seed")
+    source, sink = new_topic(2), new_topic(3)
+    batch_rows, chance = 200, random.Random(seed)
+    rows = batch_rows * (8 + 4 * kills) // 2
+    # Out of order by less than two seconds; the last row ends all windows before it.
+    times = {p: [n / 4 + chance.uniform(0, 1.9) for n in range(rows)] + [rows / 4 + 1_000] for p in range(2)}
+    write(kafka.bootstrap, source, times)
+    job = AnnouncingJob("local[2]", tmp_path, kafka.bootstrap, source, sink, str(batch_rows))
+    last = START + (rows // 4 + 1_000) * 1_000 - 2_000 - 2
+
+    def is_done() -> bool:
+        found = of_query(kafka, sink)
+        return bool(found) and (found[-1].watermark or 0) >= last
+
+    run_with_kills(job, kills, chance, is_done, most_batches=3)
+    result = audited(kafka, sink)
+    assert result, result
+    (writer,) = result.writers
+    assert writer.queries == 1
+    assert writer.announcements <= batches(job, "commits") + 1
+    values = values_of(kafka, sink)
+    length = WINDOW_SECONDS * 1_000
+    counted = Counter((p, round(t * 1_000) // length) for p, found in times.items() for t in found[:-1])
+    seen = {(v["partition"], (v["t"] - START) // length): v["count"] for v in values}
+    assert seen == counted
+    _log.info("%d kills, %d announcements, %d rows, %d copies", kills, writer.announcements, len(values), result.copies)
+    # A task that Spark thinks dead writes its rows again, behind the announcement of its batch.
+    with closing(KafkaProducer(bootstrap_servers=kafka.bootstrap)) as zombie:
+        for value in chance.sample(values, 20):
+            zombie.send(sink, json.dumps(value, separators=(",", ":")).encode())
+        zombie.flush()
+    again = audited(kafka, sink)
+    assert again, again
+    assert again.copies == result.copies + 20

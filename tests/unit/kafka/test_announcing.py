@@ -1,0 +1,83 @@
+"""What writers announce, what they promised at a position, and the command's words."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pyspark_aligned_kafka.announcing.announcer import LoggedRecord
+from pyspark_aligned_kafka.announcing.audit import Promises
+from pyspark_aligned_kafka.announcing.query import hold_of, to_announce
+from watermark_source.__main__ import main
+from watermark_source.errors import UsageError
+from watermark_source.planning.announcement import Announcement, Removal
+from watermark_source.planning.watermark import MAX, MIN, Millis
+
+
+def announcement(
+    batch: int, watermark: int | None, *ends: int, writer: str = "a", query: str = "q", topic: str = "id"
+) -> Announcement:
+    return Announcement(
+        writer=writer, query=query, batch=batch, watermark=None if watermark is None else Millis(watermark),
+        topic=topic, ends={str(part): end for part, end in enumerate(ends)},
+    )  # fmt: skip
+
+
+def promises(*statements: Announcement | Removal) -> tuple[Promises, list[str]]:
+    faults: list[str] = []
+    records = [LoggedRecord(at, each, written_at=Millis(at)) for at, each in enumerate(statements)]
+    return Promises(records, "id", faults), faults
+
+
+def promised(of: Promises, writer: str, partition: int, *offsets: int) -> list[int]:
+    return [int(at) for at in of.at(writer, partition, np.array(offsets, dtype=np.int64))]
+
+
+def test_what_is_announced_is_a_millisecond_below_and_never_goes_back() -> None:
+    assert to_announce(Millis(5_000), None, None) == 4_999
+    assert to_announce(Millis(5_000), 1_000, Millis(3_000)) == 3_999
+    assert to_announce(Millis(5_000), 1_000, Millis(4_500)) == 4_500
+    assert to_announce(MAX, 1_000, Millis(4_500)) == MAX
+    assert to_announce(Millis(0), MAX, None) == MIN + 1
+
+
+def test_a_hold_is_a_duration_or_milliseconds() -> None:
+    assert (hold_of(None), hold_of(0), hold_of(1_500), hold_of("10 minutes")) == (None, 0, 1_500, 600_000)
+    for wrong in (-1, True, "soon", 1.5):
+        with pytest.raises(UsageError, match="hold = "):
+            hold_of(wrong)  # type: ignore[arg-type]
+
+
+def test_rows_at_or_behind_a_cut_must_be_after_its_watermark() -> None:
+    found, faults = promises(
+        announcement(0, None, 2, 0), announcement(1, 100, 5, 3), announcement(2, 200, 5, 9), announcement(3, MAX, 7, 9),
+        announcement(4, 300, 0, 0, topic="of a topic deleted since"),
+    )  # fmt: skip
+    assert promised(found, "a", 0, 0, 4, 5, 6, 7) == [MIN, MIN, 200, 200, MAX]
+    assert promised(found, "a", 1, 2, 3, 8, 9) == [MIN, 100, 100, MAX]
+    # A partition that no cut names was created later.
+    assert promised(found, "a", 2, 0) == [MAX]
+    assert faults == []
+
+
+def test_another_query_under_a_name_begins_again() -> None:
+    found, faults = promises(announcement(5, 500, 10), announcement(0, None, 12, query="new"))
+    assert promised(found, "a", 0, 9, 10, 11, 12) == [MIN, 500, 500, MIN]
+    assert faults == []
+
+
+def test_announcements_that_contradict_earlier_ones_are_faults() -> None:
+    _, faults = promises(
+        announcement(1, 100, 5), announcement(0, 100, 5), announcement(1, 99, 5), announcement(2, 100, 4),
+        announcement(0, 100, 5, query="other"), announcement(3, 100, 5),
+    )  # fmt: skip
+    assert [fault.partition(": ")[0] for fault in faults] == [f"record {n}, of a" for n in (1, 2, 3)] + ["record 5"]
+
+
+def test_the_words_of_the_command_come_first_or_last(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["list"], ["drop", "x"], ["audit"]):
+        for order in ([*words, "--kafka"], ["--kafka", *words]):
+            assert main(["watermarks", *order]) == 2
+            assert "--topic is missing" in capsys.readouterr().err
+    assert main(["watermarks", "--kafka", "--topic", "x"]) == 2
+    assert "end the command with list, audit, or drop WRITER" in capsys.readouterr().err
