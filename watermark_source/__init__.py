@@ -10,11 +10,21 @@ from typing import TYPE_CHECKING, Any
 from watermark_source.installation import name_python
 
 if TYPE_CHECKING:
+    from watermark_source.monitor.followed_queries import status, why
     from watermark_source.operators.ordering import order_by_event_time
     from watermark_source.operators.temporal_join import temporal_join
     from watermark_source.spark.follow import data_rows, follow_watermark, markers, split_late
 
-__all__ = ["data_rows", "follow_watermark", "markers", "order_by_event_time", "split_late", "temporal_join"]
+__all__ = [
+    "data_rows",
+    "follow_watermark",
+    "markers",
+    "order_by_event_time",
+    "split_late",
+    "status",
+    "temporal_join",
+    "why",
+]
 
 _HOMES = {
     "data_rows": "spark.follow",
@@ -22,7 +32,9 @@ _HOMES = {
     "markers": "spark.follow",
     "order_by_event_time": "operators.ordering",
     "split_late": "spark.follow",
+    "status": "monitor.followed_queries",
     "temporal_join": "operators.temporal_join",
+    "why": "monitor.followed_queries",
 }
 
 name_python(os.environ, sys.executable)

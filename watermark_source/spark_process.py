@@ -25,6 +25,8 @@ _SET_BY_SPARK = "SPARK_PYTHON_RUNTIME"
 _HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
 """If this variable is set, Spark's Python workers send an exception's type and text without its frames."""
 _LOGGERS = ("watermark_source", "pyspark_aligned_kafka", "pyspark_mysql_cdc_wm", "kafka", "pymysql")
+_LEVEL = "WATERMARK_SOURCE_LOG_LEVEL"
+"""The level of this project's lines; libraries keep theirs, whose lines at DEBUG may hold what a server sent."""
 _FOLDED_SECONDS = 60.0
 """Seconds in which equal lines are written once."""
 _MOST_LINES = 1_000
@@ -103,6 +105,20 @@ def log_as_spark(source: str, query: str | None = None) -> None:
         logger = logging.getLogger(name)
         if not any(isinstance(handler, SparkLines) for handler in logger.handlers):
             logger.addHandler(SparkLines(_context))
+            if _is_ours(name):
+                _set_level(logger)
+
+
+def _set_level(logger: logging.Logger) -> None:
+    level = os.environ.get(_LEVEL)
+    if not level:
+        return
+    try:
+        logger.setLevel(level.upper())
+    except ValueError:
+        logger.warning(
+            "%s is %r, which is no level; accepted are DEBUG, INFO, WARNING, ERROR: %s=DEBUG", _LEVEL, level, _LEVEL
+        )
 
 
 def note_query(query: str | None) -> None:

@@ -67,6 +67,28 @@ def test_a_users_own_program_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -
     assert logging.getLogger("watermark_source").handlers == before
 
 
+@pytest.mark.parametrize(
+    ("level", "set_to"), [("debug", logging.DEBUG), ("", logging.NOTSET), ("loud", logging.NOTSET)]
+)
+def test_a_variable_sets_the_level_of_our_lines_and_of_no_library(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], level: str, set_to: int
+) -> None:
+    monkeypatch.setenv("SPARK_PYTHON_RUNTIME", "x")
+    monkeypatch.setenv("WATERMARK_SOURCE_LOG_LEVEL", level)
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    loggers = [logging.getLogger(name) for name in ("watermark_source", "kafka")]
+    before = [(logger, list(logger.handlers), logger.level) for logger in loggers]
+    try:
+        log_as_spark("orders")
+        assert [logger.level for logger in loggers] == [set_to, before[1][2]]
+        refused = "WATERMARK_SOURCE_LOG_LEVEL is 'loud', which is no level; accepted are DEBUG, INFO"
+        assert (refused in capsys.readouterr().err) == (level == "loud")
+    finally:
+        for logger, handlers, former in before:
+            logger.handlers = handlers
+            logger.setLevel(former)
+
+
 class Clock:
     now = 0.0
 

@@ -1,24 +1,130 @@
-"""FollowedQueries: the latest status of the running queries, and the time that splits have spent in each status."""
+"""The present status of queries: of one, read from its handle; and of all that a listener follows."""
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from watermark_source.monitor.source_status import SourceStatus, SplitView, Status
-from watermark_source.planning.split import Split
+from watermark_source.clock import Clock
+from watermark_source.durations import ACCEPTED, parse_duration
+from watermark_source.errors import UsageError
+from watermark_source.monitor.operator_watermarks import BatchWatermarks, NoWatermark, read_watermarks
+from watermark_source.monitor.source_status import SourceStatus
+from watermark_source.monitor.status_json import parse_progress, parse_report
+from watermark_source.monitor.three_clocks import Diagnosis, QueryClocks, diagnose, query_clocks
 
-Totals = Mapping[tuple[Split, Status], int]
-"""Milliseconds that each split has spent in each status."""
+_log = logging.getLogger(__name__)
+
+Operators = BatchWatermarks | NoWatermark | None
+"""What the stateful operators of a query state; ``None`` under Spark Connect, which shows no plan."""
+
+
+# One query, read from its handle.
 
 
 @dataclass(frozen=True, slots=True)
-class FollowedSource:
-    """One source of a running query."""
+class QueryStatus:
+    """A query at one moment."""
 
-    status: SourceStatus
-    elapsed: Totals = field(default_factory=dict)
+    clocks: QueryClocks
+    why: Diagnosis
+    """Why its results are as far behind the clock as they are."""
+
+    @property
+    def sources(self) -> tuple[SourceStatus, ...]:
+        """The sources of this project, in the query's order."""
+        return self.clocks.sources
+
+
+def status(query: Any, *, tolerance: str = "10 seconds") -> QueryStatus:
+    """Return the status of a running query: its sources, its three clocks, and why its results are behind the clock.
+
+    Args:
+        query: what ``start()`` returned. Under Spark Connect the sources are as of the last progress event, and the
+            operators' watermarks are missing.
+        tolerance: up to this, a delay needs no cause.
+
+    Raises:
+        UsageError: ``tolerance`` is not a duration, or a source runs with another release of this project.
+    """
+    return QueryReader(query, _tolerance(tolerance)).status()
+
+
+def why(query: Any, *, tolerance: str = "10 seconds") -> str:
+    """Return in one sentence why the results of a running query are behind the clock.
+
+    It begins with one of: "the data are old", "rows wait for time", "the batch is slow", "rows wait for the trigger",
+    "no rows arrive", "the data are fresh". Arguments and errors are those of ``status``.
+    """
+    return str(status(query, tolerance=tolerance).why)
+
+
+def _tolerance(text: str) -> int:
+    try:
+        return parse_duration(text)
+    except ValueError:
+        raise UsageError(f"tolerance = {text!r} is not a duration: {ACCEPTED}, for example 10 seconds") from None
+
+
+class QueryReader:
+    """Reads the status of one query, as often as wanted; its operators are asked once a batch."""
+
+    def __init__(self, query: Any, tolerance: int, clock: Callable[[], int] | None = None) -> None:
+        self._query = query
+        self._tolerance = tolerance
+        self._now = Clock().wall if clock is None else clock
+        self._operators: tuple[object, Operators] | None = None
+
+    def status(self) -> QueryStatus:
+        """Return the status as of now."""
+        progress: Mapping[str, Any] = self._query.lastProgress or {}
+        sources = {source.source_name: source for source in parse_progress(progress)}
+        handle = getattr(self._query, "_jsq", None)
+        execution = None if handle is None else handle.streamingQuery()
+        in_batch, running, now = False, None, self._now()
+        if execution is not None:
+            in_batch = not execution.committedOffsets().equals(execution.availableOffsets())
+            sources |= {source.source_name: source for source in _reports(execution)}
+            running = _running(execution, progress, now) if in_batch else None
+        clocks = query_clocks(
+            progress,
+            tuple(sources.values()),
+            now,
+            in_batch=in_batch,
+            running=running,
+            operators=None if execution is None else self._asked(progress.get("batchId")),
+            waits_for_trigger=self._query.status["message"] == "Waiting for next trigger",
+        )
+        return QueryStatus(clocks, diagnose(clocks, self._tolerance))
+
+    def _asked(self, batch: object) -> Operators:
+        if self._operators is None or self._operators[0] != batch:
+            self._operators = batch, read_watermarks(self._query)
+        return self._operators[1]
+
+
+def _reports(execution: Any) -> Iterable[SourceStatus]:
+    """Yield what the sources reported with the plan of the batch under way, or with the last plan without a batch."""
+    offsets = execution.latestOffsets().iterator()
+    while offsets.hasNext():
+        offset = offsets.next()._2()  # noqa: SLF001 - the second part of a pair in Scala
+        report = None if offset is None else parse_report(offset.json())
+        if report is not None:
+            yield report
+
+
+def _running(execution: Any, progress: Mapping[str, Any], now: int) -> int | None:
+    """Return since how many milliseconds the batch under way was planned; ``None`` before Spark executes it."""
+    last = execution.lastExecution()
+    if last is None or int(last.currentBatchId()) <= int(progress.get("batchId", -1)):
+        return None
+    return max(0, now - int(last.offsetSeqMetadata().batchTimestampMs()))
+
+
+# All queries that a listener follows.
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +136,18 @@ class FollowedQuery:
     label: str
     late_rows: int = 0
     """Rows that its stateful operators dropped as late while the listener followed it; see ``late_rows``."""
-    sources: Mapping[str, FollowedSource] = field(default_factory=dict)
+    sources: Mapping[str, SourceStatus] = field(default_factory=dict)
+    progress: Mapping[str, Any] = field(default_factory=dict)
+    """The last progress event."""
+    operators: Operators = None
+    idle_at: int | None = None
+    """When Spark last reported that it had nothing to do."""
+
+    def clocks(self, now: int) -> QueryClocks:
+        """Return its clocks, of which the last event is known."""
+        return query_clocks(
+            self.progress, tuple(self.sources.values()), now, idle_at=self.idle_at, operators=self.operators
+        )
 
 
 class FollowedQueries:
@@ -50,12 +167,36 @@ class FollowedQueries:
         with self._lock:
             self._queries[query] = FollowedQuery(run, label)
 
-    def progress(self, query: str, run: str, label: str, statuses: Iterable[SourceStatus], late: int) -> None:
+    def progress(
+        self,
+        query: str,
+        run: str,
+        label: str,
+        statuses: Iterable[SourceStatus],
+        late: int,
+        *,
+        event: Mapping[str, Any] | None = None,
+        operators: Operators = None,
+    ) -> None:
         """Record a progress event. A query that started before the listener is followed from here on."""
         with self._lock:
             followed = self._queries.get(query, FollowedQuery(run, label))
             if followed.run == run:
-                self._queries[query] = _after(followed, statuses, late)
+                self._queries[query] = replace(
+                    followed,
+                    late_rows=followed.late_rows + late,
+                    sources={**followed.sources, **{status.source_name: status for status in statuses}},
+                    progress=event or {},
+                    operators=operators,
+                    idle_at=None,
+                )
+
+    def idle(self, query: str, run: str, at: int | None) -> None:
+        """Record that a query had nothing to do."""
+        with self._lock:
+            followed = self._queries.get(query)
+            if followed is not None and followed.run == run:
+                self._queries[query] = replace(followed, idle_at=at)
 
     def end(self, query: str, run: str) -> None:
         """Remove the query, unless another run of it has begun."""
@@ -65,38 +206,14 @@ class FollowedQueries:
                 del self._queries[query]
 
 
-def _after(query: FollowedQuery, statuses: Iterable[SourceStatus], late: int) -> FollowedQuery:
-    sources = dict(query.sources)
-    for status in statuses:
-        last = sources.get(status.source_name)
-        elapsed = {} if last is None else add_elapsed(last.elapsed, last.status, status)
-        sources[status.source_name] = FollowedSource(status, elapsed)
-    return replace(query, late_rows=query.late_rows + late, sources=sources)
-
-
-def add_elapsed(totals: Totals, before: SourceStatus | None, after: SourceStatus) -> Totals:
-    """Add the time between two reports of one source to the totals. Pure.
-
-    A status change is dated by the later report's ``since``, if that lies between the two. A split that is missing in
-    one of the reports adds nothing, so the totals are exact only for a source whose splits all fit a report.
-    """
-    if before is None:
-        return totals
-    views_before = {view.split: view for view in before.splits}
-    added = dict(totals)
-    for view in after.splits:
-        if view.split not in views_before:
-            continue
-        for status, millis in _spent(views_before[view.split], view, before.at, after.at):
-            key = (view.split, status)
-            added[key] = added.get(key, 0) + millis
-    return added
-
-
-def _spent(before: SplitView, after: SplitView, start: int, end: int) -> tuple[tuple[Status, int], ...]:
-    if end <= start:
-        return ()
-    if before.status is after.status:
-        return ((after.status, end - start),)
-    changed = after.since if after.since is not None and start <= after.since <= end else end
-    return (before.status, changed - start), (after.status, end - changed)
+def operators_of(query: Any) -> Operators:
+    """Return what the operators of a running query state; ``None`` where they cannot be asked."""
+    if query is None:
+        return None
+    try:
+        return read_watermarks(query)
+    except UsageError:
+        return None
+    except Exception as error:  # noqa: BLE001  a listener must not fail when the query's JVM has ended
+        _log.debug("the operators of a query could not be asked for their watermarks: %s", error)
+        return None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import (
     QueryIdleEvent,
     QueryProgressEvent,
@@ -14,9 +15,10 @@ from pyspark.sql.streaming.listener import (
 )
 
 from watermark_source.errors import UsageError
-from watermark_source.monitor.followed_queries import FollowedQueries, FollowedQuery
+from watermark_source.monitor.followed_queries import FollowedQueries, FollowedQuery, operators_of
 from watermark_source.monitor.source_status import SourceStatus
-from watermark_source.monitor.status_json import late_rows, parse_progress
+from watermark_source.monitor.status_json import event_of, late_rows, parse_progress
+from watermark_source.monitor.three_clocks import moment_of
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -40,6 +42,8 @@ class StatusListener(StreamingQueryListener):
     """
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        # Spark Classic does not state it: by it the listener asks the operators of queries for their watermarks.
+        self.spark = SparkSession.getActiveSession()
         self._queries = FollowedQueries()
         self._refused: set[str] = set()
         if registry is not None:
@@ -55,9 +59,7 @@ class StatusListener(StreamingQueryListener):
     def statuses(self) -> dict[QuerySource, SourceStatus]:
         """Return the latest status of every source of the running queries."""
         return {
-            QuerySource(query.label, name): followed.status
-            for query in self.queries()
-            for name, followed in query.sources.items()
+            QuerySource(query.label, name): status for query in self.queries() for name, status in query.sources.items()
         }
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 (Spark's name)
@@ -75,10 +77,23 @@ class StatusListener(StreamingQueryListener):
                 _log.warning("query %s: %s", progress.name or query, error)
             self._refused.add(run)
             return
-        self._queries.progress(query, run, progress.name or query, statuses, late_rows(progress))
+        self._queries.progress(
+            query,
+            run,
+            progress.name or query,
+            statuses,
+            late_rows(progress),
+            event=event_of(progress),
+            operators=operators_of(self._handle(query)),
+        )
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 (Spark's name)
-        """Do nothing: the last status remains valid, and its age is a metric."""
+        """Record that there was nothing to do; the last status remains valid, and its age is a metric."""
+        self._queries.idle(str(event.id), str(event.runId), moment_of(event.timestamp))
+
+    def _handle(self, query: str) -> Any:
+        """Return the handle of a running query; ``None`` if the listener does not know its session, or it has ended."""
+        return None if self.spark is None else self.spark.streams.get(query)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 (Spark's name)
         """Stop following the query."""

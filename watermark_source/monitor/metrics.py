@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from watermark_source.monitor.followed_queries import FollowedQuery, FollowedSource, Totals
+from watermark_source.monitor.followed_queries import FollowedQuery
+from watermark_source.monitor.operator_watermarks import OperatorWatermark
 from watermark_source.monitor.source_status import SnapshotProgress, SourceStatus, SplitView, Status, WriterView
+from watermark_source.monitor.three_clocks import QueryClocks
 from watermark_source.planning.range_report import LateRows
 from watermark_source.planning.watermark import is_moment
 
@@ -24,6 +26,15 @@ class QueryAt:
 
     labels: tuple[str, ...]
     late_rows: int
+    clocks: QueryClocks
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorAt:
+    """A stateful operator of a query."""
+
+    labels: tuple[str, ...]
+    watermark: OperatorWatermark
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +63,10 @@ class SplitAt:
 
     labels: tuple[str, ...]
     view: SplitView
-    elapsed: Totals
 
-    def spent(self, status: Status) -> int:
-        """Return the milliseconds that the split has spent in a status."""
-        return self.elapsed.get((self.view.split, status), 0)
+    def spent(self, status: Status) -> int | None:
+        """Return the milliseconds that the split has been active, idle or paused."""
+        return None if self.view.times is None else getattr(self.view.times, status.name.lower())
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,27 +96,31 @@ class Subjects:
 
     def __init__(self, queries: Iterable[FollowedQuery], now: int) -> None:
         self.queries: list[QueryAt] = []
+        self.operators: list[OperatorAt] = []
         self.sources: list[SourceAt] = []
         self.splits: list[SplitAt] = []
         self.snapshots: list[SnapshotAt] = []
         self.writers: list[WriterAt] = []
         for query in queries:
-            self.queries.append(QueryAt((query.label,), query.late_rows))
-            for followed in query.sources.values():
-                self._add(query.label, followed, now)
+            clocks = query.clocks(now)
+            self.queries.append(QueryAt((query.label,), query.late_rows, clocks))
+            self.operators += [
+                OperatorAt((query.label, "" if each.operator is None else str(each.operator), each.name), each)
+                for each in clocks.operators
+            ]
+            for status in query.sources.values():
+                self._add(query.label, status, now)
 
-    def _add(self, query: str, followed: FollowedSource, now: int) -> None:
-        status = followed.status
+    def _add(self, query: str, status: SourceStatus, now: int) -> None:
         labels = (query, status.source_name, "" if status.group is None else status.group.name)
         self.sources.append(SourceAt(labels, status, now))
         self.snapshots += [SnapshotAt((*labels, snapshot.log), snapshot) for snapshot in status.snapshots]
         self.writers += [WriterAt((*labels, view.name), view, now) for view in status.writers]
-        self.splits += [
-            SplitAt((*labels, view.split.log, str(view.split.number)), view, followed.elapsed) for view in status.splits
-        ]
+        self.splits += [SplitAt((*labels, view.split.log, str(view.split.number)), view) for view in status.splits]
 
 
 _QUERY = ("query",)
+_OPERATOR = (*_QUERY, "operator", "name")
 _SOURCE = (*_QUERY, "source", "group")
 _SPLIT = (*_SOURCE, "topic", "partition")
 _SNAPSHOT = (*_SOURCE, "table")
@@ -142,7 +156,11 @@ class MetricRow(NamedTuple):
     samples: _Samples
 
 
-def _of_query(value: Callable[[QueryAt], float]) -> _Samples:
+def _of_operator(value: Callable[[OperatorWatermark], float | None]) -> _Samples:
+    return lambda subjects: (Sample(each.labels, value(each.watermark)) for each in subjects.operators)
+
+
+def _of_query(value: Callable[[QueryAt], float | None]) -> _Samples:
     return lambda subjects: (Sample(query.labels, value(query)) for query in subjects.queries)
 
 
@@ -256,6 +274,45 @@ METRICS = (
     ),
     MetricRow(
         Kind.GAUGE,
+        "alignment_minimum_timestamp_seconds",
+        "Lowest watermark of the group.",
+        _SOURCE,
+        _of_source(lambda source: None if (group := source.status.group) is None else _moment(group.minimum)),
+    ),
+    MetricRow(
+        Kind.GAUGE,
+        "alignment_holder",
+        "1 for the partition, or other source, with the lowest watermark of the group.",
+        (*_SOURCE, "holder"),
+        lambda subjects: (
+            Sample((*source.labels, group.holder), 1.0)
+            for source in subjects.sources
+            if (group := source.status.group) is not None and group.holder is not None
+        ),
+    ),
+    MetricRow(
+        Kind.COUNTER,
+        "watermark_changes",
+        "How often the combined watermark advanced since the query was started.",
+        _SOURCE,
+        _of_source(lambda source: source.status.changes.watermark),
+    ),
+    MetricRow(
+        Kind.COUNTER,
+        "status_changes",
+        "How often the status of a partition changed since the query was started.",
+        _SOURCE,
+        _of_source(lambda source: source.status.changes.status),
+    ),
+    MetricRow(
+        Kind.COUNTER,
+        "partition_status_changes",
+        "How often the status of the partition changed since the query was started.",
+        _SPLIT,
+        _of_split(lambda split: None if (times := split.view.times) is None else times.changes),
+    ),
+    MetricRow(
+        Kind.GAUGE,
         "partitions",
         "Partitions of the source by status.",
         (*_SOURCE, "status"),
@@ -358,6 +415,76 @@ METRICS = (
         "Time since the writer announced.",
         _WRITER,
         _of_writer(lambda writer: _seconds(writer.age)),
+    ),
+    MetricRow(
+        Kind.GAUGE,
+        "input_watermark_timestamp_seconds",
+        "Lowest watermark of the query's sources.",
+        _QUERY,
+        _of_query(lambda query: _moment(query.clocks.input_watermark)),
+    ),
+    MetricRow(
+        Kind.GAUGE,
+        "output_watermark_timestamp_seconds",
+        "Watermark of the rows that the query writes.",
+        _QUERY,
+        _of_query(lambda query: _moment(query.clocks.output_watermark)),
+    ),
+    MetricRow(
+        Kind.GAUGE,
+        "input_event_time_latency_seconds",
+        "How far the input watermark is behind the clock.",
+        _QUERY,
+        _of_query(lambda query: _seconds(query.clocks.input_latency)),
+    ),
+    MetricRow(
+        Kind.GAUGE,
+        "event_time_latency_seconds",
+        "How far the output watermark is behind the clock.",
+        _QUERY,
+        _of_query(lambda query: _seconds(query.clocks.event_time_latency)),
+    ),
+    MetricRow(
+        Kind.GAUGE,
+        "processing_time_watermark_timestamp_seconds",
+        "When the oldest row that is not in a committed batch arrived at the earliest.",
+        _QUERY,
+        _of_query(lambda query: _seconds(query.clocks.processing_time_watermark)),
+    ),
+    MetricRow(
+        Kind.GAUGE,
+        "processing_time_latency_seconds",
+        "How far the processing-time watermark is behind the clock.",
+        _QUERY,
+        _of_query(lambda query: _seconds(query.clocks.processing_time_latency)),
+    ),
+    MetricRow(
+        Kind.GAUGE,
+        "state_rows",
+        "Rows in the state of the query's operators, without deduplication.",
+        _QUERY,
+        _of_query(lambda query: query.clocks.state_rows),
+    ),
+    MetricRow(
+        Kind.GAUGE,
+        "operator_watermark_timestamp_seconds",
+        "Watermark by which the operator emitted rows and removed state.",
+        _OPERATOR,
+        _of_operator(lambda operator: _moment(operator.eviction)),
+    ),
+    MetricRow(
+        Kind.GAUGE,
+        "operator_late_watermark_timestamp_seconds",
+        "Watermark at or before which the operator dropped rows as late.",
+        _OPERATOR,
+        _of_operator(lambda operator: _moment(operator.late)),
+    ),
+    MetricRow(
+        Kind.GAUGE,
+        "operator_output_watermark_timestamp_seconds",
+        "Watermark of the rows that the operator emits later.",
+        _OPERATOR,
+        _of_operator(lambda operator: _moment(operator.output)),
     ),
     MetricRow(
         Kind.COUNTER,

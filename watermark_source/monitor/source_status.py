@@ -172,6 +172,44 @@ class Status(Enum):
     """The split's log did not answer; its figures are from the last answer."""
 
 
+@dataclass(frozen=True, slots=True)
+class Unprocessed:
+    """The rows of a source that are in its logs and not in a committed batch: its processing-time watermark."""
+
+    arrived: int
+    """When the oldest of them arrived at the earliest, milliseconds since 1970-01-01 UTC: the request for the log's end
+    before the one that first showed it. Without such rows: the last request, which showed that there are none."""
+    split: str | None = None
+    """Where the oldest is; ``None`` if there is none."""
+    is_older: bool = False
+    """Whether it was there at the first request of this run: then ``arrived`` is that request, and the row is older by
+    an unknown time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """How often something of a source changed since the query was started."""
+
+    watermark: int = 0
+    """Plans that advanced the combined watermark."""
+    status: int = 0
+    """Changes of the status of splits, of all together."""
+
+
+NO_CHANGES: Final = Changes()
+
+
+@dataclass(frozen=True, slots=True)
+class TimeInStatus:
+    """For how many milliseconds a split has been active, idle and paused since the query was started."""
+
+    active: int
+    idle: int
+    paused: int
+    changes: int = 0
+    """How often its status changed."""
+
+
 class Outline(NamedTuple):
     """The part of a split's status that decides whether it is among the reported splits."""
 
@@ -223,6 +261,8 @@ class SplitView:
     """Rows after its position whose event times were read; ``None`` except with ``watermarkStrategy`` ``lookahead``."""
     idle_after: int | None = None
     """The learned idle timeout in milliseconds; ``None`` if it is not learned."""
+    times: TimeInStatus | None = None
+    """Exact, from the moments at which the status changed; ``None`` in older reports."""
 
     @property
     def lag(self) -> int | None:
@@ -279,6 +319,10 @@ class GroupStatus:
     """Why the state of the other sources may be outdated."""
     store: str | None = None
     """The group's store: ``driver``, ``none``, or kind, host and name of a database; ``None`` in older reports."""
+    minimum: int | None = None
+    """The lowest watermark of the group, which ``limit`` is ``max_drift`` ahead of."""
+    holder: str | None = None
+    """The split, or the other source, with that watermark."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -310,6 +354,18 @@ class SourceStatus:
     """Those that announce watermarks, by name, at most ``REPORTED_SPLITS``: first those that hold the watermark."""
     unannounced: str | None = None
     """Why the watermark stands whatever the writers announced: their announcements cannot be read, for example."""
+    unprocessed: Unprocessed | None = None
+    """As of the plan of the last batch, whose rows are not in a committed batch yet."""
+    unread: Unprocessed | None = None
+    """The same once that batch is committed."""
+    newest: int | None = None
+    """Highest event time of the rows that were read before that batch in this run."""
+    rows_at: int | None = None
+    """The last request for the ends of the logs that found new rows, milliseconds since 1970-01-01 UTC; ``None`` if
+    none did since the query was started."""
+    rows_after: int | None = None
+    """The request before that one: the newest of these rows arrived between the two."""
+    changes: Changes = NO_CHANGES
 
     @classmethod
     def of(
@@ -329,6 +385,12 @@ class SourceStatus:
         snapshots: Iterable[SnapshotProgress] = (),
         writers: Iterable[WriterView] = (),
         unannounced: str | None = None,
+        unprocessed: Unprocessed | None = None,
+        unread: Unprocessed | None = None,
+        newest: int | None = None,
+        rows_at: int | None = None,
+        rows_after: int | None = None,
+        changes: Changes = NO_CHANGES,
     ) -> SourceStatus:
         """Build the status of a source from *all* its splits. ``view`` is called for reported splits only."""
         reported = map(view, most_interesting(splits, REPORTED_SPLITS))
@@ -348,6 +410,12 @@ class SourceStatus:
             snapshots=_reported_snapshots(snapshots),
             writers=tuple(sorted(writers, key=lambda of: (not of.holds_back, of.name))[:REPORTED_SPLITS]),
             unannounced=unannounced,
+            unprocessed=unprocessed,
+            unread=unread,
+            newest=newest,
+            rows_at=rows_at,
+            rows_after=rows_after,
+            changes=changes,
         )
 
     @property

@@ -11,13 +11,17 @@ from typing import Any
 from watermark_source.errors import UsageError
 from watermark_source.monitor.report_fields import Fields
 from watermark_source.monitor.source_status import (
+    NO_CHANGES,
     Backlog,
+    Changes,
     GroupStatus,
     RowTotals,
     SnapshotProgress,
     SourceStatus,
     SplitView,
     Status,
+    TimeInStatus,
+    Unprocessed,
     WriterView,
     bound_from_json,
     bound_to_json,
@@ -58,6 +62,12 @@ def status_to_json(of: SourceStatus) -> dict[str, Any]:
         snapshots={snapshot.log: _snapshot_to_json(snapshot) for snapshot in of.snapshots} or None,
         writers={writer.name: _writer_to_json(writer) for writer in of.writers} or None,
         unannounced=of.unannounced,
+        unprocessed=_unprocessed_to_json(of.unprocessed),
+        unread=_unprocessed_to_json(of.unread),
+        newest=of.newest,
+        rowsAt=of.rows_at,
+        rowsAfter=of.rows_after,
+        changes=_present(watermark=of.changes.watermark or None, status=of.changes.status or None) or None,
     )
 
 
@@ -101,6 +111,12 @@ def status_from_json(report: Mapping[str, Any]) -> SourceStatus:
         snapshots=tuple(_snapshots_from_json(fields.child("snapshots"))) if "snapshots" in report else (),
         writers=tuple(_writers_from_json(fields.child("writers"))) if "writers" in report else (),
         unannounced=fields.optional_text("unannounced"),
+        unprocessed=_unprocessed_from_json(fields.child("unprocessed")) if "unprocessed" in report else None,
+        unread=_unprocessed_from_json(fields.child("unread")) if "unread" in report else None,
+        newest=fields.optional_integer("newest"),
+        rows_at=fields.optional_integer("rowsAt"),
+        rows_after=fields.optional_integer("rowsAfter"),
+        changes=_changes_from_json(fields.child("changes")) if "changes" in report else NO_CHANGES,
     )
 
 
@@ -123,6 +139,33 @@ def _present(**fields: Any) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
+def _unprocessed_to_json(of: Unprocessed | None) -> dict[str, Any] | None:
+    return None if of is None else _present(arrived=of.arrived, split=of.split, older=of.is_older or None)
+
+
+def _unprocessed_from_json(fields: Fields) -> Unprocessed:
+    return Unprocessed(fields.integer("arrived"), fields.optional_text("split"), fields.flag("older"))
+
+
+def _changes_from_json(fields: Fields) -> Changes:
+    return Changes(fields.optional_integer("watermark") or 0, fields.optional_integer("status") or 0)
+
+
+def _times_to_json(of: TimeInStatus | None) -> dict[str, Any] | None:
+    if of is None:
+        return None
+    return _present(active=of.active, idle=of.idle or None, paused=of.paused or None, changes=of.changes or None)
+
+
+def _times_from_json(fields: Fields) -> TimeInStatus:
+    return TimeInStatus(
+        fields.integer("active"),
+        fields.optional_integer("idle") or 0,
+        fields.optional_integer("paused") or 0,
+        fields.optional_integer("changes") or 0,
+    )
+
+
 def _group_to_json(group: GroupStatus) -> dict[str, Any]:
     return _present(
         name=group.name,
@@ -135,6 +178,8 @@ def _group_to_json(group: GroupStatus) -> dict[str, Any]:
         since=group.since,
         trouble=group.trouble,
         store=group.store,
+        minimum=group.minimum,
+        holder=group.holder,
     )
 
 
@@ -150,6 +195,8 @@ def _group_from_json(fields: Fields) -> GroupStatus:
         since=fields.optional_integer("since"),
         trouble=fields.optional_text("trouble"),
         store=fields.optional_text("store"),
+        minimum=fields.optional_integer("minimum"),
+        holder=fields.optional_text("holder"),
     )
 
 
@@ -213,6 +260,7 @@ def _split_to_json(view: SplitView) -> dict[str, Any]:
         late=view.late_rows or None,
         idleAfter=view.idle_after,
         ahead=view.looked_ahead,
+        times=_times_to_json(view.times),
     )
 
 
@@ -229,6 +277,7 @@ def _split_from_json(split: Split, fields: Fields) -> SplitView:
         late_rows=fields.optional_integer("late") or 0,
         idle_after=fields.optional_integer("idleAfter"),
         looked_ahead=fields.optional_integer("ahead"),
+        times=_times_from_json(fields.child("times")) if "times" in fields else None,
     )
 
 
@@ -245,9 +294,19 @@ def parse_progress(progress: Mapping[str, Any] | str | None) -> tuple[SourceStat
     Raises:
         UsageError: the text is not JSON, or a report of this project is corrupt or of another version.
     """
-    sources = _as_mapping(progress).get("sources", ())
-    reports = (_report_in(source.get("latestOffset")) for source in sources)
-    return tuple(status_from_json(report) for report in reports if report is not None)
+    sources = event_of(progress).get("sources", ())
+    statuses = (parse_report(source.get("latestOffset")) for source in sources)
+    return tuple(status for status in statuses if status is not None)
+
+
+def parse_report(latest: object) -> SourceStatus | None:
+    """Return the status in a source's latest offset; ``None`` for that of another project's source.
+
+    Raises:
+        UsageError: it is a report of this project that is corrupt or of another version.
+    """
+    report = _report_in(latest)
+    return None if report is None else status_from_json(report)
 
 
 def late_rows(progress: Mapping[str, Any] | str | None) -> int:
@@ -255,11 +314,12 @@ def late_rows(progress: Mapping[str, Any] | str | None) -> int:
 
     A window aggregation counts groups, not rows: Spark aggregates the rows of a batch before it drops any.
     """
-    operators = _as_mapping(progress).get("stateOperators", ())
+    operators = event_of(progress).get("stateOperators", ())
     return sum(operator.get("numRowsDroppedByWatermark", 0) for operator in operators)
 
 
-def _as_mapping(progress: Mapping[str, Any] | str | None) -> Mapping[str, Any]:
+def event_of(progress: Mapping[str, Any] | str | None) -> Mapping[str, Any]:
+    """Return a progress event as a mapping; empty for ``None``, which Spark returns before the first batch."""
     if progress is None:
         return {}
     parsed: object = progress

@@ -13,9 +13,10 @@ from watermark_source.clock import Clock
 from watermark_source.durations import count_text
 from watermark_source.errors import UsageError
 from watermark_source.installation import lacking
+from watermark_source.monitor.followed_queries import QueryReader, QueryStatus
 from watermark_source.monitor.source_status import SourceStatus, Status
-from watermark_source.monitor.status_json import parse_progress
 from watermark_source.monitor.status_table import GAP, Layout, headline, join_pieces, layout, snapshot_lines
+from watermark_source.monitor.three_clocks import TOLERANCE, Verdict, clock_pieces
 
 try:
     from rich import box
@@ -88,6 +89,17 @@ def render_text(
     return "\n".join([*text, *_footer(shown)])
 
 
+def clock_lines(status: QueryStatus, width: int) -> list[str]:
+    """Return the lines above the sources: why the results are behind the clock, then the three clocks.
+
+    There are none while nothing of this is known.
+    """
+    if status.why.verdict is Verdict.UNKNOWN:
+        return []
+    sentence = f"{status.why.sentence[0].upper()}{status.why.sentence[1:]}"
+    return [*join_pieces([sentence], width), *join_pieces(clock_pieces(status.clocks), width)]
+
+
 def _arrange(
     status: SourceStatus, *, width: int, now: int | None, raw: bool, lines: int | None
 ) -> tuple[list[str], list[str], Layout]:
@@ -112,11 +124,16 @@ def _footer(shown: Layout) -> list[str]:
 
 
 class Query(Protocol):
-    """The part of a Spark ``StreamingQuery`` that the view reads."""
+    """The part of a Spark ``StreamingQuery`` that the view needs; of Spark Classic it reads more."""
 
     @property
     def lastProgress(self) -> Any:  # noqa: N802 (Spark's name)
         """The latest progress, ``None`` before the first batch."""
+        ...
+
+    @property
+    def status(self) -> Any:
+        """The message of what the query does now, among others."""
         ...
 
 
@@ -151,10 +168,11 @@ class LiveStatus:
     def __init__(
         self, query: Query, *, console: Console | None = None, raw: bool = False, clock: Callable[[], int] | None = None
     ) -> None:
-        self._query = query
         self._console = Console() if console is None else console
         self._raw = raw
         self._now = Clock().now if clock is None else clock
+        self._reader = QueryReader(query, TOLERANCE, self._now)
+        self._status: QueryStatus | None = None
         self._latest: tuple[SourceStatus, ...] = ()
         self._printed: tuple[SourceStatus, ...] = ()
         self._printed_at: int | None = None
@@ -195,21 +213,25 @@ class LiveStatus:
 
     def _read(self) -> tuple[SourceStatus, ...]:
         try:
-            return parse_progress(self._query.lastProgress)
+            self._status = self._reader.status()
         except UsageError as error:
             if not self._warned:
                 _log.warning("the status of the query cannot be shown: %s", error)
             self._warned = True
         except Exception as error:  # noqa: BLE001  the view must not fail when the query's JVM has ended
             _log.debug("the progress of the query could not be read: %s", error)
+        else:
+            return self._status.sources
         return ()
 
     def _picture(self, now: int) -> RenderableType:
         if not self._latest:
             return Text("waiting for the query's first batch", style="dim")
         width, height = self._console.size
-        lines = max(1, (height - 1) // len(self._latest))
-        return Group(*(render(s, width=width, now=now, raw=self._raw, lines=lines) for s in self._latest))
+        clocks = [] if self._status is None else clock_lines(self._status, width)
+        lines = max(1, (height - 1 - len(clocks)) // len(self._latest))
+        top = (Text(line, style="bold" if i == 0 else "dim") for i, line in enumerate(clocks))
+        return Group(*top, *(render(s, width=width, now=now, raw=self._raw, lines=lines) for s in self._latest))
 
     def _print_snapshot(self, *, last: bool) -> None:
         now = self._now()
@@ -217,6 +239,9 @@ class LiveStatus:
         has_changed = self._latest != self._printed
         if not (last and has_changed) and not snapshot_is_due(self._printed, self._latest, passed):
             return
+        width = max(80, self._console.width)
+        for line in [] if self._status is None else clock_lines(self._status, width):
+            self._console.out(line, highlight=False)
         for status in self._latest:
-            self._console.out(render_text(status, width=max(80, self._console.width), raw=self._raw), highlight=False)
+            self._console.out(render_text(status, width=width, raw=self._raw), highlight=False)
         self._printed, self._printed_at = self._latest, now

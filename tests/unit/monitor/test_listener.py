@@ -10,24 +10,30 @@ from prometheus_client.parser import text_string_to_metric_families
 from pyspark.sql.streaming.listener import QueryIdleEvent, QueryProgressEvent, QueryStartedEvent, QueryTerminatedEvent
 
 from tests.unit.monitor.example_status import NOON, checkout, progress_of, source_status, split_view
+from watermark_source.monitor.followed_queries import FollowedQuery
 from watermark_source.monitor.listener import QuerySource, StatusListener
+from watermark_source.monitor.operator_watermarks import BatchWatermarks, OperatorWatermark
 from watermark_source.monitor.prometheus import StatusCollector
 from watermark_source.monitor.source_status import (
     BoundInForce,
+    Changes,
     GroupStatus,
     SnapshotProgress,
     SourceStatus,
     Status,
+    TimeInStatus,
+    Unprocessed,
     WriterView,
 )
 from watermark_source.planning.range_report import BOUNDS_MS, LateRows
-from watermark_source.planning.watermark import MAX
+from watermark_source.planning.watermark import MAX, Millis
 
 QUERY = progress_of()["id"]
 RUN = progress_of()["runId"]
 LATER_RUN = "00000000-0000-0000-0000-000000000002"
 OTHER = "00000000-0000-0000-0000-000000000001"
 LABELS = ("query", "source", "group", "topic", "partition", "status")
+OTHER_LABELS = ("table", "writer", "le", "holder", "operator", "name")
 LATE = [
     {
         "operatorName": "stateStoreSave", "numRowsTotal": 1, "numRowsUpdated": 1, "numRowsRemoved": 0,
@@ -55,7 +61,10 @@ def samples(registry: CollectorRegistry) -> dict[tuple[str, ...], float]:
     """The registry's own exposition, as (name, label values in the order of ``LABELS``) -> value."""
     families = text_string_to_metric_families(generate_latest(registry).decode())
     return {
-        (s.name, *(s.labels[label] for label in (*LABELS, "table", "writer", "le") if label in s.labels)): s.value
+        (
+            s.name,
+            *(s.labels[label] for label in (*LABELS, *OTHER_LABELS) if label in s.labels),
+        ): s.value
         for family in families
         for s in family.samples
     }
@@ -127,10 +136,12 @@ def test_the_metrics_of_a_status_are_complete() -> None:
     registry.register(StatusCollector(listener.queries, clock=lambda: NOON + 8_000))
     lag: dict[str, Any] = {"position": 100, "end": 150}
     status = source_status(
-        split_view(0, **lag, drift=0, holds_back=True, late_rows=5),
+        split_view(0, **lag, drift=0, holds_back=True, late_rows=5, times=TimeInStatus(7_000, 1_500, 0, 2)),
         split_view(1, Status.IDLE, position=7, end=None, watermark=None),
         late=LateRows((2, 0, 0, 3, *[0] * 10), longest=9_000, total=26_000),
-        group=GroupStatus("checkout", 30_000, NOON + 30_000, 2),
+        group=GroupStatus("checkout", 30_000, NOON + 30_000, 2, minimum=NOON, holder="users"),
+        unread=Unprocessed(NOON + 3_000, "orders-0"),
+        changes=Changes(watermark=8, status=2),
         rows=1_000,
         future_rows=3,
         undated_rows=4,
@@ -155,11 +166,14 @@ def test_the_metrics_of_a_status_are_complete() -> None:
         ("watermark_source_alignment_drift_seconds", *first): 0,
         **by_status("partition_status", first, ACTIVE=1),
         **by_status("partition_status", second, IDLE=1),
-        **{
-            (f"watermark_source_partition_{kind}_seconds_total", *split): 0
-            for kind in ("active", "idle", "paused")
-            for split in (first, second)
-        },
+        ("watermark_source_partition_active_seconds_total", *first): 7,
+        ("watermark_source_partition_idle_seconds_total", *first): 1.5,
+        ("watermark_source_partition_paused_seconds_total", *first): 0,
+        ("watermark_source_partition_status_changes_total", *first): 2,
+        ("watermark_source_watermark_changes_total", *source): 8,
+        ("watermark_source_status_changes_total", *source): 2,
+        ("watermark_source_alignment_minimum_timestamp_seconds", *source): noon,
+        ("watermark_source_alignment_holder", *source, "users"): 1,
         ("watermark_source_watermark_timestamp_seconds", *source): noon,
         ("watermark_source_watermark_lag_seconds", *source): 8,
         ("watermark_source_alignment_max_allowed_timestamp_seconds", *source): noon + 30,
@@ -185,8 +199,44 @@ def test_the_metrics_of_a_status_are_complete() -> None:
         ("watermark_source_announced_watermark_timestamp_seconds", *source, "sessions"): noon,
         ("watermark_source_announcement_age_seconds", *source, "sessions"): 3,
         ("watermark_source_late_records_total", "sales"): 4,
+        ("watermark_source_input_watermark_timestamp_seconds", "sales"): noon,
+        ("watermark_source_input_event_time_latency_seconds", "sales"): 8,
+        ("watermark_source_processing_time_watermark_timestamp_seconds", "sales"): noon + 3,
+        ("watermark_source_processing_time_latency_seconds", "sales"): 5,
+        ("watermark_source_state_rows", "sales"): 1,
     }
     assert samples(registry) == expected
+
+
+def test_the_watermarks_of_operators_and_of_the_output_have_metrics() -> None:
+    join = OperatorWatermark(
+        name="SymmetricHashJoin", operator=0, late=Millis(NOON - 3_000), eviction=Millis(NOON - 2_000),
+        output_before=Millis(NOON - 9_000), output=Millis(NOON - 8_000), promises=True, is_last=True,
+    )  # fmt: skip
+    batch = BatchWatermarks(7, (join,), is_complete=False, has_stateless_rows=False)
+    event = progress_of(stateOperators=LATE, durationMs={"addBatch": 1})
+    query = FollowedQuery(RUN, "sales", progress=event, operators=batch)
+    registry = CollectorRegistry()
+    registry.register(StatusCollector(lambda: [query], clock=lambda: NOON))
+    found = {key: value for key, value in samples(registry).items() if "operator" in key[0] or "event_time" in key[0]}
+    operator = ("sales", "0", "SymmetricHashJoin")
+    assert found == {
+        ("watermark_source_operator_watermark_timestamp_seconds", *operator): NOON / 1_000 - 2,
+        ("watermark_source_operator_late_watermark_timestamp_seconds", *operator): NOON / 1_000 - 3,
+        ("watermark_source_operator_output_watermark_timestamp_seconds", *operator): NOON / 1_000 - 8,
+        ("watermark_source_event_time_latency_seconds", "sales"): 8,
+    }
+
+
+def test_an_idle_query_has_processed_what_arrived_before() -> None:
+    listener, registry = StatusListener(), CollectorRegistry()
+    registry.register(StatusCollector(listener.queries, clock=lambda: NOON + 60_000))
+    name = ("watermark_source_processing_time_latency_seconds", "sales")
+    listener.onQueryProgress(progressed(source_status(unread=Unprocessed(NOON))))
+    assert samples(registry)[name] == 60
+    idle = {"id": QUERY, "runId": RUN, "timestamp": "2026-11-21T12:00:58.000Z"}
+    listener.onQueryIdle(QueryIdleEvent.fromJson(idle))
+    assert samples(registry)[name] == 2
 
 
 def test_labels_are_named_as_documented() -> None:
@@ -244,17 +294,12 @@ def test_the_age_of_a_report_is_never_negative() -> None:
     assert samples(registry)["watermark_source_status_age_seconds", "sales", "orders", ""] == 0
 
 
-def test_counters_grow_from_report_to_report() -> None:
+def test_dropped_rows_are_counted_from_event_to_event() -> None:
     registry = CollectorRegistry()
     listener = StatusListener(registry)
-    for seconds, status in ((0, Status.PAUSED), (10, Status.PAUSED), (25, Status.PAUSED)):
-        view = split_view(0, status, since=NOON)
-        listener.onQueryProgress(
-            progressed(source_status(view, at=NOON + seconds * 1_000), stateOperators=LATE if seconds else [])
-        )
-    seen = samples(registry)
-    assert seen["watermark_source_partition_paused_seconds_total", "sales", "orders", "", "orders", "0"] == 25
-    assert seen["watermark_source_late_records_total", "sales"] == 8
+    for operators in ([], LATE, LATE):
+        listener.onQueryProgress(progressed(source_status(), stateOperators=operators))
+    assert samples(registry)["watermark_source_late_records_total", "sales"] == 8
 
 
 def test_a_terminated_query_has_no_metrics() -> None:

@@ -13,11 +13,14 @@ from watermark_source.monitor.source_status import (
     REPORTED_SPLITS,
     Backlog,
     BoundInForce,
+    Changes,
     GroupStatus,
     Outline,
     SourceStatus,
     SplitView,
     Status,
+    TimeInStatus,
+    Unprocessed,
     WriterView,
     most_interesting,
 )
@@ -146,6 +149,21 @@ def test_a_source_without_splits_is_a_status_too() -> None:
     empty = source_status(watermark=None)
     assert status_from_json(status_to_json(empty)) == empty
     assert empty.splits_total == 0
+
+
+def test_a_report_has_what_the_clocks_and_the_counters_are_made_of() -> None:
+    view = split_view(0, times=TimeInStatus(active=7, idle=0, paused=3, changes=2))
+    status = source_status(
+        view,
+        unprocessed=Unprocessed(NOON, "orders-0", is_older=True),
+        unread=Unprocessed(NOON + 7),
+        newest=NOON - 9,
+        rows_at=NOON - 3,
+        rows_after=NOON - 4,
+        changes=Changes(watermark=4, status=2),
+        group=GroupStatus("g", 5, NOON + 5, 1, minimum=NOON, holder="users"),
+    )
+    assert status_from_json(json.loads(json.dumps(status_to_json(status)))) == status
 
 
 def test_our_sources_are_found_among_foreign_ones_in_order() -> None:

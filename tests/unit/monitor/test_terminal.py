@@ -5,7 +5,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from rich.console import Console
@@ -112,7 +112,13 @@ def test_a_log_gets_a_snapshot_a_minute_or_on_a_change(
     assert snapshot_is_due(printed, latest, passed) is due
 
 
-class Played:
+class Idle:
+    """A query between two batches."""
+
+    status: ClassVar[dict[str, Any]] = {"message": "Waiting for data to arrive"}
+
+
+class Played(Idle):
     """A query that goes through the given progresses, one each time it is asked; the last one stays."""
 
     def __init__(self, *progresses: Any) -> None:
@@ -185,7 +191,7 @@ def test_leaving_does_not_wait_for_a_query_that_hangs(monkeypatch: pytest.Monkey
     release = threading.Event()
     entered = threading.Event()
 
-    class Hanging:
+    class Hanging(Idle):
         @property
         def lastProgress(self) -> None:  # noqa: N802
             entered.set()

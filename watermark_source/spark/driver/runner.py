@@ -438,7 +438,7 @@ class SourceRunner:
         self._observer.note(planned)
         self._membership.publish(planned)
         seen = self._seen(planned)
-        self._status.note(seen)
+        self._status.note(seen, state)
         self._warnings.note(seen, state)
         goes_on, offset = planned.state, dict(start)
         if planned.is_batch:

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Set
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 from watermark_source.clock import Clock
 from watermark_source.monitor.source_status import (
     NO_ROWS,
     Backlog,
     BoundInForce,
+    Changes,
     GroupStatus,
     Outline,
     SnapshotProgress,
     SourceStatus,
     SplitView,
     Status,
+    TimeInStatus,
+    Unprocessed,
     WriterView,
 )
 from watermark_source.monitor.status_json import status_to_json
 from watermark_source.monitor.status_reasons import AlignmentWait, Behind, Facts, reason, unannounced, writer_views
+from watermark_source.monitor.three_clocks import holder
 from watermark_source.planning.announced import writers_at
 from watermark_source.planning.backlog import Limit
 from watermark_source.planning.combined_watermark import positions_of
@@ -29,11 +34,196 @@ from watermark_source.planning.group import FIRST
 from watermark_source.planning.planner import Plan
 from watermark_source.planning.snapshot_ranges import snapshot_split, unfinished
 from watermark_source.planning.split import Split
-from watermark_source.planning.state import SplitState, SplitStatus, is_left_out
+from watermark_source.planning.state import SourceState, SplitState, SplitStatus, is_left_out
 from watermark_source.planning.strategy import Observed, Percentile, WatermarkStrategy
-from watermark_source.planning.watermark import MAX, MIN, Millis, saturating_add
+from watermark_source.planning.watermark import MAX, MIN, Millis, saturating_add, watermark_text
 from watermark_source.spark.driver.task_reports import RowCounts
 from watermark_source.spark.options import EngineOptions
+
+_log = logging.getLogger(__name__)
+
+# When rows arrived: the processing-time watermark, from the requests for the ends of the logs.
+
+
+class End(NamedTuple):
+    """The end of a log, and when it was requested: rows at or behind it arrived later than that."""
+
+    position: int
+    requested_at: Millis
+
+
+_MOST_ENDS = 64
+"""Limit on the ends that are kept of a split."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """When rows arrived, as far as the requests of this process show it; milliseconds by ``Clock.elapsed``."""
+
+    began: Millis | None = None
+    """The first request."""
+    requested_at: Millis | None = None
+    """The last request."""
+    ends: Mapping[Split, tuple[End, ...]] = field(default_factory=dict)
+    """Of each split the ends behind its committed rows, lowest first, and before them the last one that is not."""
+    rows_at: Millis | None = None
+    """The last request that found new rows."""
+    rows_after: Millis | None = None
+    """The request before that."""
+    older: Set[Split] = frozenset()
+    """Snapshots: when the rows of a table were written is not known."""
+
+    def after(
+        self,
+        committed: Mapping[Split, int],
+        ends: Mapping[Split, int],
+        requested_at: Millis,
+        *,
+        unanswered: Set[Split] = frozenset(),
+        snapshots: Set[Split] = frozenset(),
+    ) -> Arrivals:
+        """Return it with another request.
+
+        Args:
+            committed: the first position of each split that is in no committed batch; 0 for a split without one.
+            ends: what the request returned.
+            requested_at: just before it was sent.
+            unanswered: splits of which it returned nothing, or an end of before: of these the last answer counts.
+            snapshots: splits of snapshots.
+        """
+        known, kept, finds_rows = self.ends, {s: e for s, e in self.ends.items() if s in unanswered}, False
+        # A split that is found later had no row before: otherwise it would have been found.
+        first = () if self.began is None else (End(0, self.began),)
+        for split, end in ends.items():
+            if split in unanswered or split in snapshots:
+                continue
+            before, position = known.get(split), committed.get(split, 0)
+            if self.began is not None and end > (position if before is None else before[-1].position):
+                finds_rows = True
+            if end <= position:
+                kept[split] = (End(end, requested_at),)
+            else:
+                earlier = [each for each in before or first if each.position < end]
+                kept[split] = (*_needed(earlier, position), End(end, requested_at))
+        began = requested_at if self.began is None else self.began
+        found = (requested_at, self.requested_at) if finds_rows else (self.rows_at, self.rows_after)
+        return Arrivals(began, requested_at, kept, *found, snapshots)
+
+    def oldest(self, positions: Mapping[Split, int]) -> Unprocessed | None:
+        """Return what is unprocessed if each split is processed up to a position; ``None`` before the first request."""
+        if self.began is None or self.requested_at is None:
+            return None
+        found = Unprocessed(self.requested_at)
+        for split, ends in self.ends.items():
+            position, last = positions.get(split, 0), ends[-1]
+            if position >= last.position:
+                # Rows may have come since a split answered last.
+                row = Unprocessed(last.requested_at, str(split)) if last.requested_at < found.arrived else found
+            else:
+                before = [end.requested_at for end in ends if end.position <= position]
+                row = Unprocessed(before[-1] if before else self.began, str(split), is_older=not before)
+            if row.arrived < found.arrived or (row.is_older and not found.is_older):
+                found = row
+        if self.older:
+            return Unprocessed(self.began, str(min(self.older)), is_older=True)
+        return found
+
+
+def _needed(ends: list[End], position: int) -> list[End]:
+    """Return the ends that show when rows from a position on arrived; of too many, every second one.
+
+    Without an end the rows behind it have the time of the end before: an earlier one, which is a lower bound as well.
+    """
+    passed = sum(end.position <= position for end in ends)
+    needed = ends[max(0, passed - 1) :]
+    return needed if len(needed) < _MOST_ENDS else [needed[0], *needed[1::2]]
+
+
+# How long splits have been active, idle and paused, from the moments at which their status changed.
+
+
+@dataclass(frozen=True, slots=True)
+class StatusTimes:
+    """The status of one split since the query was started; milliseconds by ``Clock.elapsed``."""
+
+    status: SplitStatus
+    since: Millis
+    spent: Mapping[SplitStatus, int] = field(default_factory=dict)
+    """In each status, before the present one began."""
+    changes: int = 0
+
+    def changed(self, status: SplitStatus, at: Millis) -> StatusTimes:
+        """Return it with another status."""
+        return StatusTimes(status, max(at, self.since), self._until(at), self.changes + 1)
+
+    def as_of(self, now: Millis) -> TimeInStatus:
+        """Return the time in each status."""
+        spent = self._until(now)
+        active, idle, paused = (spent.get(status, 0) for status in SplitStatus)
+        return TimeInStatus(active, idle, paused, self.changes)
+
+    def _until(self, now: Millis) -> dict[SplitStatus, int]:
+        return {**self.spent, self.status: self.spent.get(self.status, 0) + max(0, now - self.since)}
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What a process remembers of its plans to state it in reports; none of it is in an offset."""
+
+    arrivals: Arrivals = Arrivals()
+    unprocessed: Unprocessed | None = None
+    """As of the last plan, before its batch."""
+    times: Mapping[Split, StatusTimes] = field(default_factory=dict)
+    newest: Millis | None = None
+    """Highest event time of the rows read."""
+    watermark: Millis | None = None
+    watermark_changes: int = 0
+    status_changes: int = 0
+
+    def after(self, before: SourceState, planned: Plan, now: Millis) -> History:
+        """Return it with the plan that led from a state, all of whose rows are in committed batches.
+
+        ``now`` is by ``Clock.elapsed``. A status that began with this plan began when its ends were requested, which is
+        what the offset records; in a run whose ends are fixed, when the plan was made.
+        """
+        observed, state = planned.observation, planned.state
+        logs = observed.logs
+        committed = {split: at.position for split, at in before.splits.items()}
+        arrivals = self.arrivals.after(
+            # Of a split that is new nothing is read that lies before its beginning.
+            {**logs.added, **committed},
+            logs.ends,
+            logs.asked_at,
+            unanswered=logs.unknown | logs.stale,
+            snapshots=frozenset(map(snapshot_split, unfinished(state.snapshots))),
+        )
+        moment = now if logs.ends_are_final else logs.asked_at
+        times, changes = dict(self.times), 0
+        for split, at in state.splits.items():
+            known = times.get(split)
+            if known is None:
+                was = before.splits.get(split)
+                known = times[split] = StatusTimes(SplitStatus.ACTIVE if was is None else was.status, moment)
+            if known.status is not at.status:
+                times[split] = known.changed(at.status, moment)
+                changes += 1
+        if len(times) > len(state.splits):
+            times = {split: of for split, of in times.items() if split in state.splits}
+        first = self.arrivals.began is None
+        sent = before.watermark if first else self.watermark
+        highest = [seen.highest for seen in observed.seen.values() if seen.highest is not None]
+        if self.newest is not None:
+            highest.append(self.newest)
+        return History(
+            arrivals,
+            arrivals.oldest(committed),
+            times,
+            max(highest, default=None),
+            state.watermark,
+            self.watermark_changes + (state.watermark != sent),
+            self.status_changes + changes,
+        )
+
 
 _STATUS = {SplitStatus.ACTIVE: Status.ACTIVE, SplitStatus.IDLE: Status.IDLE, SplitStatus.PAUSED: Status.PAUSED}
 
@@ -55,6 +245,9 @@ class Seen:
     """Where they meet."""
     bound: BoundInForce | None = None
     """Where it is learned."""
+    history: History = History()
+    clock_moved: int = 0
+    """Milliseconds by which the wall clock is ahead of ``Clock.elapsed``."""
 
 
 def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Millis) -> SourceStatus:
@@ -77,6 +270,7 @@ def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Mil
             since=None if elsewhere is None else elsewhere.since,
             trouble=seen.trouble,
             store=seen.store,
+            **_lowest_of_group(seen.plan.limit, drift),
         )
     counting = [
         _order(t)
@@ -99,6 +293,8 @@ def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Mil
             holds_back and _order(at) == lowest < highest,
         )
 
+    history, by_wall = seen.history, seen.clock_moved
+    positions = {s: t.position for s, t in state.splits.items()}
     return SourceStatus.of(
         [outline(s, t) for s, t in splits.items()],
         lambda of: _view(of, splits[of.split], seen, options, lowest=lowest, now=now, growing=of.split in growing),
@@ -114,6 +310,12 @@ def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Mil
         snapshots=seen.snapshots,
         writers=_writers(seen),
         unannounced=None if seen.plan.observation.announced is None else unannounced(seen.plan.observation.announced),
+        unprocessed=_at_wall(history.unprocessed, by_wall),
+        unread=_at_wall(history.arrivals.oldest(positions), by_wall),
+        newest=history.newest,
+        rows_at=None if history.arrivals.rows_at is None else history.arrivals.rows_at + by_wall,
+        rows_after=None if history.arrivals.rows_after is None else history.arrivals.rows_after + by_wall,
+        changes=Changes(history.watermark_changes, history.status_changes),
     )
 
 
@@ -122,6 +324,17 @@ def _writers(seen: Seen) -> list[WriterView]:
     if observed is None:
         return []
     return writer_views(writers_at(observed, positions_of(state.splits), state.future_cap), observed)
+
+
+def _at_wall(of: Unprocessed | None, moved: int) -> Unprocessed | None:
+    return None if of is None else replace(of, arrived=of.arrived + moved)
+
+
+def _lowest_of_group(limit: Limit | None, drift: int | None) -> dict[str, Any]:
+    """Return the lowest watermark of the alignment group, and whose it is; nothing where no member limits it."""
+    if limit is None or drift is None or limit.watermark == MAX or _holds_all_beginnings(limit.watermark, drift):
+        return {}
+    return {"minimum": limit.watermark - drift, "holder": str(limit.slowest)}
 
 
 def bound_in_force(plan: Plan, strategy: WatermarkStrategy) -> BoundInForce | None:
@@ -173,6 +386,7 @@ def _view(
         looked_ahead=None if unread is None else unread.until - state.position,
         holds_back=of.holds_back,
         idle_after=idle_timeout if options.idleness.learned else None,
+        times=None if (times := seen.history.times.get(split)) is None else times.as_of(Millis(now - seen.clock_moved)),
     )
 
 
@@ -225,6 +439,18 @@ def _alignment_wait(split: Split, state: SplitState, limit: Limit | None, drift:
     return AlignmentWait(slowest=str(limit.slowest), max_drift=drift, ahead=ahead)
 
 
+def batch_line(of: SourceStatus) -> str:
+    """Return the line of a batch for the log: watermark, who holds it, the group's limit, and the oldest row."""
+    held = holder(of)
+    limit = "" if of.group is None or of.group.limit is None else f", limit {watermark_text(of.group.limit)}"
+    counts = ", ".join(f"{n} {status.name.lower()}" for status in Status if (n := of.counts.get(status, 0)))
+    arrived = "none" if of.unprocessed is None else watermark_text(of.unprocessed.arrived)
+    return (
+        f"watermark {watermark_text(of.watermark)}, held by {'no split' if held is None else held.name}{limit}; rows "
+        f"up to {arrived} are processed; splits: {counts or 'none'}"
+    )
+
+
 # The status report: what Spark's progress reports show of the source, made when Spark asks for it.
 
 
@@ -240,16 +466,27 @@ class StatusReport:
         self._format_name = format_name
         self._clock = clock
         self._seen: Seen | None = None
+        self._history = History()
         self._made: dict[str, Any] | None = None
         self._made_until = 0.0
 
-    def note(self, seen: Seen) -> None:
-        """Take in the last plan."""
-        before = None if self._seen is None else self._seen.bound
+    def note(self, seen: Seen, before: SourceState) -> None:
+        """Take in the last plan, which began with the state ``before``."""
+        last = None if self._seen is None else self._seen.bound
         bound = bound_in_force(seen.plan, self._options.strategy)
-        self._seen = replace(seen, bound=None if bound is None else bound.after(before, seen.plan.observation.now))
+        elapsed = self._clock.elapsed()
+        self._history = self._history.after(before, seen.plan, elapsed)
+        self._seen = replace(
+            seen,
+            bound=None if bound is None else bound.after(last, seen.plan.observation.now),
+            history=self._history,
+            clock_moved=self._clock.wall() - elapsed,
+        )
         if seen.plan.is_batch:
             self._made = None
+            if _log.isEnabledFor(logging.DEBUG):
+                status = source_status(self._seen, self._options, self._format_name, self._clock.wall())
+                _log.debug("%s", batch_line(status))
 
     def json(self) -> dict[str, Any] | None:
         """Return the status, ``None`` before the first plan; while nothing happens the same for a second."""

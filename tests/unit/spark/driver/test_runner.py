@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import time
 from collections.abc import Mapping, Set
@@ -32,6 +33,18 @@ def test_watermark_is_the_lowest_of_the_splits_one_batch_after_their_rows(log: P
     marker = process.plan(data)
     assert process.read(data, marker) == ([], ["6999"])
     assert process.plan(marker) == marker
+
+
+def test_each_batch_has_a_line_at_debug(log: Path, live: Any, caplog: pytest.LogCaptureFixture) -> None:
+    write(log, TWO)
+    process = live()
+    with caplog.at_level(logging.DEBUG, "watermark_source.spark.driver.status"):
+        marker = process.run(process.runner.initial_offset())
+        process.plan(marker)
+    first, second = (r.getMessage() for r in caplog.records if r.getMessage().startswith("watermark "))
+    assert first.startswith("watermark none yet, held by log-0; rows up to ")
+    assert second.startswith("watermark 2023-11-14 22:13:06.999, held by log-1; rows up to ")
+    assert second.endswith(" are processed; splits: 2 active")
 
 
 def test_a_lost_report_is_made_up_for_by_looking_again(log: Path, live: Any) -> None:

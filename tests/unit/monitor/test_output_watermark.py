@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from watermark_source.planning.watermark import MAX, Millis
-from watermark_source.spark.operator_watermarks import (
+from watermark_source.monitor.operator_watermarks import (
     BatchWatermarks,
     NoWatermark,
     OperatorWatermark,
     Why,
     output_of,
 )
+from watermark_source.planning.watermark import MAX, Millis
 
 WINDOWS = OperatorWatermark(
     name="StateStoreSave", operator=0, late=Millis(100), eviction=Millis(200), output_before=Millis(100),

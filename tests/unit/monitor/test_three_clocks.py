@@ -1,0 +1,304 @@
+"""The definitions of the three clocks, and which of them a sentence names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.monitor.example_status import NOON, source_status, split_view
+from watermark_source.monitor.operator_watermarks import BatchWatermarks, NoWatermark, OperatorWatermark, Why
+from watermark_source.monitor.source_status import SourceStatus, Status, Unprocessed, WriterView
+from watermark_source.monitor.three_clocks import (
+    Delays,
+    QueryClocks,
+    Verdict,
+    clock_pieces,
+    delays,
+    diagnose,
+    holder,
+    moment_of,
+    query_clocks,
+)
+from watermark_source.planning.watermark import MAX, Millis
+
+MINUTE = 60_000
+JOIN = {"operatorName": "symmetricHashJoin", "numRowsTotal": 12}
+DURATIONS = {"triggerExecution": 1_200, "addBatch": 1_000, "queryPlanning": 100, "walCommit": 50}
+
+
+def source(*, arrived: int = NOON, split: str | None = None, older: bool = False, **fields: Any) -> SourceStatus:
+    """A source at noon that has caught up, its newest row of just now."""
+    oldest = Unprocessed(arrived, split, older)
+    given = {"watermark": NOON - 1_000, "newest": NOON - 1_000, "rows_at": NOON} | fields
+    views = given.pop("views", (split_view(0, watermark=given["watermark"]),))
+    return source_status(*views, **{"unprocessed": oldest, "unread": oldest, **given})
+
+
+def clocks(*sources: SourceStatus, state: tuple[dict[str, Any], ...] = (), **given: Any) -> QueryClocks:
+    progress = {"batchId": 3, "durationMs": DURATIONS, "stateOperators": state, "sources": [], "numInputRows": 5}
+    mark = given.pop("applied", None)
+    return query_clocks(progress | ({} if mark is None else {"eventTime": {"watermark": mark}}), sources, NOON, **given)
+
+
+def operators(*outputs: int | None, last: int = 0) -> BatchWatermarks:
+    made = [
+        OperatorWatermark(
+            name=f"Operator{n}", operator=n, late=Millis(NOON - MINUTE), eviction=Millis(NOON - MINUTE),
+            output_before=None, output=None if output is None else Millis(output), promises=True, is_last=n == last,
+        )
+        for n, output in enumerate(outputs)
+    ]  # fmt: skip
+    return BatchWatermarks(3, tuple(made), is_complete=False, has_stateless_rows=False)
+
+
+def test_the_input_watermark_is_the_lowest_of_the_sources_and_none_before_all_have_one() -> None:
+    assert clocks(source(), source(watermark=NOON - 7)).input_watermark == NOON - 1_000
+    assert clocks(source(), source(watermark=None, views=())).input_watermark is None
+
+
+def test_without_stateful_operators_the_output_watermark_is_the_input_watermark() -> None:
+    found = clocks(source())
+    assert (found.output_watermark, found.event_time_latency, found.input_latency) == (NOON - 1_000, 1_000, 1_000)
+
+
+def test_with_stateful_operators_the_output_watermark_is_what_they_state() -> None:
+    found = clocks(source(), state=(JOIN,), operators=operators(NOON - 3 * MINUTE))
+    assert (found.output_watermark, found.event_time_latency) == (NOON - 3 * MINUTE, 3 * MINUTE)
+
+
+def test_where_operators_state_nothing_the_reason_is_given() -> None:
+    found = clocks(source(), state=(JOIN,), operators=NoWatermark(Why.COMPLETE_MODE))
+    assert found.output_watermark is None
+    assert found.no_output == str(NoWatermark(Why.COMPLETE_MODE))
+
+
+def test_where_operators_cannot_be_asked_the_applied_watermark_says_how_long_rows_wait() -> None:
+    found = clocks(source(), state=(JOIN,), applied="2026-11-21T11:55:00.000Z")
+    assert (found.output_watermark, found.applied_watermark) == (None, NOON - 5 * MINUTE)
+    assert diagnose(found).verdict is Verdict.ROWS_WAIT
+
+
+def test_the_processing_time_watermark_is_of_the_oldest_row_of_all_sources() -> None:
+    found = clocks(source(), source(arrived=NOON - MINUTE, split="payments-0"))
+    assert found.processing_time_watermark == NOON - MINUTE
+    assert found.processing_time_latency == MINUTE
+
+
+def test_the_rows_of_a_batch_are_unprocessed_until_it_is_committed() -> None:
+    status = source(unprocessed=Unprocessed(NOON - MINUTE, "orders-0"), unread=Unprocessed(NOON - 9))
+    assert clocks(status, in_batch=True).processing_time_watermark == NOON - MINUTE
+    assert clocks(status).processing_time_watermark == NOON - 9
+
+
+def test_while_a_query_is_idle_nothing_is_unprocessed() -> None:
+    assert clocks(source(arrived=NOON - MINUTE), idle_at=NOON - 5).processing_time_watermark == NOON - 5
+    unread = source(arrived=NOON - MINUTE, split="orders-0")
+    assert clocks(unread, idle_at=NOON - 5).processing_time_watermark == NOON - MINUTE
+
+
+def test_deduplication_holds_no_rows() -> None:
+    dedupe = {"operatorName": "dedupeWithinWatermark", "numRowsTotal": 1_000}
+    assert clocks(source(), state=(JOIN, dedupe)).state_rows == 12
+
+
+def test_an_event_of_an_idle_query_has_the_number_of_the_next_batch() -> None:
+    idle = query_clocks({"batchId": 3, "durationMs": {"latestOffset": 1}, "sources": []}, [source()], NOON)
+    assert idle.batch is not None
+    assert idle.batch.number == 2
+    assert query_clocks({"batchId": 0, "durationMs": {}, "sources": []}, [source()], NOON).batch is None
+
+
+@pytest.mark.parametrize(
+    ("text", "millis"),
+    [
+        ("2026-11-21T12:00:00.000Z", NOON),
+        (None, None),
+        ("1970-01-01T00:00:00.000Z", None),
+        ("+292278994-08-17T07:12:55.807Z", None),
+    ],
+)
+def test_a_time_of_spark_is_read_and_1970_is_none_yet(text: str | None, millis: int | None) -> None:
+    assert moment_of(text) == millis
+
+
+# The parts of the delay.
+
+
+def test_the_parts_of_a_delay_add_up_to_the_event_time_latency() -> None:
+    status = source(arrived=NOON - MINUTE, split="orders-0", newest=NOON - 3 * MINUTE)
+    found = clocks(status, state=(JOIN,), operators=operators(NOON - 10 * MINUTE))
+    assert delays(found) == Delays(processing=MINUTE, quiet=0, age=2 * MINUTE, held=7 * MINUTE)
+    assert found.event_time_latency == 10 * MINUTE
+
+
+def test_the_time_without_rows_is_not_the_age_of_the_data() -> None:
+    found = clocks(source(newest=NOON - 5 * MINUTE, rows_at=NOON - 4 * MINUTE))
+    assert delays(found) == Delays(processing=0, quiet=4 * MINUTE, age=MINUTE, held=0)
+
+
+@pytest.mark.parametrize(
+    ("newest", "rows_at"), [(NOON - 9_000, NOON - 7_000), (NOON - 5_000, NOON - 5_000), (NOON + 1, NOON - 2_000)]
+)
+def test_rows_last_arrived_between_two_requests_and_not_before_their_event_time(newest: int, rows_at: int) -> None:
+    assert clocks(source(newest=newest, rows_after=NOON - 7_000, rows_at=NOON - 2_000)).rows_at == rows_at
+
+
+def test_rows_of_a_query_whose_operators_hold_none_do_not_wait_for_time() -> None:
+    assert delays(clocks(source(watermark=NOON - MINUTE))).held == 0
+
+
+def test_an_ended_stream_holds_nothing() -> None:
+    found = clocks(source(watermark=MAX), state=(JOIN,), operators=operators(MAX))
+    assert (delays(found).held, found.event_time_latency) == (0, None)
+
+
+# The sentence.
+
+HOUR = 60 * MINUTE
+SILENT = split_view(1, watermark=NOON - HOUR, why="nothing to read for 1 h; never idle without idleTimeout")
+FRESH = source()
+OLD = source(newest=NOON - HOUR, watermark=NOON - HOUR)
+HELD = source(watermark=NOON - HOUR, views=(split_view(0), SILENT))
+BLOCKED = source(arrived=NOON - HOUR, split="orders-0", newest=NOON - HOUR, watermark=NOON - HOUR)
+QUIET = source(rows_at=NOON - HOUR, newest=NOON - HOUR, watermark=NOON - HOUR)
+PAUSED = source(
+    arrived=NOON - HOUR,
+    split="orders-0",
+    views=(split_view(0, Status.PAUSED, why="37 s ahead of orders-3 (alignmentMaxDrift 30 s)"),),
+)
+BEGUN = source(arrived=NOON - MINUTE, split="orders-0", older=True, newest=NOON - HOUR, watermark=NOON - HOUR)
+
+
+@pytest.mark.parametrize(
+    ("found", "verdict", "sentence"),
+    [
+        (
+            clocks(FRESH),
+            Verdict.FRESH,
+            (
+                "the data are fresh: rows are processed at once after they arrive, and the output watermark is 1 s "
+                "behind the clock"
+            ),
+        ),
+        (
+            clocks(OLD),
+            Verdict.DATA_OLD,
+            (
+                "the data are old: the newest event time read, 2026-11-21 11:00:00.000 UTC, is 1 h older than its "
+                "row's arrival; rows are processed at once after they arrive"
+            ),
+        ),
+        (
+            clocks(BEGUN),
+            Verdict.DATA_OLD,
+            (
+                "the data are old: the newest event time read, 2026-11-21 11:00:00.000 UTC, is 59 min older than "
+                "its row's arrival; rows are processed within 1 min after they arrive. The rows were there before "
+                "the query was started, for how long is unknown"
+            ),
+        ),
+        (
+            clocks(HELD, state=(JOIN,), operators=operators(NOON - HOUR)),
+            Verdict.ROWS_WAIT,
+            (
+                "rows wait for time: operators hold 12 rows, and the output watermark, 2026-11-21 11:00:00.000 "
+                "UTC, is 59 min 59 s behind the newest event time read; it is held by orders-1: nothing to read "
+                "for 1 h; never idle without idleTimeout"
+            ),
+        ),
+        (
+            clocks(FRESH, state=(JOIN,), operators=operators(NOON - HOUR)),
+            Verdict.ROWS_WAIT,
+            (
+                "rows wait for time: operators hold 12 rows, and the output watermark, 2026-11-21 11:00:00.000 "
+                "UTC, is 59 min 59 s behind the newest event time read; operators hold it 59 min 59 s behind the "
+                "input watermark"
+            ),
+        ),
+        (
+            clocks(source(watermark=None), state=(JOIN,), operators=NoWatermark(Why.NO_WATERMARK)),
+            Verdict.ROWS_WAIT,
+            (
+                "rows wait for time: operators hold 12 rows, and there is no watermark yet; it is held by "
+                "orders-0: behind by 50 records"
+            ),
+        ),
+        (
+            clocks(QUIET, state=(JOIN,), operators=operators(NOON - HOUR)),
+            Verdict.ROWS_WAIT,
+            (
+                "rows wait for time: operators hold 12 rows, and the output watermark, 2026-11-21 11:00:00.000 "
+                "UTC, stands still: no row has arrived for 1 h; it is held by orders-0: behind by 50 records"
+            ),
+        ),
+        (
+            clocks(PAUSED),
+            Verdict.ROWS_WAIT,
+            (
+                "rows wait for time: orders-0 is paused, with rows that arrived 1 h ago: 37 s ahead of orders-3 "
+                "(alignmentMaxDrift 30 s)"
+            ),
+        ),
+        (
+            clocks(BLOCKED, in_batch=True, running=HOUR - 50),
+            Verdict.BATCH_SLOW,
+            (
+                "the batch is slow: the oldest row of orders-0 that is not processed arrived 1 h ago; batch 4 has "
+                "been running for 59 min 59 s; batch 3 took 1.2 s (addBatch 1 s, queryPlanning 100 ms); 50 rows "
+                "behind it are unread"
+            ),
+        ),
+        (clocks(QUIET), Verdict.QUIET, "no rows arrive: all are processed, and the last came 1 h ago"),
+        (
+            clocks(BLOCKED, waits_for_trigger=True),
+            Verdict.TRIGGER,
+            (
+                "rows wait for the trigger: no batch is running, and the logs were last read 1 h ago; the next "
+                "batch begins at its interval"
+            ),
+        ),
+        (clocks(), Verdict.UNKNOWN, "no batch has been planned yet by a source of this project"),
+    ],
+    ids=lambda given: given.name if isinstance(given, Verdict) else None,
+)
+def test_the_sentence_names_the_largest_part_of_the_delay(found: QueryClocks, verdict: Verdict, sentence: str) -> None:
+    diagnosis = diagnose(found)
+    assert (diagnosis.verdict, str(diagnosis)) == (verdict, sentence)
+
+
+def test_a_delay_within_the_tolerance_needs_no_cause() -> None:
+    assert diagnose(clocks(BLOCKED), 2 * HOUR).verdict is Verdict.FRESH
+
+
+def test_the_split_that_holds_is_named_with_its_source_where_there_are_several() -> None:
+    other = source(source_name="payments", views=(SILENT,), watermark=NOON - HOUR)
+    found = clocks(FRESH, other, state=(JOIN,), operators=operators(NOON - HOUR))
+    assert "it is held by orders-1 of source payments: nothing to read for 1 h" in str(diagnose(found))
+
+
+def test_an_idle_split_holds_nothing() -> None:
+    status = source(views=(split_view(0, Status.IDLE, watermark=None), split_view(1)))
+    assert holder(status) == ("orders-1", "behind by 50 records")
+
+
+def test_where_writers_announce_one_of_them_holds_the_watermark() -> None:
+    writers = [
+        WriterView(name="a", status="active", why="x"),
+        WriterView(name="b", status="silent", why="y", holds_back=True),
+    ]
+    assert holder(source_status(split_view(0), writers=writers)) == ("writer b", "y")
+    assert holder(source_status(split_view(0), writers=writers[:1])) is None
+    assert holder(source_status(split_view(0), unannounced="z")) == ("the announcements", "z")
+
+
+def test_the_line_of_the_clocks_has_each_operator_from_the_source_to_the_sink() -> None:
+    found = clocks(source(), state=(JOIN,), operators=operators(NOON - 2 * MINUTE, NOON - MINUTE))
+    assert clock_pieces(found) == (
+        "input watermark 2026-11-21 11:59:59.000 UTC (1 s behind the clock)",
+        "output watermark 2026-11-21 11:58:00.000 UTC (2 min behind the clock)",
+        "oldest unprocessed row: none",
+        "Operator1: emitted up to 2026-11-21 11:59:00.000 UTC",
+        "Operator0: emitted up to 2026-11-21 11:59:00.000 UTC, output watermark 2026-11-21 11:58:00.000 UTC",
+        "rows in state 12",
+    )

@@ -1,0 +1,468 @@
+"""The three clocks of a query: event time in, event time out, and processing time; which of them is behind. Pure.
+
+*Streaming Systems* (chapter 3) defines them. The **input watermark** is the lowest of what the sources have sent, the
+**output watermark** what Spark's operators have passed on. The **processing-time watermark** is when the oldest row
+arrived that is in a log and not in a committed batch. By event time alone a query that processes data of an hour ago
+without delay looks like one that is an hour behind live data: the three together distinguish them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from enum import Enum
+from typing import Any, Final, NamedTuple
+
+from watermark_source.durations import count_text, format_duration
+from watermark_source.monitor.operator_watermarks import (
+    BatchWatermarks,
+    NoWatermark,
+    OperatorWatermark,
+    output_of,
+)
+from watermark_source.monitor.source_status import SourceStatus, SplitView, Status, Unprocessed
+from watermark_source.planning.watermark import is_moment, watermark_text
+
+TOLERANCE: Final = 10_000
+"""Milliseconds: by default no cause is named for a delay up to this."""
+_HOLDS_NO_ROWS = frozenset({"dedupe", "dedupeWithinWatermark"})
+"""Stateful operators that have emitted the rows of which they keep the keys."""
+_PHASES = 2
+"""Phases of the last batch that a sentence names, the longest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The last batch that was committed, and the one under way."""
+
+    number: int
+    rows: int
+    phases: Mapping[str, int]
+    """Milliseconds by phase (``durationMs``); ``triggerExecution`` is the whole batch."""
+    running: int | None = None
+    """For how many milliseconds the batch after it has been running; ``None`` if none is, or it is unknown."""
+
+    @property
+    def lasted(self) -> int | None:
+        """Milliseconds that the batch took."""
+        return self.phases.get("triggerExecution")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryClocks:
+    """The three clocks of a query at one moment. Times are milliseconds since 1970-01-01 UTC; ``None`` if unknown."""
+
+    at: int
+    """The present."""
+    sources: tuple[SourceStatus, ...]
+    input_watermark: int | None
+    """The lowest combined watermark of the query's sources of this project."""
+    applied_watermark: int | None
+    """Spark's own (``eventTime.watermark``): operators have emitted what ends at or before it."""
+    output_watermark: int | None
+    """No row that the query writes from now on has an event time at or before it; see ``no_output`` where unknown."""
+    no_output: str | None = None
+    """Why the output watermark is unknown."""
+    operators: tuple[OperatorWatermark, ...] = ()
+    """Stateful operators, from the sink to the sources; empty where they cannot be asked (Spark Connect)."""
+    unprocessed: Unprocessed | None
+    """See ``processing_time_watermark``."""
+    newest: int | None
+    """Highest event time of all rows read."""
+    rows_at: int | None
+    """When rows last arrived, as far as that is known: between the two requests for the ends of the logs that bound it,
+    not before the newest event time."""
+    state_rows: int
+    """Rows in the state of operators, except deduplication, which has emitted the rows whose keys it keeps."""
+    batch: Batch | None
+    waits_for_trigger: bool = False
+    """Whether the next batch begins at the interval of the trigger."""
+
+    @property
+    def processing_time_watermark(self) -> int | None:
+        """When the oldest row that is in a log and not in a committed batch arrived at the earliest.
+
+        Without such a row: when the logs' ends were last requested. A row that was there before the query was started
+        counts from the start (``unprocessed.is_older``).
+        """
+        return None if self.unprocessed is None else self.unprocessed.arrived
+
+    @property
+    def processing_time_latency(self) -> int | None:
+        """For how many milliseconds a row that is not processed has waited at most."""
+        return None if self.unprocessed is None else max(0, self.at - self.unprocessed.arrived)
+
+    @property
+    def event_time_latency(self) -> int | None:
+        """How many milliseconds the output watermark is behind the clock."""
+        return _behind(self.at, self.output_watermark)
+
+    @property
+    def input_latency(self) -> int | None:
+        """How many milliseconds the input watermark is behind the clock."""
+        return _behind(self.at, self.input_watermark)
+
+
+def _behind(now: int, watermark: int | None) -> int | None:
+    return now - watermark if watermark is not None and is_moment(watermark) else None
+
+
+# The clocks from what Spark and the sources report.
+
+
+def query_clocks(
+    progress: Mapping[str, Any],
+    sources: Sequence[SourceStatus],
+    now: int,
+    *,
+    in_batch: bool = False,
+    running: int | None = None,
+    idle_at: int | None = None,
+    operators: BatchWatermarks | NoWatermark | None = None,
+    waits_for_trigger: bool = False,
+) -> QueryClocks:
+    """Return the clocks of a query.
+
+    Args:
+        progress: the last progress event of Spark, as parsed JSON; empty before the first.
+        sources: the status of its sources, at least as new as the event.
+        now: the wall clock.
+        in_batch: whether the statuses are of a batch that is not committed yet.
+        running: for how many milliseconds that batch has been running, if known.
+        idle_at: when Spark last reported that the query had nothing to do.
+        operators: what its stateful operators state; ``None`` where they cannot be asked.
+        waits_for_trigger: whether it waits for the interval of its trigger.
+    """
+    stateful = progress.get("stateOperators", ())
+    known = [source.watermark for source in sources]
+    sent = None if not known or None in known else min(mark for mark in known if mark is not None)
+    output: int | NoWatermark | None = None
+    if operators is not None:
+        number = executed_batch(progress)
+        output = output_of(operators, None if number is None else {**progress, "batchId": number})
+    elif not stateful:
+        output = sent
+    unprocessed = [source.unprocessed if in_batch else _read_up_to(source.unread, idle_at) for source in sources]
+    newest = [source.newest for source in sources if source.newest is not None]
+    rows_at = [at for source in sources if (at := _last_arrival(source)) is not None]
+    return QueryClocks(
+        at=now,
+        sources=tuple(sources),
+        input_watermark=sent,
+        applied_watermark=moment_of(progress.get("eventTime", {}).get("watermark")),
+        output_watermark=None if isinstance(output, NoWatermark) else output,
+        no_output=str(output) if isinstance(output, NoWatermark) else None,
+        operators=operators.operators if isinstance(operators, BatchWatermarks) else (),
+        unprocessed=min(
+            (each for each in unprocessed if each is not None),
+            key=lambda each: each.arrived,
+            default=None,
+        ),
+        newest=max(newest, default=None),
+        rows_at=max(rows_at, default=None),
+        state_rows=sum(
+            operator.get("numRowsTotal", 0)
+            for operator in stateful
+            if operator.get("operatorName") not in _HOLDS_NO_ROWS
+        ),
+        batch=_batch(progress, running),
+        waits_for_trigger=waits_for_trigger,
+    )
+
+
+def _last_arrival(source: SourceStatus) -> int | None:
+    if source.rows_at is None or source.rows_after is None or source.newest is None:
+        return source.rows_at
+    # The two are as far apart as a batch is long.
+    return min(max(source.newest, source.rows_after), source.rows_at)
+
+
+def _read_up_to(unread: Unprocessed | None, idle_at: int | None) -> Unprocessed | None:
+    """Return it as of the last time that the query was idle: then there was still nothing to read."""
+    if unread is None or unread.split is not None or idle_at is None:
+        return unread
+    return replace(unread, arrived=max(unread.arrived, idle_at))
+
+
+def executed_batch(progress: Mapping[str, Any]) -> int | None:
+    """Return the last batch that was executed as of a progress event; ``None`` before the first.
+
+    Events of an idle query have the number of the next batch.
+    """
+    batch = int(progress.get("batchId", 0)) - ("addBatch" not in progress.get("durationMs", {}))
+    return batch if batch >= 0 else None
+
+
+def _batch(progress: Mapping[str, Any], running: int | None) -> Batch | None:
+    number = executed_batch(progress)
+    if number is None:
+        return None
+    return Batch(number, progress.get("numInputRows", 0), progress.get("durationMs", {}), running)
+
+
+def moment_of(text: str | None) -> int | None:
+    """Return a time of a progress event in milliseconds; ``None`` without one, and for 1970, Spark's "none yet"."""
+    if text is None:
+        return None
+    try:
+        at = datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=timezone.utc)
+    except ValueError:
+        # The end of time has a year of six digits.
+        return None
+    return round(at.timestamp() * 1_000) or None
+
+
+# Which of the three is behind.
+
+
+class Verdict(Enum):
+    """Why the results of a query are as far behind the clock as they are. The value is the word in the metric."""
+
+    FRESH = "fresh"
+    TRIGGER = "trigger"
+    DATA_OLD = "data_old"
+    ROWS_WAIT = "rows_wait"
+    BATCH_SLOW = "batch_slow"
+    QUIET = "quiet"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """The verdict and its sentence, which ``str`` returns."""
+
+    verdict: Verdict
+    sentence: str
+
+    def __str__(self) -> str:
+        return self.sentence
+
+
+@dataclass(frozen=True, slots=True)
+class Delays:
+    """The parts of the time between the output watermark and the present, in milliseconds."""
+
+    processing: int
+    """From the arrival of the oldest row that is not in a committed batch until now."""
+    quiet: int
+    """Since rows last arrived, if all are processed."""
+    age: int
+    """How old the newest row was when it arrived."""
+    held: int
+    """From the output watermark to the newest event time that was read, while operators hold rows."""
+
+
+def delays(of: QueryClocks) -> Delays:
+    """Return the parts of a query's delay. They add up to ``event_time_latency``, if operators hold rows."""
+    arrived = of.at if of.processing_time_latency is None else of.at - of.processing_time_latency
+    caught_up = of.unprocessed is not None and of.unprocessed.split is None
+    quiet = max(0, arrived - of.rows_at) if caught_up and of.rows_at is not None else 0
+    age = 0 if of.newest is None else max(0, arrived - quiet - of.newest)
+    held, passed = 0, _passed(of)
+    if of.state_rows and of.newest is not None and passed is not None and is_moment(passed):
+        held = max(0, of.newest - passed)
+    return Delays(of.at - arrived, quiet, age, held)
+
+
+def _passed(of: QueryClocks) -> int | None:
+    """Return up to where operators have emitted their rows."""
+    return of.applied_watermark if of.output_watermark is None else of.output_watermark
+
+
+def diagnose(of: QueryClocks, tolerance: int = TOLERANCE) -> Diagnosis:
+    """Return why the results of a query are behind the clock: which part of the delay is the largest.
+
+    Up to ``tolerance`` milliseconds, all parts together are no delay.
+    """
+    if of.unprocessed is None:
+        return Diagnosis(Verdict.UNKNOWN, "no batch has been planned yet by a source of this project")
+    parts = delays(of)
+    no_watermark = bool(of.state_rows) and _passed(of) is None
+    waits = parts.held + (parts.quiet if of.state_rows else 0)
+    paused = _paused(of)
+    found, _ = max(
+        (
+            (Verdict.ROWS_WAIT if paused else Verdict.BATCH_SLOW, parts.processing),
+            (Verdict.DATA_OLD, parts.age),
+            (Verdict.ROWS_WAIT, waits),
+        ),
+        key=lambda part: part[1],
+    )
+    if parts.processing + parts.age + waits <= tolerance:
+        found = Verdict.QUIET if parts.quiet > tolerance else Verdict.FRESH
+        if no_watermark:
+            found = Verdict.ROWS_WAIT
+    elif found is Verdict.BATCH_SLOW and of.waits_for_trigger:
+        found = Verdict.TRIGGER
+    elif found is Verdict.ROWS_WAIT and paused and parts.processing >= waits:
+        return Diagnosis(found, _waits_for_group(of, paused, parts))
+    sentences = {
+        Verdict.FRESH: _fresh,
+        Verdict.DATA_OLD: _data_old,
+        Verdict.ROWS_WAIT: _rows_wait,
+        Verdict.BATCH_SLOW: _batch_slow,
+        Verdict.QUIET: _quiet,
+        Verdict.TRIGGER: _trigger,
+    }
+    return Diagnosis(found, sentences[found](of, parts))
+
+
+def _trigger(of: QueryClocks, parts: Delays) -> str:
+    return (
+        f"rows wait for the trigger: no batch is running, and the logs were last read {_since(of, parts)}; the next "
+        "batch begins at its interval"
+    )
+
+
+def _fresh(of: QueryClocks, parts: Delays) -> str:
+    latency = of.event_time_latency
+    shown = (
+        "" if latency is None else f", and the output watermark is {format_duration(max(0, latency))} behind the clock"
+    )
+    return f"the data are fresh: rows are processed {_within(parts.processing)} after they arrive{shown}"
+
+
+def _data_old(of: QueryClocks, parts: Delays) -> str:
+    before = ""
+    if of.unprocessed is not None and of.unprocessed.is_older:
+        before = ". The rows were there before the query was started, for how long is unknown"
+    return (
+        f"the data are old: the newest event time read, {_time(of.newest)}, is {format_duration(parts.age)} older than "
+        f"its row's arrival; rows are processed {_within(parts.processing)} after they arrive{before}"
+    )
+
+
+def _within(millis: int) -> str:
+    return "at once" if not millis else f"within {format_duration(millis)}"
+
+
+def _rows_wait(of: QueryClocks, parts: Delays) -> str:
+    rows = f"operators hold {count_text(of.state_rows)} row{'' if of.state_rows == 1 else 's'}"
+    passed = _passed(of)
+    if passed is None:
+        return f"rows wait for time: {rows}, and there is no watermark yet{_held_by(of)}"
+    if parts.quiet > parts.held:
+        return (
+            f"rows wait for time: {rows}, and the output watermark, {_time(passed)}, stands still: no row "
+            f"has arrived for {format_duration(parts.quiet)}{_held_by(of)}"
+        )
+    own = ""
+    if of.input_watermark is not None and of.input_watermark - passed > parts.held // 2:
+        own = f"; operators hold it {format_duration(of.input_watermark - passed)} behind the input watermark"
+    return (
+        f"rows wait for time: {rows}, and the output watermark, {_time(passed)}, is "
+        f"{format_duration(parts.held)} behind the newest event time read{own or _held_by(of)}"
+    )
+
+
+def _held_by(of: QueryClocks) -> str:
+    if (source := _lowest(of.sources)) is None or (found := holder(source)) is None:
+        return ""
+    name = f"{found.name} of source {source.source_name}" if len(of.sources) > 1 else found.name
+    return f"; it is held by {name}: {found.why}"
+
+
+def _lowest(sources: Sequence[SourceStatus]) -> SourceStatus | None:
+    return min(sources, key=lambda s: (s.watermark is not None, s.watermark or 0), default=None)
+
+
+class Holder(NamedTuple):
+    """What holds the watermark of a source back."""
+
+    name: str
+    """A split, or a writer of announcements."""
+    why: str
+
+
+def holder(source: SourceStatus) -> Holder | None:
+    """Return what holds the watermark of a source back: the split, or the writer, with the lowest that counts."""
+    if source.unannounced is not None:
+        return Holder("the announcements", source.unannounced)
+    if source.writers:
+        writer = next((writer for writer in source.writers if writer.holds_back), None)
+        return None if writer is None else Holder(f"writer {writer.name}", writer.why)
+    counting = [view for view in source.splits if view.status is not Status.IDLE]
+    lowest = min(
+        counting,
+        key=lambda v: (not v.holds_back, v.watermark is not None, v.watermark or 0, v.split),
+        default=None,
+    )
+    return None if lowest is None else Holder(str(lowest.split), lowest.why)
+
+
+def _paused(of: QueryClocks) -> SplitView | None:
+    """Return the split of the oldest row if its alignment group lets it not be read."""
+    if of.unprocessed is None or of.unprocessed.split is None:
+        return None
+    views = (view for source in of.sources for view in source.splits)
+    return next((v for v in views if str(v.split) == of.unprocessed.split and v.status is Status.PAUSED), None)
+
+
+def _waits_for_group(of: QueryClocks, paused: SplitView, parts: Delays) -> str:
+    return f"rows wait for time: {paused.split} is paused, with rows that arrived {_since(of, parts)}: {paused.why}"
+
+
+def _since(of: QueryClocks, parts: Delays) -> str:
+    if of.unprocessed is not None and of.unprocessed.is_older:
+        return f"before the query was started {format_duration(parts.processing)} ago"
+    return f"{format_duration(parts.processing)} ago"
+
+
+def _batch_slow(of: QueryClocks, parts: Delays) -> str:
+    where = "" if of.unprocessed is None else f" of {of.unprocessed.split}"
+    return (
+        f"the batch is slow: the oldest row{where} that is not processed arrived {_since(of, parts)}{_progress(of)}"
+        f"{_unread(of)}"
+    )
+
+
+def _progress(of: QueryClocks) -> str:
+    if of.batch is None:
+        return "; the first batch is not done"
+    now = ""
+    if of.batch.running is not None:
+        now = f"; batch {of.batch.number + 1} has been running for {format_duration(of.batch.running)}"
+    if of.batch.lasted is None:
+        return now
+    phases = sorted(((p, ms) for p, ms in of.batch.phases.items() if p != "triggerExecution"), key=lambda p: -p[1])
+    longest = ", ".join(f"{phase} {format_duration(ms)}" for phase, ms in phases[:_PHASES])
+    return f"{now}; batch {of.batch.number} took {format_duration(of.batch.lasted)} ({longest})"
+
+
+def _unread(of: QueryClocks) -> str:
+    lags = [source.lag for source in of.sources]
+    left = sum(lag for lag in lags if lag is not None)
+    return f"; {count_text(left)} rows behind it are unread" if left else ""
+
+
+def _quiet(of: QueryClocks, parts: Delays) -> str:
+    return f"no rows arrive: all are processed, and the last came {format_duration(parts.quiet)} ago"
+
+
+def _time(watermark: int | None) -> str:
+    return f"{watermark_text(watermark)} UTC" if is_moment(watermark) else watermark_text(watermark)
+
+
+def clock_pieces(of: QueryClocks) -> tuple[str, ...]:
+    """Return the texts about a query's clocks, for the line above its sources."""
+    pieces = [
+        f"input watermark {_time(of.input_watermark)}{_latency(of.input_latency)}",
+        f"output watermark {_time(of.output_watermark)}{_latency(of.event_time_latency)}"
+        + (f": {of.no_output}" if of.no_output else ""),
+    ]
+    if of.unprocessed is not None:
+        what = "at the start or before" if of.unprocessed.is_older else _time(of.processing_time_watermark)
+        pieces.append(f"oldest unprocessed row: {'none' if of.unprocessed.split is None else f'arrived {what}'}")
+    pieces += [
+        f"{operator.name}: emitted up to {_time(operator.eviction)}"
+        + ("" if operator.output == operator.eviction else f", output watermark {_time(operator.output)}")
+        for operator in reversed(of.operators)
+    ]
+    if of.state_rows:
+        pieces.append(f"rows in state {count_text(of.state_rows)}")
+    return tuple(pieces)
+
+
+def _latency(millis: int | None) -> str:
+    return "" if millis is None else f" ({format_duration(max(0, millis))} behind the clock)"
