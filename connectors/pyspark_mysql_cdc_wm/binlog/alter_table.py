@@ -60,6 +60,8 @@ class AlteredColumns(NamedTuple):
     """Pairs of the names before and after."""
     dropped: frozenset[str] = frozenset()
     added: frozenset[str] = frozenset()
+    others: bool = False
+    """Whether columns may also have other types, labels or places, or the table another primary key."""
 
 
 NO_COLUMNS: Final = AlteredColumns()
@@ -92,7 +94,13 @@ def parts_of_alter(walk: Walk, *, ignores: bool) -> AlterParts:
     renamed = tuple(each for part in parts if (each := _renamed_column(part)) is not None)
     dropped = frozenset(name for part in parts if (name := _dropped_column(part)) is not None)
     added = frozenset(name for part in parts if (name := _added_column(part)) is not None)
-    return AlterParts(is_whole or bool(others), frozenset(others), AlteredColumns(renamed, dropped, added))
+    redefined = any(map(_redefines, parts))
+    columns = AlteredColumns(renamed, dropped, added, others=redefined)
+    return AlterParts(is_whole or bool(others), frozenset(others), columns)
+
+
+def _redefines(part: Sequence[Token]) -> bool:
+    return _upper(part, 0) in ("CHANGE", "MODIFY") or any(_upper(part, at) == "PRIMARY" for at in range(len(part)))
 
 
 def _upper(part: Sequence[Token], at: int) -> str:

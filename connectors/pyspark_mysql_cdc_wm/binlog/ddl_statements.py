@@ -92,7 +92,7 @@ def _add(
     definitions.dropped.update(_read(effect.dropped, of, concerns))
     for table in _read(effect.altered, of, concerns):
         definitions.altered[table] = where
-        if effect.columns != NO_COLUMNS:
+        if effect.columns[:3] != NO_COLUMNS[:3]:
             definitions.columns.append((table, ColumnChange(where, effect.columns)))
     for table in sorted(_read(effect.whole, of, concerns)):
         if not ignores_whole:
@@ -210,6 +210,37 @@ def arrivals(memory: Bytes, events: Longs) -> Iterator[Arrival]:
             yield Arrival(_named(effect.made, statement), True, statement.number + 1)
         elif effect.whole:
             yield Arrival(_named(effect.whole, statement), False, statement.number + 1)
+
+
+class Redefinition(NamedTuple):
+    """A statement after which tables may have other columns."""
+
+    where: str
+    tables: frozenset[Table]
+    databases: frozenset[str]
+    """Databases of which it may concern all tables."""
+    unfollowed: bool
+    """Whether it may concern any table, for its effect is not known."""
+    events: int
+    """As in ``Drop``."""
+
+    def concerns(self, table: Table, key: Callable[[str, str], Table]) -> bool:
+        """Return whether it may have changed the columns of a table; names that have one ``key`` are one name."""
+        own = key(*table)
+        databases = {key(database, "")[0] for database in self.databases}
+        return self.unfollowed or own[0] in databases or own in {key(*each) for each in self.tables}
+
+
+def redefinitions(memory: Bytes, events: Longs, file: str) -> Iterator[Redefinition]:
+    """Yield the statements of a block of events after which tables may have other columns; raises as ``drops``."""
+    for statement in statements(memory, events):
+        where = f"binlog {file} position {statement.position}: {shortened(statement.text)}"
+        effect = statement.effect
+        if effect is None:
+            yield Redefinition(where, frozenset(), frozenset(), True, statement.number + 1)
+        elif effect.redefines or effect.databases:
+            tables = frozenset(_named(effect.redefines, statement))
+            yield Redefinition(where, tables, effect.databases, False, statement.number + 1)
 
 
 def defined_until(memory: Bytes, events: Longs, concerns: Concerns, table: str) -> int:

@@ -29,7 +29,7 @@ from pyspark_mysql_cdc_wm.binlog.event_headers import (
     TYPE,
     EventType,
 )
-from pyspark_mysql_cdc_wm.binlog.sql_scanner import PLAIN, UNKNOWN, Dialect, UnfollowedError
+from pyspark_mysql_cdc_wm.binlog.sql_scanner import BACKSLASH_LETTER, PLAIN, UNKNOWN, Dialect, UnfollowedError
 from pyspark_mysql_cdc_wm.binlog.statement_effects import Effect, effect_of, has_own_settings
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs
 from watermark_source.errors import CorruptDataError
@@ -87,6 +87,26 @@ _OF_FOUR_BYTES = (248, 249, 250)
 """Collations of gb18030, in which the second and fourth byte of a character can be digits."""
 _NO_PAIRS_OF_ASCII = (24, 86)
 """Collations of gb2312, in which all bytes of a character of two bytes are beyond ASCII."""
+_READ_OTHERWISE: Mapping[int, Mapping[bytes, str]] = {
+    number: {bytes.fromhex(code): letter for code, letter in letters}
+    for numbers, letters in (
+        ((1, 84), [(code, UNKNOWN) for code in ("a15a", "a1c3", "a1c5", "a1fe", "a240", "a2cc", "a2ce")]),
+        ((12, 91), [("a1c0", BACKSLASH_LETTER)]),
+        ((13, 88), [
+            ("815f", BACKSLASH_LETTER), ("8160", "\u301c"), ("8161", "\u2016"), ("817c", "\u2212"),
+            ("8191", "\u00a2"), ("8192", "\u00a3"), ("81ca", "\u00ac"),
+        ]),
+        ((24, 86), [("a1a4", "\u30fb"), ("a1aa", "\u2015")]),
+        ((97, 98), [
+            ("a1c1", "\uff5e"), ("a1c2", "\u2225"), ("a1dd", "\uff0d"), ("a1f1", "\uffe0"), ("a1f2", "\uffe1"),
+            ("a2cc", "\uffe2"), ("8fa2b7", "\uff5e"), ("8fa2c3", "\uffe4"),
+        ]),
+        ((248, 249, 250), [("a8bc", "\u1e3f"), ("8135f437", "\ue7c7")]),
+    )
+    for number in numbers
+}  # fmt: skip
+"""Characters that the server reads otherwise than the codec does, by collation number and bytes."""
+_EUC = b"\x8e[\xa1-\xdf]|\x8f[\xa1-\xfe][\xa1-\xfe]|[\xa1-\xfe][\xa1-\xfe]|."
 _BLANK: Mapping[str, int] = {
     **dict.fromkeys(
         ("armscii8", "dec8", "geostd8", "iso8859_7", "cp1252", "iso8859_9", "cp1250", "iso8859_8", "iso8859_2",
@@ -120,10 +140,15 @@ class Charset(NamedTuple):
     trails: bool
 
 
+def _padded(collation: int) -> int:
+    """Return the number that a collation has on both servers."""
+    return collation - _NO_PAD if _NO_PAD <= collation < 2 * _NO_PAD else collation
+
+
 @lru_cache
 def charset_of(collation: int) -> Charset:
     """Return the character set of a collation, by its number."""
-    number = collation - _NO_PAD if _NO_PAD <= collation < 2 * _NO_PAD else collation
+    number = _padded(collation)
     name = _WITHOUT_CODEC.get(number) or CODECS.get(number, UTF_8)
 
     def letters(code: bytes) -> str:
@@ -158,11 +183,13 @@ def readings(text: bytes, collation: int) -> tuple[tuple[str, Charset], ...]:
 def _decoded(text: bytes, charset: Charset, collation: int) -> str:
     if charset.codec in _WITHOUT_CODEC.values():
         return codecs.charmap_decode(text, "replace", _ASCII_ALONE[_BLANK.get(charset.codec)])[0]
-    if not charset.trails or text.isascii():
+    number = _padded(collation)
+    differs = number in _READ_OTHERWISE
+    if text.isascii() or not (charset.trails or differs):
         return text.decode(charset.codec, errors="replace")
-    letters = _letters_of(charset.codec, four=collation in _OF_FOUR_BYTES)
+    letters = _letters_of(charset.codec, number)
     try:
-        found = text.decode(charset.codec)
+        found = "" if differs else text.decode(charset.codec)
         # Python, too, goes from left to right: with as many letters as the server's they are the same.
         if len(found) == len(letters.division.sub(b"_", text)):
             return found
@@ -174,8 +201,8 @@ def _decoded(text: bytes, charset: Charset, collation: int) -> str:
 class _Letters(dict[bytes, str]):
     """The letters of a character set whose letters are of one to four bytes, by their bytes, each decoded once."""
 
-    def __init__(self, codec: str, division: re.Pattern[bytes]) -> None:
-        super().__init__()
+    def __init__(self, codec: str, division: re.Pattern[bytes], known: Mapping[bytes, str]) -> None:
+        super().__init__(known)
         self._codec = codec
         self.division = division
         """Matches one letter after the other, as the server divides a text."""
@@ -187,10 +214,13 @@ class _Letters(dict[bytes, str]):
 
 
 @lru_cache
-def _letters_of(codec: str, *, four: bool) -> _Letters:
+def _letters_of(codec: str, number: int) -> _Letters:
+    known = _READ_OTHERWISE.get(number, {})
+    if codec not in _PAIRS:
+        return _Letters(codec, re.compile(_EUC, re.DOTALL), known)
     first, second = (b"".join(b"\\x%02x-\\x%02x" % each for each in ranges) for ranges in _PAIRS[codec])
-    more = b"|[0-9][\\x81-\\xfe][0-9]" if four else b""
-    return _Letters(codec, re.compile(b"[%s](?:[%s]%s)|." % (first, second, more), re.DOTALL))
+    more = b"|[0-9][\\x81-\\xfe][0-9]" if number in _OF_FOUR_BYTES else b""
+    return _Letters(codec, re.compile(b"[%s](?:[%s]%s)|." % (first, second, more), re.DOTALL), known)
 
 
 _ASCII_ALONE: Mapping[int | None, str] = {
@@ -320,10 +350,11 @@ def _read(
 
 
 def _reading(letters: str, dialect: Dialect, suppressed: bool) -> Reading:
+    shown = letters.replace(BACKSLASH_LETTER, "\\")
     try:
-        return Reading(letters, effect_of(letters, dialect, by_server=suppressed))
+        return Reading(shown, effect_of(letters, dialect, by_server=suppressed))
     except UnfollowedError as problem:
-        return Reading(letters, None, str(problem))
+        return Reading(shown, None, str(problem).replace(BACKSLASH_LETTER, "\\"))
 
 
 _kept = lru_cache(maxsize=1_000)(_read)
@@ -350,8 +381,8 @@ def _without_copied_remark(letters: str) -> str:
     if not (letters.startswith("DROP ") and letters.endswith(_GENERATED)):
         return letters
     begin = letters.find("/*")
-    if begin > letters.find("`") >= 0:
-        # The comment precedes the names, each of which is in backquotes.
+    if any(0 <= letters.find(quote) < begin for quote in '`"'):
+        # The comment precedes the names, each of which is in backquotes, with ANSI_QUOTES in double quotes.
         return letters
     end = letters.find("*/", begin + 2) + 2
     return letters[:begin] + letters[end:] if end < len(letters) else letters

@@ -58,6 +58,8 @@ class Dialect(NamedTuple):
 
 PLAIN: Final = Dialect()
 UNKNOWN: Final = "\ufffd"
+BACKSLASH_LETTER: Final = "\udc5c"
+"""A letter of two bytes that the server reads as a backslash, and that escapes nothing. No decoded text has it."""
 """The replacement for a byte that is no character of the session's character set."""
 
 _DIGITS = frozenset("0123456789")
@@ -359,7 +361,7 @@ class Walk:
         """Return the current token as a name, and advance."""
         if self.now.kind not in (WORD, NAME) or UNKNOWN in self.now.text:
             raise self.unexpected("a name")
-        return self.step().text
+        return self.step().text.replace(BACKSLASH_LETTER, "\\")
 
     def table(self) -> LoggedTable:
         """Return the table whose name begins at the current token, and advance."""

@@ -63,12 +63,20 @@ class Effect:
     """Dropped databases."""
     columns: AlteredColumns = NO_COLUMNS
     """Changed columns of the altered table."""
+    keeps_columns: bool = False
+    """Whether the tables in ``whole`` have the same columns afterwards."""
     undoing: Undoing | None = None
 
     @property
     def defines(self) -> frozenset[LoggedTable]:
         """Tables whose definition or name the statement changes."""
         return self.whole | self.altered | self.dropped
+
+    @property
+    def redefines(self) -> frozenset[LoggedTable]:
+        """Tables that may have other columns afterwards, or be another table of the name."""
+        whole = frozenset[LoggedTable]() if self.keeps_columns else self.whole
+        return whole | self.dropped | (self.altered if self.columns != NO_COLUMNS else frozenset())
 
 
 NOTHING: Final = Effect()
@@ -188,7 +196,7 @@ def _truncate(walk: Walk) -> Effect:
     if walk.word("DROP", "REUSE") and not walk.word("STORAGE"):
         raise walk.unexpected("STORAGE")
     walk.end()
-    return Effect(whole=frozenset((table,)))
+    return Effect(whole=frozenset((table,)), keeps_columns=True)
 
 
 def _rename(walk: Walk) -> Effect:
@@ -308,7 +316,7 @@ def _repair(walk: Walk) -> Effect:
     while walk.word("QUICK", "EXTENDED", "USE_FRM", "FORCE"):
         pass
     walk.end()
-    return Effect(whole=frozenset(found))
+    return Effect(whole=frozenset(found), keeps_columns=True)
 
 
 def _set(walk: Walk) -> Effect:

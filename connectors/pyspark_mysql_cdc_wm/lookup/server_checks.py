@@ -12,7 +12,7 @@ from pyspark_mysql_cdc_wm.lookup.binlog_status import end_statement
 from pyspark_mysql_cdc_wm.lookup.checked_server import CheckedServer
 from pyspark_mysql_cdc_wm.lookup.commit_visibility import GTIDS_ON, shows_all_of_its_end
 from pyspark_mysql_cdc_wm.lookup.server_cautions import advice
-from pyspark_mysql_cdc_wm.lookup.table_columns import TableColumns
+from pyspark_mysql_cdc_wm.lookup.table_columns import TableColumns, nameless_in_part
 from pyspark_mysql_cdc_wm.lookup.table_list import grant_select, names_of
 from pyspark_mysql_cdc_wm.options.mysql_options import MySqlOptions
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
@@ -90,6 +90,9 @@ def _tables(server: CheckedServer) -> str:
 
 def _readable(server: CheckedServer) -> str:
     check_tables(server.connection, server.table_names)
+    if server.granted_in_part and server.switch(_METADATA.setting) == "MINIMAL":
+        user = server.options.client.username
+        raise nameless_in_part(server.granted_in_part[0], user, f"the user {user!r} may read only some of its columns")
     return "may be read"
 
 
@@ -288,8 +291,8 @@ def _metadata(server: CheckedServer) -> str | Caution:
     if value == "MINIMAL":
         return Caution(
             "MINIMAL: names of columns, labels of ENUM and SET and the primary key are not logged, and those at the "
-            "time of reading are used. A change from before a table was altered ends the query, or is delivered under "
-            f"wrong names if the columns kept their number and types. On the server: {_METADATA.remedy}"
+            "time of reading are used. A change from before a statement that may have changed the table's columns ends "
+            f"the query. On the server: {_METADATA.remedy}"
         )
     return _setting(_METADATA, server)
 

@@ -406,10 +406,18 @@ _PERIOD = ("row_start", "row_end")
 
 
 def as_described(
-    connection: MySqlConnection, is_read: Callable[[TableName], bool], *, mariadb: bool, by_grants: bool
+    connection: MySqlConnection,
+    is_read: Callable[[TableName], bool],
+    named: Callable[[TableName], object],
+    *,
+    mariadb: bool,
+    by_grants: bool,
 ) -> Callable[[TableMap], TableMap]:
-    """Return the function that completes the table maps of tables that are read, and marks their hidden columns."""
-    minimal = MinimalMetadata(connection, is_read)
+    """Return the function that completes the table maps of tables that are read, and marks their hidden columns.
+
+    ``named`` is called with each table whose columns get their present names, since the binlog has none.
+    """
+    minimal = MinimalMetadata(connection, is_read, named, by_grants=by_grants)
     hidden = HiddenColumns(connection, mariadb=mariadb, by_grants=by_grants)
     return lambda table: hidden.marked(minimal.completed(table))
 
@@ -418,19 +426,33 @@ class MinimalMetadata:
     """Adds to table maps what a server does not log with ``binlog_row_metadata = MINIMAL``, as it describes it now.
 
     These are names of columns, labels of ENUM and SET, and the primary key. They are right unless the table was altered
-    since.
+    since: what can be seen of that here is refused, and ``named`` tables must be held against the statements in the
+    binlog since (``PresentNames``).
     """
 
-    def __init__(self, connection: MySqlConnection, is_read: Callable[[TableName], bool]) -> None:
-        """Keep the connection, and the function that returns whether a table is read; others stay incomplete."""
+    def __init__(
+        self,
+        connection: MySqlConnection,
+        is_read: Callable[[TableName], bool],
+        named: Callable[[TableName], object],
+        *,
+        by_grants: bool = False,
+    ) -> None:
+        """Keep the connection, and the function that returns whether a table is read; others stay incomplete.
+
+        With ``by_grants`` the server describes to the user only some columns of a table.
+        """
         self._connection = connection
         self._is_read = is_read
+        self._named = named
+        self._by_grants = by_grants
 
     def completed(self, table: TableMap) -> TableMap:
         """Return a table map with names, labels and key; unchanged if it has them, or its table is not read.
 
         Raises:
-            UnsupportedFormatError: the table was altered after this position of the binlog.
+            UnsupportedFormatError: the table was altered after this position of the binlog, or the user may read only
+                some of its columns.
             SourceError: the server cannot be reached, or refuses.
         """
         name = TableName(table.database, table.table)
@@ -439,6 +461,12 @@ class MinimalMetadata:
         columns, key = all_columns(self._connection, name)
         if not columns:
             raise _altered(name, "it does not exist now")
+        if self._by_grants and len(columns) < len(table.columns):
+            user = self._connection.settings.username
+            raise nameless_in_part(
+                name, user, f"the binlog has {len(table.columns)} columns, of which the user {user!r} may read "
+                f"{len(columns)} now"
+            )  # fmt: skip
         if len(columns) != len(table.columns):
             raise _altered(name, f"it had {len(table.columns)} columns then, and has {len(columns)} now")
         for logged, now in zip(table.columns, columns, strict=True):
@@ -449,12 +477,22 @@ class MinimalMetadata:
                     f"table {name} column {now.name}: a label of {now.declared} has a {_NOT_SHOWN}, which the server "
                     f"shows for characters beyond U+FFFF as well, and binlog_row_metadata is MINIMAL. {_REMEDY}"
                 )
+        self._named(name)
         names = [column.name for column in columns]
         return replace(
             table,
             columns=tuple(_completed(logged, now) for logged, now in zip(table.columns, columns, strict=True)),
             primary_key=tuple(KeyPart(names.index(part.name), part.prefix) for part in key) or None,
         )
+
+
+def nameless_in_part(table: TableName, user: str, seen: str) -> UnsupportedFormatError:
+    """Return the error for a table of which the user may read some columns, where the binlog does not name them."""
+    return UnsupportedFormatError(
+        f"table {table}: {seen}. With binlog_row_metadata = MINIMAL the binlog does not have the names of columns, so "
+        f"which of its values may be read is not known. On the server: {_GRANT.format(table.quoted, user)}; or SET "
+        "GLOBAL binlog_row_metadata = 'FULL', and begin a new query"
+    )
 
 
 def _completed(logged: Column, now: DescribedColumn) -> Column:

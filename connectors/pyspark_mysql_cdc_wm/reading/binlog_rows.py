@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet
 from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition
-from pyspark_mysql_cdc_wm.binlog.statement_effects import Unlogged
+from pyspark_mysql_cdc_wm.binlog.statement_effects import LoggedStatements, Unlogged
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.client.dump_range import PlacedBlock, TransactionStarts, dumped, dumped_without
 from pyspark_mysql_cdc_wm.client.login_settings import ClientSettings
@@ -25,7 +25,7 @@ from pyspark_mysql_cdc_wm.lookup.table_list import is_sequence
 from pyspark_mysql_cdc_wm.lookup.xa_transactions import with_prepared
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
 from pyspark_mysql_cdc_wm.reading.delivered_changes import EVERYTHING, Part, is_read
-from pyspark_mysql_cdc_wm.reading.schema_changes import Known, altered_in, check_unpacked
+from pyspark_mysql_cdc_wm.reading.schema_changes import Known, PresentNames, altered_in, changes_between, check_unpacked
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder, Changes, as_logged
 from pyspark_mysql_cdc_wm.records.layout import MOMENT, Layout
 from pyspark_mysql_cdc_wm.records.stream_rows import ChangedRows, changed_rows
@@ -84,7 +84,13 @@ class BinlogRows:
             # Commit times need no column names.
             named = self.layout.names or self.layout.event_time is not None or part is not EVERYTHING
             reads = partial(is_read, self.tables, part)
-            described = as_described(connection, reads, mariadb=whole_transactions, by_grants=self.by_grants)
+            names = PresentNames(
+                self.tables, lambda: status.end().number,
+                ignores_unfollowed=self.unlogged.statements is LoggedStatements.IGNORED,
+            )  # fmt: skip
+            described = as_described(
+                connection, reads, names.name, mariadb=whole_transactions, by_grants=self.by_grants
+            )
             completed = described if named else as_logged
             altered: dict[tuple[str, str], str] = {}
             needed = partial(self._needed, part, connection, altered)
@@ -104,6 +110,7 @@ class BinlogRows:
                 blocks, self.client, base, start=start if left_out is None else None,
                 fail_on_data_loss=self.fail_on_data_loss,
             )  # fmt: skip
+            blocks = names.watched(blocks)
             if whole is not None:
                 blocks = _of_piece(blocks, wanted, decoder, shift, start if whole_transactions else None)
             try:
@@ -118,6 +125,7 @@ class BinlogRows:
                         if rows.rows:
                             times = rows.event_time if whole_transactions else self._on_time(rows.event_time)
                             yield ReadBatch(wanted.split, rows.rows, rows.columns, times)
+                names.check(partial(changes_between, self.client, base, entered.end))
             except DataLossError:
                 if self.fail_on_data_loss:
                     raise

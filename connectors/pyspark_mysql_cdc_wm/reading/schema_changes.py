@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from pyspark_mysql_cdc_wm.binlog.ddl_statements import (
     Arrival,
@@ -13,13 +15,17 @@ from pyspark_mysql_cdc_wm.binlog.ddl_statements import (
     Concerns,
     Definitions,
     Drop,
+    Redefinition,
+    Table,
     arrivals,
     check_statements,
     drops,
+    redefinitions,
 )
 from pyspark_mysql_cdc_wm.binlog.statement_effects import Unlogged
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs
-from pyspark_mysql_cdc_wm.client.dump_range import PlacedBlock
+from pyspark_mysql_cdc_wm.client.dump_range import PlacedBlock, dumped
+from pyspark_mysql_cdc_wm.client.login_settings import ClientSettings
 from pyspark_mysql_cdc_wm.lookup.stream_layout import without_event_time
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
 from pyspark_mysql_cdc_wm.reading.delivered_changes import Part, is_read
@@ -270,3 +276,106 @@ class TableDrops:
                     f"within {SWAP_SECONDS:g} s. Rename the table, or the copy, to {database}.{name}; then the query "
                     "resumes from its checkpoint"
                 )
+
+
+# Names that the binlog does not have: with binlog_row_metadata = MINIMAL they are the table's present ones.
+
+
+class PresentNames:
+    """Finds rows whose columns got present names though a statement may have changed the table since.
+
+    Between a row in the binlog and the moment at which the server described its table, no statement may concern the
+    table's columns: their names, types, places, labels or key, or which table has the name.
+    """
+
+    def __init__(self, tables: Selection, end: Callable[[], int], *, ignores_unfollowed: bool) -> None:
+        """Begin; ``end`` returns the end of the binlog now."""
+        self._key: Callable[[str, str], Table] = lambda database, table: tables.key(TableName(database, table))
+        self._end = end
+        self._ignores_unfollowed = ignores_unfollowed
+        self._blocks: Iterator[PlacedBlock] = iter(())
+        self._place = 0
+        self._named: list[tuple[TableName, int, int]] = []
+        """Tables, the position behind their first such row, and the end of the binlog after they were described."""
+        self._changes: list[tuple[int, Redefinition]] = []
+
+    def name(self, table: TableName) -> None:
+        """Note that a table was described for rows of the current block."""
+        self._named.append((table, self._place, self._end()))
+
+    def watched(self, blocks: Iterable[PlacedBlock]) -> Iterator[PlacedBlock]:
+        """Yield blocks, cut behind statements that may change columns, which are noted."""
+        self._blocks = self._cut(blocks)
+        return self._blocks
+
+    def _cut(self, blocks: Iterable[PlacedBlock]) -> Iterator[PlacedBlock]:
+        for block in blocks:
+            begin = 0
+            for change in redefinitions(block.memory, block.events, block.file):
+                self._changes.append((int(block.places[change.events - 1]), change))
+                if change.events > begin:
+                    yield self._current(block.between(begin, change.events))
+                begin = change.events
+            if begin < len(block.events):
+                yield self._current(block.between(begin, len(block.events)))
+
+    def _current(self, block: PlacedBlock) -> PlacedBlock:
+        self._place = int(block.places[-1])
+        return block
+
+    def check(self, changes_between: Callable[[int], Iterable[tuple[int, Redefinition]]] = lambda _: ()) -> None:
+        """Refuse rows that may have got other columns' names.
+
+        Watched blocks that are left are searched for statements; ``changes_between`` returns those behind them, up to a
+        place.
+
+        Raises:
+            UnsupportedFormatError: a statement between the rows and their description concerns the table's columns.
+        """
+        if not self._named:
+            return
+        deque(self._blocks, maxlen=0)
+        later = changes_between(max(end for _, _, end in self._named))
+        for place, change in (*self._changes, *later):
+            if change.unfollowed and self._ignores_unfollowed:
+                continue
+            for table, behind, described in self._named:
+                if behind <= place <= described and change.concerns(table, self._key):
+                    raise UnsupportedFormatError(
+                        f"table {table} was altered after rows that are read, before the server described it: "
+                        f"{change.where}. binlog_row_metadata was MINIMAL then, so the binlog does not have the names "
+                        "of these rows' columns, and the present ones may be those of others. On the server: SET "
+                        "GLOBAL binlog_row_metadata = 'FULL'; and begin a new query"
+                    )
+
+
+class _Scanned(NamedTuple):
+    start: int
+    end: int
+    changes: tuple[tuple[int, Redefinition], ...]
+
+
+_scanned: dict[tuple[str, str], _Scanned] = {}
+"""By server and base name of its files, the part of the binlog that this process has searched for such statements."""
+
+
+def changes_between(client: ClientSettings, base: str, start: int, end: int) -> Iterable[tuple[int, Redefinition]]:
+    """Return statements that may change columns between two positions, each with the position behind it.
+
+    What a process has searched it does not read again: while a query reads older parts of the binlog, each task would
+    otherwise read the rest of it.
+
+    Raises as ``dumped``.
+    """
+    if start >= end:
+        return ()
+    before = _scanned.get((client.where, base))
+    if before is None or not before.start <= start <= before.end <= end:
+        before = _Scanned(start, start, ())
+    found = [
+        (int(block.places[change.events - 1]), change)
+        for block in (dumped(client, base, before.end, end, check=False) if before.end < end else ())
+        for change in redefinitions(block.memory, block.events, block.file)
+    ]
+    now = _scanned[client.where, base] = _Scanned(before.start, end, (*before.changes, *found))
+    return [each for each in now.changes if start < each[0]]

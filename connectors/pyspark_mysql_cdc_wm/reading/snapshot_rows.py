@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from pyspark_mysql_cdc_wm.binlog.ddl_statements import defined_until
 from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet
 from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition
-from pyspark_mysql_cdc_wm.binlog.statement_effects import REFUSED, Unlogged
+from pyspark_mysql_cdc_wm.binlog.statement_effects import REFUSED, LoggedStatements, Unlogged
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.client.dump_range import PlacedBlock, dumped, dumped_without
 from pyspark_mysql_cdc_wm.client.login_settings import ClientSettings
@@ -29,6 +29,7 @@ from pyspark_mysql_cdc_wm.lookup.xa_transactions import with_prepared
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
 from pyspark_mysql_cdc_wm.reading.schema_changes import (
     Known,
+    PresentNames,
     TableDrops,
     check_unpacked,
     checked_statements,
@@ -181,6 +182,10 @@ class SnapshotRows:
         status = LogStatus(connection)
         end = status.end().number
         tables = {chunk.table for chunk, _ in since}
+        # The view keeps its tables from being altered, so that later statements concern none of them.
+        names = PresentNames(
+            self.tables, lambda: end, ignores_unfollowed=self.unlogged.statements is LoggedStatements.IGNORED
+        )
         as_of = None if self.relocation is None else self.relocation.as_of
 
         def blocks() -> Iterable[PlacedBlock]:
@@ -189,7 +194,7 @@ class SnapshotRows:
                 received, start = dumped(self.client, base, place, end), place
             else:
                 received, start = dumped_without(self.client, base, GtidSet.parse(as_of[1]), end), None
-            return _keeping_alive(view, self._with_prepared(received, base, start))
+            return names.watched(_keeping_alive(view, self._with_prepared(received, base, start)))
 
         drops = TableDrops(self.tables, self.unlogged.ignores_whole)
         is_behind = as_of is not None or end > place
@@ -201,9 +206,9 @@ class SnapshotRows:
         if not shows_all_of_its_end(connection):
             for table in (tables & left) - keyless:
                 of_table = [changed for chunk, changed in since if chunk.table == table]
-                self._add_invisible(connection, view, table, of_table, place)
+                self._add_invisible(connection, view, table, of_table, place, names=names)
         if is_behind:
-            decoder, concerns = self._decoder(connection, tables, left), self._concerns(tables)
+            decoder, concerns = self._decoder(connection, tables, left, names), self._concerns(tables)
             gone, changed_as_a_whole = set(), dict[tuple[str, str], str]()
             for block, dropped in drops.cut(blocks(), tables, gone):
                 definitions = checked_statements(block, concerns, self.unlogged)
@@ -221,6 +226,7 @@ class SnapshotRows:
                 left -= dropped
             drops.refuse_renamed(tables - gone - left, changed_as_a_whole)
             left -= gone
+        names.check()
         for chunk, changed in since:
             if chunk.table in left:
                 yield from self._batch(chunk, changed.rows_before(), place)
@@ -232,6 +238,8 @@ class SnapshotRows:
         table: TableName,
         undone: Sequence[RollBack],
         place: int,
+        *,
+        names: PresentNames,
     ) -> None:
         """Add the changes before a position that a SELECT may not see yet: those in the last file of the binlog."""
         begin, base = LogPosition(LogPosition.of(place).file).number, LogStatus(connection).base()
@@ -239,8 +247,9 @@ class SnapshotRows:
         for block in _keeping_alive(view, dumped(self.client, base, begin, place, check=False)):
             if count := defined_until(block.memory, block.events, concerns, table.table):
                 begin = int(block.places[count - 1])
-        decoder = self._decoder(connection, {table}, {table})
-        for block in _keeping_alive(view, self._with_prepared(dumped(self.client, base, begin, place), base, begin)):
+        decoder = self._decoder(connection, {table}, {table}, names)
+        blocks = self._with_prepared(dumped(self.client, base, begin, place), base, begin)
+        for block in names.watched(_keeping_alive(view, blocks)):
             checked_statements(block, concerns, self.unlogged)
             for changes in decoder.decode(
                 block.memory, block.events, block.file, block.places, prepared=block.prepared
@@ -252,7 +261,11 @@ class SnapshotRows:
         return with_prepared(blocks, self.client, base, start=start, fail_on_data_loss=self.fail_on_data_loss)
 
     def _decoder(
-        self, connection: MySqlConnection, tables: Collection[TableName], existing: Collection[TableName]
+        self,
+        connection: MySqlConnection,
+        tables: Collection[TableName],
+        existing: Collection[TableName],
+        names: PresentNames,
     ) -> ChangeDecoder:
         """Return the decoder for tables; table maps of ``existing`` ones are completed from the server."""
 
@@ -264,8 +277,9 @@ class SnapshotRows:
             return self.layout.needed(shown_names(table), key)
 
         completed = as_described(
-            connection, lambda table: table in existing, mariadb=connection.is_mariadb, by_grants=self.by_grants
-        )
+            connection, lambda table: table in existing, names.name, mariadb=connection.is_mariadb,
+            by_grants=self.by_grants,
+        )  # fmt: skip
         charsets = collations_of(connection).charsets
         return ChangeDecoder(
             charsets,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from pyspark_mysql_cdc_wm.binlog.query_events import CODECS, charset_of, readings
-from pyspark_mysql_cdc_wm.binlog.sql_scanner import PLAIN
-from pyspark_mysql_cdc_wm.records.character_sets import single_byte
+from pyspark_mysql_cdc_wm.binlog.sql_scanner import BACKSLASH_LETTER, PLAIN, UNKNOWN, Dialect, LoggedTable
+from pyspark_mysql_cdc_wm.binlog.statement_effects import effect_of
+from pyspark_mysql_cdc_wm.records.character_sets import NO_CHARACTER, codes, point_of, single_byte, tables_of
 from tests.unit.mysql.recordings import charsets
 
 _WITHOUT_CODEC = {"armscii8", "ascii", "binary", "dec8", "geostd8", "keybcs2", "swe7"}
@@ -50,6 +51,29 @@ def test_a_statement_is_of_the_character_set_of_its_session(number: int, codec: 
     name = {"gbk": "侣", "shift_jis": "ソート"}.get(codec, "größe")
     text = f"TRUNCATE TABLE {name}"
     assert [read for read, _ in readings(text.encode(codec), number)] == [text]
+
+
+@pytest.mark.parametrize(
+    ("charset", "number"),
+    [("big5", 1), ("cp932", 95), ("eucjpms", 97), ("euckr", 19), ("gb18030", 248), ("gb2312", 24), ("gbk", 28),
+     ("sjis", 13), ("ujis", 12), ("ujis", 12 + 1024)],
+)  # fmt: skip
+def test_a_character_of_several_bytes_is_the_one_that_a_server_showed_or_is_not_known(
+    charset: str, number: int
+) -> None:
+    """Another one would be the name of another table. What the server shows as a question mark is no name's."""
+    tables = tables_of(charset)
+    for code in codes(charset):
+        point = point_of(tables, code)
+        ((text, *_), *_) = readings(code, number)
+        if point not in (NO_CHARACTER, ord("?")) and UNKNOWN not in text:
+            assert text.replace(BACKSLASH_LETTER, "\\") == chr(point), code.hex()
+
+
+def test_a_backslash_of_two_bytes_is_one_in_a_name_and_escapes_nothing() -> None:
+    ((text, charset),) = readings(b"ALTER TABLE `back\x81\x5fslash` COMMENT 'x\x81\x5f', RENAME TO u", 13)
+    effect = effect_of(text, Dialect(False, True, False, charset.spaces, charset.controls, charset.trails))
+    assert effect.whole == {LoggedTable(None, "back\\slash"), LoggedTable(None, "u")}
 
 
 def test_names_that_the_server_writes_in_utf_8_are_read_beside_those_of_the_session() -> None:

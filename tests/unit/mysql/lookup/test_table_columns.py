@@ -194,7 +194,7 @@ STATE = column("state", "enum('new','paid')", collation="utf8mb4_0900_ai_ci")
 
 def completed(columns: Sequence[tuple[Any, ...]], logged: TableMap = LOGGED, *, is_read: bool = True) -> TableMap:
     found = connection(columns, key=[("id", None)])
-    return MinimalMetadata(found, lambda _: is_read).completed(logged)
+    return MinimalMetadata(found, lambda _: is_read, lambda _: None).completed(logged)
 
 
 def test_names_labels_and_key_that_are_not_logged_are_those_of_the_server_now() -> None:
