@@ -54,7 +54,7 @@ def sentence_first() -> Iterator[None]:
         raise
 
 
-def says_why(call: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+def hides_own_frames(call: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
     """Decorate a function that Spark calls, so that its errors leave it as ``sentence_first`` describes."""
 
     @functools.wraps(call)

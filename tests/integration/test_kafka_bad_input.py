@@ -275,7 +275,7 @@ def test_a_broker_that_names_a_wrong_address_is_told_with_it() -> None:
             wait_until(lambda: [each.leader for each in asked.cluster("t").leaders] == [1], 30, "a topic")
         given = {"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": "t", "kafkaConsumer.pollTimeoutMs": "2000"}
         source = KafkaSource(kafka_options.parse({**given, **LIMIT}))
-        says = rf"broker 1 says it listens at 127\.0\.0\.1:{nowhere}: .*check advertised\.listeners"
+        says = rf"broker 1 advertises the address 127\.0\.0\.1:{nowhere}: .*check advertised\.listeners"
         driver = source.open()
         with pytest.raises(UnreachableError, match=says):
             driver.starts.initial_positions(driver.discovery.discover())

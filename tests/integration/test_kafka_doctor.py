@@ -80,8 +80,8 @@ def test_a_topic_that_loses_what_it_should_keep(
     assert found["brokers' clocks"] == (
         "warning",
         (
-            "not known: nobody wrote to a topic with message.timestamp.type LogAppendTime just now. Name one to which "
-            "a record may be written: --probeTopic NAME"
+            "not known: no record was written to a topic with message.timestamp.type LogAppendTime just now. Name one "
+            "to which a record may be written: --probeTopic NAME"
         ),
     )
     assert examined(kafka.bootstrap, 1, subscribe=topic, probeTopic=topic)["brokers' clocks"][0] == "FAILED"

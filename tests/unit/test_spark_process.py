@@ -12,9 +12,9 @@ from watermark_source.spark_process import (
     LogContext,
     SparkLines,
     each_with_sentence,
+    hides_own_frames,
     log_as_spark,
     query_of_task,
-    says_why,
 )
 
 HIDE = "SPARK_HIDE_TRACEBACK"
@@ -31,7 +31,7 @@ def worker(monkeypatch: pytest.MonkeyPatch) -> None:
     ("error", "hidden"), [(OptionError("a", "b", "c"), "1"), (InternalError("x"), ""), (OSError(), "")]
 )
 def test_only_errors_for_the_user_lose_their_frames(error: Exception, hidden: str) -> None:
-    @says_why
+    @hides_own_frames
     def fails() -> None:
         raise error
 
@@ -55,7 +55,7 @@ def test_a_users_own_program_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.delenv("SPARK_PYTHON_RUNTIME", raising=False)
     monkeypatch.delenv(HIDE, raising=False)
 
-    @says_why
+    @hides_own_frames
     def fails() -> None:
         raise OptionError("a", "b", "c")
 

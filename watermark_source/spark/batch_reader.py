@@ -18,7 +18,7 @@ from watermark_source.planning.split import Split, SplitRange
 from watermark_source.spark.executor.reading import data_batch
 from watermark_source.spark.garbage_collector import spare_imports
 from watermark_source.spark.options import EngineOptions
-from watermark_source.spark_process import each_with_sentence, log_as_spark, says_why
+from watermark_source.spark_process import each_with_sentence, hides_own_frames, log_as_spark
 
 
 @dataclass
@@ -36,7 +36,7 @@ class AlignedBatchReader(DataSourceReader):
         self._options = options
         self._schema = schema
 
-    @says_why
+    @hides_own_frames
     def partitions(self) -> Sequence[InputPartition]:
         """Look up the ranges and cut them into tasks. Called once for each plan, which may run several times."""
         laid = lay(
@@ -62,7 +62,7 @@ class NarrowingBatchReader(AlignedBatchReader):
     names the setting.
     """
 
-    @says_why
+    @hides_own_frames
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Use the filters to narrow the read, and return all of them: Spark evaluates them in any case."""
         self._definition = self._definition.narrowed(filters)

@@ -23,7 +23,7 @@ from watermark_source.option_table import (
 )
 from watermark_source.planning.watermark import WatermarkCharacteristic
 from watermark_source.spark.column_names import EVENT_TIME
-from watermark_source.spark_process import says_why
+from watermark_source.spark_process import hides_own_frames
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
@@ -158,7 +158,7 @@ class AlignedDataSource(DataSource):
         """Return the format's name."""
         return cls.format_name
 
-    @says_why
+    @hides_own_frames
     def schema(self) -> StructType:
         """Check the options and return the schema, which is the same in a stream and in a batch."""
         self._need()
@@ -166,7 +166,7 @@ class AlignedDataSource(DataSource):
         schema = self._schema(self.source(options), options)
         return kept_in_schema(schema, self.options, self.option_table().is_secret)
 
-    @says_why
+    @hides_own_frames
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return the reader; its first call raises what ``schema`` does, or ``SchemaError`` for a user's schema."""
         self._need()
@@ -174,7 +174,7 @@ class AlignedDataSource(DataSource):
 
         return made_or_refused(partial(self._stream_reader, schema))
 
-    @says_why
+    @hides_own_frames
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the batch's reader; raises what ``schema`` does, or ``SchemaError`` for a user's schema.
 

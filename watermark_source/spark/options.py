@@ -26,7 +26,7 @@ class GroupOptions:
 
     name: str
     store: str | None = field(repr=False)
-    """``None``: it meets nobody."""
+    """``None``: it joins none."""
     time_to_live: int
     members: int | None
 
@@ -182,8 +182,8 @@ def _check_warnings(values: Mapping[str, Any], given: Mapping[str, str]) -> None
 
 def _check_idleness(values: Mapping[str, Any]) -> None:
     follows = values["idleFollows"] == GROUP
-    said = {"idleReturn is pass": values["idleReturn"] == PASSES, "idleFollows is group": follows}
-    for what in (what for what, is_so in said.items() if is_so and values["idleTimeout"] is None):
+    given = {"idleReturn is pass": values["idleReturn"] == PASSES, "idleFollows is group": follows}
+    for what in (what for what, is_so in given.items() if is_so and values["idleTimeout"] is None):
         raise OptionError("idleTimeout", None, f"is needed because {what}", example="30 seconds")
     if follows and values["alignmentGroup"] is None:
         raise OptionError("alignmentGroup", None, "is needed because idleFollows is group", example="checkout")

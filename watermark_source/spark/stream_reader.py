@@ -21,7 +21,7 @@ from watermark_source.spark.driver.runner import SourceRunner
 from watermark_source.spark.executor.reading import run_task
 from watermark_source.spark.options import EngineOptions
 from watermark_source.spark.read_tasks import ReadTask
-from watermark_source.spark_process import each_with_sentence, log_as_spark, query_of_task, says_why
+from watermark_source.spark_process import each_with_sentence, hides_own_frames, log_as_spark, query_of_task
 
 _UNLIMITED = 2**63 - 1
 """Rows of the default read limit. ``Trigger.Once`` overrides it with ``ReadAllAvailable``: so the two differ."""
@@ -77,7 +77,7 @@ class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, reason: WatermarkSourceError) -> None:
         self._reason = reason
 
-    @says_why
+    @hides_own_frames
     def _refuse(self, *_: object) -> Any:
         raise self._reason
 
@@ -142,35 +142,35 @@ class AlignedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         return self._runner
 
-    @says_why
+    @hides_own_frames
     def initialOffset(self) -> dict[str, Any]:
         """Return the offset at which a new query starts."""
         return self._open_runner.initial_offset()
 
-    @says_why
+    @hides_own_frames
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return the user's row limit, or one that is never reached. The first call to every source of a query."""
         self._own_membership.come()
         return ReadMaxRows(_UNLIMITED if self._max_rows is None else self._max_rows)
 
-    @says_why
+    @hides_own_frames
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> Mapping[str, Any]:  # type: ignore[override]
         """Return the end of the next batch, or ``start`` if there is none."""
         if not isinstance(limit, ReadMaxRows | ReadAllAvailable):
             raise InternalError(f"Spark requested a read limit that this source did not offer: {limit!r}")
         return self._open_runner.latest_offset(start, limit)
 
-    @says_why
+    @hides_own_frames
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """Return the status of the source and its splits, for ``StreamingQueryProgress``."""
         return None if self._runner is None else self._runner.status()
 
-    @says_why
+    @hides_own_frames
     def prepareForTriggerAvailableNow(self) -> None:
         """Fix the ends of this run."""
         self._open_runner.freeze()
 
-    @says_why
+    @hides_own_frames
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
         """Return the tasks of the batch between two offsets."""
         return self._open_runner.tasks(start, end)

@@ -80,7 +80,7 @@ def translated(error: KafkaError, settings: ClientSettings) -> SourceError:
             "upgrade them"
         )
     return SourceError(
-        f"the Kafka brokers at {servers} answered with an error: {reason(error)}; the brokers' own log says why"
+        f"the Kafka brokers at {servers} answered with an error: {reason(error)}; the reason is in the brokers' own log"
     )
 
 

@@ -214,7 +214,7 @@ class Cluster:
         if broker is None or isinstance(node, str) or OUTAGES.has_worked(self._address(node)):
             return why
         return (
-            f"broker {node} says it listens at {broker.host}:{broker.port}: {why}; "
+            f"broker {node} advertises the address {broker.host}:{broker.port}: {why}; "
             "check advertised.listeners of the broker"
         )
 

@@ -148,8 +148,8 @@ class ConsumerGroup:
     def _explained(self, kind: type[KafkaError]) -> str:
         if kind is UnknownMemberIdError:
             return (
-                f"consumer group {self.name} has active members, and takes commits from them alone; "
-                "let commitGroupId name a group that nobody joins"
+                f"consumer group {self.name} has active members, and accepts commits from them alone; "
+                "set commitGroupId to a group that no consumer joins"
             )
         return f"consumer group {self.name}: {kind.__name__.removesuffix('Error')}"
 
@@ -267,7 +267,7 @@ class GroupCommits:
             self._warned.add(kind)
             _log.warning(
                 "Positions are not committed to consumer group %s for now, so its lag is not the query's; "
-                "the query goes on: %s",
+                "the query continues: %s",
                 self._group.name,
                 error,
                 exc_info=None if isinstance(error, SourceError) else error,

@@ -117,7 +117,7 @@ class BatchBounds:
         ]
 
 
-def _refuse(policy: PositionPolicy, refused: Position, says: str, example: str) -> None:
+def _refuse(policy: PositionPolicy, refused: Position, problem: str, example: str) -> None:
     rule = policy.rule
     if isinstance(rule, Everywhere):
         where = [""] if rule.position == refused else []
@@ -125,7 +125,7 @@ def _refuse(policy: PositionPolicy, refused: Position, says: str, example: str) 
         named = {**{str(split): at for split, at in rule.positions.items()}, **rule.topics}
         where = [f"; {name} does" for name, position in named.items() if position == refused]
     if where:
-        raise OptionError(policy.option, policy.text, says + where[0], example=example)
+        raise OptionError(policy.option, policy.text, problem + where[0], example=example)
 
 
 def _position(rule: Everywhere | PerSplit, split: Split | None) -> Position | None:

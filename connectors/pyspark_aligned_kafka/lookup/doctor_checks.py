@@ -169,8 +169,8 @@ def brokers_clocks(cluster: CheckedCluster) -> str | Caution:
     skews = _watched(cluster) if named is None else _probed(cluster, named)
     if not skews:
         return Caution(
-            "not known: nobody wrote to a topic with message.timestamp.type LogAppendTime just now. Name one to which "
-            "a record may be written: --probeTopic NAME"
+            "not known: no record was written to a topic with message.timestamp.type LogAppendTime just now. Name one "
+            "to which a record may be written: --probeTopic NAME"
         )
     node, worst = max(skews.items(), key=lambda item: (item[1].magnitude, item[0]))
     text = f"{_shown(worst)} (broker {node}; {len(skews)} looked at)"
@@ -295,7 +295,7 @@ def _format(cluster: CheckedCluster) -> str | Caution:
     if unknown := begin.keys() - headers.keys():
         return Caution(
             f"the first records of {listed(unknown)} are in no format of today, or were not sent within half a second. "
-            "Records of before Kafka 0.11 end a query: copy such topics with a current producer"
+            "Records from before Kafka 0.11 end a query: copy such topics with a current producer"
         )
     return f"message format v2, in all of {len(headers)} partitions that have records"
 
@@ -363,8 +363,8 @@ def _cleanup(cluster: CheckedCluster) -> str | Caution:
     compacted = [name for name, each in cluster.settings.items() if "compact" in each.get("cleanup.policy", "")]
     if compacted:
         return Caution(
-            f"{listed(compacted)} is compacted: of a key whose rows were not read in time only the last one is there, "
-            "and what is gone counts as no loss"
+            f"{listed(compacted)} is compacted: of several records of a key that were not read in time only the "
+            "last one is delivered, and the others count as no loss"
         )
     return _by_value(cluster, "cleanup.policy")
 
@@ -382,5 +382,5 @@ def _unclean(cluster: CheckedCluster) -> str | Caution:
 def _by_value(cluster: CheckedCluster, name: str) -> str:
     found: defaultdict[str, list[str]] = defaultdict(list)
     for topic, each in cluster.settings.items():
-        found[each.get(name, "not told")].append(topic)
+        found[each.get(name, "not reported")].append(topic)
     return "; ".join(f"{value}: {listed(topics)}" for value, topics in sorted(found.items()))

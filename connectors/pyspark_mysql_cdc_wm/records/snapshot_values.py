@@ -193,10 +193,10 @@ def _exact(values: Values, kind: pa.DataType) -> pa.Array:
     return fixed(kind, found, values.starts >= 0)
 
 
-def _refuse(row: int, values: Values, says: str) -> None:
+def _refuse(row: int, values: Values, problem: str) -> None:
     if row >= 0:
         start, size = int(values.starts[row]), int(values.sizes[row])
-        raise CorruptDataError(f"{values.data[start : start + size].tobytes()!r} {says}")
+        raise CorruptDataError(f"{values.data[start : start + size].tobytes()!r} {problem}")
 
 
 def _times(values: Values, kind: pa.DataType, layout: int, *, of_key: bool) -> pa.Array:
@@ -209,9 +209,9 @@ def _times(values: Values, kind: pa.DataType, layout: int, *, of_key: bool) -> p
             text = values.data[start : start + size].tobytes().decode(errors="replace")
             if not text.startswith("0000-00-00"):
                 raise UnsupportedFormatError(
-                    f"a key of {text}, which is no date: such keys are null in a stream, and rows could not be told "
-                    "apart. Set startingOffsets to latest or earliest to read the binlog alone, or give such rows a "
-                    "date on the server"
+                    f"a key of {text}, which is no date: such keys are null in a stream, and do not distinguish "
+                    "rows. Set startingOffsets to latest or earliest to read the binlog alone, or give such rows a date on "
+                    "the server"
                 )
     return fixed(kind, found.astype(np.int32) if pa.types.is_date32(kind) else found, present)
 

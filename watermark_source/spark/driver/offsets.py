@@ -227,16 +227,16 @@ class Offsets:
             return
         if state.watermark is None:
             _log.warning(
-                "the checkpoint is of a query that went by %s, and now it goes by %s: what it has read, and holds in "
-                "windows and joins, is of the first. If rows are of another time than before, start with a new "
+                "the event time of the checkpoint's query was %s, and is now %s: what it has read, and what its "
+                "windows and joins hold, has the first. If rows are of another time than before, start with a new "
                 "checkpoint location",
                 before or _DEFAULT_TIME, now or _DEFAULT_TIME,
             )  # fmt: skip
             return
         _log.warning(
-            "the checkpoint's watermark, %s, is of %s, and now the query goes by %s: rows whose event time is not "
-            "later are late, and dropped by windows and joins, until event time has come there. If rows are of another "
-            "time than before, start with a new checkpoint location",
+            "the checkpoint's watermark, %s, is of %s, and the query's event time is now %s: rows whose event time is "
+            "not later are late, and dropped by windows and joins, until event time has passed it. If rows are of "
+            "another time than before, start with a new checkpoint location",
             watermark_text(state.watermark), before or _DEFAULT_TIME, now or _DEFAULT_TIME,
         )  # fmt: skip
 
@@ -275,8 +275,8 @@ class Offsets:
         foreign = self._definition.foreign_positions(offset)
         if foreign is not None:
             _log.warning(
-                "The checkpoint is of Spark's own source. If its query had a watermark, that goes on to hold, and rows "
-                "behind it are late, until this source's has passed it"
+                "The checkpoint is of Spark's own source. If its query had a watermark, rows behind that watermark are "
+                "late until this source's has passed it"
             )
             return SourceState(splits={s: SplitState(position=p, observed=p) for s, p in foreign.items()})
         return self._codec.decode(offset)

@@ -44,11 +44,11 @@ class StreamEnd:
 
         Raises:
             StreamEndedError: the stream has ended, and this is no run that only lets others of its query end too.
-            OptionError: this is to be the stream's last run, and its trigger lets it go on.
+            OptionError: this is to be the stream's last run, and its trigger fixes no end.
         """
         final = self._options.final_watermark
-        goes_on = not is_run and not final
-        if (state.ended and not (is_run and final)) or (goes_on and last_was_sent(state)):
+        has_no_end = not is_run and not final
+        if (state.ended and not (is_run and final)) or (has_no_end and last_was_sent(state)):
             raise StreamEndedError(
                 f"{self._ended}, so rows that have come since would all be late. What other sources of the query still "
                 "have is read with finalWatermark and Trigger.AvailableNow; to read this one on, begin with a new "
@@ -58,7 +58,7 @@ class StreamEnd:
             raise OptionError(
                 "finalWatermark",
                 "true",
-                "needs a run that has an end, and with this trigger the query goes on: start it with "
+                "needs a run that has an end, and this trigger fixes none: start the query with "
                 "Trigger.AvailableNow, or leave the option out",
                 example="trigger(availableNow=True)",
             )
@@ -83,7 +83,7 @@ class StreamEnd:
 
         Raises:
             StreamEndedError: there are, and ``failOnDataLoss`` is set.
-            SourceError: it cannot be told.
+            SourceError: the system does not answer.
         """
 
         def has_rows(wanted: SplitRange) -> bool:
@@ -105,7 +105,7 @@ class StreamEnd:
                 f"{text}. To read them, begin with a new checkpoint location; to let the query's other sources come to "
                 "their ends without them, set failOnDataLoss to false"
             )
-        _log.warning("failOnDataLoss is false, going on: %s", text)
+        _log.warning("failOnDataLoss is false, so the query continues: %s", text)
 
     def note(self, planned: Plan, logs: ObservedLogs) -> None:
         """Say in the log, once, why a run that was to be the last leaves the stream open."""

@@ -432,7 +432,7 @@ class SourceRunner:
         observation = planned.observation
         warn_of(planned.state, state, observation.now, self._policy.max_future_skew)
         for loss in planned.losses:
-            _log.warning("failOnDataLoss is false, going on: %s", loss.text)
+            _log.warning("failOnDataLoss is false, so the query continues: %s", loss.text)
         self._end.note(planned, observation.logs)
         self._reports.forget(observation.seen)
         self._observer.note(planned)

@@ -38,8 +38,8 @@ def test_a_watermark_of_another_event_time_is_told_of_once(
     assert end["wm"] is not None
     for before, now in ((CREATED, COMMITTED), (COMMITTED, None), (None, CREATED)):
         end, (text,) = goes_on(now, end)
-        assert f"is of {before or 'the default event time'}, and now" in text
-        assert f"goes by {now or 'the default event time'}:" in text
+        assert f"is of {before or 'the default event time'}, and the query's event time" in text
+        assert f"is now {now or 'the default event time'}:" in text
         assert "2023-11-14 22:13:06.999" in text
         assert end.get("time") == now
         end, told = goes_on(now, end)
@@ -85,8 +85,8 @@ def test_a_checkpoint_without_a_watermark_tells_of_another_event_time_too(
     assert "wm" not in end
     monkeypatch.setattr(SourceDefinition, "event_time", CREATED)
     live().plan(end)
-    (warned,) = [text for record in caplog.records if "goes by" in (text := record.getMessage())]
-    assert f"a query that went by {COMMITTED}, and now it goes by {CREATED}" in warned
+    (warned,) = [text for record in caplog.records if "event time" in (text := record.getMessage())]
+    assert f"the event time of the checkpoint's query was {COMMITTED}, and is now {CREATED}" in warned
 
 
 def test_a_clock_that_stands_still_in_the_future_is_warned_of_once(
