@@ -241,7 +241,7 @@ def test_a_file_that_is_gone_is_a_loss(mysql: MySql) -> None:
     with (
         new_database(mysql) as database,
         closing(database.dump(FilePosition("binlog.999999"))) as dump,
-        pytest.raises(DataLossError, match=r"binlog.999999 position 4: the server purged the binlog"),
+        pytest.raises(DataLossError, match=r"binlog.999999 position 4: .* does not have this file .* never written"),
     ):
         list(dump.blocks())
 

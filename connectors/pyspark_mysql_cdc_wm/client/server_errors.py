@@ -133,7 +133,8 @@ _REMEDIES: Mapping[int, str] = {
     1226: "Close sessions of the user, or on the server: ALTER USER … WITH MAX_USER_CONNECTIONS 0",
     3032: "On the server: SET GLOBAL offline_mode = OFF",
 }
-_PURGED = ("Could not find first log file", "purged required")
+_NO_SUCH_FILE = "Could not find first log file"
+_PURGED = (_NO_SUCH_FILE, "purged required")
 """Parts of the server's error texts for a file that it no longer has."""
 
 
@@ -217,9 +218,15 @@ def dump_error(code: int, text: str, reached: str, where: str, user: str) -> Wat
         user: the user of the login.
     """
     if code == LOG_CANNOT_BE_READ and any(part in text for part in _PURGED):
+        seen = "purged the binlog after this position before it was read"
+        other = ""
+        if _NO_SUCH_FILE in text:
+            # The server answers the same for a purged file and for one that it never wrote.
+            seen = "does not have this file of the binlog: it was purged before it was read, or never written"
+            other = ". After RESET BINARY LOGS AND GTIDS, or on another server, begin a new query"
         return DataLossError(
-            f"{reached}: the server purged the binlog after this position before it was read. Set failOnDataLoss to "
-            "false to continue with the rest, and raise binlog_expire_logs_seconds on the server to keep it longer"
+            f"{reached}: the server {seen}. Set failOnDataLoss to false to continue with the rest, and raise "
+            f"binlog_expire_logs_seconds on the server to keep it longer{other}"
         )
     failure = pymysql.err.OperationalError(code, text)
     if kind_of(failure) is not None:

@@ -210,8 +210,8 @@ def _times(values: Values, kind: pa.DataType, layout: int, *, of_key: bool) -> p
             if not text.startswith("0000-00-00"):
                 raise UnsupportedFormatError(
                     f"a key of {text}, which is no date: such keys are null in a stream, and do not distinguish "
-                    "rows. Set startingOffsets to latest or earliest to read the binlog alone, or give such rows a date on "
-                    "the server"
+                    "rows. Set startingOffsets to latest or earliest to read the binlog alone, or give such rows a "
+                    "date on the server"
                 )
     return fixed(kind, found.astype(np.int32) if pa.types.is_date32(kind) else found, present)
 

@@ -15,7 +15,8 @@ AT = "binlog binlog.000003 position 157"
     [
         pytest.param(
             1236, "Could not find first log file name in binary log index file", DataLossError,
-            f"{AT}: the server purged the binlog after this position before it was read", id="the file is gone",
+            f"{AT}: the server does not have this file of the binlog: it was purged before it was read, or never",
+            id="the file is gone",
         ),
         pytest.param(
             1236, "the source is out of memory", SourceError, "the dump: 1236 the source is out", id="other words"
