@@ -1,6 +1,6 @@
 # Everything runs in .venv, made once from pyproject.toml. Needed on the machine: Python 3.10+ and Java 17+.
-#   make demo | demo-json | demo-mysql | demo-join | check | test | test-long | test-containers | lint | coverage | lock |
-#   bench | docs | broker | soak | fuzz | mutants | clean | distclean     (make help explains them)
+#   make demo | demo-json | demo-mysql | demo-join | demo-rate | check | test | test-long | test-containers | lint | coverage |
+#   lock | bench | docs | broker | soak | fuzz | mutants | clean | distclean     (make help explains them)
 
 PYTHON ?= python3
 VENV := .venv
@@ -50,7 +50,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export OPENBLAS_NUM_THREADS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-json demo-mysql demo-join check test test-long test-containers lint coverage lock bench docs \
+.PHONY: help demo demo-json demo-mysql demo-join demo-rate check test test-long test-containers lint coverage lock bench docs \
     broker soak fuzz mutants clean distclean python java prepared
 
 help: ## this list
@@ -67,6 +67,9 @@ demo-mysql: java $(INSTALLED) ## MySQL tables copied by their stream while they 
 
 demo-join: java $(INSTALLED) ## clicks from Kafka, each joined with its user from MySQL
 	$(RUN) examples/clickstream_enrichment.py $(DEMO_ARGS)
+
+demo-rate: java $(INSTALLED) ## clicks of Spark's rate source, each joined with its user from MySQL
+	$(RUN) examples/rate_enrichment.py $(DEMO_ARGS)
 
 check: lint ## lint, and what needs no server: five minutes
 	$(RUN) -m pytest $(PURE_TESTS) --without-services -q -n $(CHECK_PROCESSES) --dist worksteal $(PYTEST_ARGS)

@@ -17,7 +17,7 @@ API_PAGE = Path(__file__).parent / "api.md"
 SIGNATURES = Path(__file__).parents[1] / "tests" / "unit" / "public_signatures.txt"
 SECTIONS: Mapping[tuple[str, str], str] = {
     ("Queries", "watermark_source"): (
-        "follow_watermark data_rows markers split_late temporal_join order_by_event_time status why"
+        "follow_watermark follow_clock data_rows markers split_late temporal_join order_by_event_time status why"
     ),
     ("The format", "watermark_source.connector"): (
         "AlignedDataSource SourceOptions Abilities RowLimits MinimumRows WatermarkCharacteristic"

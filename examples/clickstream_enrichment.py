@@ -88,7 +88,12 @@ def click_event(spark: SparkSession, bootstrap: str, topic: str = TOPIC) -> Data
 
 
 def user_info(
-    spark: SparkSession, address: str, database: str = DATABASE, reader: Login = READER, **options: Any
+    spark: SparkSession,
+    address: str,
+    database: str = DATABASE,
+    reader: Login = READER,
+    together: dict[str, Any] = TOGETHER,
+    **options: Any,
 ) -> DataFrame:
     """Return the users: a snapshot, then the binlog, on the clock from there on."""
     host, _, port = address.rpartition(":")
@@ -97,15 +102,15 @@ def user_info(
         .options(hostname=host, port=port, username=reader.user, password=reader.password)
         .options(tables=f"{database}.user_info")
         .options(excludeColumns="_snapshot,_commit_timestamp,_database,_table", useProcessingTimeDuringBinlog="true")
-        .options(**TOGETHER, sourceName="users", **options)
+        .options(**together, sourceName="users", **options)
         .load()
     )
     return follow_watermark(rows)
 
 
-def enriched(clicks: DataFrame, users: DataFrame) -> DataFrame:
+def enriched(clicks: DataFrame, users: DataFrame, **options: Any) -> DataFrame:
     """Return the clicks with the gender of their users."""
-    joined = temporal_join(clicks, users, on="user_id", probe_time="proctime", build_time="event_time", how="left")
+    joined = temporal_join(clicks, users, on="user_id", probe_time="proctime", how="left", **options)
     return joined.select("user_id", "item_id", "gender")
 
 

@@ -13,10 +13,12 @@ if TYPE_CHECKING:
     from watermark_source.monitor.followed_queries import status, why
     from watermark_source.operators.ordering import order_by_event_time
     from watermark_source.operators.temporal_join import temporal_join
+    from watermark_source.spark.batch_clock import follow_clock
     from watermark_source.spark.follow import data_rows, follow_watermark, markers, split_late
 
 __all__ = [
     "data_rows",
+    "follow_clock",
     "follow_watermark",
     "markers",
     "order_by_event_time",
@@ -28,6 +30,7 @@ __all__ = [
 
 _HOMES = {
     "data_rows": "spark.follow",
+    "follow_clock": "spark.batch_clock",
     "follow_watermark": "spark.follow",
     "markers": "spark.follow",
     "order_by_event_time": "operators.ordering",

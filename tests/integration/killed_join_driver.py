@@ -1,7 +1,8 @@
 """A driver program to be killed: clicks joined with users while the snapshot of these is read, into files.
 
-Run as ``python killed_join_driver.py MASTER BOOTSTRAP TOPIC HOST:PORT DATABASE CHUNK_ROWS FOLDER``; see
-killed_driver.py.
+Run as ``python killed_join_driver.py MASTER BOOTSTRAP TOPIC HOST:PORT DATABASE CHUNK_ROWS FOLDER`` for clicks of a
+topic, or, for those of Spark's ``rate`` source, as ``python killed_join_driver.py MASTER HOST:PORT DATABASE USERS
+CHUNK_ROWS wait|no-wait FOLDER``; see killed_driver.py.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming import DataStreamWriter
 
 from examples.clickstream_enrichment import click_event, enriched, user_info
-from tests.integration.killed_driver import TopicJob, main
+from examples.rate_enrichment import answered
+from tests.integration.killed_driver import KilledJob, TopicJob, main
 from watermark_source.operators.followed_time import ROCKSDB, STATE_STORE
 
 JOINED = "joined"
@@ -44,5 +46,39 @@ class JoinJob(TopicJob):
         return {JOINED: self.written(JOINED, enriched(click_event(spark, self.bootstrap, self.topic), users))}
 
 
+@dataclass(frozen=True)
+class RateJob(KilledJob):
+    """One query over Spark's ``rate`` source and a table."""
+
+    address: str
+    database: str
+    users: str
+    chunk_rows: str
+    waits: str
+    """``wait`` or ``no-wait``."""
+
+    program = __file__
+    names = (JOINED,)
+
+    @property
+    def port(self) -> int:
+        return int(self.address.rsplit(":", 1)[1])
+
+    @property
+    def arguments(self) -> list[str]:
+        what = (self.address, self.database, self.users, self.chunk_rows, self.waits)
+        return [self.master, *what, str(self.folder)]
+
+    def queries(self, spark: SparkSession) -> dict[str, DataStreamWriter]:
+        spark.conf.set(STATE_STORE, ROCKSDB)
+        joined = answered(
+            spark, self.address, int(self.users), self.database, rows_per_second=100, wait=self.waits == "wait",
+            snapshotChunkRows=self.chunk_rows, snapshotParallelism=1,
+        )  # fmt: skip
+        return {JOINED: self.written(JOINED, joined)}
+
+
 if __name__ == "__main__":
+    if sys.argv[-2] in ("wait", "no-wait"):
+        main(RateJob(sys.argv[1], Path(sys.argv[7]), *sys.argv[2:7]))
     main(JoinJob(sys.argv[1], Path(sys.argv[7]), *sys.argv[2:7]))

@@ -16,8 +16,8 @@ from examples.servers import MySqlServer
 from services.kafka import Kafka
 from services.mysql import MySql
 from services.mysql_client import run
-from tests.integration.killed_join_driver import JOINED, JoinJob
-from tests.integration.killed_runs import rows_written, run_with_kills
+from tests.integration.killed_join_driver import JOINED, JoinJob, RateJob
+from tests.integration.killed_runs import batches, rows_written, run_with_kills, written
 from tests.spark.queries import Streams
 
 pytestmark = [pytest.mark.service, pytest.mark.timeout(7_200)]
@@ -26,6 +26,52 @@ _BATCHES = 6
 """Of the snapshot; each is of two chunks."""
 
 _log = logging.getLogger(__name__)
+
+
+@pytest.mark.parametrize("waits", ["wait", "no-wait"])
+def test_clicks_of_any_source_wait_for_the_snapshot_or_are_answered_from_the_first_batch_on(
+    request: pytest.FixtureRequest, mysql: MySql, spark: SparkSession, tmp_path: Path, waits: str
+) -> None:
+    kills, users = request.config.getoption("--join-kills"), request.config.getoption("--join-users")
+    chance = random.Random(request.config.getoption("--kills-seed"))
+    database = f"rate_{waits.replace('-', '_')}"
+    server = MySqlServer(mysql.host, mysql.port)
+    server.run(f"CREATE DATABASE {database}")
+    server.let_read(READER, database)
+    fill_users(server, users, database)
+    chunk = str(max(1, users // _BATCHES))
+    job = RateJob("local[2]", tmp_path, server.address, database, str(users), chunk, waits)
+    streams = Streams(spark, tmp_path)
+    # Of three sources: the clicks, the seconds beside them, and the users.
+    in_snapshot: list[bool] = []
+
+    def is_done() -> bool:
+        complete = [n for n, offset in enumerate(streams.offsets(JOINED, source=2)) if "snapshot" not in offset]
+        # Two batches more: those that waited come out with the first watermark.
+        return bool(complete) and batches(job, "commits") > complete[0] + 2 and rows_written(job) > 0
+
+    try:
+        run_with_kills(
+            job, kills, chance, is_done, patience=240 + users / 2_000,
+            killed=lambda: in_snapshot.append("snapshot" in streams.offsets(JOINED, source=2)[-1]),
+        )  # fmt: skip
+        users_by_batch = streams.offsets(JOINED, source=2)
+    finally:
+        run(mysql.host, mysql.port, f"DROP DATABASE {database}")
+    assert not kills or any(in_snapshot)
+    rows = spark.read.parquet(str(job.sink(JOINED))).orderBy("item_id").collect()
+    assert [row.item_id for row in rows] == list(range(len(rows)))
+    missed = [row for row in rows if row.gender is None]
+    _log.info("%d kills, %d in the snapshot, %d clicks, %d missed", kills, sum(in_snapshot), len(rows), len(missed))
+    assert [row for row in rows if row.gender not in (None, GENDERS[row.user_id % 2])] == []
+    in_batches = [spark.read.parquet(*map(str, files)).count() if files else 0 for files in written(job)]
+    before = ["snapshot" in offset for offset in users_by_batch[: len(in_batches)]]
+    early = sum(count for count, reading in zip(in_batches, before, strict=True) if reading)
+    if waits == "wait":
+        assert missed == []
+        assert early == 0
+    else:
+        assert early > 0
 
 
 def test_no_click_misses_its_user_whenever_the_driver_is_killed(

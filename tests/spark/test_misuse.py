@@ -36,7 +36,7 @@ MISUSES: dict[str, tuple[Callable[[DataFrame], Any], str]] = {
     "a delay that is none": (lambda df: follow_watermark(df, delay="soon"), "delay = .soon.*for example 10 minutes"),
     "a second watermark": (
         lambda df: follow_watermark(df).withWatermark("event_time", "5 minutes"),
-        r'by follow_watermark, and Spark takes no second one.*\.option\("maxOutOfOrderness", "5 minutes"\)',
+        r'by follow_watermark .*, and Spark takes no second one.*\.option\("maxOutOfOrderness", "5 minutes"\)',
     ),
     "a second watermark further up": (
         lambda df: (

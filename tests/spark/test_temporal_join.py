@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's u
 
 from services.wait_until import wait_until
 from tests.spark.queries import START, Rows, Streams, at
-from watermark_source import follow_watermark, temporal_join
+from watermark_source import follow_clock, follow_watermark, temporal_join
 from watermark_source.operators.temporal_join import _spread
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900), pytest.mark.usefixtures("rocksdb")]
@@ -204,3 +204,29 @@ def test_on_processing_time_all_types_come_out_as_they_went_in(streams: Streams)
     assert one is not None
     rows = {row[0]: row[1:] for row in query.rows()}
     assert repr(rows) == repr({1: tuple(one) * 2, 2: tuple(one) + (None,) * len(one)})
+
+
+def test_without_waiting_each_row_of_any_stream_finds_the_latest_version_of_its_batch(streams: Streams) -> None:
+    folder = streams.directory("files")
+    streams.write({0: []}, name="users")
+
+    def click(number: int, key: int) -> None:
+        written = folder / f".{number}"
+        written.write_text(f'{{"click": {number}, "key": {key}}}')
+        written.rename(folder / f"{number}.json")
+
+    probe = follow_clock(streams.spark.readStream.schema("click long, key long").json(str(folder)), "at")
+    build = users(follow_watermark(streams.load(name="users", **ON_CLOCK)))
+    joined = temporal_join(probe, build, on="key", probe_time="at", build_time="since", wait=False, buckets=2)
+    query = streams.start(joined.select("click", "user"))
+    answers: list[tuple[int, int | None]] = []
+    for number, (change, latest) in enumerate([(None, None), (1, 1), (8, 8), (DELETED * 7 + 1, None)]):
+        if change is not None:
+            streams.write({0: [(number, change)]}, name="users")
+            query.run_on(2)
+        click(number, 1)
+        answers.append((number, latest))
+        # Before any user has been read, too.
+        wait_until(lambda n=number: len(query.rows()) > n, 240, "the click")  # type: ignore[misc]
+        assert query.rows() == answers
+    assert "temporal_join[processing time, without waiting]" in str(query.query._jsq.explainInternal(False))

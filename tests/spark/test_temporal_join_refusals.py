@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
 
-from watermark_source import data_rows, follow_watermark, temporal_join
+from watermark_source import data_rows, follow_clock, follow_watermark, temporal_join
 from watermark_source.errors import UsageError
 from watermark_source.operators.followed_time import STATE_STORE
 
@@ -26,6 +26,11 @@ GROUP = {"alignmentGroup": "together"}
 
 def renamed(rows: DataFrame) -> DataFrame:
     return rows.withColumnRenamed("event_time", "since")
+
+
+def clocked(rows: DataFrame) -> DataFrame:
+    """Return Spark's own source on the clock of its batches."""
+    return follow_clock(rows.sparkSession.readStream.format("rate").load().select("value"))
 
 
 @dataclass(frozen=True)
@@ -77,6 +82,27 @@ CASES = {
     "a clock without a snapshot, and a buffer": Case(
         ("build (file-log) begins with no snapshot", "whatever the values of buffer"),
         probe_options=ON_CLOCK, build_options=ON_CLOCK, arguments={"buffer": True},
+    ),
+    "the clock of batches, without a group or a buffer": Case(
+        ("probe has its time from follow_clock", "undefined", "buffer=True", "wait=False"),
+        probe=clocked, build_options=TABLE,
+    ),
+    "the clock of batches as build side": Case(
+        ("build (follow_clock) begins with no snapshot", "wait=False"),
+        probe_options=ON_CLOCK, build=lambda rows: renamed(clocked(rows)), arguments={"buffer": True},
+    ),
+    "the clock of batches and event times": Case(
+        ("probe (follow_clock) is on processing time", "build (file-log) on event time", "watermarkStrategy none"),
+        probe=clocked, arguments={"wait": False},
+    ),
+    "no waiting on event time": Case(("wait=False, and both sides are on event time",), arguments={"wait": False}),
+    "no waiting in a group that waits": Case(
+        ("would wait in its source", "'together'", '.option("snapshotHoldsGroup", "false")'),
+        probe_options={**ON_CLOCK, **GROUP}, build_options={**TABLE, **GROUP}, arguments={"wait": False},
+    ),
+    "no waiting, with a buffer to wait in": Case(
+        ("wait=False and buffer=True", "leave one of them out"),
+        probe_options=ON_CLOCK, build_options=TABLE, arguments={"wait": False, "buffer": True},
     ),
     "no column to compare": Case(("on names no column", 'on="user_id"'), arguments={"on": []}),
     "pairs of names": Case(
@@ -153,6 +179,18 @@ def test_a_side_with_one_source_on_the_clock_goes_by_the_event_times_of_the_othe
     by_event_times = renamed(follow_watermark(loaded(sourceName="users")).drop("split"))
     joined = temporal_join(both, by_event_times, on="value", build_time="since")
     assert joined.columns == ["split", "value", "event_time"]
+
+
+def test_spark_s_highest_watermark_is_refused_where_rows_wait_for_the_snapshot(loaded: Load) -> None:
+    build = renamed(follow_watermark(loaded(**TABLE)).drop("split"))
+    policy = "spark.sql.streaming.multipleWatermarkPolicy"
+    build.sparkSession.conf.set(policy, "max")
+    try:
+        with pytest.raises(UsageError, match=f"{policy} is max.*conf.set.*min"):
+            temporal_join(clocked(build), build, on="value", build_time="since", buffer=True)
+        temporal_join(clocked(build), build, on="value", build_time="since", wait=False)
+    finally:
+        build.sparkSession.conf.unset(policy)
 
 
 def test_state_in_another_store_is_refused(loaded: Load) -> None:

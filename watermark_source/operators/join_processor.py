@@ -55,11 +55,14 @@ class JoinLayout:
     """The columns that the join adds to the probe's."""
     described: str
     """A text of everything the state depends on: a join can resume only from state with an equal text."""
+    waits: bool = True
+    """Whether probe rows wait for a watermark."""
 
     @property
     def name(self) -> str:
         """The join's name in Spark's plan."""
-        return f"temporal_join[{'processing time' if self.processing_time else 'event time'}]"
+        kind = "processing time" if self.processing_time else "event time"
+        return f"temporal_join[{kind if self.waits else f'{kind}, without waiting'}]"
 
     def confirm(self, described: str) -> None:
         """Raise ``UsageError`` if another join has written the state."""
@@ -127,7 +130,10 @@ class TemporalJoinProcessor(StatefulProcessor):
                 self._set_latest(changes)
             else:
                 after = replace(after, prune=self._add_versions(changes, after.prune))
-        if probe:
+        if probe and not self._layout.waits:
+            for arrived in gathered(rows_of(probe)):
+                yield from self._joined(arrived)
+        elif probe:
             watermark = timerValues.getCurrentWatermarkInMs()
             buffer = Buffer(self._rows, self._pieces, after.waiting)
             for arrived in gathered(rows_of(probe)):

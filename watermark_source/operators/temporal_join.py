@@ -51,6 +51,7 @@ def temporal_join(
     build_time: str = EVENT_TIME,
     how: str = "left",
     buffer: bool = False,
+    wait: bool = True,
     change_type: str | None = None,
     deletes: str | Sequence[str] = DELETES,
     ignored: str | Sequence[str] = IGNORED,
@@ -61,11 +62,12 @@ def temporal_join(
 
     On event time a probe row waits until the watermark has passed it, and matches the version that was valid at its
     time. On processing time (``watermarkStrategy`` ``none`` of both sources) it matches the latest version, and waits
-    only until the build side's initial snapshot is complete; a build side without a snapshot is refused. The sources
-    decide the kind of time, and the plan's node names it.
+    only until the build side's initial snapshot is complete; a build side without a snapshot is refused. With
+    ``wait=False`` it does not wait. The sources decide the kind of time, and the plan's node names it.
 
     Args:
-        probe: a stream whose column ``probe_time`` follows its source's watermark (``follow_watermark``).
+        probe: a stream whose column ``probe_time`` follows its source's watermark (``follow_watermark``) or the clock
+            of its batches (``follow_clock``).
         build: such a stream of a changing table. A row of it is valid from its time until the next row of its key.
         on: the columns to compare. They have the same names and types on both sides. Null equals nothing.
         probe_time: the column that ``follow_watermark`` was given.
@@ -73,6 +75,9 @@ def temporal_join(
         how: ``left`` keeps probe rows without a match, ``inner`` drops them.
         buffer: on processing time, keep probe rows in state until the snapshot is complete. Without it both sources
             must be in one alignment group, in which the probe waits unread.
+        wait: on processing time, whether probe rows wait for the snapshot. With ``False`` each is joined in the batch
+            that reads it, with the latest version that was read up to then, which may be none yet (FLIP-326's
+            ``TemporalFunctionJoin``). Any build side will do, also one without a snapshot.
         change_type: the build column with the kind of change; by default ``_change_type`` if it exists, else every row
             is a new version.
         deletes: values of ``change_type`` that end a version without a new one.
@@ -97,11 +102,14 @@ def temporal_join(
     probe_time, probe_source = followed_time(probe, probe_time, f"{CALLER}, probe")
     build_time, build_source = followed_time(build, build_time, f"{CALLER}, build")
     _need_one_kind_of_time(probe_source, build_source)
-    if probe_source.processing_time:
+    if not wait:
+        _need_no_wait(probe_source, build_source, buffer=buffer)
+    elif probe_source.processing_time:
+        _need_lowest_watermark(probe)
         _need_declared_clock(probe_source, build_source)
         _need_snapshot(build_source)
-    if probe_source.processing_time and not buffer:
-        _need_one_group(probe_source, build_source)
+        if not buffer:
+            _need_one_group(probe_source, build_source)
     probe_key, build_key = names_of_key(probe, build, on)
     columns = columns_of_build(build, build_key, build_time, change_type, sequence)
     refuse_equal_names(probe, columns.added)
@@ -113,11 +121,12 @@ def temporal_join(
     probe_rows = _in_buckets(probe, _spread(probe, first["key"]), buckets, first, probe.columns)
     layout = JoinLayout(
         processing_time=probe_source.processing_time,
+        waits=wait,
         inner=how == "inner",
         sequence=len(columns.sequence),
         probe=arrow_columns(probe_rows.schema.fields[1:]),
         build=arrow_columns(added),
-        described=_described(probe, added, probe_key, buckets, on_clock=probe_source.processing_time),
+        described=_described(probe, added, probe_key, buckets, _kind_of_join(probe_source, wait=wait)),
     )
     key = key_bytes(build, build_key)
     is_version, is_delete = key.isNotNull(), F.lit(False)
@@ -161,11 +170,14 @@ def _packed(rows: DataFrame, layout: JoinLayout, *, is_probe: bool) -> DataFrame
     return rows.mapInArrow(Packer(arrow_columns(rows.schema.fields), is_probe, layout.name).function(), PACKED)
 
 
-def _described(
-    probe: DataFrame, added: Sequence[StructField], key: Sequence[str], buckets: int, *, on_clock: bool
-) -> str:
+def _kind_of_join(probe: SourceTime, *, wait: bool) -> str:
+    if not probe.processing_time:
+        return "event time"
+    return "processing time" if wait else "processing time without waiting"
+
+
+def _described(probe: DataFrame, added: Sequence[StructField], key: Sequence[str], buckets: int, kind: str) -> str:
     sides = (probe.schema.simpleString(), StructType(list(added)).simpleString())
-    kind = "processing time" if on_clock else "event time"
     return f"on {', '.join(key)} by {kind} in {buckets} buckets, probe {sides[0]}, build {sides[1]}"
 
 
@@ -176,18 +188,57 @@ def _need_one_kind_of_time(probe: SourceTime, build: SourceTime) -> None:
     raise UsageError(
         f"{CALLER}: probe ({probe.source}) is on {kinds[probe.processing_time]} and build ({build.source}) on "
         f"{kinds[build.processing_time]}; both must be on the same. For processing time give both sources "
-        "watermarkStrategy none, and mysql-cdc-wm useProcessingTimeDuringBinlog true"
+        "watermarkStrategy none, and mysql-cdc-wm useProcessingTimeDuringBinlog true. A stream of another source is on "
+        "processing time by follow_clock"
     )
+
+
+def _need_no_wait(probe: SourceTime, build: SourceTime, *, buffer: bool) -> None:
+    """Refuse ``wait=False`` where rows would wait all the same."""
+    if not probe.processing_time:
+        raise UsageError(
+            f"{CALLER}: wait=False, and both sides are on event time, where a probe row waits for the watermark: only "
+            "then is the version of its time known. Leave wait=False out, or join on processing time: give both "
+            "sources watermarkStrategy none, and mysql-cdc-wm useProcessingTimeDuringBinlog true"
+        )
+    if buffer:
+        raise UsageError(
+            f"{CALLER}: wait=False and buffer=True. With buffer=True probe rows wait in state for the build side's "
+            "snapshot, with wait=False they do not wait; leave one of them out"
+        )
+    if probe.group is not None and probe.group == build.group and build.holds_group:
+        raise UsageError(
+            f"{CALLER}: wait=False, and probe ({probe.source}) would wait in its source: it is in the alignment group "
+            f"{build.group!r}, which the snapshot of build ({build.source}) holds. Give build "
+            '.option("snapshotHoldsGroup", "false"), or leave wait=False out'
+        )
+
+
+_POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
+
+
+def _need_lowest_watermark(probe: DataFrame) -> None:
+    """Refuse Spark's policy that takes the highest watermark: the probe's would end the waiting for the build side."""
+    policy = probe.sparkSession.conf.get(_POLICY, "min") or "min"
+    if policy.lower() != "min":
+        raise UsageError(
+            f"{CALLER}: {_POLICY} is {policy}, and probe rows that wait for the build side's snapshot would be joined "
+            f'as soon as the probe side has a watermark. Use spark.conf.set("{_POLICY}", "min")'
+        )
 
 
 def _need_declared_clock(probe: SourceTime, build: SourceTime) -> None:
     """Refuse, on processing time, sources that do not declare to send a watermark of the clock (FLIP-326)."""
-    undeclared = [source.source for source in (probe, build) if not source.announces_processing_time]
+    # With follow_clock the watermark is that of Spark's batches, and is there although no source announces it.
+    undeclared = [
+        source.source for source in (probe, build) if not source.announces_processing_time and not source.batch_clock
+    ]
     if undeclared:
         raise UsageError(
             f"{CALLER}: on processing time rows wait for a watermark that marks the clock's time, and "
             f"{' and '.join(undeclared)} does not declare to send one: its connector leaves its watermark "
-            "characteristic undefined. Join by event time, or use a connector that declares any_watermark"
+            "characteristic undefined. Join by event time, or use a connector that declares any_watermark, or do not "
+            "wait: wait=False"
         )
 
 
@@ -201,7 +252,7 @@ def _need_snapshot(build: SourceTime) -> None:
         "would be joined before its rows were read, whatever the values of buffer and alignmentWaitForFirst. Join by "
         'event time: leave watermarkStrategy none out of both sources, and give both .option("alignmentGroup", '
         '"enrichment") and .option("alignmentMaxDrift", "2 minutes"). Or take the table itself as build side: '
-        'format("mysql-cdc-wm") with a snapshot'
+        'format("mysql-cdc-wm") with a snapshot. Or join each row with what has been read up to its batch: wait=False'
     )
 
 
@@ -209,6 +260,13 @@ def _need_one_group(probe: SourceTime, build: SourceTime) -> None:
     """Refuse a probe side that its source would read before the build side's snapshot is complete."""
     if probe.group is not None and probe.group == build.group and build.holds_group:
         return
+    if probe.batch_clock:
+        raise UsageError(
+            f"{CALLER}: on processing time the probe waits in its source until the build's snapshot is complete, and "
+            "probe has its time from follow_clock: its source is in no alignment group, and no watermark of it "
+            "announces the clock (its watermark characteristic is undefined). Let probe rows wait in state: "
+            "buffer=True; or join each with what has been read up to its batch: wait=False"
+        )
     groups = [
         f"{side} ({source.source}) {'has none' if source.group is None else f'is in {source.group!r}'}"
         for side, source in (("probe", probe), ("build", build))

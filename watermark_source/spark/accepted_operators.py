@@ -202,18 +202,18 @@ _CHECKED = "_checked_by_watermark_source"
 
 
 def refuse_second_watermark(of: type[DataFrame], clock: str) -> None:
-    """Let ``withWatermark`` of a class of DataFrames raise ``UsageError`` where the column ``clock`` has one below."""
+    """Let ``withWatermark`` of a class of DataFrames raise ``UsageError`` if a column ``clock…`` has one below."""
     spark_own = of.withWatermark
     if hasattr(spark_own, _CHECKED):
         return
 
     @functools.wraps(spark_own)
     def checked(self: DataFrame, eventTime: str, delayThreshold: str) -> DataFrame:  # noqa: N803 (Spark's names)
-        if _has_watermark_of(self, clock):
+        if any(clock in name for name in watermark_columns(self)):
             raise UsageError(
-                f'withWatermark("{eventTime}", "{delayThreshold}"): this stream has the source\'s own watermark by '
-                "follow_watermark, and Spark takes no second one: leave it out. To allow for disorder, write "
-                f'.option("maxOutOfOrderness", "{delayThreshold}") where the source is read'
+                f'withWatermark("{eventTime}", "{delayThreshold}"): this stream has a watermark already, by '
+                "follow_watermark or follow_clock, and Spark takes no second one: leave it out. To allow for disorder "
+                f'of event times, write .option("maxOutOfOrderness", "{delayThreshold}") where the source is read'
             )
         return spark_own(self, eventTime, delayThreshold)
 
@@ -221,10 +221,14 @@ def refuse_second_watermark(of: type[DataFrame], clock: str) -> None:
     of.withWatermark = checked  # type: ignore[method-assign]
 
 
-def _has_watermark_of(df: DataFrame, clock: str) -> bool:
+def watermark_columns(df: DataFrame) -> list[str]:
+    """Return the columns on which a stream has watermarks, of Spark's own ``withWatermark`` or of this project."""
     if (java := getattr(df, "_jdf", None)) is not None:
-        return any(clock in str(node.eventTime()) for node in _java_nodes(java.queryExecution().logical()))
-    return any(clock == getattr(node, "_event_time", None) for node in _connect_nodes(getattr(df, "_plan", None)))
+        nodes = _java_nodes(java.queryExecution().logical())
+        # A name that is not resolved yet begins with an apostrophe; a resolved one ends with its number.
+        return [str(node.eventTime()).removeprefix("'").partition("#")[0] for node in nodes]
+    connect = _connect_nodes(getattr(df, "_plan", None))
+    return [str(name) for node in connect if (name := getattr(node, "_event_time", None)) is not None]
 
 
 def _java_nodes(node: Any) -> Iterator[Any]:

@@ -156,6 +156,8 @@ class SourceTime:
     """Whether the other members of the group wait until its snapshots are complete."""
     begins_with_snapshot: bool = False
     """Whether it begins with snapshots, and has no watermark before they are complete."""
+    batch_clock: bool = False
+    """Whether its watermark is the time of Spark's batches (``follow_clock``), and not one of a source."""
 
     @classmethod
     def of_options(
@@ -186,6 +188,7 @@ class SourceTime:
             group=declared.get("group"),
             holds_group=declared["holdsGroup"],
             begins_with_snapshot=declared["beginsWithSnapshot"],
+            batch_clock=declared.get("batchClock", False),
         )
 
     @property
@@ -196,11 +199,15 @@ class SourceTime:
     @property
     def metadata(self) -> dict[str, Any]:
         """The metadata of a column that declares this."""
-        declared = {
+        declared: dict[str, Any] = {
             "source": self.source,
             "characteristic": self.characteristic.value,
             "processingTime": self.processing_time,
             "holdsGroup": self.holds_group,
             "beginsWithSnapshot": self.begins_with_snapshot,
         }
-        return {KEY: declared if self.group is None else {**declared, "group": self.group}}
+        if self.group is not None:
+            declared["group"] = self.group
+        if self.batch_clock:
+            declared["batchClock"] = True
+        return {KEY: declared}

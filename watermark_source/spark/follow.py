@@ -89,7 +89,8 @@ def known_columns(df: DataFrame) -> list[str] | None:
 
 
 _LAST_DAY = "9999-12-31 00:00:00 UTC"
-_CLOCK = "__watermark_source_clock"
+CLOCK = "__watermark_source_clock"
+"""The column under Spark's watermark node; that of ``follow_clock`` begins with the same text."""
 DELAY_KEY = "spark.watermarkDelayMs"
 """By this metadata key Spark's operators find the event-time column (``EventTimeWatermark.delayKey``)."""
 
@@ -121,10 +122,10 @@ def follow_watermark(df: DataFrame, event_time: str = EVENT_TIME, *, delay: str 
     In a function of a declarative pipeline a DataFrame's columns cannot be asked for. There ``event_time`` is taken as
     it is written, Spark reports missing columns, and nothing checks that it is a timestamp of one such stream.
     """
-    delay_ms = _delay(delay)
+    delay_ms = parsed_delay(delay, "follow_watermark")
     if known_columns(df) is None:
         need_kept_markers(df)
-        return _clocked(df).drop(_CLOCK, MARKER).withMetadata(event_time, {DELAY_KEY: delay_ms})
+        return _clocked(df).drop(CLOCK, MARKER).withMetadata(event_time, {DELAY_KEY: delay_ms})
     _need_markers(df, "follow_watermark")
     _need_one_source(df)
     need_kept_markers(df)
@@ -145,20 +146,21 @@ def follow_watermark(df: DataFrame, event_time: str = EVENT_TIME, *, delay: str 
     )
 
 
-def _delay(delay: str) -> int:
+def parsed_delay(delay: str, caller: str) -> int:
+    """Return a duration in milliseconds; raises ``UsageError`` that names ``caller``."""
     try:
         return durations.parse_duration(delay)
     except ValueError:
         raise UsageError(
-            f"follow_watermark: delay = {delay!r} is not a duration: {durations.ACCEPTED}, for example 10 minutes"
+            f"{caller}: delay = {delay!r} is not a duration: {durations.ACCEPTED}, for example 10 minutes"
         ) from None
 
 
 def _clocked(df: DataFrame) -> DataFrame:
     """Return the data rows above Spark's watermark, with the column that it follows."""
     marked_time = F.when(F.col(f"{MARKER}.type") == "watermark", F.col(f"{MARKER}.watermark"))
-    clocked = df.withColumn(_CLOCK, marked_time).withWatermark(_CLOCK, "0 seconds")
-    refuse_second_watermark(type(df), _CLOCK)
+    clocked = df.withColumn(CLOCK, marked_time).withWatermark(CLOCK, "0 seconds")
+    refuse_second_watermark(type(df), CLOCK)
     # An OR cannot be split: as two conjuncts the first one would be pushed below the watermark node.
     return clocked.where(F.col(MARKER).isNull() | (F.expr("spark_partition_id()") < 0))
 

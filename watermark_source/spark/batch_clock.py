@@ -1,0 +1,187 @@
+"""``follow_clock``: any stream on the clock of its batches, with Spark's watermark following that clock.
+
+How it works: Spark records the time of each batch in its offset log, and ``current_timestamp()`` is that time, also
+when a batch is repeated after a failure. Spark's watermark node sits on a column with this time. A small source beside
+the stream adds one row a second, which the caller does not see: so the watermark advances while the stream is silent,
+and in a query that was restarted.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+from weakref import WeakSet
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from watermark_source.errors import UsageError
+from watermark_source.planning.watermark import WatermarkCharacteristic
+from watermark_source.spark.accepted_operators import refuse_second_watermark, watermark_columns
+from watermark_source.spark.column_names import EVENT_TIME, MARKER
+from watermark_source.spark.columns import SourceTime
+from watermark_source.spark.follow import CLOCK, DELAY_KEY, is_case_sensitive, known_columns, parsed_delay
+
+_CALLER = "follow_clock"
+_BATCH_TIME = f"{CLOCK}_of_batches"
+_TICK = "__watermark_source_tick"
+_TICK_SECONDS = 1
+
+
+def follow_clock(df: DataFrame, event_time: str = EVENT_TIME, *, delay: str = "0 seconds") -> DataFrame:
+    """Return a stream with a column of the time of each row's batch, and Spark's watermark following that time.
+
+    For streams of other sources: Spark's ``rate``, files, Delta, Spark's own Kafka source. Windows, deduplication and
+    event-time timers above it run on processing time, and it can be the probe side of ``temporal_join``. Spark records
+    the time of a batch in its offset log: a batch that is repeated after a failure has the same time. Without rows the
+    watermark advances too, once a second.
+
+    The stream declares no watermark that announces the clock (``UNDEFINED`` of FLIP-326) and is in no alignment group:
+    ``temporal_join`` needs ``buffer=True`` or ``wait=False`` for it.
+
+    Args:
+        df: a stream without a watermark. Filters may come before this call, where Spark can hand them to the source,
+            or after it.
+        event_time: the name of the new column, a ``timestamp``.
+        delay: how long ``dropDuplicatesWithinWatermark`` remembers a row beyond its time; nothing else uses it.
+
+    Raises:
+        UsageError: the DataFrame is no stream, has a watermark or a column of this name already, or is read from a
+            source of this project, which records a clock of its own.
+
+    Where the driver's clock is set back, rows of the next batches are behind the watermark, and operators drop rows of
+    windows that have closed: Spark counts them as ``numRowsDroppedByWatermark``.
+    """
+    delay_ms = parsed_delay(delay, _CALLER)
+    if known_columns(df) is None:
+        raise UsageError(
+            f"{_CALLER}: in a function of a declarative pipeline Spark does not give the stream's columns, which this "
+            "call needs. Start the query with writeStream instead"
+        )
+    _need_plain_stream(df)
+    _need_new_column(df, event_time)
+    ticks = _ticks(df.sparkSession)
+    nulls = [F.lit(None).cast(field.dataType).alias(field.name) for field in df.schema]
+    both = df.select("*", F.lit(False).alias(_TICK)).union(ticks.select(*nulls, _TICK))
+    clocked = both.withColumn(_BATCH_TIME, F.current_timestamp()).withWatermark(_BATCH_TIME, "0 seconds")
+    refuse_second_watermark(type(df), CLOCK)
+    # Not deterministic, so that no filter of the user is pushed below the watermark node, where it would drop ticks.
+    rows = clocked.where(~F.col(_TICK) | (F.expr("spark_partition_id()") < 0))
+    about_time = {DELAY_KEY: delay_ms, **_DECLARED.metadata}
+    return rows.select("*", F.col(_BATCH_TIME).alias(event_time, metadata=about_time)).drop(_TICK, _BATCH_TIME)
+
+
+_registered: WeakSet[SparkSession] = WeakSet()
+
+
+def _ticks(spark: SparkSession) -> DataFrame:
+    # Spark warns of a format that is registered twice.
+    if spark not in _registered:
+        spark.dataSource.register(ClockTicks)
+        _registered.add(spark)
+    return spark.readStream.format(ClockTicks.name()).load()
+
+
+_DECLARED = SourceTime(
+    source=_CALLER, characteristic=WatermarkCharacteristic.UNDEFINED, processing_time=True, batch_clock=True
+)
+
+
+def _need_plain_stream(df: DataFrame) -> None:
+    if not df.isStreaming:
+        raise UsageError(
+            f"{_CALLER}: the DataFrame is no stream, and has no batches with a time. Read it with spark.readStream; a "
+            "table that does not change is joined with Spark's own join()"
+        )
+    if (source := _source_of_project(df)) is not None:
+        raise UsageError(
+            f"{_CALLER}: the stream is read from {source}, a source of this project, which records a clock of its own. "
+            'Read it with .option("watermarkStrategy", "none") and call follow_watermark in place of '
+            f"{_CALLER}"
+        )
+    if existing := watermark_columns(df):
+        ours = any(CLOCK in name for name in existing)
+        where = "by follow_watermark or follow_clock" if ours else f"by withWatermark on {', '.join(existing)}"
+        raise UsageError(
+            f"{_CALLER}: the stream has a watermark already, {where}, and Spark takes no second one. For the clock of "
+            f"its batches leave that call out: {_CALLER}(spark.readStream.format(...).load()); for event time leave "
+            f"out {_CALLER}"
+        )
+
+
+def _source_of_project(df: DataFrame) -> str | None:
+    """Return the name of a source of this project in the plan; Spark Connect shows only columns that are left."""
+    metadata: list[Mapping[str, Any]] = [field.metadata for field in df.schema]
+    if (plan := getattr(df, "_jdf", None)) is not None:
+        leaves = plan.queryExecution().analyzed().collectLeaves()
+        outputs = [leaves.apply(i).output() for i in range(leaves.size()) if leaves.apply(i).isStreaming()]
+        metadata += [json.loads(o.apply(i).metadata().json()) for o in outputs for i in range(o.size())]
+    declared = [source for each in metadata if (source := SourceTime.of_metadata(each)) and not source.batch_clock]
+    if declared:
+        return repr(declared[0].source)
+    return f"a format with the column {MARKER!r}" if MARKER in df.columns else None
+
+
+def _need_new_column(df: DataFrame, name: str) -> None:
+    fold = str if is_case_sensitive(df) else str.lower
+    if taken := [column for column in df.columns if fold(column) == fold(name)]:
+        raise UsageError(
+            f"{_CALLER}: the stream has a column {taken[0]!r} already. Give the new column another name: "
+            f'{_CALLER}(stream, "batch_time"); or drop or rename that one first'
+        )
+
+
+class ClockTicks(DataSource):
+    """A stream of at most one row a batch: one as soon as a second has passed since the last. ``follow_clock`` uses it.
+
+    Spark's ``rate`` would do but for the trigger AvailableNow: with ``rate`` in a query Spark reads all sources in a
+    single batch, whatever their limits.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the format's name."""
+        return "watermark-source-clock"
+
+    def schema(self) -> str:
+        """Return the only column: true."""
+        return f"{_TICK} boolean"
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """Return the reader."""
+        return _TickReader()
+
+
+class _TickReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """An offset is a number of seconds since 1970, and never goes back with the clock."""
+
+    _last: int | None = None
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._last = self._now()
+
+    def initialOffset(self) -> dict[str, int]:
+        return {"second": self._now() - _TICK_SECONDS}
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
+        now = self._now() if self._last is None else self._last
+        return {"second": now} if now >= start["second"] + _TICK_SECONDS else start
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadAllAvailable()
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        return [InputPartition(None)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_pydict({_TICK: [True]})
+
+    @staticmethod
+    def _now() -> int:
+        return int(time.time())
