@@ -16,19 +16,19 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
 
 from pyspark_aligned_kafka import WatermarkAnnouncer, announce_watermark
-from pyspark_aligned_kafka.announcing import Audit, audit
+from pyspark_aligned_kafka.announcing import Audit, announcer, audit
 from pyspark_aligned_kafka.announcing.announcer import AnnouncementTopic, announcements_of
 from pyspark_aligned_kafka.client.settings import parse_settings
 from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
 from services.kafka import Kafka
-from services.kafka_topics import add_partitions, create_topic
+from services.kafka_topics import add_partitions, create_topic, delete_topic
 from tests.integration.kafka_streams import KafkaStreams, write
 from tests.integration.killed_announcing_driver import WINDOW_SECONDS, AnnouncingJob
 from tests.integration.killed_runs import batches, run_with_kills
 from tests.spark.queries import START
 from watermark_source import follow_watermark
 from watermark_source.__main__ import main
-from watermark_source.errors import UsageError
+from watermark_source.errors import SourceError, UsageError
 from watermark_source.planning.announcement import Announcement, Removal
 from watermark_source.planning.watermark import MAX
 
@@ -73,18 +73,18 @@ def command(capsys: pytest.CaptureFixture[str], kafka: Kafka, topic: str, *words
 
 def test_a_producer_announces_from_its_first_moment_to_its_end(kafka: Kafka, new_topic: NewTopic) -> None:
     topic = new_topic(2, config={"retention.ms": "7200000"})
-    with WatermarkAnnouncer(topic, options_of(kafka), "web-1") as announcer:
+    with WatermarkAnnouncer(topic, options_of(kafka), "web-1") as writer:
         produce(kafka, topic, [(0, 1_000, "web-1"), (1, 900, "web-1"), (1, 1_100, "web-1")])
-        announcer.at(1_000)
+        writer.at(1_000)
         add_partitions(kafka.bootstrap, topic, 3)
-        announcer.idle()
-        announcer.at(1_500)
+        writer.idle()
+        writer.at(1_500)
         with pytest.raises(UsageError, match="a watermark never goes back"):
-            announcer.at(1_499)
-        announcer.close(end=True)
-        announcer.close()
+            writer.at(1_499)
+        writer.close(end=True)
+        writer.close()
         with pytest.raises(UsageError, match="web-1 is closed"):
-            announcer.at(2_000)
+            writer.at(2_000)
     found = of_query(kafka, topic)
     assert [(a.batch, a.watermark, a.idle) for a in found] == [
         (0, None, False), (1, 1_000, False), (2, 1_000, True), (3, 1_500, False), (4, MAX, False),
@@ -104,9 +104,9 @@ def test_the_auditor_lists_rows_behind_a_promise_that_are_no_copies(
     kafka: Kafka, new_topic: NewTopic, capsys: pytest.CaptureFixture[str]
 ) -> None:
     topic = new_topic(2)
-    with WatermarkAnnouncer(topic, options_of(kafka), "web-1") as announcer:
+    with WatermarkAnnouncer(topic, options_of(kafka), "web-1") as writer:
         produce(kafka, topic, [(0, 1_000, "web-1"), (1, 2_000, "web-1")])
-        announcer.at(1_500)
+        writer.at(1_500)
         # The first is a copy, in another partition; the second is after the watermark; the third breaks the promise.
         produce(kafka, topic, [(1, 1_000, "web-1"), (0, 1_501, "web-1"), (0, 1_500, "web-1")])
     found = audited(kafka, topic)
@@ -144,6 +144,21 @@ def test_of_several_writers_a_row_is_judged_by_its_own_or_by_the_lowest(
     assert command(capsys, kafka, topic)[0] == 2
     fast.close()
     slow.close()
+
+
+def test_a_deleted_topic_of_announcements_is_created_again(
+    kafka: Kafka, new_topic: NewTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = {"delivery_timeout_ms": 3_000, "max_block_ms": 3_000, "request_timeout_ms": 2_000}
+    monkeypatch.setattr(announcer, "_OF_PRODUCER", {**announcer._OF_PRODUCER, **limits})
+    topic = new_topic(1)
+    with WatermarkAnnouncer(topic, options_of(kafka), "web-1") as writer:
+        delete_topic(kafka.bootstrap, announcements_of(topic))
+        with pytest.raises(SourceError):
+            writer.at(1_000)
+        # Nothing was announced, so the call may be repeated.
+        writer.at(1_000)
+    assert [(a.batch, a.watermark) for a in of_query(kafka, topic)] == [(1, 1_000)]
 
 
 def test_a_topic_that_cannot_hold_announcements_is_refused(kafka: Kafka, new_topic: NewTopic) -> None:
@@ -189,9 +204,11 @@ def test_a_query_announces_what_its_operators_state(
     source, sink = new_topic(2), new_topic(3)
     rows = follow_watermark(streams.source(subscribe=source, maxOutOfOrderness="5 seconds"))
     writer = windows(rows).writeStream.format(built_in_kafka).option("kafka.bootstrap.servers", kafka.bootstrap)
-    writer = writer.option("topic", sink).option("checkpointLocation", str(streams.checkpoint("a")))
-    for run, last in enumerate((100, 200)):
-        query = writer.trigger(processingTime="0 seconds").start()
+    writer = writer.option("topic", sink)
+    # A second run of the checkpoint, and a fresh one under the same name.
+    for run, checkpoint in enumerate(("a", "a", "fresh")):
+        last = 100 * (run + 1)
+        query = writer.option("checkpointLocation", str(streams.checkpoint(checkpoint))).start()
         streams.started.append(query)
         announcing = announce_watermark(query, sink, options_of(kafka), "sessions")
         for second in range(100 * run, last, 20):
@@ -205,11 +222,15 @@ def test_a_query_announces_what_its_operators_state(
         assert found[-1].batch == progress["batchId"]
         # The lower partition's watermark in milliseconds, as Flink has it, and one below what Spark states.
         assert found[-1].watermark == START + (last - 20 + 7 - 5) * 1_000 - 1 - 1
-    assert found[0].watermark is None
-    assert len({a.query for a in found}) == 1
-    batches = [a.batch for a in found]
-    assert sorted(set(batches[1:])) == batches[1:], "at most one announcement a batch"
+    both = {a.query: [each for each in found if each.query == a.query] for a in found}
+    assert len(both) == 2
+    for each in both.values():
+        # Readers wait for a new writer from the start. Then there is at most one announcement a batch.
+        assert each[0].watermark is None
+        assert len({a.batch for a in each[1:]}) == len(each) - 1
+    # The fresh one writes the same windows again, which are copies.
     result = audited(kafka, sink)
+    assert result.copies > 15
     assert result
     assert result.rows > 15
 

@@ -43,7 +43,7 @@ _STATEFUL_LOGICALLY = frozenset(
         "TransformWithStateInPySpark",
     }
 )
-"""Nodes of an analysed plan above a stream. An unknown one counts as stateless, which leads to a lower watermark."""
+"""Nodes of an analysed plan above a stream. An unknown one counts as stateless, so that the watermark is lower."""
 
 
 class Why(Enum):

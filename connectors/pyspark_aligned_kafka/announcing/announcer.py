@@ -97,26 +97,34 @@ class AnnouncementTopic:
         # The end of the log, not that of its committed transactions: a cut must not be before a row that was written.
         self._admin = KafkaAdmin(self._settings, read_committed=False)
         self._producer: KafkaProducer | None = None
+        self._is_prepared = False
 
     def close(self) -> None:
-        """Close the connections; the next call opens new ones."""
+        """Close the connections; the next call opens new ones, and prepares the topic again."""
+        self._is_prepared = False
         self._admin.close()
         if self._producer is not None:
             self._producer.close(timeout=1)
             self._producer = None
 
     def prepare(self) -> None:
-        """Create the topic of announcements, unless it exists.
+        """Create the topic of announcements, unless it exists. ``send`` does so after trouble: it may be deleted.
 
         Raises:
             UnknownSplitError: the data topic does not exist.
             RefusedError: the right to create it is missing; the message has the command.
             UsageError: it exists, and cannot hold announcements.
         """
+        if self._is_prepared:
+            return
         self._data_topic()
         if (there := self._admin.topics([self.name]).get(self.name)) is not None:
             self._check(there)
-            return
+        else:
+            self._create()
+        self._is_prepared = True
+
+    def _create(self) -> None:
         settings = self._new_settings()
         replicas = max((r.all for s, r in self._admin.replicas([self.topic]).items()), default=1)
         try:
@@ -176,8 +184,8 @@ class AnnouncementTopic:
         data = self._data_topic()
         if data.id is None:
             raise UnsupportedFormatError(
-                f"the brokers give topic {self.topic} no id (KIP-516), so that readers could not tell it from a topic "
-                "of the same name that is created later; Kafka 2.8 or later is needed"
+                f"the brokers give topic {self.topic} no id (KIP-516), and a topic of the same name that is created "
+                "later would look the same to readers; Kafka 2.8 or later is needed"
             )
         splits = {Split(self.topic, number) for number in data.leaders}
         found = self._admin.list_offsets(dict.fromkeys(splits, LATEST))
@@ -193,6 +201,7 @@ class AnnouncementTopic:
         Raises:
             SourceError: it was not acknowledged; it may have been written nevertheless.
         """
+        self.prepare()
         if self._producer is None:
             self._producer = KafkaProducer(**{**self._configs(KafkaProducer), **_OF_PRODUCER})
         try:

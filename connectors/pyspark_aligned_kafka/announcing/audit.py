@@ -1,6 +1,6 @@
 """The auditor: compares a topic's rows with the watermarks that its writers announced, and the commands for both.
 
-It judges what a writer announced, whoever it is: it knows the format of the announcements and nothing of their writers.
+It reads nothing but the two topics, so it judges every program that announces in the same way.
 """
 
 from __future__ import annotations

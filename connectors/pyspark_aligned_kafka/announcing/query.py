@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from py4j.protocol import Py4JNetworkError
 from pyspark.sql.streaming import StreamingQuery
 
 from pyspark_aligned_kafka.announcing.announcer import AnnouncementTopic, need_name
@@ -140,7 +141,6 @@ class _Topic:
 
     of: AnnouncementTopic
     last: Announcement | None = None
-    is_prepared: bool = False
 
     def prepare(self, writer: str, query: str) -> None:
         """Create the topic of announcements if need be, and have readers wait for a new writer."""
@@ -148,7 +148,6 @@ class _Topic:
         last = self.of.last_of(writer)
         if last is not None and last.query == query:
             self.last = last
-        self.is_prepared = True
         if self.last is None:
             self.announce(writer, query, 0, None)
 
@@ -180,6 +179,7 @@ class AnnouncedQuery:
         """What keeps the newest batch from being announced."""
         self._warned: set[str] = set()
         self._stopped = False
+        self._ended = False
         self._thread = threading.Thread(target=self._run, name=f"watermarks of {writer}", daemon=True)
 
     def start(self) -> None:
@@ -204,13 +204,13 @@ class AnnouncedQuery:
         if batch is None:
             return
         with self._changed:
-            is_done = self._changed.wait_for(
-                lambda: self._is_done(batch) or isinstance(self._trouble, UsageError), timeout
+            self._changed.wait_for(
+                lambda: self._is_done(batch) or isinstance(self._trouble, UsageError) or self._ended, timeout
             )
             trouble = self._trouble
         if trouble is not None and not self._is_done(batch):
             raise trouble
-        if not is_done:
+        if not self._is_done(batch):
             raise ResponseTimeoutError(
                 f"the watermark of batch {batch} was not announced within {timeout:g} s; allow more time: "
                 "flush(timeout=300)"
@@ -254,6 +254,9 @@ class AnnouncedQuery:
         finally:
             for each in self._topics:
                 each.of.close()
+            with self._changed:
+                self._ended = True
+                self._changed.notify_all()
 
     def _step(self) -> bool:
         """Announce the last committed batch, if that has not been done; false if it has to be tried again."""
@@ -264,9 +267,12 @@ class AnnouncedQuery:
             trouble = self._announce_last()
         except WatermarkSourceError as error:
             trouble = error
-        except Exception as error:  # noqa: BLE001 - the client library's, or Py4J's of a session that ends
-            if not self._stopped:
-                self._warn(error)
+        except (Py4JNetworkError, ConnectionError):
+            _log.info("writer %s announces no more: Spark's driver process has ended", self._writer)
+            self._stopped = True
+            return False
+        except Exception as error:  # noqa: BLE001 - the client library's: the query must not be disturbed
+            self._warn(error)
             for each in self._topics:
                 each.of.close()
             return False
