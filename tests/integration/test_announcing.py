@@ -212,7 +212,8 @@ def test_a_query_announces_what_its_operators_state(
         streams.started.append(query)
         announcing = announce_watermark(query, sink, options_of(kafka), "sessions")
         for second in range(100 * run, last, 20):
-            streams.write(source, {0: [second + 7, second + 3], 1: [second + 12]})
+            # The watermark is a millisecond before the end of a window: in milliseconds its window_time is the same.
+            streams.write(source, {0: [second + 15, second + 11], 1: [second + 18]})
             query.processAllAvailable()
         announcing.flush()
         progress = query.lastProgress
@@ -221,16 +222,15 @@ def test_a_query_announces_what_its_operators_state(
         found = of_query(kafka, sink)
         assert found[-1].batch == progress["batchId"]
         # The lower partition's watermark in milliseconds, as Flink has it, and one below what Spark states.
-        assert found[-1].watermark == START + (last - 20 + 7 - 5) * 1_000 - 1 - 1
+        assert found[-1].watermark == START + (last - 20 + 15 - 5) * 1_000 - 1 - 1
     both = {a.query: [each for each in found if each.query == a.query] for a in found}
     assert len(both) == 2
     for each in both.values():
         # Readers wait for a new writer from the start. Then there is at most one announcement a batch.
         assert each[0].watermark is None
         assert len({a.batch for a in each[1:]}) == len(each) - 1
-    # The fresh one writes the same windows again, which are copies.
+    # The fresh one begins again: what the earlier one announced is not true of its rows.
     result = audited(kafka, sink)
-    assert result.copies > 15
     assert result
     assert result.rows > 15
 
