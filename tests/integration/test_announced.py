@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 from kafka import KafkaProducer
+from pyspark.sql.functions import window
+from pyspark.sql.streaming import StreamingQuery
 
 from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
 from pyspark_aligned_kafka.options.kafka_options import parse
 from services.kafka import Kafka
-from services.kafka_topics import create_topic, delete_records, delete_topic
+from services.kafka_topics import add_partitions, create_topic, delete_records, delete_topic
 from services.wait_until import wait_until
 from tests.integration.direct_kafka import DirectKafka, DirectQuery
+from tests.integration.kafka_streams import KafkaStreams
 from tests.spark.queries import START
+from watermark_source import follow_watermark
 from watermark_source.errors import UsageError
+from watermark_source.monitor.status_json import parse_progress
 from watermark_source.planning.announcement import Announcement, Removal, encoded
 from watermark_source.planning.watermark import LAST, MAX, Millis
 
@@ -263,6 +269,86 @@ def test_a_topic_of_announcements_that_is_created_again_is_read_from_its_beginni
         writers.at(8, {0: 0})
         reaches(query, 8)
     assert f"{writers.side} was" in caplog.text
+
+
+def test_rows_of_a_partition_that_is_added_are_on_time(
+    direct: DirectKafka, announcing: Callable[..., Announcing], kafka: Kafka, caplog: pytest.LogCaptureFixture
+) -> None:
+    writers = announcing(1)
+    writers.at(10, {0: 0})
+    query = direct.start(reading(direct, writers), "b")
+    reaches(query, 10)
+    add_partitions(kafka.bootstrap, writers.topic, 2)
+    direct.write(writers.topic, {1: [15, 30]})
+    with caplog.at_level(logging.WARNING):
+        writers.at(20, {0: 0, 1: 2})
+        # Until the partition is found and read, the announcement is not reached.
+        reaches(query, 20)
+    assert len(direct.data("b")) == 2
+    query.process_all()
+    assert query.status.rows.late.rows == 0
+    assert "Rows there" not in caplog.text
+
+
+def test_a_repeated_batch_has_the_watermark_it_was_planned_with(
+    direct: DirectKafka, announcing: Callable[..., Announcing]
+) -> None:
+    writers = announcing(1)
+    source = reading(direct, writers)
+    direct.write(writers.topic, {0: [1, 2]})
+    writers.at(2, {0: 2})
+    assert seconds(direct.run(source, "q")) == 2
+    batch = direct.last_with_rows("q")
+    before = [marker["watermark"] for marker in direct.markers("q")]
+    direct.die_in("q", batch)
+    writers.at(5, {0: 2})
+    query = direct.start(source, "q")
+    query.step()
+    assert [marker["watermark"] for marker in direct.markers("q")] == before[: len(direct.markers("q"))]
+    reaches(query, 5)
+
+
+def test_a_silent_writer_is_left_out_after_its_time_to_live_and_its_rows_are_late_then(
+    direct: DirectKafka, announcing: Callable[..., Announcing]
+) -> None:
+    writers = announcing(1)
+    writers.at(10, {0: 0}, writer="dead", query="qd")
+    query = direct.start(reading(direct, writers, writerTimeToLive="2 seconds"), "b")
+    reaches(query, 10)
+    begun, at = time.monotonic(), 20
+    while seconds(query) == 10:
+        writers.at(at, {0: 0}, writer="alive", query="qa")
+        query.go_on(0.1)
+        at += 1
+        assert time.monotonic() < begun + 60
+    assert time.monotonic() - begun > 1.5
+    (dead,) = (each for each in query.status.writers if each.name == "dead")
+    assert (dead.status, dead.holds_back) == ("silent", False)
+    direct.write(writers.topic, {0: [15]})
+    query.go_on_until(lambda: query.status.rows.late.rows == 1)
+
+
+def test_windows_of_a_query_close_as_soon_as_they_are_announced_and_the_status_names_who_holds_them(
+    streams: KafkaStreams, announcing: Callable[..., Announcing]
+) -> None:
+    writers = announcing(8)
+    source = streams.source(subscribe=writers.topic, watermarkStrategy="announced", announcedBy="a,late")
+    counts = follow_watermark(source).groupBy(window("event_time", "10 seconds")).count()
+    running = streams.start(counts.selectExpr("unix_seconds(window.start) AS start", "count"))
+    streams.write(writers.topic, {0: [1, 2, 11, 25]})
+    writers.at(12, {0: 4, **dict.fromkeys(range(1, 8), 0)})
+    wait_until(lambda: holders(running.query) == ["late"], 60, "the writer that has not announced yet")
+    assert running.rows() == []
+    writers.at(30, {0: 4}, writer="late", query="ql")
+    wait_until(lambda: running.rows() == [(START // 1_000, 2)], 60, "the first window")
+    writers.at(31, {0: 4})
+    wait_until(lambda: len(running.rows()) == 3, 60, "all windows")
+    assert running.dropped == 0
+
+
+def holders(query: StreamingQuery) -> list[str]:
+    statuses = parse_progress(query.lastProgress)
+    return [writer.name for status in statuses for writer in status.writers if writer.holds_back]
 
 
 def create_again(kafka: Kafka, topic: str) -> None:

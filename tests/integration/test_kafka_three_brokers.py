@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
+from kafka import KafkaProducer
 
 from pyspark_aligned_kafka.client.settings import parse_settings
 from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
@@ -21,7 +22,7 @@ from pyspark_aligned_kafka.source import KafkaSource
 from services.consumer_groups import committed_offsets, coordinator_of
 from services.kafka import kafka_cluster
 from services.kafka_local import FAST_START, LocalKafka
-from services.kafka_topics import create_topic, wait_for_leaders
+from services.kafka_topics import admin_client, create_topic, wait_for_leaders
 from services.kafka_wire import BrokerConnection
 from services.wait_until import wait_until
 from tests.integration.examined import Examined, examined
@@ -30,7 +31,9 @@ from tests.integration.kafka_reads import SMALL_FETCHES, number_topic, reader
 from tests.integration.planned_query import START, Query, write
 from watermark_source.contract.stream import Ends
 from watermark_source.errors import ResponseTimeoutError
+from watermark_source.planning.announcement import Announcement, encoded
 from watermark_source.planning.split import Split
+from watermark_source.planning.watermark import Millis
 
 __all__ = ["examined"]
 pytestmark = pytest.mark.service
@@ -312,6 +315,57 @@ def test_a_coordinator_that_freezes_or_dies_is_followed_to_its_new_place(
         progress.close()
     finally:
         three_brokers.start(coordinator)
+
+
+@pytest.mark.parametrize("seconds", [3, pytest.param(65, marks=pytest.mark.long("3 seconds"))])
+def test_announcements_on_a_broker_that_is_away_only_keep_the_watermark_where_it_is(
+    three_brokers: LocalKafka, seconds: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = f"announced-{seconds}"
+    side = f"{topic}.watermarks"
+    with admin_client(three_brokers.bootstrap) as admin:
+        placed = {topic: {"assignments": {0: [1]}}, side: {"assignments": {0: [AWAY]}}}
+        admin.create_topics(placed, timeout_ms=30_000, wait_for_metadata=True)
+    wait_for_leaders(three_brokers.bootstrap, [topic, side], 1)
+    lookup = KafkaAdmin(parse_settings({"kafka.bootstrap.servers": three_brokers.bootstrap}))
+    topic_id = lookup.topics({topic})[topic].id
+    lookup.close()
+    assert topic_id is not None
+
+    def announce(batch: int, end: int) -> None:
+        at = Millis(START + batch)
+        made = Announcement(writer="a", query="q", batch=batch, watermark=at, topic=topic_id, ends={"0": end})
+        producer = KafkaProducer(bootstrap_servers=three_brokers.bootstrap)
+        producer.send(side, encoded(made), key=b"a")
+        producer.flush(60)
+        producer.close()
+
+    def reach(batch: int) -> None:
+        until = time.monotonic() + 60
+        while query.offset.get("wm") != START + batch:
+            assert time.monotonic() < until
+            query.settle(0.2)
+
+    announce(1, 0)
+    query = Query(three_brokers, topic, watermarkStrategy="announced", startingOffsets="earliest")
+    reach(1)
+    three_brokers.pause(AWAY)
+    try:
+        write(three_brokers, topic, {"0"}, 1)
+        until, read = time.monotonic() + seconds, 0
+        while time.monotonic() < until:
+            # The budget of one plan, and what a busy machine adds.
+            read += sum(query.plan(within=4).values())
+        assert (read, query.offset["wm"]) == (1, START + 1)
+        report = query.reader.reportLatestOffset()
+        assert report is not None
+        assert "unannounced" in report
+    finally:
+        three_brokers.resume(AWAY)
+    announce(2, 1)
+    reach(2)
+    assert ("has not been read to its end" in caplog.text) == (seconds > 60)
+    query.reader.stop()
 
 
 def bootstrap_without(cluster: LocalKafka, node: int) -> str:

@@ -10,12 +10,13 @@ import pytest
 from watermark_source.contract.abilities import Abilities
 from watermark_source.errors import OptionError
 from watermark_source.option_table import OptionTable
-from watermark_source.planning.strategy import Bounded, Clock, Ingestion, LookAhead, Percentile
+from watermark_source.planning.announced import AnnouncedBy
+from watermark_source.planning.strategy import Announced, Bounded, Clock, Ingestion, LookAhead, Percentile
 from watermark_source.spark.option_rows import ENGINE_OPTIONS, NOT_NEEDED
 from watermark_source.spark.options import EngineOptions
 
 TABLE = OptionTable(ENGINE_OPTIONS, not_needed=NOT_NEEDED)
-ABLE = Abilities(marks=True, row_positions=True, rows_ahead=True)
+ABLE = Abilities(marks=True, row_positions=True, rows_ahead=True, announcements=True)
 
 
 def parsed(**given: str) -> EngineOptions:
@@ -289,3 +290,33 @@ def test_an_idle_timeout_that_is_learned_has_a_longest() -> None:
     plain = parsed(idleTimeout="30 seconds")
     assert (plain.idleness.timeout, plain.idleness.learned) == (30_000, False)
     assert refusal(watermarkStrategy="none", idleTimeout="auto").option == "idleTimeout"
+
+
+ANNOUNCED = {"watermarkStrategy": "announced"}
+
+
+def test_announced_watermarks_follow_the_named_writers_at_an_interval_of_their_own() -> None:
+    plain = parsed(**ANNOUNCED)
+    assert plain.strategy == Announced(AnnouncedBy())
+    assert plain.watermark_interval == 200
+    chosen = parsed(**ANNOUNCED, announcedBy="a, b", writerTimeToLive="1 minute", watermarkInterval="1 second")
+    assert chosen.strategy == Announced(AnnouncedBy(frozenset({"a", "b"}), 60_000))
+    assert chosen.watermark_interval == 1_000
+    assert parsed().watermark_interval == 1_000
+
+
+@pytest.mark.parametrize(("given", "option", "text"), [
+    ({"announcedBy": "a"}, "announcedBy", "belongs to watermarkStrategy announced, and the strategy is bounded"),
+    ({"writerTimeToLive": "1 minute"}, "writerTimeToLive", "belongs to watermarkStrategy announced"),
+    ({**ANNOUNCED, "announcedBy": " , "}, "announcedBy", "comma list of the names of writers"),
+    ({**ANNOUNCED, "maxOutOfOrderness": "1 s"}, "maxOutOfOrderness", "and the strategy is announced"),
+    ({**ANNOUNCED, "idleTimeout": "1 s"}, "idleTimeout", "a writer that is silent does, and writerTimeToLive ends"),
+    ({**ANNOUNCED, "idleReturn": "pass"}, "idleReturn", "a writer that comes back is waited for"),
+    ({**ANNOUNCED, "idleFollows": "group"}, "idleFollows", "no partition is idle"),
+    ({**ANNOUNCED, "alignmentGroup": "g"}, "alignmentGroup", "no watermark of their own"),
+    ({**ANNOUNCED, "alignmentMaxDrift": "1 s"}, "alignmentMaxDrift", "no watermark of their own"),
+])  # fmt: skip
+def test_what_does_not_go_with_announced_watermarks_is_refused(given: dict[str, str], option: str, text: str) -> None:
+    error = refusal(**given)
+    assert error.option == option
+    assert text in str(error)

@@ -310,6 +310,8 @@ class AnnouncementsRead:
     """Whether the log ends before the position: it was truncated, or created again, and is read from its beginning."""
     trouble: str | None = None
     """Why it is not current, as a sentence."""
+    is_missing: bool = False
+    """Whether that is because the log does not exist: then a run with an end does not wait for it."""
 
 
 class AnnouncementLog(Protocol):

@@ -288,10 +288,17 @@ class WriterAt(NamedTuple):
     """The announcement in force."""
     next: Cut | None
     """The first one that is not reached."""
-    rows_before_next: int
-    """Positions to be planned before that one is in force."""
-    is_future: bool = False
+    is_future: bool
     """Whether the next one is reached, and waits until the clock has come near its watermark (``maxFutureSkew``)."""
+    ends: array[int]
+    """The planned ends, in the order of ``AnnouncedTable.parts``."""
+
+    @property
+    def rows_before_next(self) -> int:
+        """Positions to be planned before the next one is in force."""
+        if self.next is None:
+            return 0
+        return sum(max(0, end - have) for end, have in zip(self.next.ends, self.ends, strict=False))
 
 
 def writers_at(
@@ -313,11 +320,7 @@ def _writer_at(writer: Writer, ends: array[int], cap: Millis | None, observed: O
     count, within_cap = _reached(writer.pending, ends, cap)
     at = writer.pending[within_cap - 1] if within_cap else writer.reached
     pending = writer.pending[within_cap] if within_cap < len(writer.pending) else None
-    rows = 0
-    if pending is not None:
-        rows = sum(max(0, end - have) for end, have in zip(pending.ends, ends, strict=False))
-    status = _status(writer, at, observed)
-    return WriterAt(writer, status, at, pending, rows, is_future=within_cap < count)
+    return WriterAt(writer, _status(writer, at, observed), at, pending, within_cap < count, ends)
 
 
 def _reached(pending: Sequence[Cut], ends: array[int], cap: Millis | None) -> tuple[int, int]:

@@ -42,6 +42,9 @@ _IDS_LAST: Final = 5.0
 """Seconds after which the ids of both topics are requested again; new announcements request them at once."""
 _AFTER_FAILURE: Final = 1.0
 """Seconds from a failure to the next try."""
+_TRUNCATED_AFTER: Final = 3.0
+"""Seconds after which a topic that ends before the position counts as truncated: a broker that has just become leader
+may be behind for a moment."""
 
 ReadRange = Callable[[SplitRange], Iterator[ReadBatch]]
 """Reads a range of the topic with the announcements."""
@@ -67,6 +70,10 @@ class _MissingError(SourceError):
     """A topic does not exist."""
 
 
+class _BehindError(SourceError):
+    """The topic ends before the position, as a broker says that may be behind."""
+
+
 class KafkaAnnouncements(AnnouncementLog):
     """``AnnouncementLog`` of ``watermark_source.connector``. The topic with the announcements has one partition."""
 
@@ -89,6 +96,7 @@ class KafkaAnnouncements(AnnouncementLog):
         self._refused: WatermarkSourceError | None = None
         self._ids_at: float | None = None
         self._missing = False
+        self._behind_since: float | None = None
 
     @property
     def name(self) -> str:
@@ -160,8 +168,9 @@ class KafkaAnnouncements(AnnouncementLog):
             self._refused = error
         except WatermarkSourceError as error:
             self._ids_at = None
-            text = str(error) if isinstance(error, _MissingError) else f"{self.name} cannot be read: {error}"
-            return replace(before, trouble=text), True
+            is_missing = isinstance(error, _MissingError)
+            text = str(error) if is_missing else f"{self.name} cannot be read: {error}"
+            return replace(before, trouble=text, is_missing=is_missing), True
         except Exception as error:  # noqa: BLE001 - see below
             # A thread that ended without a word would hold the watermark for ever.
             _log.exception("%s cannot be read", self.name)
@@ -169,7 +178,7 @@ class KafkaAnnouncements(AnnouncementLog):
         else:
             is_over = after.is_current
             self._current_as_of = began if is_over else self._current_as_of
-            return replace(after, trouble=None), is_over
+            return replace(after, trouble=None, is_missing=False), is_over
         return before, True
 
     def _with_more(self, before: AnnouncementsRead) -> AnnouncementsRead:
@@ -180,9 +189,9 @@ class KafkaAnnouncements(AnnouncementLog):
         if end is None:
             raise _MissingError(f"topic {self.name} has no leader, or was deleted just now")
         if found.next_position is None or found.next_position > end:
-            is_truncated = found.next_position is not None
+            is_truncated = self._is_truncated(found.next_position, end)
             found = replace(found, next_position=self._first(), truncated=is_truncated, statements=())
-        start = found.next_position
+        start, self._behind_since = found.next_position, None
         if start is None or start >= end:
             return replace(found, is_current=True)
         # Announcements name the topic that they are about: whether that is the topic of now must be known.
@@ -198,6 +207,15 @@ class KafkaAnnouncements(AnnouncementLog):
                 raise
             return replace(found, next_position=first, deleted=(start, first), is_current=False)
         return replace(found, statements=(*found.statements, *new), next_position=until, is_current=until == end)
+
+    def _is_truncated(self, position: int | None, end: int) -> bool:
+        if position is None:
+            return False
+        now = time.monotonic()
+        self._behind_since = now if self._behind_since is None else self._behind_since
+        if now - self._behind_since < _TRUNCATED_AFTER:
+            raise _BehindError(f"it ends at {end}, before {position}; the broker is asked again")
+        return True
 
     def _first(self) -> int:
         offset = self._admin.list_offsets({self._split: EARLIEST})[self._split].offset

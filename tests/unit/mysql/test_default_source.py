@@ -119,6 +119,7 @@ def test_ingestion_watermarks_are_for_logs_without_a_clock_of_their_own(column: 
     [
         ("percentile", "needs positions that count rows"),
         ("punctuated", "rows of a table carry none"),
+        ("announced", "writers that announce watermarks, and those of a table do not"),
         ("lookahead", "needs positions that count rows"),
     ],
 )

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from watermark_source.errors import OffsetError
+from watermark_source.planning.announced import AnnouncedFrom
 from watermark_source.planning.disorder import BUCKETS, Learned
 from watermark_source.planning.offset import OffsetCodec
 from watermark_source.planning.split import Split
@@ -80,6 +81,14 @@ def test_a_version_that_is_none_is_refused(version: object) -> None:
         CODEC.decode({**GOOD, "v": version})
 
 
+@pytest.mark.parametrize("announced", [AnnouncedFrom(3, "L", ("a", "b")), AnnouncedFrom(0, None, ())])
+def test_where_announcements_are_read_again_is_in_the_offset(announced: AnnouncedFrom) -> None:
+    state = SourceState(announced=announced)
+    encoded = json.loads(json.dumps(CODEC.encode(state)))
+    assert CODEC.decode(encoded) == state
+    assert "announced" not in CODEC.encode(SourceState())
+
+
 def test_a_newer_version_is_told_to_upgrade() -> None:
     with pytest.raises(OffsetError, match=r"version 2.*Upgrade"):
         CODEC.decode({**GOOD, "v": 2})
@@ -125,6 +134,12 @@ def test_a_newer_version_is_told_to_upgrade() -> None:
         ({"splits": {"t": {"0": [3, 3, 1, "i", {}]}}}, "moment of t-0"),
         ({"splits": {"t" * 5_000: {"0": [-1, 0]}}}, "position of ttt"),
         ({"ended": False}, '"ended" is False'),
+        ({"announced": 5}, '"announced" is 5'),
+        ({"announced": {"at": 1}}, "an object with at, log and writers"),
+        ({"announced": {"at": -1, "writers": []}}, '"announced" at is -1'),
+        ({"announced": {"at": 1, "writers": [""]}}, "a list of names"),
+        ({"announced": {"at": 1, "writers": [], "log": ""}}, "an id or no such key"),
+        ({"announced": {"at": 1, "writers": [], "more": 2}}, "an object with at, log and writers"),
         ({"held": -1}, '"held" is -1'),
         ({"member": ""}, "\"member\" is ''"),
         ({"member": 5}, '"member" is 5'),

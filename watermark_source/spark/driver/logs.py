@@ -291,8 +291,8 @@ class Logs:
 
 _WAIT_FOR_ANNOUNCEMENTS = 0.5
 """Seconds that a plan waits for new announcements; without an answer the watermark stands."""
-_WAIT_IN_TROUBLE = 0.02
-"""The same while the last plan had no answer."""
+_WAIT_AGAIN = 1.0
+"""Seconds from such a wait without an answer to the next one: a slow or dead broker must not slow down all plans."""
 _WAIT_OF_RUN = 60.0
 """The same for ``Trigger.AvailableNow``, whose watermark is announced once, after its ends are fixed."""
 _WARN_AFTER = 60_000
@@ -314,9 +314,13 @@ class Announcements:
         self._position: int | None = None
         self._id: str | None = None
         self._silent: dict[str, int] = {}
+        self._heard: set[str] = set()
+        """Writers that announced since the last read that was current."""
         self._current_at: Millis | None = None
         """When the last read was requested that was current; ``None`` if the last one was not."""
         self._not_since: Millis | None = None
+        self._waited_at = 0.0
+        """When a plan last waited, by ``time.monotonic()``, while there was no answer."""
         self._warned = False
         self._remarked_at: Millis | None = None
         self._unremarked = 0
@@ -338,15 +342,14 @@ class Announcements:
             table = self._table = advanced(self._of_run.table, positions_of(state.splits), cap)
             self._of_run = replace(self._of_run, table=table)
             return self._of_run
-        usual = _WAIT_FOR_ANNOUNCEMENTS if self._not_since is None else _WAIT_IN_TROUBLE
-        until = time.monotonic() + (_WAIT_OF_RUN if is_run else usual)
+        until = time.monotonic() + (_WAIT_OF_RUN if is_run else self._wait())
         asked_at = self._clock.elapsed()
         while True:
             read = self._log.read(self._position, self._id, wait=max(0.0, until - time.monotonic()))
             self._take(read, state, cap)
-            if read.is_current or time.monotonic() >= until:
+            if read.is_current or read.is_missing or time.monotonic() >= until:
                 break
-        self._note_answer(read, asked_at)
+        self._note_answer(read, asked_at, is_run=is_run)
         observed = self._observed(read)
         if unknown_parts(observed.table, {str(split.number) for split in splits}):
             self._look_for_splits()
@@ -357,6 +360,13 @@ class Announcements:
     def close(self) -> None:
         """Read no more."""
         self._log.close()
+
+    def _wait(self) -> float:
+        now = time.monotonic()
+        if self._not_since is not None and now - self._waited_at < _WAIT_AGAIN:
+            return 0.0
+        self._waited_at = now + _WAIT_FOR_ANNOUNCEMENTS
+        return _WAIT_FOR_ANNOUNCEMENTS
 
     def _restore(self, state: SourceState) -> None:
         kept = state.announced
@@ -392,7 +402,7 @@ class Announcements:
         for each in read.statements:
             name = each.writer if each.statement is None else each.statement.writer
             if name is not None:
-                self._silent[name] = 0
+                self._heard.add(name)
 
     def _remark(self, remarks: Sequence[str]) -> None:
         """Log what is not as it should be: the first remark, and one a minute with the number of the others."""
@@ -405,18 +415,26 @@ class Announcements:
             _log.warning("%s: %s%s", self._log.name, text, more)
             self._remarked_at, self._unremarked = now, 0
 
-    def _note_answer(self, read: AnnouncementsRead, asked_at: Millis) -> None:
+    def _note_answer(self, read: AnnouncementsRead, asked_at: Millis, *, is_run: bool) -> None:
         assert self._table is not None
         if read.is_current:
             passed = 0 if self._current_at is None else asked_at - self._current_at
-            self._silent = {name: self._silent.get(name, 0) + passed for name in self._table.writers}
+            heard, self._heard = self._heard, set()
+            self._silent = {
+                name: 0 if name in heard else self._silent.get(name, 0) + passed for name in self._table.writers
+            }
             if self._warned and self._not_since is not None:
                 _log.warning("%s is read again, after %s", self._log.name, format_duration(asked_at - self._not_since))
             self._current_at, self._not_since, self._warned = asked_at, None, False
             return
         self._current_at = None
         self._not_since = asked_at if self._not_since is None else self._not_since
-        if not self._warned and asked_at - self._not_since >= _WARN_AFTER:
+        if is_run:
+            _log.warning(
+                "%s was not read to its end, so the watermark stays where it is until the next run: %s",
+                self._log.name, self._trouble(read),
+            )  # fmt: skip
+        elif not self._warned and asked_at - self._not_since >= _WARN_AFTER:
             self._warned = True
             _log.warning(
                 "%s has not been read to its end for %s, and the watermark stands: %s", self._log.name,

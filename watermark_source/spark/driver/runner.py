@@ -77,10 +77,18 @@ _BY_OTHERS = (
 )
 
 
+_BY_WRITERS = (
+    "A writer of the topic announced it: check its clock and its event times, and set maxFutureSkew, with which an "
+    "announcement of the future waits. A watermark never goes back: begin with a new checkpoint location"
+)
+
+
 def warn_of(state: SourceState, before: SourceState, now: Millis, max_future_skew: int | None) -> None:
     """Log warnings of a plan that led from the state ``before`` to ``state``, at ``now`` by the wall clock."""
     added = state.splits.keys() - before.splits.keys()
-    if added and before.watermark is not None and not state.use_processing_time:
+    # Writers announce a watermark of the rows of partitions that are found later, too.
+    by_splits = not state.use_processing_time and state.announced is None
+    if added and before.watermark is not None and by_splits:
         _log.warning(
             "%s: found while the query runs, and read from the beginning. Rows there with event times up to the "
             "watermark, %s, are late", listed(added), watermark_text(before.watermark),
@@ -98,7 +106,7 @@ def warn_of(state: SourceState, before: SourceState, now: Millis, max_future_ske
         _log.warning(
             "the watermark, %s, is more than an hour in the future: rows of now are late. %s",
             watermark_text(watermark),
-            future_text((watermark or MIN) - now, max_future_skew) if max_future_skew is None else _BY_OTHERS,
+            _future_cause(state, (watermark or MIN) - now, max_future_skew),
         )  # fmt: skip
     if is_first and not stands and before.watermark not in (None, LAST, MAX) and (before.watermark or MIN) > soon:
         _log.warning(
@@ -106,6 +114,12 @@ def warn_of(state: SourceState, before: SourceState, now: Millis, max_future_ske
             "closes before rows with later event times come. %s",
             watermark_text(before.watermark), future_text((before.watermark or MIN) - now, max_future_skew),
         )  # fmt: skip
+
+
+def _future_cause(state: SourceState, ahead: int, max_future_skew: int | None) -> str:
+    if state.announced is not None:
+        return _BY_WRITERS
+    return future_text(ahead, max_future_skew) if max_future_skew is None else _BY_OTHERS
 
 
 class WatermarkWarnings:
@@ -164,7 +178,7 @@ class WatermarkWarnings:
     def _note_left_out(self, seen: Seen, before: SourceState) -> None:
         """Note which splits' rows may be late because the watermark advanced without them."""
         state = seen.plan.state
-        if before.watermark is not None:
+        if before.watermark is not None and self._options.strategy.has_split_watermarks:
             self._were_added |= state.splits.keys() - before.splits.keys()
         if self._options.idleness.timeout is not None and seen.plan.has_rows:
             was, now = before.splits, state.splits

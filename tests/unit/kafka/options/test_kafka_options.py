@@ -8,6 +8,7 @@ import re
 import pytest
 
 from pyspark_aligned_kafka.options import kafka_options
+from pyspark_aligned_kafka.options.event_time_options import AnnouncedTopic
 from pyspark_aligned_kafka.options.kafka_option_table import FORMAT, KAFKA_COLUMNS, KAFKA_OPTIONS, OPTION_TABLE
 from pyspark_aligned_kafka.options.kafka_options import KafkaOptions, parse
 from pyspark_aligned_kafka.options.positions import (
@@ -383,3 +384,27 @@ def test_a_watermark_in_records_and_its_strategy_go_together(given: dict[str, st
         parsed(**given)
     assert caught.value.option == option
     assert text in str(caught.value)
+
+
+def test_announcements_of_a_topic_are_in_a_topic_of_their_own() -> None:
+    assert parsed().announced is None
+    assert parsed(watermarkStrategy="announced").announced == AnnouncedTopic("t", "t.watermarks")
+    assert parsed(watermarkStrategy="announced", announcedIn="side").announced == AnnouncedTopic("t", "side")
+
+
+ANNOUNCED = {**SERVERS, "watermarkStrategy": "announced"}
+
+
+@pytest.mark.parametrize(("given", "option", "text"), [
+    ({**ANNOUNCED, "subscribe": "a,b"}, "watermarkStrategy", "needs subscribe with one topic, and subscribe is a, b"),
+    ({**ANNOUNCED, "subscribePattern": "a.*"}, "watermarkStrategy", "and subscribePattern is a.*"),
+    ({**ANNOUNCED, "assign": '{"a":[0]}'}, "watermarkStrategy", "and assign is a"),
+    ({**ANNOUNCED, "subscribe": "a", "announcedIn": "a"}, "announcedIn", "must be another topic than a"),
+    ({**ANNOUNCED, "subscribe": "a" * 245}, "announcedIn", "with a name that Kafka accepts"),
+    ({**ANNOUNCED, "subscribe": "a", "announcedIn": "?"}, "announcedIn", "must be the name of a topic"),
+    ({**SERVERS, "subscribe": "a", "announcedIn": "b"}, "announcedIn", "belongs to watermarkStrategy announced"),
+])  # fmt: skip
+def test_announcements_about_anything_but_one_topic_are_refused(given: dict[str, str], option: str, text: str) -> None:
+    error = refusal(given)
+    assert error.option == option
+    assert text in str(error)

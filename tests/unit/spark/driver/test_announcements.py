@@ -1,0 +1,201 @@
+"""The announcements of a process: what is read beside each plan, what is remembered, and what is logged."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from watermark_source.clock import Clock
+from watermark_source.contract.stream import AnnouncementLog, AnnouncementsRead, SplitDiscovery
+from watermark_source.planning.announced import AnnouncedBy, AnnouncedFrom, LoggedStatement, ObservedAnnouncements
+from watermark_source.planning.announcement import Announcement
+from watermark_source.planning.split import Split
+from watermark_source.planning.state import SourceState, SplitState
+from watermark_source.planning.watermark import Millis
+from watermark_source.spark.driver.logs import Announcements
+
+
+@dataclass
+class LogInMemory(AnnouncementLog):
+    """A log of announcements whose answers a test chooses."""
+
+    statements: list[LoggedStatement] = field(default_factory=list)
+    answer: AnnouncementsRead = field(default_factory=lambda: AnnouncementsRead(is_current=True, log="L", topic="T"))
+    asked: list[tuple[int | None, str | None]] = field(default_factory=list)
+    waits: list[float] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return "t.watermarks"
+
+    def read(self, position: int | None, log: str | None, *, wait: float) -> AnnouncementsRead:
+        self.asked.append((position, log))
+        self.waits.append(wait)
+        end = len(self.statements)
+        if self.answer.trouble is not None:
+            return self.answer
+        start = 0 if position is None or self.answer.truncated else position
+        return replace(self.answer, statements=self.statements[start:], next_position=end)
+
+    def close(self) -> None:
+        pass
+
+    def add(self, watermark: int, *, writer: str = "a", batch: int = 0, ends: Mapping[str, int] | None = None) -> None:
+        made = Announcement(
+            writer=writer, query=f"q{writer}", batch=batch, watermark=Millis(watermark), topic="T", ends=ends or {}
+        )
+        self.statements.append(LoggedStatement(len(self.statements), None, made))
+
+
+class Discovery(SplitDiscovery):
+    looks = 0
+
+    def discover(self) -> set[Split]:
+        return {SPLIT}
+
+    def looked_since(self, moment: float, *, wait: float) -> bool:
+        assert wait == 0
+        self.looks += 1
+        return True
+
+
+class SteppedClock(Clock):
+    now_ms = 0
+
+    def elapsed(self) -> Millis:
+        return Millis(self.now_ms)
+
+
+SPLIT = Split("t", 0)
+
+
+@dataclass
+class Process:
+    """One process of a query that follows announcements."""
+
+    log: LogInMemory = field(default_factory=LogInMemory)
+    by: AnnouncedBy = field(default_factory=AnnouncedBy)
+    discovery: Discovery = field(default_factory=Discovery)
+    clock: SteppedClock = field(default_factory=SteppedClock)
+    state: SourceState = field(default_factory=lambda: SourceState(splits={SPLIT: SplitState(0, 0)}))
+
+    def __post_init__(self) -> None:
+        self.announcements = Announcements(self.log, self.by, self.discovery, self.clock)
+
+    def now(self, *, passed: int = 0, is_run: bool = False, **state: Any) -> ObservedAnnouncements:
+        self.clock.now_ms += passed
+        self.state = replace(self.state, **state)
+        return self.announcements.now(self.state, {SPLIT}, None, is_run=is_run)
+
+
+def test_a_process_reads_on_from_its_checkpoint_and_waits_for_the_writers_in_it() -> None:
+    process = Process()
+    process.log.add(1)
+    process.log.add(2, writer="b")
+    found = process.now(announced=AnnouncedFrom(1, "L", ("a", "b")))
+    assert process.log.asked == [(1, "L")]
+    assert found.table.writers["a"].newest is None
+    assert found.table.writers["b"].newest is not None
+    process.log.add(3)
+    assert process.now().table.writers["a"].newest is not None
+    assert process.log.asked[1:] == [(2, "L")]
+
+
+def test_only_time_in_which_announcements_could_be_read_makes_a_writer_silent() -> None:
+    process = Process()
+    process.log.add(1)
+    assert process.now(passed=9_000).silent == {"a": 0}
+    assert process.now(passed=1_000).silent == {"a": 1_000}
+    good, process.log.answer = process.log.answer, replace(process.log.answer, trouble="no broker", is_current=False)
+    away = process.now(passed=1_000)
+    assert (away.is_current, away.trouble) == (False, "no broker")
+    process.log.answer = good
+    assert process.now(passed=50_000).silent == {"a": 1_000}
+    assert process.now(passed=500).silent == {"a": 1_500}
+    process.log.add(2, batch=1)
+    assert process.now(passed=500).silent == {"a": 0}
+
+
+def test_a_log_that_is_away_slows_few_plans_and_is_warned_of_after_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    process = Process()
+    good, process.log.answer = process.log.answer, replace(process.log.answer, trouble="no broker", is_current=False)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            process.now(passed=1_000)
+        assert process.log.waits[-1] == 0
+        assert caplog.messages == []
+        for _ in range(3):
+            process.now(passed=30_000)
+        process.log.answer = good
+        process.now(passed=1_000)
+    assert caplog.messages == [
+        "t.watermarks has not been read to its end for 1 min 01 s, and the watermark stands: no broker",
+        "t.watermarks is read again, after 1 min 32 s",
+    ]
+
+
+@pytest.mark.parametrize(("changed", "text"), [
+    ({"log": "L2"}, "t.watermarks was deleted and created again"),
+    ({"truncated": True}, "t.watermarks was truncated"),
+])  # fmt: skip
+def test_a_log_that_is_another_one_leaves_only_the_names_of_writers(
+    changed: dict[str, Any], text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    process = Process()
+    process.log.add(1)
+    process.log.add(2, writer="b")
+    process.now()
+    process.log.answer = replace(process.log.answer, **changed)
+    process.log.statements = process.log.statements[:1]
+    with caplog.at_level(logging.WARNING):
+        found = process.now()
+    assert text in caplog.text
+    assert "has announced again: a, b" in caplog.text
+    assert found.table.writers["b"].newest is None
+
+
+def test_deleted_announcements_and_remarks_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    process = Process()
+    process.log.add(5, batch=3)
+    process.log.add(4, batch=2)
+    process.log.add(4, batch=1)
+    process.log.answer = replace(process.log.answer, deleted=(3, 8))
+    with caplog.at_level(logging.WARNING):
+        process.now()
+        process.log.answer = replace(process.log.answer, deleted=None)
+        process.log.add(4, batch=2)
+        process.now(passed=60_000)
+    assert "announcements 3 to 7 of t.watermarks were deleted before they were read" in caplog.messages[0]
+    assert "a announced batch 2 after batch 3" in caplog.messages[1]
+    assert "(1 more remarks since the last one)" in caplog.messages[2]
+
+
+def test_a_run_reads_once_to_the_end_and_does_not_wait_for_a_topic_that_does_not_exist(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    process = Process()
+    process.log.add(1)
+    first = process.now(is_run=True)
+    process.log.add(2, batch=1)
+    assert process.now(is_run=True).next_position == first.next_position
+    assert len(process.log.asked) == 1
+    missing = Process()
+    missing.log.answer = AnnouncementsRead(trouble="it does not exist", is_missing=True)
+    with caplog.at_level(logging.WARNING):
+        assert not missing.now(is_run=True).is_current
+    assert "stays where it is until the next run: it does not exist" in caplog.text
+
+
+def test_a_partition_that_a_writer_names_and_discovery_has_not_found_is_looked_up() -> None:
+    process = Process()
+    process.log.add(1, ends={"0": 5, "1": 0})
+    process.now()
+    assert process.discovery.looks == 0
+    process.log.add(2, batch=1, ends={"0": 5, "1": 7})
+    process.now()
+    process.now()
+    assert process.discovery.looks == 1
