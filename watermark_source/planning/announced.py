@@ -384,7 +384,7 @@ def _refuse_rivals(writers: Sequence[WriterAt]) -> None:
     raise UsageError(
         f"two queries announce watermarks by turns as {first.name}: {first.rival} and {first.query}. What one "
         "announces is not true of the other's rows. Stop one of them or give it a name of its own, then forget both: "
-        f"python -m watermark_source watermarks --topic TOPIC drop {first.name}. All names in use twice: "
+        f"python -m watermark_source watermarks … --topic TOPIC drop {first.name}. All names in use twice: "
         f"{listed(each.name for each in rivals)}"
     )
 
