@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 
 import pytest
+from prometheus_client import CollectorRegistry
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
 from pyspark.sql.streaming import StreamingQuery
@@ -15,6 +16,8 @@ from pyspark.sql.streaming import StreamingQuery
 from tests.integration.kafka_streams import KafkaStreams, wait_for
 from tests.spark.queries import START, Running
 from watermark_source import follow_watermark, status, why
+from watermark_source.monitor.listener import StatusListener
+from watermark_source.monitor.operator_watermarks import OperatorWatermark
 from watermark_source.monitor.source_status import SplitView, TimeInStatus
 
 pytestmark = [pytest.mark.service, pytest.mark.spark]
@@ -106,8 +109,12 @@ def test_rows_of_now_that_wait_in_a_join_for_the_other_side_wait_for_time(
         "orders_key = payments_key AND payments_time BETWEEN orders_time AND orders_time + INTERVAL 10 SECONDS"
     )
     joined = side(orders, "orders").join(side(payments, "payments"), paid, "leftOuter")
+    registry = CollectorRegistry()
+    listener = StatusListener(registry)
+    streams.spark.streams.addListener(listener)
     fed = Fed(streams, streams.start(joined).query)
     fed.write(payments, {0: [now() - HOUR]})
+    join: OperatorWatermark
     for _ in range(runs):
         fed.write(orders, {0: [now()]})
         fed.settle()
@@ -121,6 +128,11 @@ def test_rows_of_now_that_wait_in_a_join_for_the_other_side_wait_for_time(
         assert join.output is not None
         assert join.eviction - join.output >= 10_000
         assert found.clocks.output_watermark == join.output
+    # The listener has asked the operators, too: in the user's program, after a batch.
+    labels = {"query": fed.query.name, "operator": "0", "name": join.name}
+    name = "watermark_source_operator_output_watermark_timestamp_seconds"
+    wait_for(lambda: registry.get_sample_value(name, labels) == (join.output or 0) / 1_000, fed.query)
+    streams.spark.streams.removeListener(listener)
 
 
 @runs

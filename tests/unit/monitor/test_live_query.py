@@ -52,7 +52,7 @@ def reporting_source(report: dict[str, Any]) -> type[DataSource]:
 
 
 def eventually(condition: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.1)
     return condition()

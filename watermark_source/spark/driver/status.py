@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 from watermark_source.clock import Clock
 from watermark_source.monitor.source_status import (
@@ -45,12 +45,8 @@ _log = logging.getLogger(__name__)
 # When rows arrived: the processing-time watermark, from the requests for the ends of the logs.
 
 
-class End(NamedTuple):
-    """The end of a log, and when it was requested: rows at or behind it arrived later than that."""
-
-    position: int
-    requested_at: Millis
-
+End: TypeAlias = tuple[int, Millis]
+"""The end of a log, and when it was requested: rows at or behind it arrived later than that."""
 
 _MOST_ENDS = 64
 """Limit on the ends that are kept of a split."""
@@ -93,18 +89,19 @@ class Arrivals:
         """
         known, kept, finds_rows = self.ends, {s: e for s, e in self.ends.items() if s in unanswered}, False
         # A split that is found later had no row before: otherwise it would have been found.
-        first = () if self.began is None else (End(0, self.began),)
+        first: tuple[End, ...] = () if self.began is None else ((0, self.began),)
         for split, end in ends.items():
             if split in unanswered or split in snapshots:
                 continue
-            before, position = known.get(split), committed.get(split, 0)
-            if self.began is not None and end > (position if before is None else before[-1].position):
-                finds_rows = True
+            before, position, last = known.get(split, ()), committed.get(split, 0), (end, requested_at)
+            if not finds_rows and self.began is not None:
+                finds_rows = end > (before[-1][0] if before else position)
             if end <= position:
-                kept[split] = (End(end, requested_at),)
+                kept[split] = (last,)
+            elif len(before) == 1 and before[0][0] <= position:
+                kept[split] = (before[0], last)
             else:
-                earlier = [each for each in before or first if each.position < end]
-                kept[split] = (*_needed(earlier, position), End(end, requested_at))
+                kept[split] = (*_needed([each for each in before or first if each[0] < end], position), last)
         began = requested_at if self.began is None else self.began
         found = (requested_at, self.requested_at) if finds_rows else (self.rows_at, self.rows_after)
         return Arrivals(began, requested_at, kept, *found, snapshots)
@@ -113,20 +110,20 @@ class Arrivals:
         """Return what is unprocessed if each split is processed up to a position; ``None`` before the first request."""
         if self.began is None or self.requested_at is None:
             return None
-        found = Unprocessed(self.requested_at)
+        arrived, where, is_older = self.requested_at, None, False
         for split, ends in self.ends.items():
-            position, last = positions.get(split, 0), ends[-1]
-            if position >= last.position:
-                # Rows may have come since a split answered last.
-                row = Unprocessed(last.requested_at, str(split)) if last.requested_at < found.arrived else found
-            else:
-                before = [end.requested_at for end in ends if end.position <= position]
-                row = Unprocessed(before[-1] if before else self.began, str(split), is_older=not before)
-            if row.arrived < found.arrived or (row.is_older and not found.is_older):
-                found = row
+            position, (end, at) = positions.get(split, 0), ends[-1]
+            if position < end:
+                before = [requested_at for end, requested_at in ends if end <= position]
+                at = before[-1] if before else self.began
+                if not before and not is_older:
+                    arrived, where, is_older = at, split, True
+            # Of a split that was read to its end: rows may have come since it answered last.
+            if at < arrived:
+                arrived, where = at, split
         if self.older:
-            return Unprocessed(self.began, str(min(self.older)), is_older=True)
-        return found
+            arrived, where, is_older = self.began, min(self.older), True
+        return Unprocessed(arrived, None if where is None else str(where), is_older)
 
 
 def _needed(ends: list[End], position: int) -> list[End]:
@@ -134,7 +131,7 @@ def _needed(ends: list[End], position: int) -> list[End]:
 
     Without an end the rows behind it have the time of the end before: an earlier one, which is a lower bound as well.
     """
-    passed = sum(end.position <= position for end in ends)
+    passed = sum(end <= position for end, _ in ends)
     needed = ends[max(0, passed - 1) :]
     return needed if len(needed) < _MOST_ENDS else [needed[0], *needed[1::2]]
 
@@ -189,26 +186,18 @@ class History:
         observed, state = planned.observation, planned.state
         logs = observed.logs
         committed = {split: at.position for split, at in before.splits.items()}
-        arrivals = self.arrivals.after(
+        if logs.added:
             # Of a split that is new nothing is read that lies before its beginning.
-            {**logs.added, **committed},
+            committed = {**logs.added, **committed}
+        arrivals = self.arrivals.after(
+            committed,
             logs.ends,
             logs.asked_at,
             unanswered=logs.unknown | logs.stale,
             snapshots=frozenset(map(snapshot_split, unfinished(state.snapshots))),
         )
         moment = now if logs.ends_are_final else logs.asked_at
-        times, changes = dict(self.times), 0
-        for split, at in state.splits.items():
-            known = times.get(split)
-            if known is None:
-                was = before.splits.get(split)
-                known = times[split] = StatusTimes(SplitStatus.ACTIVE if was is None else was.status, moment)
-            if known.status is not at.status:
-                times[split] = known.changed(at.status, moment)
-                changes += 1
-        if len(times) > len(state.splits):
-            times = {split: of for split, of in times.items() if split in state.splits}
+        times, changes = self._times_after(before, state, moment)
         first = self.arrivals.began is None
         sent = before.watermark if first else self.watermark
         highest = [seen.highest for seen in observed.seen.values() if seen.highest is not None]
@@ -223,6 +212,24 @@ class History:
             self.watermark_changes + (state.watermark != sent),
             self.status_changes + changes,
         )
+
+    def _times_after(
+        self, before: SourceState, state: SourceState, moment: Millis
+    ) -> tuple[Mapping[Split, StatusTimes], int]:
+        """Return the times of all splits with the changes of a plan, and how many there are."""
+        known, splits = self.times, state.splits
+        changed = [s for s, at in splits.items() if (of := known.get(s)) is None or of.status is not at.status]
+        if not changed and len(known) == len(splits):
+            return known, 0
+        times, changes = {split: of for split, of in known.items() if split in splits}, 0
+        for split in changed:
+            was = before.splits.get(split)
+            of = times.get(split) or StatusTimes(SplitStatus.ACTIVE if was is None else was.status, moment)
+            if of.status is not splits[split].status:
+                of = of.changed(splits[split].status, moment)
+                changes += 1
+            times[split] = of
+        return times, changes
 
 
 _STATUS = {SplitStatus.ACTIVE: Status.ACTIVE, SplitStatus.IDLE: Status.IDLE, SplitStatus.PAUSED: Status.PAUSED}
