@@ -28,15 +28,32 @@ def test_every_click_finds_its_user_and_the_servers_are_as_before(kafka: Kafka, 
         "GRANT ALL ON *.* TO demo@'%' WITH GRANT OPTION",
     )  # fmt: skip
     before = _holdings(kafka, mysql)
-    command = [sys.executable, "examples/clickstream_enrichment.py", "--clicks", "2000", "--users", "1000"]
-    command += ["--kafka", kafka.bootstrap, "--mysql", f"mysql://demo:p%40ss%2Fw%3Ard@{mysql.host}:{mysql.port}"]
-    environment = {**os.environ, "JDK_JAVA_OPTIONS": quick_spark()}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=560, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.splitlines()[-1] == "2 000 clicks, 0 of them without their user."
+    address = f"mysql://demo:p%40ss%2Fw%3Ard@{mysql.host}:{mysql.port}"
+    printed = _run("clickstream_enrichment.py", "--clicks", "2000", "--kafka", kafka.bootstrap, "--mysql", address)
+    assert printed == "2 000 clicks, 0 of them without their user."
     # What tests beside this one have made meanwhile is not ours.
     ours = {name for name in _holdings(kafka, mysql) - before if re.match("click_event|shop|enrichment", name)}
     assert not ours
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_clicks_of_the_rate_source_find_their_users_if_they_wait(mysql: MySql, waits: bool) -> None:
+    address = f"mysql://root@{mysql.host}:{mysql.port}"
+    printed = _run("rate_enrichment.py", "--clicks", "500", "--mysql", address, *([] if waits else ["--no-wait"]))
+    found = re.fullmatch(r"(.+) clicks, (.+) of them without their user\.", printed)
+    assert found, printed
+    clicks, missed = (int(number.replace(" ", "")) for number in found.groups())
+    assert clicks >= 500
+    assert (missed == 0) is waits
+
+
+def _run(example: str, *arguments: str) -> str:
+    """Run an example with few users as a user does, and return the last line that it prints."""
+    command = [sys.executable, f"examples/{example}", "--users", "1000", *arguments]
+    environment = {**os.environ, "JDK_JAVA_OPTIONS": quick_spark()}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=560, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.splitlines()[-1]
 
 
 def _holdings(kafka: Kafka, mysql: MySql) -> set[str]:
