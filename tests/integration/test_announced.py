@@ -337,12 +337,12 @@ def test_windows_of_a_query_close_as_soon_as_they_are_announced_and_the_status_n
     running = streams.start(counts.selectExpr("unix_seconds(window.start) AS start", "count"))
     streams.write(writers.topic, {0: [1, 2, 11, 25]})
     writers.at(12, {0: 4, **dict.fromkeys(range(1, 8), 0)})
-    wait_until(lambda: holders(running.query) == ["late"], 60, "the writer that has not announced yet")
+    wait_until(lambda: holders(running.query) == ["late"], 240, "the writer that has not announced yet")
     assert running.rows() == []
     writers.at(30, {0: 4}, writer="late", query="ql")
-    wait_until(lambda: running.rows() == [(START // 1_000, 2)], 60, "the first window")
+    wait_until(lambda: running.rows() == [(START // 1_000, 2)], 240, "the first window")
     writers.at(31, {0: 4})
-    wait_until(lambda: len(running.rows()) == 3, 60, "all windows")
+    wait_until(lambda: len(running.rows()) == 3, 240, "all windows")
     assert running.dropped == 0
 
 
