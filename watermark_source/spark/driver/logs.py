@@ -291,6 +291,8 @@ class Logs:
 
 _WAIT_FOR_ANNOUNCEMENTS = 0.5
 """Seconds that a plan waits for new announcements; without an answer the watermark stands."""
+_WAIT_AT_FIRST = 5.0
+"""The same for the first plan of a process, which connects first: it may be the only one (``Trigger.Once``)."""
 _WAIT_AGAIN = 1.0
 """Seconds from such a wait without an answer to the next one: a slow or dead broker must not slow down all plans."""
 _WAIT_OF_RUN = 60.0
@@ -347,7 +349,9 @@ class Announcements:
         while True:
             read = self._log.read(self._position, self._id, wait=max(0.0, until - time.monotonic()))
             self._take(read, state, cap)
-            if read.is_current or read.is_missing or time.monotonic() >= until:
+            # A run waits for what another try may cure: its next plans come too late.
+            gives_up = read.is_missing or (read.trouble is not None and not is_run)
+            if read.is_current or gives_up or time.monotonic() >= until:
                 break
         self._note_answer(read, asked_at, is_run=is_run)
         observed = self._observed(read)
@@ -365,8 +369,9 @@ class Announcements:
         now = time.monotonic()
         if self._not_since is not None and now - self._waited_at < _WAIT_AGAIN:
             return 0.0
-        self._waited_at = now + _WAIT_FOR_ANNOUNCEMENTS
-        return _WAIT_FOR_ANNOUNCEMENTS
+        wait = _WAIT_FOR_ANNOUNCEMENTS if self._waited_at else _WAIT_AT_FIRST
+        self._waited_at = now + wait
+        return wait
 
     def _restore(self, state: SourceState) -> None:
         kept = state.announced
