@@ -213,7 +213,7 @@ def test_a_query_announces_what_its_operators_state(
         announcing = announce_watermark(query, sink, options_of(kafka), "sessions")
         for second in range(100 * run, last, 20):
             # The watermark is a millisecond before the end of a window: in milliseconds its window_time is the same.
-            streams.write(source, {0: [second + 15, second + 11], 1: [second + 18]})
+            streams.write(source, {0: [second + 15, second + 11], 1: [second + 6, second + 18]})
             query.processAllAvailable()
         announcing.flush()
         progress = query.lastProgress
