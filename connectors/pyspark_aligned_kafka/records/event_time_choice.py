@@ -88,6 +88,8 @@ class Format(Enum):
     MILLIS = "millis"
     MICROS = "micros"
     NANOS = "nanos"
+    TSO = "tso"
+    """A timestamp of TiDB's oracle: milliseconds times 2^18, plus a logical counter."""
     ISO_8601 = "iso8601"
 
 

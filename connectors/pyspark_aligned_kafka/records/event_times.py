@@ -15,6 +15,7 @@ from pyspark_aligned_kafka.records.event_time_choice import (
     OPTION,
     ByFunction,
     EventTimeChoice,
+    Format,
     InHeader,
     InJson,
     MarkChoice,
@@ -332,6 +333,9 @@ class WatermarkMarks:
         if self._finder is None:
             return records.timestamps.view(pa.int64())
         micros, wrong, missing = self._finder.find(records)
+        if self._choice.written is Format.TSO:
+            # What is committed later in the same millisecond has a higher counter, and its event time is that one.
+            micros -= 1
         if not missing:
             return pa.array(micros)
         is_wrong = wrong.astype(bool)

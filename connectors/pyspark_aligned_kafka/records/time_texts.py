@@ -13,7 +13,9 @@ from watermark_source.machine_code.native import Word, address_of, byte_at, comp
 
 _EXPONENTS = {Format.SECONDS: 6, Format.MILLIS: 3, Format.MICROS: 0, Format.NANOS: -3}
 """Microseconds of a unit, as a power of ten."""
-_BY_SIZE, _NO_NUMBER = 100, 101
+_BY_SIZE, _NO_NUMBER, _ORACLE = 100, 101, 102
+_LOGICAL_BITS = 18
+"""Bits of the counter in a timestamp of TiDB's oracle."""
 _LONGEST = 64
 """Bytes of a text, unescaped: no moment is longer."""
 _FIRST_DAY, _END_DAY = -719_162, 2_932_897
@@ -176,6 +178,8 @@ def _moment(data: Word, at: Word, stop: Word, unit: Word) -> Word:
         is_number, value, exponent = _number(data, at, stop)
         if is_number and unit == _BY_SIZE and _is_date(data, at, stop, value, exponent):
             return _DATE
+        if is_number and unit == _ORACLE:
+            return (value >> _LOGICAL_BITS) * 1_000 if exponent == 0 else NO_MOMENT
         if is_number:
             exponent += _exponent_by_size(value, exponent) if unit == _BY_SIZE else unit
             return _scaled(value, exponent)
@@ -237,7 +241,7 @@ class MomentReader:
     __slots__ = ("_room", "_unit")
 
     def __init__(self, written: Format) -> None:
-        by_format = {Format.AUTO: _BY_SIZE, Format.ISO_8601: _NO_NUMBER, **_EXPONENTS}
+        by_format = {Format.AUTO: _BY_SIZE, Format.ISO_8601: _NO_NUMBER, Format.TSO: _ORACLE, **_EXPONENTS}
         self._unit = by_format[written]
         self._room = np.zeros(_LONGEST, np.uint8)
 

@@ -45,6 +45,8 @@ _COM_BINLOG_DUMP = 0x12
 # Position, flags (stop at the end of the binlog), server id, and no file name: the oldest file.
 _DUMP_REQUEST = struct.pack("<IHI", 4, 1, 0)
 _PAUSE_SECONDS = 0.25
+_MOST_BYTES = 256 * 2**20
+"""Limit on a response that is kept in memory: a server, or what poses as one, could send without end."""
 NOT_UNDERSTOOD = (AssertionError, LookupError, ValueError, struct.error)
 """What PyMySQL raises at bytes that are not a response of a MySQL server."""
 _NOTHING_VERIFIED = Tls()
@@ -285,7 +287,7 @@ def _text(sent: bytes) -> str:
 
 
 class _Connection(pymysql.connections.Connection):  # type: ignore[misc]
-    """PyMySQL's connection with ``_Result``, and with one TLS context for all connections that verify nothing.
+    """PyMySQL's connection with ``_Result``, a limit on responses, and one TLS context for all that verify nothing.
 
     PyMySQL reads all certificates that the system trusts before each such connection. That takes 30 ms of a core, most
     of the time of a short task.
@@ -293,6 +295,24 @@ class _Connection(pymysql.connections.Connection):  # type: ignore[misc]
 
     def _create_ssl_ctx(self, given: Any) -> ssl.SSLContext:
         return given if isinstance(given, ssl.SSLContext) else tls_context(_NOTHING_VERIFIED)
+
+    _left = _MOST_BYTES
+    """Bytes that may be read until the next command is sent; the login is the first response."""
+
+    def _execute_command(self, command: int, sql: str | bytes) -> None:
+        self._left = _MOST_BYTES
+        super()._execute_command(command, sql)
+
+    def _read_bytes(self, num_bytes: int) -> bytes:
+        self._left -= num_bytes
+        if self._left < 0:
+            self._force_close()
+            raise SourceError(
+                f"MySQL at {self.host}:{self.port} sent a response of more than {_MOST_BYTES // 2**20} MiB, which no "
+                "look-up needs. Check that a MySQL server listens at the options hostname and port"
+            )
+        found: bytes = super()._read_bytes(num_bytes)
+        return found
 
     def query(self, sql: str | bytes, unbuffered: bool = False) -> Any:
         """Send a statement, which may contain lone surrogates."""

@@ -194,3 +194,16 @@ def test_texts_with_escapes_are_read_without_them(text: bytes, seconds: int | No
     )
     expected = (0, 1, 1) if seconds is None else (1_000_000 * seconds, 0, 0)
     assert (int(micros[0]), int(wrong[0]), int(missing)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "millis"),
+    [("429918007904436226", 1_640_007_049_196), ("4.29918007904436226e17", 1_640_007_049_196), ("0", 0), ("262144", 1)],
+)
+def test_a_timestamp_of_tidbs_oracle_is_its_milliseconds(text: str, millis: int) -> None:
+    assert seen_in(text, Format.TSO) == (1_000 * millis, 0)
+
+
+@pytest.mark.parametrize("text", ["", "x", "1.5", "1e30", "2026-01-01"])
+def test_what_is_no_whole_number_is_no_timestamp_of_the_oracle(text: str) -> None:
+    assert seen_in(text, Format.TSO)[1] == 1

@@ -10,18 +10,27 @@ import pyarrow as pa
 import pytest
 
 from pyspark_aligned_kafka.records.decoding import RecordDecoder
-from pyspark_aligned_kafka.records.event_time_choice import ByFunction, InHeader, InJson, MarkChoice, Place, parse_path
+from pyspark_aligned_kafka.records.event_time_choice import (
+    ByFunction,
+    Format,
+    InHeader,
+    InJson,
+    MarkChoice,
+    Place,
+    parse_path,
+)
 from tests.unit.kafka.batches import Rec, batch
 from watermark_source.errors import EventTimeError
 from watermark_source.planning.split import Split, SplitRange
 
+START = 1_767_225_600_123
 IN_VALUE, IN_HEADER = InJson("value", parse_path("$.w")), InHeader("w")
 
 
-def marks(place: Place | None, *recs: Rec) -> list[int]:
+def marks(place: Place | None, *recs: Rec, written: Format = Format.AUTO) -> list[int]:
     data = np.frombuffer(bytearray(batch(0, recs)), np.uint8)
     decoder = RecordDecoder(
-        (), batch_rows=100, batch_bytes=1 << 20, decompressed_limit=1 << 20, marks=MarkChoice(place)
+        (), batch_rows=100, batch_bytes=1 << 20, decompressed_limit=1 << 20, marks=MarkChoice(place, written)
     )
     (found,) = decoder.decode(SplitRange(Split("orders", 3), 0, 1_000), data, 0, 1, None)
     assert found.event_time.cast(pa.int64()).to_pylist() == [1_000 * rec.millis for rec in recs]
@@ -39,6 +48,20 @@ def test_a_record_that_has_nothing_there_carries_none() -> None:
     assert marks(IN_VALUE, *(Rec(at, value) for at, value in enumerate(values))) == [5_000, 7_000]
     assert marks(IN_VALUE, Rec(0, b'{"w":5}')) == [5_000]
     assert marks(IN_HEADER, Rec(0), Rec(1, headers=[(b"w", b"5")]), Rec(2, headers=[(b"w", None)])) == [5_000]
+
+
+def test_a_timestamp_of_tidbs_oracle_leaves_its_own_millisecond_open() -> None:
+    """A later commit of the millisecond has a higher counter, and the same event time."""
+    oracle = (START << 18) + 7
+    values = [f'{{"w":{oracle}}}'.encode(), f'{{"w":"{oracle}"}}'.encode(), b'{"w":null}']
+    assert marks(IN_VALUE, *(Rec(at, value) for at, value in enumerate(values)), written=Format.TSO) == [START - 1] * 2
+    with pytest.raises(EventTimeError, match=r"read as tso.*seen '1\.5'"):
+        marks(IN_VALUE, Rec(0, b'{"w":"1.5"}'), written=Format.TSO)
+
+
+def test_a_resolved_timestamp_of_cockroachdb_is_nanoseconds_and_a_counter() -> None:
+    resolved = b'{"w":"1577836800123000000.0000000007"}'
+    assert marks(IN_VALUE, Rec(0, resolved), written=Format.NANOS) == [1_577_836_800_123]
 
 
 def test_what_a_function_leaves_null_carries_none(monkeypatch: pytest.MonkeyPatch) -> None:

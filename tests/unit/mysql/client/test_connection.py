@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import ssl
+import threading
 import time
 from typing import Any
 
@@ -27,6 +30,28 @@ def test_tls_that_verifies_nothing_reads_no_certificates(monkeypatch: pytest.Mon
     assert opened.ctx.verify_mode is ssl.CERT_NONE
     assert not opened._ssl_required
     assert read == []
+
+
+def test_a_response_without_end_is_an_error_and_fills_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection._Connection, "_left", 20 * 2**20)
+    sent_bytes = []
+
+    def send_without_end(listening: socket.socket) -> None:
+        client, _ = listening.accept()
+        with client, contextlib.suppress(OSError):
+            for number in range(100):
+                packet = b"\xff\xff\xff" + bytes([number]) + bytes(2**24 - 1)
+                client.sendall(packet)
+                sent_bytes.append(len(packet))
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        sender = threading.Thread(target=send_without_end, args=(listening,))
+        sender.start()
+        port = listening.getsockname()[1]
+        with pytest.raises(SourceError, match=rf"MySQL at 127.0.0.1:{port} sent a response of more than"):
+            MySqlConnection(ClientSettings("127.0.0.1", port, "u", "hidden")).rows("SELECT 1")
+        sender.join(30)
+    assert sum(sent_bytes) < 100 * 2**20
 
 
 class Cursor:
