@@ -50,7 +50,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export OPENBLAS_NUM_THREADS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-json demo-mysql demo-join demo-rate check test test-long test-containers lint coverage lock bench docs \
+.PHONY: help demo demo-json demo-mysql demo-join demo-rate demo-chain check test test-long test-containers lint coverage lock bench docs \
     broker soak fuzz mutants clean distclean python java prepared
 
 help: ## this list
@@ -71,6 +71,9 @@ demo-join: java $(INSTALLED) ## clicks from Kafka, each joined with its user fro
 demo-rate: java $(INSTALLED) ## clicks of Spark's rate source, each joined with its user from MySQL
 	$(RUN) examples/rate_enrichment.py $(DEMO_ARGS)
 
+demo-chain: java $(INSTALLED) ## three jobs in a row: watermarks that travel with the rows, beside a bound in each job
+	$(RUN) examples/job_chain.py $(DEMO_ARGS)
+
 check: lint ## lint, and what needs no server: five minutes
 	$(RUN) -m pytest $(PURE_TESTS) --without-services -q -n $(CHECK_PROCESSES) --dist worksteal $(PYTEST_ARGS)
 
@@ -79,7 +82,7 @@ test: prepared ## all tests, against real servers: half an hour on two cores
 
 test-long: prepared ## the same and what is longer by nature: more kills, histories, silences; an hour and more
 	$(RUN) -m pytest tests $(BY_FILE) --durations=30 --long $(call SEEDS,$(SEED)) --kills=30 \
-	    --mysql-kills=30 --join-kills=$(JOIN_KILLS) --join-users=$(JOIN_USERS) --ordering-kills=$(ORDERING_KILLS) --announcing-kills=$(ANNOUNCING_KILLS) --late-rows-kills=30 --late-rows=10000000 \
+	    --mysql-kills=30 --join-kills=$(JOIN_KILLS) --join-users=$(JOIN_USERS) --ordering-kills=$(ORDERING_KILLS) --announcing-kills=$(ANNOUNCING_KILLS) --chain-kills=20 --chain-clicks=5000000 --late-rows-kills=30 --late-rows=10000000 \
 	    --histories=300 --snapshot-replays=$(SNAPSHOT_REPLAYS) --day-records=20000 --store-outage=60 \
 	    --silences=20 --silent-seconds=60 --reader-replays=200 --reader-kills=30 --resumes=100 --wakes=50 \
 	    --broker-frozen=60 --broken-networks=500 --partitions-added=50 --json-documents=1000000 \

@@ -11,14 +11,16 @@ import os
 import sys
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
-from pyspark.sql.streaming import DataStreamWriter, StreamingQueryListener
+from pyspark.sql.streaming import DataStreamWriter, StreamingQuery, StreamingQueryListener
 from pyspark.sql.streaming.listener import (
     QueryIdleEvent,
     QueryProgressEvent,
@@ -52,6 +54,8 @@ class KilledJob(ABC):
     """The file that is run."""
     names: ClassVar[tuple[str, ...]]
     """Of the queries."""
+    settings: ClassVar[Mapping[str, str]] = {}
+    """Settings of Spark that it needs beside those of every job."""
 
     @property
     @abstractmethod
@@ -66,6 +70,10 @@ class KilledJob(ABC):
     @abstractmethod
     def queries(self, spark: SparkSession) -> dict[str, DataStreamWriter]:
         """Return the queries, ready to be started."""
+
+    def started(self, name: str, query: StreamingQuery) -> None:
+        """Called after each start of a query."""
+        del name, query
 
     def checkpoint(self, query: str) -> Path:
         return self.folder / "checkpoints" / query
@@ -178,7 +186,7 @@ class ProgressLog(StreamingQueryListener):
         )
 
 
-def session(master: str) -> SparkSession:
+def session(master: str, more: Mapping[str, str] = MappingProxyType({})) -> SparkSession:
     builder = SparkSession.builder.master(master).appName("killed")
     quick = quick_spark()
     settings = {
@@ -201,6 +209,7 @@ def session(master: str) -> SparkSession:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         KEEP_LOGS[0]: KEEP_LOGS[1],
+        **more,
     }
     for name, value in settings.items():
         builder = builder.config(name, value)
@@ -220,7 +229,7 @@ def loaded(job: KilledJob, spark: SparkSession) -> dict[str, DataStreamWriter]:
 
 def main(job: KilledJob) -> None:
     """Run a job's queries for ever."""
-    spark = session(job.master)
+    spark = session(job.master, job.settings)
     lines = Lines(job.progress_log)
     spark.streams.addListener(ProgressLog(lines))
     queries = loaded(job, spark)
@@ -230,6 +239,7 @@ def main(job: KilledJob) -> None:
         # Two at once can break what Spark keeps for all queries of a source: docs/watermarks.md, "Several queries".
         while running[name].status["message"].startswith("Initializing"):
             time.sleep(0.02)
+        job.started(name, running[name])
     while True:
         try:
             spark.streams.awaitAnyTermination()
@@ -239,7 +249,9 @@ def main(job: KilledJob) -> None:
                 os.execv(sys.executable, [sys.executable, *sys.argv])
             lines.write({"failure": str(failure)})
         spark.streams.resetTerminated()
-        running = {name: q if q.isActive else queries[name].start() for name, q in running.items()}
+        for name in [name for name, query in running.items() if not query.isActive]:
+            running[name] = queries[name].start()
+            job.started(name, running[name])
 
 
 if __name__ == "__main__":

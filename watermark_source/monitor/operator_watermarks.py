@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 from pyspark.sql.streaming import StreamingQuery
 
 from watermark_source.errors import UsageError
-from watermark_source.planning.watermark import MAX, Millis
+from watermark_source.planning.watermark import LAST, MAX, Millis
 
 _OURS = frozenset({"name", "run", "source", "splits", "v"})
 """Keys of every offset of this project's sources."""
@@ -140,6 +140,16 @@ def output_watermark(query: StreamingQuery) -> OutputWatermark:
     return output_of(read_watermarks(query), query.lastProgress)
 
 
+def executed_batch(progress: Mapping[str, Any]) -> int | None:
+    """Return the last batch that was committed as of a progress event; ``None`` before the first.
+
+    Events of an idle query have the number of the next batch, which is not even planned. Their durations have no
+    ``addBatch``.
+    """
+    batch = int(progress.get("batchId", 0)) - ("addBatch" not in progress.get("durationMs", {}))
+    return batch if batch >= 0 else None
+
+
 def output_of(
     batch: BatchWatermarks | NoWatermark, progress: Mapping[str, Any] | None, *, is_bounded: bool = False
 ) -> OutputWatermark:
@@ -151,11 +161,12 @@ def output_of(
     """
     if isinstance(batch, NoWatermark):
         return batch
-    if progress is None or batch.batch < int(progress["batchId"]):
+    committed = None if progress is None else executed_batch(progress)
+    if progress is None or committed is None or batch.batch < committed:
         return NoWatermark(Why.NO_BATCH)
     if batch.is_complete:
         return NoWatermark(Why.COMPLETE_MODE)
-    is_committed = batch.batch == int(progress["batchId"])
+    is_committed = batch.batch == committed
     last = [operator for operator in batch.operators if operator.is_last]
     if not is_bounded and (without := [operator for operator in last if not operator.promises]):
         return NoWatermark(Why.NO_PROMISE, without[0].name)
@@ -185,8 +196,13 @@ def _of_sources(sources: Sequence[Any]) -> list[Millis | None] | NoWatermark:
         if not isinstance(offset, Mapping) or not offset.keys() >= _OURS:
             return NoWatermark(Why.FOREIGN_SOURCE, str(source["description"]))
         watermark = offset.get("wm")
-        found.append(None if watermark is None else Millis(int(watermark)))
+        found.append(None if watermark is None else _or_end(Millis(int(watermark))))
     return found
+
+
+def _or_end(watermark: Millis) -> Millis:
+    """Return the end of time for ``LAST``, which a source has once all writers that it follows have ended."""
+    return MAX if watermark >= LAST else watermark
 
 
 # What Spark's driver process answers over Py4J.

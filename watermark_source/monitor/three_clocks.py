@@ -19,6 +19,7 @@ from watermark_source.monitor.operator_watermarks import (
     BatchWatermarks,
     NoWatermark,
     OperatorWatermark,
+    executed_batch,
     output_of,
 )
 from watermark_source.monitor.source_status import SourceStatus, SplitView, Status, Unprocessed
@@ -139,8 +140,7 @@ def query_clocks(
     sent = None if not known or None in known else min(mark for mark in known if mark is not None)
     output: int | NoWatermark | None = None
     if operators is not None:
-        number = executed_batch(progress)
-        output = output_of(operators, None if number is None else {**progress, "batchId": number})
+        output = output_of(operators, progress or None)
     elif not stateful:
         output = sent
     unprocessed = [source.unprocessed if in_batch else _read_up_to(source.unread, idle_at) for source in sources]
@@ -183,15 +183,6 @@ def _read_up_to(unread: Unprocessed | None, idle_at: int | None) -> Unprocessed 
     if unread is None or unread.split is not None or idle_at is None:
         return unread
     return replace(unread, arrived=max(unread.arrived, idle_at))
-
-
-def executed_batch(progress: Mapping[str, Any]) -> int | None:
-    """Return the last batch that was executed as of a progress event; ``None`` before the first.
-
-    Events of an idle query have the number of the next batch.
-    """
-    batch = int(progress.get("batchId", 0)) - ("addBatch" not in progress.get("durationMs", {}))
-    return batch if batch >= 0 else None
 
 
 def _batch(progress: Mapping[str, Any], running: int | None) -> Batch | None:

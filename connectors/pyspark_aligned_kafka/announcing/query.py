@@ -25,6 +25,7 @@ from watermark_source.monitor.operator_watermarks import (
     NoWatermark,
     OutputWatermark,
     Why,
+    executed_batch,
     output_of,
     read_watermarks,
 )
@@ -232,9 +233,13 @@ class AnnouncedQuery:
         return self._done is not None and self._done >= batch
 
     def _committed(self) -> int | None:
-        """Return the number of the last committed batch of this run; two short calls to Spark's driver process."""
+        """Return the number of the last committed batch; some short calls to Spark's driver process."""
         progress = self._handle.lastProgress()
-        return None if progress is None else int(progress.batchId())
+        if progress is None:
+            return None
+        # As ``executed_batch``, without the event's whole JSON.
+        batch = int(progress.batchId()) - (not progress.durationMs().containsKey("addBatch"))
+        return batch if batch >= 0 else None
 
     # On the thread.
 
@@ -288,9 +293,17 @@ class AnnouncedQuery:
     def _announce_last(self) -> WatermarkSourceError | None:
         began = time.monotonic()
         progress = self._query.lastProgress
-        assert progress is not None
-        batch = int(progress["batchId"])
+        batch = None if progress is None else executed_batch(progress)
+        assert batch is not None
         found = output_of(read_watermarks(self._query), progress, is_bounded=self._hold is not None)
+        if found == NoWatermark(Why.NO_BATCH):
+            # An earlier run committed it, and nothing is there to be asked for its watermark: the next batch has it.
+            _log.debug(
+                "writer %s: no batch of this run is committed yet; batch %d is of an earlier one", self._writer, batch
+            )
+            with self._changed:
+                self._done = batch
+            return None
         if isinstance(found, NoWatermark) and found.why is not Why.NO_WATERMARK:
             kind = UsageError if found.why in _FOR_GOOD else SourceError
             return kind(

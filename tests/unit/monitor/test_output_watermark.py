@@ -13,7 +13,7 @@ from watermark_source.monitor.operator_watermarks import (
     Why,
     output_of,
 )
-from watermark_source.planning.watermark import MAX, Millis
+from watermark_source.planning.watermark import LAST, MAX, Millis
 
 WINDOWS = OperatorWatermark(
     name="StateStoreSave", operator=0, late=Millis(100), eviction=Millis(200), output_before=Millis(100),
@@ -28,14 +28,15 @@ def batch(*operators: OperatorWatermark, number: int = 7, stateless: bool = Fals
     return BatchWatermarks(number, operators, is_complete=False, has_stateless_rows=stateless)
 
 
-def progress(*watermarks: int | None, number: int = 7, foreign: bool = False) -> dict[str, Any]:
+def progress(*watermarks: int | None, number: int = 7, foreign: bool = False, idle: bool = False) -> dict[str, Any]:
     def offset(watermark: int | None) -> Mapping[str, Any]:
         known = {"name": "", "run": 1, "source": "aligned-kafka", "splits": {}, "v": 1}
         return known if watermark is None else {**known, "wm": watermark}
 
     sources = [{"description": "ours", "endOffset": offset(watermark)} for watermark in watermarks]
     others = [{"description": "KafkaV2[x]", "endOffset": '{"x": {"0": 5}}'}] if foreign else []
-    return {"batchId": number, "sources": [*sources, *others]}
+    durations = {"latestOffset": 3, "triggerExecution": 4} if idle else {"addBatch": 20, "triggerExecution": 25}
+    return {"batchId": number, "durationMs": durations, "sources": [*sources, *others]}
 
 
 def test_the_last_operators_count_and_of_several_branches_the_lowest() -> None:
@@ -48,12 +49,20 @@ def test_of_a_later_batch_what_it_dropped_as_late_counts() -> None:
     assert output_of(batch(WINDOWS, number=6), progress(5)) == NoWatermark(Why.NO_BATCH)
 
 
+def test_the_next_batch_that_an_idle_query_names_is_not_committed() -> None:
+    assert output_of(batch(WINDOWS, JOIN), progress(5, number=8, idle=True)) == 170
+    # It has been planned since: its rows are not written yet.
+    assert output_of(batch(WINDOWS, JOIN, number=8), progress(5, number=8, idle=True)) == 70
+    assert output_of(batch(WINDOWS, number=0), progress(5, number=0, idle=True)) == NoWatermark(Why.NO_BATCH)
+
+
 def test_without_operators_or_past_them_the_lowest_source_counts() -> None:
     assert output_of(batch(), progress(300, 250)) == 250
     assert output_of(batch(WINDOWS), progress(150)) == 200
     assert output_of(batch(WINDOWS, stateless=True), progress(150)) == 150
     assert output_of(batch(WINDOWS, stateless=True), progress(None)) == NoWatermark(Why.NO_WATERMARK)
     assert output_of(batch(), progress(MAX)) == MAX
+    assert output_of(batch(), progress(LAST)) == MAX
 
 
 def test_a_foreign_source_or_an_operator_without_a_promise_is_named() -> None:
