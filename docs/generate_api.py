@@ -19,6 +19,8 @@ SECTIONS: Mapping[tuple[str, str], str] = {
     ("Queries", "watermark_source"): (
         "follow_watermark follow_clock data_rows markers split_late temporal_join order_by_event_time status why"
     ),
+    ("Announcing", "pyspark_aligned_kafka"): "announce_watermark WatermarkAnnouncer",
+    ("Auditing", "pyspark_aligned_kafka.announcing"): "audit Audit BrokenPromise",
     ("The format", "watermark_source.connector"): (
         "AlignedDataSource SourceOptions Abilities RowLimits MinimumRows WatermarkCharacteristic"
     ),

@@ -50,7 +50,9 @@ def main(words: Sequence[str] | None = None) -> int:
         description="list: prints what each writer of a topic announced last. audit: reads the topic whole, and prints "
         "the rows that break what their writers announced. drop WRITER: readers no longer wait for a writer that is "
         "gone for good.",
-        epilog=f"{_SECRETS} At the end: list, audit, or drop and the name of a writer. For example: --kafka "
+        epilog=f"{_SECRETS} --topic: the data topic. audit also accepts --writerColumn key or header:NAME, --copiesBy "
+        "record (the default) or key, and --eventTimeFormat. At the end: list, audit, or drop and a writer's name. "
+        "For example: --kafka "
         "--kafka.bootstrap.servers localhost:9092 --topic sessions --eventTimeColumn 'value:$.end' audit. Exit status: "
         "0; 1 if an audit found broken promises; 2 for a wrong command.",
         allow_abbrev=False,

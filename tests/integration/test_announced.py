@@ -232,7 +232,7 @@ def test_two_queries_by_turns_under_one_name_end_the_query_until_the_name_is_dro
     source = reading(direct, writers)
     for at, query in ((10, "q1"), (20, "q2"), (30, "q1")):
         writers.at(at, {0: 0}, query=query)
-    with pytest.raises(UsageError, match=r"by turns as a: q2 and q1.* drop a"):
+    with pytest.raises(UsageError, match=r"alternately as a: q2 and q1.* drop a"):
         direct.run(source, "b")
     writers.drop("a")
     writers.at(40, {0: 0}, query="q2")

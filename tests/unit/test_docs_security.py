@@ -13,6 +13,7 @@ SENDERS = (
     "schema registry",
     "progress reports",
     "store",
+    "announcements",
     "Files",
 )
 

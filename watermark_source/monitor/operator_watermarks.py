@@ -51,7 +51,7 @@ class Why(Enum):
 
     NO_BATCH = "no batch has been executed yet"
     NO_WATERMARK = "no watermark yet"
-    PLANNING = "Spark plans the next batch at this moment"
+    PLANNING = "Spark plans or executes the next batch at this moment"
     COMPLETE_MODE = "the output mode is complete: each batch writes every row again, with its old event time"
     NO_PROMISE = "an operator states nothing about the event times of its later rows"
     FOREIGN_SOURCE = "a source without a watermark of its own feeds rows that no stateful operator has filtered"
@@ -105,6 +105,9 @@ class BatchWatermarks:
     """Whether the output mode is complete."""
     has_stateless_rows: bool
     """Whether rows of a source reach the sink without a stateful operator."""
+    has_late: bool = True
+    """Whether ``late`` is the watermark of the batch before. Without ``statefulOperator.allowMultiple`` Spark has one
+    watermark for both, and ``late`` is that by which the batch emits rows."""
 
 
 def read_watermarks(query: StreamingQuery) -> BatchWatermarks | NoWatermark:
@@ -128,6 +131,7 @@ def read_watermarks(query: StreamingQuery) -> BatchWatermarks | NoWatermark:
         operators=tuple(found),
         is_complete=str(execution.outputMode()) == "Complete",
         has_stateless_rows=_has_stateless_rows(execution.analyzed()),
+        has_late=str(execution.sparkSession().conf().get(_SEVERAL, "true")) == "true",
     )
 
 
@@ -164,9 +168,9 @@ def output_of(
     committed = None if progress is None else executed_batch(progress)
     if progress is None or committed is None or batch.batch < committed:
         return NoWatermark(Why.NO_BATCH)
-    if batch.is_complete:
-        return NoWatermark(Why.COMPLETE_MODE)
     is_committed = batch.batch == committed
+    if batch.is_complete or not (is_committed or batch.has_late):
+        return NoWatermark(Why.COMPLETE_MODE if batch.is_complete else Why.PLANNING)
     last = [operator for operator in batch.operators if operator.is_last]
     if not is_bounded and (without := [operator for operator in last if not operator.promises]):
         return NoWatermark(Why.NO_PROMISE, without[0].name)
@@ -220,6 +224,7 @@ def _query(query: StreamingQuery) -> Any:
 
 _WATERMARKS = ("eventTimeWatermarkForEviction", "eventTimeWatermarkForLateEvents", "produceOutputWatermark")
 _COMPARISON = "watermarkExpressionForEviction"
+_SEVERAL = "spark.sql.streaming.statefulOperator.allowMultiple"
 _ANSWERS: dict[tuple[str, str], bool] = {}
 """Whether nodes of a class have a method, by both names: a call that fails costs more than all others."""
 

@@ -264,7 +264,8 @@ def _elsewhere(stand: Stand) -> str:
     more = f"; and {count_text(len(writers) - _NAMED)} more" if len(writers) > _NAMED else ""
     return (
         f"The writers of the topic announce it: {named}{more}. Start a writer that has stopped; if it is gone for "
-        "good: python -m watermark_source watermarks … --topic TOPIC drop WRITER, or set writerTimeToLive"
+        "good: python -m watermark_source watermarks … --topic TOPIC drop WRITER, and remove it "
+        "from announcedBy; or set writerTimeToLive"
     )
 
 

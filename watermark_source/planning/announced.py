@@ -185,6 +185,11 @@ class _Changing:
             ] = None
             self._writers[of.writer] = writer
             return
+        ends = self._ends_of(of.ends)
+        if newest is not None and (stale := self._why_stale(of, ends, newest)):
+            self.remarks[f"{of.writer} announced {stale}: the record is ignored"] = None
+            self._writers[of.writer] = writer
+            return
         watermark = of.watermark
         if newest is not None and newest.watermark is not None and (watermark is None or watermark < newest.watermark):
             if watermark is not None:
@@ -193,7 +198,7 @@ class _Changing:
                     "watermark never goes back, so the earlier one remains in force"
                 ] = None
             watermark = newest.watermark
-        cut = Cut(logged.position, of.batch, watermark, of.idle, self._ends_of(of.ends), logged.written_at)
+        cut = Cut(logged.position, of.batch, watermark, of.idle, ends, logged.written_at)
         while pending and not _is_within(pending[-1].ends, cut.ends):
             # The log was truncated. Without the earlier cut the watermark is only later.
             pending.pop()
@@ -204,8 +209,7 @@ class _Changing:
             ] = None
         pending.append(cut)
         if len(pending) > MOST_CUTS:
-            # From the end, so that the newest stays.
-            self._pending[of.writer] = pending[::-2][::-1]
+            self._pending[of.writer] = _thinned(pending)
         self._writers[of.writer] = replace(writer, unreadable=None)
 
     def _begun(self, writer: Writer, query: str) -> Writer:
@@ -218,6 +222,18 @@ class _Changing:
             return Writer(writer.name, query, former - {query}, rival=writer.query)
         return Writer(writer.name, query, former if len(former) <= _MOST_FORMER else frozenset({writer.query}))
 
+    def _why_stale(self, of: Announcement, ends: array[int], newest: Cut) -> str | None:
+        """Return why a record must not count: it was written before the newest one, or its cut is not whole."""
+        missing = [part for part, end in zip(self._parts, newest.ends, strict=False) if end and part not in of.ends]
+        if missing:
+            return f"a cut without partitions {listed(missing)} of an earlier one, as of a broker that lags behind"
+        if of.batch > newest.batch:
+            return None
+        lower = newest.watermark is not None and (of.watermark is None or of.watermark < newest.watermark)
+        if lower or not _is_within(newest.ends, ends):
+            return f"batch {of.batch} again with a lower watermark or cut, as where a record arrives late"
+        return None
+
     def _ends_of(self, ends: Mapping[str, int]) -> array[int]:
         for part in ends.keys() - self._index.keys():
             self._index[part] = len(self._parts)
@@ -226,6 +242,17 @@ class _Changing:
         for part, end in ends.items():
             found[self._index[part]] = end
         return found
+
+
+def _thinned(pending: Sequence[Cut]) -> list[Cut]:
+    """Return the oldest cut and every second one, the newest among them; none is idle where one dropped was not."""
+    kept: list[Cut] = []
+    for at, cut in enumerate(pending):
+        if at == 0 or (len(pending) - at) % 2:
+            kept.append(cut)
+        elif kept[-1].idle and not cut.idle:
+            kept[-1] = replace(kept[-1], idle=False)
+    return kept
 
 
 def _is_within(ends: Sequence[int], limits: Sequence[int]) -> bool:
@@ -320,7 +347,8 @@ def _writer_at(writer: Writer, ends: array[int], cap: Millis | None, observed: O
     count, within_cap = _reached(writer.pending, ends, cap)
     at = writer.pending[within_cap - 1] if within_cap else writer.reached
     pending = writer.pending[within_cap] if within_cap < len(writer.pending) else None
-    return WriterAt(writer, _status(writer, at, observed), at, pending, within_cap < count, ends)
+    status = _status(writer, at, observed, all_reached=pending is None)
+    return WriterAt(writer, status, at, pending, within_cap < count, ends)
 
 
 def _reached(pending: Sequence[Cut], ends: array[int], cap: Millis | None) -> tuple[int, int]:
@@ -337,12 +365,13 @@ def _reached(pending: Sequence[Cut], ends: array[int], cap: Millis | None) -> tu
     return count, bisect_left(pending, True, hi=count, key=is_too_far)
 
 
-def _status(writer: Writer, at: Cut | None, observed: ObservedAnnouncements) -> WriterStatus:
-    limit = observed.by.time_to_live
+def _status(writer: Writer, at: Cut | None, observed: ObservedAnnouncements, *, all_reached: bool) -> WriterStatus:
+    # Rows before an announcement that is not reached are on time, however long ago it was made.
+    limit = observed.by.time_to_live if all_reached and writer.name in observed.table.writers else None
     if writer.unreadable is None:
         if at is not None and at.watermark == MAX:
             return WriterStatus.ENDED
-        if writer.query is not None and limit is not None and observed.silent.get(writer.name, 0) > limit:
+        if limit is not None and observed.silent.get(writer.name, 0) > limit:
             return WriterStatus.SILENT
         if at is not None and at.idle:
             return WriterStatus.IDLE
@@ -362,7 +391,9 @@ def reached(
         UsageError: two queries announce under one name.
     """
     writers = writers_at(observed, positions, cap)
-    _refuse_rivals(writers)
+    if observed.is_current:
+        # Else a removal may follow in what is not read yet.
+        _refuse_rivals(writers)
     if not observed.is_current or not writers or any(w.status is WriterStatus.AWAITED for w in writers):
         return sent
     counting = [w for w in writers if w.status is not WriterStatus.ENDED]
@@ -382,8 +413,8 @@ def _refuse_rivals(writers: Sequence[WriterAt]) -> None:
         return
     first = rivals[0]
     raise UsageError(
-        f"two queries announce watermarks by turns as {first.name}: {first.rival} and {first.query}. What one "
-        "announces is not true of the other's rows. Stop one of them or give it a name of its own, then forget both: "
+        f"two queries announce watermarks alternately as {first.name}: {first.rival} and {first.query}. What one "
+        "announces is not true of the other's rows. Stop one of them or give it a name of its own, then drop the name: "
         f"python -m watermark_source watermarks … --topic TOPIC drop {first.name}. All names in use twice: "
         f"{listed(each.name for each in rivals)}"
     )

@@ -281,9 +281,10 @@ class WatermarkAnnouncer:
         …; producer.flush(); announcer.at(watermark)
         …; producer.flush(); announcer.close()
 
-    Each call returns once the announcement is acknowledged, and raises an error of the brokers (``SourceError``);
-    then nothing has been announced, and the call may be repeated. From the first moment readers wait for the writer. A
-    producer that is started again announces as a new run: readers wait until its first announcement.
+    Each call returns once the announcement is acknowledged, and raises an error of the brokers (``SourceError``); then
+    it may have been announced nevertheless, so repeat the call: a lower watermark is refused. From the first moment
+    readers wait for the writer. A producer that is started again announces as a new run: readers wait until its first
+    announcement.
     """
 
     def __init__(self, topic: str, kafka: Mapping[str, str], writer: str) -> None:
@@ -371,13 +372,14 @@ class WatermarkAnnouncer:
 
     def _send(self, announced: Announced) -> None:
         cut = self._topic.cut()
+        # Before it is sent: a record that is not acknowledged may be in the log, and its number must not come again.
+        self._announced = announced
         self._topic.send(
             Announcement(
                 writer=announced.writer, query=announced.query, batch=announced.batch, watermark=announced.watermark,
                 idle=announced.idle, topic=cut.topic, ends=cut.ends,
             )
         )  # fmt: skip
-        self._announced = announced
 
 
 def need_name(writer: str) -> None:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_aligned_kafka.announcing.announcer import AnnouncementTopic, LoggedRecord
+from pyspark_aligned_kafka.announcing.announcer import AnnouncementTopic, LoggedRecord, need_name
 from pyspark_aligned_kafka.client.setting_table import SETTINGS
 from pyspark_aligned_kafka.options import kafka_options
 from pyspark_aligned_kafka.options.kafka_option_table import OPTION_TABLE
@@ -362,13 +362,16 @@ def watermarks(given: Mapping[str, str], action: str, writer: str | None, out: T
 
 
 def _drop(announced: AnnouncementTopic, writers: Sequence[AuditedWriter], name: str, out: TextIO) -> None:
+    need_name(name)
     if name not in {each.name for each in writers}:
+        # Its announcements may have expired, while the checkpoints of readers name it.
         names = listed(each.name for each in writers) or "none"
-        raise UsageError(
-            f"watermarks: {shortened(name)} has announced nothing about {announced.topic}; writers: {names}"
-        )
+        out.write(f"{announced.name} holds no announcement of {shortened(name)}; it has writers: {names}\n")
     announced.send(Removal(name))
-    out.write(f"{name} is removed: readers of {announced.topic} no longer wait for it, unless it announces again\n")
+    out.write(
+        f"{shortened(name)} is removed: readers of {announced.topic} no longer wait for it, unless it announces again "
+        "or their announcedBy names it\n"
+    )
 
 
 def _list(writers: Sequence[AuditedWriter], topic: str, out: TextIO) -> None:

@@ -9,6 +9,7 @@ batches the newest wins.
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -134,6 +135,10 @@ def to_announce(found: Millis, hold: int | None, last: Millis | None) -> Millis:
         return found
     lowered = max(found - _REST - (hold or 0), MIN + 1)
     return Millis(lowered if last is None else max(lowered, last))
+
+
+class _BetweenBatches(Exception):  # noqa: N818 - no error
+    """Spark is at a point at which its plan cannot be read: a moment later it can."""
 
 
 @dataclass(slots=True)
@@ -272,6 +277,8 @@ class AnnouncedQuery:
             trouble = self._announce_last()
         except WatermarkSourceError as error:
             trouble = error
+        except _BetweenBatches:
+            return False
         except (Py4JNetworkError, ConnectionError):
             _log.info("writer %s announces no more: Spark's driver process has ended", self._writer)
             self._stopped = True
@@ -297,13 +304,18 @@ class AnnouncedQuery:
         assert batch is not None
         found = output_of(read_watermarks(self._query), progress, is_bounded=self._hold is not None)
         if found == NoWatermark(Why.NO_BATCH):
-            # An earlier run committed it, and nothing is there to be asked for its watermark: the next batch has it.
-            _log.debug(
-                "writer %s: no batch of this run is committed yet; batch %d is of an earlier one", self._writer, batch
-            )
+            # An earlier run committed it, and nothing is there to be asked for its watermark.
+            for each in self._topics:
+                if each.last is None or each.last.batch < batch:
+                    _log.warning(
+                        "writer %s did not announce batch %d for %s before its last end, and its readers wait for the "
+                        "next batch", self._writer, batch, each.of.topic,
+                    )  # fmt: skip
             with self._changed:
                 self._done = batch
             return None
+        if found == NoWatermark(Why.PLANNING):
+            raise _BetweenBatches
         if isinstance(found, NoWatermark) and found.why is not Why.NO_WATERMARK:
             kind = UsageError if found.why in _FOR_GOOD else SourceError
             return kind(
@@ -334,7 +346,7 @@ class AnnouncedQuery:
 
     def _warn(self, error: Exception) -> None:
         """Log each kind of trouble once, until an announcement succeeds."""
-        kind = type(error).__name__
+        kind = f"{type(error).__name__} {re.sub(r'[0-9]+', '', str(error))}"
         if kind not in self._warned:
             self._warned.add(kind)
             _log.warning(

@@ -148,7 +148,8 @@ class KafkaAnnouncements(AnnouncementLog):
             after, is_over = self._next(before, began)
             with self._changed:
                 # A plan may have taken the earlier statements meanwhile.
-                taken = 0 if after.truncated else len(before.statements) - len(self._ready.statements)
+                is_new = after.truncated or after.log != before.log
+                taken = 0 if is_new else len(before.statements) - len(self._ready.statements)
                 self._ready = replace(after, statements=after.statements[taken:])
                 self._answered_at = began if is_over else self._answered_at
                 self._changed.notify_all()

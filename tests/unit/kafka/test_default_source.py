@@ -68,7 +68,14 @@ def test_every_package_the_connector_imports_is_looked_for() -> None:
         # The engine compiles for its connectors, and asks for no compiler by itself.
         found.add("numba")
     # What comes with Python, with Spark, or with another of those that are looked for.
-    always = sys.stdlib_module_names | {"pyspark", "watermark_source", "pyspark_aligned_kafka", "numpy", "llvmlite"}
+    always = sys.stdlib_module_names | {
+        "pyspark",
+        "watermark_source",
+        "pyspark_aligned_kafka",
+        "numpy",
+        "llvmlite",
+        "py4j",
+    }
     assert found - always == {"pyarrow", *DefaultSource.needed_packages}
 
 

@@ -56,6 +56,12 @@ def test_the_next_batch_that_an_idle_query_names_is_not_committed() -> None:
     assert output_of(batch(WINDOWS, number=0), progress(5, number=0, idle=True)) == NoWatermark(Why.NO_BATCH)
 
 
+def test_a_batch_with_one_watermark_for_late_rows_and_eviction_states_nothing_before_its_commit() -> None:
+    alone = replace(batch(WINDOWS, number=8), has_late=False)
+    assert output_of(alone, progress(5)) == NoWatermark(Why.PLANNING)
+    assert output_of(alone, progress(5, number=8)) == 200
+
+
 def test_without_operators_or_past_them_the_lowest_source_counts() -> None:
     assert output_of(batch(), progress(300, 250)) == 250
     assert output_of(batch(WINDOWS), progress(150)) == 200

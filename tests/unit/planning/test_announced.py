@@ -124,11 +124,13 @@ def test_a_new_query_under_an_old_name_supersedes_it_and_one_that_comes_back_is_
     (said(40, {"0": 5}, batch=6), {"0": 9}, 50, "a watermark never goes back"),
     (said(None, {"0": 5}, batch=6), {"0": 9}, 50, None),
     (said(60, {"0": 2}, batch=6), {"0": 2}, 60, "truncated"),
-    (said(60, {}, batch=6), {"0": 0}, 60, "truncated"),
+    (said(60, {"0": 0}, batch=6), {"0": 0}, 60, "truncated"),
+    (said(60, {}, batch=6), {"0": 0}, None, "lags behind"),
+    (said(60, {"0": 3}, batch=5), {"0": 4}, 50, "arrives late"),
     (said(60, {"0": 5}, batch=5), {"0": 5}, 60, None),
 ])  # fmt: skip
 def test_what_goes_back_leaves_the_earlier_announcements_in_force(
-    later: Announcement, positions: Mapping[str, int], expected: int, remark: str | None
+    later: Announcement, positions: Mapping[str, int], expected: int | None, remark: str | None
 ) -> None:
     first = said(50, {"0": 4}, batch=5)
     assert watermark([first, later], positions) == expected
@@ -168,13 +170,40 @@ def test_a_watermark_of_the_future_waits_and_earlier_ones_and_the_end_apply() ->
     assert watermark([said(10, {}), said(MAX, {}, batch=1)], {}, cap=Millis(100)) == LAST
 
 
-def test_a_silent_writer_is_left_out_after_its_time_to_live_unless_it_never_announced() -> None:
+def test_a_silent_writer_is_left_out_after_its_time_to_live_unless_it_is_new_to_the_reader() -> None:
     statements = [said(50, {}), said(20, {}, writer="b")]
     assert watermark(statements, {}, time_to_live=10, silent={"b": 10}) == 20
     assert watermark(statements, {}, time_to_live=10, silent={"b": 11}) == 50
     assert watermark(statements, {}, "c", time_to_live=10, silent={"b": 11, "c": 11}) is None
     names = observed(AnnouncedTable.of_names(["a"]), time_to_live=10, silent={"a": 99})
-    assert [each.status for each in writers_at(names, {}, None)] == [WriterStatus.AWAITED]
+    assert [each.status for each in writers_at(names, {}, None)] == [WriterStatus.SILENT]
+
+
+def test_a_silent_writer_is_waited_for_until_its_announcements_are_reached() -> None:
+    statements = [said(100, {"0": 10}), said(500, {"0": 5}, writer="b")]
+    assert watermark(statements, {"0": 5}, time_to_live=10, silent={"a": 11}) is None
+    assert watermark(statements, {"0": 10}, time_to_live=10, silent={"a": 11}) == 500
+
+
+def test_a_record_that_arrives_late_lowers_no_cut() -> None:
+    statements = [said(50, {"0": 5}), said(200, {"0": 20}, batch=1), said(100, {"0": 10}, batch=1)]
+    assert watermark(statements, {"0": 10}) == 50
+    assert watermark(statements, {"0": 20}) == 200
+
+
+def test_a_cut_without_a_partition_that_an_earlier_one_has_is_ignored() -> None:
+    statements = [said(50, {"0": 5, "1": 5}), said(200, {"1": 6}, batch=1)]
+    assert watermark(statements, {"0": 0, "1": 6}) is None
+    assert watermark(statements, {"0": 5, "1": 6}) == 50
+
+
+def test_thinning_does_not_make_a_writer_idle() -> None:
+    by_turns = [said(n, {"0": n + 1}, batch=n, idle=n % 2 == 0) for n in range(MOST_CUTS + 3)]
+    table, _ = table_of(*by_turns, said(10**6, {}, writer="b"))
+    for position in range(10, MOST_CUTS, 97):
+        found = reached(observed(table), {"0": position}, None, None)
+        assert found is not None
+        assert found <= position
 
 
 def test_a_checkpoint_keeps_the_first_record_that_is_still_of_use() -> None:

@@ -395,8 +395,8 @@ class Announcements:
         if read.deleted is not None:
             _log.warning(
                 "announcements %d to %d of %s were deleted before they were read. A writer that announced only there "
-                "is not known, and is not waited for unless announcedBy names it: give the topic the retention of the "
-                "data", read.deleted[0], read.deleted[1] - 1, self._log.name,
+                "is waited for if the checkpoint or announcedBy names it, and is not known otherwise: give the topic "
+                "the retention of the data", read.deleted[0], read.deleted[1] - 1, self._log.name,
             )  # fmt: skip
         self._id = read.log or self._id
         self._position = self._position if read.next_position is None else read.next_position
