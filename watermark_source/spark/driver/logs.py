@@ -27,7 +27,7 @@ from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import SourceState
 from watermark_source.planning.status_transitions import is_quiet
 from watermark_source.planning.strategy import Observed
-from watermark_source.planning.watermark import MIN, Millis
+from watermark_source.planning.watermark import MAX, MIN, Millis
 from watermark_source.spark.driver.pace import splits_behind
 from watermark_source.spark.driver.silence_watch import PolledSplits, Watch
 
@@ -299,6 +299,8 @@ _WAIT_OF_RUN = 60.0
 """The same for ``Trigger.AvailableNow``, whose watermark is announced once, after its ends are fixed."""
 _WARN_AFTER = 60_000
 """Milliseconds without an answer before a warning, and between two remarks on the announcements themselves."""
+_SILENT_AFTER = 60_000
+"""Milliseconds without an announcement before the first warning of a writer; twice as long before each further one."""
 _LOOK_AGAIN = 1.0
 """Seconds between two discoveries because a writer names a partition that is not known yet."""
 
@@ -316,6 +318,10 @@ class Announcements:
         self._position: int | None = None
         self._id: str | None = None
         self._silent: dict[str, int] = {}
+        self._warn_at: dict[str, int] = {}
+        """By writer, the milliseconds of silence before the next warning."""
+        self._quiet: set[str] = set()
+        """Writers whose present silence was warned of."""
         self._heard: set[str] = set()
         """Writers that announced since the last read that was current."""
         self._current_at: Millis | None = None
@@ -428,6 +434,8 @@ class Announcements:
             self._silent = {
                 name: 0 if name in heard else self._silent.get(name, 0) + passed for name in self._table.writers
             }
+            self._quiet -= heard
+            self._warn_of_silent()
             if self._warned and self._not_since is not None:
                 _log.warning("%s is read again, after %s", self._log.name, format_duration(asked_at - self._not_since))
             self._current_at, self._not_since, self._warned = asked_at, None, False
@@ -445,6 +453,24 @@ class Announcements:
                 "%s has not been read to its end for %s, and the watermark stands: %s", self._log.name,
                 format_duration(asked_at - self._not_since), self._trouble(read),
             )  # fmt: skip
+
+    def _warn_of_silent(self) -> None:
+        """Warn of each writer that the watermark waits for and that announces nothing, ever less often."""
+        assert self._table is not None
+        for name, silent in self._silent.items():
+            newest = self._table.writers[name].newest
+            limit = self._by.time_to_live
+            is_awaited = newest is None or not (newest.idle or newest.watermark == MAX)
+            due = self._warn_at.get(name, _SILENT_AFTER)
+            if is_awaited and name not in self._quiet and silent >= due and (limit is None or limit > due):
+                self._quiet.add(name)
+                self._warn_at[name] = 2 * due
+                _log.warning(
+                    "%s: writer %s has announced nothing for %s, and the watermark waits for it. It announces after "
+                    "each of its batches: start it if it has stopped; if it is gone for good: python -m "
+                    "watermark_source watermarks … --topic TOPIC drop %s, and remove it from announcedBy",
+                    self._log.name, name, format_duration(silent), name,
+                )  # fmt: skip
 
     def _trouble(self, read: AnnouncementsRead) -> str:
         return read.trouble or f"{self._log.name} is still being read, at position {self._position}"

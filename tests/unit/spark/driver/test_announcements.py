@@ -105,6 +105,22 @@ def test_a_process_reads_on_from_its_checkpoint_and_waits_for_the_writers_in_it(
     assert process.log.asked[1:] == [(2, "L")]
 
 
+def test_a_writer_that_falls_silent_is_named_once_for_each_silence_and_ever_less_often(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    process = Process()
+    process.log.add(1)
+    process.now()
+    for passed, warnings in ((59_000, 0), (2_000, 1), (90_000, 1)):
+        process.now(passed=passed)
+        assert sum("announced nothing for" in record.message for record in caplog.records) == warnings
+    assert "writer a has announced nothing for 1 min 01 s" in caplog.text
+    process.log.add(2, batch=1)
+    for passed, warnings in ((1_000, 1), (119_000, 1), (2_000, 2)):
+        process.now(passed=passed)
+        assert sum("announced nothing for" in record.message for record in caplog.records) == warnings
+
+
 def test_only_time_in_which_announcements_could_be_read_makes_a_writer_silent() -> None:
     process = Process()
     process.log.add(1)
