@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from examples import json_event_time, sensor_ordering, two_topics_join
+from examples import change_feeds, json_event_time, sensor_ordering, two_topics_join
 from services.kafka import Kafka
 from services.kafka_topics import create_topic
 
@@ -81,3 +81,16 @@ def test_a_watermark_per_partition_counts_the_orders_that_one_on_the_parsed_colu
     console = Console(file=io.StringIO(), width=100)
     json_event_time.side_by_side({"withWatermark": plain, "eventTimeColumn": ours}, console)
     assert str(plain.lost) in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("feed", [change_feeds.COCKROACHDB, change_feeds.TICDC], ids=lambda feed: feed.topic)
+def test_the_markers_of_a_change_feed_close_windows_and_make_no_change_late(
+    spark: SparkSession, kafka: Kafka, feed: change_feeds.Feed
+) -> None:
+    rows = 300
+    create_topic(kafka.bootstrap, feed.topic, partitions=change_feeds.PARTITIONS)
+    change_feeds.produce(kafka.bootstrap, feed, rows)
+    windows = change_feeds.count(change_feeds.changes(spark, kafka.bootstrap, feed, per_batch=60))
+    assert change_feeds.missing(windows, rows) == 0
+    # 21 windows; at the end the last markers are behind the last batch.
+    assert len(windows) >= 15
