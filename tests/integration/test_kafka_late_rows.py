@@ -1,4 +1,4 @@
-"""Late rows on a real broker: one query, windows and late rows beside each other, and together every row once."""
+"""Late rows on a real broker: one query, windows and their corrections by late rows, and together every row once."""
 
 from __future__ import annotations
 
@@ -37,11 +37,12 @@ def test_windows_and_late_rows_of_one_query_have_every_row_once(
     late_rows = round(rows * SHARE)
     source = streams.source(subscribe=topic, includeLate="true", maxOutOfOrderness=f"{BOUND} seconds")
     on_time, late = split_late(follow_watermark(source))
-    counts = on_time.groupBy(F.window("event_time", "10 seconds").alias("w")).count()
-    frame = counts.select(F.col("w.start").alias("time"), "count").union(
-        late.select("event_time", F.lit(-1).alias("n"))
-    )
+    window = F.window("event_time", "10 seconds").alias("w")
+    counts = on_time.groupBy(window).count().withColumn("is_correction", F.lit(False))
+    corrections = late.select(window, F.lit(1).cast("long").alias("count"), F.lit(True).alias("is_correction"))
+    frame = counts.unionByName(corrections).select("w.start", "count", "is_correction")
     expected: Counter[float] = Counter()
+    corrected: Counter[float] = Counter()
     behind: list[float] = []
     told = longest = dropped = 0
     for wave in range(WAVES):
@@ -61,6 +62,7 @@ def test_windows_and_late_rows_of_one_query_have_every_row_once(
             on = in_order if watermark is None else in_order[in_order > watermark]
             windows, sizes = np.unique(np.floor(on / 10) * 10, return_counts=True)
             expected.update(dict(zip(windows.tolist(), sizes.tolist(), strict=True)))
+            corrected.update((np.floor(in_order / 10) * 10).tolist())
             times[partition] = in_order
         streams.write(topic, times)
         for _ in range(kills // WAVES + (wave < kills % WAVES)):
@@ -72,9 +74,10 @@ def test_windows_and_late_rows_of_one_query_have_every_row_once(
         told, longest = told + status.rows.late.rows, max(longest, status.rows.late.longest)
         dropped += sum(o.numRowsDroppedByWatermark for p in query.recentProgress for o in p.stateOperators)
         assert sum(view.late_rows for view in status.splits) == status.rows.late.rows
-    found = streams.result("q").selectExpr("unix_millis(time) AS at", "count").collect()
-    rows_late = [row for row in found if row["count"] == -1]
-    found_windows = {row.at: row["count"] for row in found if row["count"] != -1}
+    result = streams.result("q")
+    found = result.selectExpr("unix_millis(start) AS at", "count", "is_correction").collect()
+    rows_late = [row for row in found if row.is_correction]
+    found_windows = {row.at: row["count"] for row in found if not row.is_correction}
     assert len(rows_late) == len(behind) == (WAVES - 1) * PARTITIONS * late_rows
     # A batch of a run that was killed when it was done is counted in none.
     assert kills or told == len(behind)
@@ -82,6 +85,13 @@ def test_windows_and_late_rows_of_one_query_have_every_row_once(
     assert dropped == 0
     closed = {start: n for start, n in expected.items() if start + 10 <= WAVES * WAVE - BOUND}
     assert {round((at - START) / 1_000): n for at, n in found_windows.items()} == closed
+    # What was sent, and its corrections, together: what a batch query over the topic counts.
+    sums = result.groupBy(F.unix_millis("start").alias("at")).agg(F.sum("count").alias("n")).collect()
+    together = {round((row.at - START) / 1_000): row.n for row in sums}
+    assert {start: n for start, n in together.items() if start in closed} == {
+        start: corrected[start] for start in closed
+    }
+    assert {start: corrected[start] for start in closed} != closed
 
 
 def kill_within_a_run(streams: KafkaStreams, frame: DataFrame, rng: np.random.Generator) -> None:

@@ -35,7 +35,7 @@ from services.spark_start import quick_spark
 from tests.spark.file_log import FileLogDataSource
 from tests.spark.queries import Streams
 from tests.spark.test_connect import FIRST, SECOND, minutes
-from watermark_source import follow_watermark, markers
+from watermark_source import follow_clock, follow_watermark, markers
 from watermark_source.errors import UsageError
 
 spark = (
@@ -69,6 +69,18 @@ for followed in (follow_watermark(df), follow_watermark(df).select("event_time")
         refused.append(str(error))
 assert "takes no second one" in refused[7] and "takes no second one" in refused[8], refused
 assert df.withWatermark("event_time", "1 minute").isStreaming
+rate = spark.readStream.format("rate").load()
+clocked = follow_clock(rate, "proctime")
+assert clocked.columns == ["timestamp", "value", "proctime"]
+assert "watermark_source" in clocked.schema["proctime"].metadata
+for frame in (df, clocked, rate.withWatermark("timestamp", "1 minute")):
+    try:
+        follow_clock(frame)
+    except UsageError as error:
+        refused.append(str(error))
+assert [text.count("watermark already") for text in refused[9:]] == [0, 1, 1], refused
+streams.run(clocked, "clocked")
+assert streams.result("clocked").where("proctime IS NULL").count() == 0
 of_markers = F.col("marker").isNotNull()
 for kept in ("marker IS NOT NULL OR value > 3", of_markers | (F.col("value") > 3), ~F.col("marker").isNull()):
     assert "marker" not in follow_watermark(df.where(kept)).columns
