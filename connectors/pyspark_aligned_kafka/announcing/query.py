@@ -39,6 +39,8 @@ _POLL_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 30.0
 _FLUSH_S: Final = 60.0
 _STOP_S: Final = 10.0
+_WITHOUT_S: Final = 60.0
+"""A query without a watermark is named in the log after this time."""
 _REST: Final = 1
 """Milliseconds below Spark's watermark. It compares microseconds: a row after it may be less than a millisecond after
 it, as ``window_time`` is, and a record's event time is cut to milliseconds."""
@@ -137,6 +139,25 @@ def to_announce(found: Millis, hold: int | None, last: Millis | None) -> Millis:
     return Millis(lowered if last is None else max(lowered, last))
 
 
+@dataclass(slots=True)
+class Without:
+    """For how long the batches of a query have had no watermark."""
+
+    since: float | None = None
+    is_named: bool = False
+
+    def due(self, found: OutputWatermark, now: float) -> float | None:
+        """Return the seconds without a watermark for a warning: once, after a minute."""
+        if not isinstance(found, NoWatermark):
+            self.since = None
+            return None
+        self.since = now if self.since is None else self.since
+        if self.is_named or now - self.since <= _WITHOUT_S:
+            return None
+        self.is_named = True
+        return now - self.since
+
+
 class _BetweenBatches(Exception):  # noqa: N818 - no error
     """Spark is at a point at which its plan cannot be read: a moment later it can."""
 
@@ -184,6 +205,7 @@ class AnnouncedQuery:
         self._trouble: WatermarkSourceError | None = None
         """What keeps the newest batch from being announced."""
         self._warned: set[str] = set()
+        self._without = Without()
         self._stopped = False
         self._ended = False
         self._thread = threading.Thread(target=self._run, name=f"watermarks of {writer}", daemon=True)
@@ -321,6 +343,12 @@ class AnnouncedQuery:
             return kind(
                 f"batch {batch} has no watermark: {found}. {advice(found) if kind is UsageError else ''}".rstrip()
             )
+        if (waited := self._without.due(found, began)) is not None:
+            _log.warning(
+                "writer %s: the query has had no watermark for %.0f s, so its readers wait: see why(query). A split "
+                "without a row holds it (idleTimeout), or a source has none (watermarkStrategy=none)",
+                self._writer, waited,
+            )  # fmt: skip
         for each in self._topics:
             if each.last is not None and each.last.batch > batch:
                 _log_restored(self._writer, each.last, batch, self._warned)

@@ -7,9 +7,10 @@ import pytest
 
 from pyspark_aligned_kafka.announcing.announcer import LoggedRecord
 from pyspark_aligned_kafka.announcing.audit import Promises
-from pyspark_aligned_kafka.announcing.query import hold_of, to_announce
+from pyspark_aligned_kafka.announcing.query import Without, hold_of, to_announce
 from watermark_source.__main__ import main
 from watermark_source.errors import UsageError
+from watermark_source.monitor.operator_watermarks import NoWatermark, Why
 from watermark_source.planning.announcement import Announcement, Removal
 from watermark_source.planning.watermark import MAX, MIN, Millis
 
@@ -39,6 +40,14 @@ def test_what_is_announced_is_a_millisecond_below_and_never_goes_back() -> None:
     assert to_announce(Millis(5_000), 1_000, Millis(4_500)) == 4_500
     assert to_announce(MAX, 1_000, Millis(4_500)) == MAX
     assert to_announce(Millis(0), MAX, None) == MIN + 1
+
+
+def test_a_query_without_a_watermark_is_named_once_after_a_minute_of_batches() -> None:
+    without, none = Without(), NoWatermark(Why.NO_WATERMARK)
+    assert [without.due(found, now) for found, now in ((none, 0), (none, 50), (Millis(5), 55), (none, 60))] == [
+        None
+    ] * 4
+    assert [without.due(none, now) for now in (120, 121, 500)] == [None, 61, None]
 
 
 def test_a_hold_is_a_duration_or_milliseconds() -> None:
