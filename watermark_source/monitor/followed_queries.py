@@ -11,7 +11,7 @@ from typing import Any
 from watermark_source.clock import Clock
 from watermark_source.durations import ACCEPTED, parse_duration
 from watermark_source.errors import UsageError
-from watermark_source.monitor.operator_watermarks import BatchWatermarks, NoWatermark, read_watermarks
+from watermark_source.monitor.operator_watermarks import BatchWatermarks, NoWatermark, executed_batch, read_watermarks
 from watermark_source.monitor.source_status import SourceStatus
 from watermark_source.monitor.status_json import parse_progress, parse_report
 from watermark_source.monitor.three_clocks import Diagnosis, QueryClocks, diagnose, query_clocks
@@ -76,7 +76,7 @@ class QueryReader:
         self._query = query
         self._tolerance = tolerance
         self._now = Clock().wall if clock is None else clock
-        self._operators: tuple[object, Operators] | None = None
+        self._operators: tuple[int | None, Operators] | None = None
 
     def status(self) -> QueryStatus:
         """Return the status as of now."""
@@ -88,19 +88,19 @@ class QueryReader:
         if execution is not None:
             in_batch = not execution.committedOffsets().equals(execution.availableOffsets())
             sources |= {source.source_name: source for source in _reports(execution)}
-            running = _running(execution, progress, now) if in_batch else None
+            running = _running(execution, executed_batch(progress), now) if in_batch else None
         clocks = query_clocks(
             progress,
             tuple(sources.values()),
             now,
             in_batch=in_batch,
             running=running,
-            operators=None if execution is None else self._asked(progress.get("batchId")),
+            operators=None if execution is None else self._asked(executed_batch(progress)),
             waits_for_trigger=self._query.status["message"] == "Waiting for next trigger",
         )
         return QueryStatus(clocks, diagnose(clocks, self._tolerance))
 
-    def _asked(self, batch: object) -> Operators:
+    def _asked(self, batch: int | None) -> Operators:
         if self._operators is None or self._operators[0] != batch:
             self._operators = batch, read_watermarks(self._query)
         return self._operators[1]
@@ -116,10 +116,10 @@ def _reports(execution: Any) -> Iterable[SourceStatus]:
             yield report
 
 
-def _running(execution: Any, progress: Mapping[str, Any], now: int) -> int | None:
+def _running(execution: Any, committed: int | None, now: int) -> int | None:
     """Return since how many milliseconds the batch under way was planned; ``None`` before Spark executes it."""
     last = execution.lastExecution()
-    if last is None or int(last.currentBatchId()) <= int(progress.get("batchId", -1)):
+    if last is None or (committed is not None and int(last.currentBatchId()) <= committed):
         return None
     return max(0, now - int(last.offsetSeqMetadata().batchTimestampMs()))
 

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tests.unit.monitor.example_status import NOON, source_status, split_view
-from watermark_source.monitor.operator_watermarks import BatchWatermarks, NoWatermark, OperatorWatermark, Why
+from watermark_source.monitor import followed_queries
+from watermark_source.monitor.operator_watermarks import (
+    BatchWatermarks,
+    NoWatermark,
+    OperatorWatermark,
+    Why,
+    executed_batch,
+)
 from watermark_source.monitor.source_status import SourceStatus, Status, Unprocessed, WriterView
 from watermark_source.monitor.three_clocks import (
     Delays,
@@ -302,3 +310,57 @@ def test_the_line_of_the_clocks_has_each_operator_from_the_source_to_the_sink() 
         "Operator0: emitted up to 2026-11-21 11:59:00.000 UTC, output watermark 2026-11-21 11:58:00.000 UTC",
         "rows in state 12",
     )
+
+
+class Execution:
+    """What Spark's driver process answers about a query whose batch 8 runs after it was idle."""
+
+    def lastExecution(self) -> Execution:  # noqa: N802 - Spark's names
+        return self
+
+    def offsetSeqMetadata(self) -> Execution:  # noqa: N802
+        return self
+
+    def currentBatchId(self) -> int:  # noqa: N802
+        return 8
+
+    def batchTimestampMs(self) -> int:  # noqa: N802
+        return NOON - 3_000
+
+
+def test_a_batch_runs_though_the_event_of_an_idle_query_has_its_number() -> None:
+    idle = {"batchId": 8, "durationMs": {"latestOffset": 1}}
+    assert followed_queries._running(Execution(), executed_batch(idle), NOON) == 3_000
+    committed = {"batchId": 8, "durationMs": DURATIONS}
+    assert followed_queries._running(Execution(), executed_batch(committed), NOON) is None
+
+
+def test_operators_are_asked_again_once_the_batch_that_an_idle_query_named_is_committed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    batches = iter((7, 8))
+    monkeypatch.setattr(
+        followed_queries, "read_watermarks",
+        lambda _: BatchWatermarks(next(batches), (), is_complete=False, has_stateless_rows=False),
+    )  # fmt: skip
+    query = SimpleNamespace(
+        _jsq=SimpleNamespace(streamingQuery=IdleExecution), lastProgress=None, status={"message": ""}
+    )
+    reader = followed_queries.QueryReader(query, 0, lambda: NOON)
+    for progress in ({"batchId": 8, "durationMs": {"latestOffset": 1}}, {"batchId": 8, "durationMs": DURATIONS}):
+        query.lastProgress = {**progress, "sources": []}
+        reader.status()
+    assert next(batches, None) is None
+
+
+class IdleExecution(Execution):
+    """The same without a batch under way."""
+
+    def committedOffsets(self) -> object:  # noqa: N802
+        return SimpleNamespace(equals=lambda _: True)
+
+    def availableOffsets(self) -> None:  # noqa: N802
+        pass
+
+    def latestOffsets(self) -> object:  # noqa: N802
+        return SimpleNamespace(iterator=lambda: SimpleNamespace(hasNext=lambda: False))
