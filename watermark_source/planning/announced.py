@@ -178,16 +178,9 @@ class _Changing:
             writer = self._begun(writer, of.query)
         pending = self._pending.setdefault(of.writer, list(writer.pending))
         newest = pending[-1] if pending else writer.reached
-        if newest is not None and of.batch < newest.batch:
-            self.remarks[
-                f"{of.writer} announced batch {of.batch} after batch {newest.batch} of the same query: the earlier "
-                "announcements remain in force. Its checkpoint was restored, or a second copy of it runs"
-            ] = None
-            self._writers[of.writer] = writer
-            return
         ends = self._ends_of(of.ends)
         if newest is not None and (stale := self._why_stale(of, ends, newest)):
-            self.remarks[f"{of.writer} announced {stale}: the record is ignored"] = None
+            self.remarks[f"{of.writer} announced {stale}"] = None
             self._writers[of.writer] = writer
             return
         watermark = of.watermark
@@ -224,14 +217,25 @@ class _Changing:
 
     def _why_stale(self, of: Announcement, ends: array[int], newest: Cut) -> str | None:
         """Return why a record must not count: it was written before the newest one, or its cut is not whole."""
+        if of.batch < newest.batch:
+            return (
+                f"batch {of.batch} after batch {newest.batch} of the same query: the earlier announcements remain in "
+                "force. Its checkpoint was restored, or a second copy of it runs"
+            )
         missing = [part for part, end in zip(self._parts, newest.ends, strict=False) if end and part not in of.ends]
         if missing:
-            return f"a cut without partitions {listed(missing)} of an earlier one, as of a broker that lags behind"
+            return (
+                f"a cut without partitions {listed(missing)} of an earlier one, as of a broker that lags behind: the "
+                "record is ignored"
+            )
         if of.batch > newest.batch:
             return None
         lower = newest.watermark is not None and (of.watermark is None or of.watermark < newest.watermark)
         if lower or not _is_within(newest.ends, ends):
-            return f"batch {of.batch} again with a lower watermark or cut, as where a record arrives late"
+            return (
+                f"batch {of.batch} again with a lower watermark or cut, as where a record arrives late: the record is "
+                "ignored"
+            )
         return None
 
     def _ends_of(self, ends: Mapping[str, int]) -> array[int]:
@@ -390,11 +394,12 @@ def reached(
     Raises:
         UsageError: two queries announce under one name.
     """
+    if not observed.is_current:
+        # What is not read yet may hold a removal, too.
+        return sent
     writers = writers_at(observed, positions, cap)
-    if observed.is_current:
-        # Else a removal may follow in what is not read yet.
-        _refuse_rivals(writers)
-    if not observed.is_current or not writers or any(w.status is WriterStatus.AWAITED for w in writers):
+    _refuse_rivals(writers)
+    if not writers or any(w.status is WriterStatus.AWAITED for w in writers):
         return sent
     counting = [w for w in writers if w.status is not WriterStatus.ENDED]
     if not counting:
