@@ -2,7 +2,7 @@
 
 ``audit`` compares a topic with what its writers announced, also in tests of users.
 
-Imports ``client``, ``cluster``, ``options``, ``source``.
+Imports ``client``, ``cluster``, ``lookup``, ``options``, ``source``.
 """
 
 from __future__ import annotations

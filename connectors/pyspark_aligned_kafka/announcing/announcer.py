@@ -23,11 +23,10 @@ from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
 from pyspark_aligned_kafka.cluster.broker_errors import reason, translated
 from pyspark_aligned_kafka.cluster.list_offsets import EARLIEST, LATEST
 from pyspark_aligned_kafka.cluster.metadata import Topic
+from pyspark_aligned_kafka.lookup.announcements import COLUMNS, statements_of
 from pyspark_aligned_kafka.options import kafka_options
 from pyspark_aligned_kafka.source import range_reader
-from watermark_source.arrow_columns import integers
 from watermark_source.errors import (
-    CorruptDataError,
     RefusedError,
     SourceError,
     UnknownSplitError,
@@ -35,7 +34,8 @@ from watermark_source.errors import (
     UsageError,
     listed,
 )
-from watermark_source.planning.announcement import Announcement, Statement, decoded, encoded
+from watermark_source.planning.announced import LoggedStatement
+from watermark_source.planning.announcement import Announcement, Statement, encoded
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.watermark import MAX, MIN, Millis, watermark_text
 
@@ -70,19 +70,6 @@ class Cut(NamedTuple):
     topic: str
     """Its id."""
     ends: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class LoggedRecord:
-    """A record in a topic of announcements."""
-
-    offset: int
-    statement: Statement | None
-    """``None``: it is no announcement."""
-    fault: str = ""
-    """Why it is none."""
-    written_at: Millis | None = None
-    """The record's timestamp."""
 
 
 class AnnouncementTopic:
@@ -229,34 +216,19 @@ class AnnouncementTopic:
                 return last
         return None
 
-    def records(self, newest: int | None = None) -> Iterator[LoggedRecord]:
+    def records(self, newest: int | None = None) -> Iterator[LoggedStatement]:
         """Yield the records that are there now, or only the newest; none without the topic."""
-        split = Split(self.name, 0)
-        found = {
-            at: self._admin.list_offsets({split: at}).get(split)
-            for at in (EARLIEST, LATEST)
-            if self._admin.topics([self.name])
-        }
-        if not all(found.values()) or not found:
+        if not self._admin.topics([self.name]):
             return
-        begin, end = (at.offset or 0 for at in found.values() if at is not None)
-        begin = begin if newest is None else max(begin, end - newest)
-        if begin < end:
-            options = kafka_options.parse({**self._kafka, "subscribe": self.name})
-            for batch in range_reader(options, ("value", "offset", "timestamp")).read([SplitRange(split, begin, end)]):
-                values, offsets, times = batch.columns
-                for value, offset, micros in zip(
-                    values.to_pylist(), integers(offsets).tolist(), integers(times).tolist(), strict=True
-                ):
-                    yield logged(value, offset, Millis(micros // 1_000))
-
-
-def logged(value: bytes | None, offset: int, written_at: Millis) -> LoggedRecord:
-    """Return what a record states, or why it states nothing."""
-    try:
-        return LoggedRecord(offset, decoded(value), written_at=written_at)
-    except CorruptDataError as error:
-        return LoggedRecord(offset, None, str(error), written_at)
+        split = Split(self.name, 0)
+        begin, end = (self._admin.list_offsets({split: at}).get(split) for at in (EARLIEST, LATEST))
+        if begin is None or end is None:
+            return
+        first, last = begin.offset or 0, end.offset or 0
+        first = first if newest is None else max(first, last - newest)
+        if first < last:
+            reader = range_reader(kafka_options.parse({**self._kafka, "subscribe": self.name}), COLUMNS)
+            yield from statements_of(reader.read([SplitRange(split, first, last)]))
 
 
 # What a producer announces that is no Spark query.

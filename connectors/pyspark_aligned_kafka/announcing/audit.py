@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_aligned_kafka.announcing.announcer import AnnouncementTopic, LoggedRecord, need_name
+from pyspark_aligned_kafka.announcing.announcer import AnnouncementTopic, need_name
 from pyspark_aligned_kafka.client.setting_table import SETTINGS
 from pyspark_aligned_kafka.options import kafka_options
 from pyspark_aligned_kafka.options.kafka_option_table import OPTION_TABLE
@@ -27,6 +27,7 @@ from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.durations import format_duration
 from watermark_source.errors import UsageError, listed, shortened
 from watermark_source.option_table import OptionTable
+from watermark_source.planning.announced import LoggedStatement
 from watermark_source.planning.announcement import Announcement, Removal
 from watermark_source.planning.watermark import MAX, MIN, Millis, watermark_text
 
@@ -112,7 +113,7 @@ def audit(
     with closing(AnnouncementTopic(kafka, topic)) as announced:
         # Before the rows: what is announced later is about later rows.
         records, cut = list(announced.records()), announced.cut()
-    faults = [f"record {r.offset}: {r.fault}" for r in records if r.statement is None]
+    faults = [f"record {r.position}: {r.fault}" for r in records if r.statement is None]
     promises = Promises(records, cut.topic, faults)
     given = {**kafka, "subscribe": topic} | ({} if event_time is None else {"eventTimeColumn": event_time})
     rows, behind = 0, list[pa.Table]()
@@ -169,13 +170,13 @@ class _Run:
 class Promises:
     """What the writers of a topic promised, by writer and partition."""
 
-    def __init__(self, records: Sequence[LoggedRecord], topic: str, faults: list[str]) -> None:
+    def __init__(self, records: Sequence[LoggedStatement], topic: str, faults: list[str]) -> None:
         """Take in the announcements about the topic with this id, and list those that contradict earlier ones."""
         self._runs: defaultdict[str, list[_Run]] = defaultdict(list)
         for record in records:
             statement = record.statement
             if isinstance(statement, Announcement) and statement.topic == topic:
-                self._take(statement, record.offset, faults)
+                self._take(statement, record.position, faults)
         self._steps: dict[tuple[str, int], _Steps] = {}
 
     def _take(self, of: Announcement, offset: int, faults: list[str]) -> None:
@@ -213,9 +214,9 @@ class Promises:
                 watermarks.append(max(MIN if each.watermark is None else each.watermark, watermarks[-1]))
         return _Steps(np.array(ends, dtype=np.int64), np.array(watermarks, dtype=np.int64))
 
-    def writers(self, records: Sequence[LoggedRecord]) -> tuple[AuditedWriter, ...]:
+    def writers(self, records: Sequence[LoggedStatement]) -> tuple[AuditedWriter, ...]:
         """Return the writers in the order of their names."""
-        last: dict[str, LoggedRecord] = {r.statement.writer: r for r in records if r.statement is not None}
+        last: dict[str, LoggedStatement] = {r.statement.writer: r for r in records if r.statement is not None}
         return tuple(
             AuditedWriter(
                 name=name,

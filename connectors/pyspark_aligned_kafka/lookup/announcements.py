@@ -9,7 +9,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import replace
 from typing import Final, Protocol
 
@@ -201,7 +201,7 @@ class KafkaAnnouncements(AnnouncementLog):
         if found.next_position != start:
             return replace(found, is_current=False)
         try:
-            new = tuple(self._statements(SplitRange(self._split, start, until)))
+            new = tuple(statements_of(self._read_range(SplitRange(self._split, start, until))))
         except DataLossError:
             first = self._first()
             if first <= start:
@@ -260,14 +260,16 @@ class KafkaAnnouncements(AnnouncementLog):
             )  # fmt: skip
         self._missing = missing
 
-    def _statements(self, wanted: SplitRange) -> Iterator[LoggedStatement]:
-        for batch in self._read_range(wanted):
-            keys, values, offsets, times = batch.columns
-            rows = zip(keys.to_pylist(), values.to_pylist(), offsets.to_pylist(), integers(times).tolist(), strict=True)
-            for key, value, offset, micros in rows:
-                written_at = Millis(micros // 1_000)
-                try:
-                    yield LoggedStatement(offset, written_at, decoded(value))
-                except CorruptDataError as error:
-                    writer = key.decode(errors="backslashreplace") if key else None
-                    yield LoggedStatement(offset, written_at, None, writer, str(error))
+
+def statements_of(batches: Iterable[ReadBatch]) -> Iterator[LoggedStatement]:
+    """Yield what the records of a topic of announcements state, read with ``COLUMNS``."""
+    for batch in batches:
+        keys, values, offsets, times = batch.columns
+        rows = zip(keys.to_pylist(), values.to_pylist(), offsets.to_pylist(), integers(times).tolist(), strict=True)
+        for key, value, offset, micros in rows:
+            written_at = Millis(micros // 1_000)
+            try:
+                yield LoggedStatement(offset, written_at, decoded(value))
+            except CorruptDataError as error:
+                writer = key.decode(errors="backslashreplace") if key else None
+                yield LoggedStatement(offset, written_at, None, writer, str(error))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pyspark_aligned_kafka.announcing.announcer import LoggedRecord
 from pyspark_aligned_kafka.announcing.audit import Promises
 from pyspark_aligned_kafka.announcing.query import Without, hold_of, to_announce
 from watermark_source.__main__ import main
 from watermark_source.errors import UsageError
 from watermark_source.monitor.operator_watermarks import NoWatermark, Why
+from watermark_source.planning.announced import LoggedStatement
 from watermark_source.planning.announcement import Announcement, Removal
 from watermark_source.planning.watermark import MAX, MIN, Millis
 
@@ -26,7 +26,7 @@ def announcement(
 
 def promises(*statements: Announcement | Removal) -> tuple[Promises, list[str]]:
     faults: list[str] = []
-    records = [LoggedRecord(at, each, written_at=Millis(at)) for at, each in enumerate(statements)]
+    records = [LoggedStatement(at, Millis(at), each) for at, each in enumerate(statements)]
     return Promises(records, "id", faults), faults
 
 
