@@ -338,32 +338,18 @@ class Punctuated(WatermarkStrategy):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Announced(WatermarkStrategy):
-    """Follows what the writers of the logs announce; see ``announced.py``. Splits have no watermark of their own."""
+class WholeSource(WatermarkStrategy):
+    """A strategy whose watermark is of the source as a whole: splits have none, and no row is behind by a bound."""
 
-    needs: ClassVar[Mapping[str, str]] = {
-        "announcements": "needs a log beside the data in which its writers announce watermarks, and the writers of "
-        "this source's data have none"
-    }
-    needless_where_dated: ClassVar[str | None] = (
-        "the source's own system dates its rows, in the order of its log, and no writer announces watermarks"
-    )
-    observed: ClassVar[Observed] = Observed.LATE_ROWS
+    __slots__ = ()
+
     previews: ClassVar[bool] = False
     has_split_watermarks: ClassVar[bool] = False
 
-    by: AnnouncedBy
-
     @property
     def bound(self) -> int:
-        """None: a writer announces a watermark once all rows before it are written."""
+        """None: no watermark follows an event time at a distance."""
         return 0
-
-    @property
-    def announced_by(self) -> AnnouncedBy | None:
-        """The user's choice of writers."""
-        return self.by
 
     def on_range(self, seen: RangeSummary) -> Millis | None:
         """Return ``None``, as all methods about one split."""
@@ -376,6 +362,27 @@ class Announced(WatermarkStrategy):
     def at_rest(self, reached: Millis) -> Millis | None:
         """Return ``None``."""
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class Announced(WholeSource):
+    """Follows what the writers of the logs announce; see ``announced.py``. Splits have no watermark of their own."""
+
+    needs: ClassVar[Mapping[str, str]] = {
+        "announcements": "needs a log beside the data in which its writers announce watermarks, and the writers of "
+        "this source's data have none"
+    }
+    needless_where_dated: ClassVar[str | None] = (
+        "the source's own system dates its rows, in the order of its log, and no writer announces watermarks"
+    )
+    observed: ClassVar[Observed] = Observed.LATE_ROWS
+
+    by: AnnouncedBy
+
+    @property
+    def announced_by(self) -> AnnouncedBy | None:
+        """The user's choice of writers."""
+        return self.by
 
     def cause_of_late_rows(self, longest: int) -> LateCause:
         """Name the writers, which announce the watermarks."""
@@ -470,29 +477,10 @@ class LookAhead(WatermarkStrategy):
 
 
 @dataclass(frozen=True, slots=True)
-class Clock(WatermarkStrategy):
+class Clock(WholeSource):
     """Processing time: event time is the driver's clock once all snapshots are read; no watermark before (FLIP-326)."""
 
     observed: ClassVar[Observed] = Observed.NOTHING
-    previews: ClassVar[bool] = False
-    has_split_watermarks: ClassVar[bool] = False
-
-    @property
-    def bound(self) -> int:
-        """None: rows have the clock's time."""
-        return 0
-
-    def on_range(self, seen: RangeSummary) -> Millis | None:
-        """Return ``None``, as all methods about the event times of rows."""
-        return None
-
-    def at_end(self, reached: Millis) -> Millis | None:
-        """Return ``None``."""
-        return None
-
-    def at_rest(self, reached: Millis) -> Millis | None:
-        """Return ``None``."""
-        return None
 
     def check_checkpoint(self, watermark: Millis | None, now: Millis, *, use_processing_time: bool) -> None:
         """Refuse a watermark of event times that is later than the clock."""
