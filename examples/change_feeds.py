@@ -13,7 +13,6 @@ import argparse
 import json
 import os
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -21,9 +20,9 @@ from typing import Any
 
 from kafka import KafkaProducer
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
 
 from examples.servers import add_addresses, topic_of
+from examples.sinks import counted_windows
 from watermark_source import follow_watermark
 
 START_MS = 1_767_225_600_000  # 2026-01-01
@@ -108,23 +107,7 @@ def changes(spark: SparkSession, bootstrap: str, feed: Feed, *, per_batch: int) 
 
 def count(rows: DataFrame) -> dict[int, int]:
     """Return how many changes each closed window of ten seconds has, by its start in milliseconds."""
-    windows: dict[int, int] = {}
-
-    def keep(batch: DataFrame, _: int) -> None:
-        windows.update({row.start: row.changes for row in batch.collect()})
-
-    counts = rows.groupBy(F.window("event_time", "10 seconds")).count()
-    with tempfile.TemporaryDirectory(prefix="change-feeds-") as checkpoint:
-        query = (
-            counts.select(F.unix_millis("window.start").alias("start"), F.col("count").alias("changes"))
-            .writeStream.outputMode("append")
-            .foreachBatch(keep)
-            .option("checkpointLocation", checkpoint)
-            .trigger(availableNow=True)
-            .start()
-        )
-        query.awaitTermination()
-    return windows
+    return counted_windows(rows, "10 seconds")
 
 
 def missing(windows: Mapping[int, int], rows: int) -> int:

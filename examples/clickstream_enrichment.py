@@ -165,6 +165,18 @@ def session() -> Iterator[SparkSession]:
         spark.stop()
 
 
+def print_clicks(rows: DataFrame, sink: PrintSink, clicks: int, checkpoint: str) -> None:
+    """Run a query into the sink until that has so many clicks."""
+    batches = WholeBatches(sink.add)
+    query = rows.writeStream.foreachBatch(batches).option("checkpointLocation", checkpoint).start()
+    try:
+        wait_for(query, sink, clicks)
+    finally:
+        # Before its checkpoint is removed.
+        batches.close()
+        stop_between_batches(query)
+
+
 def main() -> int:
     """Run the example; exit status 1 if a click missed its user."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -187,14 +199,7 @@ def main() -> int:
             chunk = max(1, given.users // 8)
             users = user_info(spark, server.address, database, reader, snapshotChunkRows=chunk)
             rows = enriched(click_event(spark, bootstrap, topic), users)
-            batches = WholeBatches(sink.add)
-            query = rows.writeStream.foreachBatch(batches).option("checkpointLocation", folder).start()
-            try:
-                wait_for(query, sink, given.clicks)
-            finally:
-                # Before its checkpoint is removed.
-                batches.close()
-                stop_between_batches(query)
+            print_clicks(rows, sink, given.clicks, folder)
     console.print(f"{count_text(sink.clicks)} clicks, {count_text(sink.missed)} of them without their user.")
     return 0 if not sink.missed else 1
 

@@ -12,7 +12,6 @@ import argparse
 import json
 import os
 import sys
-import tempfile
 from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -24,6 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from examples.servers import add_addresses, topic_of
+from examples.sinks import counted_windows
 from watermark_source import data_rows, follow_watermark
 
 TOPIC = "json-orders"
@@ -90,22 +90,7 @@ def by_partition(spark: SparkSession, bootstrap: str, topic: str, rows: int) -> 
 
 def count(rows: DataFrame, produced: Counter[int]) -> Result:
     """Count the orders of each minute until all are read; what is still open at the end is no loss."""
-    windows: dict[int, int] = {}
-
-    def keep(batch: DataFrame, _: int) -> None:
-        windows.update({row.start: row.orders for row in batch.collect()})
-
-    counts = rows.groupBy(F.window("event_time", "1 minute")).count()
-    with tempfile.TemporaryDirectory(prefix="json-event-time-") as checkpoint:
-        query = (
-            counts.select(F.unix_millis("window.start").alias("start"), F.col("count").alias("orders"))
-            .writeStream.outputMode("append")
-            .foreachBatch(keep)
-            .option("checkpointLocation", checkpoint)
-            .trigger(availableNow=True)
-            .start()
-        )
-        query.awaitTermination()
+    windows = counted_windows(rows, "1 minute")
     closed = [start for start in produced if start <= max(windows, default=0)]
     return Result(windows, sum(produced[start] - windows.get(start, 0) for start in closed))
 

@@ -22,12 +22,11 @@ from examples.clickstream_enrichment import (
     PrintSink,
     enriched,
     fill_users,
+    print_clicks,
     session,
     user_info,
-    wait_for,
 )
 from examples.servers import Login, add_addresses, database_of
-from examples.sinks import WholeBatches, stop_between_batches
 from watermark_source import follow_clock
 from watermark_source.durations import count_text
 
@@ -79,14 +78,7 @@ def main() -> int:
                 spark, server.address, given.users, database, reader,
                 wait=not given.no_wait, snapshotChunkRows=max(1, given.users // 8), snapshotParallelism=1,
             )  # fmt: skip
-            batches = WholeBatches(sink.add)
-            query = rows.writeStream.foreachBatch(batches).option("checkpointLocation", folder).start()
-            try:
-                wait_for(query, sink, given.clicks)
-            finally:
-                # Before its checkpoint is removed.
-                batches.close()
-                stop_between_batches(query)
+            print_clicks(rows, sink, given.clicks, folder)
     console.print(f"{count_text(sink.clicks)} clicks, {count_text(sink.missed)} of them without their user.")
     return 1 if sink.missed and not given.no_wait else 0
 

@@ -1,12 +1,14 @@
-"""A function for ``foreachBatch`` that its query can be stopped beside, and how to stop a query without noise."""
+"""Sinks of examples: counts of windows, a function for ``foreachBatch``, and how to stop its query without noise."""
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Callable
 from threading import Lock
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 
 _PATIENCE_SECONDS = 30.0
@@ -21,6 +23,27 @@ def stop_between_batches(query: StreamingQuery, patience: float = _PATIENCE_SECO
     while query.isActive and query.status["isTriggerActive"] and time.monotonic() < until:
         time.sleep(0.01)
     query.stop()
+
+
+def counted_windows(rows: DataFrame, length: str) -> dict[int, int]:
+    """Count the rows of each window of ``event_time`` until all are read; return closed windows by start in ms."""
+    windows: dict[int, int] = {}
+
+    def keep(batch: DataFrame, _: int) -> None:
+        windows.update({row.start: row.rows for row in batch.collect()})
+
+    counts = rows.groupBy(F.window("event_time", length)).count()
+    with tempfile.TemporaryDirectory(prefix="counted-windows-") as checkpoint:
+        query = (
+            counts.select(F.unix_millis("window.start").alias("start"), F.col("count").alias("rows"))
+            .writeStream.outputMode("append")
+            .foreachBatch(keep)
+            .option("checkpointLocation", checkpoint)
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+    return windows
 
 
 class WholeBatches:
