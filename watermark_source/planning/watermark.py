@@ -26,7 +26,8 @@ open: what is written all the same is read, and is late."""
 
 def saturating_add(a: int, b: int) -> Millis:
     """Add within the 64-bit range: a sum beyond either end is that end, never a wrapped value."""
-    return Millis(min(max(a + b, MIN), MAX))
+    total = Millis(a + b)
+    return total if MIN <= total <= MAX else MIN if total < MIN else MAX
 
 
 # ``WatermarkCharacteristic``: which watermarks a source can send, as it declares itself (FLIP-326).
