@@ -16,7 +16,7 @@ from pyspark_aligned_kafka.client.settings import parse_settings
 from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
 from pyspark_aligned_kafka.cluster.group_commits import ConsumerGroup, GroupCommits
 from pyspark_aligned_kafka.cluster.list_offsets import LATEST
-from pyspark_aligned_kafka.cluster.metadata import Leaders
+from pyspark_aligned_kafka.cluster.metadata import Leaders, Topic
 from pyspark_aligned_kafka.options import kafka_options
 from pyspark_aligned_kafka.source import KafkaSource
 from services.consumer_groups import committed_offsets, coordinator_of
@@ -93,6 +93,28 @@ def test_a_frozen_broker_keeps_the_ends_of_others_waiting_once(three_brokers: Lo
     while bounds.current_ends(SPLITS) != Ends(ENDS):
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def test_partitions_are_those_that_any_broker_knows_and_a_frozen_one_is_waited_for_once(
+    three_brokers: LocalKafka,
+) -> None:
+    with contextlib.closing(KafkaAdmin(parse_settings({"kafka.bootstrap.servers": three_brokers.bootstrap}))) as admin:
+        before = admin.topic_by_all_brokers("t")
+        assert before is not None
+        assert before.leaders.keys() == set(range(PARTITIONS))
+        three_brokers.pause(3)
+        try:
+            assert _without_leaders(admin.topic_by_all_brokers("t")) == _without_leaders(before)
+            begun = time.monotonic()
+            assert _without_leaders(admin.topic_by_all_brokers("t")) == _without_leaders(before)
+            assert time.monotonic() - begun < 2.5
+        finally:
+            three_brokers.resume(3)
+
+
+def _without_leaders(topic: Topic | None) -> tuple[str | None, set[int]]:
+    assert topic is not None
+    return topic.id, set(topic.leaders)
 
 
 def test_a_broker_that_answers_late_each_time_is_no_error(three_brokers: LocalKafka) -> None:

@@ -163,12 +163,15 @@ class AnnouncementTopic:
         return found
 
     def cut(self) -> Cut:
-        """Return the ends of all partitions that exist now.
+        """Return the ends of all partitions that any broker knows now.
+
+        Of one broker alone would not do: it may lag behind, and rows of a partition that was just added would be in no
+        cut.
 
         Raises:
             SourceError: a partition has no known end, so there is no cut.
         """
-        data = self._data_topic()
+        data = self._admin.topic_by_all_brokers(self.topic) or self._data_topic()
         if data.id is None:
             raise UnsupportedFormatError(
                 f"the brokers give topic {self.topic} no id (KIP-516), and a topic of the same name that is created "

@@ -98,6 +98,18 @@ class KafkaAdmin:
 
         return self._cluster.run(work)
 
+    def topic_by_all_brokers(self, name: str) -> Topic | None:
+        """Return a topic with each partition that any broker knows; ``None`` if none knows the topic.
+
+        Raises:
+            SourceError: brokers name it by several ids, or see ``topics``.
+        """
+
+        async def work(deadline: Deadline) -> Topic | None:
+            return await self._topics.by_all_brokers(name, deadline)
+
+        return self._cluster.run(work)
+
     def list_offsets(self, wanted: Mapping[Split, int]) -> Mapping[Split, OffsetAndTimestamp]:
         """Look up one offset for each split: ``EARLIEST``, ``LATEST``, ``NEWEST``, or the first at or after a time.
 

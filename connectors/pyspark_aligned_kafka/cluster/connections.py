@@ -55,6 +55,10 @@ class BrokerOrder:
         """Take in that a broker did not answer while others can be asked."""
         self._silent_at[node] = time.monotonic()
 
+    def is_silent(self, node: int | str) -> bool:
+        """Return whether a broker was silent lately."""
+        return time.monotonic() - self._silent_at.get(node, -_SILENT_SECONDS) < _SILENT_SECONDS
+
     def of(self, manager: KafkaConnectionManager, *, anyone: bool, doubted: int | None = None) -> list[Any]:
         """Return the brokers that a cluster's connections know. With ``anyone`` connected ones do not come first."""
         known = list(manager.cluster.brokers())
@@ -62,10 +66,9 @@ class BrokerOrder:
         if not anyone:
             first = manager.least_loaded_node()
             known.sort(key=lambda broker: broker.node_id != first)
-        silent = {node for node, at in self._silent_at.items() if time.monotonic() - at < _SILENT_SECONDS}
 
         def turn(broker: Any) -> tuple[bool, bool]:
-            return broker.node_id == doubted, broker.node_id in silent
+            return broker.node_id == doubted, self.is_silent(broker.node_id)
 
         known.sort(key=turn)
         asked = [*known[:_BEFORE_BOOTSTRAP], *manager.cluster.bootstrap_brokers(), *known[_BEFORE_BOOTSTRAP:]]
@@ -321,6 +324,27 @@ class Cluster:
             is_first_round = False
             if not await backoff.wait():
                 raise no_broker(failures, self._settings, deadline)
+
+    async def ask_all(self, request: Callable[[], Any], deadline: Deadline) -> list[Any]:
+        """Ask all brokers that are known, at the same time, and return the responses that came.
+
+        One that gives none within a few seconds is left out, and is not asked again for a minute.
+        """
+        limit = Deadline.after(min(_FIRST_TRY_MS, round(deadline.left_ms)))
+        nodes = [b.node_id for b in self._open().cluster.brokers() if not self._order.is_silent(b.node_id)]
+        begun = [self._open().call_soon(self._answer_or_none, node, request(), limit) for node in nodes]
+        answers = [await each for each in begun]
+        return [answer for answer in answers if answer is not None]
+
+    async def _answer_or_none(self, node: int | str, request: Any, limit: Deadline) -> Any:
+        try:
+            return await self.ask(node, request, limit)
+        except KafkaError as error:
+            if is_refusal(error):
+                raise
+            self._order.note_silent(node)
+            OUTAGES.note_failure(self._address(node), reason(error))
+            return None
 
     def backoff(self, deadline: Deadline) -> Backoff:
         """Return the pauses between the tries of one call."""

@@ -16,7 +16,7 @@ from kafka.protocol.metadata import MetadataRequest
 
 from pyspark_aligned_kafka.cluster.connections import Cluster
 from pyspark_aligned_kafka.cluster.retry import Deadline
-from watermark_source.errors import ResponseTimeoutError, listed
+from watermark_source.errors import ResponseTimeoutError, SourceError, listed
 from watermark_source.planning.split import Split
 
 _EPOCHS_SINCE = 9
@@ -235,6 +235,31 @@ class TopicLookup:
                 break
         self._miss(missing)
         return topics
+
+    async def by_all_brokers(self, name: str, deadline: Deadline) -> Topic | None:
+        """Return a topic with each partition that any broker knows; ``None`` if none knows the topic.
+
+        A broker may lag behind in its metadata. Whoever wrote to a partition had it from a broker that knows it.
+
+        Raises:
+            SourceError: the topic was deleted and created again, and not all brokers know that yet.
+        """
+        one = (await self._metadata([name], deadline)).get(name)
+        answers = await self._cluster.ask_all(lambda: metadata_request([name]), deadline)
+        found = [topic for each in answers if (topic := read_metadata(each).topics.get(name)) is not None]
+        topics = found if one is None else [one, *found]
+        if not topics:
+            return None
+        if len({topic.id for topic in topics}) > 1:
+            raise SourceError(
+                f"topic {name} was deleted and created again, and brokers still name it by several ids: "
+                f"{listed(str(topic.id) for topic in topics)}; the next try, once they agree, succeeds"
+            )
+        for topic in topics:
+            self._leaders.learn({name: topic})
+        numbers = {number for topic in topics for number in topic.leaders}
+        leaders = {number: self._leaders.of(Split(name, number)) for number in sorted(numbers)}
+        return Topic(leaders, topics[0].internal, topics[0].id)
 
     def _miss(self, missing: Set[str | Split]) -> None:
         self.missing |= missing

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from typing import Any
+from uuid import UUID
 
 import pytest
 from kafka.protocol.metadata import MetadataResponse
@@ -13,17 +15,23 @@ from pyspark_aligned_kafka.cluster import metadata
 from pyspark_aligned_kafka.cluster.connections import Cluster
 from pyspark_aligned_kafka.cluster.metadata import Leaders, Topic, TopicLookup
 from pyspark_aligned_kafka.cluster.retry import Deadline
-from watermark_source.errors import ResponseTimeoutError
+from watermark_source.errors import ResponseTimeoutError, SourceError
 from watermark_source.planning.split import Split
 
 SPLIT = Split("t", 0)
 Of = MetadataResponse.MetadataResponseTopic
 
 
-def told(*topics: str) -> MetadataResponse:
-    partition = Of.MetadataResponsePartition(version=9, error_code=0, partition_index=0, leader_id=1, leader_epoch=3)
-    there = [Of(version=9, error_code=0, name=name, is_internal=False, partitions=[partition]) for name in topics]
-    return MetadataResponse(version=9, brokers=[], topics=there)
+def told(*topics: str, partitions: int = 1, topic_id: UUID | None = None) -> MetadataResponse:
+    of_topic = [
+        Of.MetadataResponsePartition(version=12, error_code=0, partition_index=number, leader_id=1, leader_epoch=3)
+        for number in range(partitions)
+    ]
+    there = [
+        Of(version=12, error_code=0, name=name, topic_id=topic_id, is_internal=False, partitions=of_topic)
+        for name in topics
+    ]
+    return MetadataResponse(version=12, brokers=[], topics=there)
 
 
 class Answering(Cluster):
@@ -46,6 +54,9 @@ class Answering(Cluster):
 
     def learn_brokers(self, metadata: Any) -> None: ...
 
+    async def ask_all(self, request: Callable[[], Any], deadline: Deadline) -> list[Any]:
+        return list(self._answers)
+
 
 def looked_for(cluster: Cluster) -> Mapping[str, Topic]:
     lookup = TopicLookup(cluster, Leaders())
@@ -57,6 +68,29 @@ def looked_for(cluster: Cluster) -> Mapping[str, Topic]:
         return cluster.run(work)
     finally:
         cluster.close()
+
+
+def by_all_brokers(*answers: MetadataResponse) -> Topic | None:
+    cluster = Answering(answers, takes_s=0, limit_ms=60_000)
+    lookup = TopicLookup(cluster, Leaders())
+
+    async def work(deadline: Deadline) -> Topic | None:
+        return await lookup.by_all_brokers("t", deadline)
+
+    with closing(cluster):
+        return cluster.run(work)
+
+
+def test_a_partition_that_one_broker_knows_exists() -> None:
+    found = by_all_brokers(told("t"), told(), told("t", partitions=3))
+    assert found is not None
+    assert found.leaders.keys() == {0, 1, 2}
+    assert by_all_brokers(told(), told()) is None
+
+
+def test_brokers_that_name_a_topic_by_two_ids_are_asked_again_later() -> None:
+    with pytest.raises(SourceError, match="topic t was deleted and created again, and brokers still name it"):
+        by_all_brokers(told("t", topic_id=UUID(int=1)), told("t", topic_id=UUID(int=2)))
 
 
 @pytest.fixture(autouse=True)
