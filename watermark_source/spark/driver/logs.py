@@ -19,7 +19,7 @@ from watermark_source.planning.announced import (
     unknown_parts,
     with_statements,
 )
-from watermark_source.planning.combined_watermark import due_now, positions_of
+from watermark_source.planning.combined_watermark import due_now
 from watermark_source.planning.observation import LogTimes, ObservedLogs
 from watermark_source.planning.planner import Plan
 from watermark_source.planning.policy import PlanPolicy
@@ -335,26 +335,28 @@ class Announcements:
         self._looked_at = 0.0
         self._of_run: ObservedAnnouncements | None = None
 
-    def now(self, state: SourceState, splits: Set[Split], cap: Millis | None, *, is_run: bool) -> ObservedAnnouncements:
+    def now(self, state: SourceState, logs: ObservedLogs, cap: Millis | None) -> ObservedAnnouncements:
         """Return the announcements as they are now.
 
         Args:
             state: as of the last batch.
-            splits: those that exist.
+            logs: polled before. With final ends the announcements are final, too, once all are read.
             cap: the latest watermark that counts.
-            is_run: whether the ends of the data are fixed: then the announcements are, too, once all are read.
         """
+        is_run, splits = logs.ends_are_final, logs.ends.keys() | logs.unknown
+        # A log that was truncated is read again from its end.
+        positions = {str(s.number): min(t.position, logs.ends.get(s, t.position)) for s, t in state.splits.items()}
         if self._table is None:
             self._restore(state)
         if self._of_run is not None:
-            table = self._table = advanced(self._of_run.table, positions_of(state.splits), cap)
+            table = self._table = advanced(self._of_run.table, positions, cap)
             self._of_run = replace(self._of_run, table=table)
             return self._of_run
         until = time.monotonic() + (_WAIT_OF_RUN if is_run else self._wait())
         asked_at = self._clock.elapsed()
         while True:
             read = self._log.read(self._position, self._id, wait=max(0.0, until - time.monotonic()))
-            self._take(read, state, cap)
+            self._take(read, positions, cap)
             # A run waits for what another try may cure: its next plans come too late.
             gives_up = read.is_missing or (read.trouble is not None and not is_run)
             if read.is_current or gives_up or time.monotonic() >= until:
@@ -387,7 +389,7 @@ class Announcements:
         self._table = AnnouncedTable.of_names(kept.writers)
         self._position, self._id = kept.position, kept.log
 
-    def _take(self, read: AnnouncementsRead, state: SourceState, cap: Millis | None) -> None:
+    def _take(self, read: AnnouncementsRead, positions: Mapping[str, int], cap: Millis | None) -> None:
         assert self._table is not None
         created_again = self._id is not None and read.log not in (None, self._id)
         if created_again or read.truncated:
@@ -408,7 +410,7 @@ class Announcements:
         self._position = self._position if read.next_position is None else read.next_position
         if read.topic is not None:
             table, remarks = with_statements(self._table, read.statements, read.topic)
-            self._table = advanced(table, positions_of(state.splits), cap)
+            self._table = advanced(table, positions, cap)
             self._remark(remarks)
         for each in read.statements:
             name = each.writer if each.statement is None else each.statement.writer

@@ -266,8 +266,7 @@ class Observer:
     def _announced(self, state: SourceState, logs: ObservedLogs) -> ObservedAnnouncements | None:
         if self._announcements is None:
             return None
-        splits, cap = logs.ends.keys() | logs.unknown, self._policy.future_cap(self._clock.wall())
-        return self._announcements.now(state, splits, cap, is_run=logs.ends_are_final)
+        return self._announcements.now(state, logs, self._policy.future_cap(self._clock.wall()))
 
     def _followed(self, state: SourceState, others: OtherMembers, last: LastPlan) -> Millis | None:
         reached = reached_by(others) if self._policy.idleness.follows_group else None

@@ -13,6 +13,7 @@ from watermark_source.clock import Clock
 from watermark_source.contract.stream import AnnouncementLog, AnnouncementsRead, SplitDiscovery
 from watermark_source.planning.announced import AnnouncedBy, AnnouncedFrom, LoggedStatement, ObservedAnnouncements
 from watermark_source.planning.announcement import Announcement
+from watermark_source.planning.observation import ObservedLogs
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState, SplitState
 from watermark_source.planning.watermark import Millis
@@ -86,10 +87,21 @@ class Process:
     def __post_init__(self) -> None:
         self.announcements = Announcements(self.log, self.by, self.discovery, self.clock)
 
-    def now(self, *, passed: int = 0, is_run: bool = False, **state: Any) -> ObservedAnnouncements:
+    def now(self, *, passed: int = 0, end: int = 1_000, is_run: bool = False, **state: Any) -> ObservedAnnouncements:
         self.clock.now_ms += passed
         self.state = replace(self.state, **state)
-        return self.announcements.now(self.state, {SPLIT}, None, is_run=is_run)
+        logs = ObservedLogs(asked_at=Millis(self.clock.now_ms), ends={SPLIT: end}, ends_are_final=is_run)
+        return self.announcements.now(self.state, logs, None)
+
+
+def test_a_log_that_was_truncated_has_not_reached_what_is_announced_of_its_new_rows() -> None:
+    """It is read again from its end, 5: the rows from there to the cut are not planned yet, however far it was read."""
+    process = Process(state=SourceState(splits={SPLIT: SplitState(10, 10)}))
+    process.log.add(1, ends={"0": 6})
+    writer = process.now(end=5).table.writers["a"]
+    assert writer.reached is None
+    assert [cut.watermark for cut in writer.pending] == [1]
+    assert process.now(end=8).table.writers["a"].reached is not None
 
 
 def test_a_process_reads_on_from_its_checkpoint_and_waits_for_the_writers_in_it() -> None:
