@@ -1,6 +1,6 @@
 # Everything runs in .venv, made once from pyproject.toml. Needed on the machine: Python 3.10+ and Java 17+.
-#   make demo | demo-json | demo-mysql | demo-join | demo-rate | check | test | test-long | test-containers | lint | coverage |
-#   lock | bench | docs | broker | soak | fuzz | mutants | clean | distclean     (make help explains them)
+#   make play | demo | demo-json | demo-mysql | demo-join | demo-rate | check | test | test-long | test-containers | lint |
+#   coverage | lock | bench | docs | broker | soak | fuzz | mutants | clean | distclean     (make help explains them)
 
 PYTHON ?= python3
 VENV := .venv
@@ -50,11 +50,14 @@ unexport PYTHONDONTWRITEBYTECODE
 export OPENBLAS_NUM_THREADS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-json demo-mysql demo-join demo-rate demo-chain check test test-long test-containers lint coverage lock bench docs \
+.PHONY: help play demo demo-json demo-mysql demo-join demo-rate demo-chain check test test-long test-containers lint coverage lock bench docs \
     broker soak fuzz mutants clean distclean python java prepared
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST)
+
+play: java $(INSTALLED) ## a broker with a topic that keeps being written, until Ctrl-C; it prints the lines to try
+	$(RUN) examples/play.py $(DEMO_ARGS)
 
 demo: java $(INSTALLED) ## a skewed topic, aggregated with and without this source, side by side
 	$(RUN) examples/skewed_topic.py $(DEMO_ARGS)

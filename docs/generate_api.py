@@ -17,7 +17,8 @@ API_PAGE = Path(__file__).parent / "api.md"
 SIGNATURES = Path(__file__).parents[1] / "tests" / "unit" / "public_signatures.txt"
 SECTIONS: Mapping[tuple[str, str], str] = {
     ("Queries", "watermark_source"): (
-        "follow_watermark follow_clock data_rows markers split_late temporal_join order_by_event_time status why"
+        "follow_watermark follow_clock data_rows markers split_late temporal_join order_by_event_time status why "
+        "recommended_conf"
     ),
     ("Announcing", "pyspark_aligned_kafka"): "announce_watermark WatermarkAnnouncer",
     ("Auditing", "pyspark_aligned_kafka.announcing"): "audit Audit BrokenPromise",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from watermark_source.operators.temporal_join import temporal_join
     from watermark_source.spark.batch_clock import follow_clock
     from watermark_source.spark.follow import data_rows, follow_watermark, markers, split_late
+    from watermark_source.spark.session_conf import recommended_conf
 
 __all__ = [
     "data_rows",
@@ -22,6 +23,7 @@ __all__ = [
     "follow_watermark",
     "markers",
     "order_by_event_time",
+    "recommended_conf",
     "split_late",
     "status",
     "temporal_join",
@@ -34,6 +36,7 @@ _HOMES = {
     "follow_watermark": "spark.follow",
     "markers": "spark.follow",
     "order_by_event_time": "operators.ordering",
+    "recommended_conf": "spark.session_conf",
     "split_late": "spark.follow",
     "status": "monitor.followed_queries",
     "temporal_join": "operators.temporal_join",

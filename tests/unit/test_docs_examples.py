@@ -25,7 +25,7 @@ EXAMPLES = [
 OPTIONS = {row.name for row in (*KAFKA_OPTIONS, *MYSQL_OPTIONS, *ENGINE_OPTIONS)} | {
     row.option.name for row in SETTINGS
 }
-SPARKS = {"checkpointLocation", "topic"}
+SPARKS = {"checkpointLocation", "topic", "truncate"}
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
