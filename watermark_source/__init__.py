@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from watermark_source.installation import name_python
 
 if TYPE_CHECKING:
-    from watermark_source.monitor.followed_queries import status, why
+    from watermark_source.monitor.followed_queries import status, why, why_open
     from watermark_source.operators.ordering import order_by_event_time
     from watermark_source.operators.temporal_join import temporal_join
     from watermark_source.spark.batch_clock import follow_clock
@@ -28,6 +28,7 @@ __all__ = [
     "status",
     "temporal_join",
     "why",
+    "why_open",
 ]
 
 _HOMES = {
@@ -41,6 +42,7 @@ _HOMES = {
     "status": "monitor.followed_queries",
     "temporal_join": "operators.temporal_join",
     "why": "monitor.followed_queries",
+    "why_open": "monitor.followed_queries",
 }
 
 name_python(os.environ, sys.executable)

@@ -1,4 +1,4 @@
-"""The command line: ``python -m watermark_source``, with ``doctor``, ``profile`` and ``watermarks``."""
+"""The command line: ``python -m watermark_source``, with ``doctor``, ``profile``, ``watermarks`` and ``explain``."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import argparse
 import sys
 from collections.abc import Mapping, Sequence
 
+from watermark_source.durations import parse_time
 from watermark_source.errors import EventTimeError, UsageError, WatermarkSourceError
+from watermark_source.monitor.checkpoint import query_of_checkpoint, read_checkpoint
 from watermark_source.monitor.doctor import doctor_of, flags, module_of, options_of, report, with_secrets
+from watermark_source.monitor.open_windows import open_window
 
 _GOOD, _BAD, _MISUSED = 0, 1, 2
 _SECRETS = (
@@ -19,7 +22,7 @@ _SECRETS = (
 def main(words: Sequence[str] | None = None) -> int:
     """Run a command. Returns the exit status: 0 if no check failed, 1 if a check failed, 2 for a wrong command."""
     parser = argparse.ArgumentParser(prog="python -m watermark_source", allow_abbrev=False)
-    commands = parser.add_subparsers(required=True, metavar="doctor | profile | watermarks", dest="command")
+    commands = parser.add_subparsers(required=True, metavar="doctor | profile | watermarks | explain", dest="command")
     doctor = commands.add_parser(
         "doctor",
         help="check whether a source would start",
@@ -58,8 +61,29 @@ def main(words: Sequence[str] | None = None) -> int:
         allow_abbrev=False,
     )
     _add_systems(watermarks, flags("WATERMARKS_FLAG"))
+    explain = commands.add_parser(
+        "explain",
+        help="explain from a query's checkpoint why a window is still open",
+        description="Reads the checkpoint of a query that has ended, or that runs elsewhere, and prints which "
+        "partitions hold a window back, and the line to write. For a running query, watermark_source.why_open(query) "
+        "knows more: its options, and what is left to read.",
+        epilog="For example: --checkpoint /data/checkpoints/by_minute --window-end 2026-11-27T20:09:00Z. Exit status: "
+        "0; 2 for a wrong command or a folder that is no checkpoint.",
+        allow_abbrev=False,
+    )
+    explain.add_argument(
+        "--checkpoint", required=True, metavar="DIR", help="the query's checkpointLocation, a local folder"
+    )
+    explain.add_argument(
+        "--window-end", metavar="TIME",
+        help="end of the window: ISO 8601, UTC without a zone, or milliseconds since 1970 (default: any open window)",
+    )  # fmt: skip
     given, rest = parser.parse_known_args(words)
     try:
+        if given.command == "explain":
+            if rest:
+                explain.error(f"unrecognized arguments: {' '.join(rest)}")
+            return _explain(given)
         if given.command == "watermarks":
             return _watermarks(given, rest)
         return _doctor(given, options_of(rest)) if given.command == "doctor" else _profile(given, options_of(rest))
@@ -78,6 +102,15 @@ def _doctor(given: argparse.Namespace, options: Mapping[str, str]) -> int:
     chosen = doctor_of(given.package)
     secrets = with_secrets(options, chosen.OPTIONS, asked_for=chosen.ASKED_FOR)
     return _GOOD if report(chosen.findings(secrets), sys.stdout) else _BAD
+
+
+def _explain(given: argparse.Namespace) -> int:
+    try:
+        end = None if given.window_end is None else parse_time(given.window_end)
+    except ValueError as error:
+        raise UsageError(f"--window-end {error}") from None
+    sys.stdout.write(f"{open_window(query_of_checkpoint(read_checkpoint(given.checkpoint)), end)}\n")
+    return _GOOD
 
 
 def _profile(given: argparse.Namespace, options: Mapping[str, str]) -> int:

@@ -1,7 +1,8 @@
-"""Durations as users write them, such as ``5 minutes``, and durations, counts and shares as text for people."""
+"""Durations and times as users write them, such as ``5 minutes``; durations, counts and shares as text for people."""
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 
 _UNIT_MS = {
@@ -40,6 +41,43 @@ def parse_duration(text: str) -> int:
     if total > _LONGEST_MS:
         raise ValueError(f"longer than any stream: {text!r}")
     return round(total)
+
+
+ACCEPTED_TIME = (
+    "a datetime, ISO 8601 text such as 2026-11-27T20:09:00Z (UTC without a zone), or milliseconds since 1970-01-01 UTC"
+)
+_LATEST_MS = 253_402_300_799_999
+"""The end of the year 9999."""
+_SECONDS_END = 100_000_000_000
+"""Smaller numbers of milliseconds are of 1973 and before: rather, they are seconds."""
+
+
+def parse_time(given: object) -> int:
+    """Return a time in milliseconds since 1970-01-01 UTC.
+
+    A ``datetime`` without a zone is local time, as in rows that Spark collects; a text without a zone is UTC.
+
+    Raises:
+        ValueError: it is no time. The message is a sentence.
+    """
+    if isinstance(given, dt.datetime):
+        return _millis(given)
+    text = str(given).strip()
+    if isinstance(given, bool) or not isinstance(given, (str, int)):
+        raise ValueError(f"{text[:80]!r} is no time; expected {ACCEPTED_TIME}")  # noqa: TRY004 - as for every other
+    if re.fullmatch(r"[0-9]{1,15}", text) and int(text) <= _LATEST_MS:
+        if 0 < int(text) < _SECONDS_END:
+            raise ValueError(f"{text} looks like seconds; write {int(text) * 1_000}, in milliseconds")
+        return int(text)
+    try:
+        moment = dt.datetime.fromisoformat(re.sub(r"[zZ]$", "+00:00", text))
+    except ValueError:
+        raise ValueError(f"{text[:80]!r} is no time; expected {ACCEPTED_TIME}") from None
+    return _millis(moment if moment.tzinfo is not None else moment.replace(tzinfo=dt.timezone.utc))
+
+
+def _millis(moment: dt.datetime) -> int:
+    return round(moment.timestamp() * 1_000)
 
 
 def format_duration(millis: int) -> str:

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import json
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from watermark_source.clock import Clock
-from watermark_source.durations import ACCEPTED, parse_duration
+from watermark_source.durations import ACCEPTED, parse_duration, parse_time
 from watermark_source.errors import UsageError
+from watermark_source.monitor.checkpoint import query_of_checkpoint, read_checkpoint
+from watermark_source.monitor.open_windows import (
+    OpenWindow,
+    QueryAt,
+    SourceAt,
+    SplitAt,
+    open_window,
+    unfollowed_text,
+)
 from watermark_source.monitor.operator_watermarks import BatchWatermarks, NoWatermark, executed_batch, read_watermarks
-from watermark_source.monitor.source_status import SourceStatus
+from watermark_source.monitor.source_status import SourceStatus, SplitView
 from watermark_source.monitor.status_json import parse_progress, parse_report
-from watermark_source.monitor.three_clocks import Diagnosis, QueryClocks, diagnose, query_clocks
+from watermark_source.monitor.three_clocks import Diagnosis, QueryClocks, diagnose, moment_of, query_clocks
 
 _log = logging.getLogger(__name__)
 
@@ -60,6 +72,125 @@ def why(query: Any, *, tolerance: str = "10 seconds") -> str:
     "no rows arrive", "the data are fresh". Arguments and errors are those of ``status``.
     """
     return str(status(query, tolerance=tolerance).why)
+
+
+def why_open(query_or_checkpoint: Any, window_end: dt.datetime | str | int | None = None) -> OpenWindow:
+    """Return why a window of a query is still open: print it, or read its ``sentence``, ``verdict`` and ``rows``.
+
+    Args:
+        query_or_checkpoint: what ``start()`` returned; or, of a query that has ended or runs in another process, its
+            ``checkpointLocation``: a local folder or its ``file:`` URI. A checkpoint does not hold options, the ends of
+            the logs, or what happened after its last batch.
+        window_end: the end of the window: a ``datetime`` (without a zone it is local time, as in rows that Spark
+            collects), ISO 8601 text (without a zone it is UTC), or milliseconds since 1970-01-01 UTC. By default
+            all windows that are open.
+
+    Raises:
+        UsageError: ``window_end`` is no time, or the folder is no checkpoint.
+        OffsetError: an offset in the checkpoint cannot be read.
+    """
+    end = None if window_end is None else window_end_of(window_end)
+    if isinstance(query_or_checkpoint, (str, Path)):
+        return open_window(query_of_checkpoint(read_checkpoint(query_or_checkpoint)), end)
+    return open_window(query_at(query_or_checkpoint), end)
+
+
+def window_end_of(given: object) -> int:
+    """Return the end of a window in milliseconds; raises ``UsageError`` if it is no time."""
+    try:
+        return parse_time(given)
+    except ValueError as error:
+        raise UsageError(f"window_end = {error}") from None
+
+
+def query_at(query: Any) -> QueryAt:
+    """Return the facts of a running query, or of one that has ended, from which follows why a window is open.
+
+    Raises:
+        UsageError: a source runs with another release of this project.
+    """
+    clocks = status(query).clocks
+    progress: Mapping[str, Any] = query.lastProgress or {}
+    foreign = tuple(
+        str(source.get("description")) for source in progress.get("sources", ()) if _sent(source, "endOffset") is None
+    )
+    # Operators may state what they have in the batch under way, which has emitted nothing yet.
+    emitted = [clocks.applied_watermark, *(operator.eviction for operator in clocks.operators if operator.is_last)]
+    known = [watermark for watermark in emitted if watermark is not None]
+    has_ended = not query.isActive
+    return QueryAt(
+        sources=tuple(map(source_of_status, clocks.sources)),
+        foreign=foreign,
+        batch=executed_batch(progress),
+        applied=min(known) if len(known) == len(emitted) else None,
+        takes_highest=_takes_highest(query),
+        unfollowed=None if foreign else _unfollowed(progress, takes_highest=_takes_highest(query)),
+        has_ended=has_ended,
+        remarks=("the query has ended: this is how it was left",) if has_ended else (),
+    )
+
+
+def source_of_status(of: SourceStatus) -> SourceAt:
+    """Return a source as its status reports it."""
+    group = of.group
+    return SourceAt(
+        name=of.source_name,
+        format_name=of.format_name,
+        watermark=of.watermark,
+        splits=tuple(map(_split_of_view, of.splits)),
+        more_splits=of.splits_total - len(of.splits),
+        on_clock=of.processing_time,
+        snapshots=tuple(snapshot.log for snapshot in of.snapshots if not snapshot.done),
+        writers=of.writers if of.writers or of.unannounced is not None else None,
+        unannounced=of.unannounced,
+        idle_timeout=of.idle_timeout,
+        out_of_orderness=of.out_of_orderness,
+        held_by=None if group is None else group.slowest,
+        trouble=None if group is None else group.trouble,
+    )
+
+
+def _split_of_view(view: SplitView) -> SplitAt:
+    return SplitAt(
+        name=str(view.split),
+        watermark=view.watermark,
+        status=view.status,
+        position=view.backlog.position,
+        lag=view.lag,
+        never=view.watermark is None and view.backlog.end == 0,
+        why=view.why,
+    )
+
+
+def _takes_highest(query: Any) -> bool:
+    handle = getattr(query, "_jsq", None)
+    execution = None if handle is None else handle.streamingQuery().lastExecution()
+    if execution is None:
+        return False
+    return bool(str(execution.sparkSession().conf().get("spark.sql.streaming.multipleWatermarkPolicy", "min")) == "max")
+
+
+def _sent(source: Mapping[str, Any], which: str) -> Mapping[str, Any] | None:
+    """Return an offset of a source of this project in a progress event."""
+    offset = source.get(which)
+    if isinstance(offset, str):
+        try:
+            offset = json.loads(offset)
+        except ValueError:
+            return None
+    return offset if isinstance(offset, Mapping) and offset.keys() >= {"name", "run", "source", "splits"} else None
+
+
+def _unfollowed(progress: Mapping[str, Any], *, takes_highest: bool) -> str | None:
+    """Return that Spark's watermark in the last batch is not what the sources sent with the batch before."""
+    if "addBatch" not in progress.get("durationMs", {}):
+        return None
+    starts = [_sent(source, "startOffset") for source in progress.get("sources", ())]
+    sent = [int(start["wm"]) for start in starts if start is not None and "wm" in start]
+    if not sent or len(sent) < len(starts):
+        return None
+    spark = moment_of(progress.get("eventTime", {}).get("watermark"))
+    return unfollowed_text(spark, max(sent) if takes_highest else min(sent), max(sent))
 
 
 def _tolerance(text: str) -> int:

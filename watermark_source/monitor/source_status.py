@@ -366,6 +366,11 @@ class SourceStatus:
     rows_after: int | None = None
     """The request before that one: the newest of these rows arrived between the two."""
     changes: Changes = NO_CHANGES
+    idle_timeout: int | None = None
+    """The option ``idleTimeout`` in milliseconds, or its upper limit where it is learned; ``None`` without it."""
+    out_of_orderness: int | None = None
+    """Milliseconds that the watermark of a split is behind its highest event time, less one; ``None`` where event times
+    do not move it."""
 
     @classmethod
     def of(
@@ -391,6 +396,8 @@ class SourceStatus:
         rows_at: int | None = None,
         rows_after: int | None = None,
         changes: Changes = NO_CHANGES,
+        idle_timeout: int | None = None,
+        out_of_orderness: int | None = None,
     ) -> SourceStatus:
         """Build the status of a source from *all* its splits. ``view`` is called for reported splits only."""
         reported = map(view, most_interesting(splits, REPORTED_SPLITS))
@@ -416,6 +423,8 @@ class SourceStatus:
             rows_at=rows_at,
             rows_after=rows_after,
             changes=changes,
+            idle_timeout=idle_timeout,
+            out_of_orderness=out_of_orderness,
         )
 
     @property

@@ -68,6 +68,8 @@ def status_to_json(of: SourceStatus) -> dict[str, Any]:
         rowsAt=of.rows_at,
         rowsAfter=of.rows_after,
         changes=_present(watermark=of.changes.watermark or None, status=of.changes.status or None) or None,
+        idleTimeout=of.idle_timeout,
+        outOfOrderness=of.out_of_orderness,
     )
 
 
@@ -117,6 +119,8 @@ def status_from_json(report: Mapping[str, Any]) -> SourceStatus:
         rows_at=fields.optional_integer("rowsAt"),
         rows_after=fields.optional_integer("rowsAfter"),
         changes=_changes_from_json(fields.child("changes")) if "changes" in report else NO_CHANGES,
+        idle_timeout=fields.optional_integer("idleTimeout"),
+        out_of_orderness=fields.optional_integer("outOfOrderness"),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -301,6 +301,18 @@ def _lines(text: str, width: int) -> tuple[str, ...]:
     joined = _NUMBER_BLANK.sub("\u00a0", text)
     wrapped = textwrap.wrap(joined, width, break_on_hyphens=False)
     return tuple(line.replace("\u00a0", " ") for line in wrapped) or ("",)
+
+
+def text_table(titles: Sequence[str], rows: Iterable[Sequence[str]], numbers: Set[str] = frozenset()) -> Iterator[str]:
+    """Yield a table as plain lines, as wide as its texts; ``numbers``: titles of columns that are set to the right."""
+    cells = [[_printable(text) for text in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
+    for line in [titles, ["-" * width for width in widths], *cells]:
+        padded = (
+            text.rjust(width) if title in numbers else text.ljust(width)
+            for title, text, width in zip(titles, line, widths, strict=True)
+        )
+        yield (" " * GAP).join(padded).rstrip()
 
 
 def _printable(text: str) -> str:

@@ -232,6 +232,7 @@ class History:
         return times, changes
 
 
+_BY_EVENT_TIMES = {Observed.HIGHEST, Observed.DISORDER}
 _STATUS = {SplitStatus.ACTIVE: Status.ACTIVE, SplitStatus.IDLE: Status.IDLE, SplitStatus.PAUSED: Status.PAUSED}
 
 
@@ -323,6 +324,8 @@ def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Mil
         rows_at=None if history.arrivals.rows_at is None else history.arrivals.rows_at + by_wall,
         rows_after=None if history.arrivals.rows_after is None else history.arrivals.rows_after + by_wall,
         changes=Changes(history.watermark_changes, history.status_changes),
+        idle_timeout=options.idleness.timeout,
+        out_of_orderness=options.strategy.bound if options.strategy.observed in _BY_EVENT_TIMES else None,
     )
 
 

@@ -1,0 +1,100 @@
+"""Windows that stay open for a cause each: the sentence names it, and the window closes once the cause is gone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
+
+from tests.integration.kafka_streams import KafkaStreams, wait_for
+from tests.spark.queries import START, Running, at
+from watermark_source import data_rows, follow_watermark, why_open
+from watermark_source.monitor.open_windows import OpenWindow, Verdict
+
+pytestmark = [pytest.mark.service, pytest.mark.spark]
+
+NewTopic = Callable[..., str]
+MINUTE = START + 60_000
+"""The end of the first window."""
+
+
+def minutes(rows: DataFrame) -> DataFrame:
+    return rows.groupBy(F.window("event_time", "1 minute").alias("w")).count().select("w.end", "count")
+
+
+def once_it_has(words: str, running: Running) -> OpenWindow:
+    """Return the answer once it has these words."""
+    running.settle()
+    wait_for(lambda: words in why_open(running.query, MINUTE).sentence, running.query)
+    return why_open(running.query, MINUTE)
+
+
+def test_a_partition_never_used_and_one_that_is_behind_are_named_until_the_window_closes(
+    streams: KafkaStreams, new_topic: NewTopic
+) -> None:
+    topic = new_topic(3)
+    streams.write(topic, {0: [0, 130], 1: [0, 30]})
+    running = streams.start(minutes(follow_watermark(streams.source(subscribe=topic))))
+    found = once_it_has(f"{topic}-1 is 30 s behind, with nothing to read", running)
+    assert found.verdict is Verdict.SOURCES
+    assert found.sentence.startswith(
+        "the window that ends at 2023-11-14 22:14:00 UTC closes when every active partition has passed that time: "
+        f"{topic}-0 has; {topic}-1 is 30 s behind, with nothing to read, and no idleTimeout is set: "
+    )
+    assert found.sentence.endswith(
+        f'{topic}-2 has never had a record, and no idleTimeout is set: .option("idleTimeout", "30 seconds")'
+    )
+    # The same from its checkpoint, which does not hold options.
+    stored = why_open(streams.checkpoint(running.table), MINUTE)
+    assert (
+        f"{topic}-0 and {topic}-1 have 4 records in the last batch, and had no watermark before it" in stored.sentence
+    )
+    assert f"{topic}-2 has never had a record" in stored.sentence
+    assert any('if the query does not have it: .option("idleTimeout"' in remark for remark in stored.remarks)
+    assert running.rows() == []
+
+    streams.write(topic, {1: [90], 2: [90]})
+    running.settle()
+    wait_for(lambda: why_open(running.query, MINUTE).verdict is Verdict.CLOSED, running.query)
+    assert running.rows() == [(at(60), 3)]
+    running.query.stop()
+    assert why_open(running.query, MINUTE).verdict is Verdict.CLOSED
+    assert why_open(streams.checkpoint(running.table), MINUTE).verdict is Verdict.CLOSED
+    later = why_open(running.query, MINUTE + 120_000)
+    assert later.verdict is Verdict.SOURCES
+    assert "the query has ended: this is how it was left" in later.remarks
+
+
+def test_a_partition_that_its_group_pauses_is_named_with_the_one_it_waits_for(
+    streams: KafkaStreams, new_topic: NewTopic
+) -> None:
+    topic = new_topic(2)
+    source = streams.source(subscribe=topic, alignmentGroup="g", alignmentMaxDrift="10 seconds")
+    streams.write(topic, {0: range(100), 1: [0, 20]})
+    running = streams.start(minutes(follow_watermark(source)))
+    found = once_it_has("paused by the alignment group", running)
+    assert re.search(
+        rf"{topic}-0 is (29|30) s behind and paused by the alignment group: .* ahead of {topic}-1 ", found.sentence
+    )
+    assert f"{topic}-1 is 40 s behind, with nothing to read" in found.sentence
+    stored = why_open(streams.checkpoint(running.table), MINUTE)
+    assert re.search(
+        rf"{topic}-0 is (29|30) s behind and paused by the alignment group: ahead of its ", stored.sentence
+    )
+
+
+def test_a_query_whose_watermark_is_not_the_sources_is_found_out(streams: KafkaStreams, new_topic: NewTopic) -> None:
+    """Spark's own takes the highest event time: the rows of the slower partition are late, and dropped."""
+    topic = new_topic(2)
+    streams.write(topic, {0: [0, 300], 1: [0]})
+    rows = data_rows(streams.source(subscribe=topic)).withWatermark("event_time", "0 seconds")
+    running = streams.start(minutes(rows))
+    end = START + 600_000
+    running.settle()
+    wait_for(lambda: why_open(running.query, end).verdict is Verdict.UNFOLLOWED, running.query)
+    assert "use follow_watermark(stream) instead of withWatermark" in why_open(running.query, end).sentence
+    running.query.stop()
+    assert why_open(streams.checkpoint(running.table), end).verdict is Verdict.UNFOLLOWED

@@ -1,0 +1,435 @@
+"""Why a window is open: the sentence names each cause and the line to write, from a status or from a checkpoint."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import re
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.monitor.example_status import NOON, checkout, source_status, split_view
+from watermark_source import why_open
+from watermark_source.__main__ import main
+from watermark_source.errors import OffsetError, UsageError
+from watermark_source.monitor.followed_queries import source_of_status
+from watermark_source.monitor.open_windows import Hold, OpenWindow, QueryAt, Verdict, open_window
+from watermark_source.monitor.source_status import GroupStatus, SnapshotProgress, SourceStatus, Status, WriterView
+from watermark_source.planning.watermark import MAX
+
+COMPAT = Path(__file__).parents[2] / "compat"
+CHECKPOINT = COMPAT / "0.1" / "checkpoint"
+OFFSETS = sorted(COMPAT.glob("*/offsets/*.json"))
+MINUTE = 60_000
+END = NOON + MINUTE
+"""Of the window [12:00, 12:01)."""
+
+
+def explained(*sources: SourceStatus, end: int | None = END, **fields: Any) -> OpenWindow:
+    given: dict[str, Any] = {"batch": 7, "applied": NOON} | fields
+    return open_window(QueryAt(sources=tuple(map(source_of_status, sources)), **given), end)
+
+
+def behind(number: int, **fields: Any) -> Any:
+    """Return a partition that is 17 minutes short of the window's end."""
+    return split_view(number, watermark=END - 17 * MINUTE, **fields)
+
+
+PASSED = split_view(0, watermark=END)
+NEVER = split_view(2, watermark=None, position=0, end=0, why="no record seen yet; holds the watermark")
+
+
+def test_the_sentence_has_who_has_passed_who_is_behind_and_who_never_had_a_record() -> None:
+    found = explained(source_status(PASSED, behind(1), NEVER, watermark=None))
+    assert found.sentence == (
+        "the window that ends at 2026-11-21 12:01:00 UTC closes when every active partition has passed that time: "
+        "orders-0 has; orders-1 is 17 min behind, with 50 records to read; orders-2 has never had a record, and no "
+        'idleTimeout is set: .option("idleTimeout", "30 seconds")'
+    )
+    assert found.verdict is Verdict.SOURCES
+    assert [(row.name, row.hold) for row in found.rows] == [
+        ("orders-2", Hold.NEVER),
+        ("orders-1", Hold.BACKLOG),
+        ("orders-0", Hold.PASSED),
+    ]
+
+
+def test_with_an_idle_timeout_the_sentence_states_when_a_silent_partition_is_left_out() -> None:
+    quiet = behind(1, end=100, why="nothing to read for 7 s; idle after 30 s")
+    found = explained(source_status(PASSED, quiet, NEVER, watermark=None, idle_timeout=30_000)).sentence
+    assert (
+        "orders-1 is 17 min behind, with nothing to read, and it is left out once silent for idleTimeout (30 s)"
+        in found
+    )
+    assert "orders-2 has never had a record, and it is left out once silent for idleTimeout (30 s)" in found
+    assert ".option" not in found
+
+
+def test_idle_partitions_are_left_out_and_named_so() -> None:
+    idle = split_view(3, Status.IDLE, watermark=None, position=0, end=0, why="nothing to read for 5 min")
+    assert explained(source_status(PASSED, behind(1), idle)).sentence.endswith("orders-3 is idle and left out")
+
+
+def test_a_partition_that_its_group_pauses_has_the_reason_and_the_slowest_source() -> None:
+    why = "2 min ahead of payments (alignmentMaxDrift 1 min)"
+    paused = behind(1, status=Status.PAUSED, why=why)
+    group = GroupStatus("checkout", MINUTE, NOON, 2, others=1, slowest="payments", trouble="the store is away")
+    found = explained(source_status(PASSED, paused, group=group))
+    assert (
+        f"orders-1 is 17 min behind and paused by the alignment group: {why}; the slowest other source is payments"
+        in (found.sentence)
+    )
+    assert "source orders: the store is away" in found.remarks
+
+
+def test_a_partition_whose_log_does_not_answer_is_named_so() -> None:
+    unknown = split_view(1, Status.UNKNOWN, watermark=END - MINUTE, end=None, why="no answer about its log")
+    assert explained(source_status(PASSED, unknown)).sentence.endswith(
+        "orders-1 is 1 min behind, and its log does not answer"
+    )
+
+
+def test_records_without_an_event_time_send_to_the_options_that_name_it() -> None:
+    why = "20 records, none with an event time; holds the watermark, and is never idle without idleTimeout"
+    undated = split_view(1, watermark=None, position=20, end=20, why=why)
+    found = explained(source_status(PASSED, undated, watermark=None))
+    assert f"orders-1 has no watermark: {why}" in found.sentence
+    assert any("eventTimeColumn and eventTimeFormat" in remark for remark in found.remarks)
+
+
+def test_where_no_partition_has_come_so_far_no_idle_timeout_is_proposed_but_a_later_record() -> None:
+    """Left out or not, no partition would close the window: the last one of a topic that has fallen silent."""
+    quiet = [split_view(n, watermark=NOON, position=100, end=100, why="nothing to read for 7 s") for n in range(2)]
+    found = explained(source_status(*quiet, out_of_orderness=10_000))
+    assert "idleTimeout" not in found.sentence.replace("and no idleTimeout is set", "")
+    (remark,) = found.remarks
+    assert "a record with an event time later than 2026-11-21 12:01:10 UTC (maxOutOfOrderness 10 s)" in remark
+    assert '.option("watermarkStrategy", "ingestion")' in remark
+    assert '.option("finalWatermark", "true")' in remark
+
+
+def test_a_run_that_is_over_is_named_so() -> None:
+    done = split_view(
+        1, Status.FINISHED, watermark=END - MINUTE, position=100, end=100, why="read to the end of this run"
+    )
+    assert "orders-1 is 1 min behind and read to the end of this run, and no idleTimeout is set" in (
+        explained(source_status(PASSED, done)).sentence
+    )
+
+
+def test_a_window_that_a_batch_has_emitted_is_closed() -> None:
+    found = explained(source_status(PASSED, watermark=END), applied=END)
+    assert found.verdict is Verdict.CLOSED
+    assert (
+        "is closed: batch 7 and earlier ones emitted all windows that end by 2026-11-21 12:01:00 UTC" in found.sentence
+    )
+
+
+def test_one_millisecond_short_of_its_end_a_window_is_open() -> None:
+    assert explained(source_status(split_view(0, watermark=END - 1), watermark=END - 1)).verdict is Verdict.SOURCES
+
+
+def test_a_watermark_that_the_sources_have_sent_is_applied_one_batch_later() -> None:
+    found = explained(source_status(PASSED, watermark=END + 5_000))
+    assert found.verdict is Verdict.BATCH
+    assert "Spark applies a watermark one batch later" in found.sentence
+    assert "start the query again" not in found.sentence
+    assert "start the query again" in explained(source_status(PASSED, watermark=END), has_ended=True).sentence
+
+
+def test_all_sources_have_to_pass_and_with_the_policy_max_one() -> None:
+    orders = source_status(PASSED, watermark=END)
+    payments = source_status(behind(1), source_name="payments", watermark=END - 17 * MINUTE)
+    found = explained(orders, payments)
+    assert (
+        "every active partition has passed that time in each of 2 sources: of source orders, orders-0 has; of source "
+        in (found.sentence)
+    )
+    assert "of source payments, orders-1 is 17 min behind" in found.sentence
+    assert explained(orders, payments, takes_highest=True).verdict is Verdict.BATCH
+
+
+def test_a_source_of_another_project_is_named_and_nothing_is_promised_of_it() -> None:
+    found = explained(source_status(PASSED, watermark=END), foreign=("DeltaSource[/x]",))
+    assert found.verdict is Verdict.SOURCES
+    assert any("DeltaSource[/x]: Spark's watermark is the lowest of all" in remark for remark in found.remarks)
+
+
+def test_a_snapshot_comes_first() -> None:
+    tables = [SnapshotProgress(log="shop.orders", rows=5, chunks=1, expected=10, rate=None, done=False)]
+    status = source_status(split_view(1, watermark=None, position=4, end=4), watermark=None, snapshots=tables)
+    assert (
+        "the snapshot of shop.orders is read first, and rows of a snapshot have no watermark"
+        in explained(status).sentence
+    )
+
+
+def test_announced_watermarks_wait_for_writers() -> None:
+    writers = [
+        WriterView(
+            name="carts", status="active", why="has announced nothing for 4 min", watermark=NOON, holds_back=True
+        ),
+        WriterView(name="sessions", status="active", why="announces", watermark=END),
+        WriterView(name="old", status="ended", why="announced that it writes no more"),
+    ]
+    found = explained(source_status(split_view(0, watermark=None), writers=writers))
+    assert found.sentence == (
+        "the window that ends at 2026-11-21 12:01:00 UTC closes when every writer of the topic has announced that "
+        "time: writer carts is at 2026-11-21 12:00:00 UTC: has announced nothing for 4 min; writer sessions has"
+    )
+    assert any("drop WRITER, or set writerTimeToLive" in remark for remark in found.remarks)
+
+
+def test_processing_time_waits_for_the_clock() -> None:
+    found = explained(source_status(split_view(0), processing_time=True))
+    assert "closes when the clock has passed that time: event time is the clock" in found.sentence
+    assert found.remarks == ()
+
+
+def test_without_an_end_it_is_about_the_lowest_partition() -> None:
+    found = explained(checkout(), end=None)
+    assert found.sentence.startswith(
+        "windows that end by 2026-11-21 12:00:00 UTC close, later ones are open: orders-3 is "
+    )
+    assert "no window has closed yet, because there is no watermark: orders-2 has never had a record" in (
+        explained(source_status(PASSED, NEVER, watermark=None), end=None).sentence
+    )
+
+
+def test_before_the_first_batch_there_is_nothing_to_explain() -> None:
+    assert explained(batch=None, applied=None).sentence.endswith("waits for the first batch: none has been planned yet")
+    assert "reads no source of this project" in explained(applied=None, foreign=("rate",)).sentence
+
+
+def test_of_many_partitions_three_are_named_and_a_hundred_are_in_the_table() -> None:
+    many = [split_view(n, watermark=END - n * 1_000) for n in range(1, 400)]
+    found = explained(source_status(PASSED, *many))
+    assert len(str(found).splitlines()) < 110
+    assert "orders-99, orders-98, orders-97 and 96 more are up to 1 min 39 s behind" in found.sentence
+    assert str(found).endswith("and 300 more")
+
+
+def test_the_end_of_time_has_closed_every_window() -> None:
+    status = source_status(split_view(0, watermark=NOON), watermark=MAX)
+    assert explained(status).verdict is Verdict.BATCH
+    assert "end of time" in explained(status).sentence
+
+
+# Of a checkpoint.
+
+
+def checkpoint(folder: Path, offsets: Sequence[str], commits: Sequence[int], *, version: str = "v1") -> Path:
+    """Write what Spark writes; ``offsets`` has the first source's, ``commits`` the watermarks of the next batches."""
+    for name in ("offsets", "commits"):
+        (folder / name).mkdir(parents=True)
+    (folder / "metadata").write_text('{"id":"b3703a83-b7ae-45a0-94e8-77290fc92db1"}')
+    before = 0
+    for batch, offset in enumerate(offsets):
+        planned = {"batchWatermarkMs": before, "batchTimestampMs": NOON, "conf": {}}
+        line = offset if version == "v1" else f"orders:{offset}"
+        (folder / "offsets" / str(batch)).write_text(f"{version}\n{json.dumps(planned)}\n{line}")
+        if batch < len(commits):
+            before = commits[batch]
+            (folder / "commits" / str(batch)).write_text(f'v1\n{{"nextBatchWatermarkMs":{before}}}')
+    return folder
+
+
+def offset_of(*watermarks: int | None, wm: int | None, **keys: Any) -> str:
+    splits = {str(n): [5, 0, None if mark is None else mark - (wm or 0), "a", 0] for n, mark in enumerate(watermarks)}
+    offset = {
+        "v": 1,
+        "name": "orders",
+        "source": "aligned-kafka",
+        "run": 1,
+        "since": NOON,
+        "splits": {"orders": splits},
+    }
+    return json.dumps(offset | ({} if wm is None else {"wm": wm}) | keys)
+
+
+def test_a_recorded_checkpoint_of_spark_names_the_partition_that_is_silent() -> None:
+    """Its last batch was planned and not committed; partition 1 had nothing left to read."""
+    found = why_open(CHECKPOINT, "2023-11-14T22:18:20Z")
+    assert found.verdict is Verdict.SOURCES
+    assert (
+        "compat-orders-2 has; compat-orders-0 is 10 s behind without the 27 records of the last batch" in found.sentence
+    )
+    assert found.sentence.endswith("compat-orders-1 is 35 s behind, with nothing to read")
+    assert found.remarks[0] == 'to write, if the query does not have it: .option("idleTimeout", "30 seconds")'
+    assert "as of batch 2 (not committed, planned at 2026-11-21 13:18:37.044 UTC)" in found.remarks[1]
+    assert "a checkpoint does not hold options such as idleTimeout" in found.remarks[1]
+
+
+@pytest.mark.parametrize(
+    ("end", "verdict", "words"),
+    [
+        (1_700_000_100_000, Verdict.BATCH, "closes with batch 2, which has the watermark 2023-11-14 22:15:09.999 UTC"),
+        (1_700_000_110_000, Verdict.BATCH, "closes with the batch after the one that carries the sources' watermark"),
+        (1_700_000_264_999, Verdict.BATCH, "if it does not run"),
+        (1_700_000_265_000, Verdict.SOURCES, "compat-orders-1 is 1 ms behind"),
+    ],
+)
+def test_a_recorded_checkpoint_distinguishes_what_waits_for_a_batch(end: int, verdict: Verdict, words: str) -> None:
+    found = why_open(str(CHECKPOINT), end)
+    assert (found.verdict, words in found.sentence) == (verdict, True), found.sentence
+
+
+@pytest.mark.parametrize("version", ["v1", "v2"])
+@pytest.mark.parametrize("recorded", OFFSETS, ids=lambda file: f"{file.parent.parent.name}-{file.stem}")
+def test_every_recorded_offset_is_explained_with_all_its_splits(tmp_path: Path, recorded: Path, version: str) -> None:
+    example = json.loads(recorded.read_text())
+    folder = checkpoint(tmp_path, [example["offset"]], [], version=version)
+    found = why_open(f"file://{folder}")
+    names = sorted(f"{split['log']}-{split['number']}" for split in example["state"]["splits"])
+    assert sorted(row.name for row in found.rows) == names
+    assert found.sentence
+
+
+def test_the_commit_log_shows_what_is_closed_and_what_the_next_batch_closes(tmp_path: Path) -> None:
+    first, second = offset_of(NOON, wm=NOON), offset_of(END, wm=END)
+    folder = checkpoint(tmp_path, [first, second], [NOON, END])
+    assert why_open(folder, NOON).verdict is Verdict.CLOSED
+    found = why_open(folder, END)
+    assert found.verdict is Verdict.BATCH
+    assert "for which Spark has committed the watermark 2026-11-21 12:01:00 UTC" in found.sentence
+
+
+def test_a_batch_that_is_not_committed_has_closed_nothing(tmp_path: Path) -> None:
+    folder = checkpoint(tmp_path, [offset_of(NOON, wm=NOON)] * 2, [NOON])
+    assert "closes with batch 1, which has the watermark" in why_open(folder, NOON).sentence
+
+
+def test_a_query_that_does_not_follow_the_source_is_found_out(tmp_path: Path) -> None:
+    """What Spark committed is not what the source sent."""
+    none = why_open(checkpoint(tmp_path / "none", [offset_of(NOON, wm=NOON)], [0]), END)
+    assert none.verdict is Verdict.UNFOLLOWED
+    assert "put follow_watermark(stream) in front of the aggregation" in none.sentence
+    ahead = why_open(checkpoint(tmp_path / "ahead", [offset_of(NOON, wm=NOON)], [END - 1]), END)
+    assert "is ahead of that of the sources" in ahead.sentence
+    assert "use follow_watermark(stream) instead of withWatermark" in ahead.sentence
+
+
+def test_a_partition_that_never_had_a_record_is_named_from_a_checkpoint(tmp_path: Path) -> None:
+    offset = json.loads(offset_of(NOON, None, wm=None))
+    offset["splits"]["orders"]["1"][0] = 0
+    found = why_open(checkpoint(tmp_path, [json.dumps(offset)], [0]), NOON)
+    assert found.sentence.endswith("orders-0 has; orders-1 has never had a record")
+    assert found.remarks[0].endswith(': .option("idleTimeout", "30 seconds")')
+
+
+def test_the_writers_of_a_checkpoint_are_named_with_what_it_does_not_know(tmp_path: Path) -> None:
+    offset = offset_of(None, wm=NOON, announced={"at": 4, "log": "Yk2", "writers": ["carts"]})
+    found = why_open(checkpoint(tmp_path, [offset], [NOON]), END)
+    assert "writer carts: what it has announced is in the topic of announcements, not in a checkpoint" in found.sentence
+
+
+def test_an_offset_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(OffsetError, match="newer version"):
+        why_open(checkpoint(tmp_path, [offset_of(NOON, wm=NOON, v=99)], []))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("none", "there is no folder .*none; expected what the query has as checkpointLocation"),
+        ("checkpoint/metadata", "is a file; expected"),
+        ("checkpoint/offsets", "is a part of a checkpoint; .*: write .*checkpoint$"),
+        ("", "is no checkpoint, it contains checkpoint; .*: write .*checkpoint$"),
+    ],
+)
+def test_a_wrong_path_is_an_error_with_what_was_seen_and_what_to_write(
+    tmp_path: Path, given: str, message: str
+) -> None:
+    shutil.copytree(CHECKPOINT, tmp_path / "checkpoint")
+    with pytest.raises(UsageError, match=message):
+        why_open(tmp_path / given)
+
+
+@pytest.mark.parametrize("location", ["s3a://bucket/a", "hdfs://host:8020/a", "dbfs:/a", "abfss://a@b.c/d"])
+def test_a_remote_checkpoint_is_refused_with_the_line_that_copies_it(location: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(f"hadoop fs -get {location} checkpoint")):
+        why_open(location)
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "message"),
+    [
+        ("offsets/2", "v3\n{}\n{}", "version 'v3' of Spark's offset log; this release reads v1 and v2"),
+        ("offsets/2", "", "version '' of Spark's offset log"),
+        ("offsets/2", "v1\nx\n{}", "is damaged: 'x', where Spark writes a JSON object"),
+        ("offsets/2", 'v1\n{"batchWatermarkMs": "x"}\n-', "batchWatermarkMs is 'x'"),
+        ("commits/1", "v1\n[]", "is damaged"),
+        ("metadata", "\x00", "is damaged"),
+    ],
+)
+def test_a_damaged_checkpoint_is_an_error_that_names_the_file(
+    tmp_path: Path, file: str, text: str, message: str
+) -> None:
+    folder = shutil.copytree(CHECKPOINT, tmp_path / "checkpoint")
+    if file == "commits/1":
+        (folder / "offsets" / "2").unlink()
+    (folder / file).write_text(text)
+    with pytest.raises(UsageError, match=f"{file}.*{message}" if file in message else message) as error:
+        why_open(folder)
+    assert str(folder / file) in str(error.value)
+
+
+def test_a_query_that_has_not_begun_has_nothing_to_explain(tmp_path: Path) -> None:
+    found = why_open(checkpoint(tmp_path, [], []))
+    assert found.sentence == "any window waits for the first batch: none has been planned yet"
+
+
+# The end of a window.
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "2026-11-21T12:01:00Z",
+        "2026-11-21 12:01",
+        "2026-11-21T13:01:00+01:00",
+        END,
+        str(END),
+        dt.datetime(2026, 11, 21, 12, 1, tzinfo=dt.timezone.utc),
+        dt.datetime.fromtimestamp(END / 1_000),  # noqa: DTZ006 - as Spark collects it
+    ],
+)
+def test_a_window_end_may_be_a_datetime_a_text_or_milliseconds(tmp_path: Path, given: Any) -> None:
+    folder = checkpoint(tmp_path, [offset_of(NOON, wm=NOON)], [NOON])
+    assert why_open(folder, given).end == END
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("20:09", "window_end = '20:09' is no time; expected a datetime, ISO 8601 text"),
+        (1_700_000_000, "1700000000 looks like seconds; write 1700000000000"),
+        (True, "is no time"),
+        (1.5, "is no time"),
+        (10**15, "is no time"),
+    ],
+)
+def test_a_window_end_that_is_no_time_is_refused(given: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        why_open(CHECKPOINT, given)
+
+
+# The command.
+
+
+def test_the_command_prints_the_sentence_and_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "--checkpoint", str(CHECKPOINT), "--window-end", "2023-11-14T22:18:20Z"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == why_open(CHECKPOINT, "2023-11-14T22:18:20Z").sentence
+    assert "partition        holds  watermark                status  position  why" in lines
+
+
+@pytest.mark.parametrize("words", [["--checkpoint", "/none"], ["--checkpoint", str(CHECKPOINT), "--window-end", "x"]])
+def test_a_wrong_command_is_one_sentence(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", *words]) == 2
+    shown = capsys.readouterr()
+    assert (shown.out, len(shown.err.splitlines())) == ("", 1)

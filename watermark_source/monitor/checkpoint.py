@@ -1,0 +1,294 @@
+"""What the files of a query's checkpoint state: of a query that has ended, or that runs in another process.
+
+Spark writes three logs (``org.apache.spark.sql.execution.streaming``): ``metadata`` with the query's id, ``offsets``
+with what each batch reads, before it runs, and ``commits`` with the watermark of the next batch, after it has run.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from watermark_source.errors import UsageError, listed, shortened
+from watermark_source.monitor.open_windows import QueryAt, SourceAt, SplitAt, records_text, time_text, unfollowed_text
+from watermark_source.monitor.source_status import Status, WriterView
+from watermark_source.planning.offset import OffsetCodec
+from watermark_source.planning.snapshot_ranges import unfinished
+from watermark_source.planning.split import Split
+from watermark_source.planning.state import SourceState, SplitState, SplitStatus
+
+_OURS = frozenset({"name", "run", "source", "splits", "v"})
+"""Keys of every offset of this project's sources."""
+_WHAT_IT_IS = (
+    "expected what the query has as checkpointLocation: a folder with the file metadata and the folders offsets and "
+    "commits"
+)
+_NOT_KNOWN = (
+    "a checkpoint does not hold options such as idleTimeout and maxOutOfOrderness, the ends of the logs, the alignment "
+    "group's other sources, nor what happened after this batch"
+)
+_POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
+_NOTHING = "-"
+"""A source without an offset, in the offset log."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedSource:
+    """One source in the offset log."""
+
+    name: str
+    """Its ``sourceName``; for another project's source its place in the log."""
+    format_name: str | None
+    """``None`` for another project's source."""
+    state: SourceState | None
+    """The state at the end of the batch; ``None`` for another project's source, and before its first batch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """The last batch in a query's checkpoint. Times are milliseconds since 1970-01-01 UTC."""
+
+    folder: str
+    query: str | None
+    """The query's id."""
+    batch: int | None
+    """The last batch in the offset log; ``None`` before the first."""
+    planned_at: int | None = None
+    is_committed: bool = False
+    """Whether the commit log has it."""
+    applied: int | None = None
+    """The watermark that Spark's operators had in that batch; ``None``: none yet."""
+    applied_before: int | None = None
+    """The watermark that they had in the batch before."""
+    next_applied: int | None = None
+    """The watermark of the batch after it; ``None`` if it is not committed, or there is none yet."""
+    takes_highest: bool = False
+    """Whether Spark takes the highest watermark of several sources (``multipleWatermarkPolicy``), not the lowest."""
+    sources: tuple[LoggedSource, ...] = ()
+    before: tuple[LoggedSource, ...] = ()
+    """The sources at the end of the batch before; empty without one."""
+
+
+def read_checkpoint(location: str | Path) -> Checkpoint:
+    """Return the last batch of a checkpoint.
+
+    Args:
+        location: a local folder, or its ``file:`` URI.
+
+    Raises:
+        UsageError: it is no local folder, or no checkpoint, or of a layout that this release does not read.
+        OffsetError: an offset of this project cannot be read.
+    """
+    folder = _local(location)
+    _check(folder)
+    batches, commits = _numbers(folder / "offsets"), _numbers(folder / "commits")
+    query = _json(folder / "metadata", _text(folder / "metadata")).get("id")
+    if not batches:
+        return Checkpoint(folder=str(folder), query=query, batch=None)
+    batch = batches[-1]
+    file, commit = folder / "offsets" / str(batch), folder / "commits" / str(batch)
+    planned, sources = _planned(file)
+    earlier = folder / "offsets" / str(batches[-2]) if len(batches) > 1 else None
+    before, sources_before = ({}, ()) if earlier is None else _planned(earlier)
+    committed = _committed(commit) if batch in commits else {}
+    conf = planned.get("conf")
+    return Checkpoint(
+        folder=str(folder),
+        query=query,
+        batch=batch,
+        planned_at=_moment(file, planned, "batchTimestampMs"),
+        is_committed=batch in commits,
+        applied=_moment(file, planned, "batchWatermarkMs"),
+        applied_before=None if earlier is None else _moment(earlier, before, "batchWatermarkMs"),
+        next_applied=_moment(commit, committed, "nextBatchWatermarkMs"),
+        takes_highest=isinstance(conf, Mapping) and conf.get(_POLICY) == "max",
+        sources=sources,
+        before=sources_before,
+    )
+
+
+def _planned(file: Path) -> tuple[Mapping[str, Any], tuple[LoggedSource, ...]]:
+    """Return a batch in the offset log: what Spark notes of it, and its sources."""
+    lines = _text(file).splitlines()
+    if lines[:1] not in (["v1"], ["v2"]):
+        seen = shortened(lines[0]) if lines else ""
+        raise UsageError(f"{file}: version {seen!r} of Spark's offset log; this release reads v1 and v2")
+    return _json(file, lines[1] if len(lines) > 1 else ""), tuple(_sources(file, lines[0], lines[2:]))
+
+
+def _local(location: str | Path) -> Path:
+    text = str(location)
+    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):", text)
+    if scheme is None:
+        return Path(text)
+    if scheme[1].lower() != "file":
+        raise UsageError(
+            f"a checkpoint at {shortened(text)}: only local folders and file: can be read here. Copy the file metadata "
+            "and the folders offsets and commits to this machine, and name that folder; for example: hadoop fs -get "
+            f"{text.rstrip('/')} checkpoint"
+        )
+    path = re.sub(r"^//(?:localhost(?=/))?", "", text[len(scheme[0]) :])
+    return Path(unquote(path))
+
+
+def _check(folder: Path) -> None:
+    if not folder.exists():
+        raise UsageError(f"there is no folder {folder}; {_WHAT_IT_IS}")
+    if not folder.is_dir():
+        raise UsageError(f"{folder} is a file; {_WHAT_IT_IS}")
+    if (folder / "offsets").is_dir() and (folder / "metadata").is_file():
+        return
+    if folder.name in ("offsets", "commits", "state", "sources") and (folder.parent / "metadata").is_file():
+        raise UsageError(f"{folder} is a part of a checkpoint; {_WHAT_IT_IS}: write {folder.parent}")
+    within = sorted(str(found.parent) for found in folder.glob("*/metadata") if (found.parent / "offsets").is_dir())
+    seen = listed(entry.name for entry in folder.iterdir() if not entry.name.startswith(".")) or "nothing"
+    hint = f": write {' or '.join(within[:3])}" if within else ""
+    raise UsageError(f"{folder} is no checkpoint, it contains {seen}; {_WHAT_IT_IS}{hint}")
+
+
+def _numbers(folder: Path) -> list[int]:
+    return sorted(int(file.name) for file in folder.glob("[0-9]*") if file.name.isdecimal())
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{file} cannot be read: {error}") from None
+
+
+def _json(file: Path, text: str) -> Mapping[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, Mapping):
+        raise UsageError(f"{file} is damaged: {shortened(text)!r}, where Spark writes a JSON object")
+    return found
+
+
+def _committed(file: Path) -> Mapping[str, Any]:
+    # Spark 2.0 and earlier wrote no more than the version.
+    lines = _text(file).splitlines()
+    return _json(file, lines[1]) if len(lines) > 1 else {}
+
+
+def _moment(file: Path, fields: Mapping[str, Any], key: str) -> int | None:
+    """Return a time of Spark's logs; ``None`` without one, and for 1970, Spark's "none yet"."""
+    value = fields.get(key)
+    if value is not None and type(value) is not int:
+        raise UsageError(f"{file} is damaged: {key} is {shortened(value)!r}, where Spark writes a whole number")
+    return value or None
+
+
+def _sources(file: Path, version: str, lines: list[str]) -> Iterator[LoggedSource]:
+    for number, line in enumerate(line for line in lines if line):
+        # Version 2 has the name of each source before its offset.
+        key, separator, text = (str(number), ":", line) if version == "v1" else line.partition(":")
+        if not separator:
+            raise UsageError(f"{file} is damaged: {shortened(line)!r}, where Spark writes a source and its offset")
+        yield _source(key, text)
+
+
+def _source(key: str, text: str) -> LoggedSource:
+    try:
+        offset = None if text == _NOTHING else json.loads(text)
+    except (ValueError, RecursionError):
+        offset = None
+    if not isinstance(offset, Mapping) or not offset.keys() >= _OURS:
+        return LoggedSource(key, None, None)
+    name, format_name = str(offset["name"]), str(offset["source"])
+    return LoggedSource(name, format_name, OffsetCodec(format_name, name).decode(offset))
+
+
+# What follows for the windows of the query: see ``open_windows``.
+
+
+_OF_OFFSETS = {SplitStatus.ACTIVE: Status.ACTIVE, SplitStatus.IDLE: Status.IDLE, SplitStatus.PAUSED: Status.PAUSED}
+
+
+def query_of_checkpoint(of: Checkpoint) -> QueryAt:
+    """Return a query as its checkpoint has it."""
+    ours = [(source, source.state) for source in of.sources]
+    foreign = tuple(source.name for source, state in ours if state is None)
+    known = tuple(_source_of_offset(source, state) for source, state in ours if state is not None)
+    if of.batch is None:
+        return QueryAt(
+            sources=(), batch=None, applied=None, remarks=(f"checkpoint {of.folder}: its offset log is empty",)
+        )
+    at = "" if of.planned_at is None else f", planned at {time_text(of.planned_at)}"
+    committed = "committed" if of.is_committed else "not committed"
+    return QueryAt(
+        sources=known,
+        foreign=tuple(f"source {name} of another project" for name in foreign),
+        batch=of.batch,
+        applied=of.applied if of.is_committed else of.applied_before,
+        committed=of.next_applied if of.is_committed else None,
+        planned=None if of.is_committed else of.applied,
+        takes_highest=of.takes_highest,
+        unfollowed=None if foreign else _unfollowed(of),
+        has_ended=True,
+        remarks=(f"as of batch {of.batch} ({committed}{at}) of checkpoint {of.folder}; {_NOT_KNOWN}",),
+    )
+
+
+def _source_of_offset(source: LoggedSource, state: SourceState) -> SourceAt:
+    return SourceAt(
+        name=source.name,
+        format_name=source.format_name or "",
+        watermark=state.watermark,
+        splits=tuple(_split_of_offset(split, at) for split, at in state.splits.items()),
+        on_clock=state.use_processing_time,
+        snapshots=tuple(sorted(unfinished(state.snapshots))),
+        writers=None if state.announced is None else tuple(map(_writer_of_offset, state.announced.writers)),
+        idle_timeout=None,
+        knows_options=False,
+    )
+
+
+def _writer_of_offset(name: str) -> WriterView:
+    why = "what it has announced is in the topic of announcements, not in a checkpoint"
+    return WriterView(name=name, status="active", why=why, holds_back=True)
+
+
+def _split_of_offset(split: Split, at: SplitState) -> SplitAt:
+    rests = at.status is SplitStatus.IDLE or (at.status is SplitStatus.ACTIVE and at.since is not None)
+    pending = at.position - at.observed
+    return SplitAt(
+        name=str(split),
+        watermark=at.watermark,
+        status=_OF_OFFSETS[at.status],
+        position=at.position,
+        lag=0 if rests and not pending else None,
+        never=rests and at.watermark is None and at.position == 0,
+        why=_why_of_offset(at, pending),
+        pending=pending,
+    )
+
+
+def _why_of_offset(at: SplitState, pending: int) -> str:
+    since = "" if at.since is None else f" since {time_text(at.since)}"
+    if at.status is SplitStatus.IDLE:
+        return f"idle{since}"
+    if at.status is SplitStatus.PAUSED:
+        return f"ahead of its alignment group{since}"
+    if pending:
+        return f"{records_text(pending)} in the last batch, not yet in its watermark"
+    return f"nothing to read{since}" if since else "had more to read, or its log did not answer"
+
+
+def _unfollowed(of: Checkpoint) -> str | None:
+    """Return that Spark's watermark is not that of the sources, after the last batch that is committed."""
+    sources, spark = (of.sources, of.next_applied) if of.is_committed else (of.before, of.applied)
+    states = [source.state for source in sources]
+    if not states or None in states:
+        return None
+    sent = [state.watermark for state in states if state is not None and state.watermark is not None]
+    if len(sent) < len(states):
+        return None
+    return unfollowed_text(spark, max(sent) if of.takes_highest else min(sent), max(sent))
