@@ -1,7 +1,7 @@
-"""A driver program to be killed: a job that counts clicks into a topic and announces its watermark, and one behind it.
+"""A driver program to be killed: three jobs in a row that count clicks, two of which announce their watermark.
 
-Run as ``python killed_chain_driver.py MASTER BOOTSTRAP CLICKS MINUTES ROWS_A_BATCH FOLDER``; see killed_driver.py.
-Spark's Kafka sink writes a batch again that was killed, so the second job drops copies by the minute that they count.
+Run as ``python killed_chain_driver.py MASTER BOOTSTRAP CLICKS MINUTES TENS ROWS_A_BATCH FOLDER``; see killed_driver.py.
+Spark's Kafka sink writes a batch again that was killed, so the jobs behind it drop copies by the counted window.
 """
 
 from __future__ import annotations
@@ -20,17 +20,19 @@ from services.ivy import spark_kafka_jars
 from tests.integration.killed_driver import TopicJob, main
 from watermark_source import follow_watermark
 
-MINUTES, HOURS = "minutes", "hours"
+MINUTES, TENS, HOURS = "minutes", "tens", "hours"
 WRITERS = ("fast", "slow")
 IN_PAYLOAD = {"eventTimeColumn": "value:$.at", "eventTimeFormat": "millis"}
 
 
 @dataclass(frozen=True)
 class ChainJob(TopicJob):
-    """Clicks to minutes, minutes to hours."""
+    """Clicks to minutes, to ten minutes, to hours."""
 
     minutes: str
-    """The topic between the two."""
+    """The topic between the first two jobs."""
+    tens: str
+    """The topic between the last two."""
     rows_a_batch: str
 
     program = __file__
@@ -39,27 +41,34 @@ class ChainJob(TopicJob):
 
     @property
     def arguments(self) -> list[str]:
-        return [self.master, self.bootstrap, self.topic, self.minutes, self.rows_a_batch, str(self.folder)]
+        topics = [self.topic, self.minutes, self.tens]
+        return [self.master, self.bootstrap, *topics, self.rows_a_batch, str(self.folder)]
 
     def queries(self, spark: SparkSession) -> dict[str, DataStreamWriter]:
-        clicks = counted(follow_watermark(self._read(spark, self.topic, ",".join(WRITERS))), "1 minute", F.count("*"))
-        rows = follow_watermark(self._read(spark, self.minutes, MINUTES, **IN_PAYLOAD))
-        document = F.from_json(F.col("value").cast("string"), "clicks LONG, at LONG").alias("json")
-        once = rows.select("event_time", document).select("event_time", "json.*").dropDuplicates(["event_time", "at"])
-        hours = counted(once, "1 hour", F.sum("clicks"))
+        clicks = follow_watermark(self._read(spark, self.topic, ",".join(WRITERS)))
+        tens = counted(self._once(spark, self.minutes, MINUTES), "10 minutes", F.sum("clicks"))
+        hours = counted(self._once(spark, self.tens, TENS), "1 hour", F.sum("clicks"))
         return {
-            MINUTES: clicks.select(F.to_json(F.struct("*")).alias("value"))
-            .writeStream.format("kafka")
-            .option("kafka.bootstrap.servers", self.bootstrap)
-            .option("topic", self.minutes)
-            .option("checkpointLocation", str(self.checkpoint(MINUTES))),
+            MINUTES: self._to_topic(counted(clicks, "1 minute", F.count("*")), MINUTES, self.minutes),
+            TENS: self._to_topic(tens, TENS, self.tens),
             HOURS: self.written(HOURS, hours),
         }
 
     def started(self, name: str, query: StreamingQuery) -> None:
-        if name == MINUTES:
+        topic = {MINUTES: self.minutes, TENS: self.tens}.get(name)
+        if topic is not None:
             kafka = {"kafka.bootstrap.servers": self.bootstrap}
-            announce_watermark(query, topic=self.minutes, kafka=kafka, writer=MINUTES)
+            announce_watermark(query, topic=topic, kafka=kafka, writer=name)
+
+    def _once(self, spark: SparkSession, topic: str, writer: str) -> DataFrame:
+        rows = follow_watermark(self._read(spark, topic, writer, **IN_PAYLOAD))
+        document = F.from_json(F.col("value").cast("string"), "clicks LONG, at LONG").alias("json")
+        return rows.select("event_time", document).select("event_time", "json.*").dropDuplicates(["event_time", "at"])
+
+    def _to_topic(self, rows: DataFrame, name: str, topic: str) -> DataStreamWriter:
+        writer = rows.select(F.to_json(F.struct("*")).alias("value")).writeStream.format("kafka")
+        options = {"kafka.bootstrap.servers": self.bootstrap, "topic": topic}
+        return writer.options(**options, checkpointLocation=str(self.checkpoint(name)))
 
     def _read(self, spark: SparkSession, topic: str, writers: str, **event_time: str) -> DataFrame:
         return (
@@ -83,4 +92,4 @@ def counted(rows: DataFrame, length: str, clicks: Column) -> DataFrame:
 
 
 if __name__ == "__main__":
-    main(ChainJob(sys.argv[1], Path(sys.argv[6]), *sys.argv[2:6]))
+    main(ChainJob(sys.argv[1], Path(sys.argv[7]), *sys.argv[2:7]))

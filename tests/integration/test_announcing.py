@@ -271,6 +271,61 @@ def test_for_each_batch_into_two_topics_announces_both_and_holds_back(
     main(["watermarks", "--kafka", *(f"--{k}={v}" for k, v in options_of(kafka).items()), f"--topic={second}", "list"])
 
 
+def test_what_a_query_on_spark_s_own_source_announces_holds(
+    streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic, built_in_kafka: str
+) -> None:
+    source, sink = new_topic(2), new_topic(2)
+    rows = streams.source(built_in_kafka, subscribe=source).withWatermark("timestamp", "10 seconds")
+    writer = windows(rows.withColumnRenamed("timestamp", "event_time")).writeStream.format(built_in_kafka)
+    options = {**options_of(kafka), "topic": sink, "checkpointLocation": str(streams.checkpoint("a"))}
+    query = writer.options(**options).start()
+    streams.started.append(query)
+    announcing = announce_watermark(query, sink, options_of(kafka), "windows")
+    for second in range(0, 200, 14):
+        streams.write(source, {0: [second + 4], 1: [second, second + 2]})
+        query.processAllAvailable()
+    announcing.flush()
+    assert of_query(kafka, sink)[-1].watermark == START + (196 + 4 - 10) * 1_000 - 1
+    result = audited(kafka, sink)
+    assert result, result
+    assert result.rows == 19
+
+
+def test_what_a_query_with_an_outer_join_announces_holds(
+    streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic, built_in_kafka: str
+) -> None:
+    """A row without a match comes out long after it was read, with its own time, which the watermark must wait for."""
+    clicks, views, sink = new_topic(2), new_topic(2), new_topic(2)
+    left, right = (
+        follow_watermark(streams.source(subscribe=topic, maxOutOfOrderness="5 seconds")).select(
+            F.col("event_time").alias(time),
+            F.unix_millis("event_time").alias(f"{time}_ms"),
+            F.col("partition").alias(user),
+        )
+        for topic, time, user in ((clicks, "clicked", "clicking"), (views, "viewed", "viewing"))
+    )
+    within = F.expr("clicking = viewing AND clicked >= viewed AND clicked <= viewed + INTERVAL 30 SECONDS")
+    joined = right.join(left, within, "leftOuter")
+    value = F.to_json(F.struct(F.col("viewed_ms").alias("t"), "clicked_ms")).alias("value")
+    writer = joined.select(value).writeStream.format(built_in_kafka)
+    options = {**options_of(kafka), "topic": sink, "checkpointLocation": str(streams.checkpoint("a"))}
+    query = writer.options(**options).start()
+    streams.started.append(query)
+    announcing = announce_watermark(query, sink, options_of(kafka), "joined")
+    for second in range(0, 300, 24):
+        # Every fourth view has a click in time, by 20 seconds later.
+        streams.write(views, {0: [second], 1: [second + 0.5]})
+        streams.write(clicks, {0: [second + 22.5 if second % 48 else second + 40], 1: [second]})
+        query.processAllAvailable()
+    announcing.flush()
+    values = values_of(kafka, sink)
+    assert {v.get("clicked_ms") is None for v in values} == {True, False}
+    last = of_query(kafka, sink)[-1].watermark
+    assert last is not None
+    assert last > START + 200_000
+    assert audited(kafka, sink)
+
+
 def test_a_query_without_an_output_watermark_is_refused(
     streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic
 ) -> None:

@@ -1,4 +1,4 @@
-"""Two jobs in a row, watermarks announced between them, killed again and again: the last has what a batch query has."""
+"""Jobs in a row, watermarks announced between them: the last has what a batch query has, over kills and by night."""
 
 from __future__ import annotations
 
@@ -8,21 +8,28 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
 
-from pyspark_aligned_kafka import WatermarkAnnouncer
+from pyspark_aligned_kafka import WatermarkAnnouncer, announce_watermark
 from pyspark_aligned_kafka.announcing import audit
+from pyspark_aligned_kafka.announcing.announcer import AnnouncementTopic
 from services.kafka import Kafka
 from services.kafka_bulk import PartitionRecords, bulk_produce_partitions
 from services.kafka_record_batch import Millis
-from tests.integration.killed_chain_driver import HOURS, IN_PAYLOAD, MINUTES, WRITERS, ChainJob
+from tests.integration.kafka_streams import KafkaStreams, streams
+from tests.integration.killed_chain_driver import HOURS, IN_PAYLOAD, MINUTES, TENS, WRITERS, ChainJob, counted
 from tests.integration.killed_runs import rows_written, run_with_kills
 from tests.spark.queries import START
+from watermark_source import follow_watermark
+from watermark_source.planning.announcement import Announcement
 
+__all__ = ["streams"]
 pytestmark = [pytest.mark.service, pytest.mark.timeout(7_200)]
 
 _log = logging.getLogger(__name__)
@@ -75,9 +82,9 @@ def test_the_last_job_has_what_a_batch_query_has_whenever_the_jobs_are_killed(
 ) -> None:
     kills, clicks = request.config.getoption("--chain-kills"), request.config.getoption("--chain-clicks")
     seed = request.config.getoption("--kills-seed")
-    topic, minutes = new_topic(_SILENT + 1), new_topic(_SILENT + 1)
+    topic, minutes, tens = (new_topic(_SILENT + 1) for _ in range(3))
     hours = write_clicks(kafka.bootstrap, topic, clicks, np.random.default_rng(seed))
-    job = ChainJob("local[2]", tmp_path, kafka.bootstrap, topic, minutes, str(clicks // 12))
+    job = ChainJob("local[2]", tmp_path, kafka.bootstrap, topic, minutes, tens, str(clicks // 12))
     run_with_kills(
         job, kills, random.Random(seed), lambda: rows_written(job) >= len(hours), most_batches=3,
         patience=240 + clicks / 10_000,
@@ -85,14 +92,70 @@ def test_the_last_job_has_what_a_batch_query_has_whenever_the_jobs_are_killed(
     found = {row.at // _HOUR * _HOUR: row.clicks for row in spark.read.parquet(str(job.sink(HOURS))).collect()}
     _log.info("%d kills, %d clicks, %d hours", kills, hours.total(), len(hours))
     assert found == hours
-    audited = audit(minutes, {"kafka.bootstrap.servers": kafka.bootstrap, **IN_PAYLOAD}, IN_PAYLOAD["eventTimeColumn"])
-    assert audited, audited.broken
-    # Of each batch one, and one by which readers wait for a writer that is new.
-    assert 2 < sum(writer.announcements for writer in audited.writers) <= _done(job, MINUTES) + 1
+    for query, between in ((MINUTES, minutes), (TENS, tens)):
+        audited = audit(
+            between, {"kafka.bootstrap.servers": kafka.bootstrap, **IN_PAYLOAD}, IN_PAYLOAD["eventTimeColumn"]
+        )
+        assert audited, audited.broken
+        # Of each batch one, and one by which readers wait for a writer that is new.
+        assert 2 < sum(writer.announcements for writer in audited.writers) <= _done(job, query) + 1
 
 
 def _done(job: ChainJob, query: str) -> int:
     return sum(file.name.isdigit() for file in (job.checkpoint(query) / "commits").iterdir())
+
+
+@pytest.mark.parametrize("nights", [2, pytest.param(10, marks=pytest.mark.long("2"))])
+def test_each_night_every_window_comes_out_that_the_job_before_has_finished(
+    streams: KafkaStreams, built_in_kafka: str, new_topic: Callable[..., str], nights: int
+) -> None:
+    """A, B and C run one after another, each until it has read all; one partition of A's topic is an hour behind."""
+    raw, minutes, tens = (new_topic(2) for _ in range(3))
+    brokers = {"kafka.bootstrap.servers": streams.bootstrap}
+    night = 4 * _HOUR // 1_000
+    written: list[float] = []
+
+    def run(rows: DataFrame, name: str, topic: str) -> int:
+        """Run a job to its end and return its announced watermark."""
+        writer = rows.select(F.to_json(F.struct("*")).alias("value")).writeStream.format(built_in_kafka)
+        options = {**brokers, "topic": topic, "checkpointLocation": str(streams.checkpoint(name))}
+        query = writer.options(**options).trigger(availableNow=True).start()
+        streams.started.append(query)
+        announcing = announce_watermark(query, topic, brokers, name)
+        query.awaitTermination(240)
+        announcing.flush()
+        announcing.stop()
+        assert not query.isActive
+        assert sum(int(o["numRowsDroppedByWatermark"]) for p in query.recentProgress for o in p["stateOperators"]) == 0
+        with closing(AnnouncementTopic(brokers, topic)) as announcements:
+            (*_, last) = announcements.records()
+        assert isinstance(last.statement, Announcement)
+        return last.statement.watermark or 0
+
+    def announced(topic: str, writer: str) -> DataFrame:
+        by_writer = {"watermarkStrategy": "announced", "announcedBy": writer}
+        rows = follow_watermark(streams.source(subscribe=topic, **by_writer, **IN_PAYLOAD))
+        document = F.from_json(F.col("value").cast("string"), "clicks LONG, at LONG").alias("json")
+        return rows.select("event_time", document).select("event_time", "json.*").dropDuplicates(["event_time", "at"])
+
+    for number in range(nights):
+        ahead = np.arange(number * night, (number + 1) * night, 5.0)
+        behind = ahead[ahead >= _HOUR // 1_000] - _HOUR // 1_000
+        streams.write(raw, {0: ahead, 1: behind})
+        written += [*ahead, *behind]
+        clicks = follow_watermark(streams.source(subscribe=raw, maxOutOfOrderness="1 minute"))
+        of_a = run(counted(clicks, "1 minute", F.count("*")), "minutes", minutes)
+        of_b = run(counted(announced(minutes, "minutes"), "10 minutes", F.sum("clicks")), "tens", tens)
+        hours = counted(announced(tens, "tens"), "1 hour", F.sum("clicks"))
+        streams.run(hours, "hours")
+        # What A has finished, B has, to the millisecond that each job announces less than Spark states. So has C.
+        assert of_b == of_a - 1
+        due = Counter(int(START + t * 1_000) // _HOUR * _HOUR for t in written)
+        found = {row.at // _HOUR * _HOUR: row.clicks for row in streams.result("hours").collect()}
+        assert found == {hour: count for hour, count in due.items() if hour + _HOUR - 1 <= of_b}
+        assert len(found) > 2 * number
+    for topic in (minutes, tens):
+        assert audit(topic, {**brokers, **IN_PAYLOAD}, IN_PAYLOAD["eventTimeColumn"])
 
 
 def test_the_demo_loses_no_click_where_a_bound_loses_many(kafka: Kafka) -> None:
