@@ -20,6 +20,7 @@ SECTIONS: Mapping[tuple[str, str], str] = {
         "follow_watermark follow_clock data_rows markers split_late temporal_join order_by_event_time status why "
         "why_open recommended_conf"
     ),
+    ("A watermark strategy of your own", "watermark_source"): "WatermarkGenerator RowsRead",
     ("Announcing", "pyspark_aligned_kafka"): "announce_watermark WatermarkAnnouncer",
     ("Auditing", "pyspark_aligned_kafka.announcing"): "audit Audit BrokenPromise",
     ("The format", "watermark_source.connector"): (
@@ -52,7 +53,7 @@ SECTIONS: Mapping[tuple[str, str], str] = {
     ("Where stores are found", "watermark_source.group_store.database"): "STORES store_of",
     ("Reports in a store", "watermark_source.planning.group"): "GroupMember MemberStatus",
     ("Conformance kit", "watermark_source.testing"): (
-        "Harness Ability Row checks_for Check ALL_CHECKS NonConformanceError"
+        "check_generator Harness Ability Row checks_for Check ALL_CHECKS NonConformanceError"
     ),
 }
 """Each section of the page, the module that users import its names from, and the names."""

@@ -13,11 +13,14 @@ if TYPE_CHECKING:
     from watermark_source.monitor.followed_queries import status, why, why_open
     from watermark_source.operators.ordering import order_by_event_time
     from watermark_source.operators.temporal_join import temporal_join
+    from watermark_source.planning.generator import RowsRead, WatermarkGenerator
     from watermark_source.spark.batch_clock import follow_clock
     from watermark_source.spark.follow import data_rows, follow_watermark, markers, split_late
     from watermark_source.spark.session_conf import recommended_conf
 
 __all__ = [
+    "RowsRead",
+    "WatermarkGenerator",
     "data_rows",
     "follow_clock",
     "follow_watermark",
@@ -32,6 +35,8 @@ __all__ = [
 ]
 
 _HOMES = {
+    "RowsRead": "planning.generator",
+    "WatermarkGenerator": "planning.generator",
     "data_rows": "spark.follow",
     "follow_clock": "spark.batch_clock",
     "follow_watermark": "spark.follow",

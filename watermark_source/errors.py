@@ -9,6 +9,7 @@
     │   ├── SchemaError             a user schema, a missing or wrong column
     │   ├── UsageError              a call of the public API that cannot work; ``MissingPackageError`` for an extra that
     │   │                           is not installed
+    │   ├── GeneratorError          a watermark strategy of the user's own that failed
     │   ├── OffsetError             a checkpoint that is corrupt, foreign or from a newer version
     │   └── StreamEndedError        a query would continue a stream that has ended (``finalWatermark``)
     ├── SourceError                 the broker or server refused, failed or did not answer
@@ -105,6 +106,10 @@ class UsageError(UserError):
 
 class MissingPackageError(UsageError, ModuleNotFoundError):
     """A package of one of the project's extras is not installed."""
+
+
+class GeneratorError(UserError):
+    """A watermark strategy of the user's own raised an error, or returned what is no watermark or no state."""
 
 
 class OffsetError(UserError):

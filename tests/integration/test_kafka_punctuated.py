@@ -13,8 +13,9 @@ from services.kafka import Kafka
 from tests.integration.direct_kafka import DirectKafka
 from tests.integration.kafka_streams import KafkaStreams
 from tests.spark.queries import START
+from tests.unit.planning import generators
 from watermark_source import follow_watermark
-from watermark_source.errors import SourceError
+from watermark_source.errors import OffsetError, OptionError, SourceError
 from watermark_source.monitor.source_status import SourceStatus
 from watermark_source.monitor.status_json import parse_progress
 
@@ -86,6 +87,37 @@ def test_a_watermark_in_json_moves_and_null_or_nothing_does_not(
     produce(kafka, topic, [(0, None)], value=b'{"wm":{}}')
     with pytest.raises(SourceError, match=f"topic {topic} partition 0 offset 4: no watermark at value"):
         direct.run(source, "q")
+
+
+def test_a_strategy_of_the_users_own_gets_its_state_back_in_the_next_process(
+    direct: DirectKafka, kafka: Kafka, new_topic: NewTopic
+) -> None:
+    topic = new_topic(2)
+    source = direct.source(subscribe=topic, watermarkStrategy=f"{generators.__name__}:ByParity")
+    found = []
+    for at in (1_000_000, 2_000_000, 1_500_000):
+        for partition in (0, 1):
+            produce(kafka, topic, [(at, None)], partition=partition)
+        found.append(watermark(direct.run(source, "q").status))
+    assert found == [None, 2_000_000 - generators.MINUTE, 2_000_000 - generators.MINUTE]
+    renamed = direct.source(subscribe=topic, watermarkStrategy=f"{generators.__name__}:Backwards")
+    with pytest.raises(OffsetError, match=r"has the watermark state of .*:ByParity, and .* formerly = "):
+        direct.run(renamed, "q")
+    renamed = direct.source(subscribe=topic, watermarkStrategy=f"{generators.__name__}:Renamed")
+    assert watermark(direct.run(renamed, "q").status) == 2_000_000 - generators.MINUTE
+
+
+def test_a_strategy_of_the_users_own_uses_the_heartbeats_of_records_and_without_them_a_bound(
+    direct: DirectKafka, kafka: Kafka, new_topic: NewTopic
+) -> None:
+    topic, name = new_topic(1), f"{generators.__name__}:LaterOfMarkAndBound"
+    with pytest.raises(OptionError, match=f"watermarkColumn: is needed because watermarkStrategy is {name}: the class"):
+        direct.run(direct.source(subscribe=topic, watermarkStrategy=name), "without")
+    source = direct.source(subscribe=topic, watermarkStrategy=name, watermarkColumn="header:watermark")
+    produce(kafka, topic, [(100_000, mark(99_000)), (100_500, None)])
+    assert watermark(direct.run(source, "q").status) == 99_000
+    produce(kafka, topic, [(200_000, None)])
+    assert watermark(direct.run(source, "q").status) == 200_000 - generators.MINUTE
 
 
 def test_what_is_no_moment_ends_the_query_and_a_watermark_of_2099_moves_nothing(

@@ -13,6 +13,7 @@ from pyspark_mysql_cdc_wm import DefaultSource
 from tests.integration.mysql_binlog import Database
 from tests.integration.mysql_lives import ALL, Life
 from tests.integration.mysql_streams import PASSWORD, USER, MySqlStreams
+from tests.unit.planning import generators
 from watermark_source import follow_watermark
 from watermark_source.errors import OptionError
 
@@ -93,6 +94,26 @@ def test_quiet_does_not_move_a_watermark_that_goes_by_rows(mysql_database: Datab
     assert told["wm"] == 1_000 * int((_NOON - _EPOCH).total_seconds()) + 2_999
     assert life.reader.latestOffset(told, ALL) == told
     life.reader.stop()
+
+
+def test_a_strategy_of_the_users_own_gets_the_times_of_the_binlog(mysql_database: Database) -> None:
+    mysql_database.run(_TABLE)
+    own = {"watermarkStrategy": f"{generators.__name__}:ByParity", "startingOffsets": "latest"}
+    found = []
+    position: Mapping[str, Any] | None = None
+    for seconds in (10, 200, 300):
+        # A process each.
+        life = Life(mysql_database, eventTimeColumn="at", **own)
+        position = position or life.reader.initialOffset()
+        mysql_database.run(f"INSERT INTO t VALUES {row(seconds, seconds)}")
+        read = life.reader.latestOffset(position, ALL)
+        assert [each["id"] for each in life.rows(position, read)] == [seconds]
+        position = life.reader.latestOffset(read, ALL)
+        found.append(position.get("wm"))
+        life.reader.stop()
+    noon = (_NOON - _EPOCH) // timedelta(milliseconds=1)
+    # The number of the binlog is even: half a minute behind, from the second range on.
+    assert found == [None, noon + 170_000, noon + 270_000]
 
 
 def test_a_restart_within_a_snapshot_counts_the_event_times_of_what_was_delivered(mysql_database: Database) -> None:

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from examples import change_feeds, json_event_time, sensor_ordering, two_topics_join
+from examples import change_feeds, json_event_time, night_uploads, sensor_ordering, two_topics_join
 from services.kafka import Kafka
 from services.kafka_topics import create_topic
 
@@ -94,3 +94,19 @@ def test_the_markers_of_a_change_feed_close_windows_and_make_no_change_late(
     assert change_feeds.missing(windows, rows) == 0
     # 21 windows; at the end the last markers are behind the last batch.
     assert len(windows) >= 15
+
+
+def test_a_bound_for_each_hour_loses_no_reading_of_the_night_and_delays_no_window_of_the_day(
+    spark: SparkSession, kafka: Kafka
+) -> None:
+    rows, topic = 1_200, night_uploads.TOPIC
+    create_topic(kafka.bootstrap, topic, partitions=night_uploads.PARTITIONS)
+    taken = night_uploads.produce(kafka.bootstrap, topic, rows)
+    minute, own = (
+        night_uploads.count(spark, kafka.bootstrap, topic, night_uploads.STRATEGIES[name], per_batch=rows // 12)
+        for name in ("a minute", "NightUploads")
+    )
+    assert night_uploads.lost(minute, taken) > 0
+    assert night_uploads.lost(own, taken) == 0
+    # The last windows are of the day: a bound of two hours would leave the last twelve open.
+    assert len(own) >= len(minute) - 1

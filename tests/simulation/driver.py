@@ -19,7 +19,6 @@ from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import SourceState, SplitState
 from watermark_source.planning.step_sizes import FirstLook
-from watermark_source.planning.strategy import Observed
 from watermark_source.planning.watermark import Millis
 from watermark_source.spark.driver.pace import Rest
 from watermark_source.spark.executor.event_time_observer import DisorderCount
@@ -111,7 +110,7 @@ class Driver:
         self.log = log
         self.policy = policy
         self.max_rows = max_rows
-        self.index = index and policy.strategy.observed is not Observed.MARKS
+        self.index = index and policy.strategy.follows_highest
         self.looks = looks and not self.index
         self.now = START
         self.batches: list[Batch] = []

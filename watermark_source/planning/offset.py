@@ -1,6 +1,6 @@
 """The offset codec: a source's state as canonical JSON, versioned, equal text for equal state.
 
-Layout of version 1, keys sorted, integers only, absent keys for absent values::
+Layout of version 1, keys sorted, integers only (but in "own"), absent keys for absent values::
 
     {"announced": {"at": 42, "log": "Yk2…", "writers": ["sessions"]},  the watermark was announced: from where, and of
                                         which log, announcements are read again; who has announced
@@ -17,6 +17,8 @@ Layout of version 1, keys sorted, integers only, absent keys for absent values::
      "limit": 1700000010000,            alignment limit of the batch
      "member": "5b1d0c2e9f31",          its name in its alignment group
      "name": "orders",                  the source's own name
+     "own": {"class": "shop.times:Hourly", "states": {"orders": {"0": {"hour": 7}}}},  the user's own strategy, and
+                                        what it keeps of splits: any JSON
      "pt": true,                        processing-time watermark
      "run": 2,                          how many processes have planned so far
      "shift": 7000,                     what was added to the replica's own positions
@@ -38,6 +40,7 @@ returning, no step, no moment, status active, no watermark) are left out.
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -47,6 +50,7 @@ from typing import Any
 from watermark_source.errors import OffsetError, shortened
 from watermark_source.planning.announced import AnnouncedFrom
 from watermark_source.planning.disorder import BUCKETS, Counts, Learned
+from watermark_source.planning.generator import canonical
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import (
     Bound,
@@ -150,7 +154,7 @@ def _mapping(value: object) -> Mapping[str, Any]:
 VERSION = 1
 _REQUIRED = frozenset({"name", "run", "source", "splits", "v"})
 _KNOWN = _REQUIRED | {
-    "announced", "cap", "complete", "done", "ended", "forgotten", "held", KEY, "limit", "member", "pt", "shift",
+    "announced", "cap", "complete", "done", "ended", "forgotten", "held", KEY, "limit", "member", "own", "pt", "shift",
     "since", "snapshot", "system", "time", "wm",
 }  # fmt: skip
 _ABSENT: tuple[Any, ...] = (None, SplitStatus.ACTIVE.value, None, None, None)
@@ -188,6 +192,7 @@ class OffsetCodec:
             "limit": group.limit,
             "member": group.member,
             "name": self.name,
+            "own": None if state.generator is None else _encode_own(state.generator, state.splits),
             "pt": True if state.use_processing_time else None,
             "run": state.run,
             "shift": origin.shift or None,
@@ -217,8 +222,11 @@ class OffsetCodec:
         watermark = _millis(offset, "wm")
         splits = _decode_splits(offset["splits"], watermark or 0, _millis(offset, "since") or 0)
         learned, highest = _decode_learned(offset, splits)
+        if highest:
+            splits = {s: replace(t, highest=highest[s]) for s, t in splits.items()}
+        generator, kept = _decode_own(offset["own"], splits) if "own" in offset else (None, {})
         return SourceState(
-            splits={s: replace(t, highest=highest[s]) for s, t in splits.items()} if highest else splits,
+            splits={**splits, **{s: replace(splits[s], kept=text) for s, text in kept.items()}},
             watermark=watermark,
             use_processing_time="pt" in offset,
             future_cap=_millis(offset, "cap"),
@@ -236,6 +244,7 @@ class OffsetCodec:
             ended="ended" in offset,
             learned=learned,
             announced=_decode_announced(offset["announced"]) if "announced" in offset else None,
+            generator=generator,
             event_time=_decode_event_time(offset.get("time")),
             run=_integer(offset["run"], '"run"', minimum=0),
         )
@@ -296,6 +305,32 @@ def _decode_learned(
         return decode_learned(offset.get(KEY), splits)
     except ValueError:
         raise _broken(f'"{KEY}" is {_shown(offset[KEY])}', "what was learned of disorder") from None
+
+
+def _encode_own(generator: str, splits: Mapping[Split, SplitState]) -> dict[str, Any]:
+    states: dict[str, dict[str, Any]] = {}
+    for (log, number), split in splits.items():
+        if split.kept is not None:
+            states.setdefault(log, {})[str(number)] = json.loads(split.kept)
+    own = {log: dict(sorted(numbers.items())) for log, numbers in sorted(states.items())}
+    return {"class": generator, **({"states": own} if own else {})}
+
+
+def _decode_own(value: object, splits: Mapping[Split, SplitState]) -> tuple[str, dict[Split, str]]:
+    """Return the user's class, and what it keeps of splits."""
+    if not isinstance(value, Mapping) or not {"class"} <= value.keys() <= {"class", "states"}:
+        raise _broken(f'"own" is {_shown(value)}', "an object with class and states")
+    name, states = value["class"], value.get("states", {})
+    if not isinstance(name, str) or not name:
+        raise _broken(f'"own" has a class {_shown(name)}', "a name")
+    known = {(split.log, str(split.number)): split for split in splits}
+    kept: dict[Split, str] = {}
+    try:
+        for log, numbers in _mapping(states).items():
+            kept.update({known[log, number]: canonical(state) for number, state in _mapping(numbers).items()})
+    except (KeyError, TypeError, ValueError, RecursionError):
+        raise _broken(f'"own" has states {_shown(states)}', "one for each of some splits") from None
+    return name, kept
 
 
 def _encode_announced(of: AnnouncedFrom) -> dict[str, Any]:

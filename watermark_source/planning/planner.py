@@ -113,6 +113,7 @@ def known_before(
     Raises:
         DataLossError: rows are gone and ``policy.on_loss.fails`` is set.
         OffsetError: the strategy cannot continue from the state (``WatermarkStrategy.check_checkpoint``).
+        GeneratorError: the user's own strategy failed.
     """
     policy.strategy.check_checkpoint(state.watermark, observation.now, use_processing_time=state.use_processing_time)
     logs, upcoming = observation.logs, observation.snapshots
@@ -170,13 +171,16 @@ def _with_last_ranges(
 
     def folded(split: Split, state: SplitState) -> SplitState:
         if state.observed == state.position:
-            return advanced(state, None, strategy)
+            return advanced(split, state, None, strategy, None)
         found = seen[split]
-        return after_range(advanced(state, found, strategy), undated=found.is_undated)
+        return after_range(advanced(split, state, found, strategy, cap), undated=found.is_undated)
 
+    cap, before = state.future_cap, state.splits
+    if state.generator is not None and strategy.generator is None:
+        before = {s: t if t.kept is None else replace(t, kept=None) for s, t in before.items()}
     return {
         s: with_step(folded(s, t), t, None if has_index and t.step is None else drift)
-        for s, t in state.splits.items()
+        for s, t in before.items()
         if s not in done
     }
 
@@ -369,6 +373,7 @@ def plan(
     Raises:
         DataLossError: rows were deleted before they were read, and ``policy.on_loss.fails`` is set.
         OffsetError: the strategy cannot continue from the state (``WatermarkStrategy.check_checkpoint``).
+        GeneratorError: the user's own strategy failed.
         UsageError: two queries announce watermarks under one name.
     """
     if last_was_sent(state):
@@ -495,6 +500,7 @@ def _planned(
             held=state.group.held + (held and not has_rows),
         ),
         learned=known.learned,
+        generator=strategy.generator,
         announced=None
         if observation.announced is None
         else needed_from(observation.announced, positions_of(splits), cap, state.announced),

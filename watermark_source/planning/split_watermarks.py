@@ -114,23 +114,29 @@ def combined(before: SourceState, splits: Mapping[Split, SplitState], idleness: 
 # Of rows: what the last range of a split advances it to, and what is learned from it.
 
 
-def advanced(state: SplitState, seen: RangeSummary | None, strategy: WatermarkStrategy) -> SplitState:
+def advanced(
+    split: Split, state: SplitState, seen: RangeSummary | None, strategy: WatermarkStrategy, cap: Millis | None
+) -> SplitState:
     """Return a split whose last range is in its watermark, which never regresses.
 
     Args:
+        split: which one.
         state: as of the last planned batch.
         seen: what tasks observed in that range; ``None`` if the watermark includes it already.
         strategy: with the bound in force. A bound that became smaller advances splits without rows too.
+        cap: the latest event time that counted in the range; ``None`` if all did.
     """
     if seen is None and state.highest is None:
         return state
     summary = NOTHING_SEEN if seen is None else seen
     highest = strategy.kept_highest(state.highest, summary)
-    found = strategy.on_range(summary if highest is None else replace(summary, highest=highest))
+    if highest is not None:
+        summary = replace(summary, highest=highest)
+    found, kept = strategy.after_range(split, state.kept, summary, cap)
     watermark = later(state.watermark, found)
     if seen is None and (highest, watermark) == (state.highest, state.watermark):
         return state
-    return state.observed_to_its_end(watermark, highest)
+    return state.observed_to_its_end(watermark, highest, kept)
 
 
 def later(one: Millis | None, other: Millis | None) -> Millis | None:

@@ -59,17 +59,19 @@ class SplitState:
     returning: Returning | None = None
     """Set after idleness until the split has caught up with the combined watermark; used only with
     ``passes_returning``."""
+    kept: str | None = None
+    """What the user's own strategy keeps of the rows before ``observed``, as canonical JSON: see ``generator.py``."""
 
-    def observed_to_its_end(self, watermark: Millis | None, highest: Millis | None) -> SplitState:
+    def observed_to_its_end(self, watermark: Millis | None, highest: Millis | None, kept: str | None) -> SplitState:
         """Return it with its last range in its watermark. For thousands of splits ``replace`` is slow."""
         return SplitState(
-            self.position, self.position, watermark, self.status, self.since, highest, self.step, self.returning
+            self.position, self.position, watermark, self.status, self.since, highest, self.step, self.returning, kept
         )
 
     def planned_to(self, position: int, status: SplitStatus, since: Millis | None) -> SplitState:
         """Return it as a plan leaves it."""
         return SplitState(
-            position, self.observed, self.watermark, status, since, self.highest, self.step, self.returning
+            position, self.observed, self.watermark, status, since, self.highest, self.step, self.returning, self.kept
         )
 
 
@@ -132,6 +134,8 @@ class SourceState:
     """The disorder of the rows, where the bound is learned from it."""
     announced: AnnouncedFrom | None = None
     """Where the log of announcements is read again; ``None`` unless the watermark was announced by the writers."""
+    generator: str | None = None
+    """The user's class whose state splits keep (``SplitState.kept``); ``None`` with one of the project's strategies."""
     event_time: str | None = None
     """The event time that the watermark is based on, in the user's words; ``None`` for the default. Plans ignore it."""
     run: int = 0

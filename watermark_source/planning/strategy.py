@@ -5,7 +5,8 @@ output rule of Flink's ``WatermarkOutput``. Flink calls a generator for each rec
 called once for each range that a batch read, and a range of one record gives the same watermark.
 
 To add a strategy, derive a class from ``WatermarkStrategy`` or from the strategy it resembles, and give it a row in
-``watermark_source/spark/strategy_rows.py``. Nothing else asks which strategy it is.
+``watermark_source/spark/strategy_rows.py``. Nothing else asks which strategy it is. A class of the user's is no such
+class: ``generator.py`` calls it.
 """
 
 from __future__ import annotations
@@ -80,6 +81,10 @@ class WatermarkStrategy(ABC):
     previews: ClassVar[bool] = True
     """Whether a batch may carry the watermark of its own rows where a look-up shows it before they are read."""
 
+    follows_highest: ClassVar[bool] = True
+    """Whether the watermark of a split follows from its highest event time by ``watermark_of``, so that event times
+    that are looked up show where a watermark is reached."""
+
     has_split_watermarks: ClassVar[bool] = True
     """Whether each split has a watermark of its own, from which the combined one follows."""
 
@@ -103,6 +108,11 @@ class WatermarkStrategy(ABC):
         """Milliseconds after its event time within which each row must be written; ``None`` if that is not required."""
         return None
 
+    @property
+    def generator(self) -> str | None:
+        """The user's class that computes watermarks, ``package.module:Class``; ``None`` for the project's own."""
+        return None
+
     def watermark_of(self, event_time: Millis) -> Millis:
         """Return the watermark of a split whose highest event time is this. Budget and alignment plan by it."""
         return behind(event_time, self.bound)
@@ -117,6 +127,21 @@ class WatermarkStrategy(ABC):
     def on_range(self, seen: RangeSummary) -> Millis | None:
         """Return the watermark after a range of rows was read."""
         return None if seen.highest is None else self.watermark_of(seen.highest)
+
+    def after_range(
+        self, split: Split, kept: str | None, seen: RangeSummary, cap: Millis | None
+    ) -> tuple[Millis | None, str | None]:
+        """Return the watermark after a range of a split was read, and what is kept of the split from now on.
+
+        Only the user's own strategies keep anything, as JSON: see ``generator.py``. The watermark is as ``on_range``'s.
+
+        Args:
+            split: whose range it is.
+            kept: as of the range before.
+            seen: what tasks observed in the range.
+            cap: the latest event time that counted in it; ``None`` if all did.
+        """
+        return self.on_range(seen), None
 
     def with_batch(self, event_time: Millis) -> Millis | None:
         """Return the watermark that goes out with a batch known to hold a row of this event time, before it is read."""
@@ -191,6 +216,18 @@ class WatermarkStrategy(ABC):
                 "watermark is the clock: every row would be late. Set the old strategy, or start with a new "
                 "checkpoint location."
             )
+
+    def check_kept(self, generator: str | None, kept: Mapping[Split, str | None]) -> None:
+        """Check that the strategy can continue what the user's own strategy kept in a checkpoint.
+
+        Args:
+            generator: the class that wrote it; ``None`` if no such class did.
+            kept: of each split.
+
+        Raises:
+            OffsetError: it cannot. The project's own strategies can: they do without.
+        """
+        return
 
     def is_on_clock(self, *, snapshots_continue: bool, was_on_clock: bool) -> bool:
         """Return whether event time is the driver's clock in the next batch (FLIP-326).
@@ -313,6 +350,7 @@ class Punctuated(WatermarkStrategy):
     }
     observed: ClassVar[Observed] = Observed.MARKS
     previews: ClassVar[bool] = False
+    follows_highest: ClassVar[bool] = False
 
     @property
     def bound(self) -> int:

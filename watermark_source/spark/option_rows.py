@@ -15,8 +15,18 @@ from watermark_source.option_table import (
     ports,
     true_or_false,
 )
+from watermark_source.planning.generator import OPTION
 from watermark_source.planning.group import LONGEST_NAME
-from watermark_source.spark.strategy_rows import BOUNDED, NOTHING, PASSES, STRATEGIES, WAITS, StrategyRow, on_time
+from watermark_source.spark.strategy_rows import (
+    BOUNDED,
+    NOTHING,
+    PASSES,
+    STRATEGIES,
+    WAITS,
+    StrategyRow,
+    on_time,
+    strategy_name,
+)
 
 AUTO = "auto"
 
@@ -57,13 +67,16 @@ def _names(text: str) -> frozenset[str]:
 
 def strategy_option(rows: Sequence[StrategyRow]) -> Option:
     """Return the option that chooses among strategies."""
-    docs = " ".join(f"`{row.name}`: {row.doc}" for row in rows)
-    return one_of(
-        name="watermarkStrategy",
-        choices=[row.name for row in rows],
+    docs, names = " ".join(f"`{row.name}`: {row.doc}" for row in rows), [row.name for row in rows]
+    return Option(
+        name=OPTION,
+        parse=strategy_name,
+        accepted=f"must be {', '.join(names[:-1])} or {names[-1]}, or package.module:Class",
         default=BOUNDED,
+        default_text=BOUNDED,
         example=BOUNDED,
-        doc=f"How a split's watermark follows its event times. {docs}",
+        doc=f"How a split's watermark follows its event times. {docs} Or `package.module:Class`, [a strategy of your "
+        "own](watermarks.md#a-strategy-of-your-own).",
     )
 
 

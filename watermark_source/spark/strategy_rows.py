@@ -1,7 +1,11 @@
-"""One row for each watermark strategy: the value of ``watermarkStrategy``, its options, and how to make the object."""
+"""One row for each watermark strategy: the value of ``watermarkStrategy``, its options, and how to make the object.
+
+A class of the user's own is a value, too, ``package.module:Class``: its row is made when it is asked for.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
@@ -10,9 +14,10 @@ from typing import Any
 from watermark_source.contract.abilities import Abilities
 from watermark_source.durations import format_duration
 from watermark_source.errors import OptionError
-from watermark_source.option_table import given_text
+from watermark_source.option_table import given_text, word
 from watermark_source.planning.announced import AnnouncedBy
 from watermark_source.planning.disorder import MILLION, SEGMENT
+from watermark_source.planning.generator import EXAMPLE, Own, OwnWithMarks, load_generator
 from watermark_source.planning.strategy import (
     Announced,
     Bounded,
@@ -43,6 +48,7 @@ NOTHING = "nothing"
 _OFF = (None, False, WAITS, NOTHING)
 """Values of options that are not in use."""
 
+_OWN = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 _BOUND = "maxOutOfOrderness"
 _INTERVAL = "watermarkInterval"
 _LAGS = ("maxWatermarkLag", "maxEventTimeLag")
@@ -105,8 +111,33 @@ class StrategyRow:
 
 
 def strategy_row(name: str) -> StrategyRow:
-    """Return the row of a strategy, by the value of ``watermarkStrategy``."""
-    return next(row for row in STRATEGIES if row.name == name)
+    """Return the row of a strategy, by the value of ``watermarkStrategy``.
+
+    Raises:
+        OptionError: it names a class of the user's own that cannot be used.
+    """
+    if ":" not in name:
+        return next(row for row in STRATEGIES if row.name == name)
+    kind = OwnWithMarks if uses_marks(name) else Own
+    return StrategyRow(name=name, kind=kind, doc="", make=lambda _, __: kind(name))
+
+
+def strategy_name(text: str) -> str:
+    """Parse the name of a strategy, in any case, or that of a class, ``package.module:Class``."""
+    if ":" not in text:
+        return word(row.name for row in STRATEGIES)(text)
+    if _OWN.fullmatch(text.strip()) is None:
+        raise ValueError(f"a class is named as {EXAMPLE}")
+    return text.strip()
+
+
+def uses_marks(name: str) -> bool:
+    """Return whether a strategy, by the value of ``watermarkStrategy``, uses the watermarks that records carry.
+
+    Raises:
+        OptionError: it names a class of the user's own that cannot be used.
+    """
+    return name == PUNCTUATED if ":" not in name else bool(load_generator(name).reads_marks)
 
 
 def on_time(text: str) -> int:

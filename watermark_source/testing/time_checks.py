@@ -1,17 +1,29 @@
-"""Checks of time: watermarks, idleness, event times known without reading rows, and declared abilities."""
+"""Checks of time: watermarks, idleness, event times known without reading rows, declared abilities, own strategies."""
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
+from random import Random
+from typing import Any
 
 import pyarrow as pa
 
+from watermark_source.errors import GeneratorError, OffsetError
+from watermark_source.planning.disorder import RangeSummary
+from watermark_source.planning.generator import Own, RowsRead, WatermarkGenerator, load_generator
+from watermark_source.planning.offset import OffsetCodec
 from watermark_source.planning.split import Split, SplitRange
+from watermark_source.planning.split_watermarks import advanced
+from watermark_source.planning.state import SourceState, SplitState
 from watermark_source.planning.watermark import Millis
 from watermark_source.testing.driven_stream import START, Batch, OpenLogs, declared_by, end_of, micros, streaming, write
 from watermark_source.testing.harness import Ability, Harness, NonConformanceError, Row, check, expect, expect_equal
+from watermark_source.testing.support import no_connections
 
 _IDLE = {"idleTimeout": "300 ms"}
 _SECOND = 1_000
@@ -226,3 +238,112 @@ def ends_are_dated_if_dates_rows_is_declared(harness: Harness) -> None:
     after = [SplitRange(split, end, later[split]) for split, end in ends.positions.items()]
     early = [row for row in logs.read(after) if (row.event_time or 0) < ends.reached[row.split] * 1_000]
     expect(not early, f"rows after the ends that are earlier than {ends.reached}: {early[:3]}")
+
+
+# A watermark strategy of a user's own: it belongs to no connector, so it needs no harness.
+
+
+_CODEC = OffsetCodec(source="check_generator", name="check_generator")
+_CLOCKS = ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns")
+_PAUSE = 0.01
+"""Seconds between the two runs: a clock that shows milliseconds has moved by then."""
+
+
+def check_generator(generator: type[WatermarkGenerator] | str, ranges: Sequence[RowsRead] = ()) -> None:
+    """Check a watermark strategy of your own, a ``WatermarkGenerator`` or its name in ``watermarkStrategy``.
+
+    It is called for about two thousand ranges of three splits: three days of event times with disorder, gaps and
+    deleted rows, the same in each run. Then again: with a new instance before every range, as if another process had
+    planned each batch; with the splits in another order; twice for each range; with another clock. Every state passes
+    through the JSON of an offset. Both runs must have the same watermarks and states, the watermark of a split must not
+    decrease, and no call may open a connection.
+
+    Args:
+        generator: the class, which can be imported by its name.
+        ranges: your own, in the order in which they are read, instead of those.
+
+    Raises:
+        NonConformanceError: what was seen, and what is expected.
+        OptionError: the class cannot be imported, or not made without arguments.
+    """
+    name = generator if isinstance(generator, str) else f"{generator.__module__}:{generator.__qualname__}"
+    read = [*ranges] or list(_three_days(marks=load_generator(name).reads_marks))
+    load_generator.cache_clear()
+    with no_connections():
+        first = _after_each_range(name, read)
+        time.sleep(_PAUSE)
+        with _another_day():
+            by_split = sorted(read, key=lambda each: (each.log, -each.number))
+            again = _after_each_range(name, by_split, in_new_processes=True)
+    for split, states in first.items():
+        for number, (one, other) in enumerate(zip(states, again[split], strict=True)):
+            expect_equal(other, one, f"{name}: {split} after range {number}, planned by another process")
+    expect(
+        any(each.watermark is not None for states in first.values() for each in states),
+        f"{name}: no watermark in {len(read)} ranges",
+    )
+
+
+def _after_each_range(
+    name: str, ranges: Sequence[RowsRead], *, in_new_processes: bool = False
+) -> Mapping[Split, list[SplitState]]:
+    """Return each split after each of its ranges, as an offset has it."""
+    strategy, found = Own(name), defaultdict[Split, list[SplitState]](list)
+    for each in ranges:
+        split = Split(each.log, each.number)
+        before = found[split][-1] if found[split] else SplitState(0, 0)
+        planned = SplitState(before.position + 1, before.position, before.watermark, kept=before.kept)
+        seen = RangeSummary(_moment(each.highest), _moment(each.marked), is_whole=each.is_whole)
+        try:
+            if in_new_processes:
+                load_generator.cache_clear()
+                strategy.check_kept(name, {split: planned.kept})
+                advanced(split, planned, seen, strategy, None)
+            after = advanced(split, planned, seen, strategy, None)
+        except (GeneratorError, OffsetError) as error:
+            raise NonConformanceError(str(error)) from error
+        offset = json.dumps(_CODEC.encode(SourceState(splits={split: after}, generator=name)))
+        decoded = _CODEC.decode(json.loads(offset)).splits[split]
+        expect_equal(decoded, after, f"{name}: {split} as its offset has it")
+        decreased = before.watermark is not None and (after.watermark is None or after.watermark < before.watermark)
+        expect(not decreased, f"{name}: the watermark of {split} went from {before.watermark} to {after.watermark}")
+        found[split].append(decoded)
+    return found
+
+
+def _moment(millis: int | None) -> Millis | None:
+    return None if millis is None else Millis(millis)
+
+
+def _three_days(*, marks: bool) -> Iterator[RowsRead]:
+    random, hour = Random(7), 3_600 * _SECOND  # noqa: S311 - the same in each run
+    times = [START, START + hour, START - 24 * hour]
+    while min(times) < START + 72 * hour:
+        number = random.randrange(3)
+        step = random.choice((0, 1, _SECOND, hour // 60, hour // 6, hour, -hour // 12))
+        times[number] += 2 * hour if random.random() < 0.005 else step
+        only_marks = marks and random.random() < 0.2
+        yield RowsRead(
+            log="log",
+            number=number,
+            highest=None if only_marks else times[number],
+            marked=times[number] - 90 * _SECOND if only_marks or (marks and random.random() < 0.5) else None,
+            is_whole=random.random() < 0.98,
+        )
+
+
+@contextmanager
+def _another_day() -> Iterator[None]:
+    """Have the clocks of the module ``time`` show the next day."""
+    kept: dict[str, Any] = {name: getattr(time, name) for name in _CLOCKS}
+
+    def a_day_later(name: str) -> Any:
+        return lambda: kept[name]() + 86_400 * (10**9 if name.endswith("_ns") else 1)
+
+    try:
+        for name in kept:
+            setattr(time, name, a_day_later(name))
+        yield
+    finally:
+        for name, clock in kept.items():
+            setattr(time, name, clock)

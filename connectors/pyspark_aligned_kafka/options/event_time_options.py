@@ -22,7 +22,7 @@ from pyspark_aligned_kafka.records.event_time_choice import (
 )
 from watermark_source.errors import OptionError
 from watermark_source.option_table import Option, given_text, one_of, true_or_false
-from watermark_source.spark.strategy_rows import ANNOUNCED, BOUNDED, PUNCTUATED
+from watermark_source.spark.strategy_rows import ANNOUNCED, BOUNDED, PUNCTUATED, uses_marks
 
 TIMESTAMP = "timestamp"
 FORMAT, ERRORS = "eventTimeFormat", "eventTimeErrors"
@@ -105,7 +105,8 @@ MARK_OPTIONS = (
         example="header:watermark",
         doc=f"Where records carry a watermark, in the forms of `eventTimeColumn`: `timestamp`, {_PLACES}. A record "
         "without a value there, or with JSON's null, does not advance the watermark; a value that is no timestamp ends "
-        "the query. Required with `watermarkStrategy` `punctuated`, and only allowed with it.",
+        "the query. Required with `watermarkStrategy` `punctuated`, and with a class of your own that has "
+        "`reads_marks`; not allowed otherwise.",
     ),
     one_of(
         name=MARKS_FORMAT,
@@ -179,19 +180,19 @@ def mark_choice(values: Mapping[str, Any], given: Mapping[str, str]) -> MarkChoi
         OptionError: options that mean nothing together.
     """
     strategy, text = values["watermarkStrategy"], given_text(given, MARKS)
-    if strategy != PUNCTUATED:
+    if not uses_marks(strategy):
         for name in (name for name in (MARKS, MARKS_FORMAT) if given_text(given, name) is not None):
             raise OptionError(
                 name, given_text(given, name),
-                f"belongs to watermarkStrategy punctuated, and the strategy is {strategy}",
+                f"belongs to watermarkStrategy punctuated, or a class with reads_marks, and the strategy is {strategy}",
                 example="leave it out",
             )  # fmt: skip
         return None
     if text is None:
+        why = "only what it names moves the watermark" if strategy == PUNCTUATED else "the class has reads_marks"
         raise OptionError(
-            MARKS, None, "is needed because watermarkStrategy is punctuated: only what it names moves the watermark",
-            example="header:watermark",
-        )  # fmt: skip
+            MARKS, None, f"is needed because watermarkStrategy is {strategy}: {why}", example="header:watermark"
+        )
     place: Place | None = values[MARKS]
     if given_text(given, MARKS_FORMAT) is not None and (place is None or isinstance(place, ByFunction)):
         raise OptionError(
@@ -215,7 +216,7 @@ def event_time_choice(values: Mapping[str, Any], given: Mapping[str, str]) -> Ev
                 name, given_text(given, name), f"has no meaning where {why}; it goes with {OPTION}",
                 example=f"{OPTION} = value:$.created_at",
             )  # fmt: skip
-    marks = values["watermarkStrategy"] == PUNCTUATED and values[MARKS] is not None
+    marks = uses_marks(values["watermarkStrategy"]) and values[MARKS] is not None
     if place is None and not marks and given_text(given, SHOWS) is not None:
         raise OptionError(
             SHOWS, given_text(given, SHOWS),

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from tests.unit.planning.example_states import NOW, at
+from watermark_source.planning import split_watermarks
 from watermark_source.planning.disorder import MILLION, RangeSummary
 from watermark_source.planning.policy import PlanPolicy
-from watermark_source.planning.split_watermarks import advanced
+from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitState
 from watermark_source.planning.strategy import Bounded, Clock, Percentile, Punctuated, WatermarkStrategy
 from watermark_source.planning.watermark import MAX, MIN, Millis
+
+
+def advanced(state: SplitState, seen: RangeSummary | None, strategy: WatermarkStrategy) -> SplitState:
+    return split_watermarks.advanced(Split("t", 0), state, seen, strategy, None)
 
 
 def test_watermark_and_event_time_are_inverse_and_saturate() -> None:

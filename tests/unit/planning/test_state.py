@@ -16,12 +16,13 @@ KNOWN = SplitState(
     highest=Millis(150),
     step=700,
     returning=Returning.READ,
+    kept='{"n":1}',
 )
 
 
 def test_a_split_keeps_what_a_plan_does_not_change() -> None:
     assert [each.name for each in fields(SplitState) if getattr(KNOWN, each.name) == each.default] == []
-    observed = KNOWN.observed_to_its_end(Millis(120), Millis(160))
-    assert observed == replace(KNOWN, observed=9, watermark=Millis(120), highest=Millis(160))
+    observed = KNOWN.observed_to_its_end(Millis(120), Millis(160), '{"n":2}')
+    assert observed == replace(KNOWN, observed=9, watermark=Millis(120), highest=Millis(160), kept='{"n":2}')
     planned = KNOWN.planned_to(12, SplitStatus.PAUSED, Millis(3_000))
     assert planned == replace(KNOWN, position=12, status=SplitStatus.PAUSED, since=Millis(3_000))

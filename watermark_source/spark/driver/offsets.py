@@ -13,6 +13,7 @@ from watermark_source.errors import InternalError, OffsetError, listed
 from watermark_source.planning.offset import OffsetCodec
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import Origin, SourceState, SplitState
+from watermark_source.planning.strategy import WatermarkStrategy
 from watermark_source.planning.watermark import Millis, watermark_text
 
 # Continuing with another copy of a system: positions of the copy that is read, in a checkpoint made on several.
@@ -218,6 +219,20 @@ class Offsets:
                 "another checkpointLocation? With failOnDataLoss=false the query continues, and rows of what it reads "
                 "now are late up to the checkpoint's watermark"
             )
+
+    def check_generator(self, state: SourceState, strategy: WatermarkStrategy) -> None:
+        """Check that a class of the user's own can continue what a checkpoint keeps of one; warn where none does.
+
+        Raises:
+            OffsetError: it cannot.
+            GeneratorError: it failed.
+        """
+        strategy.check_kept(state.generator, {split: at.kept for split, at in state.splits.items()})
+        if state.generator is not None and strategy.generator is None:
+            _log.warning(
+                "the checkpoint has the watermark state of %s, and watermarkStrategy is another: that state is "
+                "dropped. The watermark stands until the new strategy has passed it", state.generator,
+            )  # fmt: skip
 
     def warn_of_another_time(self, state: SourceState) -> None:
         """Warn if what another process planned last has another event time."""

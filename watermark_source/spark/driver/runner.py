@@ -119,6 +119,11 @@ def warn_of(state: SourceState, before: SourceState, now: Millis, max_future_ske
 def _future_cause(state: SourceState, ahead: int, max_future_skew: int | None) -> str:
     if state.announced is not None:
         return _BY_WRITERS
+    if state.generator is not None and max_future_skew is None:
+        return (
+            f"Rows of the future, or watermarkStrategy {state.generator}, advanced it. Set maxFutureSkew, with which "
+            "neither can. A watermark never goes back: begin with a new checkpoint location"
+        )
     return future_text(ahead, max_future_skew) if max_future_skew is None else _BY_OTHERS
 
 
@@ -357,6 +362,8 @@ class SourceRunner:
         clock = Clock()
         self._definition = definition
         self._connector = definition.open()
+        if not options.strategy.follows_highest:
+            self._connector = replace(self._connector, time_index=None)
         idleness = options.idleness
         quiet = SHORTEST if idleness.learned else idleness.timeout
         logs = Logs(self._connector, clock, policy, quiet=quiet)
@@ -484,6 +491,7 @@ class SourceRunner:
         state = self._offsets.decode(start)
         if self._last.is_first:
             self._offsets.check_logs(state, fails=self._fails_on_loss)
+            self._offsets.check_generator(state, self._policy.strategy)
             self._ends.expect(state.splits.keys())
             if self._policy.strategy.observed is not Observed.NOTHING:
                 self._offsets.warn_of_another_time(state)
@@ -518,5 +526,5 @@ def _announcements(connector: Connector, policy: PlanPolicy, clock: Clock) -> An
 def _learns_steps(connector: Connector, policy: PlanPolicy) -> bool:
     """Whether splits are kept together by event times that nothing looks up."""
     by_event_times = policy.strategy.observed in (Observed.HIGHEST, Observed.DISORDER)
-    aligned = policy.alignment.max_drift is not None
+    aligned = policy.alignment.max_drift is not None and policy.strategy.follows_highest
     return aligned and by_event_times and connector.positions_are_rows and connector.time_index is None

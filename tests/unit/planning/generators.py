@@ -1,0 +1,161 @@
+"""Watermark strategies of a user's own, which options name: good ones, and some that break the contract."""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import time
+from typing import Any
+
+from watermark_source import RowsRead, WatermarkGenerator
+
+HERE = __name__
+MINUTE = 60_000
+
+
+class ByParity(WatermarkGenerator):
+    """Waits for a second range before there is a watermark, and is half as far behind on even partitions."""
+
+    def on_range(self, rows: RowsRead, state: Any) -> tuple[int | None, Any]:
+        count = 1 if state is None else state["ranges"] + 1
+        bound = MINUTE if rows.number % 2 else MINUTE // 2
+        return (None if count == 1 or rows.highest is None else rows.highest - bound), {"ranges": count}
+
+    def check_state(self, state: Any) -> None:
+        if not isinstance(state, dict) or state.keys() != {"ranges"}:
+            raise ValueError("it must have ranges")
+
+
+class Renamed(ByParity):
+    formerly = (f"{HERE}:ByParity",)
+
+
+class LaterOfMarkAndBound(WatermarkGenerator):
+    """Heartbeats, and without them a bound of a minute."""
+
+    reads_marks = True
+
+    def on_range(self, rows: RowsRead, state: Any) -> tuple[int | None, Any]:
+        bounded = None if rows.highest is None else rows.highest - MINUTE
+        return max((w for w in (rows.marked, bounded) if w is not None), default=None), None
+
+
+class Returns(WatermarkGenerator):
+    """Returns what a class derived from it says."""
+
+    returned: Any
+
+    def on_range(self, rows: RowsRead, state: Any) -> tuple[int | None, Any]:
+        found: tuple[int | None, Any] = self.returned
+        return found
+
+
+class NoPair(Returns):
+    returned = 7
+
+
+class AText(Returns):
+    returned = ("2026-01-01", None)
+
+
+class ATruth(Returns):
+    returned = (True, None)
+
+
+class TheEndOfTime(Returns):
+    returned = (2**63 - 1, None)
+
+
+class ASet(Returns):
+    returned = (7, {1})
+
+
+class ATuple(Returns):
+    returned = (7, (1, 2))
+
+
+class NumbersAsKeys(Returns):
+    returned = (7, {1: 2})
+
+
+class NoNumber(Returns):
+    returned = (7, float("nan"))
+
+
+class HalfACharacter(Returns):
+    returned = (7, "\ud800")
+
+
+class TooMuch(Returns):
+    returned = (7, "ä" * 600)
+
+
+class Fails(WatermarkGenerator):
+    def on_range(self, rows: RowsRead, state: Any) -> tuple[int | None, Any]:
+        raise KeyError("bound")
+
+
+class Backwards(WatermarkGenerator):
+    """Returns lower watermarks from one range to the next."""
+
+    def on_range(self, rows: RowsRead, state: Any) -> tuple[int | None, Any]:
+        count = (state or 0) + 1
+        return (rows.highest or 0) - count * count * MINUTE, count
+
+
+class ByTheClock(WatermarkGenerator):
+    def on_range(self, rows: RowsRead, state: Any) -> tuple[int | None, Any]:
+        return int(time.time() * 1_000), None
+
+
+class InTheInstance(WatermarkGenerator):
+    """Counts in the instance what belongs in the state."""
+
+    def __init__(self) -> None:
+        self.count = itertools.count()
+
+    def on_range(self, rows: RowsRead, state: Any) -> tuple[int | None, Any]:
+        return (rows.highest or 0) - next(self.count), None
+
+
+class Grows(WatermarkGenerator):
+    """Keeps all it has seen."""
+
+    def on_range(self, rows: RowsRead, state: Any) -> tuple[int | None, Any]:
+        return rows.highest, [*(state or []), rows.highest]
+
+
+class NeedsArguments(WatermarkGenerator):
+    def __init__(self, bound: int) -> None:
+        self.bound = bound
+
+    def on_range(self, rows: RowsRead, state: Any) -> tuple[int | None, Any]:
+        return None, None
+
+
+class FormerlyAText(ByParity):
+    formerly = "a:B"
+
+
+class NoGenerator:
+    pass
+
+
+def function() -> None: ...
+
+
+class Silent(WatermarkGenerator):
+    def on_range(self, rows: RowsRead, state: Any) -> tuple[int | None, Any]:
+        return None, None
+
+
+class Connects(ByParity):
+    def on_range(self, rows: RowsRead, state: Any) -> tuple[int | None, Any]:
+        with socket.socket() as connection:
+            connection.connect(("127.0.0.1", 9))
+        return super().on_range(rows, state)
+
+
+class RefusesItself(ByParity):
+    def check_state(self, state: Any) -> None:
+        raise ValueError("not mine")
