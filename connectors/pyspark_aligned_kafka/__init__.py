@@ -68,12 +68,13 @@ class DefaultSource(AlignedDataSource):
         return KafkaSource(kafka_options.meaning_of(options))
 
     def check_stream(self, options: SourceOptions) -> None:
-        """Refuse the ends of a batch."""
+        """Refuse the ends of a batch, and a first reading of nothing."""
         from pyspark_aligned_kafka.options import kafka_options  # noqa: PLC0415
         from pyspark_aligned_kafka.options.positions import start_of_stream  # noqa: PLC0415
 
         meant = kafka_options.meaning_of(options)
-        start_of_stream(meant.start, meant.end)
+        start = start_of_stream(meant.start, meant.end)
+        kafka_options.check_first_reading(meant, start)
 
     def batch(self, options: SourceOptions) -> KafkaBatch:
         """Return the batch between the user's starting and ending options."""

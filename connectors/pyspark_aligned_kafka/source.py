@@ -37,6 +37,7 @@ from watermark_source.connector import (
     SourceDefinition,
     Split,
 )
+from watermark_source.planning.catch_up import AfterCatchUp
 
 if TYPE_CHECKING:
     from pyspark_aligned_kafka.reading.range_reader import KafkaRangeReader
@@ -62,6 +63,11 @@ class KafkaSource(SourceDefinition):
     def event_time(self) -> str | None:
         """Where records have it, and where they have their watermarks."""
         return self.options.times.text
+
+    @property
+    def begins_with_snapshot(self) -> bool:
+        """Whether the topic is read to its end before there is a watermark (``readToEndFirst``)."""
+        return self.options.engine.after_catch_up is AfterCatchUp.WATERMARK
 
     @property
     def loss_conditions(self) -> Mapping[LossKind, str]:

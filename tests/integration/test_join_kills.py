@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import logging
 import random
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
+from kafka import KafkaProducer
 from pyspark.sql import SparkSession
 
 from examples.clickstream_enrichment import GENDERS, READER, fill_users, produce_clicks
@@ -16,7 +19,7 @@ from examples.servers import MySqlServer
 from services.kafka import Kafka
 from services.mysql import MySql
 from services.mysql_client import run
-from tests.integration.killed_join_driver import JOINED, JoinJob, RateJob
+from tests.integration.killed_join_driver import JOINED, JoinJob, RateJob, TopicsJob
 from tests.integration.killed_runs import batches, rows_written, run_with_kills, written
 from tests.spark.queries import Streams
 
@@ -113,3 +116,106 @@ def test_no_click_misses_its_user_whenever_the_driver_is_killed(
     for clicked, changed in offsets:
         read = sum(numbers[0] for splits in clicked["splits"].values() for numbers in splits.values())
         assert not read or "snapshot" not in changed, json.dumps(clicked)
+
+
+def test_no_click_misses_a_user_whose_key_was_in_the_topic_at_the_start_whenever_the_driver_is_killed(
+    request: pytest.FixtureRequest, kafka: Kafka, new_topic: Callable[..., str], spark: SparkSession, tmp_path: Path
+) -> None:
+    """The topic is compacted, a third of its keys is deleted, and clicks and new versions are written meanwhile."""
+    kills, users = request.config.getoption("--join-kills"), 5 * request.config.getoption("--join-users")
+    chance = random.Random(request.config.getoption("--kills-seed"))
+    compacted = {"cleanup.policy": "compact", "min.compaction.lag.ms": "3600000", "segment.ms": "1000",
+                 "min.cleanable.dirty.ratio": "0.01"}  # fmt: skip
+    topic, dimension = new_topic(2), new_topic(3, config=compacted)
+    deleted = set(range(0, users, 3))
+    long_ago = round(time.time() * 1_000) - 2 * 3_600_000
+    with Writer(kafka.bootstrap) as writer:
+        writer.write(dimension, ((user, f"1-{user}") for user in range(users)), at=long_ago)
+        writer.write(dimension, ((user, f"2-{user}") for user in range(0, users, 2)), at=long_ago - 60_000)
+        writer.write(dimension, ((user, None) for user in deleted), at=long_ago)
+        writer.click(topic, users, 2_000, chance)
+    job = TopicsJob("local[2]", tmp_path, kafka.bootstrap, topic, dimension, str(users // _BATCHES))
+    streams = Streams(spark, tmp_path)
+    reading: list[bool] = []
+    with Traffic(kafka.bootstrap, topic, dimension, users, deleted, chance.random()) as traffic:
+
+        def is_done() -> bool:
+            if not rows_written(job):
+                return False
+            traffic.stop()
+            return rows_written(job) == 2_000 + traffic.clicks
+
+        run_with_kills(
+            job, kills, chance, is_done, patience=240 + users / 2_000,
+            killed=lambda: reading.append("wm" not in streams.offsets(JOINED, source=1)[-1]),
+        )  # fmt: skip
+    assert not kills or any(reading)
+    rows = spark.read.parquet(str(job.sink(JOINED))).collect()
+    assert sorted(row.item_id for row in rows) == list(range(2_000 + traffic.clicks))
+    missed = [row for row in rows if row.user_id not in deleted and row.gender is None]
+    _log.info("%d kills, %d while reading, %d clicks, %d missed", kills, sum(reading), len(rows), len(missed))
+    assert missed == []
+    assert [row for row in rows if row.user_id in deleted and row.gender is not None] == []
+    answers = [(row.user_id, *map(int, row.gender.split("-"))) for row in rows if row.gender is not None]
+    assert [answer for answer in answers if answer[0] != answer[2]] == []
+    # The version that was last by offset at the start, or a later one.
+    assert [answer for answer in answers if answer[1] < 2 - answer[0] % 2] == []
+    assert {answer[1] for answer in answers} > {1, 2}
+    for clicked, changed in zip(*(streams.offsets(JOINED, source=n) for n in range(2)), strict=True):
+        read = sum(numbers[0] for splits in clicked["splits"].values() for numbers in splits.values())
+        assert not read or changed["catch_up"] == {"again": True}, json.dumps(clicked)
+
+
+class Writer:
+    """Writes keyed records, as applications do, to the partitions that Kafka's default partitioner chooses."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._producer = KafkaProducer(bootstrap_servers=bootstrap, linger_ms=20, batch_size=1 << 18)
+        self._clicks = 0
+
+    def __enter__(self) -> Writer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._producer.close()
+
+    def write(self, topic: str, rows: Iterable[tuple[int, str | None]], at: int | None = None) -> None:
+        for user, value in rows:
+            record = None if value is None else value.encode()
+            self._producer.send(topic, key=str(user).encode(), value=record, timestamp_ms=at)
+        self._producer.flush()
+
+    def click(self, topic: str, users: int, count: int, chance: random.Random, first: int = 0) -> None:
+        self.write(topic, ((n, f"{chance.randrange(users):08d}{first + n:08d}") for n in range(count)))
+
+
+class Traffic:
+    """Clicks, and new versions of users that are not deleted, from a thread of its own."""
+
+    def __init__(self, bootstrap: str, topic: str, dimension: str, users: int, deleted: set[int], seed: float) -> None:
+        self.clicks = 0
+        self._ends = threading.Event()
+        self._what = (bootstrap, topic, dimension, users, deleted, random.Random(seed))
+        self._thread = threading.Thread(target=self._write)
+
+    def __enter__(self) -> Traffic:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        self._ends.set()
+        self._thread.join()
+
+    def _write(self) -> None:
+        bootstrap, topic, dimension, users, deleted, chance = self._what
+        version = 3
+        with Writer(bootstrap) as writer:
+            while not self._ends.wait(0.1):
+                changed = {chance.randrange(users) for _ in range(20)} - deleted
+                writer.write(dimension, ((user, f"{version}-{user}") for user in changed))
+                writer.click(topic, users, 20, chance, first=2_000 + self.clicks)
+                self.clicks += 20
+                version += 1

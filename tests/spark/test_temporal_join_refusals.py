@@ -76,11 +76,11 @@ CASES = {
         probe_options=ON_CLOCK, build_options={**TABLE, **GROUP},
     ),
     "a clock without a snapshot": Case(
-        ("build (file-log) begins with no snapshot", "before its rows were read", "alignmentMaxDrift", "mysql-cdc-wm"),
+        ("build (file-log) begins with neither", "before its rows were read", "readToEndFirst", "mysql-cdc-wm"),
         probe_options={**ON_CLOCK, **GROUP}, build_options={**ON_CLOCK, **GROUP},
     ),
     "a clock without a snapshot, and a buffer": Case(
-        ("build (file-log) begins with no snapshot", "whatever the values of buffer"),
+        ("build (file-log) begins with neither", "whatever the values of buffer"),
         probe_options=ON_CLOCK, build_options=ON_CLOCK, arguments={"buffer": True},
     ),
     "the clock of batches, without a group or a buffer": Case(
@@ -88,7 +88,7 @@ CASES = {
         probe=clocked, build_options=TABLE,
     ),
     "the clock of batches as build side": Case(
-        ("build (follow_clock) begins with no snapshot", "wait=False"),
+        ("build (follow_clock) begins with neither", "wait=False"),
         probe_options=ON_CLOCK, build=lambda rows: renamed(clocked(rows)), arguments={"buffer": True},
     ),
     "the clock of batches and event times": Case(
@@ -205,3 +205,65 @@ def test_a_group_whose_snapshots_hold_it_is_enough_on_the_clock(loaded: Load) ->
     build = rows.selectExpr("split", "value AS user", "event_time AS since")
     joined = temporal_join(rows, build, on="split", build_time="SINCE", how="inner")
     assert joined.columns == ["split", "value", "event_time", "user"]
+
+
+# A topic as build side. No broker is needed: an options check and a schema take none.
+
+
+def topic(df: DataFrame, **options: Any) -> DataFrame:
+    """Return the stream of a topic; nothing connects before a query starts."""
+    given = {"kafka.bootstrap.servers": "localhost:1", "subscribe": "users", "startingOffsets": "earliest"}
+    reader = df.sparkSession.readStream.format("aligned-kafka")
+    return follow_watermark(reader.options(**given, **options).load())
+
+
+FIRST = {"readToEndFirst": "true"}
+KEY = "CAST(CAST(key AS STRING) AS BIGINT) AS value"
+KIND = "IF(value IS NULL, 'delete', 'upsert') AS _change_type"
+
+
+@pytest.mark.parametrize("on_clock", [True, False])
+def test_a_topic_that_is_read_to_its_end_first_is_a_build_side(loaded: Load, on_clock: bool) -> None:
+    given = {**ON_CLOCK, **GROUP} if on_clock else {}
+    probe = follow_watermark(loaded(**given)).drop("split")
+    build = topic(probe, **FIRST, **given).selectExpr(
+        KEY, KIND, "timestampType AS kind", "offset", "event_time AS since"
+    )
+    assert temporal_join(probe, build, on="value", build_time="since").columns == ["value", "event_time", "kind"]
+    numbered = build.withColumnRenamed("offset", "n")
+    joined = temporal_join(probe, numbered, on="value", build_time="since", sequence="n")
+    assert joined.columns == ["value", "event_time", "kind"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "arguments", "says"),
+    [
+        ([KEY, KIND, "event_time AS since"], {}, "Keep the topic's column 'offset' in build"),
+        ([KEY, "offset", "event_time AS since"], {}, "IF(value IS NULL, 'delete', 'upsert') AS _change_type"),
+        ([KEY, KIND, "offset", "event_time AS since"], {"wait": False}, "Leave readToEndFirst out of build's options"),
+    ],
+)
+def test_what_a_topic_needs_as_build_side_is_named(
+    loaded: Load, columns: list[str], arguments: dict[str, Any], says: str
+) -> None:
+    given = {**ON_CLOCK, **GROUP}
+    probe = follow_watermark(loaded(**given)).drop("split")
+    build = topic(probe, **FIRST, **given, sourceName="users").selectExpr(*columns)
+    with pytest.raises(UsageError) as refused:
+        temporal_join(probe, build, on="value", build_time="since", **arguments)
+    assert says in str(refused.value)
+
+
+def test_a_topic_that_nothing_waits_for_is_refused_with_the_line_to_write(loaded: Load) -> None:
+    given = {**ON_CLOCK, **GROUP}
+    probe = follow_watermark(loaded(**given)).drop("split")
+    build = topic(probe, **given).selectExpr(KEY, KIND, "offset", "event_time AS since")
+    with pytest.raises(UsageError, match=r'\.option\("readToEndFirst", "true"\)'):
+        temporal_join(probe, build, on="value", build_time="since")
+
+
+def test_a_topic_without_tombstones_needs_no_column_for_them(loaded: Load) -> None:
+    probe = follow_watermark(loaded()).drop("split")
+    build = topic(probe, **FIRST).selectExpr(KEY, "timestampType AS kind", "offset", "event_time AS since")
+    joined = temporal_join(probe, build, on="value", build_time="since", deletes=())
+    assert joined.columns == ["value", "event_time", "kind"]

@@ -85,6 +85,8 @@ class Stand(NamedTuple):
     """Worst first."""
     snapshots: Sequence[str] = ()
     """Tables whose snapshot is not complete: before, there is no watermark."""
+    read_first: Sequence[Split] = ()
+    """Splits that are not yet read to the end that they had at the start (``readToEndFirst``): as with snapshots."""
     elsewhere: str | None = None
     """The source of the alignment group that all splits here wait for."""
     late: int = 0
@@ -99,6 +101,7 @@ class Cause(Enum):
     """Why a watermark stands."""
 
     SNAPSHOT = auto()
+    READ_FIRST = auto()
     AHEAD = auto()
     """Rows come, and lie behind it."""
     WRITERS = auto()
@@ -126,6 +129,8 @@ def reason_of(stand: Stand) -> Reason:
     """Return why a watermark stands: of one reason a warning comes once, then ever less often."""
     if stand.snapshots:
         return Cause.SNAPSHOT, None
+    if stand.read_first:
+        return Cause.READ_FIRST, None
     if stand.writers is not None:
         return Cause.WRITERS, None
     if stand.watermark is not None and 2 * stand.late > stand.rows:
@@ -237,6 +242,12 @@ def _cause(stand: Stand, max_future_skew: int | None, *, at_end: bool) -> str:
         return (
             f"The snapshot of {listed(stand.snapshots)} is read first, and rows of a snapshot have no watermark: it "
             "begins with the changes behind it"
+        )
+    if cause is Cause.READ_FIRST:
+        return (
+            f"The logs are read to their ends first (readToEndFirst), and {listed(stand.read_first)} have not "
+            "been: see their lag in the status. A topic that was truncated or created again after the query began "
+            "has no such end any more: begin with a new checkpoint location"
         )
     if cause is Cause.AHEAD:
         late = f"{count_text(stand.late)} of these rows {'is' if stand.late == 1 else 'are'} late"

@@ -37,6 +37,8 @@ CALLER = "temporal_join"
 CHANGE_TYPE = "_change_type"
 SEQUENCE = ("_commit_version", "_change_number")
 """Columns of this project's MySQL source: the kind of change, and the columns that order the changes of a row."""
+TOPIC_SEQUENCE = "offset"
+"""The column that orders the rows of a key in a topic."""
 DELETES, IGNORED = ("delete",), ("update_preimage",)
 _OWN = "__temporal_join_"
 _MOST_BUCKETS = 65_536
@@ -62,8 +64,9 @@ def temporal_join(
 
     On event time a probe row waits until the watermark has passed it, and matches the version that was valid at its
     time. On processing time (``watermarkStrategy`` ``none`` of both sources) it matches the latest version, and waits
-    only until the build side's initial snapshot is complete; a build side without a snapshot is refused. With
-    ``wait=False`` it does not wait. The sources decide the kind of time, and the plan's node names it.
+    only until the build side's initial snapshot is complete, or its topic has been read to its end
+    (``readToEndFirst``); any other build side is refused. With ``wait=False`` it does not wait. The sources decide the
+    kind of time, and the plan's node names it.
 
     Args:
         probe: a stream whose column ``probe_time`` follows its source's watermark (``follow_watermark``) or the clock
@@ -82,8 +85,8 @@ def temporal_join(
             is a new version.
         deletes: values of ``change_type`` that end a version without a new one.
         ignored: values of ``change_type`` whose rows are dropped, such as an updated row's previous values.
-        sequence: columns that order changes of a key at one time; by default ``_commit_version`` and
-            ``_change_number`` if they exist.
+        sequence: columns that order changes of a key at one time, on processing time all changes of a key; by default
+            ``_commit_version`` and ``_change_number`` if they exist, and ``offset`` of a topic with ``readToEndFirst``.
         buckets: the number of hash partitions of the keys, which bounds the number of tasks. It cannot change for a
             checkpoint.
 
@@ -111,7 +114,11 @@ def temporal_join(
         if not buffer:
             _need_one_group(probe_source, build_source)
     probe_key, build_key = names_of_key(probe, build, on)
+    if build_source.reads_to_end_first:
+        sequence = _sequence_of_topic(build, build_source, sequence)
     columns = columns_of_build(build, build_key, build_time, change_type, sequence)
+    if build_source.reads_to_end_first:
+        _need_deletes(build_source, columns, as_list(deletes))
     refuse_equal_names(probe, columns.added)
 
     added = [StructField(name, build.schema[name].dataType) for name in columns.added]
@@ -133,7 +140,9 @@ def temporal_join(
     if columns.change_type is not None:
         kind = F.coalesce(quoted(columns.change_type), F.lit(""))
         is_version, is_delete = is_version & ~kind.isin(*as_list(ignored)), kind.isin(*as_list(deletes))
-    first = {"key": key, "time": F.unix_micros(quoted(build_time)), "gone": is_delete}
+    # On processing time the last row counts, in the order of sequence alone: rows read first may have other times.
+    since = F.lit(0).cast("long") if layout.processing_time else F.unix_micros(quoted(build_time))
+    first = {"key": key, "time": since, "gone": is_delete}
     names = (*columns.sequence, *columns.added)
     versions = _in_buckets(build.where(is_version), F.xxhash64(key), buckets, first, names)
     packs = _packed(probe_rows, layout, is_probe=True).union(_packed(versions, layout, is_probe=False))
@@ -209,9 +218,19 @@ def _need_no_wait(probe: SourceTime, build: SourceTime, *, buffer: bool) -> None
     if probe.group is not None and probe.group == build.group and build.holds_group:
         raise UsageError(
             f"{CALLER}: wait=False, and probe ({probe.source}) would wait in its source: it is in the alignment group "
-            f"{build.group!r}, which the snapshot of build ({build.source}) holds. Give build "
-            '.option("snapshotHoldsGroup", "false"), or leave wait=False out'
+            f"{build.group!r}, which build ({build.source}) holds until {_first_of(build)}. {_without_first(build)}, "
+            "or leave wait=False out"
         )
+
+
+def _first_of(build: SourceTime) -> str:
+    return "its topic has been read to its end" if build.reads_to_end_first else "its snapshot is complete"
+
+
+def _without_first(build: SourceTime) -> str:
+    if build.reads_to_end_first:
+        return "Leave readToEndFirst out of build's options"
+    return 'Give build .option("snapshotHoldsGroup", "false")'
 
 
 _POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
@@ -247,13 +266,37 @@ def _need_snapshot(build: SourceTime) -> None:
     if build.begins_with_snapshot:
         return
     raise UsageError(
-        f"{CALLER}: on processing time a probe row waits until the build side's snapshot is complete, and build "
-        f"({build.source}) begins with no snapshot: its watermark is the clock from its first batch on, and probe rows "
-        "would be joined before its rows were read, whatever the values of buffer and alignmentWaitForFirst. Join by "
-        'event time: leave watermarkStrategy none out of both sources, and give both .option("alignmentGroup", '
-        '"enrichment") and .option("alignmentMaxDrift", "2 minutes"). Or take the table itself as build side: '
-        'format("mysql-cdc-wm") with a snapshot. Or join each row with what has been read up to its batch: wait=False'
+        f"{CALLER}: on processing time a probe row waits until the build side's snapshot is complete, or its topic "
+        f"has been read to its end, and build ({build.source}) begins with neither: its watermark is the clock from "
+        "its first batch on, and probe rows would be joined before its rows were read, whatever the values of buffer "
+        'and alignmentWaitForFirst. Give a topic (aligned-kafka) .option("readToEndFirst", "true") and '
+        '.option("startingOffsets", "earliest"), and a table (mysql-cdc-wm) its snapshot. Or join each row with what '
+        "has been read up to its batch: wait=False"
     )
+
+
+def _sequence_of_topic(build: DataFrame, source: SourceTime, sequence: str | Sequence[str] | None) -> Sequence[str]:
+    """Return the columns that order the rows of a key in a topic: two of one batch may have one time."""
+    named = as_list(sequence or ())
+    if named:
+        return named
+    if TOPIC_SEQUENCE in build.columns:
+        return (TOPIC_SEQUENCE,)
+    raise UsageError(
+        f"{CALLER}: build ({source.source}) is a topic, and no column orders the rows of a key: of two in one batch "
+        f"the older one might count. Keep the topic's column {TOPIC_SEQUENCE!r} in build: the result does not have it. "
+        "Under another name, give it as sequence"
+    )
+
+
+def _need_deletes(source: SourceTime, columns: BuildColumns, deletes: Sequence[str]) -> None:
+    """Refuse a topic of which nothing states what its tombstones are."""
+    if columns.change_type is None and deletes:
+        raise UsageError(
+            f"{CALLER}: build ({source.source}) is a topic, and no column states which of its rows delete their key. "
+            "For tombstones, add to its selection \"IF(value IS NULL, 'delete', 'upsert') AS _change_type\"; if no "
+            "row deletes, give deletes=()"
+        )
 
 
 def _need_one_group(probe: SourceTime, build: SourceTime) -> None:
@@ -262,10 +305,10 @@ def _need_one_group(probe: SourceTime, build: SourceTime) -> None:
         return
     if probe.batch_clock:
         raise UsageError(
-            f"{CALLER}: on processing time the probe waits in its source until the build's snapshot is complete, and "
-            "probe has its time from follow_clock: its source is in no alignment group, and no watermark of it "
-            "announces the clock (its watermark characteristic is undefined). Let probe rows wait in state: "
-            "buffer=True; or join each with what has been read up to its batch: wait=False"
+            f"{CALLER}: on processing time the probe waits in its source until build has been read "
+            f"({_first_of(build)}), and probe has its time from follow_clock: its source is in no alignment group, "
+            "and no watermark of it announces the clock (its watermark characteristic is undefined). Let probe "
+            "rows wait in state: buffer=True; or join each with what has been read up to its batch: wait=False"
         )
     groups = [
         f"{side} ({source.source}) {'has none' if source.group is None else f'is in {source.group!r}'}"
@@ -273,8 +316,8 @@ def _need_one_group(probe: SourceTime, build: SourceTime) -> None:
     ]
     held = "" if build.holds_group or build.group is None else ", and build has snapshotHoldsGroup false"
     raise UsageError(
-        f"{CALLER}: on processing time the probe waits in its source until the build's snapshot is complete, and for "
-        f"that both must be in one alignment group: {' and '.join(groups)}{held}. Give both sources "
+        f"{CALLER}: on processing time the probe waits in its source until build has been read ({_first_of(build)}), "
+        f"and for that both must be in one alignment group: {' and '.join(groups)}{held}. Give both sources "
         '.option("alignmentGroup", "enrichment"), or let probe rows wait in state: buffer=True'
     )
 

@@ -103,16 +103,16 @@ def aligned_ends(
     backlog: Backlog,
     quiet: Set[Split] = frozenset(),
     *,
-    holds_group: bool = False,
+    reads_alone: bool = False,
 ) -> Aligned:
     """Return the group's limit, and the planned ends of the splits that have rows, none beyond it.
 
-    ``quiet``: splits that are idle although they have rows, and hold no other. ``holds_group``: the source's own
-    snapshot is under way, and the other sources wait until it is complete.
+    ``quiet``: splits that are idle although they have rows, and hold no other. ``reads_alone``: the source
+    reads a snapshot, or its logs up to their ends, first, and the other sources wait for that.
     """
     others = observation.others
-    if holds_group and others.ceiling is None and observation.snapshots.chunks:
-        # If two sources hold the group, each reads its own snapshot.
+    if reads_alone and others.ceiling is None:
+        # If two sources hold the group, each of them reads.
         observation = replace(observation, others=NO_OTHERS)
     elif others.hold and not observation.limits.one_batch:
         stay = {s: t.position for s, t in backlog.splits.items()}
@@ -212,7 +212,7 @@ def membership(
         reached: watermarks of splits at their planned end, as far as a time index shows them.
         logs: as observed for the plan.
         on_clock: whether the source's event time is the clock.
-        holds_group: whether a snapshot that comes first is under way, for which other sources wait.
+        holds_group: whether what comes first is still read, for which other sources wait.
         waits_for_first: whether they wait for its first watermark.
     """
     if holds_group:

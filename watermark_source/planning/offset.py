@@ -5,6 +5,8 @@ Layout of version 1, keys sorted, integers only (but in "own"), absent keys for 
     {"announced": {"at": 42, "log": "Yk2…", "writers": ["sessions"]},  the watermark was announced: from where, and of
                                         which log, announcements are read again; who has announced
      "cap": 1700000600000,              event times later than this were not observed
+     "catch_up": {"ends": {"users": {"0": 1200}}, "again": true},  ends of logs that are still to be reached: of those
+                                        found at the start, or, again, of those found when these were reached
      "complete": ["shop.users"],        snapshots that were read to their end; there if the source takes any
      "done": "5b1d…:1-7",               all changes before the positions, in terms of every replica of the system
      "ended": true,                     no more rows are read: the watermark is the end of time
@@ -49,6 +51,7 @@ from typing import Any
 
 from watermark_source.errors import OffsetError, shortened
 from watermark_source.planning.announced import AnnouncedFrom
+from watermark_source.planning.catch_up import CatchUp
 from watermark_source.planning.disorder import BUCKETS, Counts, Learned
 from watermark_source.planning.generator import canonical
 from watermark_source.planning.split import Split
@@ -154,8 +157,8 @@ def _mapping(value: object) -> Mapping[str, Any]:
 VERSION = 1
 _REQUIRED = frozenset({"name", "run", "source", "splits", "v"})
 _KNOWN = _REQUIRED | {
-    "announced", "cap", "complete", "done", "ended", "forgotten", "held", KEY, "limit", "member", "own", "pt", "shift",
-    "since", "snapshot", "system", "time", "wm",
+    "announced", "cap", "catch_up", "complete", "done", "ended", "forgotten", "held", KEY, "limit", "member", "own",
+    "pt", "shift", "since", "snapshot", "system", "time", "wm",
 }  # fmt: skip
 _ABSENT: tuple[Any, ...] = (None, SplitStatus.ACTIVE.value, None, None, None)
 _FIELDS = 2 + len(_ABSENT)
@@ -183,6 +186,7 @@ class OffsetCodec:
         offset: dict[str, Any] = {
             "announced": None if state.announced is None else _encode_announced(state.announced),
             "cap": state.future_cap,
+            "catch_up": None if state.catch_up is None else _encode_catch_up(state.catch_up),
             "complete": None if snapshots.complete is None else sorted(snapshots.complete),
             "done": origin.done,
             "ended": True if state.ended else None,
@@ -245,6 +249,7 @@ class OffsetCodec:
             learned=learned,
             announced=_decode_announced(offset["announced"]) if "announced" in offset else None,
             generator=generator,
+            catch_up=_decode_catch_up(offset["catch_up"]) if "catch_up" in offset else None,
             event_time=_decode_event_time(offset.get("time")),
             run=_integer(offset["run"], '"run"', minimum=0),
         )
@@ -347,6 +352,30 @@ def _decode_announced(value: object) -> AnnouncedFrom:
     if log is not None and (not isinstance(log, str) or not log):
         raise _broken(f'"announced" has a log {_shown(log)}', "an id or no such key")
     return AnnouncedFrom(_integer(value["at"], '"announced" at', minimum=0), log, tuple(writers))
+
+
+def _encode_catch_up(of: CatchUp) -> dict[str, Any]:
+    ends: dict[str, dict[str, int]] = {}
+    for (log, number), end in of.ends.items():
+        ends.setdefault(log, {})[str(number)] = end
+    found = {"ends": {log: dict(sorted(numbers.items())) for log, numbers in sorted(ends.items())}}
+    return {**(found if ends else {}), **({"again": True} if of.again else {})}
+
+
+def _decode_catch_up(value: object) -> CatchUp:
+    if not isinstance(value, Mapping) or not value.keys() <= {"again", "ends"} or value.get("again", True) is not True:
+        raise _broken(f'"catch_up" is {_shown(value)}', "an object with ends and again")
+    logs = value.get("ends", {})
+    if not isinstance(logs, Mapping):
+        raise _broken(f'"catch_up" has ends {_shown(logs)}', "an object")
+    ends: dict[Split, int] = {}
+    for log, numbers in logs.items():
+        if not isinstance(log, str) or not isinstance(numbers, Mapping):
+            raise _broken(f'"catch_up" has ends of {_shown(log)}, {_shown(numbers)}', "an object")
+        for number, end in numbers.items():
+            split = Split(log, _decode_number(log, number))
+            ends[split] = _integer(end, f'end of {split} in "catch_up"', minimum=0)
+    return CatchUp(dict(sorted(ends.items())), again="again" in value)
 
 
 def _decode_frontiers(frontiers: object, splits: object) -> dict[str, tuple[Bound, ...]]:

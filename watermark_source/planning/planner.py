@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 from watermark_source.planning.announced import needed_from
 from watermark_source.planning.backlog import Backlog, Limit, backlog_of
 from watermark_source.planning.budget import budgeted_ends
+from watermark_source.planning.catch_up import AfterCatchUp, CatchUp, caught_up_after, check_clock, check_start, is_done
 from watermark_source.planning.combined_watermark import (
     at_rest,
     closed,
@@ -31,7 +32,7 @@ from watermark_source.planning.group_limit import aligned_ends, membership
 from watermark_source.planning.look_ahead import RowsAhead
 from watermark_source.planning.loss import Loss, check_loss, refuse
 from watermark_source.planning.observation import Observation
-from watermark_source.planning.policy import MinimumRows, PlanPolicy, waits_for_more
+from watermark_source.planning.policy import LossKind, MinimumRows, PlanPolicy, waits_for_more
 from watermark_source.planning.snapshot_ranges import finished, snapshot_split, snapshots_after, unfinished
 from watermark_source.planning.split import RowIndex, Split, SplitRange, TimeIndex
 from watermark_source.planning.split_watermarks import (
@@ -91,6 +92,10 @@ class KnownSplits:
     """Splits whose rows in the last batch had no event time."""
     begun: Mapping[str, Bound]
     """``continuing`` without dropped tables."""
+    catch_up: CatchUp | None
+    """How far the logs are read to the ends that they had at the start; ``None``: not known, or not needed."""
+    reads_to_end_first: bool
+    """Whether there is no watermark, and the group waits, until they have been."""
 
     @property
     def snapshots(self) -> Set[Split]:
@@ -112,10 +117,14 @@ def known_before(
 
     Raises:
         DataLossError: rows are gone and ``policy.on_loss.fails`` is set.
-        OffsetError: the strategy cannot continue from the state (``WatermarkStrategy.check_checkpoint``).
+        OffsetError: the strategy cannot continue from the state (``WatermarkStrategy.check_checkpoint``), or processing
+            time cannot begin (``check_clock``).
         GeneratorError: the user's own strategy failed.
     """
+    if state.use_processing_time and policy.after_catch_up is AfterCatchUp.CLOCK:
+        policy = policy.on_clock
     policy.strategy.check_checkpoint(state.watermark, observation.now, use_processing_time=state.use_processing_time)
+    check_start(state, policy.after_catch_up)
     logs, upcoming = observation.logs, observation.snapshots
     continuing = {**unfinished(state.snapshots), **dict.fromkeys(upcoming.found)}
     done = finished(state.snapshots) | set(map(snapshot_split, upcoming.dropped))
@@ -137,6 +146,18 @@ def known_before(
     splits, losses = check_loss(kept, logs, policy.on_loss.position_text)
     splits |= {s: unanswered(t) for s, t in splits.items() if s in logs.silent}
     refuse(losses, policy.on_loss)
+    catch_up = None
+    if policy.after_catch_up is not None:
+        shorter = {loss.split for loss in losses if loss.kind is LossKind.LOG_SHORTER}
+        catch_up = caught_up_after(state, splits, logs, shorter)
+    if policy.after_catch_up is AfterCatchUp.CLOCK and is_done(catch_up):
+        if not state.use_processing_time:
+            check_clock(state.watermark, observation.now)
+        policy, splits = policy.on_clock, _without_kept(splits)
+    reads_to_end_first = policy.after_catch_up is AfterCatchUp.WATERMARK and not is_done(catch_up)
+    if reads_to_end_first:
+        # Nothing has a watermark that could be ahead, and the others of the group wait.
+        policy = replace(policy, alignment=replace(policy.alignment, max_drift=None))
     splits |= at_rest(splits, state.watermark, observation, policy)
     # Before the limit is found: the group waits for them as for any active split.
     opened = logs.uncommitted - logs.unknown - upcoming.waiting
@@ -146,13 +167,22 @@ def known_before(
         losses=losses,
         learned=learned,
         policy=policy,
-        on_clock=strategy.is_on_clock(snapshots_continue=bool(continuing), was_on_clock=state.use_processing_time),
+        on_clock=policy.strategy.is_on_clock(
+            reads_first=bool(continuing) or reads_to_end_first, was_on_clock=state.use_processing_time
+        ),
         opened=opened,
         done=done,
         continuing=continuing,
         undated=undated & splits.keys(),
         begun={log: lower for log, lower in continuing.items() if log not in upcoming.dropped},
+        catch_up=catch_up,
+        reads_to_end_first=reads_to_end_first,
     )
+
+
+def _without_kept(splits: Mapping[Split, SplitState]) -> dict[Split, SplitState]:
+    """Return the splits without what the user's own strategy kept of them."""
+    return {s: t if t.kept is None else replace(t, kept=None) for s, t in splits.items()}
 
 
 def _with_last_ranges(
@@ -177,7 +207,7 @@ def _with_last_ranges(
 
     cap, before = state.future_cap, state.splits
     if state.generator is not None and strategy.generator is None:
-        before = {s: t if t.kept is None else replace(t, kept=None) for s, t in before.items()}
+        before = _without_kept(before)
     return {
         s: with_step(folded(s, t), t, None if has_index and t.step is None else drift)
         for s, t in before.items()
@@ -200,7 +230,7 @@ class BatchEnds:
     waits_for_more: bool
     newest_matters: bool
     holds_group: bool
-    """Whether sources elsewhere in the group wait for a snapshot of this one."""
+    """Whether sources elsewhere in the group wait for what this one reads first."""
 
     @property
     def has_rows(self) -> bool:
@@ -216,13 +246,15 @@ def choose(
     going = {s: t for s, t in splits.items() if s not in upcoming.waiting}
     backlog = backlog_of(going, observation, policy, index, rows)
     # A table that is found later holds no other source: its rows are late in any case.
-    in_snapshot = bool(known.continuing) and state.watermark is None
-    holds_group = in_snapshot and policy.alignment.holds_in_snapshot
+    reads_first = (bool(known.continuing) or known.reads_to_end_first) and state.watermark is None
+    holds_group = reads_first and policy.alignment.holds_in_snapshot
+    # A snapshot that waits for its next chunks leaves the log to its group.
+    reads_alone = holds_group and (bool(upcoming.chunks) or known.reads_to_end_first)
     timeouts, asked_before = observation.history.idle_timeouts, observation.history.asked_before
     quiet = {
         s for s in known.undated if stays_quiet(splits[s], asked_before, policy.idleness.timeout_of(s, timeouts))
     } - logs.stale
-    aligned = aligned_ends(splits, observation, backlog, quiet, holds_group=holds_group)
+    aligned = aligned_ends(splits, observation, backlog, quiet, reads_alone=reads_alone)
     splits = _with_steps(splits, aligned.steps, has_index=index is not None)
     allowed = aligned.ends
     waits = _waits_for_more(backlog, allowed, observation, policy.minimum_rows)
@@ -469,21 +501,26 @@ def _planned(
         splits = {**splits, **marked}
     watermarks = split_watermarks(splits, state, observation, policy, ahead, snapshots=snapshots)
     nothing_left = not (has_rows or known.losses or known.continuing)
-    watermark = watermark_of_batch(
-        state,
-        watermarks,
-        observation,
-        policy,
-        on_clock=known.on_clock,
-        is_last=policy.final_watermark and nothing_left and is_at_its_end(splits, logs),
-        has_rows=has_rows,
+    watermark = (
+        state.watermark
+        if known.reads_to_end_first
+        else watermark_of_batch(
+            state,
+            watermarks,
+            observation,
+            policy,
+            on_clock=known.on_clock,
+            is_last=policy.final_watermark and nothing_left and is_at_its_end(splits, logs),
+            has_rows=has_rows,
+        )
     )
     if known.on_clock:
         moved = tick_is_due(state, observation, policy.watermark_interval, has_rows=has_rows)
     else:
         moved = watermark != state.watermark
     first = announce and watermark is not None
-    has_news = bool(moved or known.done or changed_status(state.splits, splits) or first)
+    caught_up = is_done(known.catch_up) and not is_done(state.catch_up)
+    has_news = bool(moved or known.done or changed_status(state.splits, splits) or first or caught_up)
     # A run with an end would be over with the first plan that is no batch.
     held = logs.ends_are_final and any(t.status is SplitStatus.PAUSED for t in splits.values())
     is_batch = has_rows or bool(known.losses) or held or (policy.sends_markers and has_news)
@@ -504,9 +541,10 @@ def _planned(
         announced=None
         if observation.announced is None
         else needed_from(observation.announced, positions_of(splits), cap, state.announced),
+        catch_up=known.catch_up,
         run=state.run + announce,
     )
-    looks_up = lookups if has_rows and knows_new_splits(state, logs) else None
+    looks_up = lookups if has_rows and knows_new_splits(state, logs) and not known.reads_to_end_first else None
     if looks_up is not None and (reached := looks_up.reached(ranges_of(after))):
         watermarks = with_batch(watermarks, reached, strategy, cap)
         after = with_own_rows(after, state, watermarks, policy.idleness)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
+from watermark_source.planning.catch_up import AfterCatchUp
 from watermark_source.planning.split import PositionText, Split, plain_position
-from watermark_source.planning.strategy import Bounded, WatermarkStrategy
+from watermark_source.planning.strategy import Bounded, Clock, WatermarkStrategy
 from watermark_source.planning.watermark import Millis, saturating_add
 
 # Minimum rows: a batch waits until it has enough rows, or until it has waited long enough.
@@ -101,9 +102,17 @@ class PlanPolicy:
     """Whether a run with an end is the stream's last: after its rows the watermark is the end of time."""
     minimum_rows: MinimumRows | None = None
     """Few rows wait for more; ``None`` if they never do."""
+    after_catch_up: AfterCatchUp | None = None
+    """What begins once the logs have been read to the ends found at the start; ``None``: nothing waits for that."""
     sends_markers: bool = True
     """Without markers a watermark or status alone is nothing to send: it goes into the offset with the next rows."""
 
     def future_cap(self, now: Millis) -> Millis | None:
         """Return the latest event time that may move a watermark, ``None`` if any may."""
         return None if self.max_future_skew is None else saturating_add(now, self.max_future_skew)
+
+    @property
+    def on_clock(self) -> PlanPolicy:
+        """The policy once event time is the clock: no event time of a row matters any more."""
+        alignment = replace(self.alignment, max_drift=None)
+        return replace(self, strategy=Clock(), max_future_skew=None, idleness=Idleness(), alignment=alignment)

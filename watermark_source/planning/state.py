@@ -8,6 +8,7 @@ from enum import Enum
 from typing import NamedTuple, TypeAlias
 
 from watermark_source.planning.announced import AnnouncedFrom
+from watermark_source.planning.catch_up import CatchUp
 from watermark_source.planning.disorder import NOTHING_SEEN, Learned, RangeSummary
 from watermark_source.planning.policy import Idleness
 from watermark_source.planning.split import Split
@@ -136,6 +137,8 @@ class SourceState:
     """Where the log of announcements is read again; ``None`` unless the watermark was announced by the writers."""
     generator: str | None = None
     """The user's class whose state splits keep (``SplitState.kept``); ``None`` with one of the project's strategies."""
+    catch_up: CatchUp | None = None
+    """How far the logs are read to the ends that they had at the start; ``None`` where no option needs it."""
     event_time: str | None = None
     """The event time that the watermark is based on, in the user's words; ``None`` for the default. Plans ignore it."""
     run: int = 0

@@ -229,11 +229,11 @@ class WatermarkStrategy(ABC):
         """
         return
 
-    def is_on_clock(self, *, snapshots_continue: bool, was_on_clock: bool) -> bool:
+    def is_on_clock(self, *, reads_first: bool, was_on_clock: bool) -> bool:
         """Return whether event time is the driver's clock in the next batch (FLIP-326).
 
         Args:
-            snapshots_continue: whether snapshots are not yet read to their end.
+            reads_first: whether snapshots, or logs that are read to their ends first, are not yet read so far.
             was_on_clock: whether it was in the last batch.
         """
         return False
@@ -530,6 +530,6 @@ class Clock(WholeSource):
                 "checkpoint location."
             )
 
-    def is_on_clock(self, *, snapshots_continue: bool, was_on_clock: bool) -> bool:
+    def is_on_clock(self, *, reads_first: bool, was_on_clock: bool) -> bool:
         """Return whether all snapshots are read. It never goes back, though a table found later has a snapshot too."""
-        return was_on_clock or not snapshots_continue
+        return was_on_clock or not reads_first

@@ -13,6 +13,7 @@ from pyspark.sql.types import BooleanType, IntegerType, StringType, StructField,
 
 from watermark_source.arrow_columns import column
 from watermark_source.monitor.status_reasons import IN_GENERAL
+from watermark_source.planning.catch_up import AfterCatchUp, is_done
 from watermark_source.planning.snapshot_ranges import snapshot_split
 from watermark_source.planning.state import SourceState, SplitStatus
 from watermark_source.planning.status_transitions import changed_status
@@ -39,6 +40,9 @@ MARKER_TYPE = StructType(
 """``type`` is ``watermark`` or ``status``. ``log`` and ``split`` are null for the whole source."""
 SNAPSHOT_COMPLETE = "snapshot_complete"
 """The reason of a status of the whole source, once: what a query began with has been read, in batches before."""
+
+CAUGHT_UP = "caught_up"
+"""The reason of a status of the whole source, once: its logs have been read to the ends that they had at the start."""
 
 _STATUS_NAME = {SplitStatus.ACTIVE: "active", SplitStatus.IDLE: "idle", SplitStatus.PAUSED: "paused"}
 
@@ -78,7 +82,7 @@ def markers_between(before: SourceState, after: SourceState) -> tuple[Marker, ..
 
 
 def _of_snapshots(before: SourceState, after: SourceState) -> list[Marker]:
-    """Return what there is to say about snapshots that have come to their end."""
+    """Return the markers of snapshots, and of logs, that have been read to their ends."""
     was, now = before.snapshots, after.snapshots
     read = sorted((now.complete or frozenset()) - (was.complete or frozenset()))
     on_clock = after.use_processing_time
@@ -89,6 +93,8 @@ def _of_snapshots(before: SourceState, after: SourceState) -> list[Marker]:
     at_first = before.watermark is None and not before.use_processing_time
     if at_first and was.frontiers and not now.frontiers:
         found.append(Marker("status", None, None, None, "active", on_clock, SNAPSHOT_COMPLETE))
+    if is_done(after.catch_up) and not is_done(before.catch_up):
+        found.append(Marker("status", None, None, None, "active", on_clock, CAUGHT_UP))
     return found
 
 
@@ -155,7 +161,9 @@ class SourceTime:
     holds_group: bool = False
     """Whether the other members of the group wait until its snapshots are complete."""
     begins_with_snapshot: bool = False
-    """Whether it begins with snapshots, and has no watermark before they are complete."""
+    """Whether it begins with snapshots, or with its logs up to their ends, and has no watermark before."""
+    reads_to_end_first: bool = False
+    """Whether that is its logs, whose rows are changes of keys (``readToEndFirst``)."""
     batch_clock: bool = False
     """Whether its watermark is the time of Spark's batches (``follow_clock``), and not one of a source."""
 
@@ -173,6 +181,7 @@ class SourceTime:
             group=group.name if group is not None and meets else None,
             holds_group=meets and begins_with_snapshot and options.alignment.holds_in_snapshot,
             begins_with_snapshot=begins_with_snapshot,
+            reads_to_end_first=options.after_catch_up is AfterCatchUp.WATERMARK,
         )
 
     @classmethod
@@ -188,6 +197,7 @@ class SourceTime:
             group=declared.get("group"),
             holds_group=declared["holdsGroup"],
             begins_with_snapshot=declared["beginsWithSnapshot"],
+            reads_to_end_first=declared.get("readsToEndFirst", False),
             batch_clock=declared.get("batchClock", False),
         )
 
@@ -208,6 +218,8 @@ class SourceTime:
         }
         if self.group is not None:
             declared["group"] = self.group
+        if self.reads_to_end_first:
+            declared["readsToEndFirst"] = True
         if self.batch_clock:
             declared["batchClock"] = True
         return {KEY: declared}

@@ -9,6 +9,7 @@ from typing import Any
 from watermark_source.contract.abilities import Abilities
 from watermark_source.errors import OptionError
 from watermark_source.option_table import OptionTable, given_text
+from watermark_source.planning.catch_up import AfterCatchUp
 from watermark_source.planning.idle_timeout import LONGEST
 from watermark_source.planning.policy import Alignment, Idleness
 from watermark_source.planning.strategy import WatermarkStrategy
@@ -61,6 +62,8 @@ class EngineOptions:
     """``None``: the source is in no alignment group."""
     final_watermark: bool
     """Whether the run is the stream's last."""
+    after_catch_up: AfterCatchUp | None
+    """What begins once the logs have been read to the ends that they had at the start."""
     watermark_warning_after: int
     """For how long the watermark stands before a warning."""
     include_markers: bool
@@ -117,6 +120,7 @@ class EngineOptions:
         _check_idleness(values)
         _check_end(values, given)
         _check_warnings(values, given)
+        after_catch_up = _after_catch_up(values, given)
         if row.name == NONE and group is not None and store is None:
             raise OptionError(
                 "alignmentStore", NO_STORE,
@@ -150,6 +154,7 @@ class EngineOptions:
                 members=values["alignmentMembers"],
             ),
             final_watermark=values["finalWatermark"],
+            after_catch_up=after_catch_up,
             watermark_warning_after=values["watermarkWarningAfter"],
             include_markers=values["includeMarkers"],
             include_late=values["includeLate"],
@@ -168,6 +173,33 @@ def _check_end(values: Mapping[str, Any], given: Mapping[str, str]) -> None:
             "includeMarkers", given_text(given, "includeMarkers"),
             "must be true with finalWatermark: markers carry the watermark", example="leave it out",
         )  # fmt: skip
+
+
+def _after_catch_up(values: Mapping[str, Any], given: Mapping[str, str]) -> AfterCatchUp | None:
+    wanted = [after for after in AfterCatchUp if values.get(after.value)]
+    if not wanted:
+        return None
+    after = wanted[0]
+    if len(wanted) > 1:
+        raise OptionError(
+            AfterCatchUp.CLOCK.value, "true",
+            f"excludes {AfterCatchUp.WATERMARK.value}: before the source has caught up, either there is no watermark "
+            f"or one of event times. For no watermark, then the clock, give {AfterCatchUp.WATERMARK.value} and "
+            "watermarkStrategy none", example="leave it out",
+        )  # fmt: skip
+    if not values["includeMarkers"]:
+        raise OptionError(
+            "includeMarkers", given_text(given, "includeMarkers"),
+            f"must be true with {after.value}: markers carry the watermark", example="leave it out",
+        )  # fmt: skip
+    if after is AfterCatchUp.CLOCK and values["watermarkStrategy"] == NONE:
+        raise OptionError(
+            after.value, "true", "has no meaning with watermarkStrategy none: time is the clock from the start",
+            example="leave it out",
+        )  # fmt: skip
+    if after is AfterCatchUp.CLOCK and values["finalWatermark"]:
+        raise OptionError("finalWatermark", "true", f"excludes {after.value}: a clock has no end")
+    return after
 
 
 def _check_warnings(values: Mapping[str, Any], given: Mapping[str, str]) -> None:

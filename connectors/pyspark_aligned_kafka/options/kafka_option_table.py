@@ -28,6 +28,7 @@ from watermark_source.option_table import (
     positive_integer,
     true_or_false,
 )
+from watermark_source.planning.catch_up import AfterCatchUp
 from watermark_source.spark.column_names import EVENT_TIME
 from watermark_source.spark.option_rows import ENGINE_OPTIONS, NOT_NEEDED, ONLY_IN_STREAMS
 
@@ -205,6 +206,23 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
         doc="Columns to deliver; fewer are faster, because Spark does not push the columns that a query uses down to "
         "a Python source. They keep Spark's order. `event_time` and `marker` are always delivered.",
     ),
+    true_or_false(
+        name=AfterCatchUp.WATERMARK.value,
+        default=False,
+        example="true",
+        doc="Whether a new query reads the topic to its end first: there is no watermark before, and the other sources "
+        "of the alignment group wait. For a topic that is the build side of `temporal_join` ([joins](joins.md#a-topic"
+        "-as-build-side)). Its end is that of each partition when the query begins, and then that when those are "
+        "reached. Needs a start: `startingOffsets` `earliest`, for example.",
+    ),
+    true_or_false(
+        name=AfterCatchUp.CLOCK.value,
+        default=False,
+        example="true",
+        doc="Whether event time becomes the clock once the topic has been read to its end, as with `readToEndFirst` "
+        "(FLIP-326): history by event time, then [processing time](watermarks.md#history-then-the-clock). It never "
+        "changes back. Not with `watermarkStrategy` `none` or `finalWatermark`.",
+    ),
     *EVENT_TIME_OPTIONS,
     *MARK_OPTIONS,
     ANNOUNCED_IN,
@@ -281,6 +299,7 @@ OPTION_TABLE = OptionTable(
         "fetchOffset.numRetries",
         "fetchOffset.retryIntervalMs",
         "commitGroupId",
+        *(after.value for after in AfterCatchUp),
         "watermarkColumn",
         "watermarkFormat",
         "announcedIn",

@@ -15,7 +15,7 @@ from pyspark_aligned_kafka.options.event_time_options import (
     mark_choice,
 )
 from pyspark_aligned_kafka.options.kafka_option_table import FORMAT, HEADERS, KAFKA_COLUMNS, OPTION_TABLE
-from pyspark_aligned_kafka.options.positions import NoMatch, OffsetRetries, PositionPolicy
+from pyspark_aligned_kafka.options.positions import Everywhere, Latest, NoMatch, OffsetRetries, PositionPolicy
 from pyspark_aligned_kafka.options.subscription import (
     Subscription,
 )
@@ -23,6 +23,7 @@ from pyspark_aligned_kafka.records.event_time_choice import EventTimeChoice, Mar
 from watermark_source.contract.abilities import Abilities, RowLimits
 from watermark_source.errors import OptionError
 from watermark_source.option_table import given_text
+from watermark_source.planning.catch_up import AfterCatchUp
 from watermark_source.planning.policy import MinimumRows
 from watermark_source.spark.options import EngineOptions, SourceOptions
 
@@ -127,6 +128,15 @@ def meaning_of(options: SourceOptions) -> KafkaOptions:
         client=settings.parse_settings(given),
         engine=options.engine,
     )
+
+
+def check_first_reading(options: KafkaOptions, start: PositionPolicy) -> None:
+    """Refuse to read a topic to its end first where a query begins at its end; raises ``OptionError``."""
+    if options.engine.after_catch_up is AfterCatchUp.WATERMARK and start.rule == Everywhere(Latest()):
+        raise OptionError(
+            start.option, start.text,
+            f"cannot be with {AfterCatchUp.WATERMARK.value}: nothing would be read first", example="earliest",
+        )  # fmt: skip
 
 
 def _subscription(values: Mapping[str, Any], given: Mapping[str, str]) -> Subscription:

@@ -191,6 +191,8 @@ def test_a_watermark_that_is_ahead_of_all_rows_names_the_row_that_moved_it() -> 
 
 def test_a_snapshot_and_a_source_elsewhere_are_named() -> None:
     assert "The snapshot of shop.orders is read first" in standing_text_of(stand()._replace(snapshots=("shop.orders",)))
+    first = standing_text_of(stand()._replace(read_first=(Split("users", 1),)))
+    assert "read to their ends first (readToEndFirst), and users-1 have not been" in first
     assert "waits for clicks of the alignment group" in standing_text_of(stand()._replace(elsewhere="clicks"))
 
 

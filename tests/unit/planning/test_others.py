@@ -31,12 +31,12 @@ def aligned(
     policy: PlanPolicy = DRIFT_10,
     **changes: Any,
 ) -> Aligned:
-    index, holds_group = changes.pop("index", True), changes.pop("holds_group", False)
+    index, reads_alone = changes.pop("index", True), changes.pop("reads_alone", False)
     return aligned_ends(
         splits,
         observation(log, others=seen, **changes),
         backlog(log, splits, policy, index=index, others=seen, **changes),
-        holds_group=holds_group,
+        reads_alone=reads_alone,
     )
 
 
@@ -86,7 +86,7 @@ def test_who_is_waited_for_is_named() -> None:
 def test_of_two_that_hold_the_group_each_reads_its_own_snapshot() -> None:
     log = log_of([100, 200])
     seen = OtherMembers(MIN, CLICKS, 1)
-    given: dict[str, Any] = {"chunks": {"t": (None,)}, "holds_group": True}
+    given: dict[str, Any] = {"chunks": {"t": (None,)}, "reads_alone": True}
     assert aligned({A: at(0)}, log, seen, **given).ends == {A: 2}
     assert aligned({A: at(0)}, log, incomplete(seen, None), **given).ends == {A: 0}
     # One for which nobody waits lets its log run ahead of nobody.

@@ -11,11 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
+from watermark_source.planning.catch_up import CatchUp
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SnapshotState, SourceState, SplitState, SplitStatus
 from watermark_source.planning.watermark import MAX, MIN, Millis
 from watermark_source.spark.column_names import EVENT_TIME, MARKER
-from watermark_source.spark.columns import MARKER_TYPE, Marker, arrow_schema, marker_batch, markers_between, no_markers
+from watermark_source.spark.columns import (
+    CAUGHT_UP,
+    MARKER_TYPE,
+    Marker,
+    arrow_schema,
+    marker_batch,
+    markers_between,
+    no_markers,
+)
 
 ACTIVE, IDLE, PAUSED = SplitStatus.ACTIVE, SplitStatus.IDLE, SplitStatus.PAUSED
 
@@ -121,3 +130,11 @@ def test_the_end_of_each_snapshot_is_told_and_then_that_of_all_before_the_waterm
     assert [m.type for m in markers_between(second, second)] == ["watermark"]
     gone = replace(second, snapshots=SnapshotState(frontiers={}, complete=frozenset({"a"})))
     assert [m.log for m in markers_between(first, gone)] == ["a", None, None]
+
+
+def test_a_source_that_has_caught_up_is_marked_once() -> None:
+    reading = replace(state(ACTIVE), catch_up=CatchUp({Split("log", 0): 9}))
+    done = replace(state(ACTIVE, watermark=9), catch_up=CatchUp({}, again=True))
+    assert [m.reason for m in markers_between(reading, done)] == [CAUGHT_UP, None]
+    assert [m.reason for m in markers_between(done, done)] == [None]
+    assert markers_between(reading, reading) == ()

@@ -40,6 +40,7 @@ from watermark_source.monitor.watermark_warnings import (
     reason_of,
     standing_text,
 )
+from watermark_source.planning.catch_up import AfterCatchUp, is_done
 from watermark_source.planning.idle_timeout import SHORTEST
 from watermark_source.planning.planner import Plan, plan
 from watermark_source.planning.policy import MinimumRows, OnLoss, PlanPolicy
@@ -93,6 +94,8 @@ def warn_of(state: SourceState, before: SourceState, now: Millis, max_future_ske
             "%s: found while the query runs, and read from the beginning. Rows there with event times up to the "
             "watermark, %s, are late", listed(added), watermark_text(before.watermark),
         )  # fmt: skip
+    if is_done(state.catch_up) and not is_done(before.catch_up):
+        _log.info("the logs have been read to the ends that they had at the start")
     is_first = state.run > before.run
     stands = state.use_processing_time and before.watermark is not None and is_first
     if stands and before.watermark is not None and before.watermark > now + CLOCKS_DIFFER:
@@ -148,7 +151,8 @@ class WatermarkWarnings:
     def note(self, seen: Seen, before: SourceState) -> None:
         """Take in a plan that began with the state ``before``."""
         state, options = seen.plan.state, self._options
-        if not options.include_markers or options.strategy.observed is Observed.NOTHING or state.use_processing_time:
+        always_moves = options.strategy.observed is Observed.NOTHING and options.after_catch_up is None
+        if not options.include_markers or always_moves or state.use_processing_time:
             return
         self._note_left_out(seen, before)
         self._warn_of_clocks(seen, before)
@@ -244,9 +248,16 @@ class WatermarkWarnings:
             ahead=self._ahead(standing.watermark),
             holders=[self._holder(view, seen) for view in _holding(status)],
             snapshots=[each.log for each in status.snapshots],
+            read_first=self._read_first(seen),
             elsewhere=None if status.group is None else status.group.slowest,
             writers=None if seen.plan.observation.announced is None else _writers(status),
         )
+
+    def _read_first(self, seen: Seen) -> list[Split]:
+        catch_up = seen.plan.state.catch_up
+        if catch_up is None or self._options.after_catch_up is not AfterCatchUp.WATERMARK:
+            return []
+        return sorted(catch_up.ends)
 
     def _holder(self, view: SplitView, seen: Seen) -> Holder:
         timeouts: Mapping[Split, int] = seen.plan.observation.history.idle_timeouts
@@ -354,6 +365,7 @@ class SourceRunner:
             alignment=options.alignment,
             on_loss=on_loss,
             final_watermark=options.final_watermark,
+            after_catch_up=options.after_catch_up,
             minimum_rows=minimum_rows,
             sends_markers=options.include_markers,
         )

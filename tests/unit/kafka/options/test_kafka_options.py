@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from pyspark_aligned_kafka import DefaultSource
 from pyspark_aligned_kafka.options import kafka_options
 from pyspark_aligned_kafka.options.event_time_options import AnnouncedTopic
 from pyspark_aligned_kafka.options.kafka_option_table import FORMAT, KAFKA_COLUMNS, KAFKA_OPTIONS, OPTION_TABLE
@@ -25,6 +26,7 @@ from pyspark_aligned_kafka.options.subscription import Assign, Subscribe, Subscr
 from pyspark_aligned_kafka.records.event_time_choice import Format, InHeader, MarkChoice
 from pyspark_aligned_kafka.source import KafkaSource
 from watermark_source.errors import OptionError, UnknownOptionError
+from watermark_source.planning.catch_up import AfterCatchUp
 from watermark_source.planning.policy import MinimumRows
 from watermark_source.planning.split import Split
 from watermark_source.planning.strategy import Punctuated
@@ -408,3 +410,38 @@ def test_announcements_about_anything_but_one_topic_are_refused(given: dict[str,
     error = refusal(given)
     assert error.option == option
     assert text in str(error)
+
+
+def test_what_begins_once_a_topic_is_read_to_its_end_is_one_of_two() -> None:
+    assert parsed().engine.after_catch_up is None
+    assert parsed(readToEndFirst="true").engine.after_catch_up is AfterCatchUp.WATERMARK
+    assert parsed(useProcessingTimeWhenCaughtUp="true").engine.after_catch_up is AfterCatchUp.CLOCK
+    assert KafkaSource(parsed(readToEndFirst="true")).begins_with_snapshot
+    assert not KafkaSource(parsed(useProcessingTimeWhenCaughtUp="true")).begins_with_snapshot
+
+
+FIRST, THEN_CLOCK = {"readToEndFirst": "true"}, {"useProcessingTimeWhenCaughtUp": "true"}
+
+
+@pytest.mark.parametrize(("given", "option", "text"), [
+    ({**FIRST, **THEN_CLOCK}, "useProcessingTimeWhenCaughtUp", "excludes readToEndFirst"),
+    ({**FIRST, "includeMarkers": "false"}, "includeMarkers", "markers carry the watermark"),
+    ({**THEN_CLOCK, "includeMarkers": "false"}, "includeMarkers", "markers carry the watermark"),
+    ({**THEN_CLOCK, "watermarkStrategy": "none"}, "useProcessingTimeWhenCaughtUp", "time is the clock from the start"),
+    ({**THEN_CLOCK, "finalWatermark": "true"}, "finalWatermark", "a clock has no end"),
+])  # fmt: skip
+def test_what_has_no_meaning_beside_reading_to_the_end_is_refused(
+    given: dict[str, str], option: str, text: str
+) -> None:
+    error = refusal({**SERVERS, "subscribe": "t", **given})
+    assert error.option == option
+    assert text in str(error)
+
+
+@pytest.mark.parametrize("start", [{}, {"startingOffsets": "latest"}])
+def test_nothing_is_read_first_from_the_end_on(start: dict[str, str]) -> None:
+    source = DefaultSource({**SERVERS, "subscribe": "t", **FIRST, **start})
+    with pytest.raises(OptionError, match=r"startingOffsets = .latest.: cannot be with readToEndFirst.*earliest"):
+        source.check_stream(source.source_options(source.options))
+    early = DefaultSource({**SERVERS, "subscribe": "t", **FIRST, "startingOffsets": "earliest"})
+    early.check_stream(early.source_options(early.options))

@@ -1,0 +1,109 @@
+"""Catching up: the ends that logs had when a query began, and whether they have been read up to there.
+
+Ends are positions: rows that compaction removed, or that a transaction aborted, need not be there. The logs are read up
+to their ends twice: to those found at the start, then to those found when these were reached. A log cleaner may remove
+a row before it is read only for a later row of its key, and that one is before the second ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from watermark_source.errors import OffsetError
+from watermark_source.planning.split import Split
+from watermark_source.planning.strategy import CLOCKS_DIFFER
+from watermark_source.planning.watermark import Millis, saturating_add, watermark_text
+
+if TYPE_CHECKING:
+    from watermark_source.planning.observation import ObservedLogs
+    from watermark_source.planning.state import SourceState, SplitState
+
+
+class AfterCatchUp(Enum):
+    """What begins once a source has caught up."""
+
+    WATERMARK = "readToEndFirst"
+    """The watermark; before, there is none, and the alignment group waits."""
+    CLOCK = "useProcessingTimeWhenCaughtUp"
+    """Processing time; before, time is that of the events."""
+
+
+@dataclass(frozen=True, slots=True)
+class CatchUp:
+    """How far a source has caught up."""
+
+    ends: Mapping[Split, int]
+    """The ends that have not been reached, of splits that existed at the start."""
+    again: bool = False
+    """Whether these are the ends found when those of the start had been reached."""
+
+
+def is_done(catch_up: CatchUp | None) -> bool:
+    """Return whether a source has caught up."""
+    return catch_up is not None and catch_up.again and not catch_up.ends
+
+
+def caught_up_after(
+    before: SourceState, splits: Mapping[Split, SplitState], logs: ObservedLogs, shorter: Set[Split]
+) -> CatchUp | None:
+    """Return how far a source has caught up with its last planned batch.
+
+    Args:
+        before: as of that batch.
+        splits: those that exist now, after the checks for losses: a split that lost rows continues behind them.
+        logs: as they are now.
+        shorter: splits whose log was found shorter than what was read: it is read to its present end.
+
+    Returns:
+        ``None`` until the end of each split that exists is known.
+    """
+    known = before.catch_up
+    if known is None:
+        if logs.unknown:
+            return None
+        known = CatchUp(logs.ends)
+    if is_done(known):
+        return known
+    cut = {s: min(known.ends[s], logs.ends[s]) for s in shorter & known.ends.keys() & logs.ends.keys()}
+    ends = _not_reached({**known.ends, **cut}, splits)
+    if not ends and not known.again:
+        if logs.unknown or logs.stale:
+            return CatchUp({})
+        return CatchUp(_not_reached(logs.ends, splits), again=True)
+    return replace(known, ends=ends) if ends != known.ends else known
+
+
+def _not_reached(ends: Mapping[Split, int], splits: Mapping[Split, SplitState]) -> dict[Split, int]:
+    return {s: end for s, end in sorted(ends.items()) if s in splits and splits[s].position < end}
+
+
+def check_start(state: SourceState, after: AfterCatchUp | None) -> None:
+    """Refuse to read logs to their ends first where a watermark has been sent already.
+
+    Raises:
+        OffsetError: the checkpoint was begun without the option.
+    """
+    if after is AfterCatchUp.WATERMARK and state.catch_up is None and state.watermark is not None:
+        raise OffsetError(
+            f"{after.value} is true, and the checkpoint was begun without it: a watermark has been sent before the "
+            "logs were read to their ends. Leave the option out, or start with a new checkpoint location."
+        )
+
+
+def check_clock(watermark: Millis | None, now: Millis) -> None:
+    """Refuse processing time while the watermark is later than the clock (FLIP-326).
+
+    Raises:
+        OffsetError: rows would be dated by the watermark, and no window would close.
+    """
+    if watermark is not None and watermark > saturating_add(now, CLOCKS_DIFFER):
+        raise OffsetError(
+            f"{AfterCatchUp.CLOCK.value} is true, and the source has caught up with a watermark of "
+            f"{watermark_text(watermark)}, later than the driver's clock, {watermark_text(now)}: until then every row "
+            "would be dated so, and no window would close. An event from the future does not advance the watermark "
+            "with maxFutureSkew: set it to 1 minute, and start with a new checkpoint location. Or leave "
+            f"{AfterCatchUp.CLOCK.value} out."
+        )
