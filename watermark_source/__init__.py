@@ -11,6 +11,7 @@ from watermark_source.installation import name_python
 
 if TYPE_CHECKING:
     from watermark_source.monitor.followed_queries import status, why, why_open
+    from watermark_source.monitor.status_page import StatusPage
     from watermark_source.operators.ordering import order_by_event_time
     from watermark_source.operators.temporal_join import temporal_join
     from watermark_source.planning.generator import RowsRead, WatermarkGenerator
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "RowsRead",
+    "StatusPage",
     "WatermarkGenerator",
     "data_rows",
     "follow_clock",
@@ -36,6 +38,7 @@ __all__ = [
 
 _HOMES = {
     "RowsRead": "planning.generator",
+    "StatusPage": "monitor.status_page",
     "WatermarkGenerator": "planning.generator",
     "data_rows": "spark.follow",
     "follow_clock": "spark.batch_clock",

@@ -1,4 +1,5 @@
-"""The command line: ``python -m watermark_source``, with ``doctor``, ``profile``, ``watermarks`` and ``explain``."""
+"""The command line: ``python -m watermark_source``, with ``doctor``, ``profile``, ``watermarks``, ``explain``
+and ``watch``."""
 
 from __future__ import annotations
 
@@ -22,7 +23,9 @@ _SECRETS = (
 def main(words: Sequence[str] | None = None) -> int:
     """Run a command. Returns the exit status: 0 if no check failed, 1 if a check failed, 2 for a wrong command."""
     parser = argparse.ArgumentParser(prog="python -m watermark_source", allow_abbrev=False)
-    commands = parser.add_subparsers(required=True, metavar="doctor | profile | watermarks | explain", dest="command")
+    commands = parser.add_subparsers(
+        required=True, metavar="doctor | profile | watermarks | explain | watch", dest="command"
+    )
     doctor = commands.add_parser(
         "doctor",
         help="check whether a source would start",
@@ -78,12 +81,22 @@ def main(words: Sequence[str] | None = None) -> int:
         "--window-end", metavar="TIME",
         help="end of the window: ISO 8601, UTC without a zone, or milliseconds since 1970 (default: any open window)",
     )  # fmt: skip
+    watch = commands.add_parser(
+        "watch",
+        help="show a status page in the terminal",
+        description="Shows the queries of StatusPage(spark) until Ctrl-C; once where the output is no terminal. Needs "
+        "the extra monitor.",
+        allow_abbrev=False,
+    )
+    watch.add_argument("url", metavar="URL", help="the page's address, such as http://localhost:4050")
     given, rest = parser.parse_known_args(words)
     try:
+        if rest and given.command in ("explain", "watch"):
+            parser.error(f"{given.command}: unrecognized arguments: {' '.join(rest)}")
         if given.command == "explain":
-            if rest:
-                explain.error(f"unrecognized arguments: {' '.join(rest)}")
             return _explain(given)
+        if given.command == "watch":
+            return _watch(given)
         if given.command == "watermarks":
             return _watermarks(given, rest)
         return _doctor(given, options_of(rest)) if given.command == "doctor" else _profile(given, options_of(rest))
@@ -110,6 +123,14 @@ def _explain(given: argparse.Namespace) -> int:
     except ValueError as error:
         raise UsageError(f"--window-end {error}") from None
     sys.stdout.write(f"{open_window(query_of_checkpoint(read_checkpoint(given.checkpoint)), end)}\n")
+    return _GOOD
+
+
+def _watch(given: argparse.Namespace) -> int:
+    # rich is an optional dependency.
+    from watermark_source.monitor.terminal import watch  # noqa: PLC0415
+
+    watch(given.url)
     return _GOOD
 
 

@@ -1,17 +1,24 @@
-"""Windows that stay open for a cause each: the sentence names it, and the window closes once the cause is gone."""
+"""Windows that stay open for a cause each: the sentence and the page name it, and they close once it is gone."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+from urllib.error import URLError
+from urllib.request import urlopen
 
 import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
 
+from services.wait_until import wait_until
 from tests.integration.kafka_streams import KafkaStreams, wait_for
 from tests.spark.queries import START, Running, at
-from watermark_source import data_rows, follow_watermark, why_open
+from watermark_source import StatusPage, data_rows, follow_watermark, why_open
+from watermark_source.errors import UsageError
 from watermark_source.monitor.open_windows import OpenWindow, Verdict
 
 pytestmark = [pytest.mark.service, pytest.mark.spark]
@@ -98,3 +105,61 @@ def test_a_query_whose_watermark_is_not_the_sources_is_found_out(streams: KafkaS
     assert "use follow_watermark(stream) instead of withWatermark" in why_open(running.query, end).sentence
     running.query.stop()
     assert why_open(streams.checkpoint(running.table), end).verdict is Verdict.UNFOLLOWED
+
+
+def test_the_page_shows_a_running_query_what_holds_it_and_what_changed(
+    streams: KafkaStreams, new_topic: NewTopic
+) -> None:
+    topic = new_topic(2)
+    streams.write(topic, {0: [0], 1: [0]})
+    with StatusPage(streams.spark, port=0) as page:
+        with pytest.raises(UsageError, match=r"StatusPage\(spark, port=0\) for a free port"):
+            StatusPage(streams.spark, port=int(page.url.rstrip("/").rpartition(":")[2]))
+        running = streams.start(minutes(follow_watermark(streams.source(subscribe=topic, idleTimeout="1 day"))))
+        # Each advances in turn, and leaves the other behind.
+        for second in (10, 20, 30, 40):
+            streams.write(topic, {second // 10 % 2: [second]})
+            running.settle()
+        found = once_shown(page.url, f"{topic}-1", running)
+        (query,) = found["queries"]
+        (source,) = query["sources"]
+        assert query["name"] == running.table
+        assert source["watermark"] == START + 30_000 - 1
+        assert query["open"].startswith("windows that end by 2023-11-14 22:13:29.999 UTC close, later ones are open: ")
+        assert (
+            f"{topic}-1 is 10 s behind, with nothing to read, and it is left out once silent for idleTimeout (1 d)"
+            in (query["open"])
+        )
+        holders = [change["after"] for change in found["changes"] if change["kind"] == "holder"]
+        assert holders
+        assert all(a != b for a, b in pairwise(holders))
+        assert query["held_since"]
+        with urlopen(page.url) as answer:
+            shown = answer.read().decode()
+        assert f"The watermark is held by {topic}-1 since " in shown
+        assert f"<td>{source['splits'][topic]['1']['why']}</td>" in shown
+        assert shown.count("<polyline") == 2
+        running.query.stop()
+        wait_until(lambda: not json_of(page.url)["queries"], 60, "the query to leave the page")
+        assert json_of(page.url)["changes"]
+    with pytest.raises(URLError):
+        json_of(page.url)
+
+
+def once_shown(url: str, holder: str, running: Running) -> dict[str, Any]:
+    """Return the page's JSON once a partition holds the watermark there, and since when is known."""
+
+    def is_shown() -> bool:
+        queries = json_of(url)["queries"]
+        return bool(
+            queries and queries[0]["held_since"] and f"{holder} is 10 s behind, with nothing" in queries[0]["open"]
+        )
+
+    wait_for(is_shown, running.query)
+    return json_of(url)
+
+
+def json_of(url: str) -> dict[str, Any]:
+    with urlopen(f"{url}status.json") as answer:
+        found: dict[str, Any] = json.load(answer)
+    return found

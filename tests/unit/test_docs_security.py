@@ -14,6 +14,7 @@ SENDERS = (
     "progress reports",
     "store",
     "announcements",
+    "status page",
     "Files",
 )
 

@@ -109,7 +109,11 @@ def query_at(query: Any) -> QueryAt:
     Raises:
         UsageError: a source runs with another release of this project.
     """
-    clocks = status(query).clocks
+    return query_of_status(query, status(query).clocks)
+
+
+def query_of_status(query: Any, clocks: QueryClocks) -> QueryAt:
+    """Return the facts of a query whose clocks have just been read."""
     progress: Mapping[str, Any] = query.lastProgress or {}
     foreign = tuple(
         str(source.get("description")) for source in progress.get("sources", ()) if _sent(source, "endOffset") is None

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import itertools
+import json
 import logging
 import threading
-from collections.abc import Callable, Sequence
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Protocol
 
 from watermark_source.clock import Clock
 from watermark_source.durations import count_text
-from watermark_source.errors import UsageError
+from watermark_source.errors import UsageError, shortened
 from watermark_source.installation import lacking
 from watermark_source.monitor.followed_queries import QueryReader, QueryStatus
 from watermark_source.monitor.source_status import SourceStatus, Status
+from watermark_source.monitor.status_json import status_from_json
 from watermark_source.monitor.status_table import GAP, Layout, headline, join_pieces, layout, snapshot_lines
 from watermark_source.monitor.three_clocks import TOLERANCE, Verdict, clock_pieces
 
@@ -245,3 +252,76 @@ class LiveStatus:
         for status in self._latest:
             self._console.out(render_text(status, width=width, raw=self._raw), highlight=False)
         self._printed, self._printed_at = self._latest, now
+
+
+# A status page, in the terminal.
+
+
+_ANSWER_SECONDS = 10.0
+_MOST_BYTES = 64 * 1_024 * 1_024
+
+
+def watch(url: str, console: Console | None = None, *, seconds: float = 1.0) -> None:
+    """Show a status page (``StatusPage``) until Ctrl-C; once where the output is no terminal.
+
+    Args:
+        url: the page's address, ``http://localhost:4050`` for example.
+        console: where to show it.
+        seconds: between two requests.
+
+    Raises:
+        UsageError: at the first request: no status page answers there.
+    """
+    console = Console() if console is None else console
+    shown = _page_picture(read_page(url), console)
+    if not console.is_terminal:
+        console.print(shown)
+        return
+    with contextlib.suppress(KeyboardInterrupt), Live(shown, console=console, auto_refresh=False, screen=True) as live:
+        while True:
+            time.sleep(seconds)
+            try:
+                live.update(_page_picture(read_page(url), console), refresh=True)
+            except UsageError as error:
+                live.update(Text(str(error), style="bold red"), refresh=True)
+
+
+def read_page(url: str) -> Mapping[str, Any]:
+    """Return the JSON of a status page.
+
+    Raises:
+        UsageError: no status page answers there.
+    """
+    address = url if "://" in url else f"http://{url}"
+    expected = "expected the address that StatusPage(spark).url has, such as http://localhost:4050"
+    if not address.startswith(("http://", "https://")):
+        raise UsageError(f"{shortened(url)} is no address of a status page; {expected}")
+    # The page is on loopback, where a proxy cannot reach it.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(urllib.parse.urljoin(f"{address}/", "status.json"), timeout=_ANSWER_SECONDS) as answer:
+            page = json.loads(answer.read(_MOST_BYTES))
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        raise UsageError(f"no status page answers at {shortened(url)}: {error}; {expected}") from None
+    if not isinstance(page, Mapping) or not isinstance(page.get("queries"), list):
+        raise UsageError(f"what answers at {shortened(url)} is no status page; {expected}")
+    return page
+
+
+def _page_picture(page: Mapping[str, Any], console: Console) -> RenderableType:
+    width, height = console.size
+    lines = max(6, (height - 2) // max(1, sum(len(query["sources"]) for query in page["queries"])) - 3)
+    parts: list[RenderableType] = []
+    for query in page["queries"]:
+        parts.append(Text(_plain(f"{query['name']}: {query['why']}"), style="bold"))
+        parts.append(Text(_plain(str(query["open"]))))
+        for report in query["sources"]:
+            shown = lines if console.is_terminal else None
+            parts.append(render(status_from_json(report), width=width, now=page["at"], lines=shown))
+    if not parts:
+        parts.append(Text("no query runs", style="dim"))
+    return Group(*parts)
+
+
+def _plain(text: str) -> str:
+    return "".join(c if c.isprintable() else "?" for c in text)

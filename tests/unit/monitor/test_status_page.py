@@ -1,0 +1,405 @@
+"""The page is complete without JavaScript, escapes what it shows, and answers this machine alone."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from html.parser import HTMLParser
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from services.wait_until import wait_until
+from tests.unit.monitor.example_status import NOON, checkout, source_status, split_view
+from watermark_source.__main__ import main
+from watermark_source.errors import UsageError
+from watermark_source.monitor.followed_queries import source_of_status
+from watermark_source.monitor.history import MOST_CHANGES, MOST_POINTS, Change, History, Kind, Point
+from watermark_source.monitor.open_windows import QueryAt, open_window
+from watermark_source.monitor.page_html import SHOWN, Page, QueryView, page_html, page_json
+from watermark_source.monitor.source_status import GroupStatus, SourceStatus, Status
+from watermark_source.monitor.status_json import status_from_json
+from watermark_source.monitor.status_page import _Server
+from watermark_source.monitor.terminal import watch
+from watermark_source.monitor.three_clocks import diagnose, query_clocks
+
+HOSTILE = "<script>alert('x')</script>\"&"
+VOID = {"meta", "link", "br", "polyline"}
+
+
+class Outline(HTMLParser):
+    """The elements of a page, and whether each is closed where it should be."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.text = ""
+        self.feed(page)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in VOID:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "style" not in self.open:
+            self.text += data
+
+    def count(self, tag: str) -> int:
+        return sum(name == tag for name, _ in self.elements)
+
+
+def view(*sources: SourceStatus, name: str = "sales", **fields: Any) -> QueryView:
+    clocks = query_clocks({}, sources, NOON + 5_000)
+    known = QueryAt(sources=tuple(map(source_of_status, sources)), batch=7, applied=NOON)
+    return QueryView(name=name, id="1", clocks=clocks, why=diagnose(clocks), open=open_window(known, None), **fields)
+
+
+def page(*queries: QueryView, **fields: Any) -> Page:
+    return Page(at=NOON + 5_000, queries=queries, **fields)
+
+
+CHECKOUT = page(
+    view(
+        checkout(),
+        held_since={"orders": NOON - 60_000},
+        points={"orders": [Point(NOON + 1_000 * n, 5_000 * n, n) for n in range(5)]},
+    )
+)
+
+
+def test_the_sentence_comes_first_then_who_holds_since_when_and_what_windows_wait_for() -> None:
+    text = Outline(page_html(CHECKOUT)).text
+    sentence = text.index(str(CHECKOUT.queries[0].why))
+    held = text.index(
+        "The watermark is held by orders-3 since 2026-11-21 11:59:00 UTC (1 min 05 s) at least: behind by"
+    )
+    windows = text.index("Windows that end by 2026-11-21 12:00:00 UTC close, later ones are open: orders-3 is ")
+    assert sentence < held < windows < text.index("Partitions of orders: 6; slowest first")
+
+
+def test_the_page_needs_no_script_and_nothing_from_elsewhere() -> None:
+    found = Outline(page_html(CHECKOUT))
+    assert {"script", "link", "img", "iframe", "form", "button", "input"} & {tag for tag, _ in found.elements} == set()
+    attributes = [(name, value) for _, attrs in found.elements for name, value in attrs.items()]
+    assert not [name for name, _ in attributes if name.startswith("on") or name in ("style", "src")]
+    links = {value for name, value in attributes if name == "href"}
+    assert links == {"status.json", "?refresh=0", "?refresh=2", "?refresh=30"}
+    assert ("http-equiv", "refresh") in attributes
+    assert 'http-equiv="refresh"' not in page_html(CHECKOUT, 0)
+
+
+def test_a_screen_reader_has_a_language_headings_captions_and_scopes() -> None:
+    found = Outline(page_html(CHECKOUT))
+    assert ("html", {"lang": "en"}) in found.elements
+    levels = [int(tag[1]) for tag, _ in found.elements if tag in ("h1", "h2", "h3")]
+    assert levels[0] == 1
+    assert all(b <= a + 1 for a, b in pairwise(levels))
+    assert found.count("caption") == found.count("table") == 1
+    assert all(attrs.get("scope") in ("col", "row") for tag, attrs in found.elements if tag == "th")
+    drawn = [attrs for tag, attrs in found.elements if tag == "svg"]
+    assert [attrs["role"] for attrs in drawn] == ["img", "img"]
+    assert (
+        "Watermark behind the clock, 2026-11-21 12:00:00 UTC to 2026-11-21 12:00:04 UTC: lowest 0 ms, highest 20 s"
+        in (drawn[0]["aria-label"] or "")
+    )
+    ids = [attrs["id"] for _, attrs in found.elements if "id" in attrs]
+    assert len(set(ids)) == len(ids)
+    assert "prefers-color-scheme:dark" in page_html(CHECKOUT)
+
+
+def test_everything_from_outside_is_escaped() -> None:
+    group = GroupStatus(HOSTILE, 1_000, None, 1, others=1, slowest=HOSTILE, trouble=HOSTILE)
+    source = source_status(split_view(0, why=HOSTILE, holds_back=True), source_name=HOSTILE, group=group)
+    change = Change(at=NOON, query=HOSTILE, source=HOSTILE, kind=Kind.HOLDER, subject=HOSTILE, before=HOSTILE, after="")
+    shown = page_html(page(view(source, name=HOSTILE), changes=(change,), unreadable={HOSTILE: HOSTILE}))
+    assert "<script" not in shown
+    found = Outline(shown)
+    assert found.count("script") == 0
+    assert found.text.count(HOSTILE) > 8
+
+
+def test_ten_thousand_partitions_are_one_page_with_the_slowest_first_and_most_folded() -> None:
+    many = tuple(split_view(n, watermark=NOON + (10_000 - n) * 1_000) for n in range(10_000))
+    source = replace(source_status(*many[:100]), splits=many, counts={Status.ACTIVE: 10_000})
+    begun = time.process_time()
+    shown = page_html(page(view(source)))
+    # Seconds of this process, of which a busy machine gives fewer: far from what would keep a reader waiting.
+    assert time.process_time() - begun < 20
+    found = Outline(shown)
+    assert found.count("table") == 2
+    assert "9 500 more" in found.text
+    assert SHOWN == 500
+    first = shown.index(">orders-9999<")
+    assert first < shown.index(">orders-9998<") < shown.index("<details>") < shown.index(">orders-0<")
+
+
+def test_without_a_query_the_page_names_the_command_for_those_that_have_ended() -> None:
+    assert "python -m watermark_source explain --checkpoint DIR" in Outline(page_html(page())).text
+
+
+def test_several_queries_have_a_list_of_links_and_each_a_section() -> None:
+    found = Outline(page_html(page(view(checkout()), view(checkout(), name="other"))))
+    assert {"#q0", "#q1"} <= {attrs.get("href") for tag, attrs in found.elements if tag == "a"}
+    assert found.count("section") == 2
+
+
+def test_the_json_has_the_reports_of_the_sources() -> None:
+    found = json.loads(json.dumps(page_json(CHECKOUT)))
+    (query,) = found["queries"]
+    assert query["why"] == str(CHECKOUT.queries[0].why)
+    assert query["open"] == CHECKOUT.queries[0].open.sentence
+    assert status_from_json(query["sources"][0]) == checkout()
+
+
+# What changed.
+
+
+def held_by(number: int, at: int, **fields: Any) -> SourceStatus:
+    """Return the status of three partitions of which one holds the watermark."""
+    splits = [split_view(n, watermark=NOON if n == number else NOON + 1_000, holds_back=n == number) for n in range(3)]
+    return source_status(*splits, at=at, **fields)
+
+
+def test_forty_changes_of_the_holder_are_in_the_history_in_their_order() -> None:
+    history = History()
+    holders = [n % 3 for n in range(41)]
+    for n, number in enumerate(holders):
+        history.record("sales", [held_by(number, NOON + n * 1_000)])
+        history.record("sales", [held_by(number, NOON + n * 1_000 + 500)])
+    changes = history.changes()
+    assert [(c.at, c.before, c.after) for c in changes] == [
+        (NOON + n * 1_000, f"orders-{holders[n - 1]}", f"orders-{holders[n]}") for n in range(1, 41)
+    ]
+    assert {c.kind for c in changes} == {Kind.HOLDER}
+    assert history.held_since("sales", "orders", f"orders-{holders[-1]}") == NOON + 40_000
+    assert history.held_since("sales", "orders", "orders-9") is None
+
+
+def test_a_change_of_a_status_has_its_reason_and_when_it_began() -> None:
+    history = History()
+    history.record("sales", [source_status(split_view(0), split_view(1))])
+    idle = split_view(1, Status.IDLE, since=NOON + 4_000, why="nothing to read for 30 s")
+    history.record("sales", [source_status(split_view(0), idle, at=NOON + 6_000)])
+    (change,) = history.changes()
+    assert (change.at, change.kind, change.subject) == (NOON + 4_000, Kind.STATUS, "orders-1")
+    assert (change.before, change.after, change.why) == ("ACTIVE", "IDLE", "nothing to read for 30 s")
+
+
+def test_a_limit_that_advances_is_one_change_and_one_that_ends_another() -> None:
+    history = History()
+    for n in range(10):
+        group = GroupStatus("g", 1_000, NOON + n, 1)
+        history.record("sales", [source_status(split_view(0), at=NOON + n, group=group)])
+    history.record("sales", [source_status(split_view(0), at=NOON + 20, group=GroupStatus("g", 1_000, None, 1))])
+    advanced, ended = history.changes()
+    assert (advanced.at, advanced.times, advanced.before, advanced.after) == (
+        NOON + 1,
+        9,
+        "2026-11-21 12:00:00.000",
+        "2026-11-21 12:00:00.009",
+    )
+    assert ended.after == "none"
+
+
+def test_the_history_has_an_end_and_a_query_that_ended_leaves_its_changes() -> None:
+    history = History()
+    for n in range(3 * MOST_CHANGES):
+        history.record("sales", [held_by(n % 2, NOON + n)])
+    assert len(history.changes()) == MOST_CHANGES
+    assert len(history.points("sales", "orders")) <= MOST_POINTS
+    history.end("sales")
+    assert history.points("sales", "orders") == ()
+    assert len(history.changes()) == MOST_CHANGES
+
+
+def test_of_too_many_points_the_worst_of_two_neighbours_remains() -> None:
+    history = History()
+    for n in range(MOST_POINTS + 1):
+        lag = 7_000 if n == 11 else 1
+        history.record("sales", [source_status(split_view(0, end=100 + lag), at=NOON + n * 1_000)])
+    points = history.points("sales", "orders")
+    assert len(points) == MOST_POINTS // 2 + 1
+    assert max(p.lag or 0 for p in points) == 7_000
+    assert points[-1].at == NOON + MOST_POINTS * 1_000
+
+
+# The server.
+
+
+@pytest.fixture
+def served() -> Iterator[_Server]:
+    server = _Server(("127.0.0.1", 0), lambda: CHECKOUT, frozenset({"localhost", "127.0.0.1", "proxy.example"}))
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def request(
+    server: _Server, method: str = "GET", path: str = "/", host: str | None = "localhost:1"
+) -> tuple[http.client.HTTPResponse, bytes]:
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=60)
+    connection.putrequest(method, path, skip_host=True)
+    if host is not None:
+        connection.putheader("Host", host)
+    connection.endheaders()
+    answer = connection.getresponse()
+    body = answer.read()
+    connection.close()
+    return answer, body
+
+
+def test_the_page_is_never_cached_and_may_load_nothing(served: _Server) -> None:
+    answer, body = request(served)
+    assert (answer.status, answer.headers["Content-Type"]) == (200, "text/html; charset=utf-8")
+    assert answer.headers["Cache-Control"] == "no-store"
+    assert answer.headers["Content-Security-Policy"].startswith("default-src 'none'; style-src 'sha256-")
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert answer.headers["Access-Control-Allow-Origin"] is None
+    assert body.decode() == page_html(CHECKOUT)
+
+
+def test_head_has_the_headers_of_get_and_no_body(served: _Server) -> None:
+    got, head = request(served), request(served, "HEAD")
+    assert head[1] == b""
+    assert head[0].headers["Content-Length"] == str(len(got[1]))
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT"])
+def test_no_other_method_is_answered(served: _Server, method: str) -> None:
+    assert request(served, method)[0].status == 501
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:4050", "localhost.evil.example", "", "[", None])
+def test_a_request_that_names_another_host_is_refused(served: _Server, host: str | None) -> None:
+    """By DNS rebinding a web site gives this machine a name of its own."""
+    answer, body = request(served, host=host)
+    assert answer.status == 403
+    assert b"orders" not in body
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:9", "LOCALHOST", "proxy.example:8443"])
+def test_this_machine_and_a_named_proxy_are_answered(served: _Server, host: str) -> None:
+    assert request(served, host=host)[0].status == 200
+
+
+@pytest.mark.parametrize("path", ["/x", "/../etc/passwd", "/status.json/", "//evil.example/", "/%00"])
+def test_there_are_two_documents_and_no_file(served: _Server, path: str) -> None:
+    answer, body = request(served, path=path)
+    assert (answer.status, body) == (404, b"There are / and /status.json\n")
+
+
+def test_a_reader_chooses_how_often_the_page_loads_again(served: _Server) -> None:
+    assert b'content="30"' in request(served, path="/?refresh=30")[1]
+    assert b'http-equiv="refresh"' not in request(served, path="/?refresh=0")[1]
+    assert b'content="5"' in request(served, path='/?refresh="><script>')[1]
+
+
+def test_silent_connections_do_not_keep_others_out(served: _Server) -> None:
+    silent = [connected(served) for _ in range(20)]
+    assert request(served)[0].status == 200
+    for each in silent:
+        each.close()
+
+
+def test_more_than_the_most_connections_are_refused_until_some_end(served: _Server) -> None:
+    silent = [connected(served) for _ in range(32)]
+    with pytest.raises(ConnectionError):
+        request(served)
+    for each in silent:
+        each.close()
+    wait_until(lambda: _is_answered(served), 60, "an answer")
+
+
+def connected(server: _Server) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", server.server_address[1]))
+
+
+def _is_answered(server: _Server) -> bool:
+    try:
+        return request(server)[0].status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+
+
+# The terminal.
+
+
+def address(server: _Server) -> str:
+    return f"127.0.0.1:{server.server_address[1]}"
+
+
+def test_watch_prints_the_page_once_where_the_output_is_no_terminal(
+    served: _Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["watch", f"http://{address(served)}"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("sales: ")
+    assert any(line.startswith("orders-3") for line in lines)
+
+
+def test_watch_shows_the_page_in_a_terminal_until_it_is_interrupted(
+    served: _Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    console = Console(force_terminal=True, width=120, height=40, record=True)
+    seen: list[float] = []
+
+    def interrupted(seconds: float) -> None:
+        seen.append(seconds)
+        if len(seen) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(time, "sleep", interrupted)
+    watch(address(served), console)
+    assert seen == [1.0] * 3
+    assert "orders-3" in console.export_text()
+
+
+def test_an_address_where_no_page_answers_is_one_sentence(
+    capsys: pytest.CaptureFixture[str], served: _Server, unused: Callable[[], int]
+) -> None:
+    for url, words in [
+        (f"http://127.0.0.1:{unused()}", "no status page answers at "),
+        (f"http://{address(served)}/x/", "no status page answers at "),
+        ("ftp://localhost/", "is no address of a status page"),
+    ]:
+        assert main(["watch", url]) == 2
+        shown = capsys.readouterr().err
+        assert words in shown
+        assert "such as http://localhost:4050" in shown
+        assert len(shown.splitlines()) == 1
+
+
+@pytest.fixture
+def unused() -> Callable[[], int]:
+    """A port at which nothing listens."""
+
+    def port() -> int:
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            return int(listener.getsockname()[1])
+
+    return port
+
+
+def test_what_is_no_status_page_is_named_so(monkeypatch: pytest.MonkeyPatch, served: _Server) -> None:
+    monkeypatch.setattr("watermark_source.monitor.status_page.page_json", lambda _: ["x"])
+    with pytest.raises(UsageError, match="is no status page; expected the address"):
+        watch(address(served))

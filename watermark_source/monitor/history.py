@@ -1,0 +1,191 @@
+"""What changed of the sources of running queries, and their watermark and lag over time: kept in memory, bounded."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Final, NamedTuple
+
+from watermark_source.monitor.source_status import GroupStatus, SourceStatus, Status
+from watermark_source.monitor.three_clocks import holder
+from watermark_source.planning.split import Split
+from watermark_source.planning.watermark import is_moment, watermark_text
+
+MOST_CHANGES: Final = 1_000
+"""Changes that are kept, of all queries together."""
+MOST_POINTS: Final = 400
+"""Points that are kept of a source. Of more, two neighbours become one, with the worse values of both."""
+
+
+_LOOKED_BACK = 20
+"""Changes among which one is looked for that continues."""
+_NOTHING_READ, _NO_LIMIT = "nothing is read", "none"
+_NO_LIMITS = {_NOTHING_READ, _NO_LIMIT}
+
+
+class Kind(Enum):
+    """What changed. The value is the word on the page."""
+
+    HOLDER = "holder"
+    """The partition, or the writer, that holds the watermark back."""
+    STATUS = "status"
+    """The status of a partition."""
+    LIMIT = "limit"
+    """The limit of the alignment group. While it only advances, it is one change."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One change. Times are milliseconds since 1970-01-01 UTC."""
+
+    at: int
+    query: str
+    """The query's name, or its id if it has none."""
+    source: str
+    kind: Kind
+    subject: str
+    """The partition, or the group."""
+    before: str
+    after: str
+    why: str = ""
+    times: int = 1
+    """How often the limit has advanced since ``at``."""
+
+
+class Point(NamedTuple):
+    """A source at one moment."""
+
+    at: int
+    behind: int | None
+    """Milliseconds that its watermark is behind the clock; ``None`` without a watermark."""
+    lag: int | None
+    """Unread rows; ``None`` if they cannot be counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What was last reported of a source."""
+
+    holder: str
+    since: int
+    limit: str
+    statuses: Mapping[Split, Status]
+    points: tuple[Point, ...]
+
+
+class History:
+    """Thread-safe: Spark's listener thread writes, and threads that serve the page read."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: dict[tuple[str, str], _Known] = {}
+        self._changes: deque[Change] = deque(maxlen=MOST_CHANGES)
+
+    def record(self, query: str, sources: Iterable[SourceStatus]) -> None:
+        """Take in what the sources of a query report. What is reported first is no change."""
+        with self._lock:
+            for source in sources:
+                key = query, source.source_name
+                before = self._known.get(key)
+                self._known[key], found = _after(before, query, source)
+                for change in found:
+                    self._add(change)
+
+    def end(self, query: str) -> None:
+        """Forget what was reported of a query; its changes remain."""
+        with self._lock:
+            for key in [key for key in self._known if key[0] == query]:
+                del self._known[key]
+
+    def changes(self) -> tuple[Change, ...]:
+        """Return the last changes, the oldest first."""
+        with self._lock:
+            return tuple(self._changes)
+
+    def points(self, query: str, source: str) -> tuple[Point, ...]:
+        """Return a source over time, from the first report on."""
+        with self._lock:
+            known = self._known.get((query, source))
+            return () if known is None else known.points
+
+    def held_since(self, query: str, source: str, holder: str) -> int | None:
+        """Return since when a source has been held by this holder; ``None`` if another was reported last."""
+        with self._lock:
+            known = self._known.get((query, source))
+            return known.since if known is not None and known.holder == holder else None
+
+    def _add(self, change: Change) -> None:
+        """Add a change; a limit that has advanced before, and advances again, is the change that it was."""
+        first = max(0, len(self._changes) - _LOOKED_BACK)
+        for i in range(len(self._changes) - 1, first - 1, -1):
+            last = self._changes[i]
+            if last.kind is change.kind is Kind.LIMIT and (last.query, last.source) == (change.query, change.source):
+                if not {last.before, change.after} & _NO_LIMITS:
+                    self._changes[i] = replace(last, after=change.after, times=last.times + 1)
+                    return
+                break
+        self._changes.append(change)
+
+
+def _after(before: _Known | None, query: str, source: SourceStatus) -> tuple[_Known, list[Change]]:
+    held, limit = holder(source), _limit(source.group)
+    name = "nothing" if held is None else held.name
+    point = Point(source.at, _behind(source), source.lag)
+    statuses = {view.split: view.status for view in source.splits}
+    if before is None:
+        return _Known(name, source.at, limit, statuses, (point,)), []
+    found: list[Change] = []
+
+    def note(kind: Kind, subject: str, was: str, now: str, *, why: str = "", at: int | None = None) -> None:
+        found.append(
+            Change(
+                at=source.at if at is None else at,
+                query=query,
+                source=source.source_name,
+                kind=kind,
+                subject=subject,
+                before=was,
+                after=now,
+                why=why,
+            )
+        )
+
+    for view in source.splits:
+        was = before.statuses.get(view.split)
+        if was is not None and was is not view.status:
+            note(Kind.STATUS, str(view.split), was.name, view.status.name, why=view.why, at=view.since)
+    if name != before.holder:
+        note(Kind.HOLDER, "watermark", before.holder, name, why="" if held is None else held.why)
+    if limit != before.limit:
+        group = "" if source.group is None else source.group.name
+        note(Kind.LIMIT, f"group {group}", before.limit, limit)
+    since = before.since if name == before.holder else source.at
+    points = _thinned((*before.points, point)) if point.at > before.points[-1].at else before.points
+    return _Known(name, since, limit, {**before.statuses, **statuses}, points), found
+
+
+def _behind(source: SourceStatus) -> int | None:
+    return source.at - source.watermark if source.watermark is not None and is_moment(source.watermark) else None
+
+
+def _limit(group: GroupStatus | None) -> str:
+    if group is None:
+        return _NO_LIMIT
+    if group.hold:
+        return _NOTHING_READ
+    return _NO_LIMIT if group.limit is None else watermark_text(group.limit)
+
+
+def _thinned(points: tuple[Point, ...]) -> tuple[Point, ...]:
+    if len(points) <= MOST_POINTS:
+        return points
+    # The newest stays as it is, whatever their number.
+    pairs = zip(points[:-1:2], points[1:-1:2], strict=False)
+    return (*(Point(b.at, _worse(a.behind, b.behind), _worse(a.lag, b.lag)) for a, b in pairs), points[-1])
+
+
+def _worse(a: int | None, b: int | None) -> int | None:
+    return max((value for value in (a, b) if value is not None), default=None)

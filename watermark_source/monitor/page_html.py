@@ -1,0 +1,348 @@
+"""The status page as HTML, complete without JavaScript. Pure.
+
+Every text from outside is escaped where it enters an element (``_tag``); lines over time are SVG with a text
+beside them; colours follow ``prefers-color-scheme`` and are never the only sign.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from typing import Any, Final
+
+from watermark_source.durations import count_text, format_duration
+from watermark_source.monitor.history import Change, Point
+from watermark_source.monitor.open_windows import OpenWindow, time_text
+from watermark_source.monitor.source_status import SourceStatus, SplitView, Status
+from watermark_source.monitor.status_json import status_to_json
+from watermark_source.monitor.status_table import headline, snapshot_lines
+from watermark_source.monitor.three_clocks import Diagnosis, QueryClocks, Verdict, clock_pieces, holder
+from watermark_source.planning.watermark import MIN, is_moment, watermark_text
+
+SHOWN: Final = 500
+"""Rows of a table; further ones are folded."""
+REFRESHES: Final = (2, 5, 30, 0)
+"""Seconds between two loads of the page that a reader can choose; 0: it is not loaded again."""
+_CHANGES_SHOWN: Final = 50
+_WIDTH, _HEIGHT = 600, 60
+
+_WORDS = {
+    Verdict.FRESH: ("good", "fresh"),
+    Verdict.QUIET: ("good", "quiet"),
+    Verdict.TRIGGER: ("good", "waits for the trigger"),
+    Verdict.DATA_OLD: ("fair", "old data"),
+    Verdict.ROWS_WAIT: ("poor", "rows wait"),
+    Verdict.BATCH_SLOW: ("poor", "slow batch"),
+    Verdict.UNKNOWN: ("fair", "starting"),
+}
+STYLE: Final = """
+:root{color-scheme:light dark;--ink:#1a1a1a;--soft:#555;--back:#fff;--line:#ccc;--good:#0a6b2d;--fair:#7a4d00;
+--poor:#a3171b;--mark:#fff3d6;--plot:#1f5fa8}
+@media (prefers-color-scheme:dark){:root{--ink:#eee;--soft:#b8b8b8;--back:#16181b;--line:#444;--good:#6fd48c;
+--fair:#f0b95a;--poor:#ff8f8f;--mark:#3a3013;--plot:#7db4f0}}
+body{font:16px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--back);margin:1rem auto;max-width:80rem;
+padding:0 1rem}
+h1{font-size:1.4rem}h2{font-size:1.25rem;border-top:2px solid var(--line);padding-top:1rem}h3{font-size:1.05rem}
+.why{font-size:1.1rem}.good{color:var(--good)}.fair{color:var(--fair)}.poor{color:var(--poor)}.soft{color:var(--soft)}
+a{color:var(--plot)}a:focus-visible,summary:focus-visible,[tabindex]:focus-visible{outline:3px solid var(--plot)}
+.wide{overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:.9rem}
+caption{text-align:left;color:var(--soft);padding:.3rem 0}
+th,td{text-align:left;vertical-align:top;padding:.2rem .8rem .2rem 0;border-bottom:1px solid var(--line);
+white-space:nowrap}td:last-child{white-space:normal;min-width:16rem}figure{margin:.5rem 0}
+td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}tr.held{background:var(--mark)}
+pre,code{font:.85rem/1.4 ui-monospace,monospace;white-space:pre-wrap;overflow-wrap:anywhere}
+svg{max-width:100%;height:auto}polyline{fill:none;stroke:var(--plot);stroke-width:1.5}
+text{fill:var(--soft);font:11px system-ui,sans-serif}
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryView:
+    """A running query on the page. Times are milliseconds since 1970-01-01 UTC."""
+
+    name: str
+    id: str
+    clocks: QueryClocks
+    why: Diagnosis
+    open: OpenWindow
+    """Why any window is open."""
+    held_since: Mapping[str, int] = field(default_factory=dict)
+    """By source: since when the present holder holds its watermark, as far as the page was there to see it."""
+    points: Mapping[str, Sequence[Point]] = field(default_factory=dict)
+    """By source: its watermark and lag over time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """What the page shows."""
+
+    at: int
+    queries: tuple[QueryView, ...] = ()
+    changes: tuple[Change, ...] = ()
+    """The oldest first."""
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+    """Queries whose status cannot be read, and why."""
+
+
+def page_json(of: Page) -> dict[str, Any]:
+    """Return the page as JSON; a source has the fields of its report in Spark's progress events."""
+    return {
+        "at": of.at,
+        "queries": [_query_json(query) for query in of.queries],
+        "unreadable": dict(of.unreadable),
+        "changes": [
+            {
+                "at": change.at,
+                "query": change.query,
+                "source": change.source,
+                "kind": change.kind.value,
+                "subject": change.subject,
+                "before": change.before,
+                "after": change.after,
+                "why": change.why,
+                "times": change.times,
+            }
+            for change in of.changes
+        ],
+    }
+
+
+def _query_json(query: QueryView) -> dict[str, Any]:
+    clocks = query.clocks
+    return {
+        "id": query.id,
+        "name": query.name,
+        "verdict": query.why.verdict.value,
+        "why": str(query.why),
+        "open": query.open.sentence,
+        "remarks": list(query.open.remarks),
+        "clocks": {
+            "input_watermark": clocks.input_watermark,
+            "applied_watermark": clocks.applied_watermark,
+            "output_watermark": clocks.output_watermark,
+            "processing_time_watermark": clocks.processing_time_watermark,
+            "event_time_latency": clocks.event_time_latency,
+            "processing_time_latency": clocks.processing_time_latency,
+            "state_rows": clocks.state_rows,
+        },
+        "held_since": dict(query.held_since),
+        "sources": [status_to_json(source) for source in clocks.sources],
+    }
+
+
+def page_html(of: Page, refresh: int = REFRESHES[1]) -> str:
+    """Return the page; ``refresh``: seconds after which a browser loads it again, 0 for never."""
+    return "".join(_document(of, refresh))
+
+
+def _document(of: Page, refresh: int) -> Iterator[str]:
+    queries = f"{len(of.queries)} quer{'y' if len(of.queries) == 1 else 'ies'}"
+    yield '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+    yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
+    if refresh:
+        yield f'<meta http-equiv="refresh" content="{refresh}">'
+    yield f"<title>Watermarks of {queries}</title><style>{STYLE}</style></head><body>"
+    yield f"<header><h1>Watermarks of {queries}</h1>"
+    links = (
+        f"<strong>{_every(seconds)}</strong>"
+        if seconds == refresh
+        else f'<a href="?refresh={seconds}">{_every(seconds)}</a>'
+        for seconds in REFRESHES
+    )
+    yield f'<p class="soft">As of {escape(time_text(of.at))}. Loads again {", ".join(links)}. '
+    yield '<a href="status.json">As JSON</a></p>'
+    if len(of.queries) > 1:
+        items = (f'<li><a href="#q{i}">{escape(q.name)}</a>: {_word(q.why)}</li>' for i, q in enumerate(of.queries))
+        yield f'<nav aria-label="Queries"><ul>{"".join(items)}</ul></nav>'
+    yield "</header><main>"
+    if not of.queries and not of.unreadable:
+        yield "<p>No query of this session runs. Of one that has ended: "
+        yield "<code>python -m watermark_source explain --checkpoint DIR</code></p>"
+    for name, why in of.unreadable.items():
+        yield _tag("p", f"The status of {name} cannot be read: {why}", "poor")
+    for i, query in enumerate(of.queries):
+        yield from _query(query, i, of.at)
+    if of.changes:
+        yield from _history(of.changes)
+    yield "</main></body></html>\n"
+
+
+def _every(seconds: int) -> str:
+    return f"every {seconds} s" if seconds else "never"
+
+
+def _tag(name: str, text: str, kind: str = "") -> str:
+    shown = f' class="{kind}"' if kind else ""
+    return f"<{name}{shown}>{escape(text)}</{name}>"
+
+
+def _word(why: Diagnosis) -> str:
+    return _tag("strong", _WORDS[why.verdict][1], _WORDS[why.verdict][0])
+
+
+def _query(of: QueryView, number: int, now: int) -> Iterator[str]:
+    yield f'<section aria-labelledby="q{number}"><h2 id="q{number}">{escape(of.name)}</h2>'
+    yield f'<p class="why">{_word(of.why)}: {escape(str(of.why))}</p>'
+    for source in of.clocks.sources:
+        held = holder(source)
+        if held is not None and not source.processing_time:
+            whose = f" of source {source.source_name}" if len(of.clocks.sources) > 1 else ""
+            since = of.held_since.get(source.source_name)
+            how_long = (
+                ""
+                if since is None
+                else f" since {time_text(since)} ({format_duration(_seconds(now - since))}) at least"
+            )
+            yield _tag("p", f"The watermark{whose} is held by {held.name}{how_long}: {held.why}")
+    yield _tag("p", f"{of.open.sentence[:1].upper()}{of.open.sentence[1:]}")
+    if of.open.remarks:
+        yield f"<ul>{''.join(_tag('li', remark) for remark in of.open.remarks)}</ul>"
+    yield f"<h3>Clocks</h3><ul>{''.join(_tag('li', piece) for piece in clock_pieces(of.clocks))}</ul>"
+    for source in of.clocks.sources:
+        yield from _source(source, of.points.get(source.source_name, ()), now)
+    yield "</section>"
+
+
+_WRITER_TITLES = ("writer", "status", "watermark (UTC)", "holds back", "why")
+_SPLIT_TITLES = ("partition", "holds back", "watermark (UTC)", "status", "since", "position", "unread", "why")
+
+
+def _seconds(millis: int) -> int:
+    return max(0, millis) // 1_000 * 1_000
+
+
+def _source(of: SourceStatus, points: Sequence[Point], now: int) -> Iterator[str]:
+    yield _tag("h3", f"Source {of.source_name}")
+    yield f"<ul>{''.join(_tag('li', piece) for piece in headline(of, now=now)[1:])}</ul>"
+    if of.snapshots:
+        yield _tag("pre", "\n".join(snapshot_lines(of, width=100)))
+    yield from _lines_over_time(points)
+    if of.writers:
+        rows = (
+            [w.name, w.status, watermark_text(w.watermark), "yes" if w.holds_back else "", w.why] for w in of.writers
+        )
+        yield from _table("Writers that announce watermarks", _WRITER_TITLES, rows)
+    if of.splits:
+        ordered = sorted(of.splits, key=_slowest_first)
+        total = count_text(of.splits_total)
+        shown = "" if of.splits_total == len(ordered) else f", the {count_text(len(ordered))} most relevant"
+        caption = f"Partitions of {of.source_name}: {total}{shown}; slowest first"
+        cells = (_split_cells(view, of, now) for view in ordered)
+        held = {i for i, view in enumerate(ordered) if view.holds_back}
+        yield from _table(caption, _SPLIT_TITLES, cells, numbers={5, 6}, marked=held)
+
+
+def _slowest_first(view: SplitView) -> tuple[bool, bool, int, Any]:
+    mark = MIN if view.watermark is None else view.watermark
+    return not view.holds_back, view.status is Status.IDLE, mark, view.split
+
+
+def _split_cells(view: SplitView, of: SourceStatus, now: int) -> list[str]:
+    since = "" if view.since is None else f"{format_duration(_seconds(now - view.since))} ago"
+    return [
+        str(view.split),
+        "yes" if view.holds_back else "",
+        "the clock" if of.processing_time else watermark_text(view.watermark),
+        view.status.name,
+        since,
+        count_text(view.backlog.position),
+        "?" if view.lag is None else count_text(view.lag),
+        view.why,
+    ]
+
+
+def _table(
+    caption: str,
+    titles: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    numbers: Iterable[int] = (),
+    marked: Iterable[int] = (),
+) -> Iterator[str]:
+    """Yield a table, and a second one, folded, with the rows behind the first ``SHOWN``."""
+    right, held, every = frozenset(numbers), frozenset(marked), list(rows)
+    yield from _one_table(caption, titles, every[:SHOWN], right, held)
+    if len(every) > SHOWN:
+        more = f"{count_text(len(every) - SHOWN)} more"
+        yield f"<details><summary>{more}</summary>"
+        yield from _one_table(f"{caption}; {more}", titles, every[SHOWN:], right, frozenset())
+        yield "</details>"
+
+
+def _one_table(
+    caption: str, titles: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset[int], held: frozenset[int]
+) -> Iterator[str]:
+    yield f'<div class="wide" role="region" tabindex="0" aria-label="{escape(caption)}">'
+    yield f"<table>{_tag('caption', caption)}<thead><tr>"
+    for i, title in enumerate(titles):
+        yield f'<th scope="col"{_NUMBER if i in right else ""}>{escape(title)}</th>'
+    yield "</tr></thead><tbody>"
+    for row_number, row in enumerate(rows):
+        yield '<tr class="held">' if row_number in held else "<tr>"
+        yield f'<th scope="row">{escape(row[0])}</th>'
+        yield "".join(f"<td{_NUMBER if i in right else ''}>{escape(cell)}</td>" for i, cell in enumerate(row[1:], 1))
+        yield "</tr>"
+    yield "</tbody></table></div>"
+
+
+_NUMBER = ' class="n"'
+
+
+def _lines_over_time(points: Sequence[Point]) -> Iterator[str]:
+    if len(points) < 2:
+        return
+    yield from _plot(
+        "Watermark behind the clock", [(p.at, p.behind) for p in points], lambda v: format_duration(round(v))
+    )
+    yield from _plot("Unread rows", [(p.at, p.lag) for p in points], lambda v: count_text(round(v)))
+
+
+def _plot(title: str, values: Sequence[tuple[int, int | None]], text: Any) -> Iterator[str]:
+    """Yield a line over time, with its lowest, highest and last value as text."""
+    known = [value for _, value in values if value is not None]
+    if not known:
+        return
+    first, last = values[0][0], values[-1][0]
+    low, high = min(known), max(known)
+    over = f"{time_text(first)} to {time_text(last)}"
+    label = f"{title}, {over}: lowest {text(low)}, highest {text(high)}, now {text(known[-1])}"
+    yield f'<figure><svg viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" height="{_HEIGHT}" role="img" '
+    yield f'aria-label="{escape(label)}">'
+    line: list[str] = []
+    for at, value in [*values, (last, None)]:
+        if value is not None:
+            x = _WIDTH * (at - first) / max(1, last - first)
+            y = _HEIGHT - 4 - (_HEIGHT - 8) * (value - low) / max(1, high - low)
+            line.append(f"{x:.1f},{y:.1f}")
+        elif line:
+            yield f'<polyline points="{" ".join(line)}"/>'
+            line = []
+    yield f"</svg>{_tag('figcaption', label, 'soft')}</figure>"
+
+
+def _history(changes: Sequence[Change]) -> Iterator[str]:
+    newest = list(reversed(changes))
+    several = len({change.query for change in changes}) > 1
+    titles = ("time (UTC)", *(("query",) if several else ()), "source", "what", "of", "before", "after", "why")
+    rows = [
+        [
+            watermark_text(change.at) if is_moment(change.at) else "",
+            *((change.query,) if several else ()),
+            change.source,
+            change.kind.value + (f", {count_text(change.times)} times" if change.times > 1 else ""),
+            change.subject,
+            change.before,
+            change.after,
+            change.why,
+        ]
+        for change in newest
+    ]
+    yield "<section><h2>Changes</h2>"
+    caption = f"The last {count_text(len(newest))} changes of holder, status and limit; newest first"
+    yield from _one_table(caption, titles, rows[:_CHANGES_SHOWN], frozenset(), frozenset())
+    if len(rows) > _CHANGES_SHOWN:
+        yield f"<details><summary>{count_text(len(rows) - _CHANGES_SHOWN)} earlier ones</summary>"
+        yield from _one_table("Earlier changes", titles, rows[_CHANGES_SHOWN:], frozenset(), frozenset())
+        yield "</details>"
+    yield "</section>"

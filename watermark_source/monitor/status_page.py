@@ -1,0 +1,277 @@
+"""StatusPage: a read-only page with the status of all running queries of a session, on the driver's loopback address.
+
+The standard library's server is enough for two documents, and adds no dependency to a driver. The page answers GET and
+HEAD alone, and only where the request's ``Host`` names this machine: a web site that a user visits can neither read it
+(no CORS header) nor reach it under a name of its own (DNS rebinding).
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any, Final
+from urllib.parse import parse_qs, urlsplit
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import QueryProgressEvent, QueryTerminatedEvent
+
+from watermark_source.clock import Clock
+from watermark_source.errors import UsageError, WatermarkSourceError
+from watermark_source.monitor.followed_queries import QueryReader, query_of_status
+from watermark_source.monitor.history import History
+from watermark_source.monitor.listener import StatusListener
+from watermark_source.monitor.open_windows import open_window
+from watermark_source.monitor.page_html import REFRESHES, STYLE, Page, QueryView, page_html, page_json
+from watermark_source.monitor.source_status import SourceStatus
+from watermark_source.monitor.three_clocks import TOLERANCE, holder
+
+_log = logging.getLogger(__name__)
+
+PORT: Final = 4_050
+_FRESH_SECONDS = 1.0
+"""For so long several requests share one look at the queries."""
+_MOST_REQUESTS = 32
+"""Requests at a time; more are refused."""
+_REQUEST_SECONDS = 10.0
+_STOP_SECONDS = 5.0
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+_STYLE_HASH = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'self'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+class StatusPage:
+    """Serves the status of the running queries of a session until ``stop()``, or the end of a ``with`` block::
+
+        page = StatusPage(spark)
+        print(page.url)
+
+    The page is at ``/``, complete without JavaScript; ``/status.json`` has the same for programs, and
+    ``python -m watermark_source watch URL`` for a terminal. It shows no option of a query, and no content of a row.
+
+    Args:
+        spark: the session whose queries are shown.
+        port: of the driver; 0 takes a free one.
+        host: the address to listen at. Any but a loopback address can be read by whoever reaches it: there is no login.
+        allowed_hosts: names, without port, by which a proxy requests the page.
+
+    Raises:
+        UsageError: the address cannot be used.
+    """
+
+    def __init__(
+        self, spark: SparkSession, port: int = PORT, *, host: str = "127.0.0.1", allowed_hosts: Sequence[str] = ()
+    ) -> None:
+        self._spark = spark
+        self._queries = _Queries(spark)
+        allowed = _LOOPBACK | {host.lower()} | {name.lower() for name in allowed_hosts}
+        try:
+            self._server = _Server((host, port), self._queries.page, allowed)
+        except (OSError, OverflowError) as error:
+            raise UsageError(
+                f"the status page cannot listen at {host}:{port}: {error}; write StatusPage(spark, port=0) for a free "
+                "port, or another one"
+            ) from None
+        spark.streams.addListener(self._queries)
+        self._thread = threading.Thread(target=self._server.serve_forever, name="status-page", daemon=True)
+        self._thread.start()
+        _log.info("the status page is at %s", self.url)
+
+    @property
+    def url(self) -> str:
+        """The address of the page."""
+        host, port = self._server.server_address[:2]
+        return f"http://{host if isinstance(host, str) else host.decode()}:{port}/"
+
+    def stop(self) -> None:
+        """Stop serving the page, and following the queries."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join(_STOP_SECONDS)
+        self._spark.streams.removeListener(self._queries)
+
+    def __enter__(self) -> StatusPage:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        return f"StatusPage({self.url})"
+
+
+class _Queries(StatusListener):
+    """The session's queries: their present status from their handles, and their history from progress events."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        super().__init__()
+        self._session = spark
+        # The page reads the operators' watermarks itself, once for several requests.
+        self.spark = None
+        self._history = History()
+        self._readers: dict[str, QueryReader] = {}
+        self._clock = Clock()
+        self._lock = threading.Lock()
+        self._made: Page | None = None
+        self._made_until = 0.0
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 (Spark's name)
+        """Record what changed."""
+        super().onQueryProgress(event)
+        name = event.progress.name or str(event.progress.id)
+        sources = [source for query in self.queries() if query.label == name for source in query.sources.values()]
+        self._history.record(name, sources)
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 (Spark's name)
+        """Forget the query; its changes remain."""
+        ended = {query.run: query.label for query in self.queries()}
+        super().onQueryTerminated(event)
+        if (label := ended.get(str(event.runId))) is not None:
+            self._history.end(label)
+
+    def page(self) -> Page:
+        """Return the present status; requests within a second share it."""
+        with self._lock:
+            if self._made is None or time.monotonic() >= self._made_until:
+                self._made = self._read()
+                self._made_until = time.monotonic() + _FRESH_SECONDS
+            return self._made
+
+    def _read(self) -> Page:
+        views: list[QueryView] = []
+        unreadable: dict[str, str] = {}
+        active = self._session.streams.active
+        self._readers = {str(q.runId): self._reader(q) for q in active}
+        for query in active:
+            name = query.name or str(query.id)
+            try:
+                views.append(self._view(name, query))
+            except WatermarkSourceError as error:
+                unreadable[name] = str(error)
+            except Exception as error:  # noqa: BLE001  a query may end at any moment, and its JVM with it
+                _log.debug("the status of query %s could not be read: %s", name, error)
+                unreadable[name] = f"it ended, or its JVM did not answer ({type(error).__name__})"
+        return Page(
+            at=self._clock.wall(),
+            queries=tuple(sorted(views, key=lambda view: view.name)),
+            changes=self._history.changes(),
+            unreadable=unreadable,
+        )
+
+    def _reader(self, query: Any) -> QueryReader:
+        return self._readers.get(str(query.runId)) or QueryReader(query, TOLERANCE, self._clock.wall)
+
+    def _view(self, name: str, query: Any) -> QueryView:
+        status = self._readers[str(query.runId)].status()
+        held = {source.source_name: self._held_since(name, source) for source in status.sources}
+        return QueryView(
+            name=name,
+            id=str(query.id),
+            clocks=status.clocks,
+            why=status.why,
+            open=open_window(query_of_status(query, status.clocks), None),
+            held_since={source: since for source, since in held.items() if since is not None},
+            points={s.source_name: self._history.points(name, s.source_name) for s in status.sources},
+        )
+
+    def _held_since(self, name: str, source: SourceStatus) -> int | None:
+        held = holder(source)
+        return None if held is None else self._history.held_since(name, source.source_name, held.name)
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, address: tuple[str, int], page: Callable[[], Page], allowed: frozenset[str]) -> None:
+        self.page = page
+        self.allowed = allowed
+        self._places = threading.BoundedSemaphore(_MOST_REQUESTS)
+        super().__init__(address, _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer in a thread of its own, unless too many requests are under way."""
+        if self._places.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Answer, and give the place back."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._places.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Log instead of printing: a client may close its connection at any moment."""
+        _log.debug("a request to the status page failed", exc_info=True)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+    server_version = "StatusPage"
+    sys_version = ""
+    timeout = _REQUEST_SECONDS
+
+    def do_GET(self) -> None:
+        self._answer(with_body=True)
+
+    def do_HEAD(self) -> None:
+        self._answer(with_body=False)
+
+    def _answer(self, *, with_body: bool) -> None:
+        status, kind, text = self._document()
+        body = text.encode("utf-8", "backslashreplace")
+        self.send_response(status)
+        for name, value in {**_HEADERS, "Content-Type": kind, "Content-Length": str(len(body))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if with_body:
+            self.wfile.write(body)
+
+    def _document(self) -> tuple[HTTPStatus, str, str]:
+        """Return status, content type and text of what was requested."""
+        plain = "text/plain; charset=utf-8"
+        if not self._names_this_machine():
+            return (
+                HTTPStatus.FORBIDDEN,
+                plain,
+                ("The request's Host is none of this page's. Behind a proxy: StatusPage(spark, allowed_hosts=[...])\n"),
+            )
+        url = urlsplit(self.path)
+        if url.path not in ("/", "/status.json"):
+            return HTTPStatus.NOT_FOUND, plain, "There are / and /status.json\n"
+        page = self.server.page()
+        if url.path == "/status.json":
+            return HTTPStatus.OK, "application/json", json.dumps(page_json(page))
+        asked = parse_qs(url.query).get("refresh", [""])[0]
+        refresh = next((seconds for seconds in REFRESHES if str(seconds) == asked), REFRESHES[1])
+        return HTTPStatus.OK, "text/html; charset=utf-8", page_html(page, refresh)
+
+    def _names_this_machine(self) -> bool:
+        hosts = self.headers.get_all("Host") or []
+        if len(hosts) != 1:
+            return False
+        try:
+            return (urlsplit(f"//{hosts[0]}").hostname or "") in self.server.allowed
+        except ValueError:
+            return False
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name of the base class
+        """Log at DEBUG; the base class prints each request."""
+        _log.debug(f"status page: {format}", *args)
