@@ -1,7 +1,8 @@
 """A driver program to be killed: two queries over one topic into files, which start again whenever they fail.
 
 Run as ``python killed_driver.py MASTER BOOTSTRAP TOPIC FOLDER``; it never ends by itself. It writes what Spark reports
-of each batch, and every failure of a query, to ``FOLDER/progress.jsonl``, a line each.
+of each batch, and every failure of a query, to ``FOLDER/progress.jsonl``, a line each. As ``python killed_driver.py
+MASTER BOOTSTRAP TOPIC ROWS_OF_A_BATCH FOLDER`` it has one query, whose time is that of the events and then the clock.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ WINDOWS = "windows"
 QUERIES = (ROWS, WINDOWS)
 OUT_OF_ORDERNESS_MS = 5_000
 WINDOW_MS = 60_000
+HISTORY_WINDOW_MS = 5_000
 _BROKEN_BY_SPARK = ("Illegal size", "Task not serializable")
 """What queries fail with once two of them have broken the table of environment variables Spark keeps for both."""
 KEEP_LOGS = ("spark.sql.streaming.minBatchesToRetain", "100000")
@@ -148,6 +150,32 @@ class Job(TopicJob):
         return {name: self.written(name, frame) for name, frame in frames.items()}
 
 
+@dataclass(frozen=True)
+class HistoryJob(TopicJob):
+    """Windows over a topic, by event time and then by the clock."""
+
+    batch_rows: str
+
+    program = __file__
+    names = (WINDOWS,)
+
+    @property
+    def arguments(self) -> list[str]:
+        return [self.master, self.bootstrap, self.topic, self.batch_rows, str(self.folder)]
+
+    def queries(self, spark: SparkSession) -> dict[str, DataStreamWriter]:
+        rows = (
+            spark.readStream.format("aligned-kafka")
+            .options(**{"kafka.bootstrap.servers": self.bootstrap, "subscribe": self.topic})
+            .options(startingOffsets="earliest", maxOffsetsPerTrigger=self.batch_rows)
+            .options(useProcessingTimeWhenCaughtUp="true", maxOutOfOrderness=f"{OUT_OF_ORDERNESS_MS} ms")
+            .load()
+        )
+        window = F.window("event_time", f"{HISTORY_WINDOW_MS} milliseconds")
+        counted = follow_watermark(rows).groupBy(window).count().select("window.start", "count")
+        return {WINDOWS: self.written(WINDOWS, counted)}
+
+
 class Lines:
     """A log whose lines are whole however this process ends: each is one write to the end of the file."""
 
@@ -255,4 +283,6 @@ def main(job: KilledJob) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) == 6:
+        main(HistoryJob(sys.argv[1], Path(sys.argv[5]), *sys.argv[2:5]))
     main(Job(sys.argv[1], Path(sys.argv[4]), *sys.argv[2:4]))

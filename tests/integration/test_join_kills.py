@@ -149,12 +149,12 @@ def test_no_click_misses_a_user_whose_key_was_in_the_topic_at_the_start_whenever
             job, kills, chance, is_done, patience=240 + users / 2_000,
             killed=lambda: reading.append("wm" not in streams.offsets(JOINED, source=1)[-1]),
         )  # fmt: skip
-    assert not kills or any(reading)
     rows = spark.read.parquet(str(job.sink(JOINED))).collect()
     assert sorted(row.item_id for row in rows) == list(range(2_000 + traffic.clicks))
     missed = [row for row in rows if row.user_id not in deleted and row.gender is None]
     _log.info("%d kills, %d while reading, %d clicks, %d missed", kills, sum(reading), len(rows), len(missed))
     assert missed == []
+    assert not kills or any(reading)
     assert [row for row in rows if row.user_id in deleted and row.gender is not None] == []
     answers = [(row.user_id, *map(int, row.gender.split("-"))) for row in rows if row.gender is not None]
     assert [answer for answer in answers if answer[0] != answer[2]] == []

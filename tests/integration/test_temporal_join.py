@@ -23,6 +23,7 @@ pytestmark = [
 NewTopic = Callable[..., str]
 _SECONDS = 240
 TOGETHER = {"alignmentGroup": "clicks and users", "alignmentStore": "driver", "alignmentMembers": 2}
+DRIFT = {"alignmentMaxDrift": "1 hour"}
 ON_CLOCK = {"watermarkStrategy": "none", **TOGETHER}
 
 
@@ -117,6 +118,35 @@ def test_on_event_time_each_click_finds_the_row_of_its_time(
     assert found(query) == list(expected)
     assert len({name for _, _, name in expected}) > 12
     assert "temporal_join[event time]" in plan(query)
+
+
+def test_on_event_time_no_click_is_joined_before_a_topic_is_read_to_its_end_whatever_its_order(
+    streams: KafkaStreams, new_topic: NewTopic
+) -> None:
+    """The newest users come first: by its own rows the topic's watermark would pass all others."""
+    topic, dimension = new_topic(1), new_topic(1)
+    ids = np.arange(1, 301)
+    texts = np.array([list(b"%06d" % user) for user in ids], dtype=np.uint8)
+    since = START + 1_000 * ids[::-1]
+    bulk_produce_partitions(streams.bootstrap, dimension, {0: PartitionRecords(since, values=texts)})
+    click(streams, topic, [*range(1, 301), 1], [300.5] * 300 + [900.0])
+    first = {"startingOffsets": "earliest", "readToEndFirst": True, "maxOffsetsPerTrigger": 60}
+    build = follow_watermark(streams.source(subscribe=dimension, sourceName="users", **first, **TOGETHER, **DRIFT))
+    build = build.selectExpr(
+        "CAST(CAST(value AS STRING) AS INT) AS id", "CAST(value AS STRING) AS name", "offset", "event_time AS since"
+    )
+    joined = temporal_join(
+        clicks(streams, topic, **TOGETHER, **DRIFT), build, on="id", probe_time="at", build_time="since", deletes=(),
+        buckets=4,
+    )  # fmt: skip
+    query = streams.start(joined)
+    query.settle()
+    bulk_produce_partitions(streams.bootstrap, dimension, {0: PartitionRecords(since[:1] + 900_000, values=texts[:1])})
+    click(streams, topic, [1], [1_900.0])
+    wait_until(lambda: len(found(query)) >= 300, _SECONDS, "the clicks", poll_seconds=1)
+    assert found(query)[:300] == [(user, user - 1, f"{user:06d}") for user in range(1, 301)]
+    offsets = list(zip(*(streams.offsets(query.table, source=n) for n in range(2)), strict=True))
+    assert [changed for clicked, changed in offsets if clicked["splits"][topic]["0"][0] and "wm" not in changed] == []
 
 
 def users_by_column(streams: MySqlStreams) -> DataFrame:

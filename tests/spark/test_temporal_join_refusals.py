@@ -262,6 +262,14 @@ def test_a_topic_that_nothing_waits_for_is_refused_with_the_line_to_write(loaded
         temporal_join(probe, build, on="value", build_time="since")
 
 
+def test_the_clock_of_batches_waits_in_state_for_a_topic(loaded: Load) -> None:
+    probe = clocked(loaded())
+    build = topic(probe, **FIRST, **ON_CLOCK).selectExpr(KEY, KIND, "offset", "event_time AS since")
+    assert temporal_join(probe, build, on="value", build_time="since", buffer=True).columns == ["value", "event_time"]
+    with pytest.raises(UsageError, match=r"its topic has been read to its end.*buffer=True"):
+        temporal_join(probe, build, on="value", build_time="since")
+
+
 def test_a_topic_without_tombstones_needs_no_column_for_them(loaded: Load) -> None:
     probe = follow_watermark(loaded()).drop("split")
     build = topic(probe, **FIRST).selectExpr(KEY, "timestampType AS kind", "offset", "event_time AS since")
