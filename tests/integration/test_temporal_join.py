@@ -22,7 +22,7 @@ pytestmark = [
 
 NewTopic = Callable[..., str]
 _SECONDS = 240
-TOGETHER = {"alignmentGroup": "clicks and users", "alignmentStore": "driver", "alignmentMembers": 2}
+TOGETHER: dict[str, Any] = {"alignmentGroup": "clicks and users", "alignmentStore": "driver", "alignmentMembers": 2}
 DRIFT = {"alignmentMaxDrift": "1 hour"}
 ON_CLOCK = {"watermarkStrategy": "none", **TOGETHER}
 
@@ -130,7 +130,7 @@ def test_on_event_time_no_click_is_joined_before_a_topic_is_read_to_its_end_what
     since = START + 1_000 * ids[::-1]
     bulk_produce_partitions(streams.bootstrap, dimension, {0: PartitionRecords(since, values=texts)})
     click(streams, topic, [*range(1, 301), 1], [300.5] * 300 + [900.0])
-    first = {"startingOffsets": "earliest", "readToEndFirst": True, "maxOffsetsPerTrigger": 60}
+    first: dict[str, Any] = {"startingOffsets": "earliest", "readToEndFirst": True, "maxOffsetsPerTrigger": 60}
     build = follow_watermark(streams.source(subscribe=dimension, sourceName="users", **first, **TOGETHER, **DRIFT))
     build = build.selectExpr(
         "CAST(CAST(value AS STRING) AS INT) AS id", "CAST(value AS STRING) AS name", "offset", "event_time AS since"
