@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from benchmarks.alignment import alignment, payload_alignment
 from benchmarks.alignment_group import alignment_group
 from benchmarks.batch import batch, batch_filter
+from benchmarks.between_jobs import between_jobs
 from benchmarks.cold import cold
 from benchmarks.event_time import event_times, payload_topic
 from benchmarks.figures import Figure, save, table
@@ -38,6 +39,7 @@ RESULTS = Path(__file__).parent / "results"
 KAFKA_CASES = (
     "throughput", "compressed", "batch", "batch-filter", "alignment", "latency", "window-latency", "idle", "cold",
     "memory", "planning", "ordering", "temporal-join", "event-time", "payload-alignment", "look-ahead",
+    "between-jobs",
 )  # fmt: skip
 GROUP_CASE = "alignment-group"
 CASES = (*KAFKA_CASES, GROUP_CASE, *MYSQL_CASES)
@@ -162,6 +164,7 @@ def _on_one_broker(session: Callable[[], SparkSession], chosen: Sequence[str], r
                 "event-time": partial(event_times, spark, kafka.bootstrap, "payload", rounds),
                 "idle": partial(idle, spark, kafka.bootstrap, "steady"),
                 "ordering": partial(ordering, spark, kafka.bootstrap, "disordered", rounds),
+                "between-jobs": partial(between_jobs, spark, kafka.bootstrap, "steady", PARTITIONS),
                 "temporal-join": partial(joins, rounds, spark, kafka.bootstrap),
             }
             yield from runs[case]()

@@ -1,0 +1,101 @@
+"""From the commit of a job to the batch of the next one that applies its watermark, both at default triggers."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
+
+from benchmarks.figures import Figure
+from benchmarks.latency import RATE, SteadyProducer
+from benchmarks.queries import BUILT_IN, OURS
+from pyspark_aligned_kafka import announce_watermark
+from pyspark_aligned_kafka.announcing.announcer import AnnouncementTopic
+from services.kafka_topics import create_topic
+from services.wait_until import wait_until
+from watermark_source import follow_watermark
+from watermark_source.planning.announcement import Announcement
+
+WARM_UP, SECONDS = 15.0, 45.0
+WINDOW, BOUND = "1 second", "100 milliseconds"
+_P50, _P99 = 600.0, 2_000.0
+"""Milliseconds at most."""
+_FIRST_SECONDS = 180
+_WRITER = "windows"
+
+
+def between_jobs(spark: SparkSession, bootstrap: str, topic: str, partitions: int) -> Iterator[Figure]:
+    """Count by the second in one job, read and count again in the next; the two logs of batches show the delay."""
+    between = f"{topic}-counts"
+    create_topic(bootstrap, between, partitions)
+    kafka = {"kafka.bootstrap.servers": bootstrap}
+    with tempfile.TemporaryDirectory(prefix="between-jobs-") as folder:
+        first, second = Path(folder) / "first", Path(folder) / "second"
+        rows = follow_watermark(_source(spark, bootstrap, topic, maxOutOfOrderness=BOUND))
+        values = _counts(rows).select(F.to_json(F.struct("at", "count")).alias("value"))
+        writer = values.writeStream.format(BUILT_IN).options(**kafka, topic=between)
+        a = writer.option("checkpointLocation", str(first)).start()
+        announcing = announce_watermark(a, between, kafka, _WRITER)
+        options = {"watermarkStrategy": "announced", "announcedBy": _WRITER}
+        of_a = {"eventTimeColumn": "value:$.at", "eventTimeFormat": "millis"}
+        counts = _counts(follow_watermark(_source(spark, bootstrap, between, **options, **of_a)))
+        b = counts.writeStream.format("noop").option("checkpointLocation", str(second)).start()
+        producer = SteadyProducer(bootstrap, topic, partitions)
+        producer.start()
+        # The first batch of a query takes long.
+        wait_until(lambda: len(_entries(second / "commits")) > 1, _FIRST_SECONDS, "batches of the second job")
+        time.sleep(WARM_UP + SECONDS)
+        # B must have the time to apply the last announcement that counts.
+        until = time.time() - 5
+        producer.stop()
+        announcing.stop()
+        for query in (a, b):
+            query.stop()
+        with closing(AnnouncementTopic(kafka, between)) as announcements:
+            announced = [each.statement for each in announcements.records()]
+        delays = sorted(_delays(first, second, announced, until - SECONDS, until))
+    p50, p99 = statistics.median(delays), delays[int(len(delays) * 0.99)]
+    detail = f"{delays[0]:.0f} to {delays[-1]:.0f} ms, {len(delays)} commits at {RATE} records/s"
+    yield Figure(
+        "commit of a job to the batch of the next that applies it: p50", p50, "ms", at_most=_P50, detail=detail
+    )
+    yield Figure("commit of a job to the batch of the next that applies it: p99", p99, "ms", at_most=_P99)
+
+
+def _source(spark: SparkSession, bootstrap: str, topic: str, **options: str) -> DataFrame:
+    reader = spark.readStream.format(OURS).option("kafka.bootstrap.servers", bootstrap).option("subscribe", topic)
+    return reader.option("startingOffsets", "earliest").options(**options).load()
+
+
+def _counts(rows: DataFrame) -> DataFrame:
+    counted = rows.groupBy(F.window("event_time", WINDOW).alias("w")).count()
+    return counted.select((F.unix_millis("w.end") - 1).alias("at"), "count")
+
+
+def _delays(first: Path, second: Path, announced: Sequence[object], begin: float, end: float) -> Iterator[float]:
+    """Yield, for each commit whose announcement raised the watermark, the milliseconds until a batch applied it."""
+    commits = {int(file.name): file.stat().st_mtime for file in _entries(first / "commits")}
+    applied = sorted(
+        (file.stat().st_mtime, json.loads(file.read_text().splitlines()[1])["batchWatermarkMs"])
+        for file in _entries(second / "offsets")
+    )
+    highest = None
+    for each in announced:
+        if not isinstance(each, Announcement) or each.watermark is None or each.watermark == highest:
+            continue
+        highest = each.watermark
+        at = commits.get(each.batch)
+        if at is None or not begin <= at < end:
+            continue
+        yield next(1_000 * (moment - at) for moment, watermark in applied if moment > at and watermark >= highest)
+
+
+def _entries(folder: Path) -> list[Path]:
+    return [file for file in folder.glob("*") if file.name.isdigit()]
