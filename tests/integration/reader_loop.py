@@ -29,11 +29,20 @@ class Loop:
         given = {**starting, **options}
         self.reader = DefaultSource(given).streamReader(DefaultSource(given).schema())
         self.topic = topic
-        self._offsets, self._reads = folder / "offsets", folder / "reads"
+        self._offsets, self._reads, self._groups = folder / "offsets", folder / "reads", folder / "groups"
+        self._group: dict[str, Any] | None = None
         self.offsets = lines(self._offsets) or [dict(self.reader.initialOffset())]
         if not self._offsets.exists():
             _append(self._offsets, self.offsets[0])
         self.limit = self.reader.getDefaultReadLimit()
+
+    def note_group(self) -> None:
+        """Keep what the status shows of the alignment group, with the time, if that has changed."""
+        status = self.reader.reportLatestOffset() or {}
+        group = status.get("group")
+        if group != self._group:
+            self._group = group
+            _append(self._groups, {"at": time.time(), "group": group})
 
     def go_on(self) -> None:
         """Read the batch again that may not have been read to its end."""
@@ -91,3 +100,4 @@ if __name__ == "__main__":
     loop.go_on()
     while True:
         loop.step()
+        loop.note_group()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -17,13 +18,16 @@ from pyspark.sql.streaming import StreamingQuery
 
 from services.local_server import ChildProcess
 from services.postgres import Postgres, postgres_service, url_of
-from tests.integration import group_driver
+from tests.integration import group_driver, reader_loop
 from tests.integration.kafka_streams import KafkaStreams
 from tests.integration.kafka_streams import wait_for as wait_for_at_most
+from tests.integration.reader_loop import lines
 from watermark_source.monitor.source_status import GroupStatus
 from watermark_source.monitor.status_json import parse_progress
 
 pytestmark = [pytest.mark.service, pytest.mark.spark, pytest.mark.timeout(600)]
+
+_log = logging.getLogger(__name__)
 
 NewTopic = Callable[..., str]
 DRIFT = 50.0
@@ -218,3 +222,95 @@ def test_a_driver_that_is_silent_is_waited_for_for_its_time_and_counts_again_whe
     assert streams.spark.read.parquet(sink).count() == len(SLOW)
     query.processAllAvailable()
     assert len(streams.data("fast", ("partition", "offset"))) == len(FAST)
+
+
+# Sources of three drivers: each is the process that plans, called as Spark calls it.
+
+
+class SourceProcess:
+    """A source's own process, over and over from one folder."""
+
+    def __init__(self, folder: Path, bootstrap: str, topic: str, given: dict[str, Any]) -> None:
+        self.folder, self.bootstrap, self.topic, self.given = folder, bootstrap, topic, given
+        self.process: ChildProcess | None = None
+
+    def start(self, **more: Any) -> None:
+        self.folder.mkdir(exist_ok=True)
+        self.given |= more
+        words = [self.bootstrap, self.topic, str(self.folder), json.dumps(self.given)]
+        command = [sys.executable, reader_loop.__file__, *words]
+        self.process = ChildProcess(command, folder=self.folder, log=self.folder.with_suffix(".log"), files=self.folder)
+
+    def kill(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+
+    def planned(self) -> int:
+        offsets = lines(self.folder / "offsets")
+        ((_, numbers),) = offsets[-1]["splits"].items() if offsets else [("", {"0": [0]})]
+        return int(numbers["0"][0])
+
+    def group(self) -> dict[str, Any]:
+        known = lines(self.folder / "groups")
+        return known[-1]["group"] if known else {}
+
+
+@pytest.fixture
+def sources(streams: KafkaStreams, new_topic: NewTopic, tmp_path: Path) -> Iterator[Callable[..., SourceProcess]]:
+    made: list[SourceProcess] = []
+
+    def make(name: str, **given: Any) -> SourceProcess:
+        made.append(SourceProcess(tmp_path / name, streams.bootstrap, new_topic(1), {"sourceName": name, **given}))
+        return made[-1]
+
+    yield make
+    for source in made:
+        source.kill()
+
+
+def test_a_lower_drift_of_one_restarted_source_is_in_force_in_the_others_while_they_run(
+    streams: KafkaStreams, postgres: Postgres, sources: Callable[..., SourceProcess]
+) -> None:
+    store = {
+        "alignmentGroup": "changed",
+        "alignmentStore": url_of(postgres),
+        "alignmentMaxDrift": "10 minutes",
+        "alignmentMembers": "3",
+        # For a machine that is slow to start a source again.
+        "alignmentTimeToLive": "10 minutes",
+    }
+    slow, fast, other = (sources(name, **store) for name in ("slow", "fast", "other"))
+    seconds = np.arange(0.0, 3_000.0)
+    streams.write(slow.topic, {0: seconds[:101]})
+    for each in (fast, other):
+        streams.write(each.topic, {0: seconds})
+    for each in (slow, fast, other):
+        each.start()
+
+    def until(condition: Callable[[], object]) -> None:
+        end = time.monotonic() + PATIENCE
+        while not condition():
+            assert time.monotonic() < end, [each.group() for each in (slow, fast, other)]
+            time.sleep(0.05)
+
+    # Up to the last of the slow one, at 100 s, and the drift.
+    until(lambda: fast.planned() == other.planned() == 701)
+    assert [each.group()["maxDrift"] for each in (slow, fast, other)] == [600_000] * 3
+    running = [each.process for each in (fast, other)]
+    slow.kill()
+    begun = time.time()
+    slow.start(alignmentMaxDrift="1 minute")
+    until(lambda: fast.group().get("maxDriftOf") == other.group().get("maxDriftOf") == "slow")
+    took = [lines(each.folder / "groups")[-1]["at"] - begun for each in (slow, fast, other)]
+    _log.info("planned with the new drift after %s s: the restarted source, and the others", took)
+    for each in (fast, other):
+        assert (each.group()["maxDrift"], each.group()["ownMaxDrift"]) == (60_000, 600_000)
+    # By the old drift they would go to 1400 s.
+    streams.write(slow.topic, {0: seconds[101:801]})
+    until(lambda: fast.planned() == other.planned() == 861)
+    # And a higher one again.
+    slow.kill()
+    slow.start(alignmentMaxDrift="10 minutes")
+    until(lambda: fast.planned() == other.planned() == 1_401)
+    assert [each.process for each in (fast, other)] == running
+    assert all(each.process is not None and each.process.exit_code is None for each in (slow, fast, other))

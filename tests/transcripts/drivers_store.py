@@ -11,7 +11,7 @@ from tests.transcripts.grammar import Driver, named
 from watermark_source.group_store.database import database_of
 from watermark_source.group_store.server_database import MEMBERS
 from watermark_source.group_store.store import Answer, GroupStore, Identity
-from watermark_source.planning.group import GroupMember, MemberStatus, counts_with, limit
+from watermark_source.planning.group import GroupMember, MemberStatus, OtherMembers, counts_with, drift_in_force, limit
 from watermark_source.planning.watermark import Millis
 
 TIME_TO_LIVE = 30_000
@@ -26,25 +26,30 @@ class StoreDriver(Driver):
         self.store = GroupStore(database_of(self.url))
         self.groups = groups
         self.reports: dict[str, GroupMember] = {}
+        self.drifts: dict[str, int] = {}
+        """Of members that have another one than their group began with."""
         self.gone: set[str] = set()
         self.silent: set[str] = set()
 
     def _group(self, member: str) -> str:
         return next(name for name, spec in self.groups.items() if member.split(".", maxsplit=1)[0] in spec["sources"])
 
-    def _identity(self, member: str, drift: int | None = None) -> Identity:
+    def _identity(self, member: str) -> Identity:
         group = self._group(member)
-        return Identity(group, f"{member}-id", member, drift or self.groups[group]["drift"], TIME_TO_LIVE)
+        drift = self.drifts.get(member, self.groups[group]["drift"])
+        return Identity(group, f"{member}-id", member, drift, TIME_TO_LIVE)
 
     def _asked(self, member: str) -> Answer:
         found = self.store.exchange(self._identity(member), self.reports[member])
         assert found is not None
         return found
 
-    def do_join(self, argument: tuple[str, int]) -> list[str]:
+    def do_drift(self, argument: tuple[str, int]) -> list[str]:
+        """A member starts again with another drift."""
         member, drift = argument
-        self.store.join(self._identity(member, drift))
-        return []
+        self.drifts[member] = drift
+        self._asked(member)
+        return self.do_announce(self._group(member))
 
     def do_report(self, argument: tuple[str, Millis | str]) -> list[str]:
         member, value = argument
@@ -79,8 +84,11 @@ class StoreDriver(Driver):
         if member in self.silent:
             # It does not ask; what it would be told when it does.
             return self._limit(next(m for m in self.reports if m not in self.silent))
-        found = [w for w in (counts_with(report), self._asked(member).minimum) if w is not None]
-        return limit(min(found, default=None), self.groups[self._group(member)]["drift"])
+        answer, own = self._asked(member), self._identity(member).max_drift
+        found = [w for w in (counts_with(report), answer.minimum) if w is not None]
+        drift = drift_in_force(own, OtherMembers(drift=answer.drift))
+        assert drift is not None
+        return limit(min(found, default=None), drift)
 
     def _silence(self, member: str) -> None:
         """Nothing was heard of it for longer than its time to live."""

@@ -294,7 +294,7 @@ def keys_through_the_store(store: GroupStore, scenario: Scenario, number: int) -
 
 
 def groups_through_the_store(store: GroupStore, scenario: Scenario, number: int) -> list[Answer]:
-    """One group of ours has one drift, and refuses another; a source of the reference has its own."""
+    """In one group of ours the lowest drift counts for all; a source of the reference has its own."""
     members, answers = Members(store, number), []
     sources = scenario["sources"]
     for index, event in enumerate(scenario["events"]):

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from watermark_source.clock import Clock
-from watermark_source.errors import UsageError
 from watermark_source.group_store import store_waits
 from watermark_source.group_store.store import Answer, Identity, OwnRow, Store
 from watermark_source.planning.group import GroupMember, OtherMember, OtherMembers, incomplete
@@ -27,7 +26,6 @@ class HeartbeatClient:
         self._report: GroupMember | None = None
         """``None`` until the first report: until then the row keeps the report of an earlier process."""
         self._trouble: Exception | None = None
-        self._refusal: UsageError | None = None
         self._answered, self._report_changed = threading.Event(), threading.Event()
         self._splits_wait = self._leaving = self._left = False
         self._thread = threading.Thread(target=self._run, name=f"alignment group {identity.group}", daemon=True)
@@ -59,15 +57,10 @@ class HeartbeatClient:
         """Return the state of the others; ``last_limit`` stays in force while it is incomplete or outdated.
 
         The first call waits for the store's first answer, ten seconds at most.
-
-        Raises:
-            UsageError: the group has another drift.
         """
         if self._thread.ident is None:
             self._thread.start()
             self._answered.wait(store_waits.FIRST_ANSWER)
-        if self._refusal is not None:
-            raise self._refusal
         return self._known.state(last_limit)
 
     def publish(self, report: GroupMember, *, waits: bool) -> None:
@@ -85,21 +78,11 @@ class HeartbeatClient:
             time.sleep(0.01)
 
     def _run(self) -> None:
-        joined = False
         while not self._leaving:
             self._report_changed.clear()
             begun = time.monotonic()
             try:
-                if not joined:
-                    self._join()
-                    joined = True
-                elif self._row.has_expired:
-                    self._row.join()
                 self._exchange()
-            except UsageError as refusal:
-                self._refusal = refusal
-                self._answered.set()
-                break
             except Exception as error:  # noqa: BLE001 - a database's driver may raise any error; the query continues
                 if self._trouble is None:
                     _log.warning("%s. Until it answers, the last known alignment limit stays in force", error)
@@ -107,12 +90,6 @@ class HeartbeatClient:
             self._pause(time.monotonic() - begun)
         self._row.leave()
         self._left = True
-
-    def _join(self) -> None:
-        """Join the group. Silent members with another drift may only have lost the store: give them time to return."""
-        if self._row.join():
-            self._rest(store_waits.LATE_SETTLING)
-            self._row.join()
 
     def _exchange(self) -> None:
         requested_at, failed = time.monotonic(), self._trouble is not None
@@ -210,7 +187,9 @@ class KnownMembers:
             was = None if previous is None else previous.others.slowest
             since = was.since if was is not None and was.name == answer.slowest else self._clock.now()
             slowest = OtherMember(answer.slowest, since)
-        others = OtherMembers(answer.minimum, slowest, answer.members, idle=answer.idle)
+        others = OtherMembers(
+            answer.minimum, slowest, answer.members, idle=answer.idle, drift=answer.drift, drift_of=answer.drift_of
+        )
         last = TimedAnswer(others, answer.coming, answer.now, requested_at, time.monotonic())
         if previous is None:
             # Members that started during an outage of the store have not reported yet.

@@ -71,13 +71,6 @@ def own_row() -> str:
     return f"SELECT member FROM {TABLE} WHERE group_name = :group_name AND member = :member"
 
 
-def other_drift(dialect: str, *, alive: bool) -> str:
-    """Return the query for the drift of an ``alive`` or silent member that differs from ``:max_drift``."""
-    return f"SELECT {_of_members(dialect, 'MIN(o.max_drift)', 'o.max_drift <> :max_drift', alive=alive)}" + (
-        " FROM DUAL" if dialect == "oracle" else ""
-    )
-
-
 def leave(dialect: str) -> str:
     """Return the statement that deletes a writer's own row, and the rows of members that were silent for long."""
     return (
@@ -105,16 +98,15 @@ def _clock(dialect: str) -> str:
     return _CLOCKS.get("mysql" if dialect == "mariadb" else dialect, _STANDARD_CLOCK)
 
 
-def _of_members(dialect: str, expression: str, *where: str, alive: bool = True) -> str:
-    """Return a subquery over the other members: those seen within their time-to-live, or those silent for longer."""
+def _of_members(dialect: str, expression: str, *where: str) -> str:
+    """Return a subquery over the other members that were seen within their time-to-live."""
     # A row seen in the future is not alive: the database's clock was set back, and the member writes again within a
     # second. The bounds are added to the clock, not subtracted from ``seen``: a foreign row may hold any 64-bit number.
     clock, limit = _clock(dialect), _TIME_TO_LIVE.format(row="o.")
-    within = f"o.seen BETWEEN {clock} - {limit} AND {clock} + {limit}"
     conditions = (
         "o.group_name = :group_name",
         "o.member <> :member",
-        within if alive else f"NOT ({within})",
+        f"o.seen BETWEEN {clock} - {limit} AND {clock} + {limit}",
         *where,
     )
     return f"(SELECT {expression} FROM {TABLE} o WHERE {' AND '.join(conditions)})"
@@ -126,8 +118,7 @@ def _summary(dialect: str) -> tuple[str, ...]:
 
     minimum = living("MIN(o.counts_with)")
     name = f"{'SUBSTRING' if dialect == 'mssql' else 'SUBSTR'}(MIN(o.source), 1, {LONGEST_NAME})"
-    # Of several members that join at once with different drifts, the first by name decides the group's drift.
-    before_us = ("o.member < :member", "o.max_drift IS NOT NULL")
+    drift = living("MIN(o.max_drift)")
     return (
         minimum,
         # MIN(o.source) breaks ties the same way in every query.
@@ -135,7 +126,8 @@ def _summary(dialect: str) -> tuple[str, ...]:
         living("COUNT(*)", f"o.status <> '{COMING}'"),
         living("COUNT(*)", f"o.status = '{COMING}'"),
         _clock(dialect),
-        living("MIN(o.max_drift)", f"o.member = {living('MIN(o.member)', *before_us)}"),
+        drift,
+        living(name, f"o.max_drift = {drift}"),
         living("MAX(o.watermark)", f"o.status = '{IDLE}'"),
         living(name, f"o.time_to_live > {LONGEST_TIME_TO_LIVE}"),
     )

@@ -7,10 +7,9 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from watermark_source.clock import Clock
 from watermark_source.errors import CorruptDataError, shortened
 from watermark_source.group_store import statements
-from watermark_source.planning.group import LONGEST_NAME, GroupMember, counts_with, other_drift
+from watermark_source.planning.group import LONGEST_NAME, GroupMember, counts_with
 from watermark_source.planning.watermark import Millis
 
 _log = logging.getLogger(__name__)
@@ -50,7 +49,9 @@ class Answer(NamedTuple):
     now: Millis
     """The database's clock."""
     drift: int | None
-    """Milliseconds: the drift of the first member by name, if it sorts before this member and has a drift."""
+    """Lowest max drift of the members in milliseconds; ``None`` if none has one."""
+    drift_of: str | None
+    """Source name of the member with that drift."""
     idle: Millis | None
     """Highest watermark of the idle members."""
     lasting: str | None = None
@@ -69,14 +70,6 @@ class Store(Protocol):
     @property
     def location(self) -> str:
         """Kind, host and name of the store, for the status and for logs: nothing secret."""
-        ...
-
-    def join(self, identity: Identity) -> bool:
-        """Check that a member has the group's drift; return whether silent members have another drift.
-
-        Raises:
-            UsageError: the group's living members have another drift.
-        """
         ...
 
     def exchange(self, identity: Identity, report: GroupMember | None, *, takes_over: bool = True) -> Answer | None:
@@ -156,21 +149,6 @@ class GroupStore(Store):
         """Kind, host and name of the database. The rest of its URL may hold secrets."""
         return self._database.location
 
-    def join(self, identity: Identity) -> bool:
-        """Check that a member has the group's drift; return whether silent members have another drift.
-
-        Raises:
-            UsageError: the group's living members have another drift.
-            UnreachableError, RefusedError, CorruptDataError: as ``exchange``.
-        """
-        if identity.max_drift is None:
-            return False
-        living, silent = (self._other_drift(identity, identity.max_drift, alive=alive) for alive in (True, False))
-        self._check_drift(living)
-        if living is not None:
-            raise other_drift(identity.source, identity.max_drift, identity.group, living)
-        return silent is not None
-
     def exchange(self, identity: Identity, report: GroupMember | None, *, takes_over: bool = True) -> Answer | None:
         """Write a member's row, and return the summary of the other members' rows.
 
@@ -204,7 +182,9 @@ class GroupStore(Store):
         if others is None:
             return None
         answer = Answer._make(others)
-        self._check_drift(answer.drift)
+        if answer.drift is not None:
+            self._check("max_drift", answer.drift, is_valid=isinstance(answer.drift, int) and answer.drift >= 0)
+            self._check("source", answer.drift_of, is_valid=isinstance(answer.drift_of, str))
         if answer.minimum is not None:
             self._check("counts_with", answer.minimum, is_valid=isinstance(answer.minimum, int))
             self._check("source", answer.slowest, is_valid=isinstance(answer.slowest, str))
@@ -221,12 +201,6 @@ class GroupStore(Store):
         """Close the connection; the next call opens a new one."""
         self._database.close()
 
-    def _other_drift(self, identity: Identity, max_drift: int, *, alive: bool) -> int | None:
-        statement = statements.other_drift(self._database.dialect, alive=alive)
-        own = {"group_name": identity.group, "member": identity.member, "max_drift": max_drift}
-        drift: int | None = self._database.query(statement, own)
-        return drift
-
     def _bounded(self, answer: Answer) -> Answer:
         """Limit what a row of another program can do: no such row counts longer, or later, than a source's row may."""
         if answer.lasting is not None:
@@ -236,6 +210,8 @@ class GroupStore(Store):
             )
         if answer.slowest is not None:
             answer = answer._replace(slowest=_printable(answer.slowest))
+        if answer.drift_of is not None:
+            answer = answer._replace(drift_of=_printable(answer.drift_of))
         if answer.minimum is not None and answer.minimum > LAST_MOMENT:
             self._warn(f"has a watermark after the year 9999, of {answer.slowest}: it is ignored")
             answer = answer._replace(minimum=None, slowest=None)
@@ -251,9 +227,6 @@ class GroupStore(Store):
             _log.warning(
                 "the store of the alignment group, %s, %s. If it was written by hand, delete it", self.location, what
             )
-
-    def _check_drift(self, drift: object) -> None:
-        self._check("max_drift", drift, is_valid=drift is None or (isinstance(drift, int) and drift >= 0))
 
     def _check(self, column: str, value: object, *, is_valid: bool) -> None:
         """Raise for an invalid value: SQLite stores text in a column of numbers."""
@@ -275,10 +248,8 @@ class OwnRow:
     def __init__(self, store: Store, identity: Identity) -> None:
         self._store = store
         self._identity = identity._replace(writer=secrets.token_hex(8))
-        self._clock = Clock()
         self._is_written = False
         """Whether this process has written the row."""
-        self._written_at: Millis | None = None
 
     @property
     def identity(self) -> Identity:
@@ -290,33 +261,11 @@ class OwnRow:
         """The store's location, without secrets."""
         return self._store.location
 
-    @property
-    def has_expired(self) -> bool:
-        """Whether the row was silent beyond its time-to-live: the group may have a new drift since, so join again."""
-        return self._written_at is not None and self._clock.now() - self._written_at > self._identity.time_to_live
-
-    def join(self) -> bool:
-        """Join the group; return whether members that are silent have another drift.
-
-        Raises:
-            UsageError: the group's living members have another drift.
-        """
-        return self._store.join(self._identity)
-
     def exchange(self, report: GroupMember | None) -> Answer:
-        """Write this source's report, and return the summary of the other members.
-
-        Raises:
-            UsageError: the group has another drift.
-        """
-        written_at = self._clock.now()
+        """Write this source's report, and return the summary of the other members."""
         while (answer := self._store.exchange(self._identity, report, takes_over=not self._is_written)) is None:
             self._take_new_name()
-        self._is_written, self._written_at = True, written_at
-        if answer.drift is not None and self._identity.max_drift not in (None, answer.drift):
-            # Both members joined at the same moment, each before the other's row was written.
-            own = self._identity
-            raise other_drift(own.source, own.max_drift or 0, own.group, answer.drift)
+        self._is_written = True
         return answer
 
     def leave(self) -> None:

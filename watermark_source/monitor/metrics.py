@@ -281,6 +281,13 @@ METRICS = (
     ),
     MetricRow(
         Kind.GAUGE,
+        "alignment_max_drift_seconds",
+        "Max drift that is in force in the group, the lowest of its members.",
+        _SOURCE,
+        _of_source(lambda source: None if (group := source.status.group) is None else _seconds(group.max_drift)),
+    ),
+    MetricRow(
+        Kind.GAUGE,
         "alignment_holder",
         "1 for the partition, or other source, with the lowest watermark of the group.",
         (*_SOURCE, "holder"),

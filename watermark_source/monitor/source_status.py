@@ -302,7 +302,8 @@ class GroupStatus:
 
     name: str
     max_drift: int | None
-    """Milliseconds; ``None`` for a source whose event time is the clock."""
+    """The one in force, in milliseconds, the lowest of the group; ``None`` for a source whose event time is the
+    clock."""
     limit: int | None
     """Highest watermark a member may reach; ``None`` while no member limits the group, and while ``hold``."""
     members: int
@@ -323,6 +324,10 @@ class GroupStatus:
     """The lowest watermark of the group, which ``limit`` is ``max_drift`` ahead of."""
     holder: str | None = None
     """The split, or the other source, with that watermark."""
+    max_drift_of: str | None = None
+    """The other source whose ``alignmentMaxDrift`` is in force; ``None`` if it is that of this source."""
+    own_max_drift: int | None = None
+    """``alignmentMaxDrift`` of this source, in milliseconds, where another one's is in force."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

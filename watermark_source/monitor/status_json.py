@@ -174,6 +174,8 @@ def _group_to_json(group: GroupStatus) -> dict[str, Any]:
     return _present(
         name=group.name,
         maxDrift=group.max_drift,
+        maxDriftOf=group.max_drift_of,
+        ownMaxDrift=group.own_max_drift,
         limit=group.limit,
         members=group.members,
         hold=group.hold or None,
@@ -191,6 +193,8 @@ def _group_from_json(fields: Fields) -> GroupStatus:
     return GroupStatus(
         name=fields.text("name"),
         max_drift=fields.optional_integer("maxDrift"),
+        max_drift_of=fields.optional_text("maxDriftOf"),
+        own_max_drift=fields.optional_integer("ownMaxDrift"),
         limit=fields.optional_integer("limit"),
         members=fields.integer("members"),
         hold=fields.flag("hold"),

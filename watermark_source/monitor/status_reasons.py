@@ -22,6 +22,8 @@ class AlignmentWait:
     """Milliseconds; ``None`` while the member lets no other member read."""
     ahead: int | None = None
     """How far the split's watermark is ahead of that member, milliseconds."""
+    drift_of: str | None = None
+    """The other source whose ``alignmentMaxDrift`` is in force; ``None`` if it is that of this source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,10 +171,10 @@ def _paused(facts: Facts) -> str:
         return "waits for its alignment group"
     if wait.max_drift is None:
         return f"reads nothing before its alignment group may begin: waits for {wait.slowest}"
-    drift = format_duration(wait.max_drift)
+    drift, of = format_duration(wait.max_drift), "" if wait.drift_of is None else f" of {wait.drift_of}"
     if wait.ahead is not None and wait.ahead > wait.max_drift:
-        return f"{format_duration(wait.ahead)} ahead of {wait.slowest} (alignmentMaxDrift {drift})"
-    return f"next record over {drift} ahead of {wait.slowest} (alignmentMaxDrift)"
+        return f"{format_duration(wait.ahead)} ahead of {wait.slowest} (alignmentMaxDrift {drift}{of})"
+    return f"next record over {drift} ahead of {wait.slowest} (alignmentMaxDrift{of})"
 
 
 _SENTENCES: dict[Status, Callable[[Facts], str]] = {

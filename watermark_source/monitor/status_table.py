@@ -211,6 +211,8 @@ def _of_group(group: GroupStatus, limit: str, now: int) -> Iterator[str]:
     members = f"{count_text(group.members)} member{'' if group.members == 1 else 's'}"
     others = f" and {count_text(group.others)} other source{'' if group.others == 1 else 's'}" if group.others else ""
     drift = "" if group.max_drift is None else f", max drift {format_duration(group.max_drift)}"
+    if group.max_drift_of is not None and group.own_max_drift is not None:
+        drift += f" of {_printable(group.max_drift_of)} (here {format_duration(group.own_max_drift)})"
     allowed = "nothing is read yet" if group.hold else limit
     store = "" if group.store is None else f", store {_printable(group.store)}"
     yield f"group {_printable(group.name)}: {allowed}{drift}, {members}{others}{store}"

@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Generic, NamedTuple, TypeVar
 
-from watermark_source.durations import format_duration
-from watermark_source.errors import UsageError
 from watermark_source.planning.watermark import MAX, MIN, Millis, saturating_add
 
 K = TypeVar("K", bound=Hashable)
@@ -84,14 +82,6 @@ class GroupMember:
     watermark: Millis | None = None
 
 
-def other_drift(key: object, drift: int, group: str, group_drift: int) -> UsageError:
-    """Return the error of a member that has another drift than its group."""
-    return UsageError(
-        f"member {key} of alignment group {group} has a max drift of {format_duration(drift)}; the group has "
-        f"{format_duration(group_drift)}, and one group has one drift: give all its members the same"
-    )
-
-
 def counts_with(member: GroupMember) -> Millis | None:
     """Return the watermark a member counts with, ``None`` if it does not count."""
     if member.status is MemberStatus.HOLDING:
@@ -129,6 +119,10 @@ class OtherMembers:
     """Whether that is because other members have not joined yet, and not because the store does not answer."""
     idle: Millis | None = None
     """Highest watermark of the idle members; ``None`` if no idle member has one."""
+    drift: int | None = None
+    """Lowest max drift of the members, in milliseconds; ``None`` if none has one."""
+    drift_of: str | None = None
+    """Source name of the member with that drift."""
 
     @property
     def hold(self) -> bool:
@@ -137,6 +131,14 @@ class OtherMembers:
 
 
 NO_OTHERS = OtherMembers()
+
+
+def drift_in_force(own: int | None, others: OtherMembers) -> int | None:
+    """Return the max drift that a source applies: the lowest of the group's members, its own included.
+
+    ``None`` for a source without one, which aligns nothing by event times.
+    """
+    return own if own is None or others.drift is None else min(own, others.drift)
 
 
 def incomplete(known: OtherMembers, last_limit: Millis | None, *, awaited: bool = False) -> OtherMembers:

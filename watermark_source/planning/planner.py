@@ -27,7 +27,7 @@ from watermark_source.planning.combined_watermark import (
     with_own_rows,
 )
 from watermark_source.planning.disorder import Learned, RangeSummary
-from watermark_source.planning.group import GroupMember, MemberStatus
+from watermark_source.planning.group import GroupMember, MemberStatus, OtherMembers, drift_in_force
 from watermark_source.planning.group_limit import aligned_ends, membership
 from watermark_source.planning.look_ahead import RowsAhead
 from watermark_source.planning.loss import Loss, check_loss, refuse
@@ -80,7 +80,7 @@ class KnownSplits:
     losses: tuple[Loss, ...]
     learned: Learned | None
     policy: PlanPolicy
-    """The user's, with what was learned."""
+    """The user's, with what was learned, and the drift that is in force in the group."""
     on_clock: bool
     opened: Set[Split]
     """Splits whose next rows belong to open transactions."""
@@ -123,6 +123,7 @@ def known_before(
     """
     if state.use_processing_time and policy.after_catch_up is AfterCatchUp.CLOCK:
         policy = policy.on_clock
+    policy = _with_group_drift(policy, observation.others)
     policy.strategy.check_checkpoint(state.watermark, observation.now, use_processing_time=state.use_processing_time)
     check_start(state, policy.after_catch_up)
     logs, upcoming = observation.logs, observation.snapshots
@@ -183,6 +184,14 @@ def known_before(
 def _without_kept(splits: Mapping[Split, SplitState]) -> dict[Split, SplitState]:
     """Return the splits without what the user's own strategy kept of them."""
     return {s: t if t.kept is None else replace(t, kept=None) for s, t in splits.items()}
+
+
+def _with_group_drift(policy: PlanPolicy, others: OtherMembers) -> PlanPolicy:
+    """Return the policy with the drift that is in force in the group."""
+    drift = drift_in_force(policy.alignment.max_drift, others)
+    if drift == policy.alignment.max_drift:
+        return policy
+    return replace(policy, alignment=replace(policy.alignment, max_drift=drift))
 
 
 def _with_last_ranges(

@@ -196,7 +196,7 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         accepted=f"must be {durations.ACCEPTED}",
         example="2 minutes",
         doc="How far a split's watermark may be ahead of the slowest active split of its group. A split that is "
-        "further ahead is paused. One group has one drift. Needs `alignmentGroup`.",
+        "further ahead is paused. Of the sources of a group the lowest drift counts. Needs `alignmentGroup`.",
     ),
     Option(
         name="alignmentStore",

@@ -11,11 +11,11 @@ from typing import ClassVar, NamedTuple
 import pytest
 
 from tests.spark.file_log import TABLE
-from watermark_source.errors import OptionError, UsageError
+from watermark_source.errors import OptionError
 from watermark_source.group_store.database import STORES, store_of
 from watermark_source.group_store.heartbeat_client import HeartbeatClient
 from watermark_source.group_store.store import Answer, GroupStore, Identity, Store
-from watermark_source.planning.group import GroupMember, MemberStatus, counts_with, other_drift
+from watermark_source.planning.group import GroupMember, MemberStatus, counts_with
 from watermark_source.planning.state import GroupState
 from watermark_source.planning.watermark import Millis
 from watermark_source.spark.driver.group_membership import Membership
@@ -44,12 +44,6 @@ class MemoryStore(Store):
     def location(self) -> str:
         return f"memory {self.host}"
 
-    def join(self, identity: Identity) -> bool:
-        drifts = {kept.identity.max_drift for kept in self._others(identity)} - {identity.max_drift, None}
-        for drift in drifts:
-            raise other_drift(identity.source, identity.max_drift or 0, identity.group, drift or 0)
-        return False
-
     def exchange(self, identity: Identity, report: GroupMember | None, *, takes_over: bool = True) -> Answer | None:
         own = self._rows.get((identity.group, identity.member))
         if own is not None and own.identity.writer != identity.writer and not takes_over:
@@ -61,13 +55,16 @@ class MemoryStore(Store):
         counted = {source: at for source, each in reports.items() if (at := counts_with(each)) is not None}
         slowest = min(counted, key=lambda source: counted[source], default=None)
         idle = [each.watermark for each in reports.values() if each.status is MemberStatus.IDLE and each.watermark]
+        drifts = [(each.max_drift, each.source) for each, *_ in others if each.max_drift is not None]
+        drift, drift_of = min(drifts, default=(None, None))
         return Answer(
             minimum=None if slowest is None else counted[slowest],
             slowest=slowest,
             members=len(reports),
             coming=len(others) - len(reports),
             now=Millis(int(time.time() * 1_000)),
-            drift=None,
+            drift=drift,
+            drift_of=drift_of,
             idle=max(idle, default=None),
         )
 
@@ -139,5 +136,5 @@ def test_a_source_joins_its_group_in_the_store_that_its_options_name() -> None:
                 TABLE.parse({**given, "alignmentMaxDrift": "2 minutes"}), format_name="file-log", given=given
             )
         )
-        with closing(other), pytest.raises(UsageError, match="the group has 1 min, and one group has one drift"):
-            other.others(GroupState())
+        with closing(other):
+            until(lambda: other.others(GroupState()).drift == 60_000)

@@ -15,12 +15,12 @@ from services.containers import Where
 from services.postgres import postgres_service, url_of
 from services.postgres_local import LocalPostgres
 from tests.unit.group_store.clients import Make, at, stay_away, told, two, until
-from watermark_source.errors import UnreachableError, UsageError
+from watermark_source.errors import UnreachableError
 from watermark_source.group_store import file_database, heartbeat_client, store_waits
 from watermark_source.group_store.database import database_of
 from watermark_source.group_store.heartbeat_client import HeartbeatClient
 from watermark_source.group_store.store import Answer, GroupStore, Identity
-from watermark_source.planning.group import GroupMember, OtherMembers
+from watermark_source.planning.group import GroupMember, OtherMembers, drift_in_force
 from watermark_source.planning.watermark import MIN, Millis
 
 
@@ -72,12 +72,50 @@ def test_a_member_that_leaves_holds_back_no_other(make: Make) -> None:
     until(lambda: b.others(None).minimum is None)
 
 
-def test_another_drift_is_refused_in_the_first_call(make: Make) -> None:
-    a, b = make("a"), make("b", drift=5)
-    told(a, at(10))
-    time.sleep(0.5)
-    with pytest.raises(UsageError, match="one group has one drift"):
-        b.others(None)
+def test_a_drift_that_one_member_was_restarted_with_is_in_force_in_all_within_two_heartbeats(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exchange = GroupStore.exchange
+    begun: list[str] = []
+    drifts: dict[str, list[tuple[int, int | None]]] = {name: [] for name in "abc"}
+
+    def recorded(store: GroupStore, identity: Identity, report: GroupMember | None, **how: bool) -> Answer | None:
+        began_at = len(begun)
+        begun.append(identity.source)
+        answer = exchange(store, identity, report, **how)
+        if answer is not None:
+            drifts[identity.source].append(
+                (began_at, drift_in_force(identity.max_drift, OtherMembers(drift=answer.drift)))
+            )
+        return answer
+
+    members = {name: make(name, drift=600_000) for name in "abc"}
+    for member in members.values():
+        told(member, at(10))
+    until(lambda: all(member.others(None).ceiling is None for member in members.values()))
+    members["c"].close()
+    monkeypatch.setattr(GroupStore, "exchange", recorded)
+    again = make("c", drift=60_000)
+    told(again, at(10))
+    assert again.others(None).drift == 600_000
+    written_at = len(begun)
+    until(lambda: all(len([1 for began, _ in drifts[name] if began >= written_at]) >= 2 for name in "ab"))
+    for name in "ab":
+        after = [drift for began, drift in drifts[name] if began >= written_at]
+        assert after[:2] == [60_000, 60_000]
+        assert members[name].others(None).drift_of == "c"
+
+
+def test_a_lower_drift_of_one_member_reaches_the_others_and_ends_when_it_leaves(make: Make) -> None:
+    a, b = two(make)
+    until(lambda: b.others(None).drift == 1_000)
+    low = make("low", drift=5)
+    told(low, at(20))
+    until(lambda: [member.others(None).drift for member in (a, b)] == [5, 5])
+    assert a.others(None).drift_of == "low"
+    assert low.others(None).drift == 1_000
+    low.close()
+    until(lambda: [member.others(None).drift for member in (a, b)] == [1_000, 1_000])
 
 
 def test_without_an_answer_the_last_limit_holds_until_there_is_one(
@@ -257,28 +295,6 @@ def test_two_processes_of_one_checkpoint_become_two_members(make: Make, said: Ca
     # Each leaves for itself.
     first.close()
     until(lambda: other.others(None).members == 1)
-
-
-def test_of_two_drifts_that_join_at_once_one_is_refused_before_either_advances(
-    make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Each looked before the other had written anything.
-    monkeypatch.setattr(GroupStore, "join", lambda *_: None)
-    members = {name: make(name, drift=drift) for name, drift in (("c", 1_000), ("a", 5), ("b", 1_000), ("clock", None))}
-    refused = set()
-    end = time.monotonic() + 3
-    while time.monotonic() < end:
-        for name, member in members.items():
-            try:
-                sure = member.others(None).ceiling is None
-                member.publish(at(10), waits=True)
-            except UsageError:  # noqa: PERF203 - each may be refused
-                refused.add(name)
-            else:
-                # Nobody goes on with one that will be refused.
-                assert not sure or refused == {"b", "c"} or name in ("a", "clock")
-        time.sleep(0.02)
-    assert refused == {"b", "c"}
 
 
 def test_no_member_counts_as_gone_because_the_store_was_emptied(

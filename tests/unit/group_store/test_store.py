@@ -17,7 +17,7 @@ from sqlalchemy import create_engine, func, select, text, update
 from services.containers import Where
 from services.postgres import postgres_service, url_of
 from services.postgres_local import LocalPostgres
-from watermark_source.errors import CorruptDataError, OptionError, RefusedError, UnreachableError, UsageError
+from watermark_source.errors import CorruptDataError, OptionError, RefusedError, UnreachableError
 from watermark_source.group_store import server_database, store_waits
 from watermark_source.group_store.database import database_of
 from watermark_source.group_store.server_database import MEMBERS
@@ -142,25 +142,23 @@ def test_after_the_stores_clock_is_set_a_member_counts_from_its_next_report(
     assert told(store, who("b"), at(50)) == (Millis(11), "a", 1)
 
 
-def test_of_several_drifts_that_come_at_once_the_first_by_name_is_the_groups(store: GroupStore) -> None:
-    """None of them saw another when it looked."""
-    members = [who("a", drift=1_000), who("b", drift=2_000), who("c", drift=1_000), who("clock", drift=None)]
-    for member in members:
-        told(store, member, at(10))
-    drifts = [answer.drift for member in members if (answer := store.exchange(member, at(10))) is not None]
-    assert drifts == [None, 1_000, 1_000, 1_000]
+def test_the_lowest_drift_of_the_living_members_counts(store: GroupStore) -> None:
+    def drift_of_others(member: Identity) -> tuple[int | None, str | None]:
+        answer = store.exchange(member, at(10))
+        assert answer is not None
+        return answer.drift, answer.drift_of
 
-
-def test_a_group_has_one_drift(store: GroupStore) -> None:
-    told(store, who("a", drift=1_000), at(10))
-    store.join(who("b", drift=1_000))
-    store.join(who("clock", drift=None))
-    with pytest.raises(UsageError, match="member c of alignment group g has a max drift of 2 s; the group has 1 s"):
-        store.join(who("c", drift=2_000))
-    # The clock has none, so it does not decide for the others.
-    store.leave(who("a"))
-    told(store, who("clock", drift=None), GroupMember(MemberStatus.CLOCK))
-    store.join(who("c", drift=2_000))
+    assert drift_of_others(who("a", drift=3_000)) == (None, None)
+    assert drift_of_others(who("clock", drift=None)) == (3_000, "a")
+    assert drift_of_others(who("b", drift=1_000, time_to_live=1_000)) == (3_000, "a")
+    assert drift_of_others(who("c", drift=2_000)) == (1_000, "b")
+    # Its own is no other's, and of equal ones the first by name.
+    assert drift_of_others(who("b", drift=1_000, time_to_live=1_000)) == (2_000, "c")
+    assert drift_of_others(who("d", drift=1_000)) == (1_000, "b")
+    # Another process of the member brings another drift, with its first statement.
+    assert store.exchange(who("d", drift=5_000, writer="after a restart"), None) is not None
+    time.sleep(1.1)
+    assert drift_of_others(who("a", drift=3_000)) == (2_000, "c")
 
 
 @pytest.mark.parametrize(
@@ -188,9 +186,6 @@ def test_what_no_member_writes_is_an_error_and_no_limit(tmp_path: Path, rubbish:
         CorruptDataError, match=f"column {rubbish.split(maxsplit=1)[0]} of table .* no member writes, .*: delete"
     ):
         store.exchange(who("b"), at(50))
-    if "max_drift" in rubbish:
-        with pytest.raises(CorruptDataError, match="no member writes"):
-            store.join(who("b"))
     store.close()
 
 
@@ -227,7 +222,6 @@ def test_numbers_at_the_ends_of_64_bits_are_no_member_that_is_alive(
     told(store, who("a"), at(10))
     changed(url, f"seen = {seen}, time_to_live = {time_to_live}")
     assert told(store, who("b"), at(50)) == (None, None, 0)
-    store.join(who("c"))
     store.leave(who("b"))
 
 
@@ -348,7 +342,6 @@ from watermark_source.errors import OptionError
 
 member = Identity("g", "a", "a", 1_000, 30_000, "one")
 store = GroupStore(database_of("sqlite:///" + sys.argv[1]))
-store.join(member)
 assert store.exchange(member, None).members == 0
 store.leave(member)
 store.close()

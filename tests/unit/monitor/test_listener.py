@@ -173,6 +173,7 @@ def test_the_metrics_of_a_status_are_complete() -> None:
         ("watermark_source_watermark_changes_total", *source): 8,
         ("watermark_source_status_changes_total", *source): 2,
         ("watermark_source_alignment_minimum_timestamp_seconds", *source): noon,
+        ("watermark_source_alignment_max_drift_seconds", *source): 30.0,
         ("watermark_source_alignment_holder", *source, "users"): 1,
         ("watermark_source_watermark_timestamp_seconds", *source): noon,
         ("watermark_source_watermark_lag_seconds", *source): 8,

@@ -55,6 +55,8 @@ _GROUPS = st.builds(
     since=st.none() | _INT64,
     trouble=st.none() | st.text(max_size=5),
     store=st.none() | st.text(max_size=5),
+    max_drift_of=st.none() | st.text(max_size=5),
+    own_max_drift=st.none() | st.integers(0),
 )
 
 

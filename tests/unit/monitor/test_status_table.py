@@ -169,6 +169,9 @@ def test_the_headline_tells_of_the_groups_other_sources() -> None:
         "slowest elsewhere: users for 1 min",
         "no answer",
     )
+    lower = GroupStatus("g", 1_000, NOON, 1, max_drift_of="users", own_max_drift=60_000)
+    shown = headline(source_status(group=lower), now=NOON)[3]
+    assert shown == "group g: limit 12:00:00.000, max drift 1 s of users (here 1 min), 1 member"
     held = GroupStatus("g", None, None, 1, hold=True, others=1, slowest="users")
     assert headline(source_status(group=held))[3:5] == (
         "group g: nothing is read yet, 1 member and 1 other source", "slowest elsewhere: users"

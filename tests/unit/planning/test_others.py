@@ -8,7 +8,7 @@ from typing import Any
 from tests.simulation.log import SimulatedLog
 from tests.unit.planning.example_states import A, B, at, backlog, log_of, observation
 from watermark_source.planning.backlog import Limit
-from watermark_source.planning.group import NO_OTHERS, OtherMember, OtherMembers, incomplete
+from watermark_source.planning.group import NO_OTHERS, OtherMember, OtherMembers, drift_in_force, incomplete
 from watermark_source.planning.group_limit import STORE, TO_COME, Aligned, aligned_ends
 from watermark_source.planning.policy import Alignment, PlanPolicy
 from watermark_source.planning.split import Split
@@ -170,3 +170,9 @@ def test_an_idle_split_is_not_the_slowest() -> None:
     log = log_of([100, 5_000], [50])
     splits = {A: at(1, 99), B: at(1, 49, status=SplitStatus.IDLE)}
     assert aligned(splits, log, others(99)).ends == {A: 2}
+
+
+def test_the_lowest_drift_of_the_members_is_in_force_and_a_source_without_one_takes_none() -> None:
+    low = OtherMembers(drift=5, drift_of="clicks")
+    assert [drift_in_force(own, low) for own in (10, 5, 1, None)] == [5, 5, 1, None]
+    assert drift_in_force(10, NO_OTHERS) == 10

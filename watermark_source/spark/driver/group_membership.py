@@ -6,21 +6,25 @@ a private database once there are two. With the URL of a database they meet ther
 
 from __future__ import annotations
 
+import logging
 import secrets
 import time
 from dataclasses import replace
 
+from watermark_source.durations import format_duration
 from watermark_source.group_store.database import store_of
 from watermark_source.group_store.file_database import FileDatabase
 from watermark_source.group_store.heartbeat_client import HeartbeatClient
 from watermark_source.group_store.local_members import FILE, LocalMembers, driver_folder
 from watermark_source.group_store.store import GroupStore, Identity
-from watermark_source.planning.group import NO_OTHERS, OtherMembers, incomplete
+from watermark_source.planning.group import NO_OTHERS, OtherMembers, drift_in_force, incomplete
 from watermark_source.planning.planner import Plan
 from watermark_source.planning.state import GroupState, SplitStatus
 from watermark_source.planning.watermark import MAX, MIN
 from watermark_source.spark.option_rows import DRIVER, NO_STORE
 from watermark_source.spark.options import EngineOptions, GroupOptions
+
+_log = logging.getLogger(__name__)
 
 
 class Membership:
@@ -29,7 +33,8 @@ class Membership:
     def __init__(self, source_name: str, group: GroupOptions | None, max_drift: int | None) -> None:
         self._source_name = source_name
         self._group = group
-        self._max_drift = max_drift
+        self._max_drift = self._drift = max_drift
+        """``_drift``: the one in force in the last plan."""
         self._local: LocalMembers | None = None
         self._client: HeartbeatClient | None = None
         self._last: Plan | None = None
@@ -61,11 +66,7 @@ class Membership:
             self._local = LocalMembers(driver_folder(), group.name)
 
     def others(self, before: GroupState) -> OtherMembers:
-        """Return the last known positions of the others for a plan that begins in a state with ``before``.
-
-        Raises:
-            UsageError: the group has another drift.
-        """
+        """Return the last known positions of the others for a plan that begins in a state with ``before``."""
         group = self._group
         if group is None or group.store is None:
             return NO_OTHERS
@@ -79,6 +80,7 @@ class Membership:
         # A limit there was, once they had met: without one in the offset no member counted.
         last_limit = MAX if met_before and before.limit is None else before.limit
         found = self._client.others(last_limit)
+        self._note_drift(found, group)
         if self._client.trouble is not None:
             # No member can join meanwhile.
             self._began = time.monotonic()
@@ -128,6 +130,24 @@ class Membership:
             self._local.close()
         if self._client is not None:
             self._client.close()
+
+    def _note_drift(self, others: OtherMembers, group: GroupOptions) -> None:
+        """Log whose max drift is in force, each time that it becomes another one's or another value."""
+        own, drift = self._max_drift, drift_in_force(self._max_drift, others)
+        if drift == self._drift or own is None or drift is None:
+            return
+        self._drift = drift
+        if drift < own:
+            _log.warning(
+                "the max drift of the alignment group %s is %s, that of %s, which is the lowest of its members; this "
+                "source has alignmentMaxDrift %s", group.name, format_duration(drift), others.drift_of,
+                format_duration(own),
+            )  # fmt: skip
+        else:
+            _log.warning(
+                "the max drift of the alignment group %s is %s again, that of this source", group.name,
+                format_duration(own),
+            )  # fmt: skip
 
     def _is_alone(self, group: GroupOptions) -> bool:
         waits_for_some = (group.members or 1) > 1

@@ -30,7 +30,7 @@ from watermark_source.monitor.three_clocks import holder
 from watermark_source.planning.announced import writers_at
 from watermark_source.planning.backlog import Limit
 from watermark_source.planning.combined_watermark import positions_of
-from watermark_source.planning.group import FIRST
+from watermark_source.planning.group import FIRST, drift_in_force
 from watermark_source.planning.planner import Plan
 from watermark_source.planning.snapshot_ranges import snapshot_split, unfinished
 from watermark_source.planning.split import Split
@@ -263,8 +263,8 @@ def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Mil
     state, splits = seen.plan.state, seen.plan.watermarks.states
     group = None
     if options.group is not None:
-        drift = options.alignment.max_drift
-        others = seen.plan.observation.others
+        others, own_drift = seen.plan.observation.others, options.alignment.max_drift
+        drift, drift_of = drift_in_force(own_drift, others), _drift_of_another(seen, options)
         elsewhere = others.slowest
         hold = _holds_all_beginnings(state.group.limit, drift)
         group = GroupStatus(
@@ -278,6 +278,8 @@ def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Mil
             since=None if elsewhere is None else elsewhere.since,
             trouble=seen.trouble,
             store=seen.store,
+            max_drift_of=drift_of,
+            own_max_drift=None if drift_of is None else own_drift,
             **_lowest_of_group(seen.plan.limit, drift),
         )
     counting = [
@@ -382,7 +384,7 @@ def _view(
                 idle_timeout=idle_timeout,
                 hidden_ahead=unread is not None and not unread.is_readable,
                 behind=_behind(split, state, seen, options),
-                wait=_alignment_wait(split, state, seen.plan.limit, options.alignment.max_drift),
+                wait=_alignment_wait(split, state, seen, options),
                 reading=state.position > state.observed,
                 waits_for_budget=not resting and state.position == state.observed,
                 waits_for_more=seen.plan.waits_for_more,
@@ -440,13 +442,20 @@ def _holds_all_beginnings(limit: Millis | None, drift: int | None) -> bool:
     return limit is not None and limit <= saturating_add(FIRST, drift or 0)
 
 
-def _alignment_wait(split: Split, state: SplitState, limit: Limit | None, drift: int | None) -> AlignmentWait | None:
+def _drift_of_another(seen: Seen, options: EngineOptions) -> str | None:
+    """Return the other source whose max drift is in force; ``None`` if it is that of this source."""
+    own, others = options.alignment.max_drift, seen.plan.observation.others
+    return None if drift_in_force(own, others) == own else others.drift_of
+
+
+def _alignment_wait(split: Split, state: SplitState, seen: Seen, options: EngineOptions) -> AlignmentWait | None:
+    limit, drift = seen.plan.limit, drift_in_force(options.alignment.max_drift, seen.plan.observation.others)
     if state.status is not SplitStatus.PAUSED or limit is None or limit.slowest == split:
         return None
     if drift is None or _holds_all_beginnings(limit.watermark, drift):
         return AlignmentWait(slowest=str(limit.slowest), max_drift=None)
     ahead = None if state.watermark is None else state.watermark - (limit.watermark - drift)
-    return AlignmentWait(slowest=str(limit.slowest), max_drift=drift, ahead=ahead)
+    return AlignmentWait(str(limit.slowest), drift, ahead, _drift_of_another(seen, options))
 
 
 def batch_line(of: SourceStatus) -> str:

@@ -159,3 +159,22 @@ def test_a_source_that_met_its_group_in_this_process_goes_on_without_the_store_a
     until(lambda: process.runner._membership.trouble is not None)
     write(log, {0: [(200, 9)]})
     until(lambda: go_on() and end["splits"]["log"]["0"][0] == 3, seconds=20)
+
+
+def test_whose_drift_is_in_force_is_logged_each_time_that_it_changes(
+    make: Make, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = f"sqlite:///{tmp_path / 'alignment.sqlite'}"
+    source, low = make(alignmentStore=url), make(alignmentStore=url, alignmentMaxDrift="5 seconds", sourceName="low")
+
+    def drift_is(value: int) -> bool:
+        return source.others(GroupState(member="known")).drift == value
+
+    source.others(GroupState(member="known"))
+    low.others(GroupState(member="low"))
+    until(lambda: drift_is(5_000))
+    low.close()
+    until(lambda: source.others(GroupState(member="known")).drift is None)
+    lower, again = (line for line in caplog.messages if "max drift" in line)
+    assert "g is 5 s, that of low, which is the lowest of its members; this source has alignmentMaxDrift 1 min" in lower
+    assert again.endswith("g is 1 min again, that of this source")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.spark.file_log import TABLE
@@ -64,6 +66,18 @@ def test_a_split_holds_back_only_if_no_other_source_is_slower(elsewhere: Millis 
     planned = plan(state, seen, PlanPolicy(alignment=Alignment(max_drift=10)), log)
     status = source_status(Seen(planned, RowCounts()), OPTIONS, "file-log", seen.now)
     assert {v.split: v.holds_back for v in status.splits} == dict(zip((A, B), holder, strict=True))
+
+
+def test_the_lowest_drift_of_the_group_sets_the_limit_and_the_status_names_whose_it_is() -> None:
+    low = OtherMembers(Millis(98), OtherMember("users"), 2, drift=5, drift_of="orders")
+    status = status_beside(low)
+    assert status.group is not None
+    assert (status.group.limit, status.group.max_drift) == (103, 5)
+    assert (status.group.max_drift_of, status.group.own_max_drift) == ("orders", 10)
+    assert status.splits[0].why == "next record over 5 ms ahead of users (alignmentMaxDrift of orders)"
+    higher = status_beside(replace(low, drift=11)).group
+    assert higher is not None
+    assert (higher.limit, higher.max_drift, higher.max_drift_of, higher.own_max_drift) == (108, 10, None, None)
 
 
 def test_a_limit_that_is_a_time_is_shown_and_one_that_is_none_is_not() -> None:
