@@ -93,6 +93,32 @@ def test_a_partition_that_its_group_pauses_is_named_with_the_one_it_waits_for(
     )
 
 
+def test_of_two_sources_the_one_that_holds_the_window_is_named_also_after_a_run_that_ended(
+    streams: KafkaStreams, new_topic: NewTopic
+) -> None:
+    topics = {"orders": new_topic(1), "payments": new_topic(1)}
+    streams.write(topics["orders"], {0: [0, 90]})
+    streams.write(topics["payments"], {0: [0, 30]})
+    both = [follow_watermark(streams.source(subscribe=t, sourceName=n)) for n, t in topics.items()]
+    query = streams.run(minutes(both[0].union(both[1])), "both")
+    words = (
+        "closes when every active partition has passed that time in each of 2 sources: of source orders, "
+        f"{topics['orders']}-0 has; of source payments, {topics['payments']}-0 is 30 s behind"
+    )
+    found = why_open(query, MINUTE)
+    assert words in found.sentence
+    assert f"{topics['payments']}-0 is 30 s behind and read to the end of this run" in found.sentence
+    assert any("record with an event time later than 2023-11-14 22:14:00 UTC" in remark for remark in found.remarks)
+    stored = why_open(streams.checkpoint("both"), MINUTE)
+    assert words in stored.sentence
+    # The same run with the missing record.
+    streams.write(topics["payments"], {0: [61]})
+    streams.run(minutes(both[0].union(both[1])), "both")
+    assert why_open(streams.checkpoint("both"), MINUTE).verdict is Verdict.CLOSED
+    rows = streams.result("both").collect()
+    assert [(row["end"], row["count"]) for row in rows] == [(at(60), 3)]
+
+
 def test_a_query_whose_watermark_is_not_the_sources_is_found_out(streams: KafkaStreams, new_topic: NewTopic) -> None:
     """Spark's own takes the highest event time: the rows of the slower partition are late, and dropped."""
     topic = new_topic(2)

@@ -29,13 +29,14 @@ def minutes(df: DataFrame) -> DataFrame:
 CLIENT = """
 import json, sys
 from pathlib import Path
+from urllib.request import urlopen
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from services.spark_start import quick_spark
 from tests.spark.file_log import FileLogDataSource
 from tests.spark.queries import Streams
 from tests.spark.test_connect import FIRST, SECOND, minutes
-from watermark_source import follow_clock, follow_watermark, markers
+from watermark_source import StatusPage, follow_clock, follow_watermark, markers, why_open
 from watermark_source.errors import UsageError
 
 spark = (
@@ -79,6 +80,10 @@ for frame in (df, clocked, rate.withWatermark("timestamp", "1 minute")):
     except UsageError as error:
         refused.append(str(error))
 assert [text.count("watermark already") for text in refused[9:]] == [0, 1, 1], refused
+with StatusPage(spark, port=0) as page:
+    assert json.load(urlopen(page.url + "status.json"))["queries"] == []
+    query = streams.run(minutes(df), "explained")
+assert "read to the end of this run" in why_open(query).sentence, why_open(query)
 streams.run(clocked, "clocked")
 assert streams.result("clocked").where("proctime IS NULL").count() == 0
 of_markers = F.col("marker").isNotNull()

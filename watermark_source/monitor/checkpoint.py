@@ -21,6 +21,7 @@ from watermark_source.planning.offset import OffsetCodec
 from watermark_source.planning.snapshot_ranges import unfinished
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState, SplitState, SplitStatus
+from watermark_source.planning.watermark import MIN
 
 _OURS = frozenset({"name", "run", "source", "splits", "v"})
 """Keys of every offset of this project's sources."""
@@ -246,7 +247,7 @@ def _source_of_offset(source: LoggedSource, state: SourceState) -> SourceAt:
         on_clock=state.use_processing_time,
         snapshots=tuple(sorted(unfinished(state.snapshots))),
         writers=None if state.announced is None else tuple(map(_writer_of_offset, state.announced.writers)),
-        idle_timeout=None,
+        is_held=state.group.limit is not None and state.group.limit < MIN // 2,
         knows_options=False,
     )
 

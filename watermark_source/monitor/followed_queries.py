@@ -122,13 +122,15 @@ def query_of_status(query: Any, clocks: QueryClocks) -> QueryAt:
     emitted = [clocks.applied_watermark, *(operator.eviction for operator in clocks.operators if operator.is_last)]
     known = [watermark for watermark in emitted if watermark is not None]
     has_ended = not query.isActive
+    takes_highest = _conf(query, "spark.sql.streaming.multipleWatermarkPolicy", "min") == "max"
     return QueryAt(
         sources=tuple(map(source_of_status, clocks.sources)),
         foreign=foreign,
         batch=executed_batch(progress),
         applied=min(known) if len(known) == len(emitted) else None,
-        takes_highest=_takes_highest(query),
-        unfollowed=None if foreign else _unfollowed(progress, takes_highest=_takes_highest(query)),
+        takes_highest=takes_highest,
+        unfollowed=None if foreign else _unfollowed(progress, takes_highest=takes_highest),
+        waits_for_rows=_conf(query, "spark.sql.streaming.noDataMicroBatches.enabled", "true") == "false",
         has_ended=has_ended,
         remarks=("the query has ended: this is how it was left",) if has_ended else (),
     )
@@ -150,6 +152,7 @@ def source_of_status(of: SourceStatus) -> SourceAt:
         idle_timeout=of.idle_timeout,
         out_of_orderness=of.out_of_orderness,
         held_by=None if group is None else group.slowest,
+        is_held=group is not None and group.hold,
         trouble=None if group is None else group.trouble,
     )
 
@@ -166,12 +169,11 @@ def _split_of_view(view: SplitView) -> SplitAt:
     )
 
 
-def _takes_highest(query: Any) -> bool:
+def _conf(query: Any, name: str, default: str) -> str:
+    """Return a setting of Spark's that a query runs with; the default where it cannot be asked (Spark Connect)."""
     handle = getattr(query, "_jsq", None)
     execution = None if handle is None else handle.streamingQuery().lastExecution()
-    if execution is None:
-        return False
-    return bool(str(execution.sparkSession().conf().get("spark.sql.streaming.multipleWatermarkPolicy", "min")) == "max")
+    return default if execution is None else str(execution.sparkSession().conf().get(name, default))
 
 
 def _sent(source: Mapping[str, Any], which: str) -> Mapping[str, Any] | None:

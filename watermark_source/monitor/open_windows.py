@@ -86,6 +86,8 @@ class SourceAt:
     """Whether an absent ``idle_timeout`` is an absent option. An offset does not hold the options."""
     held_by: str | None = None
     """The other source of the alignment group that its splits wait for."""
+    is_held: bool = False
+    """Whether its alignment group lets no source read yet."""
     trouble: str | None = None
     """Why what is known of the group may be old."""
 
@@ -109,6 +111,8 @@ class QueryAt:
     """Whether Spark takes the highest watermark of several sources instead of the lowest."""
     unfollowed: str | None = None
     """That Spark's watermark is not that of the sources, as a sentence; ``None`` if it is."""
+    waits_for_rows: bool = False
+    """Whether Spark makes no batch without rows (``noDataMicroBatches``)."""
     has_ended: bool = False
     """Whether the query does not run any more, or its run reads no more rows."""
     remarks: tuple[str, ...] = ()
@@ -243,6 +247,9 @@ def _decide(of: QueryAt, end: int | None, target: int, window: str) -> tuple[Ver
 def _batch_wait(of: QueryAt, end: int) -> str | None:
     """Return which batch emits a window that the sources' watermark has passed; ``None`` if it has not."""
     again = "; start the query again, if it does not run" if of.has_ended else ""
+    rows = ""
+    if of.waits_for_rows:
+        rows = ", and there is none without rows: spark.sql.streaming.noDataMicroBatches.enabled is false"
     if _reached(of.planned, end):
         return (
             f"closes with batch {of.batch}, which has the watermark {time_text(of.planned)} and is planned, but not "
@@ -255,7 +262,7 @@ def _batch_wait(of: QueryAt, end: int) -> str | None:
     if not of.foreign and _reached(of.sent, end):
         return (
             f"closes with the batch after the one that carries the sources' watermark, {time_text(of.sent)}: Spark "
-            f"applies a watermark one batch later{again}"
+            f"applies a watermark one batch later{rows}{again}"
         )
     return None
 
@@ -327,6 +334,10 @@ def _clauses(source: SourceAt, target: int, end: int | None) -> Iterator[str]:
     if source.snapshots:
         tables = _names(source.snapshots)
         yield f"the snapshot of {tables} is read first, and rows of a snapshot have no watermark"
+        return
+    if source.is_held:
+        slowest = "" if source.held_by is None else f": the slowest source is {source.held_by}"
+        yield f"its alignment group lets no source read yet{slowest}"
     if source.writers is not None:
         yield from _writer_clauses(source, target)
         return
@@ -348,14 +359,8 @@ def _clauses(source: SourceAt, target: int, end: int | None) -> Iterator[str]:
 
 
 _HELD = (
-    Hold.BACKLOG,
-    Hold.PENDING,
-    Hold.PAUSED,
-    Hold.SILENT,
-    Hold.NO_WATERMARK,
-    Hold.NEVER,
-    Hold.NO_ANSWER,
-)
+    Hold.BACKLOG, Hold.PENDING, Hold.PAUSED, Hold.SILENT, Hold.NO_WATERMARK, Hold.NEVER, Hold.NO_ANSWER,
+)  # fmt: skip
 
 
 def _passed(splits: Sequence[SplitAt], _: _Window) -> str:
@@ -483,17 +488,14 @@ def _split_advice(source: SourceAt, target: int, end: int | None, name: str) -> 
         late = "" if end is None else f" later than {time_text(end + (source.out_of_orderness or 0))}"
         bound = f" (maxOutOfOrderness {format_duration(source.out_of_orderness)})" if source.out_of_orderness else ""
         unknown = "" if source.knows_options or end is None else " plus maxOutOfOrderness"
-        clock = ', .option("watermarkStrategy", "ingestion") lets the clock close it' if _is_kafka(source) else ""
+        # A system that dates its rows itself needs no such strategy, and refuses it.
+        is_kafka = source.format_name == "aligned-kafka"
+        clock = ', .option("watermarkStrategy", "ingestion") lets the clock close it' if is_kafka else ""
         yield (
             f"no partition{name} has come so far: a record with an event time{late}{unknown}{bound} advances the "
             f'watermark{clock}, and .option("finalWatermark", "true") closes all windows at the end of a last run '
             "with availableNow"
         )
-
-
-def _is_kafka(source: SourceAt) -> bool:
-    # A system that dates its rows itself needs no such strategy, and refuses it.
-    return source.format_name == "aligned-kafka"
 
 
 # Rows of the table.

@@ -200,7 +200,7 @@ def _query(of: QueryView, number: int, now: int) -> Iterator[str]:
         yield f"<ul>{''.join(_tag('li', remark) for remark in of.open.remarks)}</ul>"
     yield f"<h3>Clocks</h3><ul>{''.join(_tag('li', piece) for piece in clock_pieces(of.clocks))}</ul>"
     for source in of.clocks.sources:
-        yield from _source(source, of.points.get(source.source_name, ()), now)
+        yield from _source(source, of, now)
     yield "</section>"
 
 
@@ -212,22 +212,22 @@ def _seconds(millis: int) -> int:
     return max(0, millis) // 1_000 * 1_000
 
 
-def _source(of: SourceStatus, points: Sequence[Point], now: int) -> Iterator[str]:
+def _source(of: SourceStatus, query: QueryView, now: int) -> Iterator[str]:
     yield _tag("h3", f"Source {of.source_name}")
     yield f"<ul>{''.join(_tag('li', piece) for piece in headline(of, now=now)[1:])}</ul>"
     if of.snapshots:
         yield _tag("pre", "\n".join(snapshot_lines(of, width=100)))
-    yield from _lines_over_time(points)
+    yield from _lines_over_time(query.points.get(of.source_name, ()))
     if of.writers:
         rows = (
             [w.name, w.status, watermark_text(w.watermark), "yes" if w.holds_back else "", w.why] for w in of.writers
         )
-        yield from _table("Writers that announce watermarks", _WRITER_TITLES, rows)
+        yield from _table(f"{query.name}: writers that announce watermarks to {of.source_name}", _WRITER_TITLES, rows)
     if of.splits:
         ordered = sorted(of.splits, key=_slowest_first)
         total = count_text(of.splits_total)
         shown = "" if of.splits_total == len(ordered) else f", the {count_text(len(ordered))} most relevant"
-        caption = f"Partitions of {of.source_name}: {total}{shown}; slowest first"
+        caption = f"{query.name}: partitions of {of.source_name}, {total}{shown}; slowest first"
         cells = (_split_cells(view, of, now) for view in ordered)
         held = {i for i, view in enumerate(ordered) if view.holds_back}
         yield from _table(caption, _SPLIT_TITLES, cells, numbers={5, 6}, marked=held)

@@ -168,6 +168,31 @@ def test_a_snapshot_comes_first() -> None:
     )
 
 
+def test_the_snapshot_of_a_checkpoint_comes_first(tmp_path: Path) -> None:
+    splits = {"shop.orders": {"0": [4, 0]}, "binlog": {"0": [900, 0]}}
+    offset = {"v": 1, "name": "orders", "source": "mysql-cdc-wm", "run": 1, "splits": splits}
+    folder = checkpoint(tmp_path, [json.dumps(offset | {"snapshot": {"shop.orders": [[100]]}, "complete": []})], [0])
+    found = why_open(folder)
+    assert found.sentence == (
+        "no window has closed yet, because there is no watermark: the snapshot of shop.orders is read first, and rows "
+        "of a snapshot have no watermark"
+    )
+    assert found.remarks[0].startswith("as of batch 0 (committed")
+
+
+def test_a_group_that_lets_no_source_read_is_named(tmp_path: Path) -> None:
+    group = GroupStatus("checkout", MINUTE, None, 2, hold=True, others=1, slowest="payments")
+    found = explained(source_status(split_view(0, watermark=None, position=0), watermark=None, group=group))
+    assert "its alignment group lets no source read yet: the slowest source is payments" in found.sentence
+    folder = checkpoint(tmp_path, [offset_of(None, wm=None, limit=-(2**63))], [0])
+    assert "its alignment group lets no source read yet" in why_open(folder).sentence
+
+
+def test_without_batches_that_have_no_rows_the_setting_is_named() -> None:
+    found = explained(source_status(PASSED, watermark=END), waits_for_rows=True)
+    assert "spark.sql.streaming.noDataMicroBatches.enabled is false" in found.sentence
+
+
 def test_announced_watermarks_wait_for_writers() -> None:
     writers = [
         WriterView(

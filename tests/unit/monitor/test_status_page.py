@@ -89,7 +89,7 @@ def test_the_sentence_comes_first_then_who_holds_since_when_and_what_windows_wai
         "The watermark is held by orders-3 since 2026-11-21 11:59:00 UTC (1 min 05 s) at least: behind by"
     )
     windows = text.index("Windows that end by 2026-11-21 12:00:00 UTC close, later ones are open: orders-3 is ")
-    assert sentence < held < windows < text.index("Partitions of orders: 6; slowest first")
+    assert sentence < held < windows < text.index("sales: partitions of orders, 6; slowest first")
 
 
 def test_the_page_needs_no_script_and_nothing_from_elsewhere() -> None:

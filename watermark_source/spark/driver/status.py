@@ -232,7 +232,6 @@ class History:
         return times, changes
 
 
-_BY_EVENT_TIMES = {Observed.HIGHEST, Observed.DISORDER}
 _STATUS = {SplitStatus.ACTIVE: Status.ACTIVE, SplitStatus.IDLE: Status.IDLE, SplitStatus.PAUSED: Status.PAUSED}
 
 
@@ -327,8 +326,13 @@ def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Mil
         rows_after=None if history.arrivals.rows_after is None else history.arrivals.rows_after + by_wall,
         changes=Changes(history.watermark_changes, history.status_changes),
         idle_timeout=options.idleness.timeout,
-        out_of_orderness=options.strategy.bound if options.strategy.observed in _BY_EVENT_TIMES else None,
+        out_of_orderness=_out_of_orderness(options.strategy),
     )
+
+
+def _out_of_orderness(strategy: WatermarkStrategy) -> int | None:
+    by_event_times = strategy.observed in (Observed.HIGHEST, Observed.DISORDER) and strategy.follows_highest
+    return strategy.bound if by_event_times else None
 
 
 def _writers(seen: Seen) -> list[WriterView]:

@@ -9,6 +9,7 @@ import pytest
 from tests.spark.file_log import TABLE
 from tests.unit.planning.example_states import A, B, at, log_of, observation
 from watermark_source.monitor.source_status import SourceStatus
+from watermark_source.monitor.status_json import status_from_json, status_to_json
 from watermark_source.planning.group import FIRST, OtherMember, OtherMembers, incomplete
 from watermark_source.planning.planner import plan
 from watermark_source.planning.policy import Alignment, PlanPolicy
@@ -139,3 +140,24 @@ def test_a_split_that_was_idle_and_is_behind_says_so(passes: bool) -> None:
     assert "behind the watermark" not in ahead.why
     assert "5 min behind the watermark (it was idle): its rows up to there are late" in behind.why
     assert ("advances without it" in behind.why) is passes
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ({}, (None, 0)),
+        ({"idleTimeout": "30 seconds", "maxOutOfOrderness": "10 seconds"}, (30_000, 10_000)),
+        ({"watermarkStrategy": "none"}, (None, None)),
+        ({"watermarkStrategy": "tests.unit.planning.generators:ByParity"}, (None, None)),
+    ],
+)
+def test_the_options_that_decide_when_a_window_closes_are_in_the_status(
+    given: dict[str, str], shown: tuple[int | None, int | None]
+) -> None:
+    options = EngineOptions.of(TABLE.parse(given), format_name="file-log", given=given)
+    log = log_of([100])
+    seen = observation(log)
+    planned = plan(SourceState(splits={A: at(1, 99)}, watermark=Millis(99)), seen, PlanPolicy(), log)
+    status = source_status(Seen(planned, RowCounts()), options, "file-log", seen.now)
+    assert (status.idle_timeout, status.out_of_orderness) == shown
+    assert status_from_json(status_to_json(status)) == status
