@@ -19,6 +19,7 @@
     │   ├── ResponseTimeoutError    connected, but no answer or no progress within the time limit
     │   ├── CorruptDataError        bytes that fail their own checks
     │   ├── EventTimeError          a record without an event time in the place that the user has named
+    │   ├── PayloadError            a value that does not fit the user's schema, where the user chose FAILFAST
     │   └── UnsupportedFormatError  bytes of a format that this version does not read
     ├── DataLossError               rows to be read no longer exist (``failOnDataLoss``)
     └── InternalError               a bug of this project
@@ -146,6 +147,10 @@ class CorruptDataError(SourceError):
 
 class EventTimeError(SourceError):
     """A record without an event time in the place that the user has named."""
+
+
+class PayloadError(SourceError):
+    """A value that does not fit the user's schema, where the user chose that it ends the query."""
 
 
 class UnsupportedFormatError(SourceError):

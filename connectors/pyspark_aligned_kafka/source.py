@@ -27,6 +27,7 @@ from pyspark_aligned_kafka.options.kafka_options import KafkaOptions
 from pyspark_aligned_kafka.options.positions import foreign_positions
 from pyspark_aligned_kafka.options.subscription import selection_text, selects_topic
 from pyspark_aligned_kafka.records.event_time_choice import WithoutTime
+from pyspark_aligned_kafka.records.payload_schema import PayloadChoice
 from watermark_source.connector import (
     BatchDefinition,
     BatchRangeReader,
@@ -56,8 +57,9 @@ class KafkaSource(SourceDefinition):
 
     @property
     def columns(self) -> StructType:
-        """The chosen columns of Spark's Kafka source."""
-        return kafka_columns(self.options.columns)
+        """The chosen columns of Spark's Kafka source, and that of decoded values."""
+        columns, payload = kafka_columns(self.options.columns), self.options.payload
+        return columns if payload is None else columns.add(payload.column, payload.schema)
 
     @property
     def event_time(self) -> str | None:
@@ -86,7 +88,7 @@ class KafkaSource(SourceDefinition):
     @property
     def range_reader(self) -> RangeReader:
         """The executor side."""
-        return range_reader(self.options, self.options.columns, stream=True)
+        return range_reader(self.options, self.options.columns, self.options.payload, stream=True)
 
     @property
     def observing_reader(self) -> RangeReader:
@@ -114,7 +116,9 @@ class KafkaSource(SourceDefinition):
         return foreign_positions(offset)
 
 
-def range_reader(given: KafkaOptions, columns: tuple[str, ...], *, stream: bool = False) -> KafkaRangeReader:
+def range_reader(
+    given: KafkaOptions, columns: tuple[str, ...], payload: PayloadChoice | None = None, *, stream: bool = False
+) -> KafkaRangeReader:
     """Return the executor side for these columns; ``stream``: it reads watermarks from records too."""
     # The reader imports numba, which takes half a second and is not needed to check options.
     from pyspark_aligned_kafka.reading.range_reader import KafkaRangeReader  # noqa: PLC0415
@@ -127,6 +131,7 @@ def range_reader(given: KafkaOptions, columns: tuple[str, ...], *, stream: bool 
         decompressed_max_bytes=given.reading.decompressed_max_bytes,
         event_time=given.times.event_time,
         marks=given.times.marks if stream else None,
+        payload=payload,
     )
 
 
@@ -150,7 +155,7 @@ class KafkaBatch(BatchDefinition):
     @property
     def range_reader(self) -> BatchRangeReader:
         """The executor side."""
-        return range_reader(self.options, self.options.columns)
+        return range_reader(self.options, self.options.columns, self.options.payload)
 
     def late_ranges(self) -> Sequence[OpenRange]:
         """Look the offsets up at the brokers, over connections that are closed again."""

@@ -89,9 +89,9 @@ EVENT_TIME_OPTIONS = (
         name=SHOWS,
         default=True,
         example="false",
-        doc="Whether an error about a record without an event time, or with an invalid watermark, contains the first "
-        "80 bytes of the record's content, and the message of a function that failed. Errors are in the logs of the "
-        "driver and the executors: see [security](security.md).",
+        doc="Whether an error about a record without an event time, with an invalid watermark, or with a value that "
+        "does not fit `valueSchema`, contains the first 80 bytes of the record's content, and the message of a "
+        "function that failed. Errors are in the logs of the driver and the executors: see [security](security.md).",
     ),
 )
 
@@ -217,11 +217,12 @@ def event_time_choice(values: Mapping[str, Any], given: Mapping[str, str]) -> Ev
                 example=f"{OPTION} = value:$.created_at",
             )  # fmt: skip
     marks = uses_marks(values["watermarkStrategy"]) and values[MARKS] is not None
-    if place is None and not marks and given_text(given, SHOWS) is not None:
+    reads_content = place is not None or marks or values["valueFormat"] is not None
+    if not reads_content and given_text(given, SHOWS) is not None:
         raise OptionError(
             SHOWS, given_text(given, SHOWS),
             f"has no meaning where times are the records' timestamps, and no content is read; it goes with {OPTION} or "
-            f"{MARKS}", example="leave it out",
+            f"{MARKS}, and with valueFormat", example="leave it out",
         )  # fmt: skip
     if place is None:
         return None

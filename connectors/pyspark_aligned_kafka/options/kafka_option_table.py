@@ -10,6 +10,7 @@ from pyspark_aligned_kafka.options.event_time_options import (
     EVENT_TIME_OPTIONS,
     MARK_OPTIONS,
 )
+from pyspark_aligned_kafka.options.payload_options import PAYLOAD_OPTIONS
 from pyspark_aligned_kafka.options.positions import NoMatch
 from pyspark_aligned_kafka.options.subscription import (
     parse_assign,
@@ -48,21 +49,22 @@ def _count(text: str) -> int:
 
 
 def _columns(text: str) -> tuple[str, ...]:
+    """Return the names in the table's spelling; one that is not of Kafka's may be that of the decoded values."""
     spelling = {name.lower(): name for name in (*KAFKA_COLUMNS, EVENT_TIME)}
     names = [part.strip() for part in text.split(",")]
-    for name in names:
-        if name.lower() not in spelling:
-            raise ValueError(f'"{name}" is none of them')
-    chosen = [spelling[name.lower()] for name in names]
-    if len(set(chosen)) != len(chosen):
+    chosen = [spelling.get(name.lower(), name) for name in names]
+    if len({name.lower() for name in chosen}) != len(chosen):
         raise ValueError("one is there twice")
-    return tuple(name for name in KAFKA_COLUMNS if name in chosen)
+    if "" in chosen:
+        raise ValueError('"" is none of them')
+    return tuple(chosen)
 
 
 _OFFSETS = (
     "must be earliest, latest, or a JSON object of offsets by partition (-2 earliest, -1 latest) "
     "or of earliest and latest by topic"
 )
+COLUMNS_ACCEPTED = f"must be a comma list of {', '.join(KAFKA_COLUMNS)} and {EVENT_TIME}"
 KAFKA_OPTIONS: tuple[Option, ...] = (
     Option(
         name="subscribe",
@@ -201,11 +203,13 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
         name="columns",
         parse=_columns,
         default_text="all",
-        accepted=f"must be a comma list of {', '.join(KAFKA_COLUMNS)} and {EVENT_TIME}",
+        accepted=COLUMNS_ACCEPTED,
         example="value,event_time",
         doc="Columns to deliver; fewer are faster, because Spark does not push the columns that a query uses down to "
-        "a Python source. They keep Spark's order. `event_time` and `marker` are always delivered.",
+        "a Python source. They keep Spark's order. `event_time`, `marker` and `valueColumn` are always "
+        "delivered.",
     ),
+    *PAYLOAD_OPTIONS,
     true_or_false(
         name=AfterCatchUp.WATERMARK.value,
         default=False,

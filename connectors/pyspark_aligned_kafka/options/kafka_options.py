@@ -14,17 +14,26 @@ from pyspark_aligned_kafka.options.event_time_options import (
     event_time_choice,
     mark_choice,
 )
-from pyspark_aligned_kafka.options.kafka_option_table import FORMAT, HEADERS, KAFKA_COLUMNS, OPTION_TABLE
+from pyspark_aligned_kafka.options.kafka_option_table import (
+    COLUMNS_ACCEPTED,
+    FORMAT,
+    HEADERS,
+    KAFKA_COLUMNS,
+    OPTION_TABLE,
+)
+from pyspark_aligned_kafka.options.payload_options import payload_choice
 from pyspark_aligned_kafka.options.positions import Everywhere, Latest, NoMatch, OffsetRetries, PositionPolicy
 from pyspark_aligned_kafka.options.subscription import (
     Subscription,
 )
 from pyspark_aligned_kafka.records.event_time_choice import EventTimeChoice, MarkChoice
+from pyspark_aligned_kafka.records.payload_schema import PayloadChoice
 from watermark_source.contract.abilities import Abilities, RowLimits
 from watermark_source.errors import OptionError
 from watermark_source.option_table import given_text
 from watermark_source.planning.catch_up import AfterCatchUp
 from watermark_source.planning.policy import MinimumRows
+from watermark_source.spark.column_names import EVENT_TIME, LATE, MARKER
 from watermark_source.spark.options import EngineOptions, SourceOptions
 
 _WHAT_TO_READ = ("subscribe", "subscribePattern", "assign")
@@ -85,6 +94,8 @@ class KafkaOptions:
     reading: ReadingLimits
     columns: tuple[str, ...]
     """Chosen columns of Spark's Kafka schema, in its order."""
+    payload: PayloadChoice | None
+    """How values are decoded to a column; ``None``: they are not."""
     times: TimePlaces
     announced: AnnouncedTopic | None
     """The topic whose writers announce watermarks; ``None``: no strategy uses it."""
@@ -106,6 +117,7 @@ def parse(given: Mapping[str, str]) -> KafkaOptions:
 def meaning_of(options: SourceOptions) -> KafkaOptions:
     """Return what parsed options mean, after the checks of those that concern several; raises ``OptionError``."""
     values, given = options, options.given
+    payload = payload_choice(values, given, (*KAFKA_COLUMNS, EVENT_TIME, LATE, MARKER))
     subscription = _subscription(values, given)
     return KafkaOptions(
         subscription=subscription,
@@ -121,7 +133,8 @@ def meaning_of(options: SourceOptions) -> KafkaOptions:
             poll_timeout_ms=values["kafkaConsumer.pollTimeoutMs"],
             decompressed_max_bytes=values["maxDecompressedBatchBytes"],
         ),
-        columns=_chosen_columns(values, given),
+        columns=_chosen_columns(values, given, payload),
+        payload=payload,
         times=TimePlaces(event_time=event_time_choice(values, given), marks=mark_choice(values, given)),
         announced=announced_topic(values, given, subscription),
         commit_group=values["commitGroupId"],
@@ -177,10 +190,22 @@ def row_limits(options: SourceOptions) -> RowLimits:
     return RowLimits(most, MinimumRows(least, options["maxTriggerDelay"]))
 
 
-def _chosen_columns(values: Mapping[str, Any], given: Mapping[str, str]) -> tuple[str, ...]:
-    chosen: tuple[str, ...] | None = values["columns"]
-    if chosen is None:
-        return KAFKA_COLUMNS if values["includeHeaders"] else KAFKA_COLUMNS[:-1]
+def _chosen_columns(
+    values: Mapping[str, Any], given: Mapping[str, str], payload: PayloadChoice | None
+) -> tuple[str, ...]:
+    named: tuple[str, ...] | None = values["columns"]
+    if named is None:
+        left_out = {"value"} if payload is not None else set()
+        left_out |= set() if values["includeHeaders"] else {HEADERS}
+        return tuple(name for name in KAFKA_COLUMNS if name not in left_out)
+    known = {*KAFKA_COLUMNS, EVENT_TIME} | (set() if payload is None else {payload.column})
+    if unknown := next((name for name in named if name not in known), None):
+        decoded = "" if payload is None else f", or {payload.column}"
+        raise OptionError(
+            "columns", given_text(given, "columns"), f'{COLUMNS_ACCEPTED}{decoded} ("{unknown}" is none of them)',
+            example="value,event_time",
+        )  # fmt: skip
+    chosen = tuple(name for name in KAFKA_COLUMNS if name in named)
     text = given_text(given, "includeHeaders")
     if text is not None and values["includeHeaders"] != (HEADERS in chosen):
         difference = "leaves headers out" if values["includeHeaders"] else "names headers"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
@@ -12,10 +12,13 @@ import pyarrow as pa
 from pyspark_aligned_kafka.records.headers import headers_array
 from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
 from pyspark_aligned_kafka.records.record_fields import HEADERS_AT, KEY_AT, VALUE_AT, Located
-from watermark_source.arrow_columns import allocated, bitmap, repeated
+from watermark_source.arrow_columns import allocated, bitmap, integers, repeated
 from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.machine_code.native import Word, address_of, compiled, copy_bytes
 from watermark_source.planning.split import Split
+
+if TYPE_CHECKING:
+    from pyspark_aligned_kafka.records.payload_columns import PayloadReader
 
 # Columns of one value, such as the topic's name: kept from batch to batch, and no more of them than some bytes.
 
@@ -85,12 +88,13 @@ def _gather(  # noqa: PLR0917 - arrays in, arrays out
 
 
 class ColumnBuilder:
-    """Builds the wanted columns, in the wanted order."""
+    """Builds the wanted columns, in the wanted order, and behind them that of decoded values."""
 
-    __slots__ = ("_columns",)
+    __slots__ = ("_columns", "_payload")
 
-    def __init__(self, columns: Sequence[str]) -> None:
+    def __init__(self, columns: Sequence[str], payload: PayloadReader | None = None) -> None:
         self._columns = tuple(columns)
+        self._payload = payload
 
     def build(
         self,
@@ -111,6 +115,7 @@ class ColumnBuilder:
 
         Raises:
             CorruptDataError: headers that do not fit their record.
+            PayloadError: a value that does not fit the user's schema, where that ends the query.
         """
         rows = located.rows
         makers: dict[str, Callable[[], pa.Array]] = {
@@ -128,6 +133,9 @@ class ColumnBuilder:
             "headers": lambda: headers_array(split, data, located, offset),
         }
         columns = tuple(makers[name]() for name in self._columns)
+        if self._payload is not None:
+            starts, sizes = located.fields[VALUE_AT:HEADERS_AT, :rows]
+            columns += (self._payload.read(split, data, starts, sizes, integers(offset)),)
         return ReadBatch(split, rows, columns, event_time, undated=undated, positions=offset, marks=marks)
 
 

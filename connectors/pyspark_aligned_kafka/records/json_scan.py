@@ -54,7 +54,8 @@ _NAN, _INFI, _NITY = (_packed(w) for w in ("NaN", "Infi", "nity"))
 
 
 @inlined
-def _after_space(data: Word, at: Word, stop: Word) -> Word:
+def after_space(data: Word, at: Word, stop: Word) -> Word:
+    """Return where the next byte is that is no blank."""
     while at < stop:
         c = byte_at(data, at)
         if c not in (_SPACE, _LINE, _RETURN, _TAB):
@@ -64,34 +65,35 @@ def _after_space(data: Word, at: Word, stop: Word) -> Word:
 
 
 @inlined
-def _is_digit(data: Word, at: Word, stop: Word) -> Word:
+def is_digit(data: Word, at: Word, stop: Word) -> Word:
+    """Return whether there is a digit."""
     return at < stop and _ZERO <= byte_at(data, at) <= _NINE
 
 
 @inlined
 def _after_digits(data: Word, at: Word, stop: Word) -> Word:
-    while _is_digit(data, at, stop):
+    while is_digit(data, at, stop):
         at += 1
     return at
 
 
 @inlined
-def _number_end(data: Word, at: Word, stop: Word) -> Word:
+def number_end(data: Word, at: Word, stop: Word) -> Word:
     """Return the end of the number that begins with a minus or a digit, -1 if it is none."""
     if byte_at(data, at) == _MINUS:
         at += 1
-    if not _is_digit(data, at, stop):
+    if not is_digit(data, at, stop):
         return np.int64(-1)
     at = at + 1 if byte_at(data, at) == _ZERO else _after_digits(data, at, stop)
     if at < stop and byte_at(data, at) == _DOT:
-        if not _is_digit(data, at + 1, stop):
+        if not is_digit(data, at + 1, stop):
             return np.int64(-1)
         at = _after_digits(data, at + 1, stop)
     if at < stop and byte_at(data, at) | 0x20 == ord("e"):
         at += 1
         if at < stop and (byte_at(data, at) == _MINUS or byte_at(data, at) == _PLUS):
             at += 1
-        if not _is_digit(data, at, stop):
+        if not is_digit(data, at, stop):
             return np.int64(-1)
         at = _after_digits(data, at, stop)
     return at
@@ -108,7 +110,7 @@ def _is_word(data: Word, at: Word, stop: Word, word: Word, size: Word) -> Word:
 
 
 @inlined
-def _word_end(data: Word, at: Word, stop: Word) -> Word:
+def word_end(data: Word, at: Word, stop: Word) -> Word:
     """Return the end of a literal, -1 if it is none; NaN and the infinities are among them, as in Python."""
     if _is_word(data, at, stop, _TRUE, 4) or _is_word(data, at, stop, _NULL, 4):
         return at + 4
@@ -130,7 +132,7 @@ def _scan(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the docum
     """Return what is at the path, where it begins, and its size."""
     nothing = np.int64(0)
     kind, found_at, found_size = _NOTHING, nothing, nothing
-    at = _after_space(data, utf8_mark(data, start, stop), stop)
+    at = after_space(data, utf8_mark(data, start, stop), stop)
     depth = 0
     expected = _VALUE
     # Whether the value that comes is at the path, or an object that leads there.
@@ -152,10 +154,10 @@ def _scan(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the docum
                     # The last one of a name counts: what an earlier one held is forgotten.
                     kind = _NOTHING
                     is_it, leads_there = depth == steps, depth < steps
-            at = _after_space(data, end, stop)
+            at = after_space(data, end, stop)
             if at >= stop or byte_at(data, at) != _COLON:
                 return _NO_JSON, nothing, nothing
-            at = _after_space(data, at + 1, stop)
+            at = after_space(data, at + 1, stop)
             expected = _VALUE
             continue
         if expected == _VALUE or (expected == _VALUE_OR_END and c != _CLOSE_ARRAY):
@@ -168,18 +170,18 @@ def _scan(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the docum
                 stack[depth] = _ARRAY if c == _OPEN_ARRAY else _OBJECT | (_ON_PATH if leads_there else 0)
                 expected = _VALUE_OR_END if c == _OPEN_ARRAY else _NAME_OR_END
                 is_it = leads_there = False
-                at = _after_space(data, at + 1, stop)
+                at = after_space(data, at + 1, stop)
                 continue
             begin = at
             this = _OTHER
             if c == _QUOTE:
                 at, escaped = string_end(data, at + 1, stop)
                 this = _ESCAPED if escaped else _TEXT
-            elif _ZERO <= c <= _NINE or (c == _MINUS and _is_digit(data, at + 1, stop)):
-                at = _number_end(data, at, stop)
+            elif _ZERO <= c <= _NINE or (c == _MINUS and is_digit(data, at + 1, stop)):
+                at = number_end(data, at, stop)
                 this = _NUMBER
             else:
-                at = _word_end(data, at, stop)
+                at = word_end(data, at, stop)
             if at < 0:
                 return _NO_JSON, nothing, nothing
             if is_it:
@@ -190,7 +192,7 @@ def _scan(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the docum
             is_object = depth > 0 and stack[depth] & _OBJECT
             if c == _COMMA and expected == _COMMA_OR_END and depth > 0:
                 expected = _NAME if is_object else _VALUE
-                at = _after_space(data, at + 1, stop)
+                at = after_space(data, at + 1, stop)
                 is_it = leads_there = False
                 continue
             if depth == 0 or c != (_CLOSE if is_object else _CLOSE_ARRAY):
@@ -198,7 +200,7 @@ def _scan(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the docum
             depth -= 1
             at += 1
         is_it = leads_there = False
-        at = _after_space(data, at, stop)
+        at = after_space(data, at, stop)
         expected = _COMMA_OR_END
         if depth == 0:
             return (kind, found_at, found_size) if at == stop else (_NO_JSON, nothing, nothing)

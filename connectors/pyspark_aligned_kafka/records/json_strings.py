@@ -9,6 +9,7 @@ from watermark_source.machine_code.native import Word, byte_at, inlined, same_by
 _QUOTE, _BACKSLASH = ord('"'), ord("\\")
 _FIRST_PRINTED, _FIRST_LONG = 0x20, 0x80
 _U = ord("u")
+HAS_ESCAPES, HAS_SURROGATES = 1, 2
 # Eight bytes at once, each of them this.
 _ONES = np.uint64(0x0101_0101_0101_0101)
 _HIGHEST_BITS = np.uint64(0x80) * _ONES
@@ -96,12 +97,12 @@ def _short_escape(c: Word) -> Word:  # noqa: PLR0911 - one for each letter
 
 
 @inlined
-def string_end(data: Word, at: Word, stop: Word) -> tuple[Word, Word]:  # noqa: PLR0912 - one for each kind of byte
-    """Return the end of a string, behind its closing quote, and whether it has escapes; the end is -1 if it is none.
+def text_end(data: Word, at: Word, stop: Word) -> tuple[Word, Word]:  # noqa: PLR0912 - one for each kind of byte
+    """Return the end of a string, behind its closing quote, and what it has; the end is -1 if it is none.
 
-    ``at`` is behind the opening quote.
+    ``at`` is behind the opening quote. What it has: ``HAS_ESCAPES``, ``HAS_SURROGATES`` (as bytes, which is no UTF-8).
     """
-    escaped = False
+    flags = 0
     while at < stop:
         while stop - at >= 8 and _are_plain(word_at(data, at)):
             at += 8
@@ -109,9 +110,9 @@ def string_end(data: Word, at: Word, stop: Word) -> tuple[Word, Word]:  # noqa: 
             break
         c = byte_at(data, at)
         if c == _QUOTE:
-            return at + 1, escaped
+            return at + 1, flags
         if c == _BACKSLASH:
-            escaped = True
+            flags |= HAS_ESCAPES
             if at + 1 >= stop:
                 break
             if byte_at(data, at + 1) == _U:
@@ -123,6 +124,8 @@ def string_end(data: Word, at: Word, stop: Word) -> tuple[Word, Word]:  # noqa: 
                     break
                 at += 2
         elif c >= _FIRST_LONG:
+            if c == 0xED and at + 1 < stop and byte_at(data, at + 1) >= 0xA0:
+                flags |= HAS_SURROGATES
             at = _long_character_end(data, at, stop)
             if at < 0:
                 break
@@ -130,7 +133,17 @@ def string_end(data: Word, at: Word, stop: Word) -> tuple[Word, Word]:  # noqa: 
             break
         else:
             at += 1
-    return np.int64(-1), escaped
+    return np.int64(-1), flags
+
+
+@inlined
+def string_end(data: Word, at: Word, stop: Word) -> tuple[Word, Word]:
+    """Return the end of a string, behind its closing quote, and whether it has escapes; the end is -1 if it is none.
+
+    ``at`` is behind the opening quote.
+    """
+    end, flags = text_end(data, at, stop)
+    return end, flags & HAS_ESCAPES != 0
 
 
 @inlined
@@ -147,7 +160,7 @@ def unescaped(data: Word, at: Word, stop: Word) -> tuple[Word, Word]:
 
 
 @inlined
-def _utf8_byte(character: Word, size: Word, number: Word) -> Word:
+def utf8_byte(character: Word, size: Word, number: Word) -> Word:
     """Return one byte of a character's UTF-8."""
     bits = character >> (6 * (size - 1 - number))
     if number:
@@ -158,7 +171,8 @@ def _utf8_byte(character: Word, size: Word, number: Word) -> Word:
 
 
 @inlined
-def _utf8_size(character: Word) -> Word:
+def utf8_size(character: Word) -> Word:
+    """Return how many bytes a character's UTF-8 has."""
     return 1 + (character >= 0x80) + (character >= 0x800) + (character >= 0x10000)
 
 
@@ -178,11 +192,11 @@ def same_text(  # noqa: PLR0917 - a function of compiled code, which has no othe
             done += 1
             continue
         character, at = unescaped(data, at, stop)
-        many = _utf8_size(character)
+        many = utf8_size(character)
         if many > size - done:
             return False
         for i in range(many):
-            if byte_at(text, done + i) != _utf8_byte(character, many, i):
+            if byte_at(text, done + i) != utf8_byte(character, many, i):
                 return False
         done += many
     return done == size

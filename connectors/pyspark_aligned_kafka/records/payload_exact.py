@@ -1,0 +1,575 @@
+"""One JSON document as Spark's ``from_json`` reads it, in Python: for the few that the compiled walk leaves.
+
+What Spark accepts is what Jackson does with Spark's defaults: single quotes, ``NaN`` and the infinities, bytes that are
+no UTF-8 as U+FFFD, anything behind the document's end. A member of another type than the schema's is null, and the
+document is bad; the other members are kept. A document that is not JSON is bad, and all of its members are null.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Context, Decimal
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StringType,
+    StructType,
+    TimestampType,
+)
+
+from pyspark_aligned_kafka.records.payload_times import day_of_text, moment_of_text
+
+_DEPTH = 1_000
+_LONGEST_NUMBER, _LONGEST_NAME, _LONGEST_TEXT = 1_000, 50_000, 20_000_000
+"""Jackson's limits, beyond which it reads no document."""
+
+
+class NotJsonError(Exception):
+    """A document that Jackson does not read to its end."""
+
+
+class BadMemberError(Exception):
+    """A value that is not of its type; with what is kept of it."""
+
+    def __init__(self, reason: str, kept: Any = None) -> None:
+        super().__init__(reason)
+        self.kept = kept
+
+
+class Number(NamedTuple):
+    """A number as it is written; ``is_float`` for a fraction, an exponent, NaN or an infinity."""
+
+    text: str
+    is_float: bool
+
+
+class Text(NamedTuple):
+    """A string: its characters, and what is written between its quotes."""
+
+    characters: str
+    written: str
+
+
+class Members(list[tuple[str, Any]]):
+    """The members of an object, in order, duplicates included."""
+
+
+# Documents: bytes to a tree.
+
+
+def _java_utf8(error: UnicodeError) -> tuple[str, int]:
+    """Replace what is no UTF-8 as Java does: encoded surrogates are one character, not one for each byte."""
+    assert isinstance(error, UnicodeDecodeError)
+    data, at = error.object, error.start
+    if data[at] == 0xED and at + 1 < len(data) and 0xA0 <= data[at + 1] <= 0xBF:
+        return "\ufffd", at + (3 if at + 2 < len(data) and data[at + 2] & 0xC0 == 0x80 else 2)
+    return "\ufffd", error.end
+
+
+codecs.register_error("java", _java_utf8)
+
+_BLANKS = re.compile(r"[ \t\n\r]*")
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)((?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)")
+_WORD = re.compile(r"true|false|null|NaN|[+-]?Infinity|[+-]INF")
+_WORDS = {"true": True, "false": False, "null": None}
+_PLAIN = {'"': re.compile(r'[^"\\\x00-\x1f]*'), "'": re.compile(r"[^'\\\x00-\x1f]*")}
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|([\"\\/bfnrt']))")
+_LETTERS = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+_NAME_PART = re.compile(r"\w|\$")
+_SURROGATES = re.compile("[\ud800-\udfff]")
+
+
+class _Document:
+    """Reads one document. Objects and arrays within each other are kept on a list and not on Python's stack."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+
+    def root(self) -> Any:
+        """Return the tree of the document.
+
+        Raises:
+            NotJsonError: it is none.
+            EOFError: there is nothing but blanks.
+        """
+        self._skip_blanks()
+        if self._at == len(self._text):
+            raise EOFError
+        holder: list[Any] = []
+        enclosing: list[list[Any]] = [holder]
+        is_done = self._begin(enclosing)
+        while not is_done or len(enclosing) > 1:
+            inside = enclosing[-1]
+            self._skip_blanks()
+            if self._next() == ("}" if isinstance(inside, Members) else "]"):
+                self._at += 1
+                enclosing.pop()
+                is_done = True
+                continue
+            if inside:
+                if self._next() != ",":
+                    raise NotJsonError
+                self._at += 1
+                self._skip_blanks()
+            if isinstance(inside, Members):
+                if self._next() not in ("'", '"'):
+                    raise NotJsonError
+                name = self._string().characters
+                if len(name) > _LONGEST_NAME:
+                    raise NotJsonError
+                self._skip_blanks()
+                if self._next() != ":":
+                    raise NotJsonError
+                self._at += 1
+                self._skip_blanks()
+                inside.append((name, None))
+            is_done = self._begin(enclosing)
+        return holder[0]
+
+    def _next(self) -> str:
+        return self._text[self._at : self._at + 1]
+
+    def _skip_blanks(self) -> None:
+        found = _BLANKS.match(self._text, self._at)
+        assert found is not None
+        self._at = found.end()
+
+    def _begin(self, enclosing: list[list[Any]]) -> bool:
+        """Add the value that is next to the innermost container; return whether it is complete."""
+        inside, first = enclosing[-1], self._next()
+        if first in ("{", "["):
+            if len(enclosing) > _DEPTH:
+                raise NotJsonError
+            self._at += 1
+            value: Any = Members() if first == "{" else []
+            enclosing.append(value)
+        else:
+            value = self._scalar(first)
+        if isinstance(inside, Members):
+            inside[-1] = (inside[-1][0], value)
+        else:
+            inside.append(value)
+        return first not in ("{", "[")
+
+    def _scalar(self, first: str) -> Any:
+        if first in ("'", '"') and first:
+            return self._string()
+        if (found := _NUMBER.match(self._text, self._at)) is not None:
+            self._at = found.end()
+            digits = len(found[0]) - found[0].startswith("-")
+            if digits > _LONGEST_NUMBER or self._next().isdigit():
+                raise NotJsonError
+            return Number(found[0], bool(found[1]))
+        if (found := _WORD.match(self._text, self._at)) is None:
+            raise NotJsonError
+        self._at = found.end()
+        if _NAME_PART.match(self._next()):
+            raise NotJsonError
+        return _WORDS[found[0]] if found[0] in _WORDS else Number(found[0], is_float=True)
+
+    def _string(self) -> Text:
+        quote = self._next()
+        self._at += 1
+        begin, parts = self._at, list[str]()
+        while True:
+            plain = _PLAIN[quote].match(self._text, self._at)
+            assert plain is not None
+            parts.append(plain[0])
+            self._at = plain.end()
+            if self._next() == quote:
+                break
+            found = _ESCAPE.match(self._text, self._at)
+            if found is None:
+                raise NotJsonError
+            parts.append(chr(int(found[1], 16)) if found[1] else _LETTERS.get(found[2], found[2]))
+            self._at = found.end()
+        written = self._text[begin : self._at]
+        self._at += 1
+        whole = "".join(parts)
+        if _SURROGATES.search(whole):
+            whole = whole.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+        if len(whole) > _LONGEST_TEXT:
+            raise NotJsonError
+        return Text(whole, written)
+
+
+# Values: a tree to what the schema says.
+
+Converter = Callable[[Any], Any]
+
+
+def _bad(kind: str) -> BadMemberError:
+    return BadMemberError(f"it is no {kind}")
+
+
+def _boolean(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise _bad("BOOLEAN")
+
+
+def _integer(lowest: int, highest: int, kind: str) -> Converter:
+    bits = 8 if kind == "TINYINT" else 64
+
+    def convert(value: Any) -> int:
+        if not isinstance(value, Number) or value.is_float or not lowest <= (found := int(value.text)) <= highest:
+            raise _bad(kind)
+        # Jackson accepts a byte without its sign.
+        return found - (1 << bits) if found >= 1 << (bits - 1) else found
+
+    return convert
+
+
+_NOT_NUMBERS = {
+    "NaN": float("nan"), "Infinity": float("inf"), "+Infinity": float("inf"), "+INF": float("inf"),
+    "-Infinity": -float("inf"), "-INF": -float("inf"),
+}  # fmt: skip
+
+
+def _nearest_float(text: str) -> float:
+    """Return the 32-bit float that is nearest to a decimal number, of two the even one."""
+    with np.errstate(over="ignore"):
+        found = np.float32(float(text))
+    if not np.isfinite(found) or abs(float(text)) < 1e-300:
+        return float(found)
+    exact = Fraction(text)
+    with np.errstate(over="ignore"):
+        neighbours = (np.nextafter(found, np.float32(-np.inf)), found, np.nextafter(found, np.float32(np.inf)))
+
+    def distance(candidate: np.float32) -> tuple[Fraction, int]:
+        bits = int(np.array(candidate, np.float32).view(np.uint32))
+        return abs(Fraction(float(candidate)) - exact), bits & 1
+
+    return float(min((n for n in neighbours if np.isfinite(n)), key=distance))
+
+
+def _real(value: Any, kind: str, parse: Callable[[str], float]) -> float:
+    if isinstance(value, Number):
+        if value.text in _NOT_NUMBERS:
+            return _NOT_NUMBERS[value.text]
+        # An integer has no negative zero.
+        return parse(value.text) + 0.0 if not value.is_float else parse(value.text)
+    if isinstance(value, Text) and value.characters in _NOT_NUMBERS:
+        return _NOT_NUMBERS[value.characters]
+    raise _bad(kind)
+
+
+_DECIMAL = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE]([+-]?\d+))?")
+
+
+def _decimal(kind: DecimalType) -> Converter:
+    precision, scale = kind.precision, kind.scale
+    name = f"DECIMAL({precision},{scale})"
+    context = Context(prec=2_200, rounding=ROUND_HALF_UP, Emax=999_999_999, Emin=-999_999_999)
+
+    def convert(value: Any) -> Decimal:
+        text = value.text if isinstance(value, Number) else None
+        if isinstance(value, Text):
+            text = value.characters.replace(",", "")
+        found = None if text is None or len(text) > 2_000 else _DECIMAL.fullmatch(text)
+        if text is None or found is None or abs(int(found[1] or 0)) > 2**31 - 1:
+            raise _bad(name)
+        number = context.create_decimal(text)
+        if number.is_zero() or number.adjusted() < -scale - 1:
+            return Decimal((0, (0,), -scale))
+        if number.adjusted() >= precision - scale:
+            raise _bad(name)
+        rounded = number.quantize(Decimal((0, (1,), -scale)), context=context)
+        if rounded.adjusted() >= precision - scale and not rounded.is_zero():
+            raise _bad(name)
+        return rounded
+
+    return convert
+
+
+def _string(value: Any) -> str:
+    if isinstance(value, Text):
+        return value.characters
+    return written(value)
+
+
+def written(value: Any) -> str:
+    """Return the text that Jackson writes for a value: without blanks, and with the numbers that Java would write."""
+    parts = list[str]()
+    todo: list[Any] = [value]
+    while todo:
+        each = todo.pop()
+        if isinstance(each, Members):
+            later: list[Any] = [Raw("{")]
+            for number, (name, member) in enumerate(each):
+                later += [Raw(("," if number else "") + _quoted(name) + ":"), member]
+            todo += reversed([*later, Raw("}")])
+        elif isinstance(each, list):
+            later = [Raw("[")]
+            for number, element in enumerate(each):
+                later += [Raw(","), element] if number else [element]
+            todo += reversed([*later, Raw("]")])
+        elif isinstance(each, Raw):
+            parts.append(each)
+        elif isinstance(each, Text):
+            parts.append(_quoted(each.characters))
+        elif isinstance(each, Number):
+            parts.append(_java_number(each) if each.is_float else str(int(each.text)))
+        else:
+            parts.append("null" if each is None else "true" if each else "false")
+    return "".join(parts)
+
+
+class Raw(str):
+    """A part of a text that is complete."""
+
+    __slots__ = ()
+
+
+def _quoted(text: str) -> str:
+    def escaped(found: re.Match[str]) -> str:
+        point = ord(found[0])
+        if point < 0x10000:
+            return f"\\u{point:04X}"
+        high, low = divmod(point - 0x10000, 0x400)
+        return f"\\u{0xD800 + high:04X}\\u{0xDC00 + low:04X}"
+
+    short = json.dumps(text, ensure_ascii=False)
+    short = re.sub(r"\\u([0-9a-f]{4})", lambda found: f"\\u{found[1].upper()}", short) if "\\u" in short else short
+    return re.sub("[\ud800-\udfff\U00010000-\U0010ffff]", escaped, short)
+
+
+def _java_number(number: Number) -> str:
+    value = _NOT_NUMBERS.get(number.text)
+    value = float(number.text) if value is None else value
+    if math.isnan(value):
+        return '"NaN"'
+    if math.isinf(value):
+        return '"Infinity"' if value > 0 else '"-Infinity"'
+    return java_double(value)
+
+
+def java_double(value: float) -> str:
+    """Return what ``Double.toString`` of Java 19 returns: the shortest decimal, of two digits at least."""
+    if value == 0:
+        return "-0.0" if str(value).startswith("-") else "0.0"
+    sign, digits, exponent = Decimal(repr(value)).as_tuple()
+    if len(digits) == 1 and float(two := f"{abs(value):.1e}") == abs(value):
+        _, digits, exponent = Decimal(two).as_tuple()
+    assert isinstance(exponent, int)
+    text = "".join(map(str, digits))
+    point = len(text) + exponent
+    text = text.rstrip("0") or "0"
+    minus = "-" if sign else ""
+    if -3 < point <= 7:
+        if point <= 0:
+            return f"{minus}0.{'0' * -point}{text}"
+        whole, fraction = text[:point].ljust(point, "0"), text[point:]
+        return f"{minus}{whole}.{fraction or '0'}"
+    return f"{minus}{text[0]}.{text[1:] or '0'}E{point - 1}"
+
+
+_SIX_BITS = {c: n for n, c in enumerate("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")}
+
+
+def _binary(value: Any) -> bytes:
+    """Decode Base64 as Jackson does: groups of four, blanks between groups, and complete padding."""
+    if not isinstance(value, Text):
+        raise _bad("BINARY")
+    text, made, at = value.characters, bytearray(), 0
+    while True:
+        while at < len(text) and text[at] <= " ":
+            at += 1
+        if at == len(text):
+            return bytes(made)
+        group = text[at : at + 4]
+        count = len(group.rstrip("=")) if group[2:] in (group[2:3] + "=", "==") else len(group)
+        is_complete = len(group) == 4 and (count == 4 or group[count:] == "=" * (4 - count))
+        if any(c not in _SIX_BITS for c in group[:count]):
+            raise _bad("BINARY, which is Base64")
+        if not is_complete:
+            if len(group) in (1, 3) and (len(group) == 1 or group.endswith("=")):
+                # Jackson has read beyond the string's end there, and finds no JSON behind it.
+                raise NotJsonError
+            raise _bad("BINARY, which is Base64")
+        bits = 0
+        for c in group[:count]:
+            bits = bits << 6 | _SIX_BITS[c]
+        made += (bits << 6 * (4 - count)).to_bytes(3, "big")[: count - 1]
+        at += 4
+
+
+def _date(value: Any) -> int:
+    if isinstance(value, Text) and value.characters and (found := day_of_text(value.characters)) is not None:
+        return found
+    raise _bad("DATE")
+
+
+def _timestamp(zone: str) -> Converter:
+    def convert(value: Any) -> int:
+        if isinstance(value, Number) and not value.is_float and -(2**63) <= (seconds := int(value.text)) < 2**63:
+            # Java's product overflows.
+            return (seconds * 1_000_000 + 2**63) % 2**64 - 2**63
+        if isinstance(value, Text) and value.characters:
+            found = moment_of_text(value.characters, zone)
+            if found is not None:
+                return found
+        raise _bad("TIMESTAMP")
+
+    return convert
+
+
+def _struct(kind: StructType, zone: str) -> Converter:
+    members = {field.name: (field.name, converter(field.dataType, zone)) for field in kind.fields}
+
+    def convert(value: Any) -> dict[str, Any]:
+        if not isinstance(value, Members):
+            raise _bad("STRUCT")
+        row: dict[str, Any] = {}
+        wrong: BadMemberError | None = None
+        for name, member in value:
+            if name not in members:
+                continue
+            try:
+                row[name] = None if member is None else members[name][1](member)
+            except BadMemberError as error:
+                wrong = wrong or BadMemberError(f"{name}: {error}")
+                if error.kept is not None:
+                    row[name] = error.kept
+        if wrong is not None:
+            wrong.kept = row
+            raise wrong
+        return row
+
+    return convert
+
+
+def _list(kind: ArrayType, zone: str) -> Converter:
+    element = converter(kind.elementType, zone)
+
+    def convert(value: Any) -> list[Any]:
+        if not isinstance(value, list) or isinstance(value, Members):
+            raise _bad("ARRAY")
+        made = list[Any]()
+        wrong: BadMemberError | None = None
+        for each in value:
+            try:
+                made.append(None if each is None else element(each))
+            except BadMemberError as error:  # noqa: PERF203 - few elements are bad
+                if error.kept is None:
+                    raise
+                wrong = wrong or error
+                made.append(error.kept)
+        if wrong is not None:
+            raise BadMemberError(str(wrong), made)
+        return made
+
+    return convert
+
+
+def _map(kind: MapType, zone: str) -> Converter:
+    element = converter(kind.valueType, zone)
+
+    def convert(value: Any) -> list[tuple[str, Any]]:
+        if not isinstance(value, Members):
+            raise _bad("MAP")
+        made = list[tuple[str, Any]]()
+        wrong: BadMemberError | None = None
+        lost: BadMemberError | None = None
+        for name, each in value:
+            try:
+                made.append((name, None if each is None else element(each)))
+            except BadMemberError as error:  # noqa: PERF203 - few values are bad
+                if error.kept is None:
+                    lost = lost or error
+                else:
+                    wrong = wrong or error
+                    made.append((name, error.kept))
+        if lost is not None:
+            raise BadMemberError(str(lost))
+        if wrong is not None:
+            raise BadMemberError(str(wrong), made)
+        return made
+
+    return convert
+
+
+_INTEGERS: dict[type[DataType], tuple[int, int, str]] = {
+    ByteType: (-(2**7), 2**8 - 1, "TINYINT"),
+    ShortType: (-(2**15), 2**15 - 1, "SMALLINT"),
+    IntegerType: (-(2**31), 2**31 - 1, "INT"),
+    LongType: (-(2**63), 2**63 - 1, "BIGINT"),
+}
+
+
+def converter(kind: DataType, zone: str) -> Converter:  # noqa: PLR0911 - one for each type
+    """Return what makes a value of a type of a node of a tree that is not null; it raises ``BadMemberError``."""
+    if isinstance(kind, StructType):
+        return _struct(kind, zone)
+    if isinstance(kind, ArrayType):
+        return _list(kind, zone)
+    if isinstance(kind, MapType):
+        return _map(kind, zone)
+    if isinstance(kind, DecimalType):
+        return _decimal(kind)
+    if isinstance(kind, TimestampType):
+        return _timestamp(zone)
+    if type(kind) in _INTEGERS:
+        return _integer(*_INTEGERS[type(kind)])
+    if isinstance(kind, FloatType):
+        return lambda value: _real(value, "FLOAT", _nearest_float)
+    if isinstance(kind, DoubleType):
+        return lambda value: _real(value, "DOUBLE", float)
+    converters: dict[type[DataType], Converter] = {
+        BooleanType: _boolean, StringType: _string, BinaryType: _binary, DateType: _date,
+    }  # fmt: skip
+    return converters[type(kind)]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A document as read."""
+
+    row: dict[str, Any] | None
+    """Members that are left out are null; ``None``: there is no document."""
+    wrong: str | None = None
+    """Why it is bad."""
+
+
+class ExactReader:
+    """Reads documents of one schema."""
+
+    __slots__ = ("_convert",)
+
+    def __init__(self, schema: StructType, zone: str) -> None:
+        self._convert = converter(schema, zone)
+
+    def read(self, document: bytes) -> Reading:
+        """Return what a document holds."""
+        try:
+            tree = _Document(document.decode("utf-8", "java")).root()
+            if not isinstance(tree, Members):
+                return Reading({}, "it is no JSON object")
+            return Reading(self._convert(tree))
+        except EOFError:
+            return Reading(None)
+        except NotJsonError:
+            return Reading({}, "it is not JSON")
+        except BadMemberError as error:
+            return Reading(error.kept, str(error))

@@ -1,0 +1,232 @@
+"""The schema of decoded values: Spark's DDL read without a JVM, and what else the user chose about them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+CORRUPT_MEMBER = "_corrupt_record"
+"""Spark's default."""
+_DEEPEST = 64
+"""Types within each other."""
+_SIMPLE: dict[str, Callable[[], DataType]] = {
+    "boolean": BooleanType, "byte": ByteType, "tinyint": ByteType, "short": ShortType, "smallint": ShortType,
+    "int": IntegerType, "integer": IntegerType, "long": LongType, "bigint": LongType, "float": FloatType,
+    "real": FloatType, "double": DoubleType, "string": StringType, "binary": BinaryType, "date": DateType,
+    "timestamp": TimestampType, "timestamp_ltz": TimestampType,
+}  # fmt: skip
+_DECIMALS = ("decimal", "dec", "numeric")
+ACCEPTED_TYPES = (
+    "BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, FLOAT, DOUBLE, DECIMAL(p,s), STRING, BINARY, DATE, TIMESTAMP, STRUCT<…>, "
+    "ARRAY<…> and MAP<STRING,…>"
+)
+_TOKEN = re.compile(r"\s*(?:(`(?:[^`]|``)+`)|('(?:[^'\\]|\\.)*')|([A-Za-z0-9_]+)|([<>(),:]))")
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadChoice:
+    """How values are decoded."""
+
+    schema: StructType
+    column: str = "payload"
+    fail_fast: bool = False
+    zone: str = "UTC"
+    """Of timestamps without one."""
+    shows_records: bool = True
+    """Whether errors and logs hold the beginning of a document."""
+    corrupt_member: str | None = field(init=False)
+    """The member that holds the text of bad documents; ``None``: the schema has none."""
+
+    def __post_init__(self) -> None:
+        member = next((each for each in self.schema.fields if each.name == CORRUPT_MEMBER), None)
+        object.__setattr__(self, "corrupt_member", None if member is None else member.name)
+
+
+def parse_schema(text: str) -> StructType:
+    """Read a schema as ``from_json`` takes it: DDL (``id STRING, at TIMESTAMP``, ``STRUCT<…>``) or Spark's JSON.
+
+    All members are nullable, as in ``from_json``.
+
+    Raises:
+        ValueError: it is no such schema, or has a type that is not decoded.
+    """
+    stripped = text.strip()
+    if stripped.startswith("{"):
+        try:
+            found: DataType = StructType.fromJson(json.loads(stripped))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ValueError(f"is no schema of Spark in JSON: {error}") from None
+    else:
+        found = _Ddl(stripped).schema()
+    checked = _nullable(found, "", 0)
+    assert isinstance(checked, StructType)
+    if not [each for each in checked.fields if each.name != CORRUPT_MEMBER]:
+        raise ValueError("has no member")
+    for each in checked.fields:
+        if each.name == CORRUPT_MEMBER and not isinstance(each.dataType, StringType):
+            raise ValueError(f"{CORRUPT_MEMBER} must be a STRING")
+    return checked
+
+
+def has_timestamp(kind: DataType) -> bool:
+    """Return whether a type has timestamps in it."""
+    if isinstance(kind, StructType):
+        return any(has_timestamp(each.dataType) for each in kind.fields)
+    if isinstance(kind, ArrayType):
+        return has_timestamp(kind.elementType)
+    if isinstance(kind, MapType):
+        return has_timestamp(kind.valueType)
+    return isinstance(kind, TimestampType)
+
+
+def _nullable(kind: DataType, where: str, depth: int) -> DataType:
+    """Return a type with everything in it nullable; raises ``ValueError`` for one that is not decoded."""
+    if depth > _DEEPEST:
+        raise ValueError(f"has more than {_DEEPEST} types in each other")
+    if isinstance(kind, StructType):
+        names = [each.name for each in kind.fields]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise ValueError(f"has {where}{twice} twice")
+        if not names:
+            raise ValueError(f"{where or 'the schema'} is a STRUCT without members")
+        return StructType(
+            [StructField(f.name, _nullable(f.dataType, f"{where}{f.name}.", depth + 1)) for f in kind.fields]
+        )
+    if isinstance(kind, ArrayType):
+        return ArrayType(_nullable(kind.elementType, where, depth + 1))
+    if isinstance(kind, MapType) and type(kind.keyType) is StringType and kind.keyType == StringType():
+        return MapType(StringType(), _nullable(kind.valueType, where, depth + 1))
+    if isinstance(kind, DecimalType):
+        if not 0 < kind.precision <= 38 or not 0 <= kind.scale <= kind.precision:
+            raise ValueError(f"{where.rstrip('.')}: a DECIMAL has up to 38 digits, and no more of them after the point")
+        return kind
+    # A string with a collation is another type than STRING.
+    if kind not in [make() for make in _SIMPLE.values()]:
+        raise ValueError(f"{where.rstrip('.')} is {kind.simpleString().upper()}; accepted are {ACCEPTED_TYPES}")
+    return kind
+
+
+class _Ddl:
+    """Reads DDL, one token after another."""
+
+    def __init__(self, text: str) -> None:
+        self._tokens: list[str] = []
+        at = 0
+        while at < len(text.rstrip()):
+            found = _TOKEN.match(text, at)
+            if found is None:
+                raise ValueError(f'cannot be read at "{text[at : at + 20].strip()}"; other names than of letters, '
+                                 "digits and _ are written in `backquotes`")  # fmt: skip
+            self._tokens.append(found[0].strip())
+            at = found.end()
+        self._at = 0
+
+    def schema(self) -> StructType:
+        whole = self._tokens[:2]
+        if len(whole) == 2 and whole[0].lower() == "struct" and whole[1] == "<":
+            found = self._type(0)
+        else:
+            found = StructType(self._members("", 0))
+        if self._at < len(self._tokens):
+            raise ValueError(f'cannot be read at "{self._next()}"')
+        assert isinstance(found, StructType)
+        return found
+
+    def _next(self) -> str:
+        return self._tokens[self._at] if self._at < len(self._tokens) else ""
+
+    def _take(self, expected: str | None = None) -> str:
+        token = self._next()
+        if not token or (expected is not None and token.lower() != expected):
+            seen = f'"{token}"' if token else "its end"
+            raise ValueError(f"has {seen} where {expected or 'a name or a type'} is expected")
+        self._at += 1
+        return token
+
+    def _members(self, end: str, depth: int) -> list[StructField]:
+        members: list[StructField] = []
+        while self._next() != end:
+            if members:
+                self._take(",")
+            name = self._take()
+            if name[0] in "'<>(),:":
+                raise ValueError(f'has "{name}" where a name is expected')
+            if name[0] == "`":
+                name = name[1:-1].replace("``", "`")
+            if self._next() == ":":
+                self._take()
+            kind = self._type(depth + 1)
+            if self._next().lower() == "not":
+                self._take()
+                self._take("null")
+            if self._next().lower() == "comment":
+                self._take()
+                if not self._take().startswith("'"):
+                    raise ValueError("has a COMMENT that is not 'in quotes'")
+            members.append(StructField(name, kind))
+        return members
+
+    def _type(self, depth: int) -> DataType:
+        if depth > _DEEPEST:
+            raise ValueError(f"has more than {_DEEPEST} types in each other")
+        name = self._take()
+        lowered = name.lower()
+        if lowered == "struct" and self._next() == "<":
+            self._take()
+            members = self._members(">", depth)
+            self._take(">")
+            return StructType(members)
+        if lowered == "array" and self._next() == "<":
+            self._take()
+            element = self._type(depth + 1)
+            self._take(">")
+            return ArrayType(element)
+        if lowered == "map" and self._next() == "<":
+            self._take()
+            key = self._type(depth + 1)
+            self._take(",")
+            value = self._type(depth + 1)
+            self._take(">")
+            if not isinstance(key, StringType):
+                raise ValueError("has a MAP whose keys are not STRING: names of JSON are strings")
+            return MapType(key, value)
+        if lowered in _DECIMALS:
+            return self._decimal()
+        if lowered not in _SIMPLE or self._next() in ("<", "("):
+            raise ValueError(f'has the type "{name}"; accepted are {ACCEPTED_TYPES}')
+        return _SIMPLE[lowered]()
+
+    def _decimal(self) -> DecimalType:
+        if self._next() != "(":
+            return DecimalType(10, 0)
+        self._take()
+        digits = [self._take()]
+        if self._next() == ",":
+            self._take()
+            digits.append(self._take())
+        self._take(")")
+        if not all(each.isdigit() for each in digits):
+            raise ValueError("has a DECIMAL whose digits are no numbers")
+        return DecimalType(int(digits[0]), int(digits[1]) if len(digits) > 1 else 0)

@@ -1,0 +1,600 @@
+"""Members of JSON documents into the cells of columns: one compiled pass over the bytes, by the nodes of a schema.
+
+A document is read here only where it is plain: JSON as RFC 8259 has it up to the end of its object, each member of the
+schema at most once, and of its own type. Any other document is left to ``payload_exact``, which knows all that Spark
+accepts beside that.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import numpy as np
+
+from pyspark_aligned_kafka.records.json_scan import DEPTH, after_space, is_digit, number_end, word_end
+from pyspark_aligned_kafka.records.json_strings import (
+    HAS_ESCAPES,
+    HAS_SURROGATES,
+    same_text,
+    text_end,
+    unescaped,
+    utf8_byte,
+    utf8_size,
+)
+from watermark_source.machine_code.iso_8601 import NO_MOMENT, day_of, digits, iso_moment
+from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, copy_bytes, inlined
+
+
+class Kind(IntEnum):
+    """What a node of the schema is."""
+
+    STRUCT = 0
+    LIST = 1
+    MAP = 2
+    BOOLEAN = 3
+    INTEGER = 4
+    FLOAT = 5
+    DOUBLE = 6
+    DECIMAL = 7
+    STRING = 8
+    BINARY = 9
+    DATE = 10
+    TIMESTAMP = 11
+
+
+class Cell(IntEnum):
+    """What a cell holds."""
+
+    NULL = 0
+    VALUE = 1
+    ESCAPED = 2
+    """A text with escapes: its place is in the document."""
+    TEXT = 3
+    """A number that is left to Arrow's parser: its place is in the document."""
+
+
+# Columns of the table of nodes.
+NODE_KIND, FIRST, MORE, CLOSURE, CLOSURE_END, BASE, ROOM, LOWEST, HIGHEST = range(9)
+"""``FIRST`` and ``MORE``: of a struct the first of its members and their number; of a list its element; of a map its
+key and its value. ``CLOSURE``: the nodes that have a cell wherever this one is null. ``BASE`` and ``ROOM``: where its
+cells begin, and how many there is room for. ``LOWEST`` and ``HIGHEST``: limits of an integer; digits after the point of
+a decimal, and the first number with too many digits; of a timestamp whether it is in UTC without a zone."""
+NODE_COLUMNS = 9
+MEMBER_NODE, NAME, NAME_END, SEEN = range(4)
+"""Columns of the table of members: the node, where its name is, and the struct that had it last."""
+MEMBER_COLUMNS = 4
+# Of what encloses the value that is read: what it is, its node, its number, and the member after the last one.
+_WHAT, _NODE, _NUMBER, _HINT = range(4)
+_FRAME = 4
+_ARRAY, _OBJECT, _IN_STRUCT, _IN_LIST, _IN_MAP = range(5)
+STACK = (DEPTH + 1) * _FRAME
+_DONE, _UNUSUAL, _NO_ROOM = range(3)
+_VALUE, _VALUE_OR_END, _NAME_NEXT, _NAME_OR_END, _COMMA_OR_END = range(5)
+_QUOTE, _COMMA, _COLON, _MINUS, _DOT, _ZERO, _NINE = (ord(c) for c in '",:-.09')
+_OPEN, _CLOSE, _OPEN_ARRAY, _CLOSE_ARRAY = (ord(c) for c in "{}[]")
+_T, _F, _N, _E = (ord(c) for c in "tfne")
+_MOST_DIGITS = 18
+_EXACT_DIGITS, _EXACT_POWER = 2**53, 22
+"""Up to these a decimal fraction is one exact division or multiplication of doubles."""
+_EXACT_FLOAT_DIGITS, _EXACT_FLOAT_POWER = 2**24, 10
+_LARGEST_POWER, _LONGEST_NUMBER = 30, 60
+"""Numbers beyond these are left to the exact reader: Arrow's parser accepts none that overflow."""
+_MOST_SECONDS = 200_000_000_000
+_STRUCT, _LIST, _MAP, _BOOLEAN, _INTEGER, _FLOAT, _DOUBLE, _DECIMAL, _STRING, _BINARY, _DATE, _TIMESTAMP = range(12)
+_A_NULL, _A_VALUE, _AN_ESCAPED, _A_TEXT = range(4)
+
+
+@inlined
+def _put(  # noqa: PLR0917 - compiled
+    nodes: Word, counts: Word, states: Word, cells: Word, sizes: Word, node: Word, state: Word, cell: Word, size: Word
+) -> Word:
+    """Append a cell; return whether there was room."""
+    at = counts[node]
+    if at >= nodes[node, ROOM]:
+        return False
+    at += nodes[node, BASE]
+    states[at] = state
+    cells[at] = cell
+    sizes[at] = size
+    counts[node] += 1
+    return True
+
+
+@inlined
+def _put_null(  # noqa: PLR0917 - compiled
+    nodes: Word, closures: Word, counts: Word, states: Word, cells: Word, sizes: Word, node: Word
+) -> Word:
+    """Append a null to a node, and to all within it that have a cell wherever it has one."""
+    for place in range(nodes[node, CLOSURE], nodes[node, CLOSURE_END]):
+        inner = closures[place]
+        kind = nodes[inner, NODE_KIND]
+        end = counts[nodes[inner, FIRST]] if kind in (_LIST, _MAP) else np.int64(0)
+        if not _put(nodes, counts, states, cells, sizes, inner, _A_NULL, end, np.int64(0)):
+            return False
+    return True
+
+
+@inlined
+def _plain_number(data: Word, at: Word, end: Word) -> tuple[Word, Word, Word]:
+    """Return the digits of a JSON number as one number without sign, its power of ten, and how many digits count.
+
+    With more than eighteen that count the first two are of no use.
+    """
+    value, power, count = np.int64(0), np.int64(0), np.int64(0)
+    fraction = False
+    at += byte_at(data, at) == _MINUS
+    while at < end:
+        c = byte_at(data, at)
+        at += 1
+        if c == _DOT:
+            fraction = True
+            continue
+        if c | 0x20 == _E:
+            down = byte_at(data, at) == _MINUS
+            at += not _ZERO <= byte_at(data, at) <= _NINE
+            written = np.int64(0)
+            while at < end:
+                written = min(written * 10 + byte_at(data, at) - _ZERO, np.int64(100_000))
+                at += 1
+            power += -written if down else written
+            break
+        if count < _MOST_DIGITS:
+            value = value * 10 + c - _ZERO
+        count += count > 0 or c != _ZERO
+        power -= fraction
+    return value, power, count
+
+
+@inlined
+def _ten_to(power: Word) -> Word:
+    value = np.int64(1)
+    for _ in range(power):
+        value *= 10
+    return value
+
+
+@inlined
+def _fraction(kind: Word, value: Word, power: Word) -> tuple[Word, Word]:
+    """Return whether a number of few digits is exact by one division or multiplication, and the double that it is."""
+    if kind == _FLOAT:
+        if value > _EXACT_FLOAT_DIGITS or abs(power) > _EXACT_FLOAT_POWER:
+            return False, 0.0
+        if power < 0:
+            return True, np.float64(np.float32(np.float32(value) / np.float32(_ten_to(-power))))
+        return True, np.float64(np.float32(np.float32(value) * np.float32(_ten_to(power))))
+    if value > _EXACT_DIGITS or abs(power) > _EXACT_POWER:
+        return False, 0.0
+    scale = np.float64(_ten_to(min(abs(power), np.int64(18)))) * np.float64(_ten_to(max(abs(power) - 18, np.int64(0))))
+    return True, np.float64(value) / scale if power < 0 else np.float64(value) * scale
+
+
+@inlined
+def _decimal(value: Word, power: Word, scale: Word, beyond: Word) -> tuple[Word, Word]:
+    """Return whether a number fits a decimal, and its digits at that scale, rounded half up."""
+    power += scale
+    if power > _MOST_DIGITS or power < -_MOST_DIGITS:
+        return value == 0, np.int64(0)
+    if power >= 0:
+        # Without overflow: what is too large is left to the exact reader.
+        if value > (2**62) // _ten_to(power):
+            return False, value
+        value *= _ten_to(power)
+    else:
+        unit = _ten_to(-power)
+        value = value // unit + (value % unit >= unit - unit // 2)
+    return value < beyond, value
+
+
+@inlined
+def _moment(data: Word, at: Word, stop: Word, in_utc: Word) -> Word:  # noqa: PLR0911 - one for each part
+    """Return the microseconds of ``yyyy-mm-ddThh:mm:ss`` at most nine more digits, and ``Z`` or ``+hh:mm``.
+
+    Spark reads these as ISO 8601 does. ``in_utc``: a text without a zone is in UTC.
+    """
+    if stop - at < 19 or byte_at(data, at + 10) not in (0x54, 0x20) or byte_at(data, at + 16) != _COLON:
+        return NO_MOMENT
+    if digits(data, at + 11, stop, 2) > 23 or digits(data, at + 17, stop, 2) > 59:
+        return NO_MOMENT
+    zone = at + 19
+    if zone < stop and byte_at(data, zone) == _DOT:
+        zone += 1
+        while is_digit(data, zone, stop):
+            zone += 1
+        if not 1 <= zone - at - 20 <= 9:
+            return NO_MOMENT
+    if zone == stop:
+        if not in_utc:
+            return NO_MOMENT
+    elif stop - zone == 1:
+        if byte_at(data, zone) != 0x5A:
+            return NO_MOMENT
+    elif stop - zone != 6 or byte_at(data, zone + 3) != _COLON or digits(data, zone + 1, stop, 2) > 17:
+        return NO_MOMENT
+    return iso_moment(data, at, stop)
+
+
+@inlined
+def _day(data: Word, at: Word, stop: Word) -> Word:
+    """Return the days of ``yyyy-mm-dd``."""
+    if stop - at != 10 or byte_at(data, at + 4) != _MINUS or byte_at(data, at + 7) != _MINUS:
+        return NO_MOMENT
+    year, month, day = digits(data, at, stop, 4), digits(data, at + 5, stop, 2), digits(data, at + 8, stop, 2)
+    return NO_MOMENT if year < 1 else day_of(year, month, day)
+
+
+@inlined
+def _six_bits(c: Word) -> Word:
+    if 0x41 <= c <= 0x5A:
+        return c - 0x41
+    if 0x61 <= c <= 0x7A:
+        return c - 0x47
+    if _ZERO <= c <= _NINE:
+        return c + 4
+    if c == 0x2B:
+        return np.int64(62)
+    return np.int64(63) if c == 0x2F else np.int64(-1)
+
+
+@inlined
+def _is_base64(data: Word, at: Word, stop: Word) -> Word:
+    """Return whether a text is Base64 with its padding, and without blanks."""
+    if (stop - at) % 4:
+        return False
+    end = stop
+    if stop > at and byte_at(data, stop - 1) == 0x3D:
+        end -= 2 if byte_at(data, stop - 2) == 0x3D else 1
+    for place in range(at, end):  # noqa: SIM110 - compiled
+        if _six_bits(byte_at(data, place)) < 0:
+            return False
+    return True
+
+
+@inlined
+def _is_character_text(data: Word, at: Word, stop: Word) -> Word:
+    """Return whether no escape of a text is half of a pair of surrogates: Java writes a question mark for those."""
+    while at < stop:
+        if byte_at(data, at) != 0x5C:
+            at += 1
+            continue
+        character, at = unescaped(data, at, stop)
+        if 0xD800 <= character <= 0xDFFF:
+            return False
+    return True
+
+
+@inlined
+def _text(  # noqa: PLR0917 - compiled
+    nodes: Word, counts: Word, states: Word, cells: Word, sizes: Word,
+    data: Word, at: Word, stop: Word, flags: Word, node: Word,
+) -> Word:  # fmt: skip
+    """Append the string between ``at`` and ``stop``."""
+    kind = nodes[node, NODE_KIND]
+    escaped = flags & HAS_ESCAPES
+    cell, size, state = at, stop - at, np.int64(_A_VALUE)
+    if kind == _STRING:
+        if flags & HAS_SURROGATES or (escaped and not _is_character_text(data, at, stop)):
+            return np.int64(_UNUSUAL)
+        if escaped:
+            state = np.int64(_AN_ESCAPED)
+    elif escaped:
+        return np.int64(_UNUSUAL)
+    elif kind == _TIMESTAMP:
+        cell = _moment(data, at, stop, nodes[node, LOWEST])
+        if cell == NO_MOMENT:
+            return np.int64(_UNUSUAL)
+    elif kind == _DATE:
+        cell = _day(data, at, stop)
+        if cell == NO_MOMENT:
+            return np.int64(_UNUSUAL)
+    elif kind != _BINARY or not _is_base64(data, at, stop):
+        return np.int64(_UNUSUAL)
+    done = _put(nodes, counts, states, cells, sizes, node, state, cell, size)
+    return np.int64(_DONE) if done else np.int64(_NO_ROOM)
+
+
+@inlined
+def _number(  # noqa: PLR0917, PLR0911, PLR0912 - compiled
+    nodes: Word, counts: Word, states: Word, cells: Word, sizes: Word, reals: Word,
+    data: Word, at: Word, end: Word, node: Word,
+) -> Word:  # fmt: skip
+    """Append the number between ``at`` and ``end``."""
+    kind = nodes[node, NODE_KIND]
+    value, power, count = _plain_number(data, at, end)
+    negative = byte_at(data, at) == _MINUS
+    cell, size, state, real = at, end - at, np.int64(_A_VALUE), 0.0
+    has_point = False
+    if power <= 0 or kind in (_INTEGER, _STRING, _TIMESTAMP):
+        for place in range(at, end):
+            has_point |= not (_ZERO <= byte_at(data, place) <= _NINE or byte_at(data, place) == _MINUS)
+    if kind in (_INTEGER, _TIMESTAMP):
+        cell = -value if negative else value
+        if has_point or count > _MOST_DIGITS:
+            return np.int64(_UNUSUAL)
+        if kind == _INTEGER:
+            if not nodes[node, LOWEST] <= cell <= nodes[node, HIGHEST]:
+                return np.int64(_UNUSUAL)
+        elif abs(cell) > _MOST_SECONDS:
+            return np.int64(_UNUSUAL)
+        else:
+            cell *= 1_000_000
+    elif kind in (_DOUBLE, _FLOAT):
+        if size > _LONGEST_NUMBER or abs(power) > _LARGEST_POWER:
+            return np.int64(_UNUSUAL)
+        if count > _MOST_DIGITS:
+            state = np.int64(_A_TEXT)
+        elif value == 0 and negative and not has_point:
+            # An integer in Java: it has no negative zero.
+            negative = False
+        else:
+            is_exact, real = _fraction(kind, value, power)
+            if not is_exact:
+                state = np.int64(_A_TEXT)
+        if negative:
+            real = -real
+    elif kind == _DECIMAL:
+        if count > _MOST_DIGITS:
+            return np.int64(_UNUSUAL)
+        fits, cell = _decimal(value, power, nodes[node, LOWEST], nodes[node, HIGHEST])
+        if not fits:
+            return np.int64(_UNUSUAL)
+        if negative:
+            cell = -cell
+    elif kind != _STRING or has_point or (negative and count == 0):
+        return np.int64(_UNUSUAL)
+    place = nodes[node, BASE] + counts[node]
+    if not _put(nodes, counts, states, cells, sizes, node, state, cell, size):
+        return np.int64(_NO_ROOM)
+    if kind in (_DOUBLE, _FLOAT) and state == _A_VALUE:
+        reals[place] = real
+    return np.int64(_DONE)
+
+
+@inlined
+def _member(  # noqa: PLR0917 - compiled
+    members: Word, names: Word, first: Word, count: Word, hint: Word, data: Word, at: Word, stop: Word, escaped: Word
+) -> Word:
+    """Return which member of a struct has this name, -1 if none has; they are often in the order of the schema."""
+    place = hint
+    for _ in range(count):
+        if place >= count:
+            place = np.int64(0)
+        begin = members[first + place, NAME]
+        if same_text(data, at, stop, escaped, names + begin, members[first + place, NAME_END] - begin):
+            return first + place
+        place += 1
+    return np.int64(-1)
+
+
+@inlined
+def _walk(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the document is the point of it
+    nodes: Word, members: Word, names: Word, closures: Word, stack: Word,
+    counts: Word, states: Word, cells: Word, sizes: Word, reals: Word,
+    data: Word, start: Word, stop: Word, number: Word,
+) -> tuple[Word, Word]:  # fmt: skip
+    """Append the cells of one document; return how it ended, and the number of structs there have been."""
+    at = after_space(data, start, stop)
+    depth = -1
+    expected = _VALUE
+    # The node of the value that comes, -1 where it is skipped.
+    node = np.int64(0)
+    if at >= stop or byte_at(data, at) != _OPEN:
+        return np.int64(_UNUSUAL), number
+    while True:
+        if at >= stop:
+            return np.int64(_UNUSUAL), number
+        c = byte_at(data, at)
+        if expected == _NAME_NEXT or (expected == _NAME_OR_END and c != _CLOSE):
+            if c != _QUOTE:
+                return np.int64(_UNUSUAL), number
+            end, flags = text_end(data, at + 1, stop)
+            if end < 0 or end - at > 40_000:
+                return np.int64(_UNUSUAL), number
+            top = depth * _FRAME
+            what = stack[top + _WHAT]
+            node = np.int64(-1)
+            if what == _IN_STRUCT:
+                parent = stack[top + _NODE]
+                first = nodes[parent, FIRST]
+                found = _member(
+                    members, names, first, nodes[parent, MORE], stack[top + _HINT],
+                    data, at + 1, end - 1, flags & HAS_ESCAPES,
+                )  # fmt: skip
+                if found >= 0:
+                    if members[found, SEEN] == stack[top + _NUMBER]:
+                        return np.int64(_UNUSUAL), number
+                    members[found, SEEN] = stack[top + _NUMBER]
+                    stack[top + _HINT] = found - first + 1
+                    node = members[found, MEMBER_NODE]
+            elif what == _IN_MAP:
+                parent = stack[top + _NODE]
+                result = _text(nodes, counts, states, cells, sizes, data, at + 1, end - 1, flags, nodes[parent, FIRST])
+                if result != _DONE:
+                    return result, number
+                node = nodes[parent, MORE]
+            at = after_space(data, end, stop)
+            if at >= stop or byte_at(data, at) != _COLON:
+                return np.int64(_UNUSUAL), number
+            at = after_space(data, at + 1, stop)
+            expected = _VALUE
+            continue
+        if expected == _VALUE or (expected == _VALUE_OR_END and c != _CLOSE_ARRAY):
+            result = np.int64(_DONE)
+            if c in (_OPEN, _OPEN_ARRAY):
+                if depth + 1 >= DEPTH - 1:
+                    return np.int64(_UNUSUAL), number
+                depth += 1
+                top = depth * _FRAME
+                stack[top + _WHAT] = _OBJECT if c == _OPEN else _ARRAY
+                if node >= 0:
+                    kind = nodes[node, NODE_KIND]
+                    if kind == _STRUCT and c == _OPEN:
+                        number += 1
+                        stack[top + _WHAT] = _IN_STRUCT
+                        stack[top + _NUMBER] = number
+                        stack[top + _HINT] = 0
+                        if not _put(nodes, counts, states, cells, sizes, node, _A_VALUE, np.int64(0), np.int64(0)):
+                            return np.int64(_NO_ROOM), number
+                    elif kind == _MAP and c == _OPEN:
+                        stack[top + _WHAT] = _IN_MAP
+                    elif kind == _LIST and c == _OPEN_ARRAY:
+                        stack[top + _WHAT] = _IN_LIST
+                    else:
+                        return np.int64(_UNUSUAL), number
+                    stack[top + _NODE] = node
+                    node = nodes[node, FIRST] if kind == _LIST else np.int64(-1)
+                expected = _VALUE_OR_END if c == _OPEN_ARRAY else _NAME_OR_END
+                at = after_space(data, at + 1, stop)
+                continue
+            begin = at
+            if c == _QUOTE:
+                at, flags = text_end(data, at + 1, stop)
+                if at >= 0 and node >= 0:
+                    result = _text(nodes, counts, states, cells, sizes, data, begin + 1, at - 1, flags, node)
+            elif _ZERO <= c <= _NINE or c == _MINUS:
+                at = number_end(data, at, stop)
+                if at - begin > 900:
+                    return np.int64(_UNUSUAL), number
+                if at >= 0 and node >= 0:
+                    result = _number(nodes, counts, states, cells, sizes, reals, data, begin, at, node)
+            else:
+                at = word_end(data, at, stop) if c in (_T, _F, _N) else np.int64(-1)
+                if at >= 0 and node >= 0:
+                    kind = nodes[node, NODE_KIND]
+                    if c == _N:
+                        put = _put_null(nodes, closures, counts, states, cells, sizes, node)
+                    elif kind == _BOOLEAN:
+                        put = _put(nodes, counts, states, cells, sizes, node, _A_VALUE, np.int64(c == _T), np.int64(0))
+                    elif kind == _STRING:
+                        put = _put(nodes, counts, states, cells, sizes, node, _A_VALUE, begin, at - begin)
+                    else:
+                        return np.int64(_UNUSUAL), number
+                    result = np.int64(_DONE) if put else np.int64(_NO_ROOM)
+            if at < 0:
+                return np.int64(_UNUSUAL), number
+            if result != _DONE:
+                return result, number
+        else:
+            # The end of a container, or what is behind a value.
+            top = depth * _FRAME
+            what = stack[top + _WHAT]
+            is_list = what in (_ARRAY, _IN_LIST)
+            if c == _COMMA and expected == _COMMA_OR_END:
+                expected = _VALUE if is_list else _NAME_NEXT
+                node = nodes[stack[top + _NODE], FIRST] if what == _IN_LIST else np.int64(-1)
+                at = after_space(data, at + 1, stop)
+                continue
+            if c != (_CLOSE_ARRAY if is_list else _CLOSE):
+                return np.int64(_UNUSUAL), number
+            if what == _IN_STRUCT:
+                parent = stack[top + _NODE]
+                for member in range(nodes[parent, FIRST], nodes[parent, FIRST] + nodes[parent, MORE]):
+                    if members[member, SEEN] != stack[top + _NUMBER] and not _put_null(
+                        nodes, closures, counts, states, cells, sizes, members[member, MEMBER_NODE]
+                    ):
+                        return np.int64(_NO_ROOM), number
+            elif what in (_IN_LIST, _IN_MAP):
+                parent = stack[top + _NODE]
+                end = counts[nodes[parent, FIRST]]
+                if not _put(nodes, counts, states, cells, sizes, parent, _A_VALUE, end, np.int64(0)):
+                    return np.int64(_NO_ROOM), number
+            depth -= 1
+            at += 1
+            if depth < 0:
+                # Nor does Spark read what is behind the object.
+                return np.int64(_DONE), number
+        node = np.int64(-1)
+        at = after_space(data, at, stop)
+        expected = _COMMA_OR_END
+
+
+@compiled(
+    "int64(uint8[::1], int64[::1], int64[::1], int64[:, ::1], int64[:, ::1], uint8[::1], int64[::1], int64[::1],"
+    " int64[::1], int64[::1], uint8[::1], int64[::1], int64[::1], float64[::1], uint8[::1])"
+)
+def walk_all(  # noqa: PLR0917 - arrays in, arrays out
+    array: Word, starts: Word, lengths: Word,
+    nodes: Word, members: Word, text: Word, closures: Word, stack: Word,
+    before: Word, counts: Word, states: Word, cells: Word, sizes: Word, reals: Word, unusual: Word,
+) -> Word:  # fmt: skip
+    """Append the cells of all documents; return how many are unusual, -1 if there was no room for the cells.
+
+    A document of negative length is null. For one that is unusual, which ``unusual`` states, there is a null.
+    """
+    data, names = address_of(array), address_of(text)
+    number, left = np.int64(0), np.int64(0)
+    counts[:] = 0
+    members[:, SEEN] = -1
+    for row in range(starts.shape[0]):
+        unusual[row] = 0
+        if lengths[row] >= 0:
+            before[:] = counts
+            start = starts[row]
+            result, number = _walk(
+                nodes, members, names, closures, stack, counts, states, cells, sizes, reals,
+                data, start, start + lengths[row], number,
+            )  # fmt: skip
+            if result == _NO_ROOM:
+                return np.int64(-1)
+            if result == _DONE:
+                continue
+            counts[:] = before
+            unusual[row] = 1
+            left += 1
+        if not _put_null(nodes, closures, counts, states, cells, sizes, np.int64(0)):
+            return np.int64(-1)
+    return left
+
+
+@compiled("int64(uint8[::1], uint8[::1], int64[::1], int64[::1], int32[::1], uint8[::1])")
+def gather_texts(  # noqa: PLR0917 - arrays in, arrays out
+    array: Word, states: Word, starts: Word, sizes: Word, offsets: Word, target: Word
+) -> Word:
+    """Copy the texts of cells, without their escapes; return their bytes."""
+    data, values = address_of(array), address_of(target)
+    end = np.int64(0)
+    offsets[0] = 0
+    for row in range(states.shape[0]):
+        state = states[row]
+        if state in (_A_VALUE, _A_TEXT):
+            copy_bytes(values + end, data + starts[row], sizes[row])
+            end += sizes[row]
+        elif state == _AN_ESCAPED:
+            at, stop = starts[row], starts[row] + sizes[row]
+            while at < stop:
+                if byte_at(data, at) != 0x5C:
+                    target[end] = byte_at(data, at)
+                    end += 1
+                    at += 1
+                    continue
+                character, at = unescaped(data, at, stop)
+                many = utf8_size(character)
+                for i in range(many):
+                    target[end + i] = utf8_byte(character, many, i)
+                end += many
+        offsets[row + 1] = end
+    return end
+
+
+@compiled("int64(uint8[::1], uint8[::1], int64[::1], int64[::1], int32[::1], uint8[::1])")
+def gather_base64(  # noqa: PLR0917 - arrays in, arrays out
+    array: Word, states: Word, starts: Word, sizes: Word, offsets: Word, target: Word
+) -> Word:
+    """Decode the Base64 of cells; return their bytes."""
+    data = address_of(array)
+    end = np.int64(0)
+    offsets[0] = 0
+    for row in range(states.shape[0]):
+        if states[row] == _A_VALUE:
+            kept, bits = np.int64(0), np.int64(0)
+            for at in range(starts[row], starts[row] + sizes[row]):
+                six = _six_bits(byte_at(data, at))
+                if six < 0:
+                    break
+                kept = (kept << 6 | six) & 0xFFFF
+                bits += 6
+                if bits >= 8:
+                    bits -= 8
+                    target[end] = kept >> bits & 0xFF
+                    end += 1
+        offsets[row + 1] = end
+    return end

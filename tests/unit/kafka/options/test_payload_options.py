@@ -1,0 +1,117 @@
+"""Options of decoded values: which schemas there are, and which of the options belong together."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql.types import StructField, StructType, TimestampType
+
+from pyspark_aligned_kafka.options.kafka_options import KafkaOptions, parse
+from pyspark_aligned_kafka.records.payload_schema import parse_schema
+from pyspark_aligned_kafka.source import KafkaBatch, KafkaSource
+from watermark_source.errors import OptionError
+
+NEEDED = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "orders"}
+JSON = {"valueFormat": "json", "valueSchema": "id STRING, amount DOUBLE"}
+
+
+def parsed(**options: str) -> KafkaOptions:
+    """Parse the options of a query."""
+    return parse({**NEEDED, **options})
+
+
+@pytest.mark.parametrize(
+    ("text", "schema"),
+    [
+        ("a INT, b string", "struct<a:int,b:string>"),
+        ("STRUCT<a: BIGINT, b: Array<Double>>", "struct<a:bigint,b:array<double>>"),
+        ("`a b` MAP<STRING, STRUCT<x TINYINT>> NOT NULL", "struct<a b:map<string,struct<x:tinyint>>>"),
+        (
+            "d DECIMAL, e DEC(5), f NUMERIC(20, 3) COMMENT 'text'",
+            "struct<d:decimal(10,0),e:decimal(5,0),f:decimal(20,3)>",
+        ),
+        ("b BINARY, d DATE, f REAL, o BOOLEAN, s SHORT", "struct<b:binary,d:date,f:float,o:boolean,s:smallint>"),
+        ('{"type":"struct","fields":[{"name":"a","type":"long","nullable":false,"metadata":{}}]}', "struct<a:bigint>"),
+    ],
+)
+def test_a_schema_is_spark_s_ddl_or_json(text: str, schema: str) -> None:
+    found = parse_schema(text)
+    assert found.simpleString() == schema
+    assert all(field.nullable for field in found.fields)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "without members"),
+        ("a", "its end where"),
+        ("a INT,", "its end where"),
+        ("a INT b", 'has "b" where , is expected'),
+        ("a-b INT", "backquotes"),
+        ("a INT, a INT", "has a twice"),
+        ("a VARIANT", "accepted are BOOLEAN"),
+        ("a TIMESTAMP_NTZ", "accepted are BOOLEAN"),
+        ("a VARCHAR(5)", "accepted are BOOLEAN"),
+        ("a STRUCT<>", "without members"),
+        ("a MAP<INT, INT>", "keys are not STRING"),
+        ("a DECIMAL(39,0)", "up to 38 digits"),
+        ("_corrupt_record INT, a INT", "must be a STRING"),
+        ("_corrupt_record STRING", "has no member"),
+        ("a " + "ARRAY<" * 100 + "INT" + ">" * 100, "types in each other"),
+        ('{"type":"struct"}', "no schema of Spark"),
+        ('{"type":"struct","fields":[{"name":"a","type":"variant","nullable":true,"metadata":{}}]}', "accepted are"),
+    ],
+)
+def test_another_schema_is_refused_with_what_is_accepted(text: str, said: str) -> None:
+    with pytest.raises(OptionError, match=said):
+        parsed(valueFormat="json", valueSchema=text)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"valueFormat": "avro"}, r'must be json: values in other formats, such as Avro .*"avro" is not decoded'),
+        ({"valueFormat": "json"}, "option valueSchema: is needed"),
+        ({"valueSchema": "a INT"}, "has no meaning without valueFormat"),
+        ({"valueMode": "FAILFAST"}, "has no meaning without valueFormat"),
+        ({**JSON, "valueMode": "DROPMALFORMED"}, "must be PERMISSIVE or FAILFAST"),
+        ({**JSON, "valueColumn": "Offset"}, "name of another column"),
+        ({**JSON, "valueColumn": "event_time"}, "name of another column"),
+        ({**JSON, "valueTimeZone": "UTC"}, "has no meaning without a TIMESTAMP"),
+        ({"valueFormat": "json", "valueSchema": "a ARRAY<TIMESTAMP>"}, "is needed because valueSchema has a TIMESTAMP"),
+        ({"valueFormat": "json", "valueSchema": "a TIMESTAMP", "valueTimeZone": "Nowhere/City"}, "no such zone"),
+        ({**JSON, "columns": "value,order"}, 'or payload .*"order" is none of them'),
+        ({"columns": "value,payload"}, '"payload" is none of them'),
+        ({"recordsInErrors": "false"}, "and with valueFormat"),
+    ],
+)
+def test_options_that_mean_nothing_are_refused(options: dict[str, str], said: str) -> None:
+    with pytest.raises(OptionError, match=said):
+        parsed(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "columns"),
+    [
+        ({}, ["key", "topic", "partition", "offset", "timestamp", "timestampType", "payload"]),
+        ({"includeHeaders": "true", "valueColumn": "order"},
+         ["key", "topic", "partition", "offset", "timestamp", "timestampType", "headers", "order"]),
+        ({"columns": "value,event_time"}, ["value", "payload"]),
+        ({"columns": "payload,offset"}, ["offset", "payload"]),
+        ({"columns": "payload"}, ["payload"]),
+        ({"recordsInErrors": "false", "columns": "event_time"}, ["payload"]),
+    ],
+)  # fmt: skip
+def test_decoded_values_are_a_column_behind_kafkas_own(options: dict[str, str], columns: list[str]) -> None:
+    found = parsed(**JSON, **options)
+    assert KafkaSource(found).columns.names == columns
+    assert found.payload is not None
+    for reader in (KafkaSource(found).range_reader, KafkaBatch.of(found).range_reader):
+        assert reader.payload == found.payload  # type: ignore[attr-defined]
+    assert KafkaSource(found).observing_reader.payload is None  # type: ignore[attr-defined]
+
+
+def test_the_schema_is_that_of_the_column() -> None:
+    source = KafkaSource(parsed(valueFormat="JSON", valueSchema="at TIMESTAMP", valueTimeZone="Europe/Berlin"))
+    assert source.columns["payload"] == StructField("payload", StructType([StructField("at", TimestampType())]))
+    assert source.options.payload is not None
+    assert source.options.payload.zone == "Europe/Berlin"
