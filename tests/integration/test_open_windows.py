@@ -168,6 +168,7 @@ def test_the_page_shows_a_running_query_what_holds_it_and_what_changed(
         running.query.stop()
         wait_until(lambda: not json_of(page.url)["queries"], 60, "the query to leave the page")
         assert json_of(page.url)["changes"]
+    page.stop()
     with pytest.raises(URLError):
         json_of(page.url)
 

@@ -86,8 +86,12 @@ def read_checkpoint(location: str | Path) -> Checkpoint:
         OffsetError: an offset of this project cannot be read.
     """
     folder = _local(location)
-    _check(folder)
-    batches, commits = _numbers(folder / "offsets"), _numbers(folder / "commits")
+    try:
+        _check(folder)
+        # In this order: a batch that is committed meanwhile counts as committed.
+        batches, commits = _numbers(folder / "offsets"), _numbers(folder / "commits")
+    except OSError as error:
+        raise UsageError(f"the checkpoint {folder} cannot be read: {error}") from None
     query = _json(folder / "metadata", _text(folder / "metadata")).get("id")
     if not batches:
         return Checkpoint(folder=str(folder), query=query, batch=None)
@@ -126,7 +130,7 @@ def _local(location: str | Path) -> Path:
     text = str(location)
     scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):", text)
     if scheme is None:
-        return Path(text)
+        return Path(text).expanduser()
     if scheme[1].lower() != "file":
         raise UsageError(
             f"a checkpoint at {shortened(text)}: only local folders and file: can be read here. Copy the file metadata "
@@ -153,7 +157,8 @@ def _check(folder: Path) -> None:
 
 
 def _numbers(folder: Path) -> list[int]:
-    return sorted(int(file.name) for file in folder.glob("[0-9]*") if file.name.isdecimal())
+    # Not by glob, which finds nothing in a folder that may not be read.
+    return sorted(int(file.name) for file in folder.iterdir() if file.name.isdecimal()) if folder.exists() else []
 
 
 def _text(file: Path) -> str:

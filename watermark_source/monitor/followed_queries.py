@@ -86,12 +86,17 @@ def why_open(query_or_checkpoint: Any, window_end: dt.datetime | str | int | Non
             all windows that are open.
 
     Raises:
-        UsageError: ``window_end`` is no time, or the folder is no checkpoint.
+        UsageError: ``window_end`` is no time, the folder is no checkpoint, or the first argument is neither.
         OffsetError: an offset in the checkpoint cannot be read.
     """
     end = None if window_end is None else window_end_of(window_end)
     if isinstance(query_or_checkpoint, (str, Path)):
         return open_window(query_of_checkpoint(read_checkpoint(query_or_checkpoint)), end)
+    if not hasattr(query_or_checkpoint, "lastProgress"):
+        raise UsageError(
+            f"why_open was given a {type(query_or_checkpoint).__name__}; it takes what start() returned, or the "
+            "query's checkpointLocation"
+        )
     return open_window(query_at(query_or_checkpoint), end)
 
 

@@ -76,6 +76,7 @@ class StatusPage:
         self, spark: SparkSession, port: int = PORT, *, host: str = "127.0.0.1", allowed_hosts: Sequence[str] = ()
     ) -> None:
         self._spark = spark
+        self._is_stopped = False
         self._queries = _Queries(spark)
         allowed = _LOOPBACK | {host.lower()} | {name.lower() for name in allowed_hosts}
         try:
@@ -85,7 +86,11 @@ class StatusPage:
                 f"the status page cannot listen at {host}:{port}: {error}; write StatusPage(spark, port=0) for a free "
                 "port, or another one"
             ) from None
-        spark.streams.addListener(self._queries)
+        try:
+            spark.streams.addListener(self._queries)
+        except BaseException:
+            self._server.server_close()
+            raise
         self._thread = threading.Thread(target=self._server.serve_forever, name="status-page", daemon=True)
         self._thread.start()
         _log.info("the status page is at %s", self.url)
@@ -97,11 +102,17 @@ class StatusPage:
         return f"http://{host if isinstance(host, str) else host.decode()}:{port}/"
 
     def stop(self) -> None:
-        """Stop serving the page, and following the queries."""
+        """Stop serving the page, and following the queries. A second call does nothing."""
+        if self._is_stopped:
+            return
+        self._is_stopped = True
         self._server.shutdown()
         self._server.server_close()
         self._thread.join(_STOP_SECONDS)
-        self._spark.streams.removeListener(self._queries)
+        try:
+            self._spark.streams.removeListener(self._queries)
+        except Exception as error:  # noqa: BLE001  the session may have been stopped before
+            _log.debug("the status page's listener could not be removed: %s", error)
 
     def __enter__(self) -> StatusPage:
         return self

@@ -403,6 +403,25 @@ def test_a_damaged_checkpoint_is_an_error_that_names_the_file(
     assert str(folder / file) in str(error.value)
 
 
+def test_a_folder_that_may_not_be_read_is_an_error_and_no_empty_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = shutil.copytree(CHECKPOINT, tmp_path / "checkpoint")
+
+    def refused(path: Path) -> Any:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "iterdir", refused)
+    with pytest.raises(UsageError, match=r"checkpoint cannot be read: .*Permission denied"):
+        why_open(folder)
+
+
+@pytest.mark.parametrize("given", [42, None, object()])
+def test_what_is_neither_a_query_nor_a_checkpoint_is_named(given: object) -> None:
+    with pytest.raises(UsageError, match=f"a {type(given).__name__}; it takes what start.. returned, or the query's"):
+        why_open(given)
+
+
 def test_a_query_that_has_not_begun_has_nothing_to_explain(tmp_path: Path) -> None:
     found = why_open(checkpoint(tmp_path, [], []))
     assert found.sentence == "any window waits for the first batch: none has been planned yet"
