@@ -154,6 +154,7 @@ def source_of_status(of: SourceStatus) -> SourceAt:
         snapshots=tuple(snapshot.log for snapshot in of.snapshots if not snapshot.done),
         writers=of.writers if of.writers or of.unannounced is not None else None,
         unannounced=of.unannounced,
+        first_reading=of.first_reading,
         idle_timeout=of.idle_timeout,
         out_of_orderness=of.out_of_orderness,
         held_by=None if group is None else group.slowest,

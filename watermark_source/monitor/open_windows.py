@@ -80,6 +80,7 @@ class SourceAt:
     writers: tuple[WriterView, ...] | None = None
     """Those that announce its watermark; ``None`` if none does."""
     unannounced: str | None = None
+    first_reading: str | None = None
     idle_timeout: int | None = None
     out_of_orderness: int | None = None
     knows_options: bool = True
@@ -331,9 +332,9 @@ def _clauses(source: SourceAt, target: int, end: int | None) -> Iterator[str]:
     if source.on_clock:
         yield f"event time is the clock, and its watermark is {time_text(source.watermark)}"
         return
-    if source.snapshots:
-        tables = _names(source.snapshots)
-        yield f"the snapshot of {tables} is read first, and rows of a snapshot have no watermark"
+    if source.snapshots or source.first_reading is not None:
+        snapshot = f"the snapshot of {_names(source.snapshots)} is read first, and rows of a snapshot have no watermark"
+        yield source.first_reading or snapshot
         return
     if source.is_held:
         slowest = "" if source.held_by is None else f": the slowest source is {source.held_by}"
@@ -484,7 +485,7 @@ def _split_advice(source: SourceAt, target: int, end: int | None, name: str) -> 
     if _moves(source, target):
         if held & _QUIET and not source.knows_options:
             yield f"to write{name}, if the query does not have it: {IDLE_TIMEOUT}"
-    elif source.splits and not source.snapshots:
+    elif source.splits and not source.snapshots and source.first_reading is None:
         late = "" if end is None else f" later than {time_text(end + (source.out_of_orderness or 0))}"
         bound = f" (maxOutOfOrderness {format_duration(source.out_of_orderness)})" if source.out_of_orderness else ""
         unknown = "" if source.knows_options or end is None else " plus maxOutOfOrderness"

@@ -359,6 +359,8 @@ class SourceStatus:
     """Those that announce watermarks, by name, at most ``REPORTED_SPLITS``: first those that hold the watermark."""
     unannounced: str | None = None
     """Why the watermark stands whatever the writers announced: their announcements cannot be read, for example."""
+    first_reading: str | None = None
+    """How far the source is from the ends to which its logs are read first (``readToEndFirst``); ``None`` otherwise."""
     unprocessed: Unprocessed | None = None
     """As of the plan of the last batch, whose rows are not in a committed batch yet."""
     unread: Unprocessed | None = None
@@ -395,6 +397,7 @@ class SourceStatus:
         snapshots: Iterable[SnapshotProgress] = (),
         writers: Iterable[WriterView] = (),
         unannounced: str | None = None,
+        first_reading: str | None = None,
         unprocessed: Unprocessed | None = None,
         unread: Unprocessed | None = None,
         newest: int | None = None,
@@ -422,6 +425,7 @@ class SourceStatus:
             snapshots=_reported_snapshots(snapshots),
             writers=tuple(sorted(writers, key=lambda of: (not of.holds_back, of.name))[:REPORTED_SPLITS]),
             unannounced=unannounced,
+            first_reading=first_reading,
             unprocessed=unprocessed,
             unread=unread,
             newest=newest,

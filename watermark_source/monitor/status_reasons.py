@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from watermark_source.durations import count_text, format_duration
 from watermark_source.monitor.source_status import NO_ROWS, RowTotals, Status, WriterView
 from watermark_source.planning.announced import AnnouncedBy, ObservedAnnouncements, WriterAt, WriterStatus
-from watermark_source.planning.state import SplitStatus
+from watermark_source.planning.catch_up import is_done
+from watermark_source.planning.state import SourceState, SplitStatus
 from watermark_source.planning.watermark import MAX
 
 
@@ -204,6 +205,15 @@ def writer_views(writers: Sequence[WriterAt], observed: ObservedAnnouncements) -
     lowest = min((_watermark(w) or 0 for w in active), default=None)
     held = {w.writer.name for w in waits or (each for each in active if _watermark(each) == lowest)}
     return [_writer_view(w, observed, holds_back=w.writer.name in held) for w in writers]
+
+
+def first_reading(state: SourceState) -> str | None:
+    """Return how far logs that are read to their ends first are from there; ``None`` once they have been."""
+    if is_done(state.catch_up):
+        return None
+    ends = {} if state.catch_up is None else state.catch_up.ends
+    left = sum(max(0, end - state.splits[s].position) for s, end in ends.items() if s in state.splits)
+    return f"it is read to its end first (readToEndFirst), {_records(left)} to go"
 
 
 def unannounced(observed: ObservedAnnouncements) -> str | None:

@@ -242,7 +242,9 @@ def _combined(status: SourceStatus, *, raw: bool) -> str:
         return f"watermark follows the clock{clock}"
     holders = [view for view in status.splits if view.holds_back]
     held = ""
-    if holders:
+    if status.first_reading is not None:
+        held = _printable(f": {status.first_reading}")
+    elif holders:
         more = f" and {len(holders) - 1} more" if len(holders) > 1 else ""
         first = holders[0]
         if first.watermark is not None and status.watermark is not None and first.watermark < status.watermark:

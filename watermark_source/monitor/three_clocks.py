@@ -362,12 +362,14 @@ class Holder(NamedTuple):
     """What holds the watermark of a source back."""
 
     name: str
-    """A split, or a writer of announcements."""
+    """A split, a writer of announcements, or what is read first."""
     why: str
 
 
 def holder(source: SourceStatus) -> Holder | None:
     """Return what holds the watermark of a source back: the split, or the writer, with the lowest that counts."""
+    if source.first_reading is not None:
+        return Holder("the first reading", source.first_reading)
     if source.unannounced is not None:
         return Holder("the announcements", source.unannounced)
     if source.writers:

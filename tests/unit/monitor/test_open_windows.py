@@ -193,6 +193,12 @@ def test_without_batches_that_have_no_rows_the_setting_is_named() -> None:
     assert "spark.sql.streaming.noDataMicroBatches.enabled is false" in found.sentence
 
 
+def test_what_is_read_first_comes_first() -> None:
+    silent = split_view(1, watermark=None, position=4, end=4)
+    status = source_status(silent, watermark=None, first_reading="it is read to its end first, 5 records to go")
+    assert "it is read to its end first, 5 records to go" in explained(status).sentence
+
+
 def test_announced_watermarks_wait_for_writers() -> None:
     writers = [
         WriterView(

@@ -270,3 +270,9 @@ def test_writers_are_reported_by_name_and_read_back() -> None:
     assert status_to_json(status)["writers"]["a"] == {
         "status": "awaited", "why": "5 rows before the cut of batch 3", "holdsBack": True, "rowsBeforeNext": 5
     }  # fmt: skip
+
+
+def test_a_first_reading_is_reported_and_read_back() -> None:
+    status = source_status(split_view(0), first_reading="5 records to go", watermark=None)
+    assert status_to_json(status)["firstReading"] == "5 records to go"
+    assert status_from_json(json.loads(json.dumps(status_to_json(status)))) == status

@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 
 from watermark_source.monitor.source_status import RowTotals, Status, WriterView
-from watermark_source.monitor.status_reasons import AlignmentWait, Behind, Facts, reason, unannounced, writer_views
+from watermark_source.monitor.status_reasons import (
+    AlignmentWait,
+    Behind,
+    Facts,
+    first_reading,
+    reason,
+    unannounced,
+    writer_views,
+)
 from watermark_source.planning.announced import (
     AnnouncedBy,
     AnnouncedTable,
@@ -17,6 +25,9 @@ from watermark_source.planning.announced import (
     writers_at,
 )
 from watermark_source.planning.announcement import Announcement
+from watermark_source.planning.catch_up import CatchUp
+from watermark_source.planning.split import Split
+from watermark_source.planning.state import SourceState, SplitState
 from watermark_source.planning.watermark import MAX, Millis
 
 SLOWEST = "orders-3"
@@ -220,3 +231,13 @@ def test_announcements_that_cannot_be_read_are_a_reason_of_their_own() -> None:
     assert unannounced(observed) == "no broker"
     assert unannounced(replace(observed, is_current=True)) == "no writer has announced a watermark yet"
     assert unannounced(replace(observed, is_current=True, by=AnnouncedBy(frozenset("a")))) is None
+
+
+def test_a_first_reading_counts_the_records_up_to_its_ends() -> None:
+    orders = [Split("orders", n) for n in range(3)]
+    state = SourceState(splits={s: SplitState(40, 40) for s in orders})
+    assert first_reading(replace(state, catch_up=CatchUp({orders[0]: 1_050, orders[1]: 45}))) == (
+        "it is read to its end first (readToEndFirst), 1 015 records to go"
+    )
+    assert first_reading(replace(state, catch_up=CatchUp({}, again=True))) is None
+    assert first_reading(state) is not None

@@ -248,3 +248,8 @@ def test_the_headline_names_the_writer_that_holds_the_watermark_or_why_none_is_r
     assert shown[1] == ("watermark 2026-11-21 12:00:00.000 UTC, by writer sessions: has announced nothing for 40 s")
     shown = headline(source_status(split_view(0), writers=[writer], unannounced="no broker", watermark=None))
     assert shown[1] == "no watermark yet: no broker"
+
+
+def test_the_headline_states_what_is_left_of_a_first_reading_before_any_split() -> None:
+    of = source_status(split_view(0, watermark=None, holds_back=True), first_reading="5 records to go", watermark=None)
+    assert headline(of)[1] == "no watermark yet: 5 records to go"

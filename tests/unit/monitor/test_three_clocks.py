@@ -298,6 +298,7 @@ def test_where_writers_announce_one_of_them_holds_the_watermark() -> None:
     assert holder(source_status(split_view(0), writers=writers)) == ("writer b", "y")
     assert holder(source_status(split_view(0), writers=writers[:1])) is None
     assert holder(source_status(split_view(0), unannounced="z")) == ("the announcements", "z")
+    assert holder(source_status(split_view(0), first_reading="z")) == ("the first reading", "z")
 
 
 def test_the_line_of_the_clocks_has_each_operator_from_the_source_to_the_sink() -> None:

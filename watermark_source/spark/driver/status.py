@@ -25,10 +25,19 @@ from watermark_source.monitor.source_status import (
     WriterView,
 )
 from watermark_source.monitor.status_json import status_to_json
-from watermark_source.monitor.status_reasons import AlignmentWait, Behind, Facts, reason, unannounced, writer_views
+from watermark_source.monitor.status_reasons import (
+    AlignmentWait,
+    Behind,
+    Facts,
+    first_reading,
+    reason,
+    unannounced,
+    writer_views,
+)
 from watermark_source.monitor.three_clocks import holder
 from watermark_source.planning.announced import writers_at
 from watermark_source.planning.backlog import Limit
+from watermark_source.planning.catch_up import AfterCatchUp
 from watermark_source.planning.combined_watermark import positions_of
 from watermark_source.planning.group import FIRST, drift_in_force
 from watermark_source.planning.planner import Plan
@@ -318,6 +327,7 @@ def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Mil
         bound=seen.bound,
         snapshots=seen.snapshots,
         writers=_writers(seen),
+        first_reading=first_reading(state) if options.after_catch_up is AfterCatchUp.WATERMARK else None,
         unannounced=None if seen.plan.observation.announced is None else unannounced(seen.plan.observation.announced),
         unprocessed=_at_wall(history.unprocessed, by_wall),
         unread=_at_wall(history.arrivals.oldest(positions), by_wall),
