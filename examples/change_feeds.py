@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -20,7 +19,9 @@ from typing import Any
 
 from kafka import KafkaProducer
 from pyspark.sql import DataFrame, SparkSession
+from rich.console import Console
 
+from examples.demo import quiet_spark
 from examples.servers import add_addresses, topic_of
 from examples.sinks import counted_windows
 from watermark_source import follow_watermark
@@ -105,9 +106,9 @@ def changes(spark: SparkSession, bootstrap: str, feed: Feed, *, per_batch: int) 
     return follow_watermark(stream).where("event_time IS NOT NULL")
 
 
-def count(rows: DataFrame) -> dict[int, int]:
+def count(rows: DataFrame, console: Console) -> dict[int, int]:
     """Return how many changes each closed window of ten seconds has, by its start in milliseconds."""
-    return counted_windows(rows, "10 seconds")
+    return counted_windows(rows, "10 seconds", console, "changes")
 
 
 def missing(windows: Mapping[int, int], rows: int) -> int:
@@ -122,19 +123,17 @@ def main() -> int:
     parser.add_argument("--rows", type=int, default=2_000, help="changes of each feed (default 2000)")
     add_addresses(parser, kafka=True)
     given = parser.parse_args()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    console = Console()
     lost = 0
-    for feed in (COCKROACHDB, TICDC):
-        with topic_of(given.kafka, feed.topic, PARTITIONS) as (bootstrap, topic):
-            named = replace(feed, topic=topic)
-            produce(bootstrap, named, given.rows)
-            builder = SparkSession.builder.master("local[2]").appName("change-feeds")
-            spark = builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()
-            spark.sparkContext.setLogLevel("ERROR")
-            windows = count(changes(spark, bootstrap, named, per_batch=max(1, given.rows // 6)))
-            found = missing(windows, given.rows)
-            print(f"{feed.topic}: {len(windows)} windows are closed; changes missing from them: {found}")
-            lost += found
+    with quiet_spark("change-feeds", console) as spark:
+        for feed in (COCKROACHDB, TICDC):
+            with topic_of(given.kafka, feed.topic, PARTITIONS) as (bootstrap, topic):
+                named = replace(feed, topic=topic)
+                produce(bootstrap, named, given.rows)
+                windows = count(changes(spark, bootstrap, named, per_batch=max(1, given.rows // 6)), console)
+                found = missing(windows, given.rows)
+                console.print(f"{feed.topic}: {len(windows)} windows are closed; changes missing from them: {found}")
+                lost += found
     return 1 if lost else 0
 
 

@@ -8,26 +8,24 @@ The job that FLIP-326 begins with, in PySpark::
     ON click_event.user_id = user_info.user_id;
 
 Clicks and users are there before the query starts, and both are read from the first moment on: the alignment group
-holds the clicks in Kafka until the snapshot of the users is complete. Ends by counting clicks that missed their user.
+holds the clicks in Kafka until the snapshot of the users is complete. Before that, the same without a group and without
+waiting, as its other side. Ends by counting clicks that missed their user.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 
+from examples.demo import ROCKSDB, Progress, conclude, introduce, last_sentence, quiet_spark
 from examples.servers import Login, MySqlServer, add_addresses, database_of, topic_of
 from examples.sinks import WholeBatches, stop_between_batches
 from services.kafka_bulk import PartitionRecords, bulk_produce_partitions
@@ -41,10 +39,13 @@ TOGETHER: dict[str, Any] = {
     "alignmentGroup": "enrichment", "alignmentMembers": 2, "watermarkStrategy": "none",
 }  # fmt: skip
 """Options of both sources: the group holds the clicks while the snapshot of the users is read."""
+APART: dict[str, Any] = {"watermarkStrategy": "none"}
+"""Options of sources in no group: each is read as fast as it can be."""
 READER = Login("enrichment", "an example")
-PATIENCE_SECONDS = 300
-"""Without any progress; far more than a busy laptop needs to compile the decoders for the first batch."""
-ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+SET_UP = """\
+{clicks} clicks are in Kafka, {users} users in MySQL, all there before the queries start. Each click is joined with its
+user, twice: by a join that answers a click at once, with the users that have been read by then, and by one whose
+alignment group holds the clicks in Kafka until the snapshot of the users is complete."""
 _INSERT_ROWS = 10_000
 _DIGITS = 8
 
@@ -72,12 +73,14 @@ def produce_clicks(bootstrap: str, clicks: int, users: int, topic: str = TOPIC) 
     bulk_produce_partitions(bootstrap, topic, parts)
 
 
-def click_event(spark: SparkSession, bootstrap: str, topic: str = TOPIC) -> DataFrame:
+def click_event(
+    spark: SparkSession, bootstrap: str, topic: str = TOPIC, together: dict[str, Any] = TOGETHER
+) -> DataFrame:
     """Return the clicks; their time is the clock."""
     rows = (
         spark.readStream.format("aligned-kafka")
         .options(**{"kafka.bootstrap.servers": bootstrap, "subscribe": topic, "startingOffsets": "earliest"})
-        .options(**TOGETHER, sourceName="clicks")
+        .options(**together, sourceName="clicks")
         .load()
     )
     return follow_watermark(rows).select(
@@ -114,67 +117,46 @@ def enriched(clicks: DataFrame, users: DataFrame, **options: Any) -> DataFrame:
     return joined.select("user_id", "item_id", "gender")
 
 
-class PrintSink:
-    """Counts what comes out, and shows the first rows of each batch."""
+class Clicks:
+    """Counts the clicks that come out, and those without their user."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self) -> None:
         self.clicks = 0
         self.missed = 0
-        self._console = console
 
-    def add(self, batch: DataFrame, number: int) -> None:
+    def add(self, batch: DataFrame, _: int) -> None:
         """Take in one batch."""
         found = batch.select(F.count("*").alias("n"), F.count("gender").alias("with_user")).collect()[0]
-        if found.n:
-            self.clicks += found.n
-            self.missed += found.n - found.with_user
-            first = batch.first()
-            self._console.print(f"batch {number}: {count_text(found.n)} clicks, the first of them {tuple(first or ())}")
+        self.clicks += found.n
+        self.missed += found.n - found.with_user
 
 
-def wait_for(query: StreamingQuery, sink: PrintSink, clicks: int) -> None:
-    """Return when all clicks have come out."""
-    seen, deadline = -1, time.monotonic() + PATIENCE_SECONDS
-    while sink.clicks < clicks:
-        if query.exception() is not None:
-            raise SystemExit(f"the query failed: {query.exception()}")
-        last = query.lastProgress
-        if last and last["batchId"] != seen:
-            seen, deadline = last["batchId"], time.monotonic() + PATIENCE_SECONDS
-        if time.monotonic() > deadline:
-            raise SystemExit(f"no batch for {PATIENCE_SECONDS} s ({query.status['message']})")
-        time.sleep(0.1)
-
-
-@contextmanager
-def session() -> Iterator[SparkSession]:
-    """Yield a small Spark of its own."""
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .appName("clickstream-enrichment")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.streaming.stateStore.providerClass", ROCKSDB)
-        .getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("ERROR")
-    try:
-        yield spark
-    finally:
-        spark.stop()
-
-
-def print_clicks(rows: DataFrame, sink: PrintSink, clicks: int, checkpoint: str) -> None:
-    """Run a query into the sink until that has so many clicks."""
+def joined(rows: DataFrame, clicks: int, title: str, console: Console) -> Clicks:
+    """Run a query until so many clicks have come out, and return what it counted."""
+    sink = Clicks()
     batches = WholeBatches(sink.add)
-    query = rows.writeStream.foreachBatch(batches).option("checkpointLocation", checkpoint).start()
-    try:
-        wait_for(query, sink, clicks)
-    finally:
-        # Before its checkpoint is removed.
-        batches.close()
-        stop_between_batches(query)
+    with tempfile.TemporaryDirectory(prefix="clicks-") as checkpoint:
+        query = rows.writeStream.foreachBatch(batches).option("checkpointLocation", checkpoint).queryName(title).start()
+        progress = Progress(
+            console,
+            [query],
+            lambda: f"{title}: {count_text(sink.clicks)} clicks have come out, {count_text(sink.missed)} without user",
+        )
+        try:
+            progress.wait_until(lambda: sink.clicks >= clicks)
+        finally:
+            # Before its checkpoint is removed.
+            batches.close()
+            stop_between_batches(query)
+    return sink
+
+
+def verdict(at_once: Clicks, waited: Clicks) -> str:
+    """Return the last sentence of a demo: how many clicks each join left without their user."""
+    return last_sentence(
+        "A join that does not wait for the users", at_once.missed, at_once.clicks, "users of clicks",
+        ours="the join that waits", ours_lost=waited.missed,
+    )  # fmt: skip
 
 
 def main() -> int:
@@ -185,23 +167,25 @@ def main() -> int:
     add_addresses(parser, kafka=True, mysql=True)
     given = parser.parse_args()
     console = Console()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    introduce(console, SET_UP.format(clicks=count_text(given.clicks), users=count_text(given.users)))
     with (
         topic_of(given.kafka, TOPIC, PARTITIONS) as (bootstrap, topic),
         database_of(given.mysql, DATABASE, READER) as (server, database, reader),
     ):
-        console.print(f"{count_text(given.users)} users in MySQL, {count_text(given.clicks)} clicks in Kafka …")
         fill_users(server, given.users, database)
         produce_clicks(bootstrap, given.clicks, given.users, topic)
-        console.print("starting Spark …")
-        sink = PrintSink(console)
-        with session() as spark, tempfile.TemporaryDirectory(prefix="clickstream-") as folder:
-            chunk = max(1, given.users // 8)
-            users = user_info(spark, server.address, database, reader, snapshotChunkRows=chunk)
-            rows = enriched(click_event(spark, bootstrap, topic), users)
-            print_clicks(rows, sink, given.clicks, folder)
-    console.print(f"{count_text(sink.clicks)} clicks, {count_text(sink.missed)} of them without their user.")
-    return 0 if not sink.missed else 1
+        with quiet_spark("clickstream-enrichment", console, ROCKSDB) as spark:
+            # As of a table that is too large for one batch.
+            snapshot = {"snapshotChunkRows": max(1, given.users // 8), "snapshotParallelism": 1}
+
+            def streams(together: dict[str, Any]) -> tuple[DataFrame, DataFrame]:
+                users = user_info(spark, server.address, database, reader, together, **snapshot)
+                return click_event(spark, bootstrap, topic, together), users
+
+            at_once = joined(enriched(*streams(APART), wait=False), given.clicks, "a join that does not wait", console)
+            waited = joined(enriched(*streams(TOGETHER)), given.clicks, "a join that waits", console)
+    conclude(console, verdict(at_once, waited))
+    return 0 if not waited.missed else 1
 
 
 if __name__ == "__main__":

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kafka import KafkaProducer
@@ -26,6 +25,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 from rich.table import Table
 
+from examples.demo import Progress, conclude, introduce, last_sentence, quiet_spark, wait_for_start
 from examples.servers import add_addresses, topic_of
 from examples.sinks import WholeBatches, stop_between_batches
 from pyspark_aligned_kafka import WatermarkAnnouncer, announce_watermark
@@ -33,6 +33,7 @@ from pyspark_aligned_kafka.announcing.query import AnnouncedQuery
 from services.ivy import spark_kafka_jars
 from services.kafka_topics import create_topic
 from watermark_source import follow_watermark
+from watermark_source.durations import count_text
 
 CLICKS = "clicks"
 PARTITIONS = 4
@@ -50,7 +51,11 @@ GAP_MS = 60_000
 APP_STARTS_AFTER = 10.0
 ROWS_A_BATCH = 1_000
 """Few, so that a machine that is slow to start has several batches, too."""
-PATIENCE_SECONDS = 300
+SET_UP = """\
+Two writers produce clicks into one topic of four partitions for {seconds:g} s: app is {behind:g} minutes of event time
+behind web, partition 0 is 10 minutes ahead, partition 3 is silent. Three jobs in a row find the sessions of users,
+count them by five minutes, and add these counts up by the hour. The chain runs twice at the same time: with watermarks
+that each job announces to the next, and with a bound and an idle timeout in each job."""
 TYPES = "user STRING, clicks LONG, sessions LONG"
 
 
@@ -202,9 +207,7 @@ class Chain:
             writer = writer.format("kafka").option("kafka.bootstrap.servers", self.bootstrap).option("topic", to)
         query = writer.queryName(f"{name} ({self.name})").start()
         self.queries.append(query)
-        # One after the other: see "Several queries" in docs/watermarks.md.
-        while query.status["message"].startswith("Initializing"):
-            time.sleep(0.1)
+        wait_for_start(query)
         if self.announces and to is not None:
             kafka = {"kafka.bootstrap.servers": self.bootstrap}
             self.announced.append(announce_watermark(query, topic=to, kafka=kafka, writer=name))
@@ -261,15 +264,21 @@ def run(
         try:
             for chain in chains:
                 chain.start()
-            console.print(f"six jobs run; clicks come for {seconds + APP_STARTS_AFTER:g} s")
+            progress = Progress(
+                console,
+                [query for chain in chains for query in chain.queries],
+                lambda: (
+                    f"{count_text(sum(len(writer.clicks) for writer in writers))} clicks written; hours emitted: "
+                    f"{len(bounded.hours)} with a bound, {len(announced.hours)} announced"
+                ),
+            )
             for writer in writers:
                 writer.go_on.set()
-            for writer in writers:
-                writer.join()
+            progress.wait_until(lambda: not any(writer.is_alive() for writer in writers))
             clicks = [click for writer in writers for click in writer.clicks]
             expected = sessions_of(clicks)
             last = max(hour for hour, _ in expected)
-            wait_until(lambda: last in announced.hours, chains)
+            progress.wait_until(lambda: last in announced.hours)
             for query in bounded.queries:
                 query.processAllAvailable()
         finally:
@@ -277,19 +286,6 @@ def run(
                 chain.stop()
     passed = {hour: max(w.passed.get(hour, 0.0) for w in writers) for hour, _ in expected}
     return Result.of(bounded, expected, passed), Result.of(announced, expected, passed), len(clicks)
-
-
-def wait_until(condition: Callable[[], bool], chains: Sequence[Chain]) -> None:
-    """Wait for it, as long as the jobs run."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        for query in (query for chain in chains for query in chain.queries):
-            if query.exception() is not None:
-                raise SystemExit(f"{query.name} failed: {query.exception()}")
-        if time.monotonic() > deadline:
-            states = "; ".join(f"{q.name}: {q.status['message']}" for chain in chains for q in chain.queries)
-            raise SystemExit(f"the last hour is not there after {PATIENCE_SECONDS} s ({states})")
-        time.sleep(0.2)
 
 
 def side_by_side(bounded: Result, announced: Result, clicks: int) -> Table:
@@ -316,33 +312,27 @@ def main() -> int:
     add_addresses(parser, kafka=True)
     given = parser.parse_args()
     console = Console()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    with topic_of(given.kafka, CLICKS, PARTITIONS) as (bootstrap, topic):
-        console.print(
-            f"clicks of two writers in {PARTITIONS} partitions: app is {APP_STARTS_AFTER * SPEED / 60:g} minutes "
-            "behind web, one partition is 10 minutes ahead, one is silent. Starting Spark …"
-        )
-        spark = (
-            SparkSession.builder.master("local[2]")
-            .appName("job-chain")
-            .config("spark.jars", ",".join(map(str, spark_kafka_jars())))
-            .config("spark.ui.enabled", "false")
-            .config("spark.ui.showConsoleProgress", "false")
-            .config("spark.sql.session.timeZone", "UTC")
-            .config("spark.sql.shuffle.partitions", "2")
-            .getOrCreate()
-        )
-        spark.sparkContext.setLogLevel("ERROR")
-        try:
-            bounded, announced, clicks = run(spark, bootstrap, topic, given.seconds, console)
-        finally:
-            spark.stop()
+    introduce(console, SET_UP.format(seconds=given.seconds + APP_STARTS_AFTER, behind=APP_STARTS_AFTER * SPEED / 60))
+    settings = {"spark.jars": ",".join(map(str, spark_kafka_jars())), "spark.sql.session.timeZone": "UTC"}
+    with (
+        topic_of(given.kafka, CLICKS, PARTITIONS) as (bootstrap, topic),
+        quiet_spark("job-chain", console, settings) as spark,
+    ):
+        bounded, announced, clicks = run(spark, bootstrap, topic, given.seconds, console)
     console.print(side_by_side(bounded, announced, clicks))
     whole = announced.hours > 0 and not (announced.lost or announced.wrong)
-    share = f" ({bounded.lost / clicks:.0%})" if clicks else ""
-    console.print(
-        f"With a bound in each job {bounded.lost} of {clicks} clicks{share} were lost without an error; "
-        + ("with announced watermarks none was." if whole else "the announced chain is NOT complete.")
+    if not whole:
+        console.print(f"the announced chain is NOT complete: {announced}")
+    conclude(
+        console,
+        last_sentence(
+            "A bound in each job",
+            bounded.lost,
+            clicks,
+            "clicks",
+            ours="announced watermarks",
+            ours_lost=announced.lost,
+        ),
     )
     return 0 if whole else 1
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections import Counter
 from dataclasses import dataclass
@@ -22,15 +21,21 @@ from pyspark.sql import functions as F  # noqa: N812
 from rich.console import Console
 from rich.table import Table
 
+from examples.demo import conclude, introduce, last_sentence, quiet_spark
 from examples.servers import add_addresses, topic_of
 from examples.sinks import counted_windows
 from watermark_source import data_rows, follow_watermark
+from watermark_source.durations import count_text
 
 TOPIC = "json-orders"
 START_MS = 1_767_225_600_000  # 2026-01-01
 DISORDER_MS = 30_000
 AHEAD_MS = (0, -1_800_000, 3_600_000)
 """How far the event times of each partition are from when its orders are written."""
+SET_UP = """\
+{orders} orders in JSON are in three partitions that were written together: 0 is on time, 1 delivers orders of half an
+hour ago, 2 has a clock that is an hour fast. Two queries count them by minute of order.created_at: one with
+withWatermark on the parsed column, and one with eventTimeColumn, by which the source knows the time of each record."""
 SCHEMA = "order STRUCT<id: STRING, created_at: TIMESTAMP>, amount DOUBLE"
 
 
@@ -88,9 +93,9 @@ def by_partition(spark: SparkSession, bootstrap: str, topic: str, rows: int) -> 
     return parsed(follow_watermark(orders(spark, bootstrap, topic, rows, **options)))
 
 
-def count(rows: DataFrame, produced: Counter[int]) -> Result:
+def count(rows: DataFrame, produced: Counter[int], console: Console, title: str) -> Result:
     """Count the orders of each minute until all are read; what is still open at the end is no loss."""
-    windows = counted_windows(rows, "1 minute")
+    windows = counted_windows(rows, "1 minute", console, title)
     closed = [start for start in produced if start <= max(windows, default=0)]
     return Result(windows, sum(produced[start] - windows.get(start, 0) for start in closed))
 
@@ -112,23 +117,18 @@ def main() -> int:
     given = parser.parse_args()
     rows: int = given.rows
     console = Console()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    introduce(console, SET_UP.format(orders=count_text(rows * len(AHEAD_MS))))
     with topic_of(given.kafka, TOPIC, partitions=len(AHEAD_MS)) as (bootstrap, topic):
         produced = produce(bootstrap, topic, rows)
-        console.print(f"{produced.total()} orders in {len(AHEAD_MS)} partitions; starting Spark …")
-        builder = SparkSession.builder.master("local[2]").appName("json-event-time")
-        for quiet in ("spark.ui.enabled", "spark.ui.showConsoleProgress"):
-            builder = builder.config(quiet, "false")
-        spark = builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()
-        spark.sparkContext.setLogLevel("ERROR")
-        try:
-            results = {
-                "withWatermark": count(on_the_parsed_column(spark, bootstrap, topic, rows), produced),
-                "eventTimeColumn": count(by_partition(spark, bootstrap, topic, rows), produced),
+        with quiet_spark("json-event-time", console) as spark:
+            streams = {
+                "withWatermark": on_the_parsed_column(spark, bootstrap, topic, rows),
+                "eventTimeColumn": by_partition(spark, bootstrap, topic, rows),
             }
-        finally:
-            spark.stop()
+            results = {title: count(stream, produced, console, title) for title, stream in streams.items()}
     side_by_side(results, console)
+    plain, ours = (each.lost for each in results.values())
+    conclude(console, last_sentence("withWatermark", plain, produced.total(), "orders", ours_lost=ours))
     return 1 if results["eventTimeColumn"].lost else 0
 
 

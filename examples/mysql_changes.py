@@ -8,7 +8,6 @@ these with the server, row by row.
 from __future__ import annotations
 
 import argparse
-import os
 import random
 import sqlite3
 import sys
@@ -16,7 +15,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 
+from examples.demo import Progress, conclude, introduce, last_sentence, quiet_spark
 from examples.servers import Login, MySqlServer, add_addresses, database_of
 from examples.sinks import WholeBatches, stop_between_batches
 from watermark_source import data_rows
@@ -38,8 +38,12 @@ COLUMNS = "id, customer, amount"
 DATABASE = "shop"
 READER = Login("cdc", "an example")
 WRITERS = 4
-PATIENCE_SECONDS = 300
-"""Without any progress; far more than a busy laptop needs to compile the decoders for the first batch."""
+SET_UP = """\
+Two tables of MySQL have {rows} rows in all, and four writers insert, update, delete and change keys without pause. A
+query reads what the tables hold, then the binlog for {seconds} s, and merges each batch into tables of SQLite. At the
+end both are compared row by row, and the same is done with a copy by SELECT, as a JDBC reader takes it."""
+Tables = dict[str, dict[int, tuple[Any, ...]]]
+"""The rows of each table by their keys."""
 _INSERT_ROWS = 10_000
 
 
@@ -126,10 +130,12 @@ class Copy:
                 database.executemany(f"INSERT OR REPLACE INTO {table} VALUES (:id, :customer, :amount)", kept)
         self.changes += sum(row["changes"] for row in found)
 
-    def rows(self, table: str) -> dict[int, tuple[Any, ...]]:
-        """Return the rows of a table by their keys."""
+    def rows(self) -> Tables:
+        """Return the rows of the tables by their keys."""
         with self._open() as database:
-            return {row[0]: row for row in database.execute(f"SELECT {COLUMNS} FROM {table}")}
+            return {
+                table: {row[0]: row for row in database.execute(f"SELECT {COLUMNS} FROM {table}")} for table in TABLES
+            }
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
@@ -138,31 +144,21 @@ class Copy:
             yield connection
 
 
-def differences(server: MySqlServer, database: str, copy: Copy) -> tuple[int, int]:
-    """Return how many rows the server's tables have, and how many of them and of the copy's have no equal."""
-    rows = different = 0
-    for table in TABLES:
-        found = server.run(f"SELECT id, customer, CAST(amount AS CHAR) FROM {database}.{table}")
-        original, copied = {row[0]: row for row in found}, copy.rows(table)
-        rows += len(original)
-        different += sum(original.get(key) != copied.get(key) for key in original.keys() | copied.keys())
-    return rows, different
+def rows_of(server: MySqlServer, database: str) -> Tables:
+    """Return the rows of the server's tables, as a reader without the binlog gets them: by SELECT."""
+    columns = "id, customer, CAST(amount AS CHAR)"
+    return {table: {row[0]: row for row in server.run(f"SELECT {columns} FROM {database}.{table}")} for table in TABLES}
 
 
-def wait_for_the_binlog(query: StreamingQuery) -> None:
-    """Return when the snapshot has been read."""
-    read, deadline = -1, time.monotonic() + PATIENCE_SECONDS
-    while True:
-        status = parse_progress(query.lastProgress)
-        if status and not status[0].snapshots and status[0].rows.read:
-            return
-        if query.exception() is not None:
-            raise SystemExit(f"the query failed: {query.exception()}")
-        if status and status[0].rows.read != read:
-            read, deadline = status[0].rows.read, time.monotonic() + PATIENCE_SECONDS
-        if time.monotonic() > deadline:
-            raise SystemExit(f"nothing was read for {PATIENCE_SECONDS} s ({query.status['message']})")
-        time.sleep(0.2)
+def differences(server: Tables, copy: Tables) -> int:
+    """Return how many rows of the server's tables and of the copy's have no equal."""
+    return sum(server[t].get(key) != copy[t].get(key) for t in TABLES for key in server[t].keys() | copy[t].keys())
+
+
+def is_in_binlog(query: StreamingQuery) -> bool:
+    """Return whether the snapshot has been read."""
+    status = parse_progress(query.lastProgress)
+    return bool(status) and not status[0].snapshots and status[0].rows.read > 0
 
 
 def stream(
@@ -185,14 +181,24 @@ def stream(
     with tempfile.TemporaryDirectory(prefix="mysql-changes-") as folder:
         copy = Copy(Path(folder, "copy.db"))
         changes = spark.readStream.format("mysql-cdc-wm").options(**options).load()
+        selected = rows_of(server, database)
         for writer in writers:
             writer.start()
         batches = WholeBatches(copy.merge)
         query = changes.writeStream.foreachBatch(batches).option("checkpointLocation", f"{folder}/query").start()
+
+        def line() -> str:
+            transactions = count_text(sum(writer.transactions for writer in writers))
+            state = "the binlog is read" if is_in_binlog(query) else "the tables are read"
+            return f"{state}; {transactions} transactions written, {count_text(copy.changes)} rows and changes copied"
+
+        progress = Progress(console, [query], line)
         try:
-            with LiveStatus(query, console=console):
-                wait_for_the_binlog(query)
-                query.awaitTermination(seconds)
+            # Where nothing can be redrawn in place, the lines of progress are enough.
+            with LiveStatus(query, console=console) if console.is_terminal else nullcontext():
+                progress.wait_until(lambda: is_in_binlog(query))
+                until = time.monotonic() + seconds
+                progress.wait_until(lambda: time.monotonic() > until)
                 for writer in writers:
                     writer.stopped.set()
                     writer.join()
@@ -201,14 +207,21 @@ def stream(
             # Before its checkpoint is removed.
             batches.close()
             stop_between_batches(query)
-        found, different = differences(server, database, copy)
-    console.print(
-        f"{count_text(sum(writer.transactions for writer in writers))} transactions meanwhile; "
-        f"{count_text(copy.changes)} rows and changes came through the stream."
+        original = rows_of(server, database)
+        total, lost = sum(map(len, original.values())), differences(original, copy.rows())
+    console.print(f"{line()}. The server's tables have {count_text(total)} rows now.")
+    conclude(
+        console,
+        last_sentence(
+            "A copy by SELECT at the start",
+            differences(original, selected),
+            total,
+            "rows in their last state",
+            ours="this source's copy",
+            ours_lost=lost,
+        ),
     )
-    equal = "equal in every row." if not different else f"DIFFERENT in {count_text(different)} rows."
-    console.print(f"The server's tables have {count_text(found)} rows, and the copy is {equal}")
-    return found > 0 and not different
+    return total > 0 and not lost
 
 
 def main() -> int:
@@ -219,24 +232,11 @@ def main() -> int:
     add_addresses(parser, mysql=True)
     given = parser.parse_args()
     console = Console()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    introduce(console, SET_UP.format(rows=count_text(given.rows), seconds=given.seconds))
     with database_of(given.mysql, DATABASE, READER) as (server, database, reader):
-        console.print(f"filling two tables with {count_text(given.rows)} rows …")
         fill(server, database, given.rows)
-        console.print("starting Spark …")
-        spark = (
-            SparkSession.builder.master("local[2]")
-            .appName("mysql-changes")
-            .config("spark.ui.enabled", "false")
-            .config("spark.ui.showConsoleProgress", "false")
-            .config("spark.sql.shuffle.partitions", "2")
-            .getOrCreate()
-        )
-        spark.sparkContext.setLogLevel("ERROR")
-        try:
+        with quiet_spark("mysql-changes", console) as spark:
             equal = stream(spark, server, database, reader, rows=given.rows, seconds=given.seconds, console=console)
-        finally:
-            spark.stop()
     return 0 if equal else 1
 
 

@@ -9,7 +9,6 @@ two hours, and with the class.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections import Counter
 from collections.abc import Mapping
@@ -18,7 +17,9 @@ from typing import Any
 
 from kafka import KafkaProducer
 from pyspark.sql import SparkSession
+from rich.console import Console
 
+from examples.demo import quiet_spark
 from examples.servers import add_addresses, topic_of
 from examples.sinks import counted_windows
 from watermark_source import RowsRead, WatermarkGenerator, follow_watermark
@@ -100,17 +101,17 @@ def main() -> int:
     parser.add_argument("--rows", type=int, default=20_000, help="readings (default 20000)")
     add_addresses(parser, kafka=True)
     given = parser.parse_args()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    with topic_of(given.kafka, TOPIC, PARTITIONS) as (bootstrap, topic):
+    console = Console()
+    with topic_of(given.kafka, TOPIC, PARTITIONS) as (bootstrap, topic), quiet_spark("night-uploads", console) as spark:
         taken = produce(bootstrap, topic, given.rows)
-        builder = SparkSession.builder.master("local[2]").appName("night-uploads")
-        spark = builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()
-        spark.sparkContext.setLogLevel("ERROR")
         missing = 0
         for name, options in STRATEGIES.items():
             windows = count(spark, bootstrap, topic, options, per_batch=given.rows // 20)
             missing = lost(windows, taken)
-            print(f"{name}: {len(windows)} of {len(taken)} windows are closed, {missing} readings missing from them")
+            console.print(
+                f"{name}: {len(windows)} of {len(taken)} windows are closed, {missing} readings missing from them",
+                soft_wrap=True,
+            )
     return 1 if missing else 0
 
 

@@ -8,7 +8,6 @@ be on its way (``maxOutOfOrderness``): rows that come later than that are late, 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import tempfile
 from collections import Counter
@@ -19,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 from rich.table import Table
 
+from examples.demo import ROCKSDB, quiet_spark
 from services.kafka import kafka_service
 from services.kafka_bulk import PartitionRecords, bulk_produce_partitions
 from services.kafka_topics import create_topic
@@ -137,28 +137,11 @@ def main() -> int:
     parser.add_argument("--seconds", type=int, default=300, help="how long the sensors measure (default 300)")
     given = parser.parse_args()
     console = Console()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     with kafka_service() as kafka:
         create_topic(kafka.bootstrap, TOPIC, partitions=len(BEHIND_MS))
         written = produce(kafka.bootstrap, given.seconds)
-        console.print("starting Spark …")
-        spark = (
-            SparkSession.builder.master("local[2]")
-            .appName("sensor-ordering")
-            .config("spark.ui.enabled", "false")
-            .config("spark.ui.showConsoleProgress", "false")
-            .config("spark.sql.shuffle.partitions", "2")
-            .config(
-                "spark.sql.streaming.stateStore.providerClass",
-                "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
-            )
-            .getOrCreate()
-        )
-        spark.sparkContext.setLogLevel("ERROR")
-        try:
+        with quiet_spark("sensor-ordering", console, ROCKSDB) as spark:
             readings = run(spark, kafka.bootstrap)
-        finally:
-            spark.stop()
     show(readings, console)
     return 0 if verdict(readings, written, console) else 1
 

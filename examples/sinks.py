@@ -10,6 +10,9 @@ from threading import Lock
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
+from rich.console import Console
+
+from examples.demo import Progress
 
 _PATIENCE_SECONDS = 30.0
 
@@ -25,8 +28,13 @@ def stop_between_batches(query: StreamingQuery, patience: float = _PATIENCE_SECO
     query.stop()
 
 
-def counted_windows(rows: DataFrame, length: str) -> dict[int, int]:
-    """Count the rows of each window of ``event_time`` until all are read; return closed windows by start in ms."""
+def counted_windows(
+    rows: DataFrame, length: str, console: Console | None = None, title: str = "the count"
+) -> dict[int, int]:
+    """Count the rows of each window of ``event_time`` until all are read; return closed windows by start in ms.
+
+    Prints its progress to a console, with the title of the count.
+    """
     windows: dict[int, int] = {}
 
     def keep(batch: DataFrame, _: int) -> None:
@@ -40,8 +48,13 @@ def counted_windows(rows: DataFrame, length: str) -> dict[int, int]:
             .foreachBatch(keep)
             .option("checkpointLocation", checkpoint)
             .trigger(availableNow=True)
+            .queryName(title)
             .start()
         )
+        progress = Progress(
+            console or Console(quiet=True), [query], lambda: f"{title}: {len(windows)} windows are closed"
+        )
+        progress.wait_until(lambda: not query.isActive)
         query.awaitTermination()
     return windows
 

@@ -7,13 +7,12 @@ orders per minute of event time. What each of them should have counted is known 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from kafka import KafkaProducer
@@ -23,9 +22,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 from rich.table import Table
 
+from examples.demo import Progress, conclude, introduce, last_sentence, quiet_spark, wait_for_start
 from examples.servers import add_addresses, topic_of
 from examples.sinks import WholeBatches, stop_between_batches
 from watermark_source import data_rows, follow_watermark
+from watermark_source.durations import count_text
 from watermark_source.monitor.source_status import SourceStatus, Status
 from watermark_source.monitor.status_json import late_rows, parse_progress
 from watermark_source.monitor.terminal import LiveStatus
@@ -36,8 +37,6 @@ SPEED = 30
 """Event time runs so many times faster than the clock, so that a short demo closes many windows."""
 DISORDER_MS = 5_000
 FIRST_SECONDS = 2
-PATIENCE_SECONDS = 300
-"""Without any progress; far more than a busy laptop needs to compile the decoder for the first batch."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +54,13 @@ PARTITIONS = (
     Partition(per_second=20, pace=0.4),  # slow
     Partition(per_second=0),  # silent
 )
+
+
+SET_UP = """\
+The topic orders has four partitions: 0 is an hour ahead, 1 is on time, 2 is slow, 3 is silent.
+For {seconds:g} s orders are written, their event time thirty times faster than the clock. Two queries count them by
+minute of event time: one with withWatermark, which follows the partition that is ahead, and one with this source and
+follow_watermark, which follows the slowest active one."""
 
 
 class Orders(threading.Thread):
@@ -96,7 +102,6 @@ class Count:
     """A running count of orders per minute, and the windows it has emitted."""
 
     def __init__(self, title: str, rows: DataFrame, checkpoint: str) -> None:
-        self.title = title
         self.emitted: dict[int, int] = {}
         self._batches = WholeBatches(self._sink)
         counts = rows.groupBy(F.window("event_time", "1 minute")).count()
@@ -105,11 +110,10 @@ class Count:
             .writeStream.outputMode("append")
             .foreachBatch(self._batches)
             .option("checkpointLocation", checkpoint)
+            .queryName(title)
             .start()
         )
-        # One after the other: see "Several queries" in docs/watermarks.md.
-        while self.query.status["message"].startswith("Initializing"):
-            time.sleep(0.1)
+        wait_for_start(self.query)
 
     def stop(self) -> None:
         """End the query behind the batch that is in its sink."""
@@ -181,21 +185,22 @@ def run(
     source = Orders(bootstrap, topic, seconds)
     with tempfile.TemporaryDirectory(prefix="skewed-topic-") as checkpoints:
         plain = Count(
-            "plain withWatermark",
+            "withWatermark",
             data_rows(orders(spark, bootstrap, topic)).withWatermark("event_time", "5 seconds"),
             f"{checkpoints}/plain",
         )
         ours = Count("follow_watermark", follow_watermark(aligned, "event_time"), f"{checkpoints}/ours")
         counts = (plain, ours)
         source.start()
-        console.print(f"two queries are starting; then orders come for {seconds:g} s. The second query's status:")
+        progress = Progress(console, [count.query for count in counts], lambda: progress_line(source, plain, ours))
         try:
-            with LiveStatus(ours.query, console=console):
-                wait_until(lambda: all(count.rows for count in counts), counts)
+            # Where nothing can be redrawn in place, the lines of progress are enough.
+            with LiveStatus(ours.query, console=console) if console.is_terminal else nullcontext():
+                progress.wait_until(lambda: all(count.rows for count in counts))
                 source.go_on.set()
-                source.join()
+                progress.wait_until(lambda: not source.is_alive())
                 produced = source.windows.total()
-                wait_until(lambda: all(count.is_done(produced) for count in counts), counts)
+                progress.wait_until(lambda: all(count.is_done(produced) for count in counts))
                 # The batch after the last marker emits the last windows.
                 for count in counts:
                     count.query.processAllAvailable()
@@ -206,26 +211,18 @@ def run(
     return Result.of(plain, source.windows), Result.of(ours, source.windows), produced
 
 
-def wait_until(condition: Callable[[], bool], counts: Sequence[Count]) -> None:
-    """Wait for it, as long as the queries run and read."""
-    read, deadline = -1, 0.0
-    while not condition():
-        for count in counts:
-            if count.query.exception() is not None:
-                raise SystemExit(f"{count.title} failed: {count.query.exception()}")
-        if (now_read := sum(count.rows for count in counts)) != read:
-            read, deadline = now_read, time.monotonic() + PATIENCE_SECONDS
-        if time.monotonic() > deadline:
-            states = "; ".join(f"{c.title}: {c.rows} rows, {c.query.status['message']}" for c in counts)
-            raise SystemExit(f"nothing was read for {PATIENCE_SECONDS} s ({states})")
-        time.sleep(0.2)
+def progress_line(source: Orders, plain: Count, ours: Count) -> str:
+    """Return how far all is, in a line."""
+    each = (f"{name} read {count_text(c.rows)}, closed {len(c.emitted)} windows" for name, c in
+            (("withWatermark", plain), ("this source", ours)))  # fmt: skip
+    return f"{count_text(source.windows.total())} orders written; {'; '.join(each)}"
 
 
 def side_by_side(plain: Result, ours: Result, produced: int) -> Table:
     """Return the two results as a table."""
     table = Table(title=f"{produced} orders produced, counted per minute of event time")
     table.add_column("")
-    table.add_column("plain withWatermark", justify="right")
+    table.add_column("withWatermark", justify="right")
     table.add_column("follow_watermark", justify="right")
     for label, name in (
         ("rows read", "read"),
@@ -245,27 +242,17 @@ def main() -> int:
     add_addresses(parser, kafka=True)
     given = parser.parse_args()
     console = Console()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    with topic_of(given.kafka, TOPIC, len(PARTITIONS)) as (bootstrap, topic):
-        console.print("starting Spark …")
-        spark = (
-            SparkSession.builder.master("local[2]")
-            .appName("skewed-topic")
-            .config("spark.ui.enabled", "false")
-            .config("spark.ui.showConsoleProgress", "false")
-            .config("spark.sql.shuffle.partitions", "2")
-            .config("spark.sql.streaming.numRecentProgressUpdates", "10000")
-            .getOrCreate()
-        )
-        spark.sparkContext.setLogLevel("ERROR")
-        try:
-            plain, ours, produced = run(spark, bootstrap, topic, given.seconds, console)
-        finally:
-            spark.stop()
+    introduce(console, SET_UP.format(seconds=given.seconds))
+    with (
+        topic_of(given.kafka, TOPIC, len(PARTITIONS)) as (bootstrap, topic),
+        quiet_spark("skewed-topic", console) as spark,
+    ):
+        plain, ours, produced = run(spark, bootstrap, topic, given.seconds, console)
     console.print(side_by_side(plain, ours, produced))
-    console.print(f"plain withWatermark lost {plain.missing} rows.")
     whole = ours.read == produced and ours.emitted > 0 and not (ours.missing or ours.wrong or ours.late)
-    console.print("follow_watermark lost nothing." if whole else "follow_watermark is NOT complete.")
+    if not whole:
+        console.print(f"follow_watermark is NOT complete: {ours}")
+    conclude(console, last_sentence("withWatermark", plain.missing, produced, "orders", ours_lost=ours.missing))
     return 0 if whole else 1
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 import sys
 import tempfile
 import time
@@ -24,6 +23,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from rich.console import Console
 from rich.table import Table
 
+from examples.demo import quiet_spark
 from services.kafka import kafka_service
 from services.kafka_bulk import PartitionRecords, bulk_produce_partitions
 from services.kafka_topics import create_topic
@@ -208,32 +208,15 @@ def main() -> int:
     given = parser.parse_args()
     day = Day(given.rows // 2, given.hours)
     console = Console()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     with kafka_service() as kafka:
         for name in (SHOWN, CLICKED):
             create_topic(kafka.bootstrap, name, partitions=PARTITIONS)
         expected = produce(kafka.bootstrap, day)
-        console.print("starting Spark …")
-        builder = (
-            SparkSession.builder.master("local[2]")
-            .appName("two-topics-join")
-            .config("spark.driver.memory", "3g")
-            .config("spark.ui.enabled", "false")
-            .config("spark.ui.showConsoleProgress", "false")
-            .config("spark.sql.shuffle.partitions", "2")
-            .config("spark.sql.streaming.numRecentProgressUpdates", "10000")
-        )
-        for setting, value in STATE_STORE.items():
-            builder = builder.config(setting, value)
-        spark = builder.getOrCreate()
-        spark.sparkContext.setLogLevel("ERROR")
-        try:
+        with quiet_spark("two-topics-join", console, {"spark.driver.memory": "3g", **STATE_STORE}) as spark:
             replays = {
                 "alone": replay(spark, kafka.bootstrap, day),
                 "aligned": replay(spark, kafka.bootstrap, day, **ALIGNED),
             }
-        finally:
-            spark.stop()
     show(replays, console)
     alone, aligned = replays["alone"], replays["aligned"]
     equal = alone.result == aligned.result and alone.result[0] == expected

@@ -70,15 +70,17 @@ def test_a_watermark_per_partition_counts_the_orders_that_one_on_the_parsed_colu
     topic = json_event_time.TOPIC
     create_topic(kafka.bootstrap, topic, partitions=len(json_event_time.AHEAD_MS))
     produced = json_event_time.produce(kafka.bootstrap, topic, rows)
-    plain = json_event_time.count(json_event_time.on_the_parsed_column(spark, kafka.bootstrap, topic, rows), produced)
-    ours = json_event_time.count(json_event_time.by_partition(spark, kafka.bootstrap, topic, rows), produced)
+    console = Console(file=io.StringIO(), width=100)
+    by_column = json_event_time.on_the_parsed_column(spark, kafka.bootstrap, topic, rows)
+    plain = json_event_time.count(by_column, produced, console, "withWatermark")
+    by_partition = json_event_time.by_partition(spark, kafka.bootstrap, topic, rows)
+    ours = json_event_time.count(by_partition, produced, console, "eventTimeColumn")
     assert plain.lost > rows / 2
     assert ours.lost == 0
     assert ours.windows == {start: produced[start] for start in ours.windows}
     # Up to a minute behind the slowest partition, which is half an hour behind the first.
     slowest = json_event_time.START_MS - 1_800_000 + 500 * rows
     assert max(ours.windows) >= slowest - 3 * 60_000
-    console = Console(file=io.StringIO(), width=100)
     json_event_time.side_by_side({"withWatermark": plain, "eventTimeColumn": ours}, console)
     assert str(plain.lost) in console.file.getvalue()  # type: ignore[attr-defined]
 
@@ -90,7 +92,8 @@ def test_the_markers_of_a_change_feed_close_windows_and_make_no_change_late(
     rows = 300
     create_topic(kafka.bootstrap, feed.topic, partitions=change_feeds.PARTITIONS)
     change_feeds.produce(kafka.bootstrap, feed, rows)
-    windows = change_feeds.count(change_feeds.changes(spark, kafka.bootstrap, feed, per_batch=60))
+    console = Console(file=io.StringIO())
+    windows = change_feeds.count(change_feeds.changes(spark, kafka.bootstrap, feed, per_batch=60), console)
     assert change_feeds.missing(windows, rows) == 0
     # 21 windows; at the end the last markers are behind the last batch.
     assert len(windows) >= 15

@@ -1,0 +1,78 @@
+"""What demos share: the last sentence, lines of progress, an end with a sentence, and no noise of Java."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from examples import demo
+from examples.demo import Progress, last_sentence
+
+
+class Query:
+    """A query that has ended with an error, or runs."""
+
+    name = "count"
+    status: Any = {"message": "Processing new data"}  # noqa: RUF012 (Spark's form)
+
+    def __init__(self, error: str | None = None) -> None:
+        self.error = error
+
+    def exception(self) -> str | None:
+        return self.error
+
+
+@pytest.fixture
+def console() -> Console:
+    return Console(file=io.StringIO(), width=200)
+
+
+def printed(console: Console) -> list[str]:
+    return console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+
+
+def test_the_last_sentence_has_both_losses_and_the_share() -> None:
+    sentence = last_sentence("withWatermark", 5_602, 12_000, "orders", ours_lost=0)
+    assert sentence == "withWatermark silently lost 5 602 of 12 000 orders (47 %); this source lost 0."
+
+
+def test_progress_is_printed_when_it_is_due_and_no_more_often(
+    console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    monkeypatch.setattr("examples.demo.time.monotonic", lambda: now)
+    monkeypatch.setattr("examples.demo.time.sleep", sleep)
+    Progress(console, [], lambda: f"{now:.0f} read").wait_until(lambda: now > 11)
+    assert [line.split()[0] for line in printed(console)] == ["5", "10"]
+
+
+def test_a_demo_that_stands_still_ends_with_where_it_is(console: Console) -> None:
+    query: Any = Query()
+    with pytest.raises(SystemExit, match="nothing has moved for 0 s: 7 read \\(count: Processing new data\\)"):
+        Progress(console, [query], lambda: "7 read", patience=0.0).wait_until(lambda: False)
+
+
+def test_a_demo_whose_query_fails_ends_with_the_error(console: Console) -> None:
+    query: Any = Query("no such topic")
+    with pytest.raises(SystemExit, match="count failed: no such topic"):
+        Progress(console, [query], lambda: "").wait_until(lambda: False)
+
+
+def test_what_is_started_meanwhile_writes_its_errors_into_the_log(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with (tmp_path / "log").open("w") as log, demo._standard_error(log.fileno()):
+        subprocess.run(["sh", "-c", "echo noise >&2"], check=True)
+    subprocess.run(["sh", "-c", "echo heard >&2"], check=True)
+    assert (tmp_path / "log").read_text() == "noise\n"
+    assert capfd.readouterr().err == "heard\n"
