@@ -23,6 +23,7 @@ from benchmarks.memory import memory
 from benchmarks.mysql import CASES as MYSQL_CASES
 from benchmarks.mysql import on_one_server
 from benchmarks.ordering import disordered_topic, ordering
+from benchmarks.payload import payload
 from benchmarks.planning import planning
 from benchmarks.prebuilt import PrebuiltSource
 from benchmarks.queries import read_all
@@ -38,7 +39,7 @@ from services.kafka_topics import create_topic
 RESULTS = Path(__file__).parent / "results"
 KAFKA_CASES = (
     "throughput", "compressed", "batch", "batch-filter", "alignment", "latency", "window-latency", "idle", "cold",
-    "memory", "planning", "ordering", "temporal-join", "event-time", "payload-alignment", "look-ahead",
+    "memory", "planning", "ordering", "temporal-join", "event-time", "payload", "payload-alignment", "look-ahead",
     "between-jobs",
 )  # fmt: skip
 GROUP_CASE = "alignment-group"
@@ -50,6 +51,7 @@ _TOPICS: Mapping[str, tuple[str, Callable[[str, str], None]]] = {
     "look-ahead": ("look-ahead", look_ahead_topic),
     "ordering": ("disordered", disordered_topic),
     "event-time": ("payload", payload_topic),
+    "payload": ("json", payload_topic),
 }
 """The topics that one case alone reads."""
 
@@ -162,6 +164,7 @@ def _on_one_broker(session: Callable[[], SparkSession], chosen: Sequence[str], r
                 "latency": partial(latency, spark, kafka.bootstrap, "steady", PARTITIONS, rounds),
                 "window-latency": partial(window_latency, spark, kafka.bootstrap, "steady", PARTITIONS, rounds),
                 "event-time": partial(event_times, spark, kafka.bootstrap, "payload", rounds),
+                "payload": partial(payload, spark, kafka.bootstrap, "json", rounds),
                 "idle": partial(idle, spark, kafka.bootstrap, "steady"),
                 "ordering": partial(ordering, spark, kafka.bootstrap, "disordered", rounds),
                 "between-jobs": partial(between_jobs, spark, kafka.bootstrap, "steady", PARTITIONS),

@@ -22,7 +22,7 @@ from watermark_source import follow_watermark
 RECORDS, PARTITIONS, SIZE = 4_000_000, 4, 200
 DISORDER_MS, APART_MS = 30_000, 1_800_000
 NARROW = {"columns": "value,event_time"}
-_SCHEMA = "id STRING, at LONG, amount DOUBLE"
+SCHEMA = "id STRING, at LONG, amount DOUBLE"
 _PLACES = {
     "record time": {},
     "path": {"eventTimeColumn": "value:$.at"},
@@ -68,8 +68,8 @@ def event_times(spark: SparkSession, bootstrap: str, topic: str, rounds: int) ->
     for name, least in _AT_LEAST.items():
         yield Figure(f"speed by {name} / by record time", ratio(walls["record time"], walls[name]), "x", at_least=least)
     jobs: dict[str, Callable[[], DataFrame]] = {
-        BUILT_IN: lambda: _as_today(spark, bootstrap, topic),
-        OURS: lambda: _with_event_time(spark, bootstrap, topic),
+        BUILT_IN: lambda: as_today(spark, bootstrap, topic),
+        OURS: lambda: with_event_time(spark, bootstrap, topic),
     }
     runs: dict[str, list[Run]] = {name: [] for name in jobs}
     for turn in range(rounds + 1):
@@ -86,29 +86,33 @@ def event_times(spark: SparkSession, bootstrap: str, topic: str, rounds: int) ->
         yield Figure(f"{name}: groups of windows dropped as late", statistics.median(map(_dropped, done)), "")
 
 
-def _as_today(spark: SparkSession, bootstrap: str, topic: str) -> DataFrame:
-    parsed = _parsed(_stream(spark, bootstrap, topic, BUILT_IN))
-    return _windows(parsed.withWatermark("event_time", "30 seconds"))
+def as_today(spark: SparkSession, bootstrap: str, topic: str) -> DataFrame:
+    """Return the job with the built-in source."""
+    parsed = _parsed(stream(spark, bootstrap, topic, BUILT_IN))
+    return windows(parsed.withWatermark("event_time", "30 seconds"))
 
 
-def _with_event_time(spark: SparkSession, bootstrap: str, topic: str) -> DataFrame:
+def with_event_time(spark: SparkSession, bootstrap: str, topic: str) -> DataFrame:
+    """Return the job with ours, and ``from_json``."""
     options = {**NARROW, "eventTimeColumn": "value:$.at", "maxOutOfOrderness": "30 seconds"}
-    followed = follow_watermark(_stream(spark, bootstrap, topic, OURS, **options))
-    return _windows(followed.select("event_time", F.from_json(F.col("value").cast("string"), _SCHEMA).alias("order")))
+    followed = follow_watermark(stream(spark, bootstrap, topic, OURS, **options))
+    return windows(followed.select("event_time", F.from_json(F.col("value").cast("string"), SCHEMA).alias("order")))
 
 
-def _stream(spark: SparkSession, bootstrap: str, topic: str, source: str, **options: str) -> DataFrame:
+def stream(spark: SparkSession, bootstrap: str, topic: str, source: str, **options: str) -> DataFrame:
+    """Return a stream of a topic from its beginning."""
     reader = spark.readStream.format(source).option("kafka.bootstrap.servers", bootstrap).option("subscribe", topic)
     reader = reader.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", RECORDS // 4)
     return reader.options(**options).load()
 
 
 def _parsed(stream: DataFrame) -> DataFrame:
-    order = stream.select(F.from_json(F.col("value").cast("string"), _SCHEMA).alias("order"))
+    order = stream.select(F.from_json(F.col("value").cast("string"), SCHEMA).alias("order"))
     return order.select(F.timestamp_millis("order.at").alias("event_time"), "order")
 
 
-def _windows(rows: DataFrame) -> DataFrame:
+def windows(rows: DataFrame) -> DataFrame:
+    """Return the sums of each minute."""
     return rows.groupBy(F.window("event_time", "1 minute")).agg(F.sum("order.amount"))
 
 
