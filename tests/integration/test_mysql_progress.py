@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +12,10 @@ import pytest
 from pyspark_mysql_cdc_wm.lookup import table_list
 from tests.integration.mysql_binlog import Database
 from tests.integration.mysql_lives import ALL, Life
+from tests.unit.monitor.example_status import checkpoint
+from watermark_source import why_open
+from watermark_source.monitor.followed_queries import source_of_status
+from watermark_source.monitor.open_windows import QueryAt, open_window
 from watermark_source.monitor.source_status import SnapshotProgress
 from watermark_source.monitor.status_json import status_from_json
 
@@ -74,6 +80,23 @@ def test_rows_chunks_and_rate_are_told_batch_by_batch(life: Callable[..., Life])
     assert seen[5]["t"].rows <= ROWS * 1.5
     assert seen[5]["u"].done
     assert all(not each for each in seen[6:])
+
+
+@pytest.mark.usefixtures("filled")
+def test_windows_wait_for_the_snapshot_by_the_status_and_by_the_checkpoint(
+    life: Callable[..., Life], tmp_path: Path
+) -> None:
+    one, sentences = life(), []
+    for number, (end, _) in enumerate(steps(one, one.reader.initialOffset())):
+        report = one.reader.reportLatestOffset()
+        assert report is not None
+        at = QueryAt(sources=(source_of_status(status_from_json(report)),), batch=number, applied=None)
+        stored = why_open(checkpoint(tmp_path / str(number), [json.dumps(end)], []))
+        sentences.append((open_window(at, None).sentence, stored.sentence))
+    waits = [["is read first, and rows of a snapshot have no watermark" in each for each in both] for both in sentences]
+    assert waits[0] == [True, True]
+    assert waits[-1] == [False, False]
+    assert sorted(waits, reverse=True) == waits
 
 
 @pytest.mark.usefixtures("filled")

@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 PORT: Final = 4_050
 _FRESH_SECONDS = 1.0
-"""For so long several requests share one look at the queries."""
+"""Requests within this time share one reading of the queries."""
 _MOST_REQUESTS = 32
 """Requests at a time; more are refused."""
 _REQUEST_SECONDS = 10.0
@@ -65,7 +65,8 @@ class StatusPage:
     Args:
         spark: the session whose queries are shown.
         port: of the driver; 0 takes a free one.
-        host: the address to listen at. Any but a loopback address can be read by whoever reaches it: there is no login.
+        host: the address to listen at. There is no login: where it is no loopback address, every client that reaches it
+            can read the page.
         allowed_hosts: names, without port, by which a proxy requests the page.
 
     Raises:

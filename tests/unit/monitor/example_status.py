@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from watermark_source.monitor.source_status import (
@@ -95,3 +98,19 @@ def progress_of(*statuses: SourceStatus, **fields: Any) -> dict[str, Any]:
 def _source(fields: dict[str, Any]) -> dict[str, Any]:
     rates = {"numInputRows": 0, "inputRowsPerSecond": 0.0, "processedRowsPerSecond": 0.0}
     return {"startOffset": None, "endOffset": None} | rates | fields
+
+
+def checkpoint(folder: Path, offsets: Sequence[str], commits: Sequence[int], *, version: str = "v1") -> Path:
+    """Write what Spark writes; ``offsets`` has the first source's, ``commits`` the watermarks of the next batches."""
+    for name in ("offsets", "commits"):
+        (folder / name).mkdir(parents=True)
+    (folder / "metadata").write_text('{"id":"b3703a83-b7ae-45a0-94e8-77290fc92db1"}')
+    before = 0
+    for batch, offset in enumerate(offsets):
+        planned = {"batchWatermarkMs": before, "batchTimestampMs": NOON, "conf": {}}
+        line = offset if version == "v1" else f"orders:{offset}"
+        (folder / "offsets" / str(batch)).write_text(f"{version}\n{json.dumps(planned)}\n{line}")
+        if batch < len(commits):
+            before = commits[batch]
+            (folder / "commits" / str(batch)).write_text(f'v1\n{{"nextBatchWatermarkMs":{before}}}')
+    return folder

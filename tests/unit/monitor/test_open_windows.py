@@ -6,13 +6,12 @@ import datetime as dt
 import json
 import re
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.unit.monitor.example_status import NOON, checkout, source_status, split_view
+from tests.unit.monitor.example_status import NOON, checkout, checkpoint, source_status, split_view
 from watermark_source import why_open
 from watermark_source.__main__ import main
 from watermark_source.errors import OffsetError, UsageError
@@ -251,22 +250,6 @@ def test_the_end_of_time_has_closed_every_window() -> None:
 
 
 # Of a checkpoint.
-
-
-def checkpoint(folder: Path, offsets: Sequence[str], commits: Sequence[int], *, version: str = "v1") -> Path:
-    """Write what Spark writes; ``offsets`` has the first source's, ``commits`` the watermarks of the next batches."""
-    for name in ("offsets", "commits"):
-        (folder / name).mkdir(parents=True)
-    (folder / "metadata").write_text('{"id":"b3703a83-b7ae-45a0-94e8-77290fc92db1"}')
-    before = 0
-    for batch, offset in enumerate(offsets):
-        planned = {"batchWatermarkMs": before, "batchTimestampMs": NOON, "conf": {}}
-        line = offset if version == "v1" else f"orders:{offset}"
-        (folder / "offsets" / str(batch)).write_text(f"{version}\n{json.dumps(planned)}\n{line}")
-        if batch < len(commits):
-            before = commits[batch]
-            (folder / "commits" / str(batch)).write_text(f'v1\n{{"nextBatchWatermarkMs":{before}}}')
-    return folder
 
 
 def offset_of(*watermarks: int | None, wm: int | None, **keys: Any) -> str:
