@@ -21,7 +21,7 @@ from watermark_source.planning.policy import Alignment, OnLoss, PlanPolicy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState
 from watermark_source.planning.strategy import Bounded, Clock, Percentile
-from watermark_source.planning.watermark import MIN, Millis
+from watermark_source.planning.watermark import MAX, MIN, Millis
 
 CODEC = OffsetCodec(source="aligned-kafka", name="users")
 FIRST = PlanPolicy(after_catch_up=AfterCatchUp.WATERMARK)
@@ -89,6 +89,17 @@ def test_no_drift_ends_the_first_reading_before_its_end() -> None:
     driver.run()
     assert is_done(driver.state().catch_up)
     assert driver.state().splits[A].position == 10
+
+
+@pytest.mark.parametrize("policy", [FIRST, FIRST_ON_CLOCK, replace(FIRST, final_watermark=True)])
+def test_a_run_with_an_end_catches_up_before_it_is_over(policy: PlanPolicy) -> None:
+    state, made = NEW, None
+    while made is None or made.is_batch:
+        made = planned(state, {A: 10, B: 4}, policy, max_rows=5, ends_are_final=True)
+        assert made.state.watermark is None or [t.position for t in made.state.splits.values()] == [10, 4]
+        state = reread(made.state)
+    assert is_done(state.catch_up)
+    assert state.watermark == (MAX if policy.final_watermark else NOW - 1 if policy is FIRST_ON_CLOCK else 399)
 
 
 def test_of_two_that_are_read_to_their_ends_first_none_waits_for_the_other() -> None:
