@@ -18,7 +18,8 @@ def budgeted_ends(
 ) -> dict[Split, int]:
     """Cut the planned ends to ``budget`` positions in all.
 
-    Splits ``apart`` are behind and not waited for: they have what the others leave, and half of it if those leave less.
+    Splits ``apart`` are behind and not waited for: half of the budget is for the others, or more if these have fewer
+    rows, and they have what is left.
 
     With a time index all splits end at one event time, the latest one that fits; rows of one millisecond that do not
     fit go to the lowest watermarks first. One that would so read nothing, and be the only one to hold the watermark,
