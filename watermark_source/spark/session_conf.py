@@ -20,7 +20,9 @@ def recommended_conf(*, local_checkpoints: bool = False, java_options: str = "")
 
     - ``spark.python.unix.domain.socket.enabled``: 40 to 50 ms less for each batch, the wait of a TCP socket. Left out
       where Python has no Unix sockets (Windows). The folder ``spark.python.unix.domain.socket.dir`` (Java's folder for
-      temporary files by default) must be writable on every node, its path at most about 60 characters long.
+      temporary files by default) must be writable on every node, its path at most about 60 characters long. Spark's
+      short-lived Python processes may print a ``BrokenPipeError`` with its traceback when a query starts; it harms
+      nothing, and was not seen with TCP sockets.
     - ``spark.driver.extraJavaOptions`` and ``spark.executor.extraJavaOptions``: Arrow without its own checks of bounds
       and nulls. A fifth less time for snapshots and catch-ups of MySQL. The limit: where a program reads outside of an
       Arrow buffer, Java ends or returns other values, instead of an error.
