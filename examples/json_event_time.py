@@ -35,7 +35,8 @@ AHEAD_MS = (0, -1_800_000, 3_600_000)
 SET_UP = """\
 {orders} orders in JSON are in three partitions that were written together: 0 is on time, 1 delivers orders of half an
 hour ago, 2 has a clock that is an hour fast. Two queries count them by minute of order.created_at: one with
-withWatermark on the parsed column, and one with eventTimeColumn, by which the source knows the time of each record."""
+withWatermark on the column of from_json, and one with eventTimeColumn, by which the source knows the time of each
+record, and valueFormat, by which it decodes them."""
 SCHEMA = "order STRUCT<id: STRING, created_at: TIMESTAMP>, amount DOUBLE"
 
 
@@ -76,21 +77,18 @@ def orders(spark: SparkSession, bootstrap: str, topic: str, rows: int, **options
     )
 
 
-def parsed(rows: DataFrame) -> DataFrame:
-    """Add the members of each document as columns."""
-    return rows.withColumn("json", F.from_json(F.col("value").cast("string"), SCHEMA)).select("event_time", "json.*")
-
-
 def on_the_parsed_column(spark: SparkSession, bootstrap: str, topic: str, rows: int) -> DataFrame:
     """Return the orders as users write it with Spark's own source."""
-    stream = parsed(data_rows(orders(spark, bootstrap, topic, rows))).drop("event_time")
+    document = F.from_json(F.col("value").cast("string"), SCHEMA).alias("json")
+    stream = data_rows(orders(spark, bootstrap, topic, rows)).select(document).select("json.*")
     return stream.withColumn("event_time", F.col("order.created_at")).withWatermark("event_time", "30 seconds")
 
 
 def by_partition(spark: SparkSession, bootstrap: str, topic: str, rows: int) -> DataFrame:
-    """Return the orders with a watermark that the source makes from the documents."""
-    options = {"eventTimeColumn": "value:$.order.created_at", "maxOutOfOrderness": "30 seconds"}
-    return parsed(follow_watermark(orders(spark, bootstrap, topic, rows, **options)))
+    """Return the orders as the source decodes them, with a watermark that it makes from the documents."""
+    decoded = {"valueFormat": "json", "valueSchema": SCHEMA, "valueTimeZone": "UTC"}
+    options = {**decoded, "eventTimeColumn": "value:$.order.created_at", "maxOutOfOrderness": "30 seconds"}
+    return follow_watermark(orders(spark, bootstrap, topic, rows, **options)).select("event_time", "payload.*")
 
 
 def count(rows: DataFrame, produced: Counter[int], console: Console, title: str) -> Result:
