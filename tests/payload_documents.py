@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pyspark_aligned_kafka.records.payload_columns import PayloadReader
+from pyspark_aligned_kafka.records.payload_columns import Decoded, PayloadReader
 from pyspark_aligned_kafka.records.payload_schema import PayloadChoice, parse_schema
 from watermark_source.planning.split import Split
 
@@ -230,7 +230,12 @@ def decoded(schema: str, documents: Sequence[bytes | None], *, fail_fast: bool =
 
 
 def read_by(reader: PayloadReader, documents: Sequence[bytes | None]) -> pa.Array:
-    """Return the struct column of documents, which lie one behind the other as in a fetched batch."""
+    """Return the struct column of documents."""
+    return block_by(reader, documents).column
+
+
+def block_by(reader: PayloadReader, documents: Sequence[bytes | None]) -> Decoded:
+    """Decode documents that lie one behind the other as in a fetched batch."""
     data = np.frombuffer(bytearray(b"".join(each or b"" for each in documents) + b"}"), np.uint8)
     sizes = np.array([-1 if each is None else len(each) for each in documents], np.int64)
     starts = np.cumsum(np.maximum(sizes, 0)) - np.maximum(sizes, 0)

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
 
 from services.kafka import Kafka
+from tests.integration.direct_kafka import DirectKafka
 from tests.integration.kafka_streams import KafkaStreams
 from tests.integration.test_kafka_event_time import produce
 from tests.payload_documents import Documents
@@ -68,6 +69,16 @@ def test_restarts_sum_each_row_once(streams: KafkaStreams, kafka: Kafka, new_top
         streams.run(frame, "q")
     found = streams.result("q").orderBy("at").collect()
     assert [(row["at"], row["amount"]) for row in found] == [(each["at"], each["amount"]) for each in written]
+
+
+def test_one_document_in_a_hundred_does_not_fit_and_is_counted_by_the_status(
+    direct: DirectKafka, new_topic: NewTopic, kafka: Kafka
+) -> None:
+    topic = new_topic(2)
+    values = [b'{"at":%d}' % n if n % 100 else b'{"at":"bad"}' for n in range(1_000)]
+    produce(kafka, topic, {0: values[:500], 1: values[500:]})
+    rows = direct.run(direct.source(subscribe=topic, valueFormat="json", valueSchema="at BIGINT"), "q").status.rows
+    assert (rows.read, rows.malformed) == (1_000, 10)
 
 
 def test_failfast_ends_the_query_and_names_the_record(streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic) -> None:

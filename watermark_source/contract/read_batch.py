@@ -39,6 +39,8 @@ class ReadBatch:
     time of any row, because a log contains more than the delivered rows."""
     undated: int = 0
     """Number of rows without an event time."""
+    malformed: int = 0
+    """Number of rows whose value does not fit the schema that the user gave for it."""
     positions: pa.Array | None = None
     """``int64``, the position of each row; ``None`` where positions are not rows."""
     marks: pa.Array | None = None

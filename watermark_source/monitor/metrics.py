@@ -354,6 +354,13 @@ METRICS = (
         _of_source(lambda source: source.status.rows.undated),
     ),
     MetricRow(
+        Kind.COUNTER,
+        "malformed_records",
+        "Records whose value does not fit valueSchema.",
+        _SOURCE,
+        _of_source(lambda source: source.status.rows.malformed),
+    ),
+    MetricRow(
         Kind.HISTOGRAM,
         "late_lag_seconds",
         "How far late records were behind the watermark.",

@@ -70,6 +70,8 @@ class RowTotals:
     """Rows whose event time was too far in the future to count (``maxFutureSkew``)."""
     undated: int = 0
     """Rows without an event time."""
+    malformed: int = 0
+    """Rows whose value does not fit ``valueSchema``."""
     late: LateRows = NONE_LATE
     """Rows at or before the watermark that their batch began with."""
 
@@ -83,6 +85,7 @@ class RowTotals:
             read=self.read + other.read,
             future=self.future + other.future,
             undated=self.undated + other.undated,
+            malformed=self.malformed + other.malformed,
             late=self.late + other.late if other.late.rows else self.late,
         )
 

@@ -188,6 +188,8 @@ def headline(status: SourceStatus, *, now: int | None = None, raw: bool = False)
         pieces.append(f"rows too far in the future: {count_text(status.rows.future)}")
     if status.rows.undated:
         pieces.append(f"rows without an event time: {count_text(status.rows.undated)}")
+    if status.rows.malformed:
+        pieces.append(f"values that do not fit valueSchema: {count_text(status.rows.malformed)}")
     return tuple(pieces)
 
 

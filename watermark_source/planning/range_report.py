@@ -68,6 +68,8 @@ class RangeReport:
     """Rows at or before the watermark that their batch began with."""
     undated_rows: int = 0
     """Rows in which no event time was found."""
+    malformed_rows: int = 0
+    """Rows whose value does not fit the schema that the user gave for it."""
     marked: Millis | None = None
     """Highest watermark that a row carries, not beyond the future cap."""
     segments: tuple[DisorderSegment, ...] = ()
@@ -84,6 +86,7 @@ class Coverage(NamedTuple):
     """Parts of the range without a report, in order."""
     late: LateRows = NONE_LATE
     undated_rows: int = 0
+    malformed_rows: int = 0
     marked: Millis | None = None
     segments: tuple[DisorderSegment, ...] = ()
 
@@ -118,7 +121,9 @@ def cover(wanted: SplitRange, reports: Iterable[RangeReport]) -> Coverage:
 
 def whole(r: RangeReport) -> Coverage:
     """Return the coverage of one report by itself: the same as ``cover``, but fast for thousands of reports."""
-    return Coverage(r.max_event_time, r.rows, r.future_rows, (), r.late, r.undated_rows, r.marked, r.segments)
+    return Coverage(
+        r.max_event_time, r.rows, r.future_rows, (), r.late, r.undated_rows, r.malformed_rows, r.marked, r.segments
+    )
 
 
 def _together(reports: Sequence[RangeReport], missing: tuple[SplitRange, ...]) -> Coverage:
@@ -129,6 +134,7 @@ def _together(reports: Sequence[RangeReport], missing: tuple[SplitRange, ...]) -
         missing,
         sum((r.late for r in reports), NONE_LATE),
         sum(r.undated_rows for r in reports),
+        sum(r.malformed_rows for r in reports),
         max((r.marked for r in reports if r.marked is not None), default=None),
         tuple(segment for r in reports for segment in r.segments),
     )

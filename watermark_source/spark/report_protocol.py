@@ -131,6 +131,7 @@ def _encoded(r: RangeReport) -> bytes:
             r.future_rows,
             [r.late.longest, r.late.total, *r.late.histogram] if r.late.histogram else [],
             r.undated_rows,
+            r.malformed_rows,
             r.marked,
             [[before, highest, *(n for pair in counts for n in pair)] for before, highest, counts in r.segments],
         ]
@@ -165,6 +166,7 @@ def _report(  # noqa: PLR0917 - the fields as they are on the wire
     future: object,
     late: object,
     undated: object,
+    malformed: object,
     marked: object,
     segments: object,
 ) -> RangeReport:
@@ -177,6 +179,7 @@ def _report(  # noqa: PLR0917 - the fields as they are on the wire
         future_rows=_integer(future),
         late=_late(late),
         undated_rows=_integer(undated),
+        malformed_rows=_integer(malformed),
         marked=_moment(marked),
         segments=_segments(segments),
     )

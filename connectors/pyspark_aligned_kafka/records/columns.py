@@ -133,10 +133,14 @@ class ColumnBuilder:
             "headers": lambda: headers_array(split, data, located, offset),
         }
         columns = tuple(makers[name]() for name in self._columns)
+        malformed = 0
         if self._payload is not None:
             starts, sizes = located.fields[VALUE_AT:HEADERS_AT, :rows]
-            columns += (self._payload.read(split, data, starts, sizes, integers(offset)),)
-        return ReadBatch(split, rows, columns, event_time, undated=undated, positions=offset, marks=marks)
+            payload, malformed = self._payload.read(split, data, starts, sizes, integers(offset))
+            columns += (payload,)
+        return ReadBatch(
+            split, rows, columns, event_time, undated=undated, malformed=malformed, positions=offset, marks=marks
+        )
 
 
 def binary_column(data: Bytes, places: Longs, size: int, nulls: int) -> pa.Array:

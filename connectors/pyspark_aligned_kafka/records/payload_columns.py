@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -135,6 +135,15 @@ class _Plan:
         return [node, *(each for child in inner for each in self._closure(child))]
 
 
+class Decoded(NamedTuple):
+    """The decoded values of a block."""
+
+    column: pa.Array
+    """A struct for each value, null where there is none."""
+    malformed: int
+    """Number of documents that do not fit the schema."""
+
+
 class PayloadReader:
     """Decodes the values of records. Scratch memory is kept from call to call: it serves one read at a time."""
 
@@ -166,8 +175,8 @@ class PayloadReader:
         )
         self._reals = np.empty(size, np.float64)
 
-    def read(self, split: Split, data: Bytes, starts: Longs, lengths: Longs, offsets: Longs) -> pa.Array:
-        """Return the struct column of documents at places in ``data``; a negative length is a null.
+    def read(self, split: Split, data: Bytes, starts: Longs, lengths: Longs, offsets: Longs) -> Decoded:
+        """Decode documents at places in ``data``; a negative length is a null.
 
         Raises:
             PayloadError: with the mode FAILFAST, the first bad document.
@@ -188,7 +197,7 @@ class PayloadReader:
             self._rooms[full] *= 4
             self._make_room(0)
         made = self._struct(data, 0, self._type, lengths)
-        return self._with_unusual(split, made, data, starts, lengths, offsets, unusual) if left else made
+        return self._with_unusual(split, made, data, starts, lengths, offsets, unusual) if left else Decoded(made, 0)
 
     # Cells to Arrow.
 
@@ -248,7 +257,7 @@ class PayloadReader:
 
     def _with_unusual(  # noqa: PLR0917 - the block and what is known of it
         self, split: Split, made: pa.Array, data: Bytes, starts: Longs, lengths: Longs, offsets: Longs, unusual: Bytes
-    ) -> pa.Array:
+    ) -> Decoded:
         rows = np.flatnonzero(unusual)
         documents = [data[starts[row] : starts[row] + lengths[row]].tobytes() for row in rows.tolist()]
         readings = [self._exact.read(document) for document in documents]
@@ -265,7 +274,7 @@ class PayloadReader:
         order = np.arange(len(made), dtype=np.int64)
         order[rows] = len(made) + np.arange(len(rows))
         indices = pa.Array.from_buffers(pa.int64(), len(order), [None, pa.py_buffer(order)])
-        return pc.take(pa.concat_arrays([made, others]), indices)
+        return Decoded(pc.take(pa.concat_arrays([made, others]), indices), len(bad))
 
     def _report(self, split: Split, document: bytes, reading: Reading, offset: int, count: int) -> None:
         begin = f", which begins with {document[:_SHOWN]!r}" if self._choice.shows_records else ""

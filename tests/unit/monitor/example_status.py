@@ -44,7 +44,7 @@ def source_status(*splits: SplitView, **fields: Any) -> SourceStatus:
     } | fields
     views = {view.split: view for view in splits}
     outlines = [Outline(view.split, view.status, view.lag, view.holds_back) for view in splits]
-    counted = {"rows": "read", "future_rows": "future", "undated_rows": "undated", "late": "late"}
+    counted = {"rows": "read", "late": "late"} | {f"{name}_rows": name for name in ("future", "undated", "malformed")}
     rows = RowTotals(**{name: given.pop(each) for each, name in counted.items() if each in given})
     return SourceStatus.of(outlines, lambda outline: views[outline.split], rows=rows, **given)
 

@@ -145,6 +145,7 @@ def test_the_metrics_of_a_status_are_complete() -> None:
         rows=1_000,
         future_rows=3,
         undated_rows=4,
+        malformed_rows=6,
         bound=BoundInForce(1_049, 600_000, 999_000, NOON),
         snapshots=[SnapshotProgress(log="shop.a", rows=70, chunks=7, expected=100, rate=5, done=False)],
         writers=[
@@ -183,6 +184,7 @@ def test_the_metrics_of_a_status_are_complete() -> None:
         ("watermark_source_records_total", *source): 1_000,
         ("watermark_source_future_records_total", *source): 3,
         ("watermark_source_undated_records_total", *source): 4,
+        ("watermark_source_malformed_records_total", *source): 6,
         ("watermark_source_partition_late_records_total", *first): 5,
         ("watermark_source_partition_late_records_total", *second): 0,
         **{

@@ -22,7 +22,7 @@ def test_parts_in_any_order_cover_a_range() -> None:
 
 def test_one_report_of_a_whole_range_covers_it() -> None:
     segment, late = DisorderSegment(None, Millis(9), ((0, 1),)), LateRows((2,), 5, 7)
-    told = replace(report(0, 10, 7), segments=(segment,), marked=Millis(3), undated_rows=4, late=late)
+    told = replace(report(0, 10, 7), segments=(segment,), marked=Millis(3), undated_rows=4, malformed_rows=5, late=late)
     assert whole(told) == cover(told.range, [told])
     assert whole(report(0, 10)) == cover(SplitRange(A, 0, 10), [report(0, 10)])
 

@@ -76,7 +76,10 @@ def is_hung_up(connection: socket.socket) -> bool:
 
 
 def test_what_is_sent_arrives(book: ReportBook, server: ReportServer) -> None:
-    other = RangeReport(SplitRange(Split("a topic-with.dots", 7), 2**40, 2**40 + 5), None, 0, 0)
+    other = RangeReport(
+        SplitRange(Split("a topic-with.dots", 7), 2**40, 2**40 + 5), None, 0, 0, undated_rows=3, malformed_rows=2
+    )
+    assert protocol.decode(b"".join(protocol.messages([other]))) == [other]
     assert send_reports(server.address, [REPORT, other])
     assert book.cover(WHOLE) == book.cover(WHOLE)._replace(
         max_event_time=Millis(99), rows=10, future_rows=1, missing=()

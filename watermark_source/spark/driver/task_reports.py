@@ -131,7 +131,13 @@ class RowCounts:
         """Count what was seen in a range of a split."""
         if not seen.rows:
             return
-        rows = RowTotals(read=seen.rows, future=seen.future_rows, undated=seen.undated_rows, late=seen.late)
+        rows = RowTotals(
+            read=seen.rows,
+            future=seen.future_rows,
+            undated=seen.undated_rows,
+            malformed=seen.malformed_rows,
+            late=seen.late,
+        )
         self.totals += rows
         self.by_split[split] = self.by_split.get(split, NO_ROWS) + rows
 

@@ -121,6 +121,7 @@ class EventTimeObserver:
         self._rows: dict[Split, int] = {}
         self._future: dict[Split, int] = {}
         self._undated: dict[Split, int] = {}
+        self._malformed: dict[Split, int] = {}
         self._late: dict[Split, LateRows] = {}
         self._marked: dict[Split, int] = {}
 
@@ -131,6 +132,8 @@ class EventTimeObserver:
         # Not every connector counts them; with a time of another kind in their place they are dated all the same.
         if undated := max(batch.undated, batch.event_time.null_count):
             self._undated[split] = self._undated.get(split, 0) + undated
+        if batch.malformed:
+            self._malformed[split] = self._malformed.get(split, 0) + batch.malformed
         dated = batch.event_time.drop_null() if batch.event_time.null_count else batch.event_time
         micros = integers(dated)
         if batch.reached is not None and (self._cap is None or batch.reached <= self._cap):
@@ -172,6 +175,7 @@ class EventTimeObserver:
     def reports(self) -> list[RangeReport]:
         """Return what was seen, a report a range."""
         rows, future, late, undated = dict(self._rows), dict(self._future), dict(self._late), dict(self._undated)
+        malformed = dict(self._malformed)
         disorder = {} if self._disorder is None else dict(self._disorder)
         return [
             RangeReport(
@@ -181,6 +185,7 @@ class EventTimeObserver:
                 future_rows=future.pop(r.split, 0),
                 late=late.pop(r.split, NONE_LATE),
                 undated_rows=undated.pop(r.split, 0),
+                malformed_rows=malformed.pop(r.split, 0),
                 marked=_millis(self._marked.get(r.split)),
                 segments=() if (counted := disorder.pop(r.split, None)) is None else counted.segments(),
             )

@@ -13,7 +13,7 @@ from pyspark_aligned_kafka.records.payload_columns import PayloadReader
 from pyspark_aligned_kafka.records.payload_exact import java_double
 from pyspark_aligned_kafka.records.payload_schema import PayloadChoice, parse_schema
 from pyspark_aligned_kafka.records.payload_times import day_of_text, moment_of_text
-from tests.payload_documents import EVERY_TYPE, Documents, decoded, random_schema, read_by, values_of
+from tests.payload_documents import EVERY_TYPE, Documents, block_by, decoded, random_schema, read_by, values_of
 from watermark_source.errors import PayloadError
 
 
@@ -172,6 +172,13 @@ def test_long_lists_have_room() -> None:
         decoded("ar ARRAY<INT>, m MAP<STRING, ARRAY<INT>>", [b'{"m":{"k":%s},"ar":%s}' % (long, long)])
     )
     assert found == {"ar": list(range(50_000)), "m": [(b"k", list(range(50_000)))]}
+
+
+def test_documents_that_do_not_fit_are_counted_and_tombstones_are_not() -> None:
+    reader = PayloadReader(PayloadChoice(parse_schema("s STRING, l BIGINT")))
+    fitting = [b'{"s":"a","l":1}', None, b"", b"{'l':2}", b'{"s":1}', b"{}"]
+    assert block_by(reader, fitting).malformed == 0
+    assert block_by(reader, [b'{"l":"1"}', *fitting, b"no JSON", b"[]", b'{"l":1e30}', b'{"s":']).malformed == 5
 
 
 def test_a_reader_reads_one_block_after_another() -> None:

@@ -110,6 +110,12 @@ def test_rows_without_an_event_time_are_counted_once() -> None:
     assert [r.undated_rows for r in observe([undated, undated, batch(A, 2_000)], ranges, None)] == [2, 0, 0]
 
 
+def test_values_that_do_not_fit_are_counted_once() -> None:
+    malformed = replace(batch(A, 1_000, 1_500), malformed=1)
+    ranges = [SplitRange(A, 0, 5), SplitRange(A, 5, 10), SplitRange(B, 0, 1)]
+    assert [r.malformed_rows for r in observe([malformed, malformed, batch(A, 2_000)], ranges, None)] == [2, 0, 0]
+
+
 def test_a_log_may_say_that_it_is_further_than_its_rows_but_not_beyond_the_cap() -> None:
     assert seen([replace(batch(A, 3_000), reached=9_000), replace(batch(A, 4_000), reached=7_000)])[0] == (9, 2, 0)
     assert seen([replace(batch(A), reached=5_999)], cap=5)[0] == (5, 0, 0)
