@@ -11,7 +11,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -97,6 +97,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_report_header(config: pytest.Config) -> str:
     return " ".join(f"{name}={config.getoption(name)}" for name in SEEDS)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Keep from ``caplog`` what a producer of an earlier test logs while it looks for a broker that has gone."""
+    logging_plugin: Any = session.config.pluginmanager.get_plugin("logging-plugin")
+    logging_plugin.caplog_handler.addFilter(
+        lambda record: not (record.name.startswith("kafka.") and record.threadName.endswith("-network-thread"))
+    )
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses by marker

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import random
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -20,8 +21,9 @@ from pyspark_aligned_kafka.announcing import Audit, announcer, audit
 from pyspark_aligned_kafka.announcing.announcer import AnnouncementTopic, announcements_of
 from pyspark_aligned_kafka.client.settings import parse_settings
 from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
-from services.kafka import Kafka
+from services.kafka import Kafka, kafka_service
 from services.kafka_topics import add_partitions, create_topic, delete_topic
+from services.wait_until import wait_until
 from tests.integration.kafka_streams import KafkaStreams, write
 from tests.integration.killed_announcing_driver import WINDOW_SECONDS, AnnouncingJob
 from tests.integration.killed_runs import batches, run_with_kills
@@ -145,6 +147,22 @@ def test_of_several_writers_a_row_is_judged_by_its_own_or_by_the_lowest(
     assert command(capsys, kafka, topic)[0] == 2
     fast.close()
     slow.close()
+
+
+def test_a_producer_whose_broker_has_gone_is_closed_once_its_record_has_expired() -> None:
+    with kafka_service() as gone:
+        create_topic(gone.bootstrap, "t", 1)
+        limits = {"delivery_timeout_ms": 4_000, "request_timeout_ms": 2_000}
+        producer = KafkaProducer(bootstrap_servers=gone.bootstrap, client_id="left-behind", **limits)
+        producer.send("t", b"1").get(60)
+
+    def is_running() -> bool:
+        return any(thread.name == "left-behind-network-thread" for thread in threading.enumerate())
+
+    producer.send("t", b"2")
+    announcer._close(producer)
+    assert is_running()
+    wait_until(lambda: not is_running(), 120, "the end of the producer's thread")
 
 
 def test_a_deleted_topic_of_announcements_is_created_again(

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from kafka import KafkaAdminClient, KafkaProducer
-from kafka.errors import AuthorizationError, KafkaError, TopicAlreadyExistsError
+from kafka.errors import AuthorizationError, KafkaError, KafkaTimeoutError, TopicAlreadyExistsError
 
 from pyspark_aligned_kafka.client.settings import PREFIX, parse_settings
 from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
@@ -90,9 +90,9 @@ class AnnouncementTopic:
         """Close the connections; the next call opens new ones, and prepares the topic again."""
         self._is_prepared = False
         self._admin.close()
-        if self._producer is not None:
-            self._producer.close(timeout=1)
-            self._producer = None
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            _close(producer)
 
     def prepare(self) -> None:
         """Create the topic of announcements, unless it exists. ``send`` does so after trouble: it may be deleted.
@@ -232,6 +232,19 @@ class AnnouncementTopic:
         if first < last:
             reader = range_reader(kafka_options.parse({**self._kafka, "subscribe": self.name}), COLUMNS)
             yield from statements_of(reader.read([SplitRange(split, first, last)]))
+
+
+def _close(producer: KafkaProducer) -> None:
+    """Close a producer. One with a record that no broker takes cannot be closed before that has expired."""
+    try:
+        producer.close(timeout=1)
+    except KafkaTimeoutError:
+        threading.Thread(target=_close_once_expired, args=(producer,), daemon=True).start()
+
+
+def _close_once_expired(producer: KafkaProducer) -> None:
+    with contextlib.suppress(KafkaError):
+        producer.close(timeout=2 * _LIMIT_MS / 1_000)
 
 
 # What a producer announces that is no Spark query.
