@@ -16,15 +16,13 @@ from urllib.parse import unquote
 
 from watermark_source.errors import UsageError, listed, shortened
 from watermark_source.monitor.open_windows import QueryAt, SourceAt, SplitAt, records_text, time_text, unfollowed_text
-from watermark_source.monitor.source_status import Status, WriterView
-from watermark_source.planning.offset import OffsetCodec
+from watermark_source.monitor.source_status import STATUS_OF, WriterView
+from watermark_source.planning.offset import OffsetCodec, own_offset
 from watermark_source.planning.snapshot_ranges import unfinished
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState, SplitState, SplitStatus
 from watermark_source.planning.watermark import MIN
 
-_OURS = frozenset({"name", "run", "source", "splits", "v"})
-"""Keys of every offset of this project's sources."""
 _WHAT_IT_IS = (
     "expected what the query has as checkpointLocation: a folder with the file metadata and the folders offsets and "
     "commits"
@@ -33,9 +31,7 @@ _NOT_KNOWN = (
     "a checkpoint does not hold options such as idleTimeout and maxOutOfOrderness, the ends of the logs, the alignment "
     "group's other sources, nor what happened after this batch"
 )
-_POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
-_NOTHING = "-"
-"""A source without an offset, in the offset log."""
+WATERMARK_POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +107,7 @@ def read_checkpoint(location: str | Path) -> Checkpoint:
         applied=_moment(file, planned, "batchWatermarkMs"),
         applied_before=None if earlier is None else _moment(earlier, before, "batchWatermarkMs"),
         next_applied=_moment(commit, committed, "nextBatchWatermarkMs"),
-        takes_highest=isinstance(conf, Mapping) and conf.get(_POLICY) == "max",
+        takes_highest=isinstance(conf, Mapping) and conf.get(WATERMARK_POLICY) == "max",
         sources=sources,
         before=sources_before,
     )
@@ -202,20 +198,14 @@ def _sources(file: Path, version: str, lines: list[str]) -> Iterator[LoggedSourc
 
 
 def _source(key: str, text: str) -> LoggedSource:
-    try:
-        offset = None if text == _NOTHING else json.loads(text)
-    except (ValueError, RecursionError):
-        offset = None
-    if not isinstance(offset, Mapping) or not offset.keys() >= _OURS:
+    # A source without an offset has "-" there.
+    if (offset := own_offset(text)) is None:
         return LoggedSource(key, None, None)
     name, format_name = str(offset["name"]), str(offset["source"])
     return LoggedSource(name, format_name, OffsetCodec(format_name, name).decode(offset))
 
 
 # What follows for the windows of the query: see ``open_windows``.
-
-
-_OF_OFFSETS = {SplitStatus.ACTIVE: Status.ACTIVE, SplitStatus.IDLE: Status.IDLE, SplitStatus.PAUSED: Status.PAUSED}
 
 
 def query_of_checkpoint(of: Checkpoint) -> QueryAt:
@@ -268,7 +258,7 @@ def _split_of_offset(split: Split, at: SplitState) -> SplitAt:
     return SplitAt(
         name=str(split),
         watermark=at.watermark,
-        status=_OF_OFFSETS[at.status],
+        status=STATUS_OF[at.status],
         position=at.position,
         lag=0 if rests and not pending else None,
         never=rests and at.watermark is None and at.position == 0,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -14,7 +13,7 @@ from typing import Any
 from watermark_source.clock import Clock
 from watermark_source.durations import ACCEPTED, parse_duration, parse_time
 from watermark_source.errors import UsageError
-from watermark_source.monitor.checkpoint import query_of_checkpoint, read_checkpoint
+from watermark_source.monitor.checkpoint import WATERMARK_POLICY, query_of_checkpoint, read_checkpoint
 from watermark_source.monitor.open_windows import (
     OpenWindow,
     QueryAt,
@@ -27,6 +26,7 @@ from watermark_source.monitor.operator_watermarks import BatchWatermarks, NoWate
 from watermark_source.monitor.source_status import SourceStatus, SplitView
 from watermark_source.monitor.status_json import parse_progress, parse_report
 from watermark_source.monitor.three_clocks import Diagnosis, QueryClocks, diagnose, moment_of, query_clocks
+from watermark_source.planning.offset import own_offset
 
 _log = logging.getLogger(__name__)
 
@@ -121,13 +121,15 @@ def query_of_status(query: Any, clocks: QueryClocks) -> QueryAt:
     """Return the facts of a query whose clocks have just been read."""
     progress: Mapping[str, Any] = query.lastProgress or {}
     foreign = tuple(
-        str(source.get("description")) for source in progress.get("sources", ()) if _sent(source, "endOffset") is None
+        str(source.get("description"))
+        for source in progress.get("sources", ())
+        if own_offset(source.get("endOffset")) is None
     )
     # Operators may state what they have in the batch under way, which has emitted nothing yet.
     emitted = [clocks.applied_watermark, *(operator.eviction for operator in clocks.operators if operator.is_last)]
     known = [watermark for watermark in emitted if watermark is not None]
     has_ended = not query.isActive
-    takes_highest = _conf(query, "spark.sql.streaming.multipleWatermarkPolicy", "min") == "max"
+    takes_highest = _conf(query, WATERMARK_POLICY, "min") == "max"
     return QueryAt(
         sources=tuple(map(source_of_status, clocks.sources)),
         foreign=foreign,
@@ -182,22 +184,11 @@ def _conf(query: Any, name: str, default: str) -> str:
     return default if execution is None else str(execution.sparkSession().conf().get(name, default))
 
 
-def _sent(source: Mapping[str, Any], which: str) -> Mapping[str, Any] | None:
-    """Return an offset of a source of this project in a progress event."""
-    offset = source.get(which)
-    if isinstance(offset, str):
-        try:
-            offset = json.loads(offset)
-        except ValueError:
-            return None
-    return offset if isinstance(offset, Mapping) and offset.keys() >= {"name", "run", "source", "splits"} else None
-
-
 def _unfollowed(progress: Mapping[str, Any], *, takes_highest: bool) -> str | None:
     """Return that Spark's watermark in the last batch is not what the sources sent with the batch before."""
     if "addBatch" not in progress.get("durationMs", {}):
         return None
-    starts = [_sent(source, "startOffset") for source in progress.get("sources", ())]
+    starts = [own_offset(source.get("startOffset")) for source in progress.get("sources", ())]
     sent = [int(start["wm"]) for start in starts if start is not None and "wm" in start]
     if not sent or len(sent) < len(starts):
         return None

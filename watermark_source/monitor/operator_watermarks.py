@@ -9,8 +9,6 @@ Only for Spark Classic: Spark Connect shows its clients no plan.
 
 from __future__ import annotations
 
-import contextlib
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -19,10 +17,9 @@ from typing import Any, TypeAlias
 from pyspark.sql.streaming import StreamingQuery
 
 from watermark_source.errors import UsageError
+from watermark_source.planning.offset import own_offset
 from watermark_source.planning.watermark import LAST, MAX, Millis
 
-_OURS = frozenset({"name", "run", "source", "splits", "v"})
-"""Keys of every offset of this project's sources."""
 _END = 2**62 // 1_000
 """Half of Spark's range of times, in milliseconds: a watermark beyond it is the end of time (``finalWatermark``)."""
 _FUNCTIONS = "TransformWithState"
@@ -194,10 +191,8 @@ def _after(operator: OperatorWatermark, *, is_committed: bool) -> Millis | None:
 def _of_sources(sources: Sequence[Any]) -> list[Millis | None] | NoWatermark:
     found: list[Millis | None] = []
     for source in sources:
-        offset = source["endOffset"]
-        with contextlib.suppress(TypeError, ValueError):
-            offset = json.loads(offset)
-        if not isinstance(offset, Mapping) or not offset.keys() >= _OURS:
+        offset = own_offset(source["endOffset"])
+        if offset is None:
             return NoWatermark(Why.FOREIGN_SOURCE, str(source["description"]))
         watermark = offset.get("wm")
         found.append(None if watermark is None else _or_end(Millis(int(watermark))))

@@ -17,6 +17,7 @@ from watermark_source.durations import count_text, format_duration
 from watermark_source.monitor.report_fields import Fields
 from watermark_source.planning.range_report import NONE_LATE, LateRows
 from watermark_source.planning.split import Split
+from watermark_source.planning.state import SplitStatus
 
 REPORTED_SPLITS = 100
 """Limit on the splits in a report: Spark keeps the last 100 reports of a query in memory."""
@@ -173,6 +174,10 @@ class Status(Enum):
     """The split was read up to the end of this run."""
     UNKNOWN = "u"
     """The split's log did not answer; its figures are from the last answer."""
+
+
+STATUS_OF: Final[Mapping[SplitStatus, Status]] = {status: Status(status.value) for status in SplitStatus}
+"""The status that an offset has, in a report."""
 
 
 @dataclass(frozen=True, slots=True)

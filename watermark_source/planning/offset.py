@@ -166,6 +166,16 @@ _STATUS = {status.value: status for status in SplitStatus}
 _MAX_NUMBER = 2**31 - 1
 
 
+def own_offset(found: object) -> Mapping[str, Any] | None:
+    """Return an offset of this project's sources, given parsed or as JSON; ``None`` for anything else."""
+    if isinstance(found, str):
+        try:
+            found = json.loads(found)
+        except (ValueError, RecursionError):
+            return None
+    return found if isinstance(found, Mapping) and found.keys() >= _REQUIRED else None
+
+
 @dataclass(frozen=True, slots=True)
 class OffsetCodec:
     """Reads and writes the offsets of one source."""

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 from watermark_source.clock import Clock
 from watermark_source.monitor.source_status import (
     NO_ROWS,
+    STATUS_OF,
     Backlog,
     BoundInForce,
     Changes,
@@ -241,9 +242,6 @@ class History:
         return times, changes
 
 
-_STATUS = {SplitStatus.ACTIVE: Status.ACTIVE, SplitStatus.IDLE: Status.IDLE, SplitStatus.PAUSED: Status.PAUSED}
-
-
 @dataclass(frozen=True, slots=True)
 class Seen:
     """What a status is made from: the last plan, what it was made of, and the rows counted so far."""
@@ -448,7 +446,7 @@ def _status(state: SplitState, end: int | None, *, final: bool) -> Status:
         return Status.UNKNOWN
     if final and state.position >= end and state.status is SplitStatus.ACTIVE:
         return Status.FINISHED
-    return _STATUS[state.status]
+    return STATUS_OF[state.status]
 
 
 def _holds_all_beginnings(limit: Millis | None, drift: int | None) -> bool:
