@@ -95,6 +95,11 @@ def format_duration(millis: int) -> str:
     return f"{millis // 1_000} s"
 
 
+def format_seconds(millis: int) -> str:
+    """Return a duration in whole seconds as text; of one below zero, as where two clocks differ, that of zero."""
+    return format_duration(max(0, millis) // 1_000 * 1_000)
+
+
 def count_text(n: int) -> str:
     """Return a whole number with a blank between thousands."""
     return f"{n:,}".replace(",", " ")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Any, Final
 
-from watermark_source.durations import count_text, format_duration
+from watermark_source.durations import count_text, format_duration, format_seconds
 from watermark_source.monitor.history import Change, Point
 from watermark_source.monitor.open_windows import OpenWindow, time_text
 from watermark_source.monitor.source_status import SourceStatus, SplitView, Status
@@ -189,11 +189,7 @@ def _query(of: QueryView, number: int, now: int) -> Iterator[str]:
         if held is not None and not source.processing_time:
             whose = f" of source {source.source_name}" if len(of.clocks.sources) > 1 else ""
             since = of.held_since.get(source.source_name)
-            how_long = (
-                ""
-                if since is None
-                else f" since {time_text(since)} ({format_duration(_seconds(now - since))}) at least"
-            )
+            how_long = "" if since is None else f" since {time_text(since)} ({format_seconds(now - since)}) at least"
             yield _tag("p", f"The watermark{whose} is held by {held.name}{how_long}: {held.why}")
     yield _tag("p", f"{of.open.sentence[:1].upper()}{of.open.sentence[1:]}")
     if of.open.remarks:
@@ -206,10 +202,6 @@ def _query(of: QueryView, number: int, now: int) -> Iterator[str]:
 
 _WRITER_TITLES = ("writer", "status", "watermark (UTC)", "holds back", "why")
 _SPLIT_TITLES = ("partition", "holds back", "watermark (UTC)", "status", "since", "position", "unread", "why")
-
-
-def _seconds(millis: int) -> int:
-    return max(0, millis) // 1_000 * 1_000
 
 
 def _source(of: SourceStatus, query: QueryView, now: int) -> Iterator[str]:
@@ -239,7 +231,7 @@ def _slowest_first(view: SplitView) -> tuple[bool, bool, int, Any]:
 
 
 def _split_cells(view: SplitView, of: SourceStatus, now: int) -> list[str]:
-    since = "" if view.since is None else f"{format_duration(_seconds(now - view.since))} ago"
+    since = "" if view.since is None else f"{format_seconds(now - view.since)} ago"
     return [
         str(view.split),
         "yes" if view.holds_back else "",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from watermark_source.durations import count_text, format_duration
+from watermark_source.durations import count_text, format_duration, format_seconds
 from watermark_source.monitor.source_status import NO_ROWS, RowTotals, Status, WriterView
 from watermark_source.planning.announced import AnnouncedBy, ObservedAnnouncements, WriterAt, WriterStatus
 from watermark_source.planning.catch_up import is_done
@@ -279,7 +279,7 @@ _WORTH_NAMING = 5_000
 
 
 def _has_not_announced(silent: int) -> str:
-    return f"has announced nothing for {format_duration(silent // 1_000 * 1_000)}"
+    return f"has announced nothing for {format_seconds(silent)}"
 
 
 def _time_to_live(by: AnnouncedBy) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from watermark_source.durations import count_text, format_duration, share_text
+from watermark_source.durations import count_text, format_duration, format_seconds, share_text
 from watermark_source.monitor.source_status import (
     BoundInForce,
     GroupStatus,
@@ -96,7 +96,7 @@ def _since_cell(view: SplitView, context: _Context) -> str:
 
 def _ago(millis: int) -> str:
     # The driver's clock may be ahead of the reader's.
-    return "now" if millis < 1_000 else f"{format_duration(millis // 1_000 * 1_000)} ago"
+    return "now" if millis < 1_000 else f"{format_seconds(millis)} ago"
 
 
 def _drift_cell(view: SplitView) -> str:
@@ -145,7 +145,7 @@ def layout(
         processing_time=status.processing_time,
     )
     ordered = most_interesting(status.splits, len(status.splits))
-    cells = {kind: [_printable(kind.cell(view, context)) for view in ordered] for kind in _KINDS}
+    cells = {kind: [printable(kind.cell(view, context)) for view in ordered] for kind in _KINDS}
     kinds, widths = _fitting(cells, width)
     rows = (
         Row(view, tuple(_lines(cells[kind][i], w) for kind, w in zip(kinds, widths, strict=True)))
@@ -163,7 +163,7 @@ def headline(status: SourceStatus, *, now: int | None = None, raw: bool = False)
     """Return the texts about the source as a whole, which ``join_pieces`` arranges into lines."""
     as_of = f"{watermark_text(status.at)} UTC" if now is None else _ago(now - status.at)
     pieces = [
-        _printable(f"{status.source_name} ({status.format_name})"),
+        printable(f"{status.source_name} ({status.format_name})"),
         _combined(status, raw=raw),
         f"as of {as_of}",
     ]
@@ -194,7 +194,7 @@ def headline(status: SourceStatus, *, now: int | None = None, raw: bool = False)
 
 
 def _bound(of: BoundInForce, now: int) -> str:
-    since = "" if of.since is None else f" for {format_duration(max(0, now - of.since) // 1_000 * 1_000)}"
+    since = "" if of.since is None else f" for {format_seconds(now - of.since)}"
     wish = f"for at most {share_text(of.wish)} late, never more than {format_duration(of.most)}"
     return f"bound {format_duration(of.bound)}{since}, learned {wish}"
 
@@ -205,7 +205,7 @@ def snapshot_lines(status: SourceStatus, *, width: int, lines: int | None = None
     fits = len(ordered) if lines is None or len(ordered) <= lines else lines - 1
     visible = [snapshot for snapshot in status.snapshots if snapshot in ordered[:fits]]
     longest = max((len(snapshot.log) for snapshot in visible), default=0)
-    text = [_printable(progress_line(snapshot, min(longest, width // 3), width)) for snapshot in visible]
+    text = [printable(progress_line(snapshot, min(longest, width // 3), width)) for snapshot in visible]
     return text if fits == len(ordered) else [*text, f"and {count_text(len(ordered) - fits)} more tables"]
 
 
@@ -214,15 +214,15 @@ def _of_group(group: GroupStatus, limit: str, now: int) -> Iterator[str]:
     others = f" and {count_text(group.others)} other source{'' if group.others == 1 else 's'}" if group.others else ""
     drift = "" if group.max_drift is None else f", max drift {format_duration(group.max_drift)}"
     if group.max_drift_of is not None and group.own_max_drift is not None:
-        drift += f" of {_printable(group.max_drift_of)} (here {format_duration(group.own_max_drift)})"
+        drift += f" of {printable(group.max_drift_of)} (here {format_duration(group.own_max_drift)})"
     allowed = "nothing is read yet" if group.hold else limit
-    store = "" if group.store is None else f", store {_printable(group.store)}"
-    yield f"group {_printable(group.name)}: {allowed}{drift}, {members}{others}{store}"
+    store = "" if group.store is None else f", store {printable(group.store)}"
+    yield f"group {printable(group.name)}: {allowed}{drift}, {members}{others}{store}"
     if group.slowest is not None:
         since = "" if group.since is None else f" for {format_duration(max(0, now - group.since))}"
-        yield f"slowest elsewhere: {_printable(group.slowest)}{since}"
+        yield f"slowest elsewhere: {printable(group.slowest)}{since}"
     if group.trouble is not None:
-        yield _printable(group.trouble)
+        yield printable(group.trouble)
 
 
 def join_pieces(pieces: Iterable[str], width: int) -> list[str]:
@@ -245,20 +245,20 @@ def _combined(status: SourceStatus, *, raw: bool) -> str:
     holders = [view for view in status.splits if view.holds_back]
     held = ""
     if status.first_reading is not None:
-        held = _printable(f": {status.first_reading}")
+        held = printable(f": {status.first_reading}")
     elif holders:
         more = f" and {len(holders) - 1} more" if len(holders) > 1 else ""
         first = holders[0]
         if first.watermark is not None and status.watermark is not None and first.watermark < status.watermark:
             behind = format_duration(status.watermark - first.watermark)
-            held = _printable(f", waits for {first.split}{more}, {behind} behind it")
+            held = printable(f", waits for {first.split}{more}, {behind} behind it")
         else:
-            held = _printable(f", held back by {first.split}{more}")
+            held = printable(f", held back by {first.split}{more}")
     elif status.unannounced is not None:
-        held = _printable(f": {status.unannounced}")
+        held = printable(f": {status.unannounced}")
     elif writers:
         more = f" and {len(writers) - 1} more writers" if len(writers) > 1 else ""
-        held = _printable(f", by writer {writers[0].name}{more}: {writers[0].why}")
+        held = printable(f", by writer {writers[0].name}{more}: {writers[0].why}")
     if status.watermark is None:
         return f"no watermark yet{held}"
     return f"watermark {watermark_text(status.watermark, raw=raw)}{unit}{held}"
@@ -311,7 +311,7 @@ def _lines(text: str, width: int) -> tuple[str, ...]:
 
 def text_table(titles: Sequence[str], rows: Iterable[Sequence[str]], numbers: Set[str] = frozenset()) -> Iterator[str]:
     """Yield a table as plain lines, as wide as its texts; ``numbers``: titles of columns that are set to the right."""
-    cells = [[_printable(text) for text in row] for row in rows]
+    cells = [[printable(text) for text in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
     for line in [titles, ["-" * width for width in widths], *cells]:
         padded = (
@@ -321,6 +321,6 @@ def text_table(titles: Sequence[str], rows: Iterable[Sequence[str]], numbers: Se
         yield (" " * GAP).join(padded).rstrip()
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """Return a text without control characters, which a terminal would obey."""
     return "".join(c if c.isprintable() else "?" for c in text)

@@ -22,7 +22,7 @@ from watermark_source.installation import lacking
 from watermark_source.monitor.followed_queries import QueryReader, QueryStatus
 from watermark_source.monitor.source_status import SourceStatus, Status
 from watermark_source.monitor.status_json import status_from_json
-from watermark_source.monitor.status_table import GAP, Layout, headline, join_pieces, layout, snapshot_lines
+from watermark_source.monitor.status_table import GAP, Layout, headline, join_pieces, layout, printable, snapshot_lines
 from watermark_source.monitor.three_clocks import TOLERANCE, Verdict, clock_pieces
 
 try:
@@ -313,15 +313,11 @@ def _page_picture(page: Mapping[str, Any], console: Console) -> RenderableType:
     lines = max(6, (height - 2) // max(1, sum(len(query["sources"]) for query in page["queries"])) - 3)
     parts: list[RenderableType] = []
     for query in page["queries"]:
-        parts.append(Text(_plain(f"{query['name']}: {query['why']}"), style="bold"))
-        parts.append(Text(_plain(str(query["open"]))))
+        parts.append(Text(printable(f"{query['name']}: {query['why']}"), style="bold"))
+        parts.append(Text(printable(str(query["open"]))))
         for report in query["sources"]:
             shown = lines if console.is_terminal else None
             parts.append(render(status_from_json(report), width=width, now=page["at"], lines=shown))
     if not parts:
         parts.append(Text("no query runs", style="dim"))
     return Group(*parts)
-
-
-def _plain(text: str) -> str:
-    return "".join(c if c.isprintable() else "?" for c in text)

@@ -24,7 +24,7 @@ from pyspark_aligned_kafka.options.kafka_option_table import OPTION_TABLE
 from pyspark_aligned_kafka.source import KafkaBatch, range_reader
 from watermark_source.arrow_columns import integers
 from watermark_source.contract.read_batch import ReadBatch
-from watermark_source.durations import format_duration
+from watermark_source.durations import format_seconds
 from watermark_source.errors import UsageError, listed, shortened
 from watermark_source.option_table import OptionTable
 from watermark_source.planning.announced import LoggedStatement
@@ -382,7 +382,7 @@ def _list(writers: Sequence[AuditedWriter], topic: str, out: TextIO) -> None:
     now = round(time.time() * 1_000)
     rows = [("writer", "status", "watermark", "batch", "announced", "rows before its cut")]
     for each in writers:
-        age = "" if each.last_at is None else f"{format_duration(max(0, now - each.last_at) // 1_000 * 1_000)} ago"
+        age = "" if each.last_at is None else f"{format_seconds(now - each.last_at)} ago"
         if each.last is None:
             rows.append((each.name, "removed", "", "", age, ""))
             continue
