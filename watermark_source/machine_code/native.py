@@ -163,6 +163,15 @@ def varint_at(data: Word, at: Word, stop: Word) -> tuple[Word, Word]:
 
 
 @inlined
+def power_of_ten(exponent: Word) -> Word:
+    """Return ten to the power of a number from 0 to 18."""
+    value = np.int64(1)
+    for _ in range(exponent):
+        value *= 10
+    return value
+
+
+@inlined
 def unfolded(value: Word) -> Word:
     """Return the signed number of a zigzag-encoded one."""
     return ((value >> 1) & _REST) ^ -(value & 1)

@@ -22,7 +22,7 @@ from pyspark_aligned_kafka.records.json_strings import (
     utf8_size,
 )
 from watermark_source.machine_code.iso_8601 import NO_MOMENT, day_of, digits, iso_moment
-from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, copy_bytes, inlined
+from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, copy_bytes, inlined, power_of_ten
 
 
 class Kind(IntEnum):
@@ -80,8 +80,11 @@ _EXACT_FLOAT_DIGITS, _EXACT_FLOAT_POWER = 2**24, 10
 _LARGEST_POWER, _LONGEST_NUMBER = 30, 60
 """Numbers beyond these are left to the exact reader: Arrow's parser accepts none that overflow."""
 _MOST_SECONDS = 200_000_000_000
-_STRUCT, _LIST, _MAP, _BOOLEAN, _INTEGER, _FLOAT, _DOUBLE, _DECIMAL, _STRING, _BINARY, _DATE, _TIMESTAMP = range(12)
-_A_NULL, _A_VALUE, _AN_ESCAPED, _A_TEXT = range(4)
+# The same for compiled code.
+_STRUCT, _LIST, _MAP, _BOOLEAN, _INTEGER, _FLOAT, _DOUBLE, _DECIMAL, _STRING, _BINARY, _DATE, _TIMESTAMP = map(
+    int, Kind
+)
+_A_NULL, _A_VALUE, _AN_ESCAPED, _A_TEXT = map(int, Cell)
 
 
 @inlined
@@ -115,13 +118,14 @@ def _put_null(  # noqa: PLR0917 - compiled
 
 
 @inlined
-def _plain_number(data: Word, at: Word, end: Word) -> tuple[Word, Word, Word]:
+def _plain_number(data: Word, at: Word, end: Word) -> tuple[Word, Word, Word, Word]:
     """Return the digits of a JSON number as one number without sign, its power of ten, and how many digits count.
 
-    With more than eighteen that count the first two are of no use.
+    With more than eighteen that count the first two are of no use. The last is whether it is written as an integer,
+    without a fraction or an exponent.
     """
     value, power, count = np.int64(0), np.int64(0), np.int64(0)
-    fraction = False
+    fraction, exponent = False, False
     at += byte_at(data, at) == _MINUS
     while at < end:
         c = byte_at(data, at)
@@ -130,6 +134,7 @@ def _plain_number(data: Word, at: Word, end: Word) -> tuple[Word, Word, Word]:
             fraction = True
             continue
         if c | 0x20 == _E:
+            exponent = True
             down = byte_at(data, at) == _MINUS
             at += not _ZERO <= byte_at(data, at) <= _NINE
             written = np.int64(0)
@@ -142,15 +147,7 @@ def _plain_number(data: Word, at: Word, end: Word) -> tuple[Word, Word, Word]:
             value = value * 10 + c - _ZERO
         count += count > 0 or c != _ZERO
         power -= fraction
-    return value, power, count
-
-
-@inlined
-def _ten_to(power: Word) -> Word:
-    value = np.int64(1)
-    for _ in range(power):
-        value *= 10
-    return value
+    return value, power, count, not (fraction or exponent)
 
 
 @inlined
@@ -160,11 +157,13 @@ def _fraction(kind: Word, value: Word, power: Word) -> tuple[Word, Word]:
         if value > _EXACT_FLOAT_DIGITS or abs(power) > _EXACT_FLOAT_POWER:
             return False, 0.0
         if power < 0:
-            return True, np.float64(np.float32(np.float32(value) / np.float32(_ten_to(-power))))
-        return True, np.float64(np.float32(np.float32(value) * np.float32(_ten_to(power))))
+            return True, np.float64(np.float32(np.float32(value) / np.float32(power_of_ten(-power))))
+        return True, np.float64(np.float32(np.float32(value) * np.float32(power_of_ten(power))))
     if value > _EXACT_DIGITS or abs(power) > _EXACT_POWER:
         return False, 0.0
-    scale = np.float64(_ten_to(min(abs(power), np.int64(18)))) * np.float64(_ten_to(max(abs(power) - 18, np.int64(0))))
+    # A power of ten beyond 18 is no 64-bit number.
+    low = min(abs(power), np.int64(18))
+    scale = np.float64(power_of_ten(low)) * np.float64(power_of_ten(abs(power) - low))
     return True, np.float64(value) / scale if power < 0 else np.float64(value) * scale
 
 
@@ -176,11 +175,11 @@ def _decimal(value: Word, power: Word, scale: Word, beyond: Word) -> tuple[Word,
         return value == 0, np.int64(0)
     if power >= 0:
         # Without overflow: what is too large is left to the exact reader.
-        if value > (2**62) // _ten_to(power):
+        if value > (2**62) // power_of_ten(power):
             return False, value
-        value *= _ten_to(power)
+        value *= power_of_ten(power)
     else:
-        unit = _ten_to(-power)
+        unit = power_of_ten(-power)
         value = value // unit + (value % unit >= unit - unit // 2)
     return value < beyond, value
 
@@ -299,16 +298,12 @@ def _number(  # noqa: PLR0917, PLR0911, PLR0912 - compiled
 ) -> Word:  # fmt: skip
     """Append the number between ``at`` and ``end``."""
     kind = nodes[node, NODE_KIND]
-    value, power, count = _plain_number(data, at, end)
+    value, power, count, is_integer = _plain_number(data, at, end)
     negative = byte_at(data, at) == _MINUS
     cell, size, state, real = at, end - at, np.int64(_A_VALUE), 0.0
-    has_point = False
-    if power <= 0 or kind in (_INTEGER, _STRING, _TIMESTAMP):
-        for place in range(at, end):
-            has_point |= not (_ZERO <= byte_at(data, place) <= _NINE or byte_at(data, place) == _MINUS)
     if kind in (_INTEGER, _TIMESTAMP):
         cell = -value if negative else value
-        if has_point or count > _MOST_DIGITS:
+        if not is_integer or count > _MOST_DIGITS:
             return np.int64(_UNUSUAL)
         if kind == _INTEGER:
             if not nodes[node, LOWEST] <= cell <= nodes[node, HIGHEST]:
@@ -322,7 +317,7 @@ def _number(  # noqa: PLR0917, PLR0911, PLR0912 - compiled
             return np.int64(_UNUSUAL)
         if count > _MOST_DIGITS:
             state = np.int64(_A_TEXT)
-        elif value == 0 and negative and not has_point:
+        elif value == 0 and negative and is_integer:
             # An integer in Java: it has no negative zero.
             negative = False
         else:
@@ -339,7 +334,7 @@ def _number(  # noqa: PLR0917, PLR0911, PLR0912 - compiled
             return np.int64(_UNUSUAL)
         if negative:
             cell = -cell
-    elif kind != _STRING or has_point or (negative and count == 0):
+    elif kind != _STRING or not is_integer or (negative and count == 0):
         return np.int64(_UNUSUAL)
     place = nodes[node, BASE] + counts[node]
     if not _put(nodes, counts, states, cells, sizes, node, state, cell, size):

@@ -9,7 +9,7 @@ from pyspark_aligned_kafka.records.event_time_choice import Format
 from pyspark_aligned_kafka.records.json_strings import unescaped
 from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
 from watermark_source.machine_code.iso_8601 import NO_MOMENT, day_of, digit_at, iso_moment
-from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined
+from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined, power_of_ten
 
 _EXPONENTS = {Format.SECONDS: 6, Format.MILLIS: 3, Format.MICROS: 0, Format.NANOS: -3}
 """Microseconds of a unit, as a power of ten."""
@@ -34,14 +34,6 @@ MAY_BE_DATE = 2
 """In the second array of ``MomentReader.read``: no moment, as the digits may be a date."""
 _MINUS, _PLUS, _DOT = (ord(c) for c in "-+.")
 _E = ord("e")
-
-
-@inlined
-def _power_of_ten(exponent: Word) -> Word:
-    value = np.int64(1)
-    for _ in range(exponent):
-        value *= 10
-    return value
 
 
 @inlined
@@ -98,10 +90,10 @@ def _scaled(value: Word, exponent: Word) -> Word:
     if exponent < 0:
         if exponent < -_MOST_DIGITS:
             return np.int64(-1) if value < 0 else np.int64(0)
-        return value // _power_of_ten(-exponent)
+        return value // power_of_ten(-exponent)
     if exponent > _MOST_DIGITS:
         return NO_MOMENT
-    power = _power_of_ten(exponent)
+    power = power_of_ten(exponent)
     return value * power if abs(value) <= END_MICROS // power else NO_MOMENT
 
 
@@ -119,7 +111,7 @@ def _exponent_by_size(value: Word, exponent: Word) -> Word:
 @inlined
 def _shifted(value: Word, exponent: Word) -> Word:
     """Return ``value * 10 ** exponent``, rounded down; both are within what fits."""
-    return value * _power_of_ten(exponent) if exponent >= 0 else value // _power_of_ten(-exponent)
+    return value * power_of_ten(exponent) if exponent >= 0 else value // power_of_ten(-exponent)
 
 
 @inlined
@@ -156,7 +148,7 @@ def _is_date(data: Word, at: Word, stop: Word, value: Word, exponent: Word) -> W
     if value <= 0:
         return False
     size = np.int64(0)
-    while size < _MOST_DIGITS and _power_of_ten(size) <= value:
+    while size < _MOST_DIGITS and power_of_ten(size) <= value:
         size += 1
     size += exponent
     if not 0 < size <= _LONGEST:
