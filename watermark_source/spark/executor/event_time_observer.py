@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -102,6 +104,26 @@ def _counted_millis(micros: int | None) -> Millis | None:
     return None if micros is None else Millis(micros // 1_000)
 
 
+@dataclass(slots=True)
+class _SplitCounts:
+    """What was seen of one split; times are in microseconds."""
+
+    rows: int = 0
+    future: int = 0
+    undated: int = 0
+    malformed: int = 0
+    late: LateRows = NONE_LATE
+    highest: int | None = None
+    marked: int | None = None
+
+    def reaches(self, micros: int) -> None:
+        """Take in an event time."""
+        self.highest = micros if self.highest is None else max(micros, self.highest)
+
+
+_NOTHING: Final = _SplitCounts()
+
+
 class EventTimeObserver:
     """Watches the event times of ranges, column by column. Of several ranges of a split the first has all its rows."""
 
@@ -117,80 +139,77 @@ class EventTimeObserver:
         self._late_at = None if late_at is None else in_micros(late_at)
         # Event times are microseconds in the columns; a whole millisecond at the cap still counts.
         self._cap = None if future_cap is None else future_cap * 1_000 + 999
-        self._highest: dict[Split, int] = {}
-        self._rows: dict[Split, int] = {}
-        self._future: dict[Split, int] = {}
-        self._undated: dict[Split, int] = {}
-        self._malformed: dict[Split, int] = {}
-        self._late: dict[Split, LateRows] = {}
-        self._marked: dict[Split, int] = {}
+        self._counts: defaultdict[Split, _SplitCounts] = defaultdict(_SplitCounts)
 
     def observe(self, batch: ReadBatch) -> None:
         """Take a batch's event times in."""
-        split = batch.split
-        self._rows[split] = self._rows.get(split, 0) + batch.rows
+        counts = self._counts[batch.split]
+        counts.rows += batch.rows
         # Not every connector counts them; with a time of another kind in their place they are dated all the same.
-        if undated := max(batch.undated, batch.event_time.null_count):
-            self._undated[split] = self._undated.get(split, 0) + undated
-        if batch.malformed:
-            self._malformed[split] = self._malformed.get(split, 0) + batch.malformed
+        counts.undated += max(batch.undated, batch.event_time.null_count)
+        counts.malformed += batch.malformed
         dated = batch.event_time.drop_null() if batch.event_time.null_count else batch.event_time
         micros = integers(dated)
         if batch.reached is not None and (self._cap is None or batch.reached <= self._cap):
-            self._highest[split] = max(batch.reached, self._highest.get(split, batch.reached))
+            counts.reaches(batch.reached)
         if batch.marks is not None:
-            self._observe_marks(split, batch.marks)
+            self._observe_marks(counts, batch.marks)
         if not len(micros):
             return
         if self._late_at is not None and micros.min() <= self._late_at:
-            self._late[split] = self._late.get(split, NONE_LATE) + late_among(micros, self._late_at)
+            counts.late += late_among(micros, self._late_at)
         highest, is_counted = int(micros.max()), None
         if self._cap is not None and highest > self._cap:
             is_counted = micros <= self._cap
             counted = micros[is_counted]
             if batch.marks is None:
-                self._future[split] = self._future.get(split, 0) + len(micros) - len(counted)
+                counts.future += len(micros) - len(counted)
             if not len(counted):
                 return
             micros, highest = counted, int(counted.max())
-        self._highest[split] = max(highest, self._highest.get(split, highest))
+        counts.reaches(highest)
         if self._disorder is not None:
             if batch.positions is None:
                 raise InternalError("watermarkStrategy percentile needs the positions of rows (ReadBatch.positions)")
             positions = integers(
                 batch.positions.filter(batch.event_time.is_valid()) if batch.event_time.null_count else batch.positions
             )
-            self._disorder[split].add(micros, positions if is_counted is None else positions[is_counted])
+            self._disorder[batch.split].add(micros, positions if is_counted is None else positions[is_counted])
 
-    def _observe_marks(self, split: Split, marks: pa.Array) -> None:
+    def _observe_marks(self, counts: _SplitCounts, marks: pa.Array) -> None:
         micros = integers(marks)
         if self._cap is not None:
             counted = micros[micros <= self._cap]
-            self._future[split] = self._future.get(split, 0) + len(micros) - len(counted)
+            counts.future += len(micros) - len(counted)
             micros = counted
         if len(micros):
             highest = int(micros.max())
-            self._marked[split] = max(highest, self._marked.get(split, highest))
+            counts.marked = highest if counts.marked is None else max(highest, counts.marked)
 
     def reports(self) -> list[RangeReport]:
         """Return what was seen, a report a range."""
-        rows, future, late, undated = dict(self._rows), dict(self._future), dict(self._late), dict(self._undated)
-        malformed = dict(self._malformed)
-        disorder = {} if self._disorder is None else dict(self._disorder)
-        return [
-            RangeReport(
+        reports: list[RangeReport] = []
+        reported: set[Split] = set()
+        for r in self._ranges:
+            seen, disorder = self._counts.get(r.split, _NOTHING), None
+            if r.split in reported:
+                seen = _SplitCounts(highest=seen.highest, marked=seen.marked)
+            elif self._disorder is not None:
+                disorder = self._disorder.get(r.split)
+            reported.add(r.split)
+            report = RangeReport(
                 range=r,
-                max_event_time=_millis(self._highest.get(r.split)),
-                rows=rows.pop(r.split, 0),
-                future_rows=future.pop(r.split, 0),
-                late=late.pop(r.split, NONE_LATE),
-                undated_rows=undated.pop(r.split, 0),
-                malformed_rows=malformed.pop(r.split, 0),
-                marked=_millis(self._marked.get(r.split)),
-                segments=() if (counted := disorder.pop(r.split, None)) is None else counted.segments(),
+                max_event_time=_millis(seen.highest),
+                rows=seen.rows,
+                future_rows=seen.future,
+                late=seen.late,
+                undated_rows=seen.undated,
+                malformed_rows=seen.malformed,
+                marked=_millis(seen.marked),
+                segments=() if disorder is None else disorder.segments(),
             )
-            for r in self._ranges
-        ]
+            reports.append(report)
+        return reports
 
 
 def _disorder_counts(ranges: Sequence[SplitRange], beginnings: Mapping[Split, Beginning]) -> dict[Split, DisorderCount]:
