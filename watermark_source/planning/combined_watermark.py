@@ -112,9 +112,14 @@ def _announced(
     return found if is_due or _has_rested(observation, policy.watermark_interval) else sent
 
 
-def positions_of(splits: Mapping[Split, SplitState]) -> dict[str, int]:
-    """Return where each partition is planned up to, by the name that announcements give it: its number."""
-    return {str(split.number): at.position for split, at in splits.items()}
+def positions_of(splits: Mapping[Split, SplitState], ends: Mapping[Split, int] | None = None) -> dict[str, int]:
+    """Return where each partition is planned up to, by the name that announcements give it: its number.
+
+    ``ends``: those of the logs, where they may be shorter than what was planned. One that was truncated is read again
+    from its end.
+    """
+    known = {} if ends is None else ends
+    return {str(split.number): min(at.position, known.get(split, at.position)) for split, at in splits.items()}
 
 
 # Time that passes without rows: by a log's system, by the driver's clock, by the group's members elsewhere.

@@ -255,7 +255,7 @@ class TopicLookup:
                 f"topic {name} was deleted and created again, and brokers still name it by several ids: "
                 f"{listed(str(topic.id) for topic in topics)}; the next try, once they agree, succeeds"
             )
-        for topic in topics:
+        for topic in found:
             self._leaders.learn({name: topic})
         numbers = {number for topic in topics for number in topic.leaders}
         leaders = {number: self._leaders.of(Split(name, number)) for number in sorted(numbers)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from pyspark.sql.types import (
     ArrayType,
@@ -56,12 +56,11 @@ class PayloadChoice:
     """Of timestamps without one."""
     shows_records: bool = True
     """Whether errors and logs hold the beginning of a document."""
-    corrupt_member: str | None = field(init=False)
-    """The member that holds the text of bad documents; ``None``: the schema has none."""
 
-    def __post_init__(self) -> None:
-        member = next((each for each in self.schema.fields if each.name == CORRUPT_MEMBER), None)
-        object.__setattr__(self, "corrupt_member", None if member is None else member.name)
+    @property
+    def corrupt_member(self) -> str | None:
+        """The member that holds the text of bad documents; ``None``: the schema has none."""
+        return CORRUPT_MEMBER if CORRUPT_MEMBER in self.schema.names else None
 
 
 def parse_schema(text: str) -> StructType:

@@ -19,7 +19,7 @@ from watermark_source.planning.announced import (
     unknown_parts,
     with_statements,
 )
-from watermark_source.planning.combined_watermark import due_now
+from watermark_source.planning.combined_watermark import due_now, positions_of
 from watermark_source.planning.observation import LogTimes, ObservedLogs
 from watermark_source.planning.planner import Plan
 from watermark_source.planning.policy import PlanPolicy
@@ -344,8 +344,7 @@ class Announcements:
             cap: the latest watermark that counts.
         """
         is_run, splits = logs.ends_are_final, logs.ends.keys() | logs.unknown
-        # A log that was truncated is read again from its end.
-        positions = {str(s.number): min(t.position, logs.ends.get(s, t.position)) for s, t in state.splits.items()}
+        positions = positions_of(state.splits, logs.ends)
         if self._table is None:
             self._restore(state)
         if self._of_run is not None:
