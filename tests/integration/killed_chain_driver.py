@@ -61,14 +61,10 @@ class ChainJob(TopicJob):
             announce_watermark(query, topic=topic, kafka=kafka, writer=name)
 
     def _once(self, spark: SparkSession, topic: str, writer: str) -> DataFrame:
-        rows = follow_watermark(self._read(spark, topic, writer, **IN_PAYLOAD))
-        document = F.from_json(F.col("value").cast("string"), "clicks LONG, at LONG").alias("json")
-        return rows.select("event_time", document).select("event_time", "json.*").dropDuplicates(["event_time", "at"])
+        return once(self._read(spark, topic, writer, **IN_PAYLOAD))
 
     def _to_topic(self, rows: DataFrame, name: str, topic: str) -> DataStreamWriter:
-        writer = rows.select(F.to_json(F.struct("*")).alias("value")).writeStream.format("kafka")
-        options = {"kafka.bootstrap.servers": self.bootstrap, "topic": topic}
-        return writer.options(**options, checkpointLocation=str(self.checkpoint(name)))
+        return to_topic(rows, self.bootstrap, topic, self.checkpoint(name))
 
     def _read(self, spark: SparkSession, topic: str, writers: str, **event_time: str) -> DataFrame:
         return (
@@ -82,6 +78,20 @@ class ChainJob(TopicJob):
             .options(**event_time)
             .load()
         )
+
+
+def once(rows: DataFrame) -> DataFrame:
+    """Return what a job before has counted, without the copies of batches that it wrote again."""
+    document = F.from_json(F.col("value").cast("string"), "clicks LONG, at LONG").alias("json")
+    counts = follow_watermark(rows).select("event_time", document).select("event_time", "json.*")
+    return counts.dropDuplicates(["event_time", "at"])
+
+
+def to_topic(rows: DataFrame, bootstrap: str, topic: str, checkpoint: Path) -> DataStreamWriter:
+    """Return a query that writes rows as JSON into a topic, by Spark's own sink."""
+    writer = rows.select(F.to_json(F.struct("*")).alias("value")).writeStream.format("kafka")
+    options = {"kafka.bootstrap.servers": bootstrap, "topic": topic}
+    return writer.options(**options, checkpointLocation=str(checkpoint))
 
 
 def counted(rows: DataFrame, length: str, clicks: Column) -> DataFrame:

@@ -24,7 +24,17 @@ from services.kafka import Kafka
 from services.kafka_bulk import PartitionRecords, bulk_produce_partitions
 from services.kafka_record_batch import Millis
 from tests.integration.kafka_streams import KafkaStreams, streams
-from tests.integration.killed_chain_driver import HOURS, IN_PAYLOAD, MINUTES, TENS, WRITERS, ChainJob, counted
+from tests.integration.killed_chain_driver import (
+    HOURS,
+    IN_PAYLOAD,
+    MINUTES,
+    TENS,
+    WRITERS,
+    ChainJob,
+    counted,
+    once,
+    to_topic,
+)
 from tests.integration.killed_runs import rows_written, run_with_kills
 from tests.spark.queries import START
 from watermark_source import follow_watermark
@@ -106,9 +116,10 @@ def _done(job: ChainJob, query: str) -> int:
     return sum(file.name.isdigit() for file in (job.checkpoint(query) / "commits").iterdir())
 
 
+@pytest.mark.usefixtures("built_in_kafka")
 @pytest.mark.parametrize("nights", [2, pytest.param(10, marks=pytest.mark.long("2"))])
 def test_each_night_every_window_comes_out_that_the_job_before_has_finished(
-    streams: KafkaStreams, built_in_kafka: str, new_topic: Callable[..., str], nights: int
+    streams: KafkaStreams, new_topic: Callable[..., str], nights: int
 ) -> None:
     """A, B and C run one after another, each until it has read all; one partition of A's topic is an hour behind."""
     raw, minutes, tens = (new_topic(2) for _ in range(3))
@@ -118,9 +129,8 @@ def test_each_night_every_window_comes_out_that_the_job_before_has_finished(
 
     def run(rows: DataFrame, name: str, topic: str) -> int:
         """Run a job to its end and return its announced watermark."""
-        writer = rows.select(F.to_json(F.struct("*")).alias("value")).writeStream.format(built_in_kafka)
-        options = {**brokers, "topic": topic, "checkpointLocation": str(streams.checkpoint(name))}
-        query = writer.options(**options).trigger(availableNow=True).start()
+        writer = to_topic(rows, streams.bootstrap, topic, streams.checkpoint(name))
+        query = writer.trigger(availableNow=True).start()
         streams.started.append(query)
         announcing = announce_watermark(query, topic, brokers, name)
         query.awaitTermination(240)
@@ -135,9 +145,7 @@ def test_each_night_every_window_comes_out_that_the_job_before_has_finished(
 
     def announced(topic: str, writer: str) -> DataFrame:
         by_writer = {"watermarkStrategy": "announced", "announcedBy": writer}
-        rows = follow_watermark(streams.source(subscribe=topic, **by_writer, **IN_PAYLOAD))
-        document = F.from_json(F.col("value").cast("string"), "clicks LONG, at LONG").alias("json")
-        return rows.select("event_time", document).select("event_time", "json.*").dropDuplicates(["event_time", "at"])
+        return once(streams.source(subscribe=topic, **by_writer, **IN_PAYLOAD))
 
     for number in range(nights):
         ahead = np.arange(number * night, (number + 1) * night, 5.0)
