@@ -71,6 +71,9 @@ def test_a_partition_that_returns_far_behind_is_left_out_until_it_has_caught_up(
         return streams.offsets("q")
 
     wait_for(lambda: (streams.checkpoint("q") / "offsets" / "0").exists() and is_left_behind(offsets(), topic), query)
+    # A batch drops rows behind the watermark of the batch before it, not behind its own: old rows in the first batch
+    # after the watermark moved are still counted. So that batch is one without rows here.
+    wait_for(lambda: list(streams.committed("q").values()).count(99_999) > 1, query, seconds=150)
     streams.write(topic, {0: MORE, 1: OLD})
     wait_for(lambda: seconds(states(offsets()[-1:])[0]) == 200, query, seconds=150)
     behind = returning(offsets(), topic)
