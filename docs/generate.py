@@ -1,4 +1,4 @@
-"""Write the pages that come from the code: options, decisions' index and docs/api.md (``python docs/generate.py``).
+"""Write what comes from the code: options, decisions' index, docs/api.md, pictures (``python docs/generate.py``).
 
 With ``--signatures`` it also records the signatures of the public names, which a test compares with the code.
 """
@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from docs.generate_api import API_PAGE, SIGNATURES, api_page, signatures
+from docs.images.two_partitions import PICTURE, read_recording, svg
 from pyspark_aligned_kafka.client.setting_table import REFUSED, REFUSED_FAMILIES, SETTINGS
 from pyspark_aligned_kafka.options.kafka_option_table import KAFKA_OPTIONS
 from pyspark_mysql_cdc_wm.options.mysql_option_table import (
@@ -206,5 +207,6 @@ if __name__ == "__main__":
     MYSQL_PAGE.write_text(mysql_page(), encoding="utf-8")
     DECISIONS_PAGE.write_text(decisions_page(), encoding="utf-8")
     API_PAGE.write_text(api_page(), encoding="utf-8")
+    PICTURE.write_text(svg(read_recording()), encoding="utf-8")
     if "--signatures" in sys.argv:
         SIGNATURES.write_text(signatures(), encoding="utf-8")
