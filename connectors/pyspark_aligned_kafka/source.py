@@ -27,7 +27,7 @@ from pyspark_aligned_kafka.options.kafka_options import KafkaOptions
 from pyspark_aligned_kafka.options.positions import foreign_positions
 from pyspark_aligned_kafka.options.subscription import selection_text, selects_topic
 from pyspark_aligned_kafka.records.event_time_choice import WithoutTime
-from pyspark_aligned_kafka.records.payload_schema import PayloadChoice
+from pyspark_aligned_kafka.records.payload_formats import PayloadChoice
 from watermark_source.connector import (
     BatchDefinition,
     BatchRangeReader,
@@ -57,9 +57,11 @@ class KafkaSource(SourceDefinition):
 
     @property
     def columns(self) -> StructType:
-        """The chosen columns of Spark's Kafka source, and that of decoded values."""
-        columns, payload = kafka_columns(self.options.columns), self.options.payload
-        return columns if payload is None else columns.add(payload.column, payload.schema)
+        """The chosen columns of Spark's Kafka source, and those of decoded keys and values."""
+        columns = kafka_columns(self.options.columns)
+        for payload in self.options.payloads:
+            columns.add(payload.column, payload.schema)
+        return columns
 
     @property
     def event_time(self) -> str | None:
@@ -88,7 +90,7 @@ class KafkaSource(SourceDefinition):
     @property
     def range_reader(self) -> RangeReader:
         """The executor side."""
-        return range_reader(self.options, self.options.columns, self.options.payload, stream=True)
+        return range_reader(self.options, self.options.columns, self.options.payloads, stream=True)
 
     @property
     def observing_reader(self) -> RangeReader:
@@ -117,7 +119,7 @@ class KafkaSource(SourceDefinition):
 
 
 def range_reader(
-    given: KafkaOptions, columns: tuple[str, ...], payload: PayloadChoice | None = None, *, stream: bool = False
+    given: KafkaOptions, columns: tuple[str, ...], payloads: tuple[PayloadChoice, ...] = (), *, stream: bool = False
 ) -> KafkaRangeReader:
     """Return the executor side for these columns; ``stream``: it reads watermarks from records too."""
     # The reader imports numba, which takes half a second and is not needed to check options.
@@ -131,7 +133,7 @@ def range_reader(
         decompressed_max_bytes=given.reading.decompressed_max_bytes,
         event_time=given.times.event_time,
         marks=given.times.marks if stream else None,
-        payload=payload,
+        payloads=payloads,
     )
 
 
@@ -155,7 +157,7 @@ class KafkaBatch(BatchDefinition):
     @property
     def range_reader(self) -> BatchRangeReader:
         """The executor side."""
-        return range_reader(self.options, self.options.columns, self.options.payload)
+        return range_reader(self.options, self.options.columns, self.options.payloads)
 
     def late_ranges(self) -> Sequence[OpenRange]:
         """Look the offsets up at the brokers, over connections that are closed again."""

@@ -21,13 +21,13 @@ from pyspark_aligned_kafka.options.kafka_option_table import (
     KAFKA_COLUMNS,
     OPTION_TABLE,
 )
-from pyspark_aligned_kafka.options.payload_options import payload_choice
+from pyspark_aligned_kafka.options.payload_options import payload_choices
 from pyspark_aligned_kafka.options.positions import Everywhere, Latest, NoMatch, OffsetRetries, PositionPolicy
 from pyspark_aligned_kafka.options.subscription import (
     Subscription,
 )
 from pyspark_aligned_kafka.records.event_time_choice import EventTimeChoice, MarkChoice
-from pyspark_aligned_kafka.records.payload_schema import PayloadChoice
+from pyspark_aligned_kafka.records.payload_formats import PayloadChoice
 from watermark_source.contract.abilities import Abilities, RowLimits
 from watermark_source.errors import OptionError
 from watermark_source.option_table import given_text
@@ -94,8 +94,8 @@ class KafkaOptions:
     reading: ReadingLimits
     columns: tuple[str, ...]
     """Chosen columns of Spark's Kafka schema, in its order."""
-    payload: PayloadChoice | None
-    """How values are decoded to a column; ``None``: they are not."""
+    payloads: tuple[PayloadChoice, ...]
+    """How keys and values are decoded to columns."""
     times: TimePlaces
     announced: AnnouncedTopic | None
     """The topic whose writers announce watermarks; ``None``: no strategy uses it."""
@@ -117,7 +117,7 @@ def parse(given: Mapping[str, str]) -> KafkaOptions:
 def meaning_of(options: SourceOptions) -> KafkaOptions:
     """Return what parsed options mean, after the checks of those that concern several; raises ``OptionError``."""
     values, given = options, options.given
-    payload = payload_choice(values, given, (*KAFKA_COLUMNS, EVENT_TIME, LATE, MARKER))
+    payloads = payload_choices(values, given, (*KAFKA_COLUMNS, EVENT_TIME, LATE, MARKER))
     subscription = _subscription(values, given)
     return KafkaOptions(
         subscription=subscription,
@@ -133,8 +133,8 @@ def meaning_of(options: SourceOptions) -> KafkaOptions:
             poll_timeout_ms=values["kafkaConsumer.pollTimeoutMs"],
             decompressed_max_bytes=values["maxDecompressedBatchBytes"],
         ),
-        columns=_chosen_columns(values, given, payload),
-        payload=payload,
+        columns=_chosen_columns(values, given, payloads),
+        payloads=payloads,
         times=TimePlaces(event_time=event_time_choice(values, given), marks=mark_choice(values, given)),
         announced=announced_topic(values, given, subscription),
         commit_group=values["commitGroupId"],
@@ -191,16 +191,16 @@ def row_limits(options: SourceOptions) -> RowLimits:
 
 
 def _chosen_columns(
-    values: Mapping[str, Any], given: Mapping[str, str], payload: PayloadChoice | None
+    values: Mapping[str, Any], given: Mapping[str, str], payloads: tuple[PayloadChoice, ...]
 ) -> tuple[str, ...]:
     named: tuple[str, ...] | None = values["columns"]
     if named is None:
-        left_out = {"value"} if payload is not None else set()
+        left_out = {each.field for each in payloads}
         left_out |= set() if values["includeHeaders"] else {HEADERS}
         return tuple(name for name in KAFKA_COLUMNS if name not in left_out)
-    known = {*KAFKA_COLUMNS, EVENT_TIME} | (set() if payload is None else {payload.column})
+    known = {*KAFKA_COLUMNS, EVENT_TIME} | {each.column for each in payloads}
     if unknown := next((name for name in named if name not in known), None):
-        decoded = "" if payload is None else f", or {payload.column}"
+        decoded = "".join(f", or {each.column}" for each in payloads)
         raise OptionError(
             "columns", given_text(given, "columns"), f'{COLUMNS_ACCEPTED}{decoded} ("{unknown}" is none of them)',
             example="value,event_time",

@@ -26,7 +26,7 @@ from pyspark_aligned_kafka.reading.range_progress import Patience, Pending, fetc
 from pyspark_aligned_kafka.reading.recovery import Recovery
 from pyspark_aligned_kafka.records.decoding import RecordDecoder
 from pyspark_aligned_kafka.records.event_time_choice import EventTimeChoice, MarkChoice
-from pyspark_aligned_kafka.records.payload_schema import PayloadChoice
+from pyspark_aligned_kafka.records.payload_formats import PayloadChoice
 from pyspark_aligned_kafka.records.record_batches import Bytes
 from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.errors import ResponseTimeoutError, SourceError, UnreachableError
@@ -191,8 +191,8 @@ class KafkaRangeReader:
     """Where event times are; ``None`` for the record's timestamp."""
     marks: MarkChoice | None = None
     """Where records carry watermarks; ``None`` if they are not read."""
-    payload: PayloadChoice | None = None
-    """How values are decoded to a column behind the others; ``None`` if they are not."""
+    payloads: tuple[PayloadChoice, ...] = ()
+    """How keys and values are decoded to columns behind the others."""
 
     def log_ranges(self, splits: Set[Split]) -> Mapping[Split, SplitRange]:
         """Return the range of offsets that each log holds now, without partitions that do not exist."""
@@ -229,7 +229,7 @@ class KafkaRangeReader:
             check_crcs=bool(values["check.crcs"]),
             event_time=self.event_time,
             marks=self.marks,
-            payload=self.payload,
+            payloads=self.payloads,
         )
         patience = Patience(self.poll_timeout_ms)
         with leased(self.client, fresh=_is_retry()) as session:

@@ -18,7 +18,7 @@ from watermark_source.machine_code.native import Word, address_of, compiled, cop
 from watermark_source.planning.split import Split
 
 if TYPE_CHECKING:
-    from pyspark_aligned_kafka.records.payload_columns import PayloadReader
+    from pyspark_aligned_kafka.records.payload_formats import PayloadReader
 
 # Columns of one value, such as the topic's name: kept from batch to batch, and no more of them than some bytes.
 
@@ -88,13 +88,14 @@ def _gather(  # noqa: PLR0917 - arrays in, arrays out
 
 
 class ColumnBuilder:
-    """Builds the wanted columns, in the wanted order, and behind them that of decoded values."""
+    """Builds the wanted columns, in the wanted order, and behind them those of decoded keys and values."""
 
-    __slots__ = ("_columns", "_payload")
+    __slots__ = ("_columns", "_payloads")
 
-    def __init__(self, columns: Sequence[str], payload: PayloadReader | None = None) -> None:
+    def __init__(self, columns: Sequence[str], payloads: Sequence[tuple[bool, PayloadReader]] = ()) -> None:
+        """Begin; ``payloads`` decode the value (true) or the key of a record."""
         self._columns = tuple(columns)
-        self._payload = payload
+        self._payloads = tuple(payloads)
 
     def build(
         self,
@@ -134,10 +135,12 @@ class ColumnBuilder:
         }
         columns = tuple(makers[name]() for name in self._columns)
         malformed = 0
-        if self._payload is not None:
-            starts, sizes = located.fields[VALUE_AT:HEADERS_AT, :rows]
-            payload, malformed = self._payload.read(split, data, starts, sizes, integers(offset))
+        for of_value, reader in self._payloads:
+            fields = slice(VALUE_AT, HEADERS_AT) if of_value else slice(KEY_AT, VALUE_AT)
+            starts, sizes = located.fields[fields, :rows]
+            payload, bad = reader.read(split, data, starts, sizes, integers(offset))
             columns += (payload,)
+            malformed += bad
         return ReadBatch(
             split, rows, columns, event_time, undated=undated, malformed=malformed, positions=offset, marks=marks
         )

@@ -12,7 +12,7 @@ from pyspark_aligned_kafka.records.columns import TIMESTAMP, ColumnBuilder
 from pyspark_aligned_kafka.records.compression import Arena
 from pyspark_aligned_kafka.records.event_time_choice import EventTimeChoice, MarkChoice
 from pyspark_aligned_kafka.records.event_times import Records
-from pyspark_aligned_kafka.records.payload_schema import PayloadChoice
+from pyspark_aligned_kafka.records.payload_formats import VALUE, PayloadChoice
 from pyspark_aligned_kafka.records.record_batches import (
     ATTRIBUTES,
     BASE,
@@ -33,7 +33,6 @@ from watermark_source.planning.split import Split, SplitRange
 
 if TYPE_CHECKING:
     from pyspark_aligned_kafka.records.event_times import EventTimes, WatermarkMarks
-    from pyspark_aligned_kafka.records.payload_columns import PayloadReader
 
 _ARENA_FILL = 4 * 1024 * 1024
 
@@ -53,22 +52,21 @@ class RecordDecoder:
         check_crcs: bool = True,
         event_time: EventTimeChoice | None = None,
         marks: MarkChoice | None = None,
-        payload: PayloadChoice | None = None,
+        payloads: Sequence[PayloadChoice] = (),
     ) -> None:
         """Begin to read for ``columns``.
 
         ``event_time`` is where it is if not the record's timestamp, ``marks`` where records carry watermarks,
-        ``payload`` how values are decoded to a column behind the others.
+        ``payloads`` how keys and values are decoded to columns behind the others.
         """
         self._times = None if event_time is None else event_times_of(event_time)
         self._marks = None if marks is None else marks_of(marks)
         looked_at = {*columns, *(field for each in (event_time, marks) if each is not None for field in each.fields)}
         if event_time is None or (marks is not None and marks.place is None):
             looked_at.add("timestamp")
-        if payload is not None:
-            looked_at.add("value")
+        looked_at.update(each.field for each in payloads)
         self._locator = RowLocator(looked_at, capacity=batch_rows, byte_limit=batch_bytes)
-        self._builder = ColumnBuilder(columns, None if payload is None else payload_reader_of(payload))
+        self._builder = ColumnBuilder(columns, [(each.field == VALUE, each.reader()) for each in payloads])
         self._check_crcs = check_crcs
         self._arena = Arena(decompressed_limit)
 
@@ -144,13 +142,6 @@ def event_times_of(choice: EventTimeChoice) -> EventTimes:
     from pyspark_aligned_kafka.records.event_times import EventTimes  # noqa: PLC0415
 
     return EventTimes(choice)
-
-
-def payload_reader_of(choice: PayloadChoice) -> PayloadReader:
-    """Return what decodes values."""
-    from pyspark_aligned_kafka.records.payload_columns import PayloadReader  # noqa: PLC0415
-
-    return PayloadReader(choice)
 
 
 def marks_of(choice: MarkChoice) -> WatermarkMarks:

@@ -1,11 +1,10 @@
-"""The schema of decoded values: Spark's DDL read without a JVM, and what else the user chose about them."""
+"""The schema of decoded JSON: Spark's DDL and its JSON, read without a JVM."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from pyspark.sql.types import (
     ArrayType,
@@ -43,24 +42,6 @@ ACCEPTED_TYPES = (
     "ARRAY<…> and MAP<STRING,…>"
 )
 _TOKEN = re.compile(r"\s*(?:(`(?:[^`]|``)+`)|('(?:[^'\\]|\\.)*')|([A-Za-z0-9_]+)|([<>(),:]))")
-
-
-@dataclass(frozen=True, slots=True)
-class PayloadChoice:
-    """How values are decoded."""
-
-    schema: StructType
-    column: str = "payload"
-    fail_fast: bool = False
-    zone: str = "UTC"
-    """Of timestamps without one."""
-    shows_records: bool = True
-    """Whether errors and logs hold the beginning of a document."""
-
-    @property
-    def corrupt_member(self) -> str | None:
-        """The member that holds the text of bad documents; ``None``: the schema has none."""
-        return CORRUPT_MEMBER if CORRUPT_MEMBER in self.schema.names else None
 
 
 def parse_schema(text: str) -> StructType:

@@ -7,8 +7,6 @@ accepts beside that.
 
 from __future__ import annotations
 
-from enum import IntEnum
-
 import numpy as np
 
 from pyspark_aligned_kafka.records.json_scan import DEPTH, after_space, is_digit, number_end, word_end
@@ -18,51 +16,27 @@ from pyspark_aligned_kafka.records.json_strings import (
     same_text,
     text_end,
     unescaped,
-    utf8_byte,
-    utf8_size,
+)
+from pyspark_aligned_kafka.records.payload_cells import (
+    BASE,
+    FIRST,
+    HIGHEST,
+    LOWEST,
+    MEMBER_NODE,
+    MORE,
+    NAME,
+    NAME_END,
+    NODE_KIND,
+    SEEN,
+    Cell,
+    Kind,
+    put,
+    put_null,
+    six_bits,
 )
 from watermark_source.machine_code.iso_8601 import NO_MOMENT, day_of, digits, iso_moment
-from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, copy_bytes, inlined, power_of_ten
+from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined, power_of_ten
 
-
-class Kind(IntEnum):
-    """What a node of the schema is."""
-
-    STRUCT = 0
-    LIST = 1
-    MAP = 2
-    BOOLEAN = 3
-    INTEGER = 4
-    FLOAT = 5
-    DOUBLE = 6
-    DECIMAL = 7
-    STRING = 8
-    BINARY = 9
-    DATE = 10
-    TIMESTAMP = 11
-
-
-class Cell(IntEnum):
-    """What a cell holds."""
-
-    NULL = 0
-    VALUE = 1
-    ESCAPED = 2
-    """A text with escapes: its place is in the document."""
-    TEXT = 3
-    """A number that is left to Arrow's parser: its place is in the document."""
-
-
-# Columns of the table of nodes.
-NODE_KIND, FIRST, MORE, CLOSURE, CLOSURE_END, BASE, ROOM, LOWEST, HIGHEST = range(9)
-"""``FIRST`` and ``MORE``: of a struct the first of its members and their number; of a list its element; of a map its
-key and its value. ``CLOSURE``: the nodes that have a cell wherever this one is null. ``BASE`` and ``ROOM``: where its
-cells begin, and how many there is room for. ``LOWEST`` and ``HIGHEST``: limits of an integer; digits after the point of
-a decimal, and the first number with too many digits; of a timestamp whether it is in UTC without a zone."""
-NODE_COLUMNS = 9
-MEMBER_NODE, NAME, NAME_END, SEEN = range(4)
-"""Columns of the table of members: the node, where its name is, and the struct that had it last."""
-MEMBER_COLUMNS = 4
 # Of what encloses the value that is read: what it is, its node, its number, and the member after the last one.
 _WHAT, _NODE, _NUMBER, _HINT = range(4)
 _FRAME = 4
@@ -81,40 +55,10 @@ _LARGEST_POWER, _LONGEST_NUMBER = 30, 60
 """Numbers beyond these are left to the exact reader: Arrow's parser accepts none that overflow."""
 _MOST_SECONDS = 200_000_000_000
 # The same for compiled code.
-_STRUCT, _LIST, _MAP, _BOOLEAN, _INTEGER, _FLOAT, _DOUBLE, _DECIMAL, _STRING, _BINARY, _DATE, _TIMESTAMP = map(
-    int, Kind
+_STRUCT, _LIST, _MAP, _BOOLEAN, _INTEGER, _FLOAT, _DOUBLE, _DECIMAL, _STRING, _BASE64, _DATE, _TIMESTAMP = map(
+    int, list(Kind)[:12]
 )
 _A_NULL, _A_VALUE, _AN_ESCAPED, _A_TEXT = map(int, Cell)
-
-
-@inlined
-def _put(  # noqa: PLR0917 - compiled
-    nodes: Word, counts: Word, states: Word, cells: Word, sizes: Word, node: Word, state: Word, cell: Word, size: Word
-) -> Word:
-    """Append a cell; return whether there was room."""
-    at = counts[node]
-    if at >= nodes[node, ROOM]:
-        return False
-    at += nodes[node, BASE]
-    states[at] = state
-    cells[at] = cell
-    sizes[at] = size
-    counts[node] += 1
-    return True
-
-
-@inlined
-def _put_null(  # noqa: PLR0917 - compiled
-    nodes: Word, closures: Word, counts: Word, states: Word, cells: Word, sizes: Word, node: Word
-) -> Word:
-    """Append a null to a node, and to all within it that have a cell wherever it has one."""
-    for place in range(nodes[node, CLOSURE], nodes[node, CLOSURE_END]):
-        inner = closures[place]
-        kind = nodes[inner, NODE_KIND]
-        end = counts[nodes[inner, FIRST]] if kind in (_LIST, _MAP) else np.int64(0)
-        if not _put(nodes, counts, states, cells, sizes, inner, _A_NULL, end, np.int64(0)):
-            return False
-    return True
 
 
 @inlined
@@ -222,19 +166,6 @@ def _day(data: Word, at: Word, stop: Word) -> Word:
 
 
 @inlined
-def _six_bits(c: Word) -> Word:
-    if 0x41 <= c <= 0x5A:
-        return c - 0x41
-    if 0x61 <= c <= 0x7A:
-        return c - 0x47
-    if _ZERO <= c <= _NINE:
-        return c + 4
-    if c == 0x2B:
-        return np.int64(62)
-    return np.int64(63) if c == 0x2F else np.int64(-1)
-
-
-@inlined
 def _is_base64(data: Word, at: Word, stop: Word) -> Word:
     """Return whether a text is Base64 with its padding, and without blanks."""
     if (stop - at) % 4:
@@ -243,7 +174,7 @@ def _is_base64(data: Word, at: Word, stop: Word) -> Word:
     if stop > at and byte_at(data, stop - 1) == 0x3D:
         end -= 2 if byte_at(data, stop - 2) == 0x3D else 1
     for place in range(at, end):  # noqa: SIM110 - compiled
-        if _six_bits(byte_at(data, place)) < 0:
+        if six_bits(byte_at(data, place)) < 0:
             return False
     return True
 
@@ -285,9 +216,9 @@ def _text(  # noqa: PLR0917 - compiled
         cell = _day(data, at, stop)
         if cell == NO_MOMENT:
             return np.int64(_UNUSUAL)
-    elif kind != _BINARY or not _is_base64(data, at, stop):
+    elif kind != _BASE64 or not _is_base64(data, at, stop):
         return np.int64(_UNUSUAL)
-    done = _put(nodes, counts, states, cells, sizes, node, state, cell, size)
+    done = put(nodes, counts, states, cells, sizes, node, state, cell, size)
     return np.int64(_DONE) if done else np.int64(_NO_ROOM)
 
 
@@ -337,7 +268,7 @@ def _number(  # noqa: PLR0917, PLR0911, PLR0912 - compiled
     elif kind != _STRING or not is_integer or (negative and count == 0):
         return np.int64(_UNUSUAL)
     place = nodes[node, BASE] + counts[node]
-    if not _put(nodes, counts, states, cells, sizes, node, state, cell, size):
+    if not put(nodes, counts, states, cells, sizes, node, state, cell, size):
         return np.int64(_NO_ROOM)
     if kind in (_DOUBLE, _FLOAT) and state == _A_VALUE:
         reals[place] = real
@@ -427,7 +358,7 @@ def _walk(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the docum
                         stack[top + _WHAT] = _IN_STRUCT
                         stack[top + _NUMBER] = number
                         stack[top + _HINT] = 0
-                        if not _put(nodes, counts, states, cells, sizes, node, _A_VALUE, np.int64(0), np.int64(0)):
+                        if not put(nodes, counts, states, cells, sizes, node, _A_VALUE, np.int64(0), np.int64(0)):
                             return np.int64(_NO_ROOM), number
                     elif kind == _MAP and c == _OPEN:
                         stack[top + _WHAT] = _IN_MAP
@@ -456,14 +387,16 @@ def _walk(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the docum
                 if at >= 0 and node >= 0:
                     kind = nodes[node, NODE_KIND]
                     if c == _N:
-                        put = _put_null(nodes, closures, counts, states, cells, sizes, node)
+                        has_room = put_null(nodes, closures, counts, states, cells, sizes, node)
                     elif kind == _BOOLEAN:
-                        put = _put(nodes, counts, states, cells, sizes, node, _A_VALUE, np.int64(c == _T), np.int64(0))
+                        has_room = put(
+                            nodes, counts, states, cells, sizes, node, _A_VALUE, np.int64(c == _T), np.int64(0)
+                        )
                     elif kind == _STRING:
-                        put = _put(nodes, counts, states, cells, sizes, node, _A_VALUE, begin, at - begin)
+                        has_room = put(nodes, counts, states, cells, sizes, node, _A_VALUE, begin, at - begin)
                     else:
                         return np.int64(_UNUSUAL), number
-                    result = np.int64(_DONE) if put else np.int64(_NO_ROOM)
+                    result = np.int64(_DONE) if has_room else np.int64(_NO_ROOM)
             if at < 0:
                 return np.int64(_UNUSUAL), number
             if result != _DONE:
@@ -483,14 +416,14 @@ def _walk(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the docum
             if what == _IN_STRUCT:
                 parent = stack[top + _NODE]
                 for member in range(nodes[parent, FIRST], nodes[parent, FIRST] + nodes[parent, MORE]):
-                    if members[member, SEEN] != stack[top + _NUMBER] and not _put_null(
+                    if members[member, SEEN] != stack[top + _NUMBER] and not put_null(
                         nodes, closures, counts, states, cells, sizes, members[member, MEMBER_NODE]
                     ):
                         return np.int64(_NO_ROOM), number
             elif what in (_IN_LIST, _IN_MAP):
                 parent = stack[top + _NODE]
                 end = counts[nodes[parent, FIRST]]
-                if not _put(nodes, counts, states, cells, sizes, parent, _A_VALUE, end, np.int64(0)):
+                if not put(nodes, counts, states, cells, sizes, parent, _A_VALUE, end, np.int64(0)):
                     return np.int64(_NO_ROOM), number
             depth -= 1
             at += 1
@@ -535,61 +468,6 @@ def walk_all(  # noqa: PLR0917 - arrays in, arrays out
             counts[:] = before
             unusual[row] = 1
             left += 1
-        if not _put_null(nodes, closures, counts, states, cells, sizes, np.int64(0)):
+        if not put_null(nodes, closures, counts, states, cells, sizes, np.int64(0)):
             return np.int64(-1)
     return left
-
-
-@compiled("int64(uint8[::1], uint8[::1], int64[::1], int64[::1], int32[::1], uint8[::1])")
-def gather_texts(  # noqa: PLR0917 - arrays in, arrays out
-    array: Word, states: Word, starts: Word, sizes: Word, offsets: Word, target: Word
-) -> Word:
-    """Copy the texts of cells, without their escapes; return their bytes."""
-    data, values = address_of(array), address_of(target)
-    end = np.int64(0)
-    offsets[0] = 0
-    for row in range(states.shape[0]):
-        state = states[row]
-        if state in (_A_VALUE, _A_TEXT):
-            copy_bytes(values + end, data + starts[row], sizes[row])
-            end += sizes[row]
-        elif state == _AN_ESCAPED:
-            at, stop = starts[row], starts[row] + sizes[row]
-            while at < stop:
-                if byte_at(data, at) != 0x5C:
-                    target[end] = byte_at(data, at)
-                    end += 1
-                    at += 1
-                    continue
-                character, at = unescaped(data, at, stop)
-                many = utf8_size(character)
-                for i in range(many):
-                    target[end + i] = utf8_byte(character, many, i)
-                end += many
-        offsets[row + 1] = end
-    return end
-
-
-@compiled("int64(uint8[::1], uint8[::1], int64[::1], int64[::1], int32[::1], uint8[::1])")
-def gather_base64(  # noqa: PLR0917 - arrays in, arrays out
-    array: Word, states: Word, starts: Word, sizes: Word, offsets: Word, target: Word
-) -> Word:
-    """Decode the Base64 of cells; return their bytes."""
-    data = address_of(array)
-    end = np.int64(0)
-    offsets[0] = 0
-    for row in range(states.shape[0]):
-        if states[row] == _A_VALUE:
-            kept, bits = np.int64(0), np.int64(0)
-            for at in range(starts[row], starts[row] + sizes[row]):
-                six = _six_bits(byte_at(data, at))
-                if six < 0:
-                    break
-                kept = (kept << 6 | six) & 0xFFFF
-                bits += 6
-                if bits >= 8:
-                    bits -= 8
-                    target[end] = kept >> bits & 0xFF
-                    end += 1
-        offsets[row + 1] = end
-    return end

@@ -70,7 +70,10 @@ def test_another_schema_is_refused_with_what_is_accepted(text: str, said: str) -
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"valueFormat": "avro"}, r'must be json: values in other formats, such as Avro .*"avro" is not decoded'),
+        ({"valueFormat": "xml"}, r'must be json.*: values in other formats .*"xml" is not decoded'),
+        ({"keySchema": "a INT"}, "has no meaning without keyFormat"),
+        ({"keyFormat": "json"}, "option keySchema: is needed"),
+        ({**JSON, "keyFormat": "json", "keySchema": "a INT", "keyColumn": "payload"}, "name of another column"),
         ({"valueFormat": "json"}, "option valueSchema: is needed"),
         ({"valueSchema": "a INT"}, "has no meaning without valueFormat"),
         ({"valueMode": "FAILFAST"}, "has no meaning without valueFormat"),
@@ -105,14 +108,20 @@ def test_options_that_mean_nothing_are_refused(options: dict[str, str], said: st
 def test_decoded_values_are_a_column_behind_kafkas_own(options: dict[str, str], columns: list[str]) -> None:
     found = parsed(**JSON, **options)
     assert KafkaSource(found).columns.names == columns
-    assert found.payload is not None
     readers = KafkaSource(found).range_reader, KafkaBatch.of(found).range_reader, KafkaSource(found).observing_reader
-    decoded = [reader.payload for reader in readers if isinstance(reader, KafkaRangeReader)]
-    assert decoded == [found.payload, found.payload, None]
+    decoded = [reader.payloads for reader in readers if isinstance(reader, KafkaRangeReader)]
+    assert decoded == [found.payloads, found.payloads, ()]
 
 
 def test_the_schema_is_that_of_the_column() -> None:
     source = KafkaSource(parsed(valueFormat="JSON", valueSchema="at TIMESTAMP", valueTimeZone="Europe/Berlin"))
     assert source.columns["payload"] == StructField("payload", StructType([StructField("at", TimestampType())]))
-    assert source.options.payload is not None
-    assert source.options.payload.zone == "Europe/Berlin"
+    assert [each.zone for each in source.options.payloads] == ["Europe/Berlin"]
+
+
+def test_keys_are_decoded_before_values() -> None:
+    keys = {"keyFormat": "json", "keySchema": "id STRING", "keyMode": "FAILFAST"}
+    found = parsed(**JSON, **keys, columns="offset")
+    assert KafkaSource(found).columns.names == ["offset", "key_payload", "payload"]
+    assert [(each.field, each.fail_fast) for each in found.payloads] == [("key", True), ("value", False)]
+    assert KafkaSource(parsed(**keys)).columns.names[:2] == ["value", "topic"]

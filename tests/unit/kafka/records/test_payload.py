@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from pyspark_aligned_kafka.records.payload_columns import PayloadReader
+from pyspark_aligned_kafka.records.payload_columns import JsonReader
 from pyspark_aligned_kafka.records.payload_exact import java_double
-from pyspark_aligned_kafka.records.payload_schema import PayloadChoice, parse_schema
+from pyspark_aligned_kafka.records.payload_formats import PayloadChoice
+from pyspark_aligned_kafka.records.payload_schema import parse_schema
 from pyspark_aligned_kafka.records.payload_times import day_of_text, moment_of_text
 from tests.payload_documents import EVERY_TYPE, Documents, block_by, decoded, random_schema, read_by, values_of
 from watermark_source.errors import PayloadError
@@ -128,7 +129,7 @@ def test_failfast_names_the_first_bad_document(document: bytes, _: object) -> No
 def test_a_record_is_shown_only_where_the_user_lets_it() -> None:
     choice = PayloadChoice(parse_schema("card INT"), fail_fast=True, shows_records=False)
     with pytest.raises(PayloadError) as raised:
-        read_by(PayloadReader(choice), [b'{"card":"4000-1234"}'])
+        read_by(JsonReader(choice), [b'{"card":"4000-1234"}'])
     assert "4000" not in str(raised.value)
     assert "card: it is no INT" in str(raised.value)
 
@@ -179,14 +180,14 @@ def test_long_lists_have_room() -> None:
 
 
 def test_documents_that_do_not_fit_are_counted_and_tombstones_are_not() -> None:
-    reader = PayloadReader(PayloadChoice(parse_schema("s STRING, l BIGINT")))
+    reader = JsonReader(PayloadChoice(parse_schema("s STRING, l BIGINT")))
     fitting = [b'{"s":"a","l":1}', None, b"", b"{'l':2}", b'{"s":1}', b"{}"]
     assert block_by(reader, fitting).malformed == 0
     assert block_by(reader, [b'{"l":"1"}', *fitting, b"no JSON", b"[]", b'{"l":1e30}', b'{"s":']).malformed == 5
 
 
 def test_a_reader_reads_one_block_after_another() -> None:
-    reader = PayloadReader(PayloadChoice(parse_schema("s STRING, n STRUCT<d: DOUBLE>")))
+    reader = JsonReader(PayloadChoice(parse_schema("s STRING, n STRUCT<d: DOUBLE>")))
     first = [b'{"s":"a","n":{"d":1.5}}', None, b'{"s":"b"}']
     assert [values_of(read_by(reader, documents)) for documents in (first, [], first[::-1])] == [
         [{"s": b"a", "n": {"d": "1.5"}}, None, {"s": b"b", "n": None}],

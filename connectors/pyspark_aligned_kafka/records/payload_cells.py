@@ -1,0 +1,380 @@
+"""Cells of decoded values, which compiled code appends to the nodes of a schema, and the Arrow columns of them.
+
+A decoder of any format appends a cell to each node that has a value, with ``put`` and ``put_null``; ``CellColumns`` has
+the memory of the cells, and builds the column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    NullType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from pyspark_aligned_kafka.records.json_strings import unescaped, utf8_byte, utf8_size
+from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
+from watermark_source.arrow_columns import bitmap
+from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, copy_bytes, inlined
+
+
+class Kind(IntEnum):
+    """What a node of the schema is."""
+
+    STRUCT = 0
+    LIST = 1
+    MAP = 2
+    BOOLEAN = 3
+    INTEGER = 4
+    FLOAT = 5
+    DOUBLE = 6
+    DECIMAL = 7
+    STRING = 8
+    BASE64 = 9
+    """Binary, in a text."""
+    DATE = 10
+    TIMESTAMP = 11
+    BINARY = 12
+    WIDE = 13
+    """A decimal of 128 bits: the lower half is the cell, the upper half its size."""
+
+
+class Cell(IntEnum):
+    """What a cell holds."""
+
+    NULL = 0
+    VALUE = 1
+    ESCAPED = 2
+    """A text with escapes: its place is in the document."""
+    TEXT = 3
+    """A number that is left to Arrow's parser: its place is in the document."""
+
+
+# Columns of the table of nodes.
+NODE_KIND, FIRST, MORE, CLOSURE, CLOSURE_END, BASE, ROOM, LOWEST, HIGHEST = range(9)
+"""``FIRST`` and ``MORE``: of a struct the first of its members and their number; of a list its element; of a map its
+key and its value. ``CLOSURE``: the nodes that have a cell wherever this one is null. ``BASE`` and ``ROOM``: where its
+cells begin, and how many there is room for. ``LOWEST`` and ``HIGHEST``: limits of an integer; digits after the point of
+a decimal, and the first number with too many digits; of a timestamp whether it is in UTC without a zone."""
+NODE_COLUMNS = 9
+MEMBER_NODE, NAME, NAME_END, SEEN = range(4)
+"""Columns of the table of members: the node, where its name is, and the struct that had it last."""
+MEMBER_COLUMNS = 4
+KINDS: dict[type[DataType], Kind] = {
+    StructType: Kind.STRUCT, ArrayType: Kind.LIST, MapType: Kind.MAP, BooleanType: Kind.BOOLEAN,
+    ByteType: Kind.INTEGER, ShortType: Kind.INTEGER, IntegerType: Kind.INTEGER, LongType: Kind.INTEGER,
+    FloatType: Kind.FLOAT, DoubleType: Kind.DOUBLE, DecimalType: Kind.DECIMAL, StringType: Kind.STRING,
+    BinaryType: Kind.BINARY, DateType: Kind.DATE, TimestampType: Kind.TIMESTAMP,
+    TimestampNTZType: Kind.TIMESTAMP, NullType: Kind.INTEGER,
+}  # fmt: skip
+_BITS: dict[type[DataType], int] = {ByteType: 8, ShortType: 16, IntegerType: 32, LongType: 64}
+_WIDE = 10**18
+"""Decimals of the compiled walk have fewer digits."""
+# The same for compiled code.
+_LIST, _MAP = int(Kind.LIST), int(Kind.MAP)
+_A_NULL, _A_VALUE, _AN_ESCAPED, _A_TEXT = map(int, Cell)
+
+
+@inlined
+def put(  # noqa: PLR0917 - compiled
+    nodes: Word, counts: Word, states: Word, cells: Word, sizes: Word, node: Word, state: Word, cell: Word, size: Word
+) -> Word:
+    """Append a cell; return whether there was room."""
+    at = counts[node]
+    if at >= nodes[node, ROOM]:
+        return False
+    at += nodes[node, BASE]
+    states[at] = state
+    cells[at] = cell
+    sizes[at] = size
+    counts[node] += 1
+    return True
+
+
+@inlined
+def put_null(  # noqa: PLR0917 - compiled
+    nodes: Word, closures: Word, counts: Word, states: Word, cells: Word, sizes: Word, node: Word
+) -> Word:
+    """Append a null to a node, and to all within it that have a cell wherever it has one."""
+    for place in range(nodes[node, CLOSURE], nodes[node, CLOSURE_END]):
+        inner = closures[place]
+        kind = nodes[inner, NODE_KIND]
+        end = counts[nodes[inner, FIRST]] if kind in (_LIST, _MAP) else np.int64(0)
+        if not put(nodes, counts, states, cells, sizes, inner, _A_NULL, end, np.int64(0)):
+            return False
+    return True
+
+
+@inlined
+def six_bits(c: Word) -> Word:
+    """Return what a character of Base64 stands for, -1 for another one."""
+    if 0x41 <= c <= 0x5A:
+        return c - 0x41
+    if 0x61 <= c <= 0x7A:
+        return c - 0x47
+    if 0x30 <= c <= 0x39:
+        return c + 4
+    if c == 0x2B:
+        return np.int64(62)
+    return np.int64(63) if c == 0x2F else np.int64(-1)
+
+
+@compiled("int64(uint8[::1], uint8[::1], int64[::1], int64[::1], int32[::1], uint8[::1])")
+def gather_texts(  # noqa: PLR0917 - arrays in, arrays out
+    array: Word, states: Word, starts: Word, sizes: Word, offsets: Word, target: Word
+) -> Word:
+    """Copy the texts of cells, without their escapes; return their bytes."""
+    data, values = address_of(array), address_of(target)
+    end = np.int64(0)
+    offsets[0] = 0
+    for row in range(states.shape[0]):
+        state = states[row]
+        if state in (_A_VALUE, _A_TEXT):
+            copy_bytes(values + end, data + starts[row], sizes[row])
+            end += sizes[row]
+        elif state == _AN_ESCAPED:
+            at, stop = starts[row], starts[row] + sizes[row]
+            while at < stop:
+                if byte_at(data, at) != 0x5C:
+                    target[end] = byte_at(data, at)
+                    end += 1
+                    at += 1
+                    continue
+                character, at = unescaped(data, at, stop)
+                many = utf8_size(character)
+                for i in range(many):
+                    target[end + i] = utf8_byte(character, many, i)
+                end += many
+        offsets[row + 1] = end
+    return end
+
+
+@compiled("int64(uint8[::1], uint8[::1], int64[::1], int64[::1], int32[::1], uint8[::1])")
+def gather_base64(  # noqa: PLR0917 - arrays in, arrays out
+    array: Word, states: Word, starts: Word, sizes: Word, offsets: Word, target: Word
+) -> Word:
+    """Decode the Base64 of cells; return their bytes."""
+    data = address_of(array)
+    end = np.int64(0)
+    offsets[0] = 0
+    for row in range(states.shape[0]):
+        if states[row] == _A_VALUE:
+            kept, bits = np.int64(0), np.int64(0)
+            for at in range(starts[row], starts[row] + sizes[row]):
+                six = six_bits(byte_at(data, at))
+                if six < 0:
+                    break
+                kept = (kept << 6 | six) & 0xFFFF
+                bits += 6
+                if bits >= 8:
+                    bits -= 8
+                    target[end] = kept >> bits & 0xFF
+                    end += 1
+        offsets[row + 1] = end
+    return end
+
+
+class CellColumns:
+    """The nodes of a schema in its order, the root first, and the cells of each.
+
+    ``kinds`` are what types are in the format, where it differs from ``KINDS``.
+    """
+
+    def __init__(self, schema: DataType, kinds: Mapping[type[DataType], Kind], *, zone_is_utc: bool = True) -> None:
+        self.kinds: list[Kind] = []
+        self.types: list[DataType] = []
+        self.children: list[list[int]] = []
+        self._kind_of = {**KINDS, **kinds}
+        self._names = bytearray()
+        self._members: list[list[int]] = []
+        self._zone_is_utc = zone_is_utc
+        self._rows: list[list[int]] = []
+        self._add(schema)
+        self.nodes = np.array(self._rows, np.int64)
+        self.members = np.array(self._members, np.int64).reshape(-1, MEMBER_COLUMNS)
+        self.names = np.frombuffer(self._names or bytearray(1), np.uint8)
+        closures: list[int] = []
+        for node in range(len(self.kinds)):
+            self.nodes[node, CLOSURE] = len(closures)
+            closures += self._closure(node)
+            self.nodes[node, CLOSURE_END] = len(closures)
+        self.closures = np.array(closures, np.int64)
+        self.counts = np.zeros(len(self.kinds), np.int64)
+        """Cells of each node."""
+        self.before = np.zeros(len(self.kinds), np.int64)
+        """The same, before the value that is read."""
+        self._rooms = np.full(len(self.kinds), 1_024, np.int64)
+        self._allocate()
+
+    def make_room(self, rows: int) -> None:
+        """Make room for so many cells of each node."""
+        if rows > self._rooms.min():
+            self._rooms = np.maximum(self._rooms, rows)
+            self._allocate()
+
+    def grow(self) -> None:
+        """Make more room for the nodes that are full; all cells are lost."""
+        self._rooms[self.counts >= self._rooms] *= 4
+        self._allocate()
+
+    def _allocate(self) -> None:
+        self.nodes[:, ROOM] = self._rooms
+        self.nodes[:, BASE] = np.cumsum(self._rooms) - self._rooms
+        size = int(self._rooms.sum())
+        self.states = np.empty(size, np.uint8)
+        self.cells, self.sizes = np.empty(size, np.int64), np.empty(size, np.int64)
+        self.reals = np.empty(size, np.float64)
+
+    def _add(self, kind: DataType) -> int:
+        node = len(self.kinds)
+        row = [0] * NODE_COLUMNS
+        self.kinds.append(self._kind_of[type(kind)])
+        self.types.append(kind)
+        self.children.append([])
+        self._rows.append(row)
+        row[NODE_KIND] = self.kinds[node]
+        if isinstance(kind, StructType):
+            places = []
+            for field in kind.fields:
+                places.append(len(self._names))
+                self._names += field.name.encode()
+            ends = [*places[1:], len(self._names)]
+            inner = [self._add(field.dataType) for field in kind.fields]
+            row[FIRST], row[MORE] = len(self._members), len(inner)
+            self._members += [[n, p, e, -1] for n, p, e in zip(inner, places, ends, strict=True)]
+            self.children[node] = inner
+        elif isinstance(kind, ArrayType):
+            row[FIRST] = self._add(kind.elementType)
+            self.children[node] = [row[FIRST]]
+        elif isinstance(kind, MapType):
+            row[FIRST], row[MORE] = self._add(kind.keyType), self._add(kind.valueType)
+            self.children[node] = [row[FIRST], row[MORE]]
+        elif type(kind) in _BITS:
+            row[LOWEST], row[HIGHEST] = -(1 << _BITS[type(kind)] - 1), (1 << _BITS[type(kind)] - 1) - 1
+        elif isinstance(kind, DecimalType):
+            row[LOWEST], row[HIGHEST] = kind.scale, min(10**kind.precision, _WIDE)
+        elif isinstance(kind, TimestampType):
+            row[LOWEST] = self._zone_is_utc
+        return node
+
+    def _closure(self, node: int) -> list[int]:
+        inner = self.children[node] if self.kinds[node] is Kind.STRUCT else []
+        return [node, *(each for child in inner for each in self._closure(child))]
+
+    def _cells_of(self, node: int) -> tuple[Bytes, Longs, Longs, npt.NDArray[np.float64]]:
+        base, count = int(self.nodes[node, BASE]), int(self.counts[node])
+        part = slice(base, base + count)
+        return self.states[part], self.cells[part], self.sizes[part], self.reals[part]
+
+    def column(self, data: Bytes, kind: pa.DataType, without: str | None = None) -> pa.Array:
+        """Return the column of the root; ``without`` is a member of it that has no node, and is null."""
+        return self._column(data, 0, kind, without)
+
+    def _struct(self, data: Bytes, node: int, kind: pa.DataType, without: str | None) -> pa.Array:
+        states = self._cells_of(node)[0]
+        inner = iter(self.children[node])
+        children = []
+        for number in range(kind.num_fields):
+            member = kind.field(number)
+            if member.name == without:
+                children.append(pa.nulls(len(states), member.type))
+            else:
+                children.append(self._column(data, next(inner), member.type))
+        validity, nulls = _validity(states)
+        return pa.Array.from_buffers(kind, len(states), [validity], nulls, children=children)
+
+    def _column(self, data: Bytes, node: int, kind: pa.DataType, without: str | None = None) -> pa.Array:
+        what = self.kinds[node]
+        if what is Kind.STRUCT:
+            return self._struct(data, node, kind, without)
+        states, cells, sizes, reals = self._cells_of(node)
+        count = len(states)
+        if pa.types.is_null(kind):
+            return pa.nulls(count)
+        validity, nulls = _validity(states)
+        if what in (Kind.LIST, Kind.MAP):
+            ends = np.zeros(count + 1, np.int32)
+            ends[1:] = cells
+            if what is Kind.LIST:
+                inside = self._column(data, self.children[node][0], kind.value_type)
+            else:
+                entries = kind.field(0).type
+                keys, values = self.children[node]
+                pair = [self._column(data, keys, kind.key_type), self._column(data, values, kind.item_type)]
+                inside = pa.Array.from_buffers(entries, len(pair[0]), [None], 0, children=pair)
+            return pa.Array.from_buffers(kind, count, [validity, pa.py_buffer(ends)], nulls, children=[inside])
+        if what in (Kind.STRING, Kind.BINARY, Kind.BASE64):
+            gather = gather_base64 if what is Kind.BASE64 else gather_texts
+            return _texts(gather, data, states, cells, sizes, kind, validity, nulls)
+        if what is Kind.BOOLEAN:
+            values = bitmap(cells != 0)
+        elif what in (Kind.FLOAT, Kind.DOUBLE):
+            values = _reals(data, states, cells, sizes, reals, kind)
+        elif what in (Kind.DECIMAL, Kind.WIDE):
+            wide = np.empty((count, 2), np.int64)
+            wide[:, 0] = cells
+            wide[:, 1] = sizes if what is Kind.WIDE else cells >> 63
+            values = pa.py_buffer(wide)
+        else:
+            values = pa.py_buffer(cells.astype(f"i{kind.bit_width // 8}", copy=True))
+        return pa.Array.from_buffers(kind, count, [validity, values], nulls)
+
+
+def _validity(states: Bytes) -> tuple[pa.Buffer | None, int]:
+    nulls = len(states) - int(np.count_nonzero(states))
+    return (bitmap(states) if nulls else None), nulls
+
+
+def _texts(  # noqa: PLR0917 - the parts of a column
+    gather: Any, data: Bytes, states: Bytes, cells: Longs, sizes: Longs,
+    kind: pa.DataType, validity: pa.Buffer | None, nulls: int,
+) -> pa.Array:  # fmt: skip
+    most = int(np.dot(sizes, states != Cell.NULL))
+    offsets, target = np.empty(len(states) + 1, np.int32), pa.allocate_buffer(max(most, 1))
+    end = gather(data, states, cells, sizes, offsets, np.frombuffer(target, np.uint8))
+    return pa.Array.from_buffers(kind, len(states), [validity, pa.py_buffer(offsets), target.slice(0, end)], nulls)
+
+
+def _reals(  # noqa: PLR0917 - the parts of a column
+    data: Bytes, states: Bytes, cells: Longs, sizes: Longs, reals: npt.NDArray[np.float64], kind: pa.DataType
+) -> pa.Buffer:
+    with np.errstate(over="ignore", invalid="ignore"):
+        # What is not a value is what was there before.
+        values = reals.astype(np.float32 if pa.types.is_float32(kind) else np.float64)
+    left = np.flatnonzero(states == Cell.TEXT)
+    if len(left):
+        # Arrow's parser rounds any decimal to the nearest number.
+        texts = _texts(gather_texts, data, states[left], cells[left], sizes[left], pa.string(), None, 0)
+        parsed = texts.cast(kind)
+        values[left] = np.frombuffer(parsed.buffers()[1], values.dtype, count=len(left))
+    return pa.py_buffer(values)
+
+
+def arrow_type(schema: DataType) -> pa.DataType:
+    """Return Arrow's type of the column."""
+    (field,) = to_arrow_schema(StructType([StructField("payload", schema)]), timezone="UTC")
+    return field.type

@@ -1,0 +1,150 @@
+"""The formats of decoded values: a table, what the user chose about a column, and what decodes it.
+
+A format is a row of ``FORMATS`` and a class that is a ``PayloadReader``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, Protocol
+
+from pyspark.sql.types import DataType, StructType
+
+from pyspark_aligned_kafka.errors import place
+from pyspark_aligned_kafka.records.payload_schema import ACCEPTED_TYPES, CORRUPT_MEMBER, parse_schema
+from watermark_source.errors import PayloadError
+from watermark_source.planning.split import Split
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
+
+_log = logging.getLogger(__name__)
+_SHOWN = 80
+"""Bytes of a document that an error contains."""
+KEY, VALUE = "key", "value"
+
+
+class PayloadSchema(NamedTuple):
+    """What a schema of the user means."""
+
+    type: DataType
+    """Of the column."""
+    definition: Any = None
+    """What the format's reader needs beside the type. Picklable."""
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadChoice:
+    """How the keys or the values of records are decoded."""
+
+    schema: DataType
+    format: str = "json"
+    definition: Any = None
+    field: str = VALUE
+    """``key`` or ``value``."""
+    column: str = "payload"
+    fail_fast: bool = False
+    zone: str = "UTC"
+    """Of timestamps without one."""
+    shows_records: bool = True
+    """Whether errors and logs hold the beginning of a document."""
+
+    @property
+    def corrupt_member(self) -> str | None:
+        """The member that holds the text of bad documents; ``None``: the schema has none."""
+        schema = self.schema
+        return CORRUPT_MEMBER if isinstance(schema, StructType) and CORRUPT_MEMBER in schema.names else None
+
+    def reader(self) -> PayloadReader:
+        """Return what decodes; it imports compiled code, which few processes need."""
+        return FORMATS[self.format].reader(self)
+
+    def report(self, split: Split, offset: int, document: bytes, wrong: str, count: int) -> None:
+        """Log the first bad document of a block of records, which has ``count`` of them.
+
+        Raises:
+            PayloadError: with the mode FAILFAST.
+        """
+        begin = f", which begins with {document[:_SHOWN]!r}" if self.shows_records else ""
+        what = f"{place(split, offset)}: the {self.field} does not fit {self.field}Schema: {wrong}{begin}"
+        if self.fail_fast:
+            self._fail(what)
+        _log.warning("%s. Such members are null; %d of one block of records", what, count)
+
+    def _fail(self, what: str) -> NoReturn:
+        kept = (
+            f", and the text of the document is in the STRING member {CORRUPT_MEMBER}, if {self.field}Schema has it"
+            if FORMATS[self.format].keeps_text
+            else ""
+        )
+        raise PayloadError(f"{what}. {self.field}Mode is FAILFAST; with PERMISSIVE such members are null{kept}")
+
+
+class Decoded(NamedTuple):
+    """The decoded values of a block."""
+
+    column: pa.Array
+    """One of each value, null where there is none."""
+    malformed: int
+    """Number of values that do not fit the schema."""
+
+
+class PayloadReader(Protocol):
+    """Decodes the values of records. Scratch memory is kept from call to call: it serves one read at a time."""
+
+    def read(self, split: Split, data: Bytes, starts: Longs, lengths: Longs, offsets: Longs) -> Decoded:
+        """Decode the values at places in ``data``; a negative length is a null. ``offsets`` are their records'.
+
+        Nothing outside of a value is read. A bad value has no effect on another, and is reported by
+        ``PayloadChoice.report``.
+
+        Raises:
+            PayloadError: with the mode FAILFAST, the first bad value.
+        """
+
+
+# The formats.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PayloadFormat:
+    """A row of the table."""
+
+    parse: Callable[[str], PayloadSchema]
+    """Reads a schema; raises ``ValueError`` with a reason for one that is not accepted."""
+    accepted: str
+    """The accepted schemas, as a phrase that continues "option valueSchema = x: "."""
+    example: str
+    """A schema."""
+    doc: str
+    """What `valueSchema` is, as a sentence of the docs."""
+    reader: Callable[[PayloadChoice], PayloadReader]
+    keeps_text: bool = False
+    """Whether a member can receive the text of a bad document."""
+
+
+def _json_schema(text: str) -> PayloadSchema:
+    return PayloadSchema(parse_schema(text))
+
+
+def _json_reader(choice: PayloadChoice) -> PayloadReader:
+    from pyspark_aligned_kafka.records.payload_columns import JsonReader  # noqa: PLC0415
+
+    return JsonReader(choice)
+
+
+FORMATS: Final[Mapping[str, PayloadFormat]] = {
+    "json": PayloadFormat(
+        parse=_json_schema,
+        accepted="must be a schema in Spark's DDL or in its JSON",
+        example="id STRING, at BIGINT, amount DOUBLE",
+        doc=f"For `json`, as `from_json` takes it. Types: {ACCEPTED_TYPES}. A member `{CORRUPT_MEMBER} STRING` "
+        "receives the text of a document that does not fit.",
+        reader=_json_reader,
+        keeps_text=True,
+    ),
+}
