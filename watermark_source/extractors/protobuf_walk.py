@@ -13,20 +13,20 @@ from watermark_source.extractors.protobuf_path import Kind, ProtobufPath
 from watermark_source.extractors.schema_registry import NOT_FRAMED, Framed, scaled
 from watermark_source.machine_code.iso_8601 import NO_MOMENT, iso_moment
 from watermark_source.machine_code.native import (
+    GROUPS,
     Word,
     address_of,
-    byte_at,
     compiled,
+    field_end,
+    fixed_at,
     inlined,
     signed_at,
+    sized_at,
+    tag_at,
     unfolded,
     varint_at,
 )
 
-GROUPS = 100
-"""Limit on the nesting of groups, that of Protobuf's own parsers; a value with deeper nesting has no event time."""
-_SHORT = 5
-"""Most bytes of a tag or a size."""
 _LOW_32 = 0xFFFF_FFFF
 _SECONDS, _NANOS = 1 << 3, 2 << 3
 """Tags within a Timestamp."""
@@ -35,70 +35,6 @@ _STRING, _TIMESTAMP = int(Kind.STRING), int(Kind.TIMESTAMP)
 _UINT64, _FIXED64, _SINT64 = int(Kind.UINT64), int(Kind.FIXED64), int(Kind.SINT64)
 _INT32, _SFIXED32, _UINT32, _SINT32 = int(Kind.INT32), int(Kind.SFIXED32), int(Kind.UINT32), int(Kind.SINT32)
 _BAD, _OTHER = np.int64(-1), np.int64(-2)
-
-
-@inlined
-def _short_at(data: Word, at: Word, stop: Word) -> tuple[Word, Word]:
-    """Return a number of 32 bits and its end, -1 if it is invalid."""
-    value, at = varint_at(data, at, min(stop, at + _SHORT))
-    return (value, at) if value <= _LOW_32 else (np.int64(0), _BAD)
-
-
-@inlined
-def _tag_at(data: Word, at: Word, stop: Word) -> tuple[Word, Word]:
-    """Return a tag and its end, -1 if it is invalid: field number 0 does not exist."""
-    tag, at = _short_at(data, at, stop)
-    return (tag, at) if tag >= 8 else (np.int64(0), _BAD)
-
-
-@inlined
-def _sized_at(data: Word, at: Word, stop: Word) -> tuple[Word, Word]:
-    """Return where bytes that follow their size begin and end; -1 if they are truncated."""
-    size, at = _short_at(data, at, stop)
-    return (at, at + size) if at >= 0 and size <= stop - at else (_BAD, _BAD)
-
-
-@inlined
-def _fixed_at(data: Word, at: Word, stop: Word, size: Word) -> tuple[Word, Word]:
-    """Return a little-endian number of ``size`` bytes and its end; -1 if it is truncated."""
-    if stop - at < size:
-        return np.int64(0), _BAD
-    value = np.int64(0)
-    for i in range(size):
-        value |= byte_at(data, at + i) << (8 * i)
-    return value, at + size
-
-
-@inlined
-def _skipped(data: Word, at: Word, stop: Word, tag: Word, groups: Word) -> Word:
-    """Return the end of a field whose tag was read, -1 if it is corrupt. ``groups`` is the stack of open groups."""
-    depth = 0
-    while True:
-        wire = tag & 7
-        if wire == 0:
-            _, at = varint_at(data, at, stop)
-        elif wire == 2:
-            _, at = _sized_at(data, at, stop)
-        elif wire in (1, 5):
-            size = 8 if wire == 1 else 4
-            at = at + size if size <= stop - at else _BAD
-        elif wire == 3:
-            if depth == GROUPS:
-                return _BAD
-            groups[depth] = tag >> 3
-            depth += 1
-        elif wire == 4:
-            if depth == 0 or groups[depth - 1] != tag >> 3:
-                return _BAD
-            depth -= 1
-        else:
-            return _BAD
-        if at < 0 or depth == 0:
-            return at
-        # Protobuf's library checks only wire types within a group.
-        tag, at = _short_at(data, at, stop)
-        if at < 0:
-            return _BAD
 
 
 @inlined
@@ -153,7 +89,7 @@ def _walk(  # noqa: PLR0912, PLR0917
             level -= 1
             continue
         end = ends[level]
-        tag, at = _tag_at(data, at, end)
+        tag, at = tag_at(data, at, end)
         if at < 0:
             return NO_MOMENT
         wire = tag & 7
@@ -164,14 +100,14 @@ def _walk(  # noqa: PLR0912, PLR0917
             elif tag == _NANOS:
                 second, at = varint_at(data, at, end)
             else:
-                at = _skipped(data, at, end, tag, groups)
+                at = field_end(data, at, end, tag, groups)
         elif tag != tags[level]:
             for i in range(clearing.shape[0]):
                 if clearing[i, 0] == level and clearing[i, 1] == tag:
                     found, first, second = False, np.int64(0), np.int64(0)
-            at = _skipped(data, at, end, tag, groups)
+            at = field_end(data, at, end, tag, groups)
         elif wire == 2:
-            at, inner = _sized_at(data, at, end)
+            at, inner = sized_at(data, at, end)
             if kind == _STRING and level == last:
                 found, first, second, at = True, at, inner, inner
             else:
@@ -183,7 +119,7 @@ def _walk(  # noqa: PLR0912, PLR0917
             if wire == 0:
                 first, at = varint_at(data, at, end)
             else:
-                first, at = _fixed_at(data, at, end, 8 if wire == 1 else 4)
+                first, at = fixed_at(data, at, end, 8 if wire == 1 else 4)
         if at < 0:
             return NO_MOMENT
 
@@ -235,7 +171,7 @@ def _walk_all(  # noqa: PLR0917 - arrays in, arrays out
         if prefix > 0:
             at = _after_index(data, at, stop, index)
         if at >= 0:
-            micros[row] = _walk(data, at, stop, tags, clearing, kind, multiplier, divisor, ends, groups)
+            micros[row] = _walk(data, at, stop, tags, clearing, kind, multiplier, divisor, ends, address_of(groups))
         elif at == _OTHER and other < 0:
             other = np.int64(row)
     return other

@@ -1,6 +1,7 @@
 """Decorators that compile functions with numba and a cache on disk, and what decoders compile into their own functions.
 
-That is a few instructions that numba lacks, and variable-length integers of Avro and Protobuf; and tables of a CRC.
+That is a few instructions that numba lacks, variable-length integers of Avro and Protobuf, fields of Protobuf; and
+tables of a CRC.
 """
 
 from __future__ import annotations
@@ -66,6 +67,10 @@ def _pointer(builder: Any, address: Any, at: Any) -> Any:
     return builder.inttoptr(builder.add(address, at), ir.IntType(8).as_pointer())
 
 
+def _element(builder: Any, address: Any, index: Any, kind: Any) -> Any:
+    return builder.gep(builder.inttoptr(address, kind.as_pointer()), [index])
+
+
 @_instruction
 def address_of(typing: Any, array: Any) -> Any:
     """Return the address of an array's bytes.
@@ -102,6 +107,54 @@ def word_at(typing: Any, address: Any, at: Any) -> Any:
         word = builder.load(builder.bitcast(_pointer(builder, *args), ir.IntType(64).as_pointer()))
         word.align = 1
         return word
+
+    return signature, generate
+
+
+@_instruction
+def long_at(typing: Any, address: Any, index: Any) -> Any:
+    """Return the number ``index`` of the 64-bit integers at ``address``."""
+    signature = types.int64(types.int64, types.int64)
+
+    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.load(_element(builder, *args, ir.IntType(64)))
+
+    return signature, generate
+
+
+@_instruction
+def put_long(typing: Any, address: Any, index: Any, value: Any) -> Any:
+    """Write a 64-bit integer to the place ``index`` of those at ``address``."""
+    signature = types.void(types.int64, types.int64, types.int64)
+
+    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        builder.store(args[2], _element(builder, args[0], args[1], ir.IntType(64)))
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@_instruction
+def put_real(typing: Any, address: Any, index: Any, value: Any) -> Any:
+    """Write a double to the place ``index`` of those at ``address``."""
+    signature = types.void(types.int64, types.int64, types.float64)
+
+    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        builder.store(args[2], _element(builder, args[0], args[1], ir.DoubleType()))
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@_instruction
+def put_byte(typing: Any, address: Any, index: Any, value: Any) -> Any:
+    """Write the lowest eight bits of a number to ``address + index``."""
+    signature = types.void(types.int64, types.int64, types.int64)
+
+    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        byte = ir.IntType(8)
+        builder.store(builder.trunc(args[2], byte), _element(builder, args[0], args[1], byte))
+        return context.get_dummy_value()
 
     return signature, generate
 
@@ -182,6 +235,84 @@ def signed_at(data: Word, at: Word, stop: Word) -> tuple[Word, Word]:
     """Return a zigzag-encoded number and its end, as ``varint_at``."""
     value, at = varint_at(data, at, stop)
     return unfolded(value), at
+
+
+# Protobuf's wire format.
+
+
+GROUPS = 100
+"""Limit on the nesting of groups, that of Protobuf's own parsers; deeper nesting is invalid."""
+_SHORT = 5
+"""Most bytes of a tag or a size."""
+_LOW_32 = 0xFFFF_FFFF
+_INVALID = np.int64(-1)
+
+
+@inlined
+def _short_at(data: Word, at: Word, stop: Word) -> tuple[Word, Word]:
+    """Return a number of 32 bits and its end, -1 if it is invalid."""
+    value, at = varint_at(data, at, min(stop, at + _SHORT))
+    return (value, at) if value <= _LOW_32 else (np.int64(0), _INVALID)
+
+
+@inlined
+def tag_at(data: Word, at: Word, stop: Word) -> tuple[Word, Word]:
+    """Return a tag and its end, -1 if it is invalid: field number 0 does not exist."""
+    tag, at = _short_at(data, at, stop)
+    return (tag, at) if tag >= 8 else (np.int64(0), _INVALID)
+
+
+@inlined
+def sized_at(data: Word, at: Word, stop: Word) -> tuple[Word, Word]:
+    """Return where bytes that follow their size begin and end; -1 if they are truncated."""
+    size, at = _short_at(data, at, stop)
+    return (at, at + size) if at >= 0 and size <= stop - at else (_INVALID, _INVALID)
+
+
+@inlined
+def fixed_at(data: Word, at: Word, stop: Word, size: Word) -> tuple[Word, Word]:
+    """Return a little-endian number of ``size`` bytes and its end; -1 if it is truncated."""
+    if stop - at < size:
+        return np.int64(0), _INVALID
+    value = np.int64(0)
+    for i in range(size):
+        value |= byte_at(data, at + i) << (8 * i)
+    return value, at + size
+
+
+@inlined
+def field_end(data: Word, at: Word, stop: Word, tag: Word, groups: Word) -> Word:
+    """Return the end of a field whose tag was read, -1 if it is corrupt.
+
+    ``groups`` is the address of ``GROUPS`` 64-bit integers, for the groups that are open.
+    """
+    depth = 0
+    while True:
+        wire = tag & 7
+        if wire == 0:
+            _, at = varint_at(data, at, stop)
+        elif wire == 2:
+            _, at = sized_at(data, at, stop)
+        elif wire in (1, 5):
+            size = 8 if wire == 1 else 4
+            at = at + size if size <= stop - at else _INVALID
+        elif wire == 3:
+            if depth == GROUPS:
+                return _INVALID
+            put_long(groups, depth, tag >> 3)
+            depth += 1
+        elif wire == 4:
+            if depth == 0 or long_at(groups, depth - 1) != tag >> 3:
+                return _INVALID
+            depth -= 1
+        else:
+            return _INVALID
+        if at < 0 or depth == 0:
+            return at
+        # Protobuf's library checks only wire types within a group.
+        tag, at = _short_at(data, at, stop)
+        if at < 0:
+            return _INVALID
 
 
 def byte_tables(polynomial: int, bytes_a_step: int) -> npt.NDArray[np.uint32]:
