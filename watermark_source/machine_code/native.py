@@ -117,7 +117,7 @@ def long_at(typing: Any, address: Any, index: Any) -> Any:
     signature = types.int64(types.int64, types.int64)
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return builder.load(_element(builder, *args, ir.IntType(64)))
+        return builder.load(_element(builder, args[0], args[1], ir.IntType(64)))
 
     return signature, generate
 

@@ -1,7 +1,7 @@
 """Cells of decoded values, which compiled code appends to the nodes of a schema, and the Arrow columns of them.
 
 A decoder of any format appends a cell to each node that has a value, with ``put`` and ``put_null``; ``CellColumns`` has
-the memory of the cells, and builds the column.
+the memory of the cells, and builds the column. Compiled functions take the addresses of its arrays.
 """
 
 from __future__ import annotations
@@ -39,7 +39,17 @@ from pyspark.sql.types import (
 from pyspark_aligned_kafka.records.json_strings import unescaped, utf8_byte, utf8_size
 from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
 from watermark_source.arrow_columns import bitmap
-from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, copy_bytes, inlined
+from watermark_source.machine_code.native import (
+    Word,
+    address_of,
+    byte_at,
+    compiled,
+    copy_bytes,
+    inlined,
+    long_at,
+    put_byte,
+    put_long,
+)
 
 
 class Kind(IntEnum):
@@ -100,18 +110,30 @@ _A_NULL, _A_VALUE, _AN_ESCAPED, _A_TEXT = map(int, Cell)
 
 
 @inlined
+def node_value(nodes: Word, node: Word, column: Word) -> Word:
+    """Return a value of the table of nodes, which is at the address ``nodes``."""
+    return long_at(nodes, node * NODE_COLUMNS + column)
+
+
+@inlined
+def member_value(members: Word, member: Word, column: Word) -> Word:
+    """Return a value of the table of members, which is at the address ``members``."""
+    return long_at(members, member * MEMBER_COLUMNS + column)
+
+
+@inlined
 def put(  # noqa: PLR0917 - compiled
     nodes: Word, counts: Word, states: Word, cells: Word, sizes: Word, node: Word, state: Word, cell: Word, size: Word
 ) -> Word:
     """Append a cell; return whether there was room."""
-    at = counts[node]
-    if at >= nodes[node, ROOM]:
+    at = long_at(counts, node)
+    if at >= node_value(nodes, node, ROOM):
         return False
-    at += nodes[node, BASE]
-    states[at] = state
-    cells[at] = cell
-    sizes[at] = size
-    counts[node] += 1
+    at += node_value(nodes, node, BASE)
+    put_byte(states, at, state)
+    put_long(cells, at, cell)
+    put_long(sizes, at, size)
+    put_long(counts, node, long_at(counts, node) + 1)
     return True
 
 
@@ -120,10 +142,10 @@ def put_null(  # noqa: PLR0917 - compiled
     nodes: Word, closures: Word, counts: Word, states: Word, cells: Word, sizes: Word, node: Word
 ) -> Word:
     """Append a null to a node, and to all within it that have a cell wherever it has one."""
-    for place in range(nodes[node, CLOSURE], nodes[node, CLOSURE_END]):
-        inner = closures[place]
-        kind = nodes[inner, NODE_KIND]
-        end = counts[nodes[inner, FIRST]] if kind in (_LIST, _MAP) else np.int64(0)
+    for place in range(node_value(nodes, node, CLOSURE), node_value(nodes, node, CLOSURE_END)):
+        inner = long_at(closures, place)
+        kind = node_value(nodes, inner, NODE_KIND)
+        end = long_at(counts, node_value(nodes, inner, FIRST)) if kind in (_LIST, _MAP) else np.int64(0)
         if not put(nodes, counts, states, cells, sizes, inner, _A_NULL, end, np.int64(0)):
             return False
     return True

@@ -22,6 +22,7 @@ from pyspark_aligned_kafka.records.payload_cells import (
     FIRST,
     HIGHEST,
     LOWEST,
+    MEMBER_COLUMNS,
     MEMBER_NODE,
     MORE,
     NAME,
@@ -30,12 +31,24 @@ from pyspark_aligned_kafka.records.payload_cells import (
     SEEN,
     Cell,
     Kind,
+    member_value,
+    node_value,
     put,
     put_null,
     six_bits,
 )
 from watermark_source.machine_code.iso_8601 import NO_MOMENT, day_of, digits, iso_moment
-from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined, power_of_ten
+from watermark_source.machine_code.native import (
+    Word,
+    address_of,
+    byte_at,
+    compiled,
+    inlined,
+    long_at,
+    power_of_ten,
+    put_long,
+    put_real,
+)
 
 # Of what encloses the value that is read: what it is, its node, its number, and the member after the last one.
 _WHAT, _NODE, _NUMBER, _HINT = range(4)
@@ -198,7 +211,7 @@ def _text(  # noqa: PLR0917 - compiled
     data: Word, at: Word, stop: Word, flags: Word, node: Word,
 ) -> Word:  # fmt: skip
     """Append the string between ``at`` and ``stop``."""
-    kind = nodes[node, NODE_KIND]
+    kind = node_value(nodes, node, NODE_KIND)
     escaped = flags & HAS_ESCAPES
     cell, size, state = at, stop - at, np.int64(_A_VALUE)
     if kind == _STRING:
@@ -209,7 +222,7 @@ def _text(  # noqa: PLR0917 - compiled
     elif escaped:
         return np.int64(_UNUSUAL)
     elif kind == _TIMESTAMP:
-        cell = _moment(data, at, stop, nodes[node, LOWEST])
+        cell = _moment(data, at, stop, node_value(nodes, node, LOWEST))
         if cell == NO_MOMENT:
             return np.int64(_UNUSUAL)
     elif kind == _DATE:
@@ -228,7 +241,7 @@ def _number(  # noqa: PLR0917, PLR0911, PLR0912 - compiled
     data: Word, at: Word, end: Word, node: Word,
 ) -> Word:  # fmt: skip
     """Append the number between ``at`` and ``end``."""
-    kind = nodes[node, NODE_KIND]
+    kind = node_value(nodes, node, NODE_KIND)
     value, power, count, is_integer = _plain_number(data, at, end)
     negative = byte_at(data, at) == _MINUS
     cell, size, state, real = at, end - at, np.int64(_A_VALUE), 0.0
@@ -237,7 +250,7 @@ def _number(  # noqa: PLR0917, PLR0911, PLR0912 - compiled
         if not is_integer or count > _MOST_DIGITS:
             return np.int64(_UNUSUAL)
         if kind == _INTEGER:
-            if not nodes[node, LOWEST] <= cell <= nodes[node, HIGHEST]:
+            if not node_value(nodes, node, LOWEST) <= cell <= node_value(nodes, node, HIGHEST):
                 return np.int64(_UNUSUAL)
         elif abs(cell) > _MOST_SECONDS:
             return np.int64(_UNUSUAL)
@@ -260,18 +273,18 @@ def _number(  # noqa: PLR0917, PLR0911, PLR0912 - compiled
     elif kind == _DECIMAL:
         if count > _MOST_DIGITS:
             return np.int64(_UNUSUAL)
-        fits, cell = _decimal(value, power, nodes[node, LOWEST], nodes[node, HIGHEST])
+        fits, cell = _decimal(value, power, node_value(nodes, node, LOWEST), node_value(nodes, node, HIGHEST))
         if not fits:
             return np.int64(_UNUSUAL)
         if negative:
             cell = -cell
     elif kind != _STRING or not is_integer or (negative and count == 0):
         return np.int64(_UNUSUAL)
-    place = nodes[node, BASE] + counts[node]
+    place = node_value(nodes, node, BASE) + long_at(counts, node)
     if not put(nodes, counts, states, cells, sizes, node, state, cell, size):
         return np.int64(_NO_ROOM)
     if kind in (_DOUBLE, _FLOAT) and state == _A_VALUE:
-        reals[place] = real
+        put_real(reals, place, real)
     return np.int64(_DONE)
 
 
@@ -284,8 +297,8 @@ def _member(  # noqa: PLR0917 - compiled
     for _ in range(count):
         if place >= count:
             place = np.int64(0)
-        begin = members[first + place, NAME]
-        if same_text(data, at, stop, escaped, names + begin, members[first + place, NAME_END] - begin):
+        begin, end = member_value(members, first + place, NAME), member_value(members, first + place, NAME_END)
+        if same_text(data, at, stop, escaped, names + begin, end - begin):
             return first + place
         place += 1
     return np.int64(-1)
@@ -316,27 +329,28 @@ def _walk(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the docum
             if end < 0 or end - at > 40_000:
                 return np.int64(_UNUSUAL), number
             top = depth * _FRAME
-            what = stack[top + _WHAT]
+            what = long_at(stack, top + _WHAT)
             node = np.int64(-1)
             if what == _IN_STRUCT:
-                parent = stack[top + _NODE]
-                first = nodes[parent, FIRST]
+                parent = long_at(stack, top + _NODE)
+                first = node_value(nodes, parent, FIRST)
                 found = _member(
-                    members, names, first, nodes[parent, MORE], stack[top + _HINT],
+                    members, names, first, node_value(nodes, parent, MORE), long_at(stack, top + _HINT),
                     data, at + 1, end - 1, flags & HAS_ESCAPES,
                 )  # fmt: skip
                 if found >= 0:
-                    if members[found, SEEN] == stack[top + _NUMBER]:
+                    if member_value(members, found, SEEN) == long_at(stack, top + _NUMBER):
                         return np.int64(_UNUSUAL), number
-                    members[found, SEEN] = stack[top + _NUMBER]
-                    stack[top + _HINT] = found - first + 1
-                    node = members[found, MEMBER_NODE]
+                    put_long(members, found * MEMBER_COLUMNS + SEEN, long_at(stack, top + _NUMBER))
+                    put_long(stack, top + _HINT, found - first + 1)
+                    node = member_value(members, found, MEMBER_NODE)
             elif what == _IN_MAP:
-                parent = stack[top + _NODE]
-                result = _text(nodes, counts, states, cells, sizes, data, at + 1, end - 1, flags, nodes[parent, FIRST])
+                parent = long_at(stack, top + _NODE)
+                name_node = node_value(nodes, parent, FIRST)
+                result = _text(nodes, counts, states, cells, sizes, data, at + 1, end - 1, flags, name_node)
                 if result != _DONE:
                     return result, number
-                node = nodes[parent, MORE]
+                node = node_value(nodes, parent, MORE)
             at = after_space(data, end, stop)
             if at >= stop or byte_at(data, at) != _COLON:
                 return np.int64(_UNUSUAL), number
@@ -350,24 +364,24 @@ def _walk(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the docum
                     return np.int64(_UNUSUAL), number
                 depth += 1
                 top = depth * _FRAME
-                stack[top + _WHAT] = _OBJECT if c == _OPEN else _ARRAY
+                put_long(stack, top + _WHAT, _OBJECT if c == _OPEN else _ARRAY)
                 if node >= 0:
-                    kind = nodes[node, NODE_KIND]
+                    kind = node_value(nodes, node, NODE_KIND)
                     if kind == _STRUCT and c == _OPEN:
                         number += 1
-                        stack[top + _WHAT] = _IN_STRUCT
-                        stack[top + _NUMBER] = number
-                        stack[top + _HINT] = 0
+                        put_long(stack, top + _WHAT, _IN_STRUCT)
+                        put_long(stack, top + _NUMBER, number)
+                        put_long(stack, top + _HINT, 0)
                         if not put(nodes, counts, states, cells, sizes, node, _A_VALUE, np.int64(0), np.int64(0)):
                             return np.int64(_NO_ROOM), number
                     elif kind == _MAP and c == _OPEN:
-                        stack[top + _WHAT] = _IN_MAP
+                        put_long(stack, top + _WHAT, _IN_MAP)
                     elif kind == _LIST and c == _OPEN_ARRAY:
-                        stack[top + _WHAT] = _IN_LIST
+                        put_long(stack, top + _WHAT, _IN_LIST)
                     else:
                         return np.int64(_UNUSUAL), number
-                    stack[top + _NODE] = node
-                    node = nodes[node, FIRST] if kind == _LIST else np.int64(-1)
+                    put_long(stack, top + _NODE, node)
+                    node = node_value(nodes, node, FIRST) if kind == _LIST else np.int64(-1)
                 expected = _VALUE_OR_END if c == _OPEN_ARRAY else _NAME_OR_END
                 at = after_space(data, at + 1, stop)
                 continue
@@ -385,7 +399,7 @@ def _walk(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the docum
             else:
                 at = word_end(data, at, stop) if c in (_T, _F, _N) else np.int64(-1)
                 if at >= 0 and node >= 0:
-                    kind = nodes[node, NODE_KIND]
+                    kind = node_value(nodes, node, NODE_KIND)
                     if c == _N:
                         has_room = put_null(nodes, closures, counts, states, cells, sizes, node)
                     elif kind == _BOOLEAN:
@@ -404,25 +418,26 @@ def _walk(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the docum
         else:
             # The end of a container, or what is behind a value.
             top = depth * _FRAME
-            what = stack[top + _WHAT]
+            what = long_at(stack, top + _WHAT)
             is_list = what in (_ARRAY, _IN_LIST)
             if c == _COMMA and expected == _COMMA_OR_END:
                 expected = _VALUE if is_list else _NAME_NEXT
-                node = nodes[stack[top + _NODE], FIRST] if what == _IN_LIST else np.int64(-1)
+                node = node_value(nodes, long_at(stack, top + _NODE), FIRST) if what == _IN_LIST else np.int64(-1)
                 at = after_space(data, at + 1, stop)
                 continue
             if c != (_CLOSE_ARRAY if is_list else _CLOSE):
                 return np.int64(_UNUSUAL), number
             if what == _IN_STRUCT:
-                parent = stack[top + _NODE]
-                for member in range(nodes[parent, FIRST], nodes[parent, FIRST] + nodes[parent, MORE]):
-                    if members[member, SEEN] != stack[top + _NUMBER] and not put_null(
-                        nodes, closures, counts, states, cells, sizes, members[member, MEMBER_NODE]
+                parent = long_at(stack, top + _NODE)
+                first = node_value(nodes, parent, FIRST)
+                for member in range(first, first + node_value(nodes, parent, MORE)):
+                    if member_value(members, member, SEEN) != long_at(stack, top + _NUMBER) and not put_null(
+                        nodes, closures, counts, states, cells, sizes, member_value(members, member, MEMBER_NODE)
                     ):
                         return np.int64(_NO_ROOM), number
             elif what in (_IN_LIST, _IN_MAP):
-                parent = stack[top + _NODE]
-                end = counts[nodes[parent, FIRST]]
+                parent = long_at(stack, top + _NODE)
+                end = long_at(counts, node_value(nodes, parent, FIRST))
                 if not put(nodes, counts, states, cells, sizes, parent, _A_VALUE, end, np.int64(0)):
                     return np.int64(_NO_ROOM), number
             depth -= 1
@@ -448,7 +463,11 @@ def walk_all(  # noqa: PLR0917 - arrays in, arrays out
 
     A document of negative length is null. For one that is unusual, which ``unusual`` states, there is a null.
     """
-    data, names = address_of(array), address_of(text)
+    # By their addresses: to count references of arrays at each call was most of the time.
+    data, names, node_table, member_table = address_of(array), address_of(text), address_of(nodes), address_of(members)
+    null_nodes, frames, numbers = address_of(closures), address_of(stack), address_of(counts)
+    state_cells, value_cells, size_cells = address_of(states), address_of(cells), address_of(sizes)
+    real_cells = address_of(reals)
     number, left = np.int64(0), np.int64(0)
     counts[:] = 0
     members[:, SEEN] = -1
@@ -458,8 +477,8 @@ def walk_all(  # noqa: PLR0917 - arrays in, arrays out
             before[:] = counts
             start = starts[row]
             result, number = _walk(
-                nodes, members, names, closures, stack, counts, states, cells, sizes, reals,
-                data, start, start + lengths[row], number,
+                node_table, member_table, names, null_nodes, frames, numbers, state_cells, value_cells, size_cells,
+                real_cells, data, start, start + lengths[row], number,
             )  # fmt: skip
             if result == _NO_ROOM:
                 return np.int64(-1)
@@ -468,6 +487,6 @@ def walk_all(  # noqa: PLR0917 - arrays in, arrays out
             counts[:] = before
             unusual[row] = 1
             left += 1
-        if not put_null(nodes, closures, counts, states, cells, sizes, np.int64(0)):
+        if not put_null(node_table, null_nodes, numbers, state_cells, value_cells, size_cells, np.int64(0)):
             return np.int64(-1)
     return left
