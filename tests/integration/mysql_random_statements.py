@@ -130,7 +130,7 @@ class Statements:
     def _part(self) -> list[str]:
         to = self._pick("TO", "AS", "=", "")
         # MariaDB leaves the old table behind where an ALTER copies and renames one whose name is no file's.
-        renames = not self._mariadb or self._name in BARE
+        renames = not self._mariadb or (self._name.isascii() and self._name.isidentifier())
         return self._chance.choice(
             [
                 ["COMMENT", self._text()],

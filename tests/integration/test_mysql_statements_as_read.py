@@ -192,7 +192,7 @@ def _sent(connection: pymysql.Connection[Any], content: bytes) -> bool:
     return True
 
 
-REFUSED = "it ends the query, and did nothing"
+REFUSED = "it ends the query, though it may have done nothing"
 
 
 def disagreement(chosen: Session, done: Done, read: Sequence[Statement], *, rows_logged: bool) -> str | None:
@@ -200,7 +200,8 @@ def disagreement(chosen: Session, done: Done, read: Sequence[Statement], *, rows
     effects = []
     for each in read:
         if each.effect is None:
-            return f"not followed: {each.problem}"
+            # Of a comment for a later version that contains /*/ the log has not where it ends.
+            return REFUSED if "/*/" in f"{each.problem}" else f"not followed: {each.problem}"
         effects.append((each.database, each.effect))
 
     def named(kind: str) -> set[str]:
@@ -254,7 +255,7 @@ def test_a_statement_did_what_it_is_read_to_do(server: MySql, long: bool, pytest
             kinds["changed tables"] += done.before != done.after
             kinds["logged"] += bool(read)
             what = disagreement(chosen, done, read, rows_logged=rows_logged)
-            kinds["refused engines"] += what == REFUSED
+            kinds["refused by rule"] += what == REFUSED
             if what not in (None, REFUSED):
                 wrong.append((what, chosen, done.made.content, [each.text for each in read], done.before, done.after))
     _log.warning("%s: of %d statements %s", server.flavour.value, count, dict(kinds))

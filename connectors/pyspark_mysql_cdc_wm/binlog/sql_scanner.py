@@ -68,6 +68,7 @@ _LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_$") |
 _VERSION_DIGITS = 5
 _NUL = "\0"
 _NOT_IN_WORDS = "".join(chr(n) for n in range(128) if chr(n) not in _LETTERS)
+_FOR_A_LATER_VERSION = re.compile(r"/\*M? [0-9]{5}")
 _LITERALS = re.compile(r"(?:(?:[-+]?[0-9]+(?:\.[0-9]+)?|'[^'\\]*')[ \t\r\n]*,[ \t\r\n]*){1,1000}")
 """Numbers and texts of a list, with the commas behind them. Not without end: each takes memory while it is matched."""
 
@@ -312,9 +313,16 @@ def _behind_version(text: str, at: int, dialect: Dialect) -> int:
 
 
 def _end_of_remark(text: str, at: int) -> int:
+    """Return where a comment ends.
+
+    A server logs the ``/*`` and ``*/`` within a comment for a later version as ``(*`` and ``*)``: one that was ``/*/``
+    is logged as ``(*/``, in which the outer comment does not end.
+    """
     stop = text.find("*/", at + 2)
     if stop < 0:
         raise UnfollowedError("a comment has no end")
+    if text.startswith("(", stop - 1) and _FOR_A_LATER_VERSION.match(text, at):
+        raise UnfollowedError("a comment for a later version contains /*/, and is logged without its end")
     return stop + 2
 
 

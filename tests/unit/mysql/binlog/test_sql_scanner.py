@@ -124,6 +124,13 @@ def test_what_cannot_be_followed_is_refused(text: str) -> None:
         list(tokens(text))
 
 
+@pytest.mark.parametrize("text", ["/* 99999 x(*/ GRANT *) */ TRUNCATE t", "/*M 999999 (*/ SET *) */ TRUNCATE t"])
+def test_a_comment_for_a_later_version_whose_end_is_not_logged_is_refused(text: str) -> None:
+    with pytest.raises(UnfollowedError, match=r"/\*/"):
+        list(tokens(text))
+    assert shown("/* 99999 x (* y *) */ a /* b(*/") == "a"
+
+
 def test_a_backslash_before_a_letter_whose_second_byte_may_be_one_is_refused() -> None:
     assert shown(r"'\誠'") == r"t:\誠"
     with pytest.raises(UnfollowedError, match="a backslash precedes a character of several bytes"):
