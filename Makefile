@@ -85,7 +85,7 @@ test: prepared ## all tests, against real servers: half an hour on two cores
 
 test-long: prepared ## the same and what is longer by nature: more kills, histories, silences; an hour and more
 	$(RUN) -m pytest tests $(BY_FILE) --durations=30 --long $(call SEEDS,$(SEED)) --kills=30 \
-	    --mysql-kills=30 --join-kills=$(JOIN_KILLS) --join-users=$(JOIN_USERS) --ordering-kills=$(ORDERING_KILLS) --announcing-kills=$(ANNOUNCING_KILLS) --chain-kills=20 --chain-clicks=5000000 --late-rows-kills=30 --late-rows=10000000 \
+	    --mysql-kills=30 --join-kills=$(JOIN_KILLS) --join-users=$(JOIN_USERS) --ordering-kills=$(ORDERING_KILLS) --announcing-kills=$(ANNOUNCING_KILLS) --chain-kills=20 --answers-kills=30 --chain-clicks=5000000 --late-rows-kills=30 --late-rows=10000000 \
 	    --histories=300 --snapshot-replays=$(SNAPSHOT_REPLAYS) --day-records=20000 --store-outage=60 \
 	    --silences=20 --silent-seconds=60 --reader-replays=200 --reader-kills=30 --resumes=100 --wakes=50 \
 	    --broker-frozen=60 --broken-networks=500 --partitions-added=50 --json-documents=1000000 \

@@ -19,10 +19,9 @@ _PATIENCE_SECONDS = 240
 
 
 def batches(job: KilledJob, log: str) -> int:
-    """Return how many batches of a job's only query are in its log of ``offsets`` or of ``commits``."""
-    (query,) = job.names
-    folder = job.checkpoint(query) / log
-    return sum(file.name.isdigit() for file in folder.iterdir()) if folder.exists() else 0
+    """Return how many batches of a job's queries are in their logs of ``offsets`` or of ``commits``."""
+    folders = [folder for query in job.names if (folder := job.checkpoint(query) / log).exists()]
+    return sum(file.name.isdigit() for folder in folders for file in folder.iterdir())
 
 
 def files_of(entry: Path) -> list[Path]:

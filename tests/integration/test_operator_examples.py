@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from examples import change_feeds, json_event_time, night_uploads, sensor_ordering, two_topics_join
+from examples import change_feeds, early_and_final, json_event_time, night_uploads, sensor_ordering, two_topics_join
 from services.kafka import Kafka
 from services.kafka_topics import create_topic
 
@@ -113,3 +113,16 @@ def test_a_bound_for_each_hour_loses_no_reading_of_the_night_and_delays_no_windo
     assert night_uploads.lost(own, taken) == 0
     # The last windows are of the day: a bound of two hours would leave the last twelve open.
     assert len(own) >= len(minute) - 1
+
+
+def test_early_answers_become_the_counts_of_a_batch_query(spark: SparkSession, kafka: Kafka) -> None:
+    """Two queries on a skewed topic, of whose rows 1 % are late."""
+    create_topic(kafka.bootstrap, early_and_final.TOPIC, partitions=len(early_and_final.SHARES))
+    options = early_and_final.topic_options(kafka.bootstrap, early_and_final.TOPIC, per_batch=400)
+    rows = early_and_final.orders(4_000, seconds=400)
+    result = early_and_final.run(spark, options, rows, Console(file=io.StringIO()))
+    assert result.wrong == 0
+    assert result.early >= 400_000 // early_and_final.WINDOW_MS
+    assert 0.9 < result.share < 1
+    # Of 1 % most: the first 400 rows come before there is a watermark.
+    assert 20 < result.late < 60

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
 
 from tests.spark.counting_timer import counted_after
@@ -109,3 +109,28 @@ def test_event_timers_fire_by_the_source_watermark(streams: Streams) -> None:
     assert ours.dropped == 0
     # The split's timer at 60 s fires when its own watermark passes that, and counts all four rows.
     assert seen == [[], [], [(1, 4)], [(0, 3), (1, 4)]]
+
+
+def test_one_query_answers_early_by_shifted_event_times_and_then_finally(streams: Streams) -> None:
+    """The early answer is without a row that comes after it, the final one has it: docs/watermarks.md."""
+    ahead = F.expr("INTERVAL 50 SECONDS")
+
+    def counts(rows: DataFrame, answer: str, ahead: Column) -> DataFrame:
+        counted = rows.groupBy(F.window("event_time", "10 seconds")).count()
+        return counted.select((F.col("window.start") + ahead).alias("start"), F.lit(answer), "count")
+
+    streams.write({0: []})
+    stream = streams.load(maxOutOfOrderness="60 seconds")
+    early = follow_watermark(stream.withColumn("event_time", F.col("event_time") - ahead))
+    both = counts(early, "early", ahead).union(counts(follow_watermark(stream), "final", F.expr("INTERVAL 0 SECONDS")))
+    answers = streams.start(both)
+    first = (at(0), "early", 3)
+    for rows, sent in (
+        ([(1, 1), (2, 1), (9, 1)], []),
+        ([(25, 1)], [first]),
+        ([(3, 1)], [first]),
+        ([(75, 1)], [first, (at(0), "final", 4), (at(20), "early", 1)]),
+    ):
+        streams.write({0: rows})
+        answers.settle()
+        assert answers.rows() == sent

@@ -226,6 +226,7 @@ def test_late_rows_of_a_new_split_are_named_as_such() -> None:
         (Punctuated(), "watermarkColumn"),
         (Ingestion(10_000), '.option("maxEventTimeLag", "19 seconds")'),
         (LookAhead(rows=10), "lookaheadRows"),
+        (Percentile(950_000, 1_000, MINUTE), "keeps 95 % of the rows on time, and the others are late. For fewer late"),
     ],
 )
 def test_the_line_for_late_rows_follows_from_the_strategy(strategy: WatermarkStrategy, line: str) -> None:
