@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from kafka import KafkaProducer
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 
 from services.kafka_bulk import PartitionRecords, bulk_produce_partitions
@@ -145,6 +148,34 @@ def test_on_event_time_no_click_is_joined_before_a_topic_is_read_to_its_end_what
     assert found(query) == [(user, user - 1, f"{user:06d}" if user > 1 else None) for user in range(1, 301)]
     offsets = list(zip(*(streams.offsets(query.table, source=n) for n in range(2)), strict=True))
     assert [changed for clicked, changed in offsets if clicked["splits"][topic]["0"][0] and "wm" not in changed] == []
+
+
+def test_a_tombstone_ends_a_version_at_its_own_timestamp_or_ends_the_query(
+    streams: KafkaStreams, new_topic: NewTopic
+) -> None:
+    """Where event time is in the values it has none there; a delete at no time would end no version."""
+    topic, dimension = new_topic(1), new_topic(1)
+    producer = KafkaProducer(bootstrap_servers=streams.bootstrap)
+    for user, name, second in ((b"1", "first", 10), (b"1", None, 100), (b"2", "second", 900)):
+        value = None if name is None else json.dumps({"name": name, "at": START + 1_000 * second}).encode()
+        producer.send(dimension, value, user, timestamp_ms=START + 1_000 * second)
+    producer.close()
+    click(streams, topic, [1, 1, 2], [50.0, 150.0, 900.0])
+    in_value = {"eventTimeColumn": "value:$.at", "eventTimeFormat": "millis"}
+
+    def joined(errors: str) -> DataFrame:
+        source = streams.source(subscribe=dimension, sourceName="users", eventTimeErrors=errors, **in_value)
+        build = follow_watermark(source).selectExpr(
+            "CAST(CAST(key AS STRING) AS INT) AS id", "get_json_object(CAST(value AS STRING), '$.name') AS name",
+            "IF(value IS NULL, 'delete', 'upsert') AS _change_type", "event_time AS since",
+        )  # fmt: skip
+        rows = temporal_join(clicks(streams, topic), build, on="id", probe_time="at", build_time="since", buckets=4)
+        return rows.select("id", "offset", "name")
+
+    with pytest.raises(StreamingQueryException, match=r'\.option\("eventTimeErrors", "timestamp"\)'):
+        streams.run(joined("null"), "q")
+    streams.run(joined("timestamp"), "q")
+    assert [tuple(row) for row in streams.result("q").orderBy("offset").collect()] == [(1, 0, "first"), (1, 1, None)]
 
 
 def users_by_column(streams: MySqlStreams) -> DataFrame:

@@ -73,6 +73,25 @@ class JoinLayout:
                 "start with a new checkpointLocation"
             )
 
+    def check_deletes(self, changes: pa.Table) -> None:
+        """Refuse, on event time, changes that delete their key at no time: they would end no version.
+
+        Args:
+            changes: columns ``BUILD_FIRST``, then others.
+
+        Raises:
+            UsageError: there are such changes.
+        """
+        _, time, gone = changes.columns[: len(BUILD_FIRST)]
+        undated = pc.sum(pc.and_(gone, pc.is_null(time))).as_py()
+        if undated:
+            raise UsageError(
+                f"{self.name}: rows of build that delete their key have no time in build_time ({undated} in one batch) "
+                "and would end no version. A record without a value (a tombstone) has no time in it. Give build "
+                '.option("eventTimeErrors", "timestamp"), with which such a record has its own timestamp as event '
+                "time, or leave eventTimeColumn out"
+            )
+
 
 _BUCKET_STATE = StructType(
     [StructField("layout", StringType()), StructField("waiting", BinaryType()), StructField("prune", LongType())]
@@ -245,6 +264,7 @@ class TemporalJoinProcessor(StatefulProcessor):
         It drops no version: if the probe side comes from an operator that emits rows after the watermark, rows of the
         same batch still match versions that the watermark has passed.
         """
+        self._layout.check_deletes(changes)
         keys, changes = self._sorted(changes)
         times = pc.fill_null(changes.column(1), _FIRST_MOMENT).to_pylist()
         new: dict[bytes, list[Version]] = {}

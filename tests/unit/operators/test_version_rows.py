@@ -5,7 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from watermark_source.operators.join_processor import to_columns, to_rows
+from watermark_source.errors import UsageError
+from watermark_source.operators.join_processor import JoinLayout, to_columns, to_rows
 
 FAR = 2**60
 """Microseconds: no date of Python's."""
@@ -36,3 +37,26 @@ def test_cells_come_back_as_they_went_in(case: str) -> None:
     assert found.type == kind
     assert found.slice(0, len(column)).equals(column)
     assert not found[-1].is_valid
+
+
+@pytest.mark.parametrize(("times", "gone"), [([None, 5], [False, True]), ([None, 5], [None, False])])
+def test_versions_of_the_first_moment_and_deletes_with_a_time_are_accepted(
+    times: list[int | None], gone: list[bool]
+) -> None:
+    LAYOUT.check_deletes(changes(times, gone))
+
+
+def test_a_delete_at_no_time_ends_the_query_with_the_line_to_write() -> None:
+    """It would come before all versions of its key, and end none."""
+    with pytest.raises(UsageError, match=r"temporal_join\[event time\]: .* \(1 in one batch\)") as refused:
+        LAYOUT.check_deletes(changes([None, 5], [True, True]))
+    assert '.option("eventTimeErrors", "timestamp")' in str(refused.value)
+
+
+LAYOUT = JoinLayout(
+    processing_time=False, inner=False, sequence=0, probe=pa.schema([]), build=pa.schema([]), described=""
+)
+
+
+def changes(times: list[int | None], gone: list[bool]) -> pa.Table:
+    return pa.table({"key": [b"k"] * len(times), "time": pa.array(times, pa.int64()), "gone": gone})
