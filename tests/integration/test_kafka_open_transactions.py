@@ -14,6 +14,11 @@ from pyspark_aligned_kafka import DefaultSource
 from services.kafka import Kafka
 from tests.integration.kafka_streams import write
 from tests.spark.queries import START
+from watermark_source.monitor.followed_queries import source_of_status
+from watermark_source.monitor.open_windows import open_window
+from watermark_source.monitor.status_json import parse_report
+from watermark_source.monitor.window_facts import QueryAt
+from watermark_source.spark.driver import observer
 from watermark_source.spark.stream_reader import AlignedStreamReader
 
 pytestmark = pytest.mark.service
@@ -25,13 +30,13 @@ Condition = Callable[[list[Any], list[Any]], object]
 class Reading:
     """A source of two partitions, driven as Spark drives it."""
 
-    def __init__(self, kafka: Kafka, topic: str) -> None:
+    def __init__(self, kafka: Kafka, topic: str, **options: str) -> None:
         given = {
             "kafka.bootstrap.servers": kafka.bootstrap,
             "subscribe": topic,
             "startingOffsets": "earliest",
             "kafka.isolation.level": "read_committed",
-            "idleTimeout": "300 ms",
+            **(options or {"idleTimeout": "300 ms"}),
         }
         self.topic = topic
         self.reader = cast(AlignedStreamReader, DefaultSource(given).streamReader(DefaultSource(given).schema()))
@@ -89,4 +94,31 @@ def test_a_split_with_an_open_transaction_is_not_idle(kafka: Kafka, new_topic: C
     assert reading.offset["wm"] == START + 49_999
     reading.until(lambda _, second: second[3:4] == ["i"])
     assert reading.offset["wm"] == START + 99_999
+    reading.reader.stop()
+
+
+def test_an_open_transaction_that_holds_the_watermark_is_named_also_without_an_idle_timeout(
+    kafka: Kafka, new_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(observer, "_LOOK_AGAIN", 100)
+    topic = new_topic(2)
+    write(kafka.bootstrap, topic, {0: [0, 130], 1: [0]})
+    with contextlib.closing(KafkaProducer(bootstrap_servers=kafka.bootstrap, transactional_id=topic)) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(topic, b"x", partition=1, timestamp_ms=START + 130_000).get(30)
+        reading = Reading(kafka, topic, failOnDataLoss="true")
+
+        def found() -> str:
+            status = parse_report(reading.reader.reportLatestOffset())
+            if status is None:
+                return ""
+            at = QueryAt(sources=(source_of_status(status),), batch=0, applied=None)
+            return open_window(at, START + 60_000).sentence
+
+        is_named = f"{topic}-1 is 1 min behind, and its next records are in a transaction that is open"
+        reading.until(lambda *_: is_named in found())
+        assert "idleTimeout is set" not in found()
+        producer.abort_transaction()
+    reading.until(lambda *_: "a transaction that is open" not in found())
     reading.reader.stop()

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from watermark_source.durations import count_text
 from watermark_source.errors import UsageError, listed, shortened
-from watermark_source.monitor.open_windows import QueryAt, SourceAt, SplitAt, records_text, time_text, unfollowed_text
 from watermark_source.monitor.source_status import STATUS_OF, WriterView
+from watermark_source.monitor.window_facts import QueryAt, SourceAt, SplitAt, records_text, time_text, unfollowed_text
 from watermark_source.planning.offset import OffsetCodec, own_offset
 from watermark_source.planning.snapshot_ranges import unfinished
 from watermark_source.planning.split import Split
@@ -238,7 +239,10 @@ def _source_of_offset(source: LoggedSource, state: SourceState) -> SourceAt:
         name=source.name,
         format_name=source.format_name or "",
         watermark=state.watermark,
-        splits=tuple(_split_of_offset(split, at) for split, at in state.splits.items()),
+        splits=tuple(
+            _split_of_offset(split, at, by_records=state.snapshots.complete is None)
+            for split, at in state.splits.items()
+        ),
         on_clock=state.use_processing_time,
         snapshots=tuple(sorted(unfinished(state.snapshots))),
         writers=None if state.announced is None else tuple(map(_writer_of_offset, state.announced.writers)),
@@ -252,7 +256,7 @@ def _writer_of_offset(name: str) -> WriterView:
     return WriterView(name=name, status="active", why=why, holds_back=True)
 
 
-def _split_of_offset(split: Split, at: SplitState) -> SplitAt:
+def _split_of_offset(split: Split, at: SplitState, *, by_records: bool) -> SplitAt:
     rests = at.status is SplitStatus.IDLE or (at.status is SplitStatus.ACTIVE and at.since is not None)
     pending = at.position - at.observed
     return SplitAt(
@@ -262,12 +266,12 @@ def _split_of_offset(split: Split, at: SplitState) -> SplitAt:
         position=at.position,
         lag=0 if rests and not pending else None,
         never=rests and at.watermark is None and at.position == 0,
-        why=_why_of_offset(at, pending),
+        why=_why_of_offset(at, pending, by_records=by_records),
         pending=pending,
     )
 
 
-def _why_of_offset(at: SplitState, pending: int) -> str:
+def _why_of_offset(at: SplitState, pending: int, *, by_records: bool) -> str:
     since = "" if at.since is None else f" since {time_text(at.since)}"
     if at.status is SplitStatus.IDLE:
         return f"idle{since}"
@@ -275,6 +279,8 @@ def _why_of_offset(at: SplitState, pending: int) -> str:
         return f"ahead of its alignment group{since}"
     if pending:
         return f"{records_text(pending)} in the last batch, not yet in its watermark"
+    if by_records and at.watermark is None and at.position:
+        return f"none of the records before position {count_text(at.position)} was read and had an event time"
     return f"nothing to read{since}" if since else "had more to read, or its log did not answer"
 
 

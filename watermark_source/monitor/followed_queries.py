@@ -12,20 +12,14 @@ from typing import Any
 
 from watermark_source.clock import Clock
 from watermark_source.durations import ACCEPTED, parse_duration, parse_time
-from watermark_source.errors import UsageError
+from watermark_source.errors import UsageError, shortened
 from watermark_source.monitor.checkpoint import WATERMARK_POLICY, query_of_checkpoint, read_checkpoint
-from watermark_source.monitor.open_windows import (
-    OpenWindow,
-    QueryAt,
-    SourceAt,
-    SplitAt,
-    open_window,
-    unfollowed_text,
-)
+from watermark_source.monitor.open_windows import OpenWindow, open_window
 from watermark_source.monitor.operator_watermarks import BatchWatermarks, NoWatermark, executed_batch, read_watermarks
 from watermark_source.monitor.source_status import SourceStatus, SplitView
 from watermark_source.monitor.status_json import parse_progress, parse_report
 from watermark_source.monitor.three_clocks import Diagnosis, QueryClocks, diagnose, moment_of, query_clocks
+from watermark_source.monitor.window_facts import QueryAt, SourceAt, SplitAt, unfollowed_text
 from watermark_source.planning.offset import own_offset
 
 _log = logging.getLogger(__name__)
@@ -138,9 +132,20 @@ def query_of_status(query: Any, clocks: QueryClocks) -> QueryAt:
         takes_highest=takes_highest,
         unfollowed=None if foreign else _unfollowed(progress, takes_highest=takes_highest),
         waits_for_rows=_conf(query, "spark.sql.streaming.noDataMicroBatches.enabled", "true") == "false",
+        running=None if clocks.batch is None else clocks.batch.running,
+        waits_for_trigger=clocks.waits_for_trigger,
         has_ended=has_ended,
-        remarks=("the query has ended: this is how it was left",) if has_ended else (),
+        remarks=(_ended(query),) if has_ended else (),
     )
+
+
+def _ended(query: Any) -> str:
+    """Return that a query has ended, and the first line of the error that ended it."""
+    left = "this is how it was left"
+    error = query.exception()
+    if error is None:
+        return f"the query has ended: {left}"
+    return f"the query has failed, and emits nothing more: {shortened(str(error).partition(chr(10))[0])}; {left}"
 
 
 def source_of_status(of: SourceStatus) -> SourceAt:
@@ -150,6 +155,8 @@ def source_of_status(of: SourceStatus) -> SourceAt:
         name=of.source_name,
         format_name=of.format_name,
         watermark=of.watermark,
+        at=of.at,
+        rows=of.rows,
         splits=tuple(map(_split_of_view, of.splits)),
         more_splits=of.splits_total - len(of.splits),
         on_clock=of.processing_time,
@@ -174,6 +181,9 @@ def _split_of_view(view: SplitView) -> SplitAt:
         lag=view.lag,
         never=view.watermark is None and view.backlog.end == 0,
         why=view.why,
+        late=view.late_rows,
+        was_idle=view.times is not None and view.times.idle > 0,
+        has_open_transaction=view.has_open_transaction,
     )
 
 

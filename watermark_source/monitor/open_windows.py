@@ -1,130 +1,39 @@
 """Why a window is still open: which partitions, sources or batches it waits for, and the line to write.
 
-The facts are those of a running query's status, or those of a checkpoint's files, which know less: ``QueryAt`` has
-either, and ``open_window`` decides. Spark emits a window in the first batch whose watermark has reached its end; a
-source's watermark is applied to the batch after the one that carries it.
+``open_window`` decides it from the facts of ``window_facts``. Spark emits a window in the first batch whose watermark
+has reached its end; a source's watermark is applied to the batch after the one that carries it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum, auto
+from enum import Enum
 from typing import Final, NamedTuple
 
 from watermark_source.durations import count_text, format_duration
 from watermark_source.monitor.source_status import Status, WriterView
 from watermark_source.monitor.status_table import text_table
-from watermark_source.planning.watermark import MAX, MIN, is_moment, watermark_text
+from watermark_source.monitor.watermark_warnings import future_text, option_line
+from watermark_source.monitor.window_facts import (
+    QUIET,
+    Hold,
+    QueryAt,
+    SourceAt,
+    SplitAt,
+    hold_of,
+    moves_without_quiet,
+    reached,
+    records_text,
+    time_text,
+)
+from watermark_source.planning.watermark import MIN, is_moment, watermark_text
 
 IDLE_TIMEOUT = '.option("idleTimeout", "30 seconds")'
 _NAMED = 3
 """Splits of many that a sentence names."""
 _LINES: Final = 100
 """Rows of the printed table."""
-_END = 2**62 // 1_000
-"""Half of Spark's range of times, in milliseconds: a watermark beyond it is the end of time."""
-
-
-class Hold(Enum):
-    """What a split does for a window. The order is that of the sentence and of the table."""
-
-    NEVER = auto()
-    """It has never had a record."""
-    NO_WATERMARK = auto()
-    """None of its records had a usable event time."""
-    NO_ANSWER = auto()
-    PAUSED = auto()
-    SILENT = auto()
-    """It is behind, and has nothing to read."""
-    BACKLOG = auto()
-    """It is behind, and is being read."""
-    PENDING = auto()
-    """Its last records are in a batch whose event times a checkpoint does not hold."""
-    PASSED = auto()
-    LEFT_OUT = auto()
-    """It is idle: the watermark does not wait for it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SplitAt:
-    """One split."""
-
-    name: str
-    watermark: int | None
-    status: Status
-    position: int
-    lag: int | None
-    """Records to read; ``None`` if that is not known."""
-    never: bool
-    """Whether it has never had a record."""
-    why: str
-    pending: int = 0
-    """Positions in the last batch, which are not in ``watermark``."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceAt:
-    """One source of this project. Times are milliseconds since 1970-01-01 UTC."""
-
-    name: str
-    format_name: str
-    watermark: int | None
-    """The combined watermark that it has sent."""
-    splits: tuple[SplitAt, ...]
-    more_splits: int = 0
-    """Splits beside those."""
-    on_clock: bool = False
-    snapshots: tuple[str, ...] = ()
-    """Tables whose snapshot is not complete."""
-    writers: tuple[WriterView, ...] | None = None
-    """Those that announce its watermark; ``None`` if none does."""
-    unannounced: str | None = None
-    first_reading: str | None = None
-    idle_timeout: int | None = None
-    out_of_orderness: int | None = None
-    knows_options: bool = True
-    """Whether an absent ``idle_timeout`` is an absent option. An offset does not hold the options."""
-    held_by: str | None = None
-    """The other source of the alignment group that its splits wait for."""
-    is_held: bool = False
-    """Whether its alignment group lets no source read yet."""
-    trouble: str | None = None
-    """Why what is known of the group may be old."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueryAt:
-    """A query at one moment."""
-
-    sources: tuple[SourceAt, ...]
-    foreign: tuple[str, ...] = ()
-    """Sources of other projects, whose watermark is not known."""
-    batch: int | None
-    """The last batch that was committed or planned; ``None`` before the first."""
-    applied: int | None
-    """The watermark up to which operators have emitted windows in committed batches."""
-    committed: int | None = None
-    """The watermark that Spark has committed for its next batch."""
-    planned: int | None = None
-    """The watermark of a batch that is planned and not committed; ``None`` without one, or if it has none."""
-    takes_highest: bool = False
-    """Whether Spark takes the highest watermark of several sources instead of the lowest."""
-    unfollowed: str | None = None
-    """That Spark's watermark is not that of the sources, as a sentence; ``None`` if it is."""
-    waits_for_rows: bool = False
-    """Whether Spark makes no batch without rows (``noDataMicroBatches``)."""
-    has_ended: bool = False
-    """Whether the query does not run any more, or its run reads no more rows."""
-    remarks: tuple[str, ...] = ()
-
-    @property
-    def sent(self) -> int | None:
-        """The watermark of the sources of this project together; ``None`` while one that counts has none."""
-        known = [source.watermark for source in self.sources]
-        if self.takes_highest:
-            return max((mark for mark in known if mark is not None), default=None)
-        return None if not known or None in known else min(mark for mark in known if mark is not None)
 
 
 class Verdict(Enum):
@@ -176,30 +85,6 @@ class OpenWindow:
         return "\n".join(parts)
 
 
-def unfollowed_text(spark: int | None, lowest: int, highest: int) -> str | None:
-    """Return that Spark's watermark is not that of the sources; ``None`` if it is.
-
-    Args:
-        spark: the watermark that Spark has for a batch; ``None``: none.
-        lowest: the watermark that the sources sent with the batch before.
-        highest: the highest watermark of a single source.
-    """
-    if not is_moment(lowest) or lowest <= 0:
-        return None
-    if spark is None:
-        return (
-            f"Spark has no watermark, although the sources have sent {time_text(lowest)}: the query does not follow "
-            "them, so that no window ever closes: put follow_watermark(stream) in front of the aggregation"
-        )
-    if is_moment(highest) and spark > highest:
-        return (
-            f"Spark's watermark, {time_text(spark)}, is ahead of that of the sources, {time_text(highest)}: the query "
-            "takes its watermark from a withWatermark, or began with a checkpoint of Spark's own source; use "
-            "follow_watermark(stream) instead of withWatermark"
-        )
-    return None
-
-
 # The decision.
 
 
@@ -209,9 +94,7 @@ def open_window(of: QueryAt, end: int | None) -> OpenWindow:
     rows = tuple(sorted(_rows(of.sources, target, end), key=_row_order))
     window = "any window" if end is None else f"the window that ends at {time_text(end)}"
     verdict, sentence = _decide(of, end, target, window)
-    remarks = [*of.remarks]
-    if verdict is Verdict.SOURCES:
-        remarks = [*_advice(of, target, end), *remarks]
+    remarks = [*(_advice(of, target, end) if verdict is Verdict.SOURCES else ()), *_missing_rows(of), *of.remarks]
     if of.foreign:
         remarks.append(
             f"the query also reads {', '.join(of.foreign)}: Spark's watermark is the "
@@ -233,7 +116,7 @@ def _decide(of: QueryAt, end: int | None, target: int, window: str) -> tuple[Ver
         return Verdict.UNKNOWN, f"{window} waits for the first batch: none has been planned yet"
     if not of.sources:
         return Verdict.UNKNOWN, f"why {window} is open is not known: the query reads no source of this project"
-    if end is not None and _reached(of.applied, end):
+    if end is not None and reached(of.applied, end):
         return Verdict.CLOSED, (
             f"{window} is closed: batch {of.batch} and earlier ones emitted all windows that end by "
             f"{time_text(of.applied)}; rows that come for it now are late and are dropped"
@@ -249,18 +132,22 @@ def _batch_wait(of: QueryAt, end: int) -> str | None:
     """Return which batch emits a window that the sources' watermark has passed; ``None`` if it has not."""
     again = "; start the query again, if it does not run" if of.has_ended else ""
     rows = ""
+    if of.running is not None:
+        rows = f", and the batch under way has been running for {format_duration(of.running)}"
+    elif of.waits_for_trigger:
+        rows = ", and the next one begins at the interval of the trigger"
     if of.waits_for_rows:
         rows = ", and there is none without rows: spark.sql.streaming.noDataMicroBatches.enabled is false"
-    if _reached(of.planned, end):
+    if reached(of.planned, end):
         return (
             f"closes with batch {of.batch}, which has the watermark {time_text(of.planned)} and is planned, but not "
             f"committed{again}"
         )
-    if _reached(of.committed, end):
+    if reached(of.committed, end):
         return (
             f"closes with the next batch, for which Spark has committed the watermark {time_text(of.committed)}{again}"
         )
-    if not of.foreign and _reached(of.sent, end):
+    if not of.foreign and reached(of.sent, end):
         return (
             f"closes with the batch after the one that carries the sources' watermark, {time_text(of.sent)}: Spark "
             f"applies a watermark one batch later{rows}{again}"
@@ -288,33 +175,9 @@ def _source_sentence(of: QueryAt, end: int | None, target: int, window: str) -> 
     parts = [
         f"{f'of source {source.name}, ' if several else ''}{'; '.join(_clauses(source, target, end))}"
         for source in of.sources
-        if end is not None or not _reached(source.watermark, target)
+        if end is not None or not reached(source.watermark, target)
     ]
     return f"{when}: {'; '.join(parts)}"
-
-
-def _reached(watermark: int | None, end: int) -> bool:
-    return watermark is not None and watermark >= end
-
-
-def hold_of(split: SplitAt, source: SourceAt, target: int) -> Hold:  # noqa: PLR0911  one line a case
-    """Return what a split does for a window that ends at ``target``."""
-    if split.status is Status.IDLE:
-        return Hold.LEFT_OUT
-    # A batch may carry the watermark of its own rows, which those of the splits do not include yet.
-    if _reached(split.watermark, target) or _reached(source.watermark, target):
-        return Hold.PASSED
-    if split.status is Status.PAUSED:
-        return Hold.PAUSED
-    if split.status is Status.UNKNOWN:
-        return Hold.NO_ANSWER
-    if split.pending:
-        return Hold.PENDING
-    if split.never:
-        return Hold.NEVER
-    if split.watermark is None:
-        return Hold.BACKLOG if split.lag else Hold.NO_WATERMARK
-    return Hold.SILENT if split.lag == 0 else Hold.BACKLOG
 
 
 class _Window(NamedTuple):
@@ -348,19 +211,20 @@ def _clauses(source: SourceAt, target: int, end: int | None) -> Iterator[str]:
     for split in source.splits:
         held.setdefault(hold_of(split, source, target), []).append(split)
     highest = max((s.watermark for s in source.splits if s.watermark is not None), default=None)
-    window = _Window(source, highest if end is None else end, _moves(source, target))
+    window = _Window(source, highest if end is None else end, moves_without_quiet(source, target))
     for hold in (Hold.PASSED, *_HELD, Hold.LEFT_OUT):
         splits = held.get(hold)
         if splits and not (end is None and hold is Hold.PASSED):
             yield _CLAUSES[hold](splits, window)
-    if Hold.PASSED in held and not set(held) & set(_HELD) and not _reached(source.watermark, target):
+    if Hold.PASSED in held and not set(held) & set(_HELD) and not reached(source.watermark, target):
         yield f"its watermark, {time_text(source.watermark)}, follows with the next batch"
     if source.more_splits:
         yield f"{count_text(source.more_splits)} more partitions are not in the status"
 
 
 _HELD = (
-    Hold.BACKLOG, Hold.PENDING, Hold.PAUSED, Hold.SILENT, Hold.NO_WATERMARK, Hold.NEVER, Hold.NO_ANSWER,
+    Hold.BACKLOG, Hold.PENDING, Hold.PAUSED, Hold.OPEN, Hold.SILENT, Hold.BOUND, Hold.NO_WATERMARK, Hold.NEVER,
+    Hold.NO_ANSWER,
 )  # fmt: skip
 
 
@@ -383,9 +247,26 @@ def _pending(splits: Sequence[SplitAt], at: _Window) -> str:
 
 def _paused(splits: Sequence[SplitAt], at: _Window) -> str:
     elsewhere = "" if at.source.held_by is None else f"; the slowest other source is {at.source.held_by}"
+    if all(s.watermark is None for s in splits):
+        where = f"{_has(splits)} no watermark yet, and {'is' if len(splits) == 1 else 'are'}"
+    else:
+        where = f"{_behind(splits, at.base)} and"
+    return f"{_subject(splits)} {where} paused by the alignment group: {splits[0].why}{elsewhere}"
+
+
+def _open(splits: Sequence[SplitAt], at: _Window) -> str:
+    its = "its" if len(splits) == 1 else "their"
     return (
-        f"{_subject(splits)} {_behind(splits, at.base)} and paused by the alignment group: {splits[0].why}{elsewhere}"
+        f"{_subject(splits)} {_behind(splits, at.base)}, and {its} next records are in a transaction that is open: no "
+        "idleTimeout leaves them out"
     )
+
+
+def _bound(splits: Sequence[SplitAt], at: _Window) -> str:
+    """Of a window without an end there is no such split: its watermark has not come to its own next millisecond."""
+    its = "its watermark is" if len(splits) == 1 else "their watermarks are"
+    bound = format_duration(at.source.out_of_orderness or 0)
+    return f"{_subject(splits)} {_has(splits)} records that late, and {its} maxOutOfOrderness ({bound}) behind them"
 
 
 def _silent(splits: Sequence[SplitAt], at: _Window) -> str:
@@ -416,6 +297,8 @@ _CLAUSES: Mapping[Hold, Callable[[Sequence[SplitAt], _Window], str]] = {
     Hold.NO_WATERMARK: _without,
     Hold.NO_ANSWER: _no_answer,
     Hold.PAUSED: _paused,
+    Hold.OPEN: _open,
+    Hold.BOUND: _bound,
     Hold.SILENT: _silent,
     Hold.BACKLOG: _backlog,
     Hold.PENDING: _pending,
@@ -449,13 +332,13 @@ def _writer_clauses(source: SourceAt, target: int) -> Iterator[str]:
 def _writer_hold(writer: WriterView, source: SourceAt, target: int) -> Hold:
     if writer.status in ("idle", "silent", "ended"):
         return Hold.LEFT_OUT
-    return Hold.PASSED if _reached(writer.watermark, target) or _reached(source.watermark, target) else Hold.BACKLOG
+    return Hold.PASSED if reached(writer.watermark, target) or reached(source.watermark, target) else Hold.BACKLOG
 
 
 def _advice(of: QueryAt, target: int, end: int | None) -> Iterator[str]:
     """Yield the lines to write, and what would close the window."""
     for source in of.sources:
-        if _reached(source.watermark, target) or source.on_clock:
+        if reached(source.watermark, target) or source.on_clock:
             continue
         name = f" of source {source.name}" if len(of.sources) > 1 else ""
         if source.writers is not None:
@@ -467,25 +350,40 @@ def _advice(of: QueryAt, target: int, end: int | None) -> Iterator[str]:
         yield from _split_advice(source, target, end, name)
 
 
-_QUIET = {Hold.NEVER, Hold.NO_WATERMARK, Hold.SILENT}
-_MOVING = {Hold.PASSED, Hold.BACKLOG, Hold.PENDING, Hold.PAUSED, Hold.NO_ANSWER}
-
-
-def _moves(source: SourceAt, target: int) -> bool:
-    """Return whether the watermark passes a time once the splits with nothing to read are left out."""
-    holds = {hold_of(split, source, target) for split in source.splits}
-    left_out = (s for s in source.splits if s.status is Status.IDLE)
-    return bool(holds & _MOVING) or any(_reached(s.watermark, target) for s in left_out)
-
-
 def _split_advice(source: SourceAt, target: int, end: int | None, name: str) -> Iterator[str]:
     held = {hold_of(split, source, target) for split in source.splits} & set(_HELD)
-    if Hold.NO_WATERMARK in held and any("event time" in split.why for split in source.splits):
+    first = source.snapshots or source.first_reading is not None
+    if not first and Hold.NO_WATERMARK in held and any("event time" in split.why for split in source.splits):
         yield f"to check{name}: eventTimeColumn and eventTimeFormat, with python -m watermark_source profile …"
-    if _moves(source, target):
-        if held & _QUIET and not source.knows_options:
+    if not first and not source.knows_options and Hold.NO_WATERMARK in held:
+        yield f"a query{name} that began at the ends of its logs (startingOffsets) reads none of the records before"
+    if Hold.OPEN in held:
+        yield (
+            f"to do{name}: let the producer commit or abort its transaction; one that has died ends after its "
+            "transaction.timeout.ms"
+        )
+    if source.is_held:
+        yield (
+            f"to do{name}: start the other sources of the alignment group, or write as many as there are into "
+            '.option("alignmentMembers", …)'
+        )
+    if source.read_nothing:
+        yield (
+            f"no record{name} has come since the query was started, and a new query begins at the ends of the logs: "
+            '.option("startingOffsets", "earliest") with a new checkpoint location reads what was there before'
+        )
+    if Hold.BOUND in held:
+        yield f"to write{name}, if rows come less late: a shorter maxOutOfOrderness"
+    are_new = held == {Hold.PENDING} and all(split.watermark is None for split in source.splits)
+    if are_new and not first and not source.knows_options:
+        yield (
+            f"the next batch{name} has the event times of these records; if there is no watermark after it either, "
+            "check eventTimeColumn and eventTimeFormat with python -m watermark_source profile …"
+        )
+    if moves_without_quiet(source, target):
+        if held & QUIET and not source.knows_options:
             yield f"to write{name}, if the query does not have it: {IDLE_TIMEOUT}"
-    elif source.splits and not source.snapshots and source.first_reading is None:
+    elif source.splits and not first and not source.read_nothing:
         late = "" if end is None else f" later than {time_text(end + (source.out_of_orderness or 0))}"
         bound = f" (maxOutOfOrderness {format_duration(source.out_of_orderness)})" if source.out_of_orderness else ""
         unknown = "" if source.knows_options or end is None else " plus maxOutOfOrderness"
@@ -497,6 +395,73 @@ def _split_advice(source: SourceAt, target: int, end: int | None, name: str) -> 
             f'watermark{clock}, and .option("finalWatermark", "true") closes all windows at the end of a last run '
             "with availableNow"
         )
+
+
+# Rows that are missing in the result, and why.
+
+
+_AHEAD = 3_600_000
+"""Milliseconds from which a watermark ahead of the clock is a wrong event time."""
+
+
+def _missing_rows(of: QueryAt) -> Iterator[str]:
+    """Yield which rows of this run windows have dropped, or have not counted, and the line to write."""
+    for source in of.sources:
+        name = f"source {source.name}: " if len(of.sources) > 1 else ""
+        ahead = 0
+        if source.at is not None and source.watermark is not None and is_moment(source.watermark):
+            ahead = source.watermark - source.at
+        if ahead > _AHEAD and not source.on_clock:
+            yield f"{name}rows of now are late: {future_text(ahead, None)}"
+        if source.rows.late.rows:
+            yield f"{name}{_late_rows(source, is_ahead=ahead > _AHEAD)}"
+        if source.rows.future:
+            yield (
+                f"{name}{_rows_text(source.rows.future)} too far in the future (maxFutureSkew), and moved no "
+                f"watermark: check the producer's clock, and eventTimeFormat{_profile(source)}"
+            )
+        if source.rows.undated:
+            yield (
+                f"{name}{_rows_text(source.rows.undated)} without an event time, in no window: check eventTimeColumn "
+                f"and eventTimeFormat{_profile(source)}"
+            )
+        if source.rows.malformed:
+            yield f"{name}{_rows_text(source.rows.malformed)} not as valueSchema has it (see valueMode)"
+
+
+def _profile(source: SourceAt) -> str:
+    return ", with python -m watermark_source profile …" if source.format_name == "aligned-kafka" else ""
+
+
+def _rows_text(n: int) -> str:
+    return "1 row of this run is" if n == 1 else f"{count_text(n)} rows of this run are"
+
+
+def _late_rows(source: SourceAt, *, is_ahead: bool) -> str:
+    late = sorted((split for split in source.splits if split.late), key=lambda s: -s.late)
+    longest = source.rows.late.longest
+    of = f" of {_names([split.name for split in late])}" if late else ""
+    rows = "1 row" if source.rows.late.rows == 1 else f"{count_text(source.rows.late.rows)} rows"
+    what = (
+        f"{rows}{of} came up to {format_duration(longest)} late in this run: windows, joins and deduplication drop "
+        'such rows, and .option("includeLate", "true") keeps them'
+    )
+    if is_ahead:
+        return what
+    if any(split.was_idle for split in late) and source.idle_timeout is not None:
+        option = option_line("idleTimeout", source.idle_timeout + longest)
+        return f"{what}. Partitions were idle in this run, and the watermark advanced without them{_or_profile(option)}"
+    if source.out_of_orderness is None:
+        return f"{what}; the log has the cause"
+    return f"{what}. They are out of order by more than maxOutOfOrderness{_or_profile(_bound_line(source, longest))}"
+
+
+def _bound_line(source: SourceAt, longest: int) -> str:
+    return option_line("maxOutOfOrderness", (source.out_of_orderness or 0) + longest)
+
+
+def _or_profile(option: str) -> str:
+    return f": {option}" if option else "; for so long a time rather check the event times"
 
 
 # Rows of the table.
@@ -561,13 +526,6 @@ def _table(rows: Sequence[SplitRow], more: int) -> Iterator[str]:
 # Words.
 
 
-def time_text(watermark: int | None) -> str:
-    """Return a time as UTC, without milliseconds that are zero."""
-    if watermark is None or not is_moment(watermark) or watermark > _END:
-        return watermark_text(MAX if watermark is not None and watermark > _END else watermark)
-    return f"{watermark_text(watermark).removesuffix('.000')} UTC"
-
-
 def _names(names: Sequence[str], most: int = _NAMED) -> str:
     if len(names) > most:
         return f"{', '.join(names[:most])} and {count_text(len(names) - most)} more"
@@ -592,8 +550,3 @@ def _behind(splits: Sequence[SplitAt], base: int | None) -> str:
         return f"{verb} at {time_text(min(marks))}"
     up_to = "up to " if len(splits) > 1 else ""
     return f"{verb} {up_to}{format_duration(base - min(marks))} behind"
-
-
-def records_text(n: int) -> str:
-    """Return a number of records."""
-    return "1 record" if n == 1 else f"{count_text(n)} records"

@@ -13,11 +13,12 @@ from typing import Any, Final
 
 from watermark_source.durations import count_text, format_duration, format_seconds
 from watermark_source.monitor.history import Change, Point
-from watermark_source.monitor.open_windows import OpenWindow, time_text
+from watermark_source.monitor.open_windows import OpenWindow
 from watermark_source.monitor.source_status import SourceStatus, SplitView, Status
 from watermark_source.monitor.status_json import status_to_json
 from watermark_source.monitor.status_table import headline, snapshot_lines
 from watermark_source.monitor.three_clocks import Diagnosis, QueryClocks, Verdict, clock_pieces, holder
+from watermark_source.monitor.window_facts import time_text
 from watermark_source.planning.watermark import MIN, is_moment, watermark_text
 
 SHOWN: Final = 500

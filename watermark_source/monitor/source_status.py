@@ -269,6 +269,9 @@ class SplitView:
     """Rows after its position whose event times were read; ``None`` except with ``watermarkStrategy`` ``lookahead``."""
     idle_after: int | None = None
     """The learned idle timeout in milliseconds; ``None`` if it is not learned."""
+    has_open_transaction: bool = False
+    """Whether it is read to its end, and the records behind that are in an open transaction. It is looked up of splits
+    that hold the watermark."""
     times: TimeInStatus | None = None
     """Exact, from the moments at which the status changed; ``None`` in older reports."""
 

@@ -272,6 +272,7 @@ def _split_to_json(view: SplitView) -> dict[str, Any]:
         late=view.late_rows or None,
         idleAfter=view.idle_after,
         ahead=view.looked_ahead,
+        openTransaction=view.has_open_transaction or None,
         times=_times_to_json(view.times),
     )
 
@@ -289,6 +290,7 @@ def _split_from_json(split: Split, fields: Fields) -> SplitView:
         late_rows=fields.optional_integer("late") or 0,
         idle_after=fields.optional_integer("idleAfter"),
         looked_ahead=fields.optional_integer("ahead"),
+        has_open_transaction=fields.flag("openTransaction"),
         times=_times_from_json(fields.child("times")) if "times" in fields else None,
     )
 

@@ -65,6 +65,8 @@ class Facts:
     """Whether it has rows, but too few for a batch (``minOffsetsPerTrigger``)."""
     rows: RowTotals = NO_ROWS
     """Rows of the split that this run has read."""
+    has_open_transaction: bool = False
+    """Whether the records behind its end are in an open transaction."""
     by_marks: bool = False
     """Whether only watermarks in records move it (``watermarkStrategy`` ``punctuated``)."""
     resumed: bool = False
@@ -103,6 +105,8 @@ def _reading(facts: Facts) -> str:
         return "has more to read" if facts.has_more else "its end is unknown yet"
     if facts.lag:
         return _behind(facts)
+    if facts.has_open_transaction:
+        return "its next records are in a transaction that is open"
     if facts.watermark is None:
         reads_first = facts.reading and not facts.rows.read
         return "its first records are being read" if reads_first else _without_watermark(facts)

@@ -23,6 +23,7 @@ from watermark_source.monitor.operator_watermarks import (
     output_of,
 )
 from watermark_source.monitor.source_status import SourceStatus, SplitView, Status, Unprocessed
+from watermark_source.monitor.watermark_warnings import zone_text
 from watermark_source.planning.watermark import is_moment, watermark_text
 
 TOLERANCE: Final = 10_000
@@ -318,6 +319,8 @@ def _data_old(of: QueryClocks, parts: Delays) -> str:
     before = ""
     if of.unprocessed is not None and of.unprocessed.is_older:
         before = ". The rows were there before the query was started, for how long is unknown"
+    elif zone := zone_text(parts.age):
+        before = f". {zone}"
     return (
         f"the data are old: the newest event time read, {_time(of.newest)}, is {format_duration(parts.age)} older than "
         f"its row's arrival; rows are processed {_within(parts.processing)} after they arrive{before}"

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from watermark_source.durations import count_text, format_duration
 from watermark_source.errors import listed
@@ -70,6 +70,9 @@ class Holder(NamedTuple):
     idle_timeout: int | None
     by_marks: bool = False
     """Only watermarks that records carry move it (``watermarkStrategy`` ``punctuated``)."""
+    is_paused: bool = False
+    """Its alignment group lets it not read."""
+    has_open_transaction: bool = False
 
 
 class Stand(NamedTuple):
@@ -95,6 +98,12 @@ class Stand(NamedTuple):
     """By how much the watermark is ahead of the clock; milliseconds."""
     writers: Sequence[str] | None = None
     """Why the writers that announce watermarks hold it, as sentences; ``None`` where none announces."""
+    is_last: bool = False
+    """No split is ahead of those that hold it: it would not move without them either."""
+    began_behind: bool = False
+    """No record has come in this run, and there were records before where it began to read."""
+    bound: int = 0
+    """Milliseconds of ``maxOutOfOrderness``."""
 
 
 class Cause(Enum):
@@ -107,11 +116,15 @@ class Cause(Enum):
     WRITERS = auto()
     """Writers announce the watermark, and it stands where they left it."""
     GROUP = auto()
+    PAUSED = auto()
+    """Its alignment group lets no split read."""
     NO_ROWS = auto()
     UNDATED = auto()
     FUTURE = auto()
     NO_MARKS = auto()
     NO_ANSWER = auto()
+    OPEN = auto()
+    """The next records are in an open transaction."""
     BACKLOG = auto()
     SILENT = auto()
 
@@ -119,6 +132,9 @@ class Cause(Enum):
 _LINES: Mapping[Cause, str] = {
     Cause.FUTURE: "Check the producer's clock, and the unit of the event time (eventTimeFormat); see maxFutureSkew",
     Cause.NO_ANSWER: "Its log does not answer: see the lines above",
+    Cause.OPEN: "Let the producer commit or abort it: no idleTimeout leaves such a partition out. A transaction whose "
+    "producer has died ends after its transaction.timeout.ms",
+    Cause.PAUSED: 'Start the other sources of the group, or write their number into .option("alignmentMembers", …)',
     Cause.BACKLOG: "It is being read; maxOffsetsPerTrigger limits how much a batch takes",
 }
 Reason: TypeAlias = tuple[Cause, Split | None]
@@ -141,7 +157,7 @@ def reason_of(stand: Stand) -> Reason:
     return _cause_of(first), first.split
 
 
-def _cause_of(holder: Holder) -> Cause:
+def _cause_of(holder: Holder) -> Cause:  # noqa: PLR0911  one line a case
     rows = holder.rows
     if not holder.by_marks and rows.read and rows.undated == rows.read:
         return Cause.UNDATED
@@ -149,6 +165,10 @@ def _cause_of(holder: Holder) -> Cause:
         return Cause.FUTURE
     if holder.lag is None:
         return Cause.NO_ANSWER
+    if holder.is_paused:
+        return Cause.PAUSED
+    if holder.has_open_transaction:
+        return Cause.OPEN
     if holder.lag:
         return Cause.BACKLOG
     return Cause.NO_MARKS if holder.by_marks and rows.read else Cause.SILENT
@@ -261,14 +281,34 @@ def _cause(stand: Stand, max_future_skew: int | None, *, at_end: bool) -> str:
     named = "; ".join(f"{holder.split}: {holder.why}" for holder in stand.holders[:_NAMED])
     more = len(stand.holders) - _NAMED
     others = f"; and {count_text(more)} more" if more > 0 else ""
-    return f"It is held back by {named}{others}. {_line(cause, stand.holders[0], at_end=at_end)}"
+    line = _line(cause, stand.holders[0], at_end=at_end)
+    if cause is Cause.SILENT and stand.began_behind:
+        line = BEGAN_BEHIND
+    elif cause is Cause.SILENT and stand.is_last:
+        line = f"No other split has a later event time. {last_window_text(stand.bound)}"
+    return f"It is held back by {named}{others}. {line}"
+
+
+BEGAN_BEHIND: Final = (
+    "No record has come since the query was started, and a new query begins at the ends of the logs: "
+    '.option("startingOffsets", "earliest") with a new checkpoint location reads what was there before'
+)
+
+
+def last_window_text(bound: int) -> str:
+    """Return what closes the last windows when no partition has a later event time; ``bound``: maxOutOfOrderness."""
+    late = f" (by maxOutOfOrderness, {format_duration(bound)}, more)" if bound else ""
+    return (
+        f"A record with a later event time{late} moves it; "
+        '.option("finalWatermark", "true") closes all windows at the end of a last run with availableNow'
+    )
 
 
 def _elsewhere(stand: Stand) -> str:
     """Return what holds the watermark where no split does: writers, the alignment group, or nothing."""
     if stand.writers is None:
         if stand.elsewhere is None:
-            return "No split holds it back: no rows moved it"
+            return f"No split holds it back: no rows moved it. {last_window_text(stand.bound)}"
         return f"It waits for {stand.elsewhere} of the alignment group"
     writers = stand.writers
     named = "; ".join(writers[:_NAMED]) or "no writer has announced a watermark"
@@ -320,8 +360,25 @@ def _leave_out(holder: Holder) -> str:
 
 def future_text(ahead: int, max_future_skew: int | None) -> str:
     """Return the cause and the way out where the watermark is so many milliseconds ahead of the clock."""
-    return f"The watermark is {format_duration(ahead)} in the future: a row with a wrong event time moved it. " + (
-        _way_out(max_future_skew)
+    zone = zone_text(ahead)
+    return (
+        f"The watermark is {format_duration(ahead)} in the future: a row with a wrong event time moved it. "
+        f"{f'{zone}. ' if zone else ''}{_way_out(max_future_skew)}"
+    )
+
+
+_HALF_HOUR, _HOUR, _MINUTE = 1_800_000, 3_600_000, 60_000
+_FARTHEST_ZONE = 14 * _HOUR
+
+
+def zone_text(millis: int) -> str:
+    """Return that a difference between event time and clock may be that of a time zone; empty if it is not near one."""
+    zone = round(abs(millis) / _HALF_HOUR) * _HALF_HOUR
+    if not _HOUR <= zone <= _FARTHEST_ZONE or abs(abs(millis) - zone) > _MINUTE:
+        return ""
+    return (
+        f"{format_duration(zone)} may be the difference of a time zone: a time without a zone is read as UTC, so write "
+        "it with its own, as in 2026-11-27T12:00:00+02:00"
     )
 
 
@@ -377,7 +434,7 @@ def late_text(
     if found[0].was_idle:
         timeout = max(each.idle_timeout or 0 for each in found)
         shown = f" ({format_duration(timeout)})" if timeout else ""
-        option = _option("idleTimeout", timeout + longest)
+        option = option_line("idleTimeout", timeout + longest)
         return (
             f"{what}The {split} {was} idle, and the watermark advanced without {it}: {its} pauses, or a batch, are "
             f"longer than idleTimeout{shown}. "
@@ -390,14 +447,14 @@ def _disorder(longest: int, strategy: WatermarkStrategy, max_future_skew: int | 
     cause = strategy.cause_of_late_rows(longest)
     no_bound = f". {_no_bound(max_future_skew)}"
     if cause.option is not None:
-        option = _option(*cause.option)
+        option = option_line(*cause.option)
         return cause.text + (f": write {option}" if option else no_bound)
     if cause.hint:
         return cause.text + (no_bound if longest > _MOST_PROPOSED else f". {cause.hint}")
     return cause.text
 
 
-def _option(name: str, millis: int) -> str:
+def option_line(name: str, millis: int) -> str:
     """Return the line to write; empty for more than ``_MOST_PROPOSED``."""
     return "" if millis > _MOST_PROPOSED else f'.option("{name}", "{_seconds(millis)}")'
 

@@ -16,8 +16,17 @@ from watermark_source import why_open
 from watermark_source.__main__ import main
 from watermark_source.errors import OffsetError, UsageError
 from watermark_source.monitor.followed_queries import source_of_status
-from watermark_source.monitor.open_windows import Hold, OpenWindow, QueryAt, Verdict, open_window
-from watermark_source.monitor.source_status import GroupStatus, SnapshotProgress, SourceStatus, Status, WriterView
+from watermark_source.monitor.open_windows import OpenWindow, Verdict, open_window
+from watermark_source.monitor.source_status import (
+    GroupStatus,
+    SnapshotProgress,
+    SourceStatus,
+    Status,
+    TimeInStatus,
+    WriterView,
+)
+from watermark_source.monitor.window_facts import Hold, QueryAt
+from watermark_source.planning.range_report import BOUNDS_MS, LateRows
 from watermark_source.planning.watermark import MAX
 
 COMPAT = Path(__file__).parents[2] / "compat"
@@ -111,6 +120,81 @@ def test_where_no_partition_has_come_so_far_no_idle_timeout_is_proposed_but_a_la
     assert '.option("finalWatermark", "true")' in remark
 
 
+def test_records_of_an_open_transaction_get_no_idle_timeout_but_the_producer() -> None:
+    opened = behind(1, end=100, why="its next records are in a transaction that is open", has_open_transaction=True)
+    found = explained(source_status(PASSED, opened))
+    assert found.rows[0].hold is Hold.OPEN
+    assert found.sentence.endswith(
+        "orders-1 is 17 min behind, and its next records are in a transaction that is open: no idleTimeout leaves them "
+        "out"
+    )
+    (remark,) = found.remarks
+    assert remark.startswith("to do: let the producer commit or abort its transaction; one that has died ends after")
+
+
+def test_a_bound_that_is_longer_than_the_rows_are_late_is_named() -> None:
+    read = [split_view(n, watermark=END - 17 * MINUTE, position=100, end=100, why="caught up") for n in range(2)]
+    found = explained(source_status(*read, out_of_orderness=60 * MINUTE))
+    assert found.sentence.endswith(
+        "orders-0 and orders-1 have records that late, and their watermarks are maxOutOfOrderness (1 h) behind them"
+    )
+    assert "to write, if rows come less late: a shorter maxOutOfOrderness" in found.remarks
+    short = explained(source_status(*read, out_of_orderness=MINUTE))
+    assert "are up to 17 min behind, with nothing to read" in short.sentence
+
+
+def test_a_query_that_began_at_the_ends_of_its_logs_is_named_as_such() -> None:
+    why = "no record seen yet; holds the watermark"
+    new = [split_view(n, watermark=None, position=2, end=2, why=why) for n in range(2)]
+    found = explained(source_status(*new, watermark=None, rows=0))
+    assert any('.option("startingOffsets", "earliest") with a new checkpoint' in remark for remark in found.remarks)
+    assert not any("ingestion" in remark for remark in found.remarks)
+    never = [split_view(n, watermark=None, position=0, end=0, why=why) for n in range(2)]
+    assert not any("startingOffsets" in r for r in explained(source_status(*never, watermark=None, rows=0)).remarks)
+
+
+LATE = LateRows((0,) * len(BOUNDS_MS) + (3,), longest=20 * MINUTE, total=30 * MINUTE)
+
+
+def test_late_rows_of_a_closed_window_are_named_with_the_line_that_waits_for_them() -> None:
+    was_idle = TimeInStatus(active=10, idle=10, paused=0)
+    for times, idle_timeout, line in (
+        (was_idle, 30_000, 'the watermark advanced without them: .option("idleTimeout", "1230 seconds")'),
+        (None, None, 'out of order by more than maxOutOfOrderness: .option("maxOutOfOrderness", "1205 seconds")'),
+    ):
+        late = split_view(1, watermark=END, late_rows=3, times=times)
+        status = source_status(
+            PASSED, late, watermark=END, late=LATE, idle_timeout=idle_timeout, out_of_orderness=5_000
+        )
+        found = explained(status, applied=END)
+        assert found.verdict is Verdict.CLOSED
+        (remark,) = found.remarks
+        assert remark.startswith("3 rows of orders-1 came up to 20 min late in this run: windows, joins and ")
+        assert remark.endswith(line)
+
+
+def test_rows_that_are_in_no_window_are_counted_with_what_to_check() -> None:
+    status = source_status(PASSED, watermark=END, future_rows=1, undated_rows=20, malformed_rows=2)
+    future, undated, malformed = explained(status, applied=END).remarks
+    assert future.startswith("1 row of this run is too far in the future (maxFutureSkew)")
+    assert undated.startswith("20 rows of this run are without an event time, in no window: check eventTimeColumn")
+    assert malformed == "2 rows of this run are not as valueSchema has it (see valueMode)"
+
+
+def test_a_watermark_of_the_future_is_named_where_windows_close_too_early() -> None:
+    ahead = NOON + 5_000 + 120 * MINUTE
+    (remark,) = explained(source_status(split_view(0, watermark=ahead), watermark=ahead), applied=ahead).remarks
+    assert remark.startswith("rows of now are late: The watermark is 2 h in the future: a row with a wrong event time")
+    assert "2 h may be the difference of a time zone" in remark
+    assert 'write .option("maxFutureSkew", "1 hour")' in remark
+
+
+def test_the_batch_that_a_window_waits_for_is_under_way_or_waits_for_the_trigger() -> None:
+    passed = source_status(PASSED, watermark=END)
+    assert explained(passed, running=12_000).sentence.endswith("the batch under way has been running for 12 s")
+    assert explained(passed, waits_for_trigger=True).sentence.endswith("begins at the interval of the trigger")
+
+
 def test_a_run_that_is_over_is_named_so() -> None:
     done = split_view(
         1, Status.FINISHED, watermark=END - MINUTE, position=100, end=100, why="read to the end of this run"
@@ -183,6 +267,11 @@ def test_a_group_that_lets_no_source_read_is_named(tmp_path: Path) -> None:
     group = GroupStatus("checkout", MINUTE, None, 2, hold=True, others=1, slowest="payments")
     found = explained(source_status(split_view(0, watermark=None, position=0), watermark=None, group=group))
     assert "its alignment group lets no source read yet: the slowest source is payments" in found.sentence
+    assert any("start the other sources of the alignment group" in remark for remark in found.remarks)
+    paused = split_view(0, Status.PAUSED, watermark=None, position=0, why="waits for payments")
+    assert "orders-0 has no watermark yet, and is paused by the alignment group: waits for payments" in (
+        explained(source_status(paused, watermark=None, group=group)).sentence
+    )
     folder = checkpoint(tmp_path, [offset_of(None, wm=None, limit=-(2**63))], [0])
     assert "its alignment group lets no source read yet" in why_open(folder).sentence
 

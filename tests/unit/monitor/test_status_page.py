@@ -22,13 +22,14 @@ from watermark_source.__main__ import main
 from watermark_source.errors import UsageError
 from watermark_source.monitor.followed_queries import source_of_status
 from watermark_source.monitor.history import MOST_CHANGES, MOST_POINTS, Change, History, Kind, Point
-from watermark_source.monitor.open_windows import QueryAt, open_window
+from watermark_source.monitor.open_windows import open_window
 from watermark_source.monitor.page_html import SHOWN, Page, QueryView, page_html, page_json
 from watermark_source.monitor.source_status import GroupStatus, SourceStatus, Status
 from watermark_source.monitor.status_json import status_from_json
 from watermark_source.monitor.status_page import _Server
 from watermark_source.monitor.terminal import watch
 from watermark_source.monitor.three_clocks import diagnose, query_clocks
+from watermark_source.monitor.window_facts import QueryAt
 
 HOSTILE = "<script>alert('x')</script>\"&"
 VOID = {"meta", "link", "br", "polyline"}

@@ -194,7 +194,8 @@ BEGUN = source(arrived=NOON - MINUTE, split="orders-0", older=True, newest=NOON 
             Verdict.DATA_OLD,
             (
                 "the data are old: the newest event time read, 2026-11-21 11:00:00.000 UTC, is 1 h older than its "
-                "row's arrival; rows are processed at once after they arrive"
+                "row's arrival; rows are processed at once after they arrive. 1 h may be the difference of a time "
+                "zone: a time without a zone is read as UTC, so write it with its own, as in 2026-11-27T12:00:00+02:00"
             ),
         ),
         (

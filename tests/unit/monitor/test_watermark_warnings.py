@@ -21,6 +21,7 @@ from watermark_source.monitor.watermark_warnings import (
     moving_text,
     noted,
     standing_text,
+    zone_text,
 )
 from watermark_source.planning.range_report import LateRows
 from watermark_source.planning.split import Split
@@ -162,10 +163,45 @@ def test_the_warning_of_a_run_says_that_silence_counts_from_run_to_run() -> None
             "idleTimeout (30 s) leaves out a partition without any records, and not one whose records carry no wa",
         ),
         (SILENT._replace(by_marks=True), 'To continue without a silent partition, write .option("idleTimeout"'),
+        (SILENT._replace(has_open_transaction=True), "Let the producer commit or abort it: no idleTimeout leaves such"),
+        (
+            SILENT._replace(lag=7, is_paused=True),
+            "Start the other sources of the group, or write their number into .op",
+        ),
     ],
 )
 def test_the_line_to_write_follows_from_what_holds(holder: Holder, line: str) -> None:
     assert line in standing_text_of(stand(holder))
+
+
+def test_no_idle_timeout_is_proposed_where_no_split_is_ahead_of_the_silent_one() -> None:
+    last = standing_text_of(stand(SILENT, watermark=AT)._replace(is_last=True, bound=MINUTE))
+    assert "No other split has a later event time. A record with a later event time (by maxOutOfOrderness" in last
+    assert '.option("finalWatermark", "true") closes all windows' in last
+    idle = standing_text_of(stand(watermark=AT))
+    assert "no rows moved it. A record with a later event time moves it; " in idle
+    assert "idleTimeout" not in last + idle
+
+
+def test_a_query_that_began_at_the_ends_of_its_logs_is_named_as_such() -> None:
+    text = standing_text_of(stand(SILENT, rows=0)._replace(began_behind=True, is_last=True))
+    assert '.option("startingOffsets", "earliest") with a new checkpoint location reads what was there before' in text
+    assert "idleTimeout" not in text
+
+
+@pytest.mark.parametrize("millis", [MINUTE * 60, -2 * MINUTE * 60, MINUTE * 330 - 40_000, 14 * 60 * MINUTE])
+def test_a_difference_of_whole_hours_may_be_a_time_zone(millis: int) -> None:
+    assert "a time without a zone is read as UTC" in zone_text(millis)
+
+
+@pytest.mark.parametrize("millis", [0, 30 * MINUTE, 62 * MINUTE, 15 * 60 * MINUTE, 75 * 365 * DAY])
+def test_another_difference_is_none_of_a_zone(millis: int) -> None:
+    assert zone_text(millis) == ""
+
+
+def test_a_watermark_two_hours_ahead_names_the_zone() -> None:
+    ahead = stand(SILENT, watermark=AT + 120 * MINUTE)._replace(late=1_200, ahead=120 * MINUTE)
+    assert "2 h may be the difference of a time zone" in standing_text_of(ahead)
 
 
 CHECKPOINT = 'begin with a new checkpoint location; write .option("maxFutureSkew", "1 hour")'

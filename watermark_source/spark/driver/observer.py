@@ -9,8 +9,8 @@ from dataclasses import replace
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
 from watermark_source.clock import Clock
-from watermark_source.contract.stream import Connector, Snapshots
-from watermark_source.errors import listed
+from watermark_source.contract.stream import Connector, OpenTransactions, Snapshots
+from watermark_source.errors import SourceError, listed
 from watermark_source.planning.announced import ObservedAnnouncements
 from watermark_source.planning.combined_watermark import are_idle, due_now, passed_over, reached_by
 from watermark_source.planning.group import OtherMembers
@@ -333,3 +333,53 @@ class Observer:
             return {}
         behind = splits_behind(state, ends) & state.splits.keys()
         return self._connector.bounds.earliest_positions(behind) if behind else {}
+
+
+# Open transactions behind the ends of splits that hold the watermark: no idleTimeout helps against these.
+
+
+_LOOK_AGAIN = 5_000
+"""Milliseconds for which a split that holds the watermark has nothing to read before this is looked up, and between two
+look-ups."""
+
+
+class OpenTransactionsAtHolders:
+    """Looks up whether the next records of splits that hold the watermark are in open transactions."""
+
+    def __init__(self, transactions: OpenTransactions | None, clock: Clock) -> None:
+        self._transactions = transactions
+        self._clock = clock
+        self._found: Mapping[Split, int] = {}
+        """By split: the end behind which they are."""
+        self._looked_at: Millis | None = None
+
+    def after(self, planned: Plan) -> Set[Split]:
+        """Return them as of a plan."""
+        logs, now = planned.observation.logs, self._clock.elapsed()
+        at_end = {s: t.position for s, t in planned.state.splits.items() if t.position == logs.ends.get(s)}
+        self._found = {s: end for s, end in self._found.items() if at_end.get(s) == end}
+        self._found |= {s: at_end[s] for s in logs.uncommitted if s in at_end}
+        due = self._looked_at is None or now - self._looked_at >= _LOOK_AGAIN
+        holding = _quiet_holders(planned) | self._found
+        if self._transactions is not None and holding and due:
+            self._looked_at = now
+            try:
+                opened = self._transactions.behind(holding)
+            except SourceError as error:
+                _log.debug("open transactions could not be looked up: %s", error)
+                opened = frozenset()
+            self._found = {s: end for s, end in holding.items() if s in opened}
+        return self._found.keys()
+
+
+def _quiet_holders(planned: Plan) -> dict[Split, int]:
+    """Return the ends of splits that have had nothing to read for a while, and that others are ahead of."""
+    logs, now = planned.observation.logs, planned.observation.now
+    states = planned.watermarks.states
+    highest = max((t.watermark for t in states.values() if t.watermark is not None), default=None)
+    return {
+        s: t.position
+        for s, t in states.items()
+        if t.status is not SplitStatus.IDLE and (t.watermark is None or t.watermark != highest)
+        if t.position == logs.ends.get(s) and t.since is not None and now - t.since >= _LOOK_AGAIN
+    }

@@ -52,7 +52,7 @@ from watermark_source.spark.driver.group_membership import Membership
 from watermark_source.spark.driver.input_partitions import InputPartitions
 from watermark_source.spark.driver.logs import Announcements, Logs
 from watermark_source.spark.driver.look_ahead import FirstLooks, ReadingAhead
-from watermark_source.spark.driver.observer import Observer, PauseMemory
+from watermark_source.spark.driver.observer import Observer, OpenTransactionsAtHolders, PauseMemory
 from watermark_source.spark.driver.offsets import Offsets
 from watermark_source.spark.driver.pace import LastPlan
 from watermark_source.spark.driver.run_bounds import AvailableNowEnds, InitialOffset, StreamEnd
@@ -251,6 +251,11 @@ class WatermarkWarnings:
             read_first=self._read_first(seen),
             elsewhere=None if status.group is None else status.group.slowest,
             writers=None if seen.plan.observation.announced is None else _writers(status),
+            is_last=_are_last(status),
+            began_behind=not totals.read
+            and status.watermark is None
+            and any(s.backlog.position for s in status.splits),
+            bound=status.out_of_orderness or 0,
         )
 
     def _read_first(self, seen: Seen) -> list[Split]:
@@ -268,6 +273,8 @@ class WatermarkWarnings:
             seen.counts.by_split.get(view.split, NO_ROWS),
             self._options.idleness.timeout_of(view.split, timeouts),
             by_marks=self._options.strategy.observed is Observed.MARKS,
+            is_paused=view.status is Status.PAUSED,
+            has_open_transaction=view.has_open_transaction,
         )
 
 
@@ -286,6 +293,15 @@ def _holding(status: SourceStatus) -> list[SplitView]:
         return sorted(without, key=lambda view: (view.lag != 0, view.split))
     lowest = min(view.watermark for view in counting if view.watermark is not None)
     return [view for view in counting if view.watermark == lowest]
+
+
+def _are_last(status: SourceStatus) -> bool:
+    """Return whether the watermark would not advance without the splits that hold it, as far as the status has all."""
+    holding = _holding(status)
+    reached = [view.watermark for view in status.splits if view not in holding and view.watermark is not None]
+    own = [view.watermark for view in holding if view.watermark is not None]
+    ahead = bool(reached) and max(reached) > max(own, default=MIN)
+    return not ahead and len(status.splits) == status.splits_total
 
 
 # A query's progress, shown to other systems where the connector has a place for it.
@@ -412,6 +428,7 @@ class SourceRunner:
         self._last = LastPlan()
         self._idled: Set[Split] = frozenset()
         """See ``Seen.idled``."""
+        self._open = OpenTransactionsAtHolders(self._connector.transactions, clock)
         self._status = StatusReport(options, definition.name, clock)
         self._warnings = WatermarkWarnings(options, definition.name, clock)
         self._progress = ShownProgress(self._connector.progress)
@@ -523,6 +540,7 @@ class SourceRunner:
             snapshots=self._reports.snapshots.progress(planned.state, planned.observation.now),
             trouble=self._membership.trouble,
             store=self._membership.place,
+            open_transactions=self._open.after(planned),
         )
 
 

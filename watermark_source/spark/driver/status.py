@@ -259,6 +259,8 @@ class Seen:
     """Where they meet."""
     bound: BoundInForce | None = None
     """Where it is learned."""
+    open_transactions: Set[Split] = frozenset()
+    """Splits that hold the watermark, and whose next records are in an open transaction."""
     history: History = History()
     clock_moved: int = 0
     """Milliseconds by which the wall clock is ahead of ``Clock.elapsed``."""
@@ -401,6 +403,7 @@ def _view(
                 waits_for_budget=not resting and state.position == state.observed,
                 waits_for_more=seen.plan.waits_for_more,
                 rows=rows,
+                has_open_transaction=split in seen.open_transactions,
                 by_marks=observed is Observed.MARKS,
                 resumed=seen.plan.state.run > 1 and state.position > 0,
             )
@@ -409,6 +412,7 @@ def _view(
         late_rows=rows.late.rows,
         looked_ahead=None if unread is None else unread.until - state.position,
         holds_back=of.holds_back,
+        has_open_transaction=split in seen.open_transactions,
         idle_after=idle_timeout if options.idleness.learned else None,
         times=None if (times := seen.history.times.get(split)) is None else times.as_of(Millis(now - seen.clock_moved)),
     )

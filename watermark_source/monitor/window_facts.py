@@ -1,0 +1,222 @@
+"""What is known of a query when a window of it is still open: of its sources, splits and batches. Pure.
+
+The facts are those of a running query's status, or those of a checkpoint's files, which know less; ``open_windows``
+decides from them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from watermark_source.durations import count_text
+from watermark_source.monitor.source_status import NO_ROWS, RowTotals, Status, WriterView
+from watermark_source.planning.watermark import MAX, is_moment, watermark_text
+
+_END = 2**62 // 1_000
+"""Half of Spark's range of times, in milliseconds: a watermark beyond it is the end of time."""
+
+
+class Hold(Enum):
+    """What a split does for a window. The order is that of the sentence and of the table."""
+
+    NEVER = auto()
+    """It has never had a record."""
+    NO_WATERMARK = auto()
+    """None of its records had a usable event time."""
+    NO_ANSWER = auto()
+    PAUSED = auto()
+    SILENT = auto()
+    """It is behind, and has nothing to read."""
+    OPEN = auto()
+    """It is behind, and its next records are in a transaction that is open."""
+    BOUND = auto()
+    """Its records have passed the time, and its watermark is ``maxOutOfOrderness`` behind them."""
+    BACKLOG = auto()
+    """It is behind, and is being read."""
+    PENDING = auto()
+    """Its last records are in a batch whose event times a checkpoint does not hold."""
+    PASSED = auto()
+    LEFT_OUT = auto()
+    """It is idle: the watermark does not wait for it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitAt:
+    """One split."""
+
+    name: str
+    watermark: int | None
+    status: Status
+    position: int
+    lag: int | None
+    """Records to read; ``None`` if that is not known."""
+    never: bool
+    """Whether it has never had a record."""
+    why: str
+    pending: int = 0
+    """Positions in the last batch, which are not in ``watermark``."""
+    late: int = 0
+    """Rows of this run that were late."""
+    was_idle: bool = False
+    """Whether it has been idle in this run."""
+    has_open_transaction: bool = False
+    """Whether the records behind its end are in an open transaction."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceAt:
+    """One source of this project. Times are milliseconds since 1970-01-01 UTC."""
+
+    name: str
+    format_name: str
+    watermark: int | None
+    """The combined watermark that it has sent."""
+    at: int | None = None
+    """When its status was made; ``None``: its offset is all that is known."""
+    rows: RowTotals = NO_ROWS
+    """Rows that this run has read."""
+    splits: tuple[SplitAt, ...]
+    more_splits: int = 0
+    """Splits beside those."""
+    on_clock: bool = False
+    snapshots: tuple[str, ...] = ()
+    """Tables whose snapshot is not complete."""
+    writers: tuple[WriterView, ...] | None = None
+    """Those that announce its watermark; ``None`` if none does."""
+    unannounced: str | None = None
+    first_reading: str | None = None
+    idle_timeout: int | None = None
+    out_of_orderness: int | None = None
+    knows_options: bool = True
+    """Whether an absent ``idle_timeout`` is an absent option. An offset does not hold the options."""
+    held_by: str | None = None
+    """The other source of the alignment group that its splits wait for."""
+    is_held: bool = False
+    """Whether its alignment group lets no source read yet."""
+    trouble: str | None = None
+    """Why what is known of the group may be old."""
+
+    @property
+    def read_nothing(self) -> bool:
+        """Whether no record has come since the query was started, although there were some before."""
+        if self.at is None or self.rows.read or not self.splits or self.watermark is not None:
+            return False
+        return any(split.position for split in self.splits) and all(split.lag == 0 for split in self.splits)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryAt:
+    """A query at one moment."""
+
+    sources: tuple[SourceAt, ...]
+    foreign: tuple[str, ...] = ()
+    """Sources of other projects, whose watermark is not known."""
+    batch: int | None
+    """The last batch that was committed or planned; ``None`` before the first."""
+    applied: int | None
+    """The watermark up to which operators have emitted windows in committed batches."""
+    committed: int | None = None
+    """The watermark that Spark has committed for its next batch."""
+    planned: int | None = None
+    """The watermark of a batch that is planned and not committed; ``None`` without one, or if it has none."""
+    takes_highest: bool = False
+    """Whether Spark takes the highest watermark of several sources instead of the lowest."""
+    unfollowed: str | None = None
+    """That Spark's watermark is not that of the sources, as a sentence; ``None`` if it is."""
+    waits_for_rows: bool = False
+    """Whether Spark makes no batch without rows (``noDataMicroBatches``)."""
+    running: int | None = None
+    """For how many milliseconds the batch under way has been running, if one is."""
+    waits_for_trigger: bool = False
+    """Whether the next batch begins at the interval of the trigger."""
+    has_ended: bool = False
+    """Whether the query does not run any more, or its run reads no more rows."""
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def sent(self) -> int | None:
+        """The watermark of the sources of this project together; ``None`` while one that counts has none."""
+        known = [source.watermark for source in self.sources]
+        if self.takes_highest:
+            return max((mark for mark in known if mark is not None), default=None)
+        return None if not known or None in known else min(mark for mark in known if mark is not None)
+
+
+def reached(watermark: int | None, end: int) -> bool:
+    """Return whether a watermark has passed the end of a window."""
+    return watermark is not None and watermark >= end
+
+
+def hold_of(split: SplitAt, source: SourceAt, target: int) -> Hold:  # noqa: PLR0911  one line a case
+    """Return what a split does for a window that ends at ``target``."""
+    if split.status is Status.IDLE:
+        return Hold.LEFT_OUT
+    # A batch may carry the watermark of its own rows, which those of the splits do not include yet.
+    if reached(split.watermark, target) or reached(source.watermark, target):
+        return Hold.PASSED
+    if split.status is Status.PAUSED:
+        return Hold.PAUSED
+    if split.status is Status.UNKNOWN:
+        return Hold.NO_ANSWER
+    if split.pending:
+        return Hold.PENDING
+    if split.never:
+        return Hold.NEVER
+    if split.has_open_transaction:
+        return Hold.OPEN
+    if split.watermark is None:
+        return Hold.BACKLOG if split.lag else Hold.NO_WATERMARK
+    if split.lag != 0:
+        return Hold.BACKLOG
+    return Hold.BOUND if reached(split.watermark + (source.out_of_orderness or 0), target) else Hold.SILENT
+
+
+QUIET = {Hold.NEVER, Hold.NO_WATERMARK, Hold.SILENT, Hold.BOUND}
+MOVING = {Hold.PASSED, Hold.BACKLOG, Hold.PENDING, Hold.PAUSED, Hold.NO_ANSWER, Hold.OPEN}
+
+
+def moves_without_quiet(source: SourceAt, target: int) -> bool:
+    """Return whether the watermark passes a time once the splits with nothing to read are left out."""
+    holds = {hold_of(split, source, target) for split in source.splits}
+    left_out = (s for s in source.splits if s.status is Status.IDLE)
+    return bool(holds & MOVING) or any(reached(s.watermark, target) for s in left_out)
+
+
+def unfollowed_text(spark: int | None, lowest: int, highest: int) -> str | None:
+    """Return that Spark's watermark is not that of the sources; ``None`` if it is.
+
+    Args:
+        spark: the watermark that Spark has for a batch; ``None``: none.
+        lowest: the watermark that the sources sent with the batch before.
+        highest: the highest watermark of a single source.
+    """
+    if not is_moment(lowest) or lowest <= 0:
+        return None
+    if spark is None:
+        return (
+            f"Spark has no watermark, although the sources have sent {time_text(lowest)}: the query does not follow "
+            "them, so that no window ever closes: put follow_watermark(stream) in front of the aggregation"
+        )
+    if is_moment(highest) and spark > highest:
+        return (
+            f"Spark's watermark, {time_text(spark)}, is ahead of that of the sources, {time_text(highest)}: the query "
+            "takes its watermark from a withWatermark, or began with a checkpoint of Spark's own source; use "
+            "follow_watermark(stream) instead of withWatermark"
+        )
+    return None
+
+
+# Words.
+
+
+def time_text(watermark: int | None) -> str:
+    """Return a time as UTC, without milliseconds that are zero."""
+    if watermark is None or not is_moment(watermark) or watermark > _END:
+        return watermark_text(MAX if watermark is not None and watermark > _END else watermark)
+    return f"{watermark_text(watermark).removesuffix('.000')} UTC"
+
+
+def records_text(n: int) -> str:
+    """Return a number of records."""
+    return "1 record" if n == 1 else f"{count_text(n)} records"
