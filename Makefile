@@ -1,6 +1,6 @@
 # Everything runs in .venv, made once from pyproject.toml. Needed on the machine: Python 3.10+ and Java 17+.
 #   make play | demo | demo-json | demo-mysql | demo-join | demo-rate | check | test | test-long | test-containers | lint |
-#   coverage | lock | bench | docs | broker | soak | fuzz | mutants | clean | distclean     (make help explains them)
+#   coverage | lock | bench | docs | site | broker | soak | fuzz | mutants | clean | distclean     (make help explains them)
 
 PYTHON ?= python3
 VENV := .venv
@@ -50,7 +50,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export OPENBLAS_NUM_THREADS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help play demo demo-json demo-mysql demo-join demo-rate demo-chain check test test-long test-containers lint coverage lock bench docs \
+.PHONY: help play demo demo-json demo-mysql demo-join demo-rate demo-chain check test test-long test-containers lint coverage lock bench docs site \
     broker soak fuzz mutants clean distclean python java prepared
 
 help: ## this list
@@ -118,6 +118,10 @@ lock: $(INSTALLED) ## requirements.lock: one version of each package, with which
 
 docs: $(INSTALLED) ## the pages that are written from the code
 	$(RUN) docs/generate.py
+
+site: $(INSTALLED) ## the docs as a site with search, in build/site/site; a link that leads nowhere fails it
+	$(RUN) -m pip install --disable-pip-version-check --quiet --group docs
+	$(RUN) -m docs.site
 
 broker: java $(INSTALLED) ## a broker to play with, until Ctrl-C
 	$(RUN) -m services.kafka
