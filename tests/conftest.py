@@ -34,11 +34,13 @@ if TYPE_CHECKING:
 _MARKERS_BY_FIXTURE = {"kafka": "service", "mysql": "service", "postgres": "service", "spark": "spark"}
 # How fast a machine makes examples says nothing about the code.
 # The same examples in each run, so that a failure belongs to the change under test.
-settings.register_profile("usual", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "usual", deadline=None, derandomize=True, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("usual")
 # Chosen by ``make test-long``: random examples, some fifty thousand histories of the planner in all.
 settings.register_profile("long", settings.get_profile("usual"), derandomize=False, max_examples=1_000)
-# Chosen by ``make soak``: two hundred times the usual number of examples.
+# Chosen by ``make soak``: four hundred times the usual number of examples.
 settings.register_profile("soak", settings.get_profile("long"), max_examples=20_000)
 SEEDS = (
     "--kills-seed", "--day-seed", "--snapshot-seed", "--histories-seed", "--statements-seed", "--hypothesis-seed",
@@ -56,13 +58,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="leave out the tests that need a real server (without this option they fail when it cannot start)",
     )
     parser.addoption("--long", action="store_true", help="run what is marked long too, each with a shorter form here")
-    parser.addoption("--kills", type=int, default=4, help="how many kill -9 the kill test does (4)")
-    parser.addoption("--mysql-kills", type=int, default=4, help="how many the MySQL kill test does (4)")
+    parser.addoption("--kills", type=int, default=2, help="how many kill -9 the kill test does (2)")
+    parser.addoption("--mysql-kills", type=int, default=2, help="how many the MySQL kill test does (2)")
     parser.addoption("--join-kills", type=int, default=1, help="how many kill -9 the test of temporal_join does (1)")
     parser.addoption("--ordering-kills", type=int, default=1, help="how many that of order_by_event_time does (1)")
     parser.addoption("--answers-kills", type=int, default=1, help="how many that of early and final answers does (1)")
     parser.addoption("--announcing-kills", type=int, default=1, help="how many that of announced watermarks does (1)")
-    parser.addoption("--chain-kills", type=int, default=2, help="how many that of jobs in a row does (2)")
+    parser.addoption("--chain-kills", type=int, default=1, help="how many that of jobs in a row does (1)")
     parser.addoption("--chain-clicks", type=int, default=60_000, help="rows that the first of them reads (60000)")
     parser.addoption("--join-users", type=int, default=6_000, help="rows of its table; half as many clicks (6000)")
     parser.addoption("--day-records", type=int, default=1_000, help="most records of a partition of a day")
@@ -81,7 +83,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--silent-seconds", type=float, default=8, help="for how long an ingestion query's cost is taken (8)"
     )
     parser.addoption("--reader-replays", type=int, default=12, help="batches a reader does again (12)")
-    parser.addoption("--reader-kills", type=int, default=2, help="how many kill -9 it survives (2)")
+    parser.addoption("--reader-kills", type=int, default=1, help="how many kill -9 it survives (1)")
     parser.addoption("--late-rows", type=int, default=160_000, help="rows of which some are late (160000)")
     parser.addoption("--late-rows-kills", type=int, default=0, help="how many kill -9 while they are read (0)")
     parser.addoption("--partitions-added", type=int, default=12, help="to a topic that is read (12)")

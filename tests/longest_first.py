@@ -6,9 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 FILES = (
+    "tests/integration/test_quickstart.py",
     "tests/integration/test_kills.py",
     "tests/integration/test_mysql_kills.py",
     "tests/integration/test_spark_cluster.py",
+    "tests/integration/test_job_chain.py",
+    "tests/integration/test_first_hour.py",
     "tests/integration/test_kafka_three_brokers.py",
     "tests/integration/test_mysql_failover_query.py",
     "tests/spark/test_follow_rows.py",

@@ -36,7 +36,7 @@ def write(bootstrap: str, topic: str, times: Mapping[int, Seconds], **options: A
     bulk_produce_partitions(bootstrap, topic, records, **options)
 
 
-def wait_for(condition: Callable[[], object], query: StreamingQuery, *, seconds: float = 60) -> None:
+def wait_for(condition: Callable[[], object], query: StreamingQuery, *, seconds: float = 200) -> None:
     """Wait until the condition holds; fail at once if the query ends before it does."""
     end = time.monotonic() + seconds
     while not condition():

@@ -256,6 +256,7 @@ def test_a_query_announces_what_its_operators_state(
     assert result.rows > 15
 
 
+@pytest.mark.long("test_a_query_announces_what_its_operators_state")
 def test_for_each_batch_into_two_topics_announces_both_and_holds_back(
     streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic, built_in_kafka: str
 ) -> None:
@@ -289,6 +290,7 @@ def test_for_each_batch_into_two_topics_announces_both_and_holds_back(
     main(["watermarks", "--kafka", *(f"--{k}={v}" for k, v in options_of(kafka).items()), f"--topic={second}", "list"])
 
 
+@pytest.mark.long("test_a_query_announces_what_its_operators_state")
 def test_what_a_query_on_spark_s_own_source_announces_holds(
     streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic, built_in_kafka: str
 ) -> None:
@@ -309,6 +311,7 @@ def test_what_a_query_on_spark_s_own_source_announces_holds(
     assert result.rows == 19
 
 
+@pytest.mark.long("test_a_query_announces_what_its_operators_state")
 def test_what_a_query_with_an_outer_join_announces_holds(
     streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic, built_in_kafka: str
 ) -> None:
@@ -362,6 +365,7 @@ def test_a_query_without_an_output_watermark_is_refused(
 
 
 @pytest.mark.timeout(14_400)
+@pytest.mark.long("test_the_last_job_has_what_a_batch_query_has_whenever_the_jobs_are_killed")
 def test_promises_hold_whenever_the_driver_is_killed_and_when_tasks_write_again(
     request: pytest.FixtureRequest, kafka: Kafka, new_topic: NewTopic, tmp_path: Path
 ) -> None:

@@ -29,13 +29,14 @@ def test_every_click_finds_its_user_and_the_servers_are_as_before(kafka: Kafka, 
     )  # fmt: skip
     before = _holdings(kafka, mysql)
     address = f"mysql://demo:p%40ss%2Fw%3Ard@{mysql.host}:{mysql.port}"
-    printed = _run("clickstream_enrichment.py", "--clicks", "2000", "--kafka", kafka.bootstrap, "--mysql", address)
-    assert loses_only_without_waiting(printed, clicks=2_000)
+    printed = _run("clickstream_enrichment.py", "--clicks", "500", "--kafka", kafka.bootstrap, "--mysql", address)
+    assert loses_only_without_waiting(printed, clicks=500)
     # What tests beside this one have made meanwhile is not ours.
     ours = {name for name in _holdings(kafka, mysql) - before if re.match("click_event|shop|enrichment", name)}
     assert not ours
 
 
+@pytest.mark.long("test_every_click_finds_its_user_and_the_servers_are_as_before")
 def test_clicks_of_the_rate_source_find_their_users_if_they_wait(mysql: MySql) -> None:
     address = f"mysql://root@{mysql.host}:{mysql.port}"
     assert loses_only_without_waiting(_run("rate_enrichment.py", "--clicks", "500", "--mysql", address), clicks=500)

@@ -60,9 +60,8 @@ def windows_of(*days: Times) -> list[tuple[object, ...]]:
 ALIGNED = {"alignmentGroup": "day", "alignmentMaxDrift": "2 hours"}
 
 
-@pytest.mark.parametrize(
-    "options", [pytest.param({}, marks=pytest.mark.long("the same day, aligned")), ALIGNED], ids=str
-)
+@pytest.mark.parametrize("options", [{}, ALIGNED], ids=str)
+@pytest.mark.long("test_a_fast_a_slow_and_a_silent_partition_lose_nothing_and_plain_spark_loses_rows")
 def test_a_day_replayed(
     streams: KafkaStreams, new_topic: NewTopic, pytestconfig: pytest.Config, options: dict[str, str]
 ) -> None:

@@ -81,6 +81,7 @@ def check(rows: list[tuple[Any, ...]], written: dict[int, np.ndarray], *, before
         assert sorted(log, key=lambda row: row[:2]) == sorted(log)
 
 
+@pytest.mark.long("test_rows_of_a_topic_leave_in_order_and_once_though_batches_are_done_again")
 def test_changes_of_a_table_leave_in_the_order_of_the_binlog_behind_the_snapshot(mysql_streams: MySqlStreams) -> None:
     mysql_streams.run_sql(
         "CREATE TABLE t (id INT PRIMARY KEY, owner INT, amount INT)",

@@ -177,6 +177,7 @@ def elsewhere(tmp_path: Path) -> Iterator[Callable[..., OtherDriver]]:
         driver.kill()
 
 
+@pytest.mark.long("test_a_query_waits_for_another_until_that_one_is_gone")
 def test_a_driver_that_is_silent_is_waited_for_for_its_time_and_counts_again_when_it_speaks(
     streams: KafkaStreams, new_topic: NewTopic, postgres: Postgres, elsewhere: Callable[..., OtherDriver]
 ) -> None:
@@ -268,6 +269,7 @@ def sources(streams: KafkaStreams, new_topic: NewTopic, tmp_path: Path) -> Itera
         source.kill()
 
 
+@pytest.mark.long("test_a_lower_drift_of_one_member_reaches_the_others_and_ends_when_it_leaves")
 def test_a_lower_drift_of_one_restarted_source_is_in_force_in_the_others_while_they_run(
     streams: KafkaStreams, postgres: Postgres, sources: Callable[..., SourceProcess]
 ) -> None:

@@ -64,10 +64,13 @@ def test_two_topics_of_one_query_are_never_further_apart_than_the_drift(
         name: len(times) for name, times in times_of.items()
     }
     drift = emitted.greatest_drift(*times_of)
-    assert DRIFT / 2 < drift.seconds <= DRIFT + STEP, f"{drift}; allowed are {DRIFT} s and a record, {STEP} s"
+    assert drift.seconds <= DRIFT + STEP, f"{drift}; allowed are {DRIFT} s and a record, {STEP} s"
+    # Alone, the fast topic has no limit, and comes in one batch.
+    assert sum("fast" in batch for batch in emitted.batches.values()) > 3
 
 
-@pytest.mark.parametrize("slow", ["topic", pytest.param("table", marks=pytest.mark.long("the topic as the slow one"))])
+@pytest.mark.parametrize("slow", ["topic", "table"])
+@pytest.mark.long("test_two_topics_of_one_query_are_never_further_apart_than_the_drift")
 def test_by_a_column_sources_are_never_further_apart_than_the_drift_and_one_range(
     slow: str, streams: KafkaStreams, mysql_streams: MySqlStreams, new_topic: NewTopic
 ) -> None:
@@ -127,7 +130,7 @@ def test_a_query_waits_for_another_until_that_one_is_gone(streams: KafkaStreams,
     assert (group.others, group.slowest) == (1, "slow")
     assert drift_between_queries(streams) <= DRIFT + STEP
     queries["slow"].stop()
-    wait_for(lambda: delivered(streams, "fast") == len(TIMES["fast"]), queries["fast"], seconds=20)
+    wait_for(lambda: delivered(streams, "fast") == len(TIMES["fast"]), queries["fast"])
 
 
 def drift_between_queries(streams: KafkaStreams) -> float:

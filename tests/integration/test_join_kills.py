@@ -32,6 +32,7 @@ _log = logging.getLogger(__name__)
 
 
 @pytest.mark.parametrize("waits", ["wait", "no-wait"])
+@pytest.mark.long("test_no_click_misses_its_user_whenever_the_driver_is_killed")
 def test_clicks_of_any_source_wait_for_the_snapshot_or_are_answered_from_the_first_batch_on(
     request: pytest.FixtureRequest, mysql: MySql, spark: SparkSession, tmp_path: Path, waits: str
 ) -> None:
@@ -118,6 +119,7 @@ def test_no_click_misses_its_user_whenever_the_driver_is_killed(
         assert not read or "snapshot" not in changed, json.dumps(clicked)
 
 
+@pytest.mark.long("test_on_event_time_no_click_is_joined_before_a_topic_is_read_to_its_end_whatever_its_order")
 def test_no_click_misses_a_user_whose_key_was_in_the_topic_at_the_start_whenever_the_driver_is_killed(
     request: pytest.FixtureRequest, kafka: Kafka, new_topic: Callable[..., str], spark: SparkSession, tmp_path: Path
 ) -> None:

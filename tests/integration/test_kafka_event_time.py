@@ -57,6 +57,7 @@ def shuffled(chance: np.random.Generator, begin: float, rows: int) -> list[float
     return [round(begin + n / 10 - chance.uniform(0, BOUND), 3) for n in range(rows)]
 
 
+@pytest.mark.long("test_a_fast_a_slow_and_a_silent_partition_lose_nothing_and_plain_spark_loses_rows")
 def test_partitions_hours_apart_lose_no_row_across_restarts(
     streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic
 ) -> None:

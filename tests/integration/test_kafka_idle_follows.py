@@ -22,7 +22,7 @@ SLOWEST = 30.0
 """Seconds for a row of the outer join, on a machine that does much else; 10 on one that does not."""
 
 
-@pytest.mark.parametrize("follows", ["group", "nothing"])
+@pytest.mark.parametrize("follows", ["group", pytest.param("nothing", marks=pytest.mark.long("with its group"))])
 def test_an_outer_join_with_a_silent_topic_goes_on(
     streams: KafkaStreams, new_topic: Callable[..., str], follows: str, request: pytest.FixtureRequest
 ) -> None:

@@ -99,13 +99,14 @@ def compare(streams: KafkaStreams, kafka: Kafka, topic: str, rows: int, *, in_pa
     return walls["long"] / walls["ahead"]
 
 
-@pytest.mark.parametrize("in_payload", [False, True])
+@pytest.mark.parametrize("in_payload", [pytest.param(False, marks=pytest.mark.long("in the payload")), True])
 def test_rows_ten_minutes_behind_are_on_time_and_the_watermark_does_not_wait_for_them_all_day(
     streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic, in_payload: bool
 ) -> None:
     compare(streams, kafka, new_topic(PARTITIONS), 40_000, in_payload=in_payload)
 
 
+@pytest.mark.long("test_rows_ten_minutes_behind_are_on_time_and_the_watermark_does_not_wait_for_them_all_day")
 def test_a_record_without_an_event_time_ahead_takes_no_other_partition_its_look_ahead(
     streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic
 ) -> None:
@@ -169,6 +170,7 @@ def test_at_the_end_of_a_live_topic_the_bound_holds_and_a_kill_takes_nothing_bac
     assert status.watermark == START + 45_000 - 1
 
 
+@pytest.mark.long("test_rows_ten_minutes_behind_are_on_time_and_the_watermark_does_not_wait_for_them_all_day")
 def test_the_status_tells_how_far_it_looks(streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic) -> None:
     topic = new_topic(1)
     streams.write(topic, {0: list(range(3_000))})

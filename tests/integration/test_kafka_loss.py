@@ -148,7 +148,7 @@ def test_a_topic_no_longer_subscribed_is_a_loss_however_the_query_is_run(
     assert (topics.count(leaves), topics.count(stays)) == (5, 7)
 
 
-@pytest.mark.parametrize("fail", ["true", "false"])
+@pytest.mark.parametrize("fail", ["true", pytest.param("false", marks=pytest.mark.long("as an error"))])
 def test_a_topic_deleted_under_a_running_query(
     streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic, fail: str
 ) -> None:

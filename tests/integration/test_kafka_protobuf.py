@@ -35,6 +35,7 @@ def order(number: int, seconds: float) -> bytes:
     return message(7, b"\2\2" + CLASS(id=str(number), payment={"at": at}).SerializeToString())
 
 
+@pytest.mark.long("test_windows_go_by_a_field_of_avro_whichever_schema_it_is_of")
 def test_windows_go_by_a_field_of_protobuf(
     streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic, tmp_path: Path
 ) -> None:

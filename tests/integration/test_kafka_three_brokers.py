@@ -117,6 +117,7 @@ def _without_leaders(topic: Topic | None) -> tuple[str | None, set[int]]:
     return topic.id, set(topic.leaders)
 
 
+@pytest.mark.long("test_a_broker_that_stays_frozen_is_an_error_after_the_limit_and_not_before")
 def test_a_broker_that_answers_late_each_time_is_no_error(three_brokers: LocalKafka) -> None:
     """However long all its answers take together; each is told while the next one is waited for."""
     bounds, silent = connect(three_brokers, default_api_timeout_ms="6000").bounds, splits_led_by(three_brokers, 3)
@@ -143,6 +144,7 @@ def test_a_broker_that_stays_frozen_is_an_error_after_the_limit_and_not_before(t
 
 
 @pytest.mark.parametrize("limit", ["4000", "60000"])
+@pytest.mark.long("test_an_outage_within_one_long_batch_is_no_quiet_time_and_a_long_batch_without_one_is")
 def test_a_broker_that_was_slow_before_a_long_batch_is_asked_anew_after_it(
     three_brokers: LocalKafka, limit: str
 ) -> None:
@@ -157,6 +159,7 @@ def test_a_broker_that_was_slow_before_a_long_batch_is_asked_anew_after_it(
     assert bounds.current_ends(SPLITS) == Ends(ENDS)
 
 
+@pytest.mark.long("test_an_outage_within_one_long_batch_is_no_quiet_time_and_a_long_batch_without_one_is")
 def test_a_broker_whose_answer_came_before_a_long_batch_was_not_silent_all_the_time(three_brokers: LocalKafka) -> None:
     bounds, silent = connect(three_brokers, default_api_timeout_ms="6000").bounds, splits_led_by(three_brokers, 3)
     three_brokers.pause(3)
@@ -174,6 +177,7 @@ def test_a_broker_whose_answer_came_before_a_long_batch_was_not_silent_all_the_t
         three_brokers.resume(3)
 
 
+@pytest.mark.long("test_a_broker_that_stays_frozen_is_an_error_after_the_limit_and_not_before")
 def test_a_silent_broker_is_an_error_though_others_are_asked_about_in_between(three_brokers: LocalKafka) -> None:
     bounds, silent = connect(three_brokers, default_api_timeout_ms="4000").bounds, splits_led_by(three_brokers, 3)
 
@@ -193,6 +197,7 @@ def test_a_silent_broker_is_an_error_though_others_are_asked_about_in_between(th
     assert 3.9 < time.monotonic() - begun < 20
 
 
+@pytest.mark.long("test_an_outage_within_one_long_batch_is_no_quiet_time_and_a_long_batch_without_one_is")
 def test_a_broker_that_is_frozen_again_after_a_long_batch_has_the_whole_limit(three_brokers: LocalKafka) -> None:
     bounds, silent = connect(three_brokers, default_api_timeout_ms="6000").bounds, splits_led_by(three_brokers, 3)
     three_brokers.pause(3)

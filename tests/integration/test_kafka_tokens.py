@@ -327,7 +327,7 @@ def test_a_read_outlives_its_logins(ports: Ports, endpoint: TokenEndpoint, monke
     assert len(endpoint.given) > 1
 
 
-@pytest.mark.parametrize("pause", [0.5, 3.0], ids=["often", "seldom"])
+@pytest.mark.parametrize("pause", [0.5, pytest.param(3.0, marks=pytest.mark.long("often"))], ids=["often", "seldom"])
 def test_planning_outlives_its_logins(
     ports: Ports, endpoint: TokenEndpoint, caplog: pytest.LogCaptureFixture, pause: float
 ) -> None:
@@ -365,6 +365,7 @@ def test_who_refuses_to_renew_a_login_is_named(ports: Ports, tmp_path: Path) -> 
 
 
 @pytest.mark.spark
+@pytest.mark.long("test_planning_outlives_its_logins")
 def test_a_stream_outlives_its_logins_and_tokens(ports: Ports, endpoint: TokenEndpoint, spark: SparkSession) -> None:
     """Driver and workers each have a token of their own, and both end while it runs."""
     endpoint.lifetime = 3.0

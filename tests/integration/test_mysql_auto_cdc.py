@@ -60,6 +60,7 @@ spark.stop()
 """
 
 
+@pytest.mark.long("test_what_was_delivered_is_what_the_server_holds")
 def test_the_pipelines_table_is_the_servers_after_each_run(mysql: MySql, tmp_path: Path) -> None:
     make_user(mysql, "cdc", *RIGHTS)
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYSPARK_GATEWAY"))}

@@ -184,6 +184,7 @@ def test_nothing_is_told_before_the_snapshot_is_complete(mysql_database: Databas
 
 @pytest.mark.spark
 @pytest.mark.needs_mysql("logs in which second a statement began, and no commit times")
+@pytest.mark.long("test_a_batch_carries_a_watermark_that_its_rows_are_behind_and_no_later_row_is")
 def test_a_window_comes_with_the_batch_after_the_row_that_closes_it(mysql_streams: MySqlStreams) -> None:
     mysql_streams.run_sql(_TABLE)
     frame = follow_watermark(mysql_streams.source(startingOffsets="latest", watermarkInterval="1 hour"))

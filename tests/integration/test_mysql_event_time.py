@@ -31,7 +31,7 @@ def row(number: int, seconds: float | None) -> str:
     return f"({number}, 'n', 0, {at}, {at})"
 
 
-@pytest.mark.parametrize("column", ["at", "MOMENT"])
+@pytest.mark.parametrize("column", ["at", pytest.param("MOMENT", marks=pytest.mark.long("the column of DATETIME"))])
 def test_windows_go_by_the_column_and_rows_within_the_disorder_are_on_time(
     column: str, mysql_streams: MySqlStreams
 ) -> None:

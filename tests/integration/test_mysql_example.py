@@ -17,6 +17,7 @@ pytestmark = [pytest.mark.service, pytest.mark.timeout(600)]
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.long("test_what_was_delivered_is_what_the_server_holds")
 def test_the_demo_shows_its_progress_and_loses_no_row_where_a_copy_by_select_does() -> None:
     command = [sys.executable, "examples/mysql_changes.py", "--rows", "3000", "--seconds", "2"]
     environment = {**os.environ, "JDK_JAVA_OPTIONS": quick_spark()}

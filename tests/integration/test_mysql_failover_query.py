@@ -23,7 +23,10 @@ from tests.integration.mysql_streams import PASSWORD, RIGHTS, USER, make_user
 from tests.integration.mysql_writers import writers
 from tests.spark.queries import Streams
 
-pytestmark = [pytest.mark.service, pytest.mark.timeout(1_800)]
+pytestmark = [
+    pytest.mark.service, pytest.mark.timeout(1_800),
+    pytest.mark.long("test_what_was_not_read_on_one_server_is_read_on_the_other"),
+]  # fmt: skip
 
 _log = logging.getLogger(__name__)
 _NAME = "changes"

@@ -122,6 +122,7 @@ def test_where_others_are_written_to_a_batch_ends_as_well(database: Database, mo
     assert sum(found) == 10
 
 
+@pytest.mark.long("test_batches_have_so_many_rows_at_most_and_together_all_and_are_the_same_when_done_again")
 def test_a_catch_up_through_spark_is_of_many_batches_and_complete(mysql_streams: MySqlStreams) -> None:
     database = mysql_streams.database
     fill(database, rows=1_000)

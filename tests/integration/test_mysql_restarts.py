@@ -19,6 +19,7 @@ _RESTARTS = 2
 _SECONDS = 240
 
 
+@pytest.mark.long("test_what_was_delivered_is_what_the_server_holds")
 def test_restarts_lose_and_double_nothing(mysql_streams: MySqlStreams) -> None:
     with mysql_service(where=Where.LOCAL) as server, new_database(server) as database:
         make_user(server, USER, *RIGHTS)

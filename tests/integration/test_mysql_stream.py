@@ -131,6 +131,7 @@ def test_while_nothing_is_written_the_servers_clock_closes_windows(mysql_streams
     assert running.dropped == 0
 
 
+@pytest.mark.long("test_windows_of_a_topic_and_a_table_wait_for_the_snapshot_and_then_close_with_the_clock")
 def test_with_the_clock_during_the_binlog_there_is_no_watermark_before_and_the_clock_after(
     mysql_streams: MySqlStreams,
 ) -> None:

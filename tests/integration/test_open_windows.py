@@ -75,6 +75,7 @@ def test_a_partition_never_used_and_one_that_is_behind_are_named_until_the_windo
     assert "the query has ended: this is how it was left" in later.remarks
 
 
+@pytest.mark.long("test_a_partition_never_used_and_one_that_is_behind_are_named_until_the_window_closes")
 def test_a_partition_that_its_group_pauses_is_named_with_the_one_it_waits_for(
     streams: KafkaStreams, new_topic: NewTopic
 ) -> None:
@@ -93,6 +94,7 @@ def test_a_partition_that_its_group_pauses_is_named_with_the_one_it_waits_for(
     )
 
 
+@pytest.mark.long("test_a_partition_never_used_and_one_that_is_behind_are_named_until_the_window_closes")
 def test_of_two_sources_the_one_that_holds_the_window_is_named_also_after_a_run_that_ended(
     streams: KafkaStreams, new_topic: NewTopic
 ) -> None:
@@ -119,6 +121,7 @@ def test_of_two_sources_the_one_that_holds_the_window_is_named_also_after_a_run_
     assert [(row["end"], row["count"]) for row in rows] == [(at(60), 3)]
 
 
+@pytest.mark.long("test_a_partition_never_used_and_one_that_is_behind_are_named_until_the_window_closes")
 def test_a_query_whose_watermark_is_not_the_sources_is_found_out(streams: KafkaStreams, new_topic: NewTopic) -> None:
     """Spark's own takes the highest event time: the rows of the slower partition are late, and dropped."""
     topic = new_topic(2)

@@ -16,6 +16,7 @@ pytestmark = [pytest.mark.service, pytest.mark.spark]
 
 
 @pytest.mark.usefixtures("rocksdb")
+@pytest.mark.long("test_rows_of_a_topic_leave_in_order_and_once_though_batches_are_done_again")
 def test_early_readings_wait_for_those_on_time_and_late_ones_are_told_apart(spark: SparkSession, kafka: Kafka) -> None:
     create_topic(kafka.bootstrap, sensor_ordering.TOPIC, partitions=3)
     written = sensor_ordering.produce(kafka.bootstrap, 60)
@@ -37,6 +38,7 @@ def test_early_readings_wait_for_those_on_time_and_late_ones_are_told_apart(spar
     assert not sensor_ordering.verdict(readings, written, console)
 
 
+@pytest.mark.long("test_two_topics_of_one_query_are_never_further_apart_than_the_drift")
 def test_a_join_of_aligned_topics_keeps_fewer_rows_with_an_equal_result(spark: SparkSession, kafka: Kafka) -> None:
     for name in (two_topics_join.SHOWN, two_topics_join.CLICKED):
         create_topic(kafka.bootstrap, name, partitions=two_topics_join.PARTITIONS)
@@ -85,7 +87,11 @@ def test_a_watermark_per_partition_counts_the_orders_that_one_on_the_parsed_colu
     assert str(plain.lost) in console.file.getvalue()  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("feed", [change_feeds.COCKROACHDB, change_feeds.TICDC], ids=lambda feed: feed.topic)
+@pytest.mark.parametrize(
+    "feed",
+    [change_feeds.COCKROACHDB, pytest.param(change_feeds.TICDC, marks=pytest.mark.long("CockroachDB's feed"))],
+    ids=lambda feed: feed.topic,
+)
 def test_the_markers_of_a_change_feed_close_windows_and_make_no_change_late(
     spark: SparkSession, kafka: Kafka, feed: change_feeds.Feed
 ) -> None:
@@ -99,6 +105,7 @@ def test_the_markers_of_a_change_feed_close_windows_and_make_no_change_late(
     assert len(windows) >= 15
 
 
+@pytest.mark.long("test_a_strategy_of_the_users_own_uses_the_heartbeats_of_records_and_without_them_a_bound")
 def test_a_bound_for_each_hour_loses_no_reading_of_the_night_and_delays_no_window_of_the_day(
     spark: SparkSession, kafka: Kafka
 ) -> None:

@@ -99,6 +99,7 @@ def rows_until(offset: dict[str, Any]) -> list[Any]:
 
 
 @pytest.mark.timeout(7_200)
+@pytest.mark.long("test_windows_of_a_topic_and_a_table_wait_for_the_snapshot_and_then_close_with_the_clock")
 def test_windows_of_history_are_those_of_a_batch_and_then_time_is_the_clock_whenever_the_driver_is_killed(
     request: pytest.FixtureRequest, streams: KafkaStreams, new_topic: NewTopic, tmp_path: Path
 ) -> None:

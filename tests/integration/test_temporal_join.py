@@ -78,6 +78,7 @@ def test_on_processing_time_no_click_is_joined_before_the_snapshot_and_each_find
     assert "temporal_join[processing time]" in plan(query)
 
 
+@pytest.mark.long("test_on_event_time_the_result_is_that_of_a_query_over_the_full_history")
 def test_on_event_time_each_click_finds_the_row_of_its_time(
     streams: KafkaStreams, mysql_streams: MySqlStreams, new_topic: NewTopic
 ) -> None:

@@ -78,6 +78,7 @@ def test_rows_of_now_that_are_processed_at_once_are_fresh(
 
 
 @runs
+@pytest.mark.long("test_rows_of_now_that_are_processed_at_once_are_fresh")
 def test_rows_of_an_hour_ago_that_are_processed_at_once_are_old_data(
     streams: KafkaStreams, new_topic: NewTopic, runs: int
 ) -> None:
@@ -96,6 +97,7 @@ def test_rows_of_an_hour_ago_that_are_processed_at_once_are_old_data(
 
 
 @runs
+@pytest.mark.long("test_rows_of_now_behind_a_sink_that_blocks_are_a_slow_batch")
 def test_rows_of_now_that_wait_in_a_join_for_the_other_side_wait_for_time(
     streams: KafkaStreams, new_topic: NewTopic, runs: int
 ) -> None:
@@ -220,6 +222,7 @@ def test_the_time_that_a_split_was_idle_is_that_between_its_recorded_changes(
     assert (times.paused, times.changes) == (0, 3)
 
 
+@pytest.mark.long("test_the_time_that_a_split_was_idle_is_that_between_its_recorded_changes")
 def test_the_time_that_a_split_was_paused_begins_with_its_recorded_change(
     streams: KafkaStreams, new_topic: NewTopic
 ) -> None:

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from watermark_source.contract.read_batch import ReadBatch
@@ -53,7 +53,6 @@ def reported(whole: SplitRange, found: tuple[np.ndarray, np.ndarray], before: Mi
     return cover(whole, reports)
 
 
-@settings(max_examples=60, deadline=None)
 @given(rows(), st.integers(-3, 3), st.integers(1, 7), st.integers(0, SEGMENT))
 def test_what_is_counted_does_not_depend_on_how_a_range_is_cut(
     found: tuple[np.ndarray, np.ndarray], before: int, parts: int, start: int
@@ -64,7 +63,6 @@ def test_what_is_counted_does_not_depend_on_how_a_range_is_cut(
     assert reported(whole, moved, highest, 1) == reported(whole, moved, highest, parts)
 
 
-@settings(max_examples=60, deadline=None)
 @given(rows(), st.integers(-3, 3), st.integers(1, 7))
 def test_what_counts_is_how_far_rows_are_behind_the_highest_of_all_before(
     found: tuple[np.ndarray, np.ndarray], before: int, parts: int

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples_by_day import at_least
 from tests.simulation.driver import Driver
 from tests.simulation.log import SimulatedLog
 from watermark_source.planning.planner import plan
@@ -25,7 +26,7 @@ shifts = st.tuples(*[st.integers(-5_000, 5_000)] * 3)
 """By how much each partition's clock differs from the driver's."""
 
 
-@settings(max_examples=200)
+@at_least(60)
 @given(steps, shifts, st.none() | st.integers(1, 3), st.none() | st.just(2_000))
 def test_no_row_is_late_whose_clock_differs_by_less_than_the_lag(
     script: list[tuple[int, set[int], bool]], shift: tuple[int, int, int], max_rows: int | None, idle: int | None

@@ -11,9 +11,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples_by_day import at_least
 from tests.simulation.driver import START, Driver
 from tests.simulation.group import MemberDriver, Store
 from tests.simulation.log import SimulatedLog, SplitLog
@@ -124,7 +125,7 @@ actions = st.lists(
 )
 
 
-@settings(max_examples=400)
+@at_least(150)
 @given(
     actions,
     st.sampled_from(

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_aligned_kafka.cluster import metadata, offset_lookup, retry
@@ -262,7 +262,6 @@ _ACTIONS = (
 stories = st.lists(st.tuples(st.sampled_from(_ACTIONS), st.integers(0, 4)), min_size=15, max_size=60)
 
 
-@settings(max_examples=100, deadline=None)
 @given(stories, st.sampled_from([Idleness(), Idleness(timeout=IDLE)]))
 def test_no_broker_loses_rows_holds_others_up_takes_an_end_back_or_is_logged_twice(
     actions: list[tuple[str, int]], idleness: Idleness

@@ -65,6 +65,7 @@ def test_windows_close_while_the_stream_is_silent_and_count_each_row_once(stream
     assert query.dropped == 0
 
 
+@pytest.mark.long("test_windows_close_while_the_stream_is_silent_and_count_each_row_once")
 def test_windows_over_a_stream_of_random_rates_count_every_row_once(streams: Streams) -> None:
     rate = streams.spark.readStream.format("rate").option("rowsPerSecond", 50).load()
     rows = follow_clock(rate)

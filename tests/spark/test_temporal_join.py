@@ -118,6 +118,7 @@ def test_on_event_time_the_result_is_that_of_a_query_over_the_full_history(strea
         streams.run(other, "joined")
 
 
+@pytest.mark.long("test_on_event_time_the_result_is_that_of_a_query_over_the_full_history")
 def test_a_join_above_a_join_and_rows_of_1970_find_the_versions_of_their_time(streams: Streams) -> None:
     chance = random.Random(7)
     first = -START / 1_000

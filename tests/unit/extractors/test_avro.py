@@ -11,9 +11,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from tests.avro_examples import Example, encoded, examples, found, message, records
+from tests.examples_by_day import at_least
 from watermark_source.errors import SchemaError, UsageError
 from watermark_source.extractors import avro_event_time
 
@@ -33,7 +34,7 @@ def one_field(kind: Any) -> dict[str, Any]:
 
 
 @given(examples())
-@settings(max_examples=300)
+@at_least(100)
 def test_the_field_is_found_behind_whatever_lies_before_it(example: Example) -> None:
     event_time = avro_event_time(example.path, schemas={7: example.schema})
     bodies = [message(7, encoded(example.schema, value)) for value in example.values]
@@ -43,7 +44,6 @@ def test_the_field_is_found_behind_whatever_lies_before_it(example: Example) -> 
 
 
 @given(examples())
-@settings(max_examples=50)
 def test_a_value_that_is_cut_short_has_no_time_or_the_right_one(example: Example) -> None:
     event_time = avro_event_time(example.path, schemas={7: example.schema})
     whole = message(7, encoded(example.schema, example.values[0]))

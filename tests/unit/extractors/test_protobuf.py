@@ -13,10 +13,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from google.protobuf.message import DecodeError
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.avro_examples import found, records
+from tests.examples_by_day import at_least
 from tests.protobuf_examples import (
     REPEATED,
     Example,
@@ -65,7 +66,7 @@ ORDER = class_of(FILE, "shop.Order")
 
 
 @given(examples())
-@settings(max_examples=200, deadline=None)
+@at_least(100)
 def test_the_field_is_what_the_library_reads_whatever_else_there_is(example: Example) -> None:
     expected = [micros_of(example.cls.FromString(body), example.path) for body in example.bodies]
     plain = protobuf_event_time(example.path, message=example.cls, wire_format="plain")
@@ -80,7 +81,7 @@ def test_the_field_is_what_the_library_reads_whatever_else_there_is(example: Exa
 
 
 @given(examples(), st.data())
-@settings(max_examples=200, deadline=None)
+@at_least(100)
 def test_bytes_that_are_damaged_or_cut_short_have_no_time_or_what_the_library_reads(
     example: Example, data: st.DataObject
 ) -> None:
@@ -100,7 +101,7 @@ def test_bytes_that_are_damaged_or_cut_short_have_no_time_or_what_the_library_re
 
 
 @given(st.lists(st.none() | st.binary(max_size=60), max_size=20))
-@settings(max_examples=200, deadline=None)
+@at_least(100)
 def test_any_bytes_are_a_moment_or_none(values: list[bytes | None]) -> None:
     for wire_format in ("plain", "confluent"):
         event_time = protobuf_event_time("at", message=ORDER, wire_format=wire_format)

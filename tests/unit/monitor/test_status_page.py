@@ -361,10 +361,15 @@ def test_watch_shows_the_page_in_a_terminal_until_it_is_interrupted(
 ) -> None:
     console = Console(force_terminal=True, width=120, height=40, record=True)
     seen: list[float] = []
+    sleep, own = time.sleep, threading.get_ident()
 
     def interrupted(seconds: float) -> None:
+        if threading.get_ident() != own:
+            # Of a client that an earlier test left behind.
+            sleep(seconds)
+            return
         seen.append(seconds)
-        if len(seen) == 3:
+        if len(seen) >= 3:
             raise KeyboardInterrupt
 
     monkeypatch.setattr(time, "sleep", interrupted)

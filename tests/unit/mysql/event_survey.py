@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
 from pyspark_mysql_cdc_wm.binlog.corrupt_binlog import Fault, fault_error
 from pyspark_mysql_cdc_wm.binlog.event_headers import EVENT_FIELDS, HEADER_SIZE, read_event
 from pyspark_mysql_cdc_wm.binlog.wire import PADDING, Bytes, Longs, uint32_at
+from tests.unit.mysql.compiled_late import compiled_late
 from watermark_source.errors import InternalError
 from watermark_source.machine_code.native import Word, address_of
 
@@ -27,11 +27,8 @@ class Survey(NamedTuple):
     """Whether events from here on carry checksums."""
 
 
-# Not kept between processes: what is kept goes by the sources of these tests, and not by those of what they test.
-@numba.njit(
-    "Tuple((int64, int64, int64, boolean, int64))(uint8[::1], int64, int64, boolean, boolean, int64, int64[:, ::1])",
-    nogil=True,
-    error_model="numpy",
+@compiled_late(
+    "Tuple((int64, int64, int64, boolean, int64))(uint8[::1], int64, int64, boolean, boolean, int64, int64[:, ::1])"
 )
 def _survey(
     array: Word, start: Word, stop: Word, checksums: Word, check: Word, position: Word, events: Word

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Mapping
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.broker_version_data import BrokerVersionData
 from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
@@ -22,6 +22,7 @@ from pyspark_aligned_kafka.cluster.list_offsets import (
     decode_response,
 )
 from pyspark_aligned_kafka.cluster.offset_lookup import Attempt, _read_offsets
+from tests.examples_by_day import at_least
 from watermark_source.errors import CorruptDataError
 from watermark_source.planning.split import Split
 from watermark_source.planning.watermark import Millis
@@ -134,7 +135,7 @@ def test_a_number_of_ten_bytes_is_read_and_one_that_goes_on_is_refused() -> None
             decode_response(b"\x80" * 9 + more + bytes(4) + no_topics + b"\0", flexible=True)
 
 
-@settings(max_examples=300)
+@at_least(100)
 @given(st.data())
 def test_hostile_responses_raise_what_kafka_python_expects_only(data: st.DataObject) -> None:
     version = data.draw(st.sampled_from([5, 7]))

@@ -8,11 +8,12 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.consumer import FetchRequest
 
 from pyspark_aligned_kafka.reading.fetch import FetchLimits, Wanted, decode_response, encode_request
+from tests.examples_by_day import at_least
 from watermark_source.errors import CorruptDataError
 from watermark_source.planning.split import Split
 
@@ -108,7 +109,7 @@ def test_names_of_less_than_no_bytes_do_not_make_topics_of_nothing() -> None:
     assert time.monotonic() - began < 5
 
 
-@settings(max_examples=300)
+@at_least(100)
 @given(st.data())
 def test_hostile_responses_raise_declared_errors_only(data: st.DataObject) -> None:
     good = bytearray(

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_aligned_kafka.records.decoding import RecordDecoder
 from pyspark_aligned_kafka.records.record_batches import Survey, survey
+from tests.examples_by_day import at_least
 from tests.unit.kafka.batches import (
     CONTROL,
     LOG_APPEND_TIME,
@@ -397,7 +398,7 @@ def test_what_was_written_is_what_is_read(written: list[list[Rec]], first: int, 
     assert [round(row[3].timestamp() * 1000) for row in rows] == [rec.millis for _, rec in expected]  # type: ignore[attr-defined]
 
 
-@settings(max_examples=400)
+@at_least(150)
 @given(st.data())
 def test_hostile_bytes_raise_declared_errors_only(data: st.DataObject) -> None:
     log = bytearray(aborted_log() + batch(13, [Rec(0, headers=[(b"k", b"v")]), Rec(1, b"x" * 200, b"k")]))
@@ -408,7 +409,7 @@ def test_hostile_bytes_raise_declared_errors_only(data: st.DataObject) -> None:
         decode(bytes(log[: data.draw(st.integers(0, len(log)))]), aborted=[(7, 0), (8, 9)])
 
 
-@settings(max_examples=400)
+@at_least(150)
 @given(
     st.binary(max_size=200), st.integers(-1, 40), st.integers(0, 40), st.sampled_from([0, 0, CONTROL, 1, 2, 3, 4, 5])
 )

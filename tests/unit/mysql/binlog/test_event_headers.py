@@ -5,12 +5,12 @@ from __future__ import annotations
 import zlib
 from typing import Any
 
-import numba
 import numpy as np
 import pytest
 
 from pyspark_mysql_cdc_wm.binlog.event_headers import POSITION, STOP, TYPE, EventType
 from pyspark_mysql_cdc_wm.binlog.wire import PADDING, checksum, padded
+from tests.unit.mysql.compiled_late import compiled_late
 from tests.unit.mysql.event_survey import EventSurvey
 from tests.unit.mysql.recordings import MAGIC_SIZE, content, surveyed
 from watermark_source.errors import CorruptDataError, InternalError
@@ -20,8 +20,7 @@ _START_ENCRYPTION = 164
 RECORDINGS = ["full", "minimal", "no_checksum", "compressed", "tagged", "mariadb"]
 
 
-# Not kept between processes: what is kept goes by the sources of the package that the function is in.
-@numba.njit("int64(uint8[::1], int64, int64)")
+@compiled_late("int64(uint8[::1], int64, int64)")
 def _sum(array: Any, start: Any, stop: Any) -> Any:
     return checksum(address_of(array), start, stop)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 import pytest
 
 from pyspark_mysql_cdc_wm.binlog.event_headers import EventType
 from pyspark_mysql_cdc_wm.binlog.gtid import gtid_at
 from pyspark_mysql_cdc_wm.binlog.wire import padded
+from tests.unit.mysql.compiled_late import compiled_late
 from watermark_source.machine_code.native import address_of
 
 # A body of a server of version 9.1.0 with a tag, and what it says.
@@ -20,8 +20,7 @@ TAGGED = bytes.fromhex(
 )
 
 
-# Not kept between processes: what is kept goes by the sources of the package that the function is in.
-@numba.njit("Tuple((int64, int64))(uint8[::1], int64, int64)")
+@compiled_late("Tuple((int64, int64))(uint8[::1], int64, int64)")
 def _gtid(array: Any, kind: Any, stop: Any) -> Any:
     number, time = gtid_at(address_of(array), kind, np.int64(0), stop)
     return number, time

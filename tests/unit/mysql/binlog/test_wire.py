@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 import pytest
 
 from pyspark_mysql_cdc_wm.binlog.wire import lenenc_at, padded, uint16_at, uint32_at, uint_at
 from tests.unit.mysql.binlog.length_encoded import NUMBERS
+from tests.unit.mysql.compiled_late import compiled_late
 from watermark_source.machine_code.native import address_of
 
 NONE = (0, -1)
 
 
-# Not kept between processes: what is kept goes by the sources of the package that the function is in.
-@numba.njit("Tuple((int64, int64))(uint8[::1], int64, int64)")
+@compiled_late("Tuple((int64, int64))(uint8[::1], int64, int64)")
 def _lenenc(array: Any, start: Any, stop: Any) -> Any:
     return lenenc_at(address_of(array), start, stop)
 
 
-@numba.njit("Tuple((int64, int64, int64))(uint8[::1], int64, int64)")
+@compiled_late("Tuple((int64, int64, int64))(uint8[::1], int64, int64)")
 def _numbers(array: Any, at: Any, width: Any) -> Any:
     data = address_of(array)
     return uint16_at(data, at), uint32_at(data, at), uint_at(data, at, np.int64(width))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_mysql_cdc_wm.records.key_set import KeySet
@@ -38,7 +38,6 @@ def _columns(types: tuple[pa.DataType, ...], keys: list[tuple[Any, ...]]) -> lis
 def test_it_holds_what_was_added_and_nothing_else(kind: str) -> None:
     types, keys = _KEYS[kind]
 
-    @settings(max_examples=60, deadline=None)
     @given(st.lists(st.lists(keys, max_size=30), max_size=4), st.lists(keys, max_size=30))
     def check(batches: list[list[tuple[Any, ...]]], asked: list[tuple[Any, ...]]) -> None:
         ours, theirs = KeySet(), set[tuple[Any, ...]]()
