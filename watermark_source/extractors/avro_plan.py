@@ -86,26 +86,31 @@ def plan_of(schema: Json, path: tuple[str, ...], unit: str, others: Iterable[Jso
         SchemaError: the schema is no Avro schema, or the field's type is no timestamp.
     """
     try:
-        planner = _Planner(schema, unit, others)
+        planner = Planner(schema, unit, others)
         return planner.plan(schema, path)
     except RecursionError:
         raise SchemaError("an Avro schema whose types contain each other too deeply, a thousand of them") from None
 
 
-class _Planner:
-    def __init__(self, schema: Json, unit: str, others: Iterable[Json]) -> None:
+class Planner:
+    """Compiles the types of a schema. Nodes are appended to ``code``, which plans of other schemas may share."""
+
+    def __init__(self, schema: Json, unit: str, others: Iterable[Json], code: list[int] | None = None) -> None:
         self._unit = unit
         self._named: dict[str, tuple[Mapping[str, Json], str]] = {}
         self._places: dict[str, int] = {}
         self._empty: dict[str, bool] = {}
         self._targets: dict[tuple[str, int], int] = {}
-        self._code: list[int] = [Node.NO_TIME, Node.FIXED, 0]
+        self.code = [] if code is None else code
+        if not self.code:
+            self.code += [Node.NO_TIME, Node.FIXED, 0]
         for document in (*others, schema):
             self._collect(document, "")
 
     def plan(self, schema: Json, path: tuple[str, ...]) -> Plan:
+        """Return the walk to the field at ``path``."""
         entry = self._target(schema, "", path)
-        return Plan(np.array(self._code, np.int64), entry)
+        return Plan(np.array(self.code, np.int64), entry)
 
     def _collect(self, schema: Json, space: str) -> None:
         """Collect the named types: a schema may use a name before it defines it."""
@@ -117,14 +122,14 @@ class _Planner:
             if isinstance(kind, str) and kind in _NAMED:
                 name, space = _full_name(schema, space)
                 self._named[name] = schema, space
-                for field in _fields(schema) if kind in ("record", "error") else ():
+                for field in fields_of(schema) if kind in ("record", "error") else ():
                     self._collect(field["type"], space)
             else:
                 for inner in (kind, schema.get("items"), schema.get("values")):
                     if not isinstance(inner, str):
                         self._collect(inner, space)
 
-    def _resolved(self, schema: Json, space: str) -> tuple[Json, str, str]:
+    def resolved(self, schema: Json, space: str) -> tuple[Json, str, str]:
         """Return a schema with references resolved, its full name if it has one, and the namespace inside it."""
         while isinstance(schema, Mapping) and isinstance(schema.get("type"), Mapping | list):
             schema = schema["type"]
@@ -139,67 +144,69 @@ class _Planner:
             raise SchemaError(f"an Avro schema refers to the type {shortened(used)!r}, which it does not define")
         return schema, "", space
 
-    def _skip(self, schema: Json, space: str) -> int:  # noqa: PLR0911 - one for each kind
+    def skip(self, schema: Json, space: str) -> int:  # noqa: PLR0911 - one for each kind
         """Return the node of a type whose values are skipped."""
-        if self._takes_no_bytes(schema, space, frozenset()):
+        if self.takes_no_bytes(schema, space):
             return NO_BYTES
-        schema, name, space = self._resolved(schema, space)
+        schema, name, space = self.resolved(schema, space)
         if name in self._places:
             return self._places[name]
         if isinstance(schema, list):
             return self._with_nodes(Node.UNION, [(branch, space) for branch in schema])
-        kind = _kind(schema)
+        kind = kind_of(schema)
         if kind in ("record", "error"):
-            return self._with_nodes(Node.RECORD, self._with_bytes(_fields(schema), space), name)
+            return self._with_nodes(Node.RECORD, self._with_bytes(fields_of(schema), space), name)
         if kind == "array":
-            return self._add(Node.ARRAY, self._skip(_member(schema, "items"), space))
+            return self.add(Node.ARRAY, self.skip(member_of(schema, "items"), space))
         if kind == "map":
-            return self._add(Node.MAP, self._skip(_member(schema, "values"), space))
-        return self._add(*self._plain(schema, kind))
+            return self.add(Node.MAP, self.skip(member_of(schema, "values"), space))
+        return self.add(*self._plain(schema, kind))
 
     def _with_bytes(self, fields: Iterable[Mapping[str, Json]], space: str) -> list[tuple[Json, str]]:
         """Return the types of the fields that take bytes, with their namespace."""
-        return [(f["type"], space) for f in fields if not self._takes_no_bytes(f["type"], space, frozenset())]
+        return [(f["type"], space) for f in fields if not self.takes_no_bytes(f["type"], space)]
 
     def _plain(self, schema: Json, kind: str) -> tuple[int, ...]:
         if kind == "enum":
             return (Node.VARINT,)
         if kind == "fixed":
-            size = _member(schema, "size")
+            size = member_of(schema, "size")
             if type(size) is not int or not 0 <= size < 2**31:
                 raise SchemaError(f"an Avro schema with a fixed type of {size!r} bytes")
             return (Node.FIXED, size)
         return _PRIMITIVE[kind]
 
     def _with_nodes(self, code: Node, inner: list[tuple[Json, str]], name: str = "") -> int:
-        place = self._add(code, len(inner), *[NO_TIME] * len(inner))
+        place = self.add(code, len(inner), *[NO_TIME] * len(inner))
         if name:
             # Before its fields are compiled: they may contain the type itself.
             self._places[name] = place
         for index, (schema, space) in enumerate(inner, place + 2):
-            self._code[index] = self._skip(schema, space)
+            self.code[index] = self.skip(schema, space)
         return place
 
-    def _add(self, *numbers: int) -> int:
-        self._code.extend(numbers)
-        return len(self._code) - len(numbers)
+    def add(self, *numbers: int) -> int:
+        """Append a node; return its index."""
+        self.code.extend(numbers)
+        return len(self.code) - len(numbers)
 
-    def _takes_no_bytes(self, schema: Json, space: str, within: frozenset[str]) -> bool:
-        schema, name, space = self._resolved(schema, space)
+    def takes_no_bytes(self, schema: Json, space: str, within: frozenset[str] = frozenset()) -> bool:
+        """Return whether values of a type have no bytes; ``within``: names of the records around it."""
+        schema, name, space = self.resolved(schema, space)
         if isinstance(schema, list) or name in within:
             return False
-        kind = _kind(schema)
+        kind = kind_of(schema)
         if kind not in ("record", "error"):
             return kind == "null" or (kind == "fixed" and schema.get("size") == 0)
         if name not in self._empty:
             inner = within | {name}
-            self._empty[name] = all(self._takes_no_bytes(f["type"], space, inner) for f in _fields(schema))
+            self._empty[name] = all(self.takes_no_bytes(f["type"], space, inner) for f in fields_of(schema))
         return self._empty[name]
 
     def _target(self, schema: Json, space: str, path: tuple[str, ...]) -> int:
         """Return the node of a type that may contain the field; ``NO_TIME`` if it does not."""
         given = schema
-        schema, name, space = self._resolved(schema, space)
+        schema, name, space = self.resolved(schema, space)
         # Compile a named type once: unions of records that name each other have exponentially many paths.
         if name and (name, len(path)) in self._targets:
             return self._targets[name, len(path)]
@@ -211,13 +218,13 @@ class _Planner:
     def _new_target(self, schema: Json, space: str, path: tuple[str, ...], given: Json) -> int:
         if isinstance(schema, list):
             branches = [self._target(branch, space, path) for branch in schema]
-            return self._add(Node.CHOICE, len(branches), *branches) if any(branches) else NO_TIME
-        kind = _kind(schema)
+            return self.add(Node.CHOICE, len(branches), *branches) if any(branches) else NO_TIME
+        kind = kind_of(schema)
         if not path:
             return self._moment(schema, kind, given)
         if kind not in ("record", "error"):
             return NO_TIME
-        fields = _fields(schema)
+        fields = fields_of(schema)
         names = [field["name"] for field in fields]
         if path[0] not in names:
             return NO_TIME
@@ -225,17 +232,17 @@ class _Planner:
         wanted = self._target(fields[index]["type"], space, path[1:])
         if wanted == NO_TIME:
             return NO_TIME
-        before = [self._skip(*each) for each in self._with_bytes(fields[:index], space)]
-        return self._add(Node.ON_PATH, len(before), *before, wanted)
+        before = [self.skip(*each) for each in self._with_bytes(fields[:index], space)]
+        return self.add(Node.ON_PATH, len(before), *before, wanted)
 
     def _moment(self, schema: Json, kind: str, given: Json) -> int:
         if kind == "null":
             return NO_TIME
         logical = schema.get("logicalType") if isinstance(schema, Mapping) else None
         if kind in ("int", "long"):
-            return self._add(Node.NUMBER, *UNITS[_LOGICAL.get(str(logical), self._unit)])
+            return self.add(Node.NUMBER, *UNITS[_LOGICAL.get(str(logical), self._unit)])
         if kind == "string":
-            return self._add(Node.TEXT)
+            return self.add(Node.TEXT)
         raise SchemaError(
             f"the field's type is {shortened(given)}, which is no timestamp; accepted are int and long, also with a "
             "logical type such as timestamp-millis, and string with ISO 8601, also in a union with null"
@@ -248,20 +255,23 @@ def _kind_or_name(schema: Json) -> str:
     return word if isinstance(word, str) else ""
 
 
-def _kind(schema: Json) -> str:
+def kind_of(schema: Json) -> str:
+    """Return the kind of a resolved type: a primitive's name, or record, error, enum, fixed, array or map."""
     kind = _kind_or_name(schema)
     if kind in _PRIMITIVE or kind in _NAMED or kind in ("array", "map"):
         return kind
     raise SchemaError(f"not an Avro type: {shortened(schema)}")
 
 
-def _member(schema: Json, name: str) -> Json:
+def member_of(schema: Json, name: str) -> Json:
+    """Return a member that a type must have."""
     if not isinstance(schema, Mapping) or name not in schema:
         raise SchemaError(f"an Avro type without {name}: {shortened(schema)}")
     return schema[name]
 
 
-def _fields(schema: Mapping[str, Json]) -> list[Mapping[str, Json]]:
+def fields_of(schema: Mapping[str, Json]) -> list[Mapping[str, Json]]:
+    """Return the fields of a record."""
     fields = schema.get("fields")
     if not isinstance(fields, list) or not all(isinstance(f, Mapping) and {"name", "type"} <= f.keys() for f in fields):
         raise SchemaError(f"an Avro record whose fields have no names and types: {shortened(schema)}")

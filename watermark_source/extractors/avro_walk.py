@@ -42,7 +42,7 @@ def _branch(data: Word, at: Word, stop: Word, code: Word, node: Word) -> tuple[W
 
 
 @inlined
-def _skip(  # noqa: PLR0911, PLR0912, PLR0917
+def skip(  # noqa: PLR0911, PLR0912, PLR0917
     data: Word, at: Word, stop: Word, code: Word, node: Word, frames: Word, steps: Word
 ) -> tuple[Word, Word]:
     """Return the end of a value, -1 if it is corrupt or takes too many steps, and the remaining steps.
@@ -119,7 +119,7 @@ def _walk(data: Word, at: Word, stop: Word, code: Word, node: Word, frames: Word
         if kind == _ON_PATH:
             before = code[node + 1]
             for i in range(before):
-                at, steps = _skip(data, at, stop, code, code[node + 2 + i], frames, steps)
+                at, steps = skip(data, at, stop, code, code[node + 2 + i], frames, steps)
                 if at < 0:
                     return NO_MOMENT
             node = code[node + 2 + before]

@@ -107,8 +107,15 @@ class SchemaRegistry:
             RefusedError: the registry refuses the login.
             UnreachableError, ResponseTimeoutError: no connection, or no valid response, within the time limit.
         """
+        return self._schema(f"/schemas/ids/{number}")
+
+    def version(self, subject: str, version: int) -> RegisteredSchema | None:
+        """Return a version of a subject, as ``schema``."""
+        return self._schema(f"/subjects/{quote(subject, safe='')}/versions/{version}")
+
+    def _schema(self, path: str) -> RegisteredSchema | None:
         end = time.monotonic() + self.timeout_ms / 1_000
-        schema = self._requested(f"/schemas/ids/{number}", end)
+        schema = self._requested(path, end)
         if schema is None:
             return None
         references = tuple(self._references(schema, end))
@@ -160,7 +167,8 @@ class SchemaRegistry:
                 return self._read(body)
             if status in _REFUSED:
                 raise RefusedError(
-                    f"the schema registry {self} refuses the login (status {status}); give user_info or token"
+                    f"the schema registry {self} refuses the login (status {status}); give user_info or token, as "
+                    "options schemaRegistryUserInfo or schemaRegistryToken"
                 )
             if status == http.client.NOT_FOUND and self._is_unknown(body):
                 return None

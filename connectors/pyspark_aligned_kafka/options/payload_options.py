@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark_aligned_kafka.options.event_time_options import SHOWS
 from pyspark_aligned_kafka.records.payload_formats import FORMATS, KEY, VALUE, PayloadChoice
 from pyspark_aligned_kafka.records.payload_schema import has_timestamp
 from pyspark_aligned_kafka.records.payload_times import offset_of
-from watermark_source.errors import OptionError, shortened
+from watermark_source.errors import OptionError, UsageError, shortened
 from watermark_source.option_table import Option, given_text, non_empty, one_of
 
+if TYPE_CHECKING:
+    from watermark_source.extractors.schema_registry import SchemaRegistry
+
 PERMISSIVE, FAILFAST = "PERMISSIVE", "FAILFAST"
+REGISTRY, USER_INFO, TOKEN = "schemaRegistry", "schemaRegistryUserInfo", "schemaRegistryToken"
+CONFLUENT, PLAIN = "confluent", "none"
 _JSON = "json"
+_REGISTRY_MS = 30_000
+"""Time limit for a schema, all retries included."""
 _COLUMNS = {VALUE: "payload", KEY: "key_payload"}
 _WORDS = tuple(FORMATS)
 
@@ -82,10 +89,48 @@ def _options_of(field: str) -> tuple[Option, ...]:
             f"`spark.sql.session.timeZone`, which a Python source cannot read. Needed where `{field}Schema` has a "
             "TIMESTAMP.",
         ),
+        one_of(
+            name=f"{field}Framing",
+            choices=(CONFLUENT, PLAIN),
+            default_text="confluent with schemaRegistry, none without",
+            example=CONFLUENT,
+            doc=f"What is before a decoded {field}: `confluent`, a zero byte and the id of its schema in four bytes, "
+            "as serializers with a schema registry write them, or `none`. For `json` the id is not looked up.",
+        ),
     )
 
 
-PAYLOAD_OPTIONS = (*_options_of(VALUE), *_options_of(KEY))
+_REGISTRY_OPTIONS = (
+    Option(
+        name=REGISTRY,
+        parse=non_empty,
+        default_text="none",
+        accepted='must be the address of a schema registry, such as "https://registry:8081"',
+        example="https://registry:8081",
+        doc="Address of a schema registry with Confluent's API. Decoded keys and values then begin with the id of "
+        "their writer's schema (`valueFraming`), which is requested once in each process.",
+        secret=True,
+    ),
+    Option(
+        name=USER_INFO,
+        parse=non_empty,
+        default_text="none",
+        accepted="must be user:password",
+        example="user:password",
+        doc="Login for the schema registry, `user:password`.",
+        secret=True,
+    ),
+    Option(
+        name=TOKEN,
+        parse=non_empty,
+        default_text="none",
+        accepted="must be a bearer token",
+        example="<token>",
+        doc="Bearer token for the schema registry, instead of `schemaRegistryUserInfo`.",
+        secret=True,
+    ),
+)
+PAYLOAD_OPTIONS = (*_options_of(VALUE), *_options_of(KEY), *_REGISTRY_OPTIONS)
 
 
 def payload_choices(
@@ -101,15 +146,40 @@ def payload_choices(
     Raises:
         OptionError: options that mean nothing together.
     """
+    registry = _registry(values, given)
     choices: list[PayloadChoice] = []
     for field in (KEY, VALUE):
-        choice = _choice(field, values, given, (*taken, *(each.column for each in choices)))
+        choice = _choice(field, values, given, (*taken, *(each.column for each in choices)), registry)
         choices += [] if choice is None else [choice]
+    if registry is not None and not any(choice.framed or FORMATS[choice.format].uses_registry for choice in choices):
+        raise OptionError(REGISTRY, None, "has no meaning here: no key and no value is decoded by its schemas",
+                          example="valueFormat = avro")  # fmt: skip
     return tuple(choices)
 
 
+def _registry(values: Mapping[str, Any], given: Mapping[str, str]) -> SchemaRegistry | None:
+    if values[REGISTRY] is None:
+        for name in (USER_INFO, TOKEN):
+            if values[name] is not None:
+                raise OptionError(name, "***", f"has no meaning without {REGISTRY}", example="leave it out")
+        return None
+    # Imports compiled code, which few queries need.
+    from watermark_source.extractors.schema_registry import SchemaRegistry  # noqa: PLC0415
+
+    try:
+        return SchemaRegistry.of(
+            values[REGISTRY], user_info=values[USER_INFO], token=values[TOKEN], timeout_ms=_REGISTRY_MS
+        )
+    except UsageError as error:
+        raise OptionError(REGISTRY, "***", str(error), example="https://registry:8081") from None
+
+
 def _choice(
-    field: str, values: Mapping[str, Any], given: Mapping[str, str], taken: tuple[str, ...]
+    field: str,
+    values: Mapping[str, Any],
+    given: Mapping[str, str],
+    taken: tuple[str, ...],
+    registry: SchemaRegistry | None,
 ) -> PayloadChoice | None:
     format_option, *others = (row.name for row in _options_of(field))
     name: str | None = values[format_option]
@@ -123,8 +193,13 @@ def _choice(
     text = values[f"{field}Schema"]
     if text is None:
         raise OptionError(f"{field}Schema", None, f"is needed because {format_option} is {name}", example=row.example)
+    framing_option = f"{field}Framing"
+    is_framed = (values[framing_option] or (CONFLUENT if registry is not None else PLAIN)) == CONFLUENT
+    if is_framed and registry is None and row.uses_registry:
+        raise OptionError(framing_option, CONFLUENT, f"needs {REGISTRY}, which has the schemas of {name}",
+                          example=f"{REGISTRY} = https://registry:8081")  # fmt: skip
     try:
-        found = row.parse(text)
+        found = row.parse(text, registry)
     except ValueError as error:
         raise OptionError(f"{field}Schema", text, f"{row.accepted} ({shortened(error)})", example=row.example) from None
     column: str = values[f"{field}Column"]
@@ -149,4 +224,5 @@ def _choice(
         fail_fast=values[f"{field}Mode"] == FAILFAST,
         zone=zone or "UTC",
         shows_records=values[SHOWS],
+        framed=is_framed,
     )

@@ -400,3 +400,24 @@ def arrow_type(schema: DataType) -> pa.DataType:
     """Return Arrow's type of the column."""
     (field,) = to_arrow_schema(StructType([StructField("payload", schema)]), timezone="UTC")
     return field.type
+
+
+# Confluent's wire format: a zero byte, the schema's id in four bytes, then the value.
+
+
+PREFIX = 5
+"""Bytes before the value."""
+NOT_FRAMED = -1
+"""Stands for the id of a null, or of bytes in another format."""
+
+
+def framed_ids(data: Bytes, starts: Longs, lengths: Longs) -> Longs:
+    """Return the id before each value in Confluent's wire format, ``NOT_FRAMED`` for a null and for other bytes."""
+    ids = np.full(len(starts), NOT_FRAMED, np.int64)
+    rows = np.flatnonzero(lengths >= PREFIX)
+    rows = rows[data[starts[rows]] == 0]
+    number = np.zeros(len(rows), np.int64)
+    for place in range(1, PREFIX):
+        number = number << 8 | data[starts[rows] + place]
+    ids[rows] = number
+    return ids

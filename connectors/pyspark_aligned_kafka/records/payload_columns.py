@@ -13,13 +13,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import BinaryType, StructType
 
-from pyspark_aligned_kafka.records.payload_cells import CellColumns, Kind, arrow_type
-from pyspark_aligned_kafka.records.payload_exact import ExactReader
-from pyspark_aligned_kafka.records.payload_formats import Decoded, PayloadChoice
+from pyspark_aligned_kafka.records.payload_cells import NOT_FRAMED, PREFIX, CellColumns, Kind, arrow_type, framed_ids
+from pyspark_aligned_kafka.records.payload_exact import ExactReader, Reading
+from pyspark_aligned_kafka.records.payload_formats import NO_ID, Decoded, PayloadChoice
 from pyspark_aligned_kafka.records.payload_walk import STACK, walk_all
 from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
 from watermark_source.arrow_columns import bitmap
 from watermark_source.planning.split import Split
+
+_WITHOUT_ID = 2
+"""Of a document: it is not behind an id, as others beside it are."""
 
 
 class JsonReader:
@@ -39,6 +42,10 @@ class JsonReader:
 
     def read(self, split: Split, data: Bytes, starts: Longs, lengths: Longs, offsets: Longs) -> Decoded:
         """Decode documents; see ``PayloadReader``."""
+        if self._choice.framed:
+            is_framed = framed_ids(data, starts, lengths) != NOT_FRAMED
+            without_id = ~is_framed & (lengths >= 0)
+            starts, lengths = starts + PREFIX * is_framed, lengths - PREFIX * is_framed
         rows, made = len(starts), self._columns
         unusual = np.empty(rows, np.uint8)
         made.make_room(rows)
@@ -50,6 +57,9 @@ class JsonReader:
             if left >= 0:
                 break
             made.grow()
+        if self._choice.framed:
+            unusual[without_id] = _WITHOUT_ID
+            left += int(np.count_nonzero(without_id))
         column = made.column(data, self._type, self._corrupt)
         return (
             self._with_unusual(split, column, data, starts, lengths, offsets, unusual) if left else Decoded(column, 0)
@@ -62,7 +72,10 @@ class JsonReader:
     ) -> Decoded:
         rows = np.flatnonzero(unusual)
         documents = [data[starts[row] : starts[row] + lengths[row]].tobytes() for row in rows.tolist()]
-        readings = [self._exact.read(document) for document in documents]
+        readings = [
+            self._exact.read(document) if kind != _WITHOUT_ID else Reading({}, NO_ID)
+            for document, kind in zip(documents, unusual[rows].tolist(), strict=True)
+        ]
         bad = [number for number, reading in enumerate(readings) if reading.wrong is not None]
         if bad:
             first = bad[0]

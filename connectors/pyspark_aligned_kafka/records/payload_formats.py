@@ -21,11 +21,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
+    from watermark_source.extractors.schema_registry import SchemaRegistry
 
 _log = logging.getLogger(__name__)
 _SHOWN = 80
 """Bytes of a document that an error contains."""
 KEY, VALUE = "key", "value"
+NO_ID = "it does not begin with a zero byte and the id of a schema"
 
 
 class PayloadSchema(NamedTuple):
@@ -52,6 +54,8 @@ class PayloadChoice:
     """Of timestamps without one."""
     shows_records: bool = True
     """Whether errors and logs hold the beginning of a document."""
+    framed: bool = False
+    """Whether a zero byte and the id of a schema are before each value (Confluent's wire format)."""
 
     @property
     def corrupt_member(self) -> str | None:
@@ -114,8 +118,9 @@ class PayloadReader(Protocol):
 class PayloadFormat:
     """A row of the table."""
 
-    parse: Callable[[str], PayloadSchema]
-    """Reads a schema; raises ``ValueError`` with a reason for one that is not accepted."""
+    parse: Callable[[str, SchemaRegistry | None], PayloadSchema]
+    """Reads a schema, with the user's registry if there is one; raises ``ValueError`` with a reason for one that is not
+    accepted."""
     accepted: str
     """The accepted schemas, as a phrase that continues "option valueSchema = x: "."""
     example: str
@@ -123,11 +128,13 @@ class PayloadFormat:
     doc: str
     """What `valueSchema` is, as a sentence of the docs."""
     reader: Callable[[PayloadChoice], PayloadReader]
+    uses_registry: bool = False
+    """Whether the ids before values are looked up in a registry."""
     keeps_text: bool = False
     """Whether a member can receive the text of a bad document."""
 
 
-def _json_schema(text: str) -> PayloadSchema:
+def _json_schema(text: str, _: SchemaRegistry | None) -> PayloadSchema:
     return PayloadSchema(parse_schema(text))
 
 
@@ -135,6 +142,18 @@ def _json_reader(choice: PayloadChoice) -> PayloadReader:
     from pyspark_aligned_kafka.records.payload_columns import JsonReader  # noqa: PLC0415
 
     return JsonReader(choice)
+
+
+def _avro_schema(text: str, registry: SchemaRegistry | None) -> PayloadSchema:
+    from pyspark_aligned_kafka.records.avro_columns import avro_schema  # noqa: PLC0415
+
+    return avro_schema(text, registry)
+
+
+def _avro_reader(choice: PayloadChoice) -> PayloadReader:
+    from pyspark_aligned_kafka.records.avro_columns import AvroReader  # noqa: PLC0415
+
+    return AvroReader(choice)
 
 
 FORMATS: Final[Mapping[str, PayloadFormat]] = {
@@ -146,5 +165,14 @@ FORMATS: Final[Mapping[str, PayloadFormat]] = {
         "receives the text of a document that does not fit.",
         reader=_json_reader,
         keeps_text=True,
+    ),
+    "avro": PayloadFormat(
+        parse=_avro_schema,
+        accepted="must be a schema of Avro in JSON, or with schemaRegistry a version of a subject there",
+        example="orders-value:3",
+        doc="For `avro`, the reader's schema in JSON, or with `schemaRegistry` a subject and its version there, "
+        "`orders-value:3`.",
+        reader=_avro_reader,
+        uses_registry=True,
     ),
 }

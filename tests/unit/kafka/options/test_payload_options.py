@@ -71,6 +71,14 @@ def test_another_schema_is_refused_with_what_is_accepted(text: str, said: str) -
     ("options", "said"),
     [
         ({"valueFormat": "xml"}, r'must be json.*: values in other formats .*"xml" is not decoded'),
+        ({"valueFormat": "avro", "valueSchema": "a INT"}, "must be a schema of Avro in JSON.*seen 'a INT'"),
+        ({"valueFormat": "avro", "valueSchema": "orders:1"}, "needs the option schemaRegistry"),
+        ({"valueFormat": "avro", "valueSchema": "int", "valueTimeZone": "UTC"}, "has no meaning without a TIMESTAMP"),
+        ({"valueFormat": "avro", "valueSchema": "int", "valueFraming": "confluent"}, "needs schemaRegistry"),
+        ({"schemaRegistry": "http://me:secret@h:1"}, "no key and no value is decoded by its schemas"),
+        ({"schemaRegistryToken": "x"}, "has no meaning without schemaRegistry"),
+        ({**JSON, "schemaRegistry": "h:1"}, r"schemaRegistry = \"\*\*\*\": schema_registry must be an address"),
+        ({**JSON, "valueFraming": "five"}, "must be confluent or none"),
         ({"keySchema": "a INT"}, "has no meaning without keyFormat"),
         ({"keyFormat": "json"}, "option keySchema: is needed"),
         ({**JSON, "keyFormat": "json", "keySchema": "a INT", "keyColumn": "payload"}, "name of another column"),
@@ -117,6 +125,36 @@ def test_the_schema_is_that_of_the_column() -> None:
     source = KafkaSource(parsed(valueFormat="JSON", valueSchema="at TIMESTAMP", valueTimeZone="Europe/Berlin"))
     assert source.columns["payload"] == StructField("payload", StructType([StructField("at", TimestampType())]))
     assert [each.zone for each in source.options.payloads] == ["Europe/Berlin"]
+
+
+@pytest.mark.parametrize(
+    ("options", "framed"),
+    [
+        ({}, False),
+        ({"valueFraming": "confluent"}, True),
+        ({"schemaRegistry": "http://registry:8081"}, True),
+        ({"schemaRegistry": "http://registry:8081", "keyFormat": "avro", "keySchema": "string", "valueFraming": "none"},
+         False),
+    ],
+)  # fmt: skip
+def test_values_are_behind_ids_where_there_is_a_registry(options: dict[str, str], framed: bool) -> None:
+    assert parsed(**JSON, **options).payloads[-1].framed == framed
+
+
+def test_keys_and_values_of_avro_are_columns_of_any_type() -> None:
+    found = parsed(
+        keyFormat="avro", keySchema="string", valueFormat="avro", valueSchema='{"type":"map","values":"int"}'
+    )
+    kinds = [KafkaSource(found).columns[name].dataType.simpleString() for name in ("key_payload", "payload")]
+    assert kinds == ["string", "map<string,int>"]
+
+
+def test_no_error_and_no_option_shows_the_registry_s_login() -> None:
+    login = {"schemaRegistry": "http://me:s3cret@registry:8081", "valueFormat": "avro", "valueSchema": "int"}
+    assert "s3cret" not in repr(parsed(**login))
+    with pytest.raises(OptionError) as raised:
+        parsed(**login, schemaRegistryUserInfo="without", schemaRegistryToken="s3cret")
+    assert "s3cret" not in str(raised.value)
 
 
 def test_keys_are_decoded_before_values() -> None:

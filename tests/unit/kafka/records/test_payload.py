@@ -179,6 +179,18 @@ def test_long_lists_have_room() -> None:
     assert found == {"ar": list(range(50_000)), "m": [(b"k", list(range(50_000)))]}
 
 
+def test_a_document_behind_the_id_of_a_schema_is_read_without_it() -> None:
+    choice = PayloadChoice(parse_schema("i INT, _corrupt_record STRING"), framed=True)
+    head = b"\x00\x00\x00\x01\x02"
+    found = block_by(
+        choice.reader(), [head + b'{"i":1}', None, b'{"i":1}', head + b"{'i':2}", head[:4], head, head + b"{"]
+    )
+    bad = [{"i": None, "_corrupt_record": text} for text in (b'{"i":1}', head[:4], b"{")]
+    good = [{"i": number, "_corrupt_record": None} for number in (1, 2)]
+    assert values_of(found.column) == [good[0], None, bad[0], good[1], bad[1], None, bad[2]]
+    assert found.malformed == 3
+
+
 def test_documents_that_do_not_fit_are_counted_and_tombstones_are_not() -> None:
     reader = JsonReader(PayloadChoice(parse_schema("s STRING, l BIGINT")))
     fitting = [b'{"s":"a","l":1}', None, b"", b"{'l':2}", b'{"s":1}', b"{}"]

@@ -1,0 +1,378 @@
+"""Avro values into the cells of columns: one compiled pass over the bytes, by a plan of ``avro_columns``.
+
+A plan is the code of ``avro_plan``, with more kinds of nodes: those below append cells, and those of the extractors'
+walk skip what the reader's schema has no column for.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import numpy as np
+
+from pyspark_aligned_kafka.records.payload_cells import BASE, FIRST, ROOM, Cell, node_value, put, put_null
+from watermark_source.extractors.avro_walk import skip
+from watermark_source.machine_code.native import (
+    Word,
+    address_of,
+    byte_at,
+    compiled,
+    copy_bytes,
+    inlined,
+    long_at,
+    put_long,
+    put_real,
+    signed_at,
+    word_at,
+)
+
+
+class Read(IntEnum):
+    """Codes of nodes that append cells. The first argument is the column's node, except where the text has others."""
+
+    INT = 32
+    LONG = 33
+    SCALED = 34
+    """A moment. Arguments: the column's node, multiplier and divisor to microseconds."""
+    NUMBER = 35
+    """An integer as DOUBLE, or as FLOAT. Arguments: the column's node, whether it is FLOAT, whether it is an int."""
+    FLOAT = 36
+    DOUBLE = 37
+    BOOLEAN = 38
+    BYTES = 39
+    """Arguments: the column's node, whether it is text."""
+    FIXED = 40
+    """Arguments: the column's node, the bytes."""
+    DECIMAL = 41
+    """Arguments: the column's node, the bytes (-1: their number is before them), and the first numbers with too many
+    digits, above and below zero, in two words each."""
+    ENUM = 42
+    """Arguments: the column's node, the number of symbols, and for each where its text is and its size; -1: the reader
+    does not have it."""
+    RECORD = 43
+    """Arguments: the column's node, the number of nodes, and these."""
+    LIST = 44
+    """Arguments: the column's node, the items' node."""
+    MAP = 45
+    """Arguments: the column's node, the column's node of keys, the values' node."""
+    UNION = 46
+    """Arguments: the number of branches, their nodes."""
+    NULL = 47
+    MEMBER = 48
+    """A value of a union that has a struct. Arguments: the column's node, the value's node, the number of the other
+    members, their columns' nodes."""
+    DEFAULT = 49
+    """A constant. Arguments: where it begins and ends among the constants, its node."""
+    REFUSED = 50
+    """A value that the reader's schema does not take. Argument: the number of the reason."""
+
+
+class Fault(IntEnum):
+    """Why a value is bad, or what else a walk returns below zero."""
+
+    CORRUPT = -1
+    NO_ROOM = -2
+    NOT_TEXT = -3
+    SYMBOL = -4
+    TOO_LARGE = -5
+    LEFT_OVER = -6
+    TOO_DEEP = -7
+    REFUSED = -100
+    """This, and from here on the reasons of a plan."""
+
+
+DEPTH = 256
+"""Limit on the nesting of types in a value."""
+_STEPS_A_BYTE, _FIRST_STEPS = 64, 16_384
+"""A walk may visit 64 nodes for each byte of a value, and 16 384 more: items of a list may have no bytes."""
+_READS = int(min(Read))
+_INT, _LONG, _SCALED, _NUMBER, _FLOAT, _DOUBLE, _BOOLEAN, _BYTES, _FIXED, _DECIMAL = map(int, list(Read)[:10])
+_ENUM, _RECORD, _LIST, _MAP, _UNION, _NULL, _MEMBER, _DEFAULT, _REFUSED = map(int, list(Read)[10:])
+_CORRUPT, _NO_ROOM, _NOT_TEXT, _SYMBOL, _TOO_LARGE, _LEFT_OVER, _TOO_DEEP, _WHY = (int(each) for each in Fault)
+_A_VALUE = int(Cell.VALUE)
+_NOT_ASCII = np.uint64(0x8080_8080_8080_8080)
+_LOWEST = np.int64(-(2**63))
+_LARGEST = np.int64(2**63 - 1)
+
+
+@inlined
+def _is_text(data: Word, at: Word, stop: Word) -> Word:
+    """Return whether bytes are UTF-8, as RFC 3629 has it."""
+    while at < stop:
+        if stop - at >= 8 and word_at(data, at) & _NOT_ASCII == 0:
+            at += 8
+            continue
+        c = byte_at(data, at)
+        at += 1
+        if c < 0x80:
+            continue
+        more = 1 if 0xC2 <= c <= 0xDF else 2 if 0xE0 <= c <= 0xEF else 3 if 0xF0 <= c <= 0xF4 else 0
+        if more == 0 or stop - at < more:
+            return False
+        second = byte_at(data, at)
+        if (
+            (c == 0xE0 and second < 0xA0) or (c == 0xED and second > 0x9F)
+            or (c == 0xF0 and second < 0x90) or (c == 0xF4 and second > 0x8F)
+        ):  # fmt: skip
+            return False
+        for _ in range(more):
+            if byte_at(data, at) & 0xC0 != 0x80:
+                return False
+            at += 1
+    return True
+
+
+@inlined
+def _is_less(high: Word, low: Word, other: Word, other_low: Word) -> Word:
+    """Compare two numbers of 128 bits."""
+    return high < other or (high == other and low ^ _LOWEST < other_low ^ _LOWEST)
+
+
+@inlined
+def _wide(data: Word, at: Word, size: Word) -> tuple[Word, Word, Word]:
+    """Return whether big-endian bytes fit 128 bits, and the words of the number, the upper one first."""
+    high = np.int64(-1) if byte_at(data, at) & 0x80 else np.int64(0)
+    low, sign = high, high
+    for place in range(at, at + size):
+        byte = byte_at(data, place)
+        if at + size - place > 16 and byte != sign & 0xFF:
+            return False, high, low
+        high = high << 8 | (low >> 56 & 0xFF)
+        low = low << 8 | byte
+    return (high < 0) == (sign < 0), high, low
+
+
+@inlined
+def _read(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the value is the point of it
+    data: Word, at: Word, stop: Word, code: Word, op: Word, constants: Word,
+    nodes: Word, closures: Word, counts: Word, states: Word, cells: Word, sizes: Word, reals: Word,
+    frames: Word, plan: Word, skipped: Word, single: Word,
+) -> Word:  # fmt: skip
+    """Append the cells of a value; return its end, or a ``Fault``.
+
+    ``constants`` is their address. ``frames`` is the stack of open nodes: each with its progress, and where the value
+    continues behind a constant. All tables are given by their address, but those that the extractors' walk takes.
+    """
+    steps = _FIRST_STEPS + _STEPS_A_BYTE * (stop - at)
+    depth = 0
+    # Cells hold places in the block; those of constants are outside of it.
+    block = data
+    while True:
+        if op < 0:
+            # The value of the last node is complete.
+            if depth == 0:
+                return at
+            top = 4 * depth - 4
+            place, state = long_at(frames, top), long_at(frames, top + 1)
+            kind = long_at(code, place)
+            if kind == _RECORD:
+                if state == long_at(code, place + 2):
+                    depth -= 1
+                    continue
+                put_long(frames, top + 1, state + 1)
+                op = long_at(code, place + 3 + state)
+            elif kind == _DEFAULT:
+                data, at, stop = block, long_at(frames, top + 2), long_at(frames, top + 3)
+                depth -= 1
+                continue
+            elif state == 0:
+                # A list or a map, before its next block.
+                count, at = signed_at(data, at, stop)
+                if at < 0:
+                    return np.int64(_CORRUPT)
+                if count == 0:
+                    node = long_at(code, place + 1)
+                    end = long_at(counts, node_value(nodes, node, FIRST))
+                    if not put(nodes, counts, states, cells, sizes, node, _A_VALUE, end, np.int64(0)):
+                        return np.int64(_NO_ROOM)
+                    depth -= 1
+                    continue
+                if count < 0:
+                    # A negative count is followed by the block's size in bytes, to skip it.
+                    size, at = signed_at(data, at, stop)
+                    if at < 0 or not 0 <= size <= stop - at:
+                        return np.int64(_CORRUPT)
+                    count = -count
+                if not 0 < count <= steps:
+                    return np.int64(_CORRUPT)
+                put_long(frames, top + 1, count)
+                continue
+            else:
+                put_long(frames, top + 1, state - 1)
+                op = long_at(code, place + 2)
+                if kind == _MAP:
+                    size, at = signed_at(data, at, stop)
+                    if at < 0 or not 0 <= size <= stop - at:
+                        return np.int64(_CORRUPT)
+                    if not _is_text(data, at, at + size):
+                        return np.int64(_NOT_TEXT)
+                    if not put(nodes, counts, states, cells, sizes, op, _A_VALUE, data - block + at, size):
+                        return np.int64(_NO_ROOM)
+                    at += size
+                    op = long_at(code, place + 3)
+        steps -= 1
+        if steps < 0:
+            return np.int64(_TOO_DEEP)
+        kind = long_at(code, op)
+        if kind < _READS:
+            at, steps = skip(data, at, stop, plan, op, skipped, steps)
+            if at < 0:
+                return np.int64(_CORRUPT)
+            op = np.int64(-1)
+            continue
+        if kind == _UNION:
+            index, at = signed_at(data, at, stop)
+            if at < 0 or not 0 <= index < long_at(code, op + 1):
+                return np.int64(_CORRUPT)
+            op = long_at(code, op + 2 + index)
+            continue
+        if kind in (_RECORD, _LIST, _MAP, _DEFAULT):
+            if depth == DEPTH:
+                return np.int64(_TOO_DEEP)
+            top = 4 * depth
+            put_long(frames, top, op)
+            put_long(frames, top + 1, np.int64(0))
+            put_long(frames, top + 2, at)
+            put_long(frames, top + 3, stop)
+            depth += 1
+            if kind == _DEFAULT:
+                data, at, stop = constants, long_at(code, op + 1), long_at(code, op + 2)
+                op = long_at(code, op + 3)
+                continue
+            if kind == _RECORD and not put(
+                nodes, counts, states, cells, sizes, long_at(code, op + 1), _A_VALUE, np.int64(0), np.int64(0)
+            ):
+                return np.int64(_NO_ROOM)
+            op = np.int64(-1)
+            continue
+        if kind == _REFUSED:
+            return _WHY - long_at(code, op + 1)
+        node = long_at(code, op + 1)
+        if kind == _NULL:
+            if not put_null(nodes, closures, counts, states, cells, sizes, node):
+                return np.int64(_NO_ROOM)
+            op = np.int64(-1)
+            continue
+        if kind == _MEMBER:
+            if not put(nodes, counts, states, cells, sizes, node, _A_VALUE, np.int64(0), np.int64(0)):
+                return np.int64(_NO_ROOM)
+            for i in range(long_at(code, op + 3)):
+                if not put_null(nodes, closures, counts, states, cells, sizes, long_at(code, op + 4 + i)):
+                    return np.int64(_NO_ROOM)
+            op = long_at(code, op + 2)
+            continue
+        # A value of one cell.
+        cell, size, real = np.int64(0), np.int64(0), 0.0
+        if kind in (_INT, _LONG, _SCALED, _NUMBER):
+            cell, at = signed_at(data, at, stop)
+            if at < 0 or (kind == _INT and not -(2**31) <= cell < 2**31):
+                return np.int64(_CORRUPT)
+            if kind == _SCALED:
+                most = _LARGEST // long_at(code, op + 2)
+                if not -most <= cell <= most:
+                    return np.int64(_TOO_LARGE)
+                cell = cell * long_at(code, op + 2) // long_at(code, op + 3)
+            elif kind == _NUMBER:
+                if long_at(code, op + 3) and not -(2**31) <= cell < 2**31:
+                    return np.int64(_CORRUPT)
+                real = np.float64(np.float32(cell)) if long_at(code, op + 2) else np.float64(cell)
+        elif kind == _BYTES:
+            size, at = signed_at(data, at, stop)
+            if at < 0 or not 0 <= size <= stop - at:
+                return np.int64(_CORRUPT)
+            if long_at(code, op + 2) and not _is_text(data, at, at + size):
+                return np.int64(_NOT_TEXT)
+            cell = data - block + at
+            at += size
+        elif kind in (_FIXED, _DECIMAL):
+            size = long_at(code, op + 2)
+            if size < 0:
+                size, at = signed_at(data, at, stop)
+            if at < 0 or not 0 <= size <= stop - at:
+                return np.int64(_CORRUPT)
+            cell = data - block + at
+            if kind == _DECIMAL:
+                if size == 0:
+                    return np.int64(_CORRUPT)
+                fits, high, low = _wide(data, at, size)
+                if (
+                    not fits or not _is_less(high, low, long_at(code, op + 3), long_at(code, op + 4))
+                    or not _is_less(long_at(code, op + 5), long_at(code, op + 6), high, low)
+                ):  # fmt: skip
+                    return np.int64(_TOO_LARGE)
+                cell, at, size = low, at + size, high
+            else:
+                at += size
+        elif kind == _ENUM:
+            index, at = signed_at(data, at, stop)
+            if at < 0 or not 0 <= index < long_at(code, op + 2):
+                return np.int64(_CORRUPT)
+            cell, size = constants - block + long_at(code, op + 3 + 2 * index), long_at(code, op + 4 + 2 * index)
+            if size < 0:
+                return np.int64(_SYMBOL)
+        else:
+            width = 1 if kind == _BOOLEAN else 4 if kind == _FLOAT else 8
+            if stop - at < width:
+                return np.int64(_CORRUPT)
+            if kind == _BOOLEAN:
+                cell = byte_at(data, at)
+                if cell > 1:
+                    return np.int64(_CORRUPT)
+            elif kind == _FLOAT:
+                copy_bytes(address_of(single), data + at, np.int64(4))
+                real = np.float64(single[0])
+            elif long_at(counts, node) < node_value(nodes, node, ROOM):
+                copy_bytes(reals + 8 * (node_value(nodes, node, BASE) + long_at(counts, node)), data + at, np.int64(8))
+            at += width
+        if kind in (_NUMBER, _FLOAT) and long_at(counts, node) < node_value(nodes, node, ROOM):
+            put_real(reals, node_value(nodes, node, BASE) + long_at(counts, node), real)
+        if not put(nodes, counts, states, cells, sizes, node, _A_VALUE, cell, size):
+            return np.int64(_NO_ROOM)
+        op = np.int64(-1)
+
+
+@compiled(
+    "int64(uint8[::1], int64[::1], int64[::1], int64[::1], int64[::1], uint8[::1], int64[:, ::1], int64[::1],"
+    " int64[::1], int64[::1], uint8[::1], int64[::1], int64[::1], float64[::1], int64[::1], int64[:, ::1],"
+    " int64[:, ::1], float32[::1])"
+)
+def read_all(  # noqa: PLR0917 - arrays in, arrays out
+    array: Word, starts: Word, lengths: Word, entries: Word, code: Word, constants: Word, nodes: Word, closures: Word,
+    before: Word, counts: Word, states: Word, cells: Word, sizes: Word, reals: Word, faults: Word, frames: Word,
+    skipped: Word, single: Word,
+) -> Word:  # fmt: skip
+    """Append the cells of all values; return how many are bad, -1 if there was no room for the cells.
+
+    A value of negative length is null. ``entries`` are the nodes of the values' schemas; of a bad value, which
+    ``faults`` states, or one with an entry below zero, all members are null.
+    """
+    data, at_constants, table = address_of(array), address_of(constants), address_of(code)
+    places, nulls, ends, kinds = address_of(nodes), address_of(closures), address_of(counts), address_of(states)
+    content, lengths_of, fractions, stack = address_of(cells), address_of(sizes), address_of(reals), address_of(frames)
+    left = np.int64(0)
+    counts[:] = 0
+    for row in range(starts.shape[0]):
+        faults[row] = 0
+        if lengths[row] >= 0:
+            if entries[row] >= 0:
+                before[:] = counts
+                stop = starts[row] + lengths[row]
+                end = _read(
+                    data, starts[row], stop, table, entries[row], at_constants,
+                    places, nulls, ends, kinds, content, lengths_of, fractions, stack, code, skipped, single,
+                )  # fmt: skip
+                if end == stop:
+                    continue
+                if end == _NO_ROOM:
+                    return np.int64(-1)
+                counts[:] = before
+                faults[row] = end if end < 0 else _LEFT_OVER
+            else:
+                faults[row] = entries[row]
+            left += 1
+        if not put_null(places, nulls, ends, kinds, content, lengths_of, np.int64(0)):
+            return np.int64(-1)
+        if lengths[row] >= 0:
+            # All members are null, and not the struct, as in from_avro.
+            states[nodes[0, BASE] + counts[0] - 1] = nodes[0, 0] == 0
+    return left

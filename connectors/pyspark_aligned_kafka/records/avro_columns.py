@@ -1,0 +1,196 @@
+"""The column of decoded Avro: values of one schema, or behind the ids of a registry's schemas."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from pyspark.sql.types import DecimalType
+
+from pyspark_aligned_kafka.records.avro_cells import DEPTH, Fault, read_all
+from pyspark_aligned_kafka.records.avro_schema import (
+    AvroType,
+    Resolver,
+    UnresolvableError,
+    check_defaults,
+    parsed,
+    reader_type,
+    spark_type,
+)
+from pyspark_aligned_kafka.records.payload_cells import NOT_FRAMED, PREFIX, CellColumns, Kind, arrow_type, framed_ids
+from pyspark_aligned_kafka.records.payload_formats import NO_ID, Decoded, PayloadChoice, PayloadSchema
+from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
+from watermark_source.errors import SchemaError, shortened
+from watermark_source.extractors.avro_plan import Planner
+from watermark_source.extractors.schema_registry import RegisteredSchema, SchemaRegistry
+from watermark_source.planning.split import Split
+
+_UNKNOWN_SECONDS = 60
+"""Seconds until a schema that the registry did not have is requested again."""
+_REASONS: Final = {
+    Fault.CORRUPT: "it is cut short, or no value of its schema",
+    Fault.NOT_TEXT: "a string in it is not UTF-8",
+    Fault.SYMBOL: "a symbol of an enum in it is not among the reader's, which has no default",
+    Fault.TOO_LARGE: "a decimal or a moment in it has too many digits",
+    Fault.LEFT_OVER: "there are bytes left behind it",
+    Fault.TOO_DEEP: "it has too many items without bytes, or types within each other",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AvroSchema:
+    """The reader's schema, and where those of writers are."""
+
+    text: str
+    references: tuple[str, ...]
+    """Texts of the schemas that it refers to."""
+    registry: SchemaRegistry | None
+    """Used where values are behind the ids of their schemas."""
+
+
+def avro_schema(text: str, registry: SchemaRegistry | None) -> PayloadSchema:
+    """Read the reader's schema: JSON, or with a registry a subject's version there, as ``orders-value:3``.
+
+    Raises:
+        ValueError: it is no schema of Avro, or has no type in Spark.
+        RefusedError, UnreachableError, ResponseTimeoutError: the registry returned no schema.
+    """
+    references: tuple[str, ...] = ()
+    subject, colon, version = text.rpartition(":")
+    try:
+        if colon and text[0] not in '{["':
+            if registry is None:
+                raise ValueError("a version of a subject needs the option schemaRegistry")
+            if not version.isdecimal():
+                raise ValueError(f'"{version}" is no version: it is a number, so that a restarted query has the same '
+                                 "columns")  # fmt: skip
+            found = registry.version(subject, int(version))
+            if found is None:
+                raise ValueError(f"the schema registry {registry} has no such version")
+            if found.kind != "AVRO":
+                raise ValueError(f"its type is {shortened(found.kind)}, not AVRO")
+            text, references = found.text, found.references
+        reader = reader_type(text, references)
+        kind = spark_type(reader)
+        check_defaults(reader)
+    except SchemaError as error:
+        raise ValueError(str(error)) from None
+    return PayloadSchema(kind, AvroSchema(text, references, registry))
+
+
+class AvroReader:
+    """``PayloadReader`` of Avro."""
+
+    def __init__(self, choice: PayloadChoice) -> None:
+        definition: AvroSchema = choice.definition
+        self._choice = choice
+        self._registry = definition.registry if choice.framed else None
+        self._type = arrow_type(choice.schema)
+        self._columns = CellColumns(choice.schema, {DecimalType: Kind.WIDE})
+        self._text = definition.text
+        reader = reader_type(definition.text, definition.references, [])
+        self._resolver = Resolver(reader, self._columns.children)
+        self._resolver.reasons.append(NO_ID)
+        self._entries: dict[int, int] = {}
+        """The node of each schema by its id; below zero: why its values are not read."""
+        self._unknown: dict[int, tuple[float, int]] = {}
+        """Ids that the registry did not have: when they are requested again (monotonic clock), and their entry."""
+        self._own = self._resolver.entry(reader) if self._registry is None else 0
+        self._made = -1
+        self._build()
+        self._frames, self._skipped = np.zeros((DEPTH, 4), np.int64), np.zeros((DEPTH, 2), np.int64)
+        self._single = np.zeros(1, np.float32)
+
+    def read(self, split: Split, data: Bytes, starts: Longs, lengths: Longs, offsets: Longs) -> Decoded:
+        """Decode values; see ``PayloadReader``.
+
+        Raises:
+            RefusedError, UnreachableError, ResponseTimeoutError: the registry returned no schema.
+        """
+        rows, made = len(starts), self._columns
+        begins, sizes, entries = starts, lengths, np.full(rows, self._own, np.int64)
+        if self._registry is not None:
+            ids = framed_ids(data, starts, lengths)
+            for number in np.unique(ids).tolist():
+                entries[ids == number] = int(Fault.REFUSED) if number == NOT_FRAMED else self._entry(number)
+            is_framed = ids != NOT_FRAMED
+            begins, sizes = np.where(is_framed, starts + PREFIX, starts), np.where(is_framed, lengths - PREFIX, lengths)
+            self._build()
+        faults = np.empty(rows, np.int64)
+        made.make_room(rows)
+        while True:
+            bad = read_all(
+                data, begins, sizes, entries, self._code, self._constants, made.nodes, made.closures, made.before,
+                made.counts, made.states, made.cells, made.sizes, made.reals, faults, self._frames, self._skipped,
+                self._single,
+            )  # fmt: skip
+            if bad >= 0:
+                break
+            made.grow()
+        column = made.column(data, self._type)
+        if bad:
+            row = int(np.flatnonzero(faults)[0])
+            document = data[starts[row] : starts[row] + lengths[row]].tobytes()
+            self._choice.report(split, int(offsets[row]), document, self._reason(int(faults[row])), bad)
+        return Decoded(column, bad)
+
+    def _reason(self, fault: int) -> str:
+        return self._resolver.reasons[Fault.REFUSED - fault] if fault <= Fault.REFUSED else _REASONS[Fault(fault)]
+
+    def _build(self) -> None:
+        if self._made != len(self._resolver.code):
+            self._made = len(self._resolver.code)
+            self._code = np.array(self._resolver.code, np.int64)
+            self._constants = np.frombuffer(bytes(self._resolver.constants), np.uint8).copy()
+
+    # Writers' schemas.
+
+    def _entry(self, number: int) -> int:
+        known = self._entries.get(number)
+        if known is not None:
+            return known
+        now = time.monotonic()
+        until, refused = self._unknown.get(number, (now, 0))
+        if until > now:
+            return refused
+        assert self._registry is not None
+        try:
+            schema = self._registry.schema(number)
+        except SchemaError as error:
+            self._entries[number] = self._refused(f"schema {number} is not read: {error}")
+            return self._entries[number]
+        if schema is None:
+            if len(self._unknown) > 10_000:
+                self._unknown.clear()
+            refused = refused or self._refused(f"the schema registry {self._registry} has no schema {number}")
+            self._unknown[number] = now + _UNKNOWN_SECONDS, refused
+            return refused
+        self._entries[number] = self._resolved(number, schema)
+        return self._entries[number]
+
+    def _resolved(self, number: int, schema: RegisteredSchema) -> int:
+        if schema.kind != "AVRO":
+            return self._refused(f"the type of schema {number} is {shortened(schema.kind)}, not AVRO")
+        reasons = self._resolver.reasons
+        known = len(reasons)
+        names = (
+            f"its writer's schema {number}, {shortened(schema.text)}, does not resolve to {self._choice.field}Schema, "
+            f"{shortened(self._text)}: "
+        )
+        try:
+            text = parsed(schema.text)
+            others = [parsed(each) for each in schema.references]
+            planner = Planner(text, "millis", others, self._resolver.code)
+            entry = self._resolver.entry(AvroType(planner, text, ""))
+        except SchemaError as error:
+            return self._refused(f"schema {number} is not read: {error}")
+        except UnresolvableError as problem:
+            return self._refused(f"{names}{problem}")
+        reasons[known:] = [f"{names}{reason}" for reason in reasons[known:]]
+        return entry
+
+    def _refused(self, why: str) -> int:
+        self._resolver.reasons.append(why)
+        return int(Fault.REFUSED) - (len(self._resolver.reasons) - 1)
