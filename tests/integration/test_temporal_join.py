@@ -17,7 +17,7 @@ from services.wait_until import wait_until
 from tests.integration.kafka_streams import KafkaStreams
 from tests.integration.mysql_streams import MySqlStreams
 from tests.spark.queries import START, Running
-from watermark_source import follow_watermark, temporal_join
+from watermark_source import follow_clock, follow_watermark, temporal_join
 
 pytestmark = [
     pytest.mark.service, pytest.mark.spark, pytest.mark.timeout(900), pytest.mark.usefixtures("rocksdb"),
@@ -177,6 +177,49 @@ def test_a_tombstone_ends_a_version_at_its_own_timestamp_or_ends_the_query(
         streams.run(joined("null"), "q")
     streams.run(joined("timestamp"), "q")
     assert [tuple(row) for row in streams.result("q").orderBy("offset").collect()] == [(1, 0, "first"), (1, 1, None)]
+
+
+@pytest.mark.usefixtures("built_in_kafka")
+def test_clicks_of_sparks_own_kafka_source_find_the_latest_user_and_wait_for_a_topic_if_they_shall(
+    streams: KafkaStreams, new_topic: NewTopic
+) -> None:
+    topic, dimension = new_topic(1), new_topic(1)
+
+    def write_users(*names: bytes) -> None:
+        producer = KafkaProducer(bootstrap_servers=streams.bootstrap)
+        for name in names:
+            producer.send(dimension, name, b"1")
+        producer.close()
+
+    def joined(*, wait: bool) -> DataFrame:
+        probe = follow_clock(streams.source("kafka", subscribe=topic), "at")
+        probe = probe.selectExpr("CAST(CAST(value AS STRING) AS INT) AS id", "offset", "at")
+        first: dict[str, Any] = {"readToEndFirst": True, "maxOffsetsPerTrigger": 40} if wait else {}
+        source = streams.source(subscribe=dimension, sourceName="users", watermarkStrategy="none", **first)
+        build = follow_watermark(source).selectExpr(
+            "CAST(CAST(key AS STRING) AS INT) AS id", "CAST(value AS STRING) AS name", "offset", "event_time AS since"
+        )
+        return temporal_join(
+            probe, build, on="id", probe_time="at", build_time="since", sequence="offset", deletes=(), wait=wait,
+            buffer=wait, buckets=4,
+        )  # fmt: skip
+
+    write_users(*(b"%d" % n for n in range(200)))
+    click(streams, topic, [1, 2])
+    query = streams.start(joined(wait=True))
+    wait_until(lambda: len(found(query)) == 2, _SECONDS, "clicks that waited", poll_seconds=1)
+    # Of five batches of users only the last has the name.
+    assert found(query) == [(1, 0, "199"), (2, 1, None)]
+    query.query.stop()
+
+    at_once = streams.start(joined(wait=False))
+    at_once.run_on(2)
+    write_users(b"newest")
+    at_once.run_on(2)
+    click(streams, topic, [1])
+    wait_until(lambda: len(found(at_once)) == 3, _SECONDS, "the last click", poll_seconds=1)
+    assert found(at_once)[2] == (1, 2, "newest")
+    assert "temporal_join[processing time, without waiting]" in plan(at_once)
 
 
 def users_by_column(streams: MySqlStreams) -> DataFrame:
