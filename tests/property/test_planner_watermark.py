@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import replace
 
 from hypothesis import given, settings
@@ -51,6 +52,23 @@ def test_the_combined_watermark_never_regresses(
     for batch in driver.batches:
         for split, state in batch.before.splits.items():
             assert _known(batch.after.splits[split].watermark) >= _known(state.watermark)
+
+
+@given(logs(disorder=800, noise=True), percentiles, _BOOLEANS, _BOOLEANS, actions(6, disorder=800))
+def test_a_learned_watermark_is_never_behind_that_of_its_largest_bound(
+    log: SimulatedLog, learned: Percentile, index: bool, previews: bool, script: list[Action]
+) -> None:
+    """So an early answer by the one is not due after the exact one by the other, where both have read as far."""
+    found: list[dict[tuple[int, ...], int]] = []
+    for strategy in (learned, Bounded(learned.most)):
+        driver = Driver(deepcopy(log), PlanPolicy(strategy=strategy), max_rows=None, index=index, previews=previews)
+        for action in script:
+            perform(driver, action)
+        driver.run()
+        ends = ((batch.after.splits.values(), batch.after.watermark) for batch in driver.batches)
+        found.append({tuple(at.position for at in splits): _known(watermark) for splits, watermark in ends})
+    early, exact = found
+    assert [positions for positions in early.keys() & exact.keys() if early[positions] < exact[positions]] == []
 
 
 @settings(deadline=None)
