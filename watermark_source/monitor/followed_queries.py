@@ -14,11 +14,13 @@ from watermark_source.clock import Clock
 from watermark_source.durations import ACCEPTED, parse_duration, parse_time
 from watermark_source.errors import UsageError, shortened
 from watermark_source.monitor.checkpoint import WATERMARK_POLICY, query_of_checkpoint, read_checkpoint
+from watermark_source.monitor.history import History
 from watermark_source.monitor.open_windows import OpenWindow, open_window
 from watermark_source.monitor.operator_watermarks import BatchWatermarks, NoWatermark, executed_batch, read_watermarks
+from watermark_source.monitor.page_html import QueryView
 from watermark_source.monitor.source_status import SourceStatus, SplitView
 from watermark_source.monitor.status_json import parse_progress, parse_report
-from watermark_source.monitor.three_clocks import Diagnosis, QueryClocks, diagnose, moment_of, query_clocks
+from watermark_source.monitor.three_clocks import Diagnosis, QueryClocks, diagnose, holder, moment_of, query_clocks
 from watermark_source.monitor.window_facts import QueryAt, SourceAt, SplitAt, unfollowed_text
 from watermark_source.planning.offset import own_offset
 
@@ -136,6 +138,21 @@ def query_of_status(query: Any, clocks: QueryClocks) -> QueryAt:
         waits_for_trigger=clocks.waits_for_trigger,
         has_ended=has_ended,
         remarks=(_ended(query),) if has_ended else (),
+    )
+
+
+def query_view(query: Any, name: str, of: QueryStatus, history: History) -> QueryView:
+    """Return a query as the page shows it: its status, why its windows are open, and what the history has of it."""
+    held = ((source.source_name, holder(source)) for source in of.sources)
+    since = {source: history.held_since(name, source, held_by.name) for source, held_by in held if held_by is not None}
+    return QueryView(
+        name=name,
+        id=str(query.id),
+        clocks=of.clocks,
+        why=of.why,
+        open=open_window(query_of_status(query, of.clocks), None),
+        held_since={source: at for source, at in since.items() if at is not None},
+        points={source.source_name: history.points(name, source.source_name) for source in of.sources},
     )
 
 

@@ -26,6 +26,8 @@ SHOWN: Final = 500
 REFRESHES: Final = (2, 5, 30, 0)
 """Seconds between two loads of the page that a reader can choose; 0: it is not loaded again."""
 _CHANGES_SHOWN: Final = 50
+_FRAMED_SPLITS: Final = 12
+"""Rows for which a frame in a notebook has room; further ones are scrolled to."""
 _WIDTH, _HEIGHT = 600, 60
 
 _WORDS = {
@@ -137,7 +139,17 @@ def page_html(of: Page, refresh: int = REFRESHES[1]) -> str:
     return "".join(_document(of, refresh))
 
 
-def _document(of: Page, refresh: int) -> Iterator[str]:
+def framed_html(of: Page) -> str:
+    """Return the page in a frame of its own, for a notebook: its style changes nothing outside, and it has no links."""
+    height = 480 + 40 * min(_FRAMED_SPLITS, sum(len(s.splits) for query in of.queries for s in query.clocks.sources))
+    names = ", ".join(query.name for query in of.queries)
+    return (
+        f'<iframe sandbox="" title="Watermarks of {escape(names)}" style="width:100%;height:{height}px;border:0" '
+        f'srcdoc="{escape("".join(_document(of, None)))}"></iframe>'
+    )
+
+
+def _document(of: Page, refresh: int | None) -> Iterator[str]:
     queries = f"{len(of.queries)} quer{'y' if len(of.queries) == 1 else 'ies'}"
     yield '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -145,14 +157,16 @@ def _document(of: Page, refresh: int) -> Iterator[str]:
         yield f'<meta http-equiv="refresh" content="{refresh}">'
     yield f"<title>Watermarks of {queries}</title><style>{STYLE}</style></head><body>"
     yield f"<header><h1>Watermarks of {queries}</h1>"
-    links = (
-        f"<strong>{_every(seconds)}</strong>"
-        if seconds == refresh
-        else f'<a href="?refresh={seconds}">{_every(seconds)}</a>'
-        for seconds in REFRESHES
-    )
-    yield f'<p class="soft">As of {escape(time_text(of.at))}. Loads again {", ".join(links)}. '
-    yield '<a href="status.json">As JSON</a></p>'
+    yield f'<p class="soft">As of {escape(time_text(of.at))}.'
+    if refresh is not None:
+        links = (
+            f"<strong>{_every(seconds)}</strong>"
+            if seconds == refresh
+            else f'<a href="?refresh={seconds}">{_every(seconds)}</a>'
+            for seconds in REFRESHES
+        )
+        yield f' Loads again {", ".join(links)}. <a href="status.json">As JSON</a>'
+    yield "</p>"
     if len(of.queries) > 1:
         items = (f'<li><a href="#q{i}">{escape(q.name)}</a>: {_word(q.why)}</li>' for i, q in enumerate(of.queries))
         yield f'<nav aria-label="Queries"><ul>{"".join(items)}</ul></nav>'

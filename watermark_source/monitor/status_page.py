@@ -25,13 +25,11 @@ from pyspark.sql.streaming.listener import QueryProgressEvent, QueryTerminatedEv
 
 from watermark_source.clock import Clock
 from watermark_source.errors import UsageError, WatermarkSourceError
-from watermark_source.monitor.followed_queries import QueryReader, query_of_status
+from watermark_source.monitor.followed_queries import QueryReader, query_view
 from watermark_source.monitor.history import History
 from watermark_source.monitor.listener import StatusListener
-from watermark_source.monitor.open_windows import open_window
 from watermark_source.monitor.page_html import REFRESHES, STYLE, Page, QueryView, page_html, page_json
-from watermark_source.monitor.source_status import SourceStatus
-from watermark_source.monitor.three_clocks import TOLERANCE, holder
+from watermark_source.monitor.three_clocks import TOLERANCE
 
 _log = logging.getLogger(__name__)
 
@@ -189,21 +187,7 @@ class _Queries(StatusListener):
         return self._readers.get(str(query.runId)) or QueryReader(query, TOLERANCE, self._clock.wall)
 
     def _view(self, name: str, query: Any) -> QueryView:
-        status = self._readers[str(query.runId)].status()
-        held = {source.source_name: self._held_since(name, source) for source in status.sources}
-        return QueryView(
-            name=name,
-            id=str(query.id),
-            clocks=status.clocks,
-            why=status.why,
-            open=open_window(query_of_status(query, status.clocks), None),
-            held_since={source: since for source, since in held.items() if since is not None},
-            points={s.source_name: self._history.points(name, s.source_name) for s in status.sources},
-        )
-
-    def _held_since(self, name: str, source: SourceStatus) -> int | None:
-        held = holder(source)
-        return None if held is None else self._history.held_since(name, source.source_name, held.name)
+        return query_view(query, name, self._readers[str(query.runId)].status(), self._history)
 
 
 class _Server(ThreadingHTTPServer):

@@ -19,7 +19,9 @@ from watermark_source.clock import Clock
 from watermark_source.durations import count_text
 from watermark_source.errors import UsageError, shortened
 from watermark_source.installation import lacking
-from watermark_source.monitor.followed_queries import QueryReader, QueryStatus
+from watermark_source.monitor.followed_queries import QueryReader, QueryStatus, query_view
+from watermark_source.monitor.history import History
+from watermark_source.monitor.page_html import Page, framed_html
 from watermark_source.monitor.source_status import SourceStatus, Status
 from watermark_source.monitor.status_json import status_from_json
 from watermark_source.monitor.status_table import GAP, Layout, headline, join_pieces, layout, printable, snapshot_lines
@@ -170,6 +172,10 @@ class LiveStatus:
     On a terminal the table is redrawn in place four times a second. Elsewhere plain tables are printed when a status
     changes, at most one in 10 s and at least one a minute. The last state is printed at the end of the block. Switch
     off ``spark.ui.showConsoleProgress``: Spark's progress bar writes into the same lines.
+
+    As the last line of a notebook's cell, ``LiveStatus(query)`` is shown as a picture: the query's part of the page of
+    ``StatusPage``, as of now. An object that is kept, ``view = LiveStatus(query)``, has its lines over time from
+    when it was first shown.
     """
 
     def __init__(
@@ -178,7 +184,9 @@ class LiveStatus:
         self._console = Console() if console is None else console
         self._raw = raw
         self._now = Clock().now if clock is None else clock
+        self._query = query
         self._reader = QueryReader(query, TOLERANCE, self._now)
+        self._history = History()
         self._status: QueryStatus | None = None
         self._latest: tuple[SourceStatus, ...] = ()
         self._printed: tuple[SourceStatus, ...] = ()
@@ -205,6 +213,17 @@ class LiveStatus:
         self._thread.join(_STOP_SECONDS)
         if self._live is not None:
             self._live.stop()
+
+    def _repr_html_(self) -> str:
+        """Return the picture for a notebook."""
+        self._latest = self._read() or self._latest
+        if self._status is None or not self._latest:
+            return "<p>waiting for the query's first batch</p>"
+        query: Any = self._query
+        name = query.name or str(query.id)
+        self._history.record(name, self._latest)
+        view = query_view(query, name, self._status, self._history)
+        return framed_html(Page(at=self._now(), queries=(view,), changes=self._history.changes()))
 
     def _follow(self) -> None:
         while not self._stop.wait(_REFRESH_SECONDS):

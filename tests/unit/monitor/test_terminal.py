@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import html
 import io
 import logging
+import re
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import pytest
@@ -133,6 +136,45 @@ class Played(Idle):
         if isinstance(progress, Exception):
             raise progress
         return progress
+
+
+class InNotebook(Played):
+    """A query as a notebook has it."""
+
+    name, id = "sales", "1"
+    isActive = True  # noqa: N815
+
+    def exception(self) -> None:
+        return None
+
+
+def framed(shown: str) -> str:
+    """Return the document in the frame of a picture."""
+    (document,) = re.findall(
+        r'^<iframe sandbox="" title="[^"<>]*" style="[^"<>]*" srcdoc="([^"<>]*)"></iframe>$', shown
+    )
+    return html.unescape(document)
+
+
+def test_in_a_notebook_the_status_is_the_page_in_a_frame_that_changes_nothing_outside() -> None:
+    later = replace(checkout(), at=checkout().at + 5_000)
+    view = LiveStatus(InNotebook(None, progress_of(checkout()), progress_of(later)), clock=lambda: NOON + 8_000)
+    while (first := view._repr_html_()) == "<p>waiting for the query's first batch</p>":
+        pass
+    page = framed(first)
+    assert '<h2 id="q0">sales</h2>' in page
+    assert "The watermark is held by orders-3" in page
+    assert '<th scope="row">orders-10</th>' in page
+    assert not re.findall(r"<a |<script|http-equiv", page), "what a frame without an address cannot follow"
+    assert "<polyline" not in page
+    assert "<polyline" in framed(view._repr_html_()), "shown again, it has lines over time"
+
+
+def test_a_picture_in_a_notebook_escapes_names() -> None:
+    query = InNotebook(progress_of(source_status(split_view(0), source_name="<script>\"'")))
+    query.name = '</iframe>"><script>'
+    shown = LiveStatus(query, clock=lambda: NOON)._repr_html_()
+    assert "<script" not in framed(shown)
 
 
 def follow(query: Played, *, terminal: bool, height: int = 40) -> str:
