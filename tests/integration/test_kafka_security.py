@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from kafka import KafkaAdminClient
@@ -114,6 +115,35 @@ CLIENT = {"kafka.ssl.keystore.location": str(PEM / "client.pem")}
 def test_a_right_login_gets_in(ports: Ports, who: dict[str, str]) -> None:
     assert discovered(ports.sasl, "SASL_PLAINTEXT", who) == {Split("t", 0)}
     assert discovered(ports.both, "SASL_SSL", {**who, **CA}) == {Split("t", 0)}
+
+
+def test_the_worked_example_of_the_page_logs_in(ports: Ports, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORDERS_PASSWORD", SECRET)
+    page = (Path(__file__).parents[2] / "docs" / "logins.md").read_text(encoding="utf-8")
+    example = page.partition("```python\n")[2].partition("```")[0]
+    reader = Options()
+    exec(example, {"spark": SimpleNamespace(readStream=SimpleNamespace(format=lambda _: reader))})
+    given = reader.given
+    assert given["kafka.ssl.truststore.location"] == "/etc/kafka/ca.pem"
+    here = {"kafka.bootstrap.servers": f"127.0.0.1:{ports.both}", "subscribe": "t", **CA}
+    given |= here
+    given["kafka.sasl.jaas.config"] = given["kafka.sasl.jaas.config"].replace('"orders-reader"', '"s"')
+    source = KafkaSource(kafka_options.parse(given))
+    assert set(source.open().discovery.discover()) == {Split("t", 0)}
+
+
+class Options:
+    """Keeps the options that an example sets."""
+
+    def __init__(self) -> None:
+        self.given: dict[str, str] = {}
+
+    def option(self, name: str, value: str) -> Options:
+        self.given[name] = value
+        return self
+
+    def load(self) -> None:
+        """Nothing is read."""
 
 
 @pytest.mark.parametrize("who", [login(PLAIN, "u", WRONG), login(SCRAM, "s", WRONG)], ids=["plain", "scram"])
