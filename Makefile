@@ -1,6 +1,7 @@
 # Everything runs in .venv, made once from pyproject.toml. Needed on the machine: Python 3.10+ and Java 17+.
-#   make play | demo | demo-json | demo-mysql | demo-join | demo-rate | check | test | test-long | test-containers | lint |
-#   coverage | lock | bench | docs | site | broker | soak | fuzz | mutants | clean | distclean     (make help explains them)
+#   make play | demo | demo-json | demo-mysql | demo-join | demo-rate | check | test | test-long | test-versions |
+#   test-containers | lint | coverage | lock | bench | docs | site | broker | soak | fuzz | mutants | clean | distclean
+# (make help explains them)
 
 PYTHON ?= python3
 VENV := .venv
@@ -15,6 +16,8 @@ TEST_PROCESSES ?= 3
 # Tests without servers wait now and then.
 CHECK_PROCESSES ?= 4
 BENCH_ARGS ?=
+# Some of the versions: make test-versions VERSIONS_ARGS="--pythons 3.11 --sparks 4.2.1 --packages lowest"
+VERSIONS_ARGS ?=
 # Servers that are there: make demo-join DEMO_ARGS="--kafka 127.0.0.1:9092 --mysql mysql://root:root@127.0.0.1:3306"
 DEMO_ARGS ?=
 PURE_TESTS := tests/unit tests/property tests/transcripts tests/compat
@@ -50,7 +53,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export OPENBLAS_NUM_THREADS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help play demo demo-json demo-mysql demo-join demo-rate demo-chain check test test-long test-containers lint coverage lock bench docs site \
+.PHONY: help play demo demo-json demo-mysql demo-join demo-rate demo-chain check test test-long test-versions test-containers lint coverage lock bench docs site \
     broker soak fuzz mutants clean distclean python java prepared
 
 help: ## this list
@@ -90,6 +93,10 @@ test-long: prepared ## the same and what is longer by nature: more kills, histor
 	    --silences=20 --silent-seconds=60 --reader-replays=200 --reader-kills=30 --resumes=100 --wakes=50 \
 	    --broker-frozen=60 --broken-networks=500 --partitions-added=50 --json-documents=1000000 \
 	    --hypothesis-profile=long --timeout=7200 --log-cli-level=INFO $(PYTEST_ARGS)
+
+test-versions: prepared ## a core of the tests for each Python and PySpark, with the lowest and the newest packages
+	$(RUN) -m pip install --disable-pip-version-check --quiet --group lock
+	$(RUN) -m tests.versions $(VERSIONS_ARGS)
 
 test-containers: java $(INSTALLED) ## the servers, docker-compose.yml and some queries, all in containers; needs an engine
 	WATERMARK_SOURCE_SERVICES=container $(RUN) -m pytest $(CONTAINER_TESTS) --durations=10 $(PYTEST_ARGS)
