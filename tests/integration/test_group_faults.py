@@ -22,7 +22,7 @@ from tests.integration import group_driver, reader_loop
 from tests.integration.kafka_streams import KafkaStreams
 from tests.integration.kafka_streams import wait_for as wait_for_at_most
 from tests.integration.reader_loop import lines
-from watermark_source.monitor.source_status import GroupStatus
+from watermark_source.monitor.source_status import SILENT_FROM, GroupStatus
 from watermark_source.monitor.status_json import parse_progress
 
 pytestmark = [pytest.mark.service, pytest.mark.spark, pytest.mark.timeout(600)]
@@ -316,3 +316,19 @@ def test_a_lower_drift_of_one_restarted_source_is_in_force_in_the_others_while_t
     until(lambda: fast.planned() == other.planned() == 1_401)
     assert [each.process for each in (fast, other)] == running
     assert all(each.process is not None and each.process.exit_code is None for each in (slow, fast, other))
+
+    # One is frozen: the others name it, and wait for it. What it reported last is in force.
+    def named(source: SourceProcess) -> bool:
+        return any(p["name"] == "slow" and p["silent"] >= SILENT_FROM for p in source.group().get("peers", {}).values())
+
+    until(lambda: not named(fast) and not named(other))
+    assert slow.process is not None
+    frozen = psutil.Process(slow.process.pid)
+    begun = time.time()
+    frozen.suspend()
+    until(lambda: named(fast) and named(other))
+    took = [lines(each.folder / "groups")[-1]["at"] - begun for each in (fast, other)]
+    _log.info("named the frozen source after %s s at the latest", took)
+    assert all(p["waited"] for p in fast.group()["peers"].values())
+    frozen.resume()
+    until(lambda: not named(fast) and not named(other))

@@ -166,8 +166,9 @@ def test_the_page_shows_a_running_query_what_holds_it_and_what_changed(
         with urlopen(page.url) as answer:
             shown = answer.read().decode()
         assert f"The watermark is held by {topic}-1 since " in shown
+        assert "Without what holds it, it would be 2023-11-14 22:13:39.999 UTC, 10 s later" in shown
         assert f"<td>{source['splits'][topic]['1']['why']}</td>" in shown
-        assert shown.count("<polyline") == 2
+        assert shown.count("<polyline") == 3
         running.query.stop()
         wait_until(lambda: not json_of(page.url)["queries"], 60, "the query to leave the page")
         assert json_of(page.url)["changes"]

@@ -51,6 +51,10 @@ class FileDatabase:
         row = self._first_row(statement, parameters)
         return None if row is None else row[0]
 
+    def rows(self, statement: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        """Implement ``Database.rows``."""
+        return self._all_rows(statement, parameters)
+
     def close(self) -> None:
         """Implement ``Database.close``."""
         if self._connection is not None:
@@ -58,14 +62,17 @@ class FileDatabase:
             self._connection = self._file = None
 
     def _first_row(self, statement: str, parameters: Mapping[str, Any]) -> tuple[Any, ...] | None:
+        rows = self._all_rows(statement, parameters)
+        return rows[0] if rows else None
+
+    def _all_rows(self, statement: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         if self._file is not None and not self._file.is_in_place:
             self.close()
             raise UnreachableError(
                 f"the store of the alignment group, {self.location}, does not answer: its file was removed while open"
             )
         with self._declared_errors():
-            rows = self._opened().execute(statement, parameters).fetchall()
-            return rows[0] if rows else None
+            return self._opened().execute(statement, parameters).fetchall()
 
     def _opened(self) -> sqlite3.Connection:
         if self._connection is None:

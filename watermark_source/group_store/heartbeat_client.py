@@ -6,12 +6,13 @@ import logging
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from watermark_source.clock import Clock
 from watermark_source.group_store import store_waits
-from watermark_source.group_store.store import Answer, Identity, OwnRow, Store
-from watermark_source.planning.group import GroupMember, OtherMember, OtherMembers, incomplete
+from watermark_source.group_store.store import Answer, Identity, MemberRow, OwnRow, Store
+from watermark_source.planning.group import GroupMember, OtherMember, OtherMembers, Peer, incomplete
 from watermark_source.planning.watermark import Millis
 
 _log = logging.getLogger(__name__)
@@ -28,6 +29,8 @@ class HeartbeatClient:
         self._trouble: Exception | None = None
         self._answered, self._report_changed = threading.Event(), threading.Event()
         self._splits_wait = self._leaving = self._left = False
+        self._listed_at: float | None = None
+        """When the members were listed last, in seconds of the monotonic clock."""
         self._thread = threading.Thread(target=self._run, name=f"alignment group {identity.group}", daemon=True)
 
     @property
@@ -98,6 +101,12 @@ class HeartbeatClient:
             _log.warning("the store of the alignment group %s answers again", self._row.identity.group)
         self._trouble = None
         self._answered.set()
+        if self._listed_at is None or requested_at - self._listed_at >= _LISTED_EVERY:
+            self._listed_at = requested_at
+            try:
+                self._known.peers = peers_of(self._row.members())
+            except Exception as error:  # noqa: BLE001 - a database's driver may raise any; no plan depends on the list
+                _log.debug("the members of the group could not be listed: %s", error)
 
     def _pause(self, duration: float) -> None:
         """Wait until the next statement is due, after a statement that took ``duration`` seconds.
@@ -118,6 +127,28 @@ class HeartbeatClient:
                 return
             time.sleep(store_waits.SHORTEST / 4)
             rest += time.monotonic() - step
+
+
+_LISTED_EVERY = 0.9 * store_waits.LONGEST
+"""Seconds between two lists of the members, which only the status needs: at rest one with each exchange."""
+_MOST_PEERS = 50
+_FORGOTTEN_AFTER = 10
+"""So many times its time-to-live a silent member is listed."""
+
+
+def peers_of(rows: Sequence[MemberRow]) -> tuple[Peer, ...]:
+    """Return the members to list, the most silent first."""
+    listed = [row for row in rows if _is_row_of_a_source(row) and row.silent <= _FORGOTTEN_AFTER * row.time_to_live]
+    first = sorted(listed, key=lambda row: (-row.silent, row.source))[:_MOST_PEERS]
+    return tuple(
+        Peer(row.source, row.status, row.watermark, max(0, row.silent), row.silent <= row.time_to_live) for row in first
+    )
+
+
+def _is_row_of_a_source(row: MemberRow) -> bool:
+    """Return whether its values are of the types that sources write; a row of another program is not listed."""
+    numbers = (row.time_to_live, row.silent, 0 if row.watermark is None else row.watermark)
+    return isinstance(row.source, str) and isinstance(row.status, str) and all(isinstance(n, int) for n in numbers)
 
 
 _JUMP = 1.0
@@ -163,6 +194,8 @@ class KnownMembers:
         self._settled_at: float | None = None
         """When every member that started with this source has had time to report; ``None`` until the store answers."""
         self._grace_periods: tuple[GracePeriod, ...] = ()
+        self.peers: tuple[Peer, ...] = ()
+        """The members as they were listed last."""
         self.last_answer: TimedAnswer | None = None
         self.has_begun = False
         """Whether the state was complete once."""
@@ -175,7 +208,7 @@ class KnownMembers:
     def state(self, last_limit: Millis | None) -> OtherMembers:
         """Return the state of the others; ``last_limit`` stays in force while it is incomplete or outdated."""
         last = self.last_answer
-        others = OtherMembers() if last is None else last.others
+        others = OtherMembers() if last is None else replace(last.others, peers=self.peers)
         if last is None or last.is_old:
             return incomplete(others, last_limit)
         return others if self._is_complete(last) else incomplete(others, last_limit, awaited=True)

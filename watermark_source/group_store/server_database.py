@@ -106,6 +106,11 @@ class ServerDatabase:
             result = _run(connection, statement, parameters)
             return result.scalar() if result.returns_rows else None
 
+    def rows(self, statement: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        """Implement ``Database.rows``."""
+        with self._transaction() as connection:
+            return [tuple(row) for row in _run(connection, statement, parameters).all()]
+
     def close(self) -> None:
         """Implement ``Database.close``."""
         if self._engine is not None:

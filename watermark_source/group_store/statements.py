@@ -66,6 +66,12 @@ def others(dialect: str) -> str:
     return f"SELECT {', '.join(_summary(dialect))}{' FROM DUAL' if dialect == 'oracle' else ''}"
 
 
+def members(dialect: str) -> str:
+    """Return the query for the other members' rows, in the order of ``MemberRow``; also of members that are silent."""
+    columns = f"o.source, o.status, o.watermark, {_TIME_TO_LIVE.format(row='o.')}, {_clock(dialect)} - o.seen"
+    return f"SELECT {columns} FROM {TABLE} o WHERE o.group_name = :group_name AND o.member <> :member"
+
+
 def own_row() -> str:
     """Return the query for a member's own row."""
     return f"SELECT member FROM {TABLE} WHERE group_name = :group_name AND member = :member"

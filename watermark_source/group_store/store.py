@@ -58,6 +58,20 @@ class Answer(NamedTuple):
     """Source name of a member whose row has a time-to-live beyond the longest that sources write."""
 
 
+class MemberRow(NamedTuple):
+    """One other member of the group, alive or not. The order is that of ``statements.members``."""
+
+    source: str
+    """Source name."""
+    status: str
+    """That of its last report (``MemberStatus``), or ``coming``."""
+    watermark: Millis | None
+    time_to_live: int
+    """Milliseconds."""
+    silent: int
+    """Milliseconds since it wrote its row, by the store's clock."""
+
+
 class Store(Protocol):
     """Where the members of alignment groups exchange watermarks: one row a member, which only that member writes.
 
@@ -86,6 +100,10 @@ class Store(Protocol):
         Returns:
             ``None`` if the row belongs to another process and ``takes_over`` is false; nothing was written.
         """
+        ...
+
+    def members(self, identity: Identity) -> Sequence[MemberRow]:
+        """Return the group's other members, for the status: also those that are silent, while their rows exist."""
         ...
 
     def leave(self, identity: Identity) -> None:
@@ -130,6 +148,10 @@ class Database(Protocol):
 
     def query(self, statement: str, parameters: Mapping[str, Any]) -> Any:
         """Run one statement; return the first value of the first row, ``None`` without a row."""
+        ...
+
+    def rows(self, statement: str, parameters: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
+        """Run a query, and return its rows."""
         ...
 
     def close(self) -> None:
@@ -191,6 +213,11 @@ class GroupStore(Store):
         if answer.idle is not None:
             self._check("watermark", answer.idle, is_valid=isinstance(answer.idle, int))
         return self._bounded(answer)
+
+    def members(self, identity: Identity) -> Sequence[MemberRow]:
+        """Return the group's other members, also those that are silent. Raises as ``exchange``."""
+        own = {"group_name": identity.group, "member": identity.member}
+        return [MemberRow._make(row) for row in self._database.rows(statements.members(self._database.dialect), own)]
 
     def leave(self, identity: Identity) -> None:
         """Delete a member's row, unless it belongs to another process by now. Raises as ``exchange``."""
@@ -267,6 +294,10 @@ class OwnRow:
             self._take_new_name()
         self._is_written = True
         return answer
+
+    def members(self) -> Sequence[MemberRow]:
+        """Return the group's other members, also those that are silent."""
+        return self._store.members(self._identity)
 
     def leave(self) -> None:
         """Delete the row and close the store. A failure is only logged: the row expires by its time-to-live."""

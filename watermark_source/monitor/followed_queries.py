@@ -18,7 +18,7 @@ from watermark_source.monitor.history import History
 from watermark_source.monitor.open_windows import OpenWindow, open_window
 from watermark_source.monitor.operator_watermarks import BatchWatermarks, NoWatermark, executed_batch, read_watermarks
 from watermark_source.monitor.page_html import QueryView
-from watermark_source.monitor.source_status import SourceStatus, SplitView
+from watermark_source.monitor.source_status import SourceStatus, SplitView, silence_text
 from watermark_source.monitor.status_json import parse_progress, parse_report
 from watermark_source.monitor.three_clocks import Diagnosis, QueryClocks, diagnose, holder, moment_of, query_clocks
 from watermark_source.monitor.window_facts import QueryAt, SourceAt, SplitAt, unfollowed_text
@@ -186,6 +186,7 @@ def source_of_status(of: SourceStatus) -> SourceAt:
         held_by=None if group is None else group.slowest,
         is_held=group is not None and group.hold,
         trouble=None if group is None else group.trouble,
+        silent=() if group is None else tuple(silence_text(peer, group.name) for peer in group.silent),
     )
 
 

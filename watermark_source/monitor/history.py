@@ -63,6 +63,8 @@ class Point(NamedTuple):
     """Milliseconds that its watermark is behind the clock; ``None`` without a watermark."""
     lag: int | None
     """Unread rows; ``None`` if they cannot be counted."""
+    drift: int | None = None
+    """Milliseconds that the partition with the highest watermark is ahead of the lowest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +135,7 @@ class History:
 def _after(before: _Known | None, query: str, source: SourceStatus) -> tuple[_Known, list[Change]]:
     held, limit = holder(source), _limit(source.group)
     name = "nothing" if held is None else held.name
-    point = Point(source.at, _behind(source), source.lag)
+    point = Point(source.at, _behind(source), source.lag, _drift(source))
     statuses = {view.split: view.status for view in source.splits}
     if before is None:
         return _Known(name, source.at, limit, statuses, (point,)), []
@@ -171,6 +173,11 @@ def _behind(source: SourceStatus) -> int | None:
     return source.at - source.watermark if source.watermark is not None and is_moment(source.watermark) else None
 
 
+def _drift(source: SourceStatus) -> int | None:
+    known = [view.drift for view in source.splits if view.drift is not None and view.status is not Status.IDLE]
+    return max(known, default=None)
+
+
 def _limit(group: GroupStatus | None) -> str:
     if group is None:
         return _NO_LIMIT
@@ -184,7 +191,11 @@ def _thinned(points: tuple[Point, ...]) -> tuple[Point, ...]:
         return points
     # The newest stays as it is, whatever their number.
     pairs = zip(points[:-1:2], points[1:-1:2], strict=False)
-    return (*(Point(b.at, _worse(a.behind, b.behind), _worse(a.lag, b.lag)) for a, b in pairs), points[-1])
+    return (*(_worse_of(a, b) for a, b in pairs), points[-1])
+
+
+def _worse_of(a: Point, b: Point) -> Point:
+    return Point(b.at, _worse(a.behind, b.behind), _worse(a.lag, b.lag), _worse(a.drift, b.drift))
 
 
 def _worse(a: int | None, b: int | None) -> int | None:

@@ -91,6 +91,13 @@ class WriterAt:
         return None if self.view.since is None else max(0, self.now - self.view.since)
 
 
+class PeerAt(NamedTuple):
+    """Another source of the alignment group; of several with one name the most silent."""
+
+    labels: tuple[str, ...]
+    silent: int
+
+
 class Subjects:
     """All subjects of a scrape."""
 
@@ -101,6 +108,7 @@ class Subjects:
         self.splits: list[SplitAt] = []
         self.snapshots: list[SnapshotAt] = []
         self.writers: list[WriterAt] = []
+        self.peers: list[PeerAt] = []
         for query in queries:
             clocks = query.clocks(now)
             self.queries.append(QueryAt((query.label,), query.late_rows, clocks))
@@ -116,6 +124,8 @@ class Subjects:
         self.sources.append(SourceAt(labels, status, now))
         self.snapshots += [SnapshotAt((*labels, snapshot.log), snapshot) for snapshot in status.snapshots]
         self.writers += [WriterAt((*labels, view.name), view, now) for view in status.writers]
+        peers = () if status.group is None else status.group.peers
+        self.peers += [PeerAt((*labels, name), ms) for name, ms in {p.name: p.silent for p in reversed(peers)}.items()]
         self.splits += [SplitAt((*labels, view.split.log, str(view.split.number)), view) for view in status.splits]
 
 
@@ -125,6 +135,7 @@ _SOURCE = (*_QUERY, "source", "group")
 _SPLIT = (*_SOURCE, "topic", "partition")
 _SNAPSHOT = (*_SOURCE, "table")
 _WRITER = (*_SOURCE, "writer")
+_PEER = (*_SOURCE, "peer")
 
 
 class Kind(Enum):
@@ -178,6 +189,10 @@ def _of_snapshot(value: Callable[[SnapshotAt], float | None]) -> _Samples:
 
 def _of_writer(value: Callable[[WriterAt], float | None]) -> _Samples:
     return lambda subjects: (Sample(writer.labels, value(writer)) for writer in subjects.writers)
+
+
+def _of_peer(value: Callable[[PeerAt], float | None]) -> _Samples:
+    return lambda subjects: (Sample(peer.labels, value(peer)) for peer in subjects.peers)
 
 
 def _of_source_by_status(value: Callable[[SourceAt, Status], float]) -> _Samples:
@@ -429,6 +444,13 @@ METRICS = (
         "Time since the writer announced.",
         _WRITER,
         _of_writer(lambda writer: _seconds(writer.age)),
+    ),
+    MetricRow(
+        Kind.GAUGE,
+        "alignment_peer_silence_seconds",
+        "Time since another source of the alignment group reported; it does so once a second.",
+        _PEER,
+        _of_peer(lambda peer: _seconds(peer.silent)),
     ),
     MetricRow(
         Kind.GAUGE,

@@ -100,7 +100,9 @@ def open_window(of: QueryAt, end: int | None) -> OpenWindow:
             f"the query also reads {', '.join(of.foreign)}: Spark's watermark is the "
             f"{'highest' if of.takes_highest else 'lowest'} of all, and theirs is not known here"
         )
-    remarks += [f"source {source.name}: {source.trouble}" for source in of.sources if source.trouble]
+    for source in of.sources:
+        remarks += [f"source {source.name}: {text}" for text in (source.trouble,) if text]
+        remarks += [text for text in source.silent if text not in remarks]
     return OpenWindow(
         end=end,
         verdict=verdict,

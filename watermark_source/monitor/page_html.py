@@ -205,7 +205,7 @@ def _query(of: QueryView, number: int, now: int) -> Iterator[str]:
             whose = f" of source {source.source_name}" if len(of.clocks.sources) > 1 else ""
             since = of.held_since.get(source.source_name)
             how_long = "" if since is None else f" since {time_text(since)} ({format_seconds(now - since)}) at least"
-            yield _tag("p", f"The watermark{whose} is held by {held.name}{how_long}: {held.why}")
+            yield _tag("p", f"The watermark{whose} is held by {held.name}{how_long}: {held.why}{_without(source)}")
     yield _tag("p", f"{of.open.sentence[:1].upper()}{of.open.sentence[1:]}")
     if of.open.remarks:
         yield f"<ul>{''.join(_tag('li', remark) for remark in of.open.remarks)}</ul>"
@@ -215,7 +215,18 @@ def _query(of: QueryView, number: int, now: int) -> Iterator[str]:
     yield "</section>"
 
 
+def _without(of: SourceStatus) -> str:
+    """Return what the watermark would be without the splits that hold it."""
+    if of.without_holder is None:
+        return ""
+    later = ""
+    if of.watermark is not None and is_moment(of.watermark):
+        later = f", {format_duration(of.without_holder - of.watermark)} later"
+    return f". Without what holds it, it would be {time_text(of.without_holder)}{later}"
+
+
 _WRITER_TITLES = ("writer", "status", "watermark (UTC)", "holds back", "why")
+_PEER_TITLES = ("source", "status", "watermark (UTC)", "last report", "waited for")
 _SPLIT_TITLES = ("partition", "holds back", "watermark (UTC)", "status", "since", "position", "unread", "why")
 
 
@@ -225,6 +236,20 @@ def _source(of: SourceStatus, query: QueryView, now: int) -> Iterator[str]:
     if of.snapshots:
         yield _tag("pre", "\n".join(snapshot_lines(of, width=100)))
     yield from _lines_over_time(query.points.get(of.source_name, ()))
+    if of.group is not None and of.group.peers:
+        silent = {i for i, peer in enumerate(of.group.peers) if peer in of.group.silent}
+        peers = (
+            [
+                peer.name,
+                peer.status,
+                watermark_text(peer.watermark),
+                f"{format_duration(peer.silent)} ago",
+                "yes" if peer.is_waited_for else "no: silent for longer than alignmentTimeToLive",
+            ]
+            for peer in of.group.peers
+        )
+        whose = f"{query.name}: other sources of the alignment group {of.group.name}, the most silent first"
+        yield from _table(whose, _PEER_TITLES, peers, marked=silent)
     if of.writers:
         rows = (
             [w.name, w.status, watermark_text(w.watermark), "yes" if w.holds_back else "", w.why] for w in of.writers
@@ -301,6 +326,9 @@ def _lines_over_time(points: Sequence[Point]) -> Iterator[str]:
         return
     yield from _plot(
         "Watermark behind the clock", [(p.at, p.behind) for p in points], lambda v: format_duration(round(v))
+    )
+    yield from _plot(
+        "Fastest partition ahead of the slowest", [(p.at, p.drift) for p in points], lambda v: format_duration(round(v))
     )
     yield from _plot("Unread rows", [(p.at, p.lag) for p in points], lambda v: count_text(round(v)))
 

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from watermark_source.durations import count_text, format_duration
 from watermark_source.monitor.report_fields import Fields
+from watermark_source.planning.group import Peer
 from watermark_source.planning.range_report import NONE_LATE, LateRows
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitStatus
@@ -22,6 +23,8 @@ from watermark_source.planning.state import SplitStatus
 REPORTED_SPLITS = 100
 """Limit on the splits in a report: Spark keeps the last 100 reports of a query in memory."""
 
+SILENT_FROM: Final = 2_000
+"""Milliseconds without a report from which another source of an alignment group is named as silent."""
 _MILLION = 1_000_000
 
 
@@ -339,6 +342,14 @@ class GroupStatus:
     """The other source whose ``alignmentMaxDrift`` is in force; ``None`` if it is that of this source."""
     own_max_drift: int | None = None
     """``alignmentMaxDrift`` of this source, in milliseconds, where another one's is in force."""
+    peers: tuple[Peer, ...] = ()
+    """The other sources, in this driver and in others, the most silent first: also those that the group does not wait
+    for any more."""
+
+    @property
+    def silent(self) -> tuple[Peer, ...]:
+        """The other sources that have missed a report: each reports once a second."""
+        return tuple(peer for peer in self.peers if peer.silent >= SILENT_FROM)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -389,6 +400,8 @@ class SourceStatus:
     out_of_orderness: int | None = None
     """Milliseconds that the watermark of a split is behind its highest event time, less one; ``None`` where event times
     do not move it."""
+    without_holder: int | None = None
+    """The watermark if the splits that hold it back were left out; ``None`` if it would be the same or is unknown."""
 
     @classmethod
     def of(
@@ -417,6 +430,7 @@ class SourceStatus:
         changes: Changes = NO_CHANGES,
         idle_timeout: int | None = None,
         out_of_orderness: int | None = None,
+        without_holder: int | None = None,
     ) -> SourceStatus:
         """Build the status of a source from *all* its splits. ``view`` is called for reported splits only."""
         reported = map(view, most_interesting(splits, REPORTED_SPLITS))
@@ -445,6 +459,7 @@ class SourceStatus:
             changes=changes,
             idle_timeout=idle_timeout,
             out_of_orderness=out_of_orderness,
+            without_holder=without_holder,
         )
 
     @property
@@ -479,3 +494,16 @@ def _reported_snapshots(snapshots: Iterable[SnapshotProgress]) -> tuple[Snapshot
     """Return the reported snapshots by name. If there are too many, those that are being read take precedence."""
     by_interest = sorted(snapshots, key=lambda snapshot: (snapshot.done, not snapshot.chunks, snapshot.log))
     return tuple(sorted(by_interest[:REPORTED_SPLITS], key=lambda snapshot: snapshot.log))
+
+
+def silence_text(peer: Peer, group: str) -> str:
+    """Return that another source of an alignment group is silent, and what follows from it."""
+    waits = (
+        "the group waits for it until its alignmentTimeToLive has passed"
+        if peer.is_waited_for
+        else "longer than its alignmentTimeToLive, so that the group does not wait for it"
+    )
+    return (
+        f"source {peer.name} of the alignment group {group} has reported nothing for {format_duration(peer.silent)} "
+        f"(its driver is frozen, gone, or does not reach the store): {waits}"
+    )

@@ -26,8 +26,10 @@ from watermark_source.monitor.source_status import (
     bound_from_json,
     bound_to_json,
 )
+from watermark_source.planning.group import Peer
 from watermark_source.planning.range_report import BOUNDS_MS, NONE_LATE, LateRows
 from watermark_source.planning.split import Split
+from watermark_source.planning.watermark import Millis
 
 VERSION = 1
 _SIGNATURE = {"v", "format", "source", "splits"}
@@ -72,6 +74,7 @@ def status_to_json(of: SourceStatus) -> dict[str, Any]:
         changes=_present(watermark=of.changes.watermark or None, status=of.changes.status or None) or None,
         idleTimeout=of.idle_timeout,
         outOfOrderness=of.out_of_orderness,
+        withoutHolder=of.without_holder,
     )
 
 
@@ -125,6 +128,7 @@ def status_from_json(report: Mapping[str, Any]) -> SourceStatus:
         changes=_changes_from_json(fields.child("changes")) if "changes" in report else NO_CHANGES,
         idle_timeout=fields.optional_integer("idleTimeout"),
         out_of_orderness=fields.optional_integer("outOfOrderness"),
+        without_holder=fields.optional_integer("withoutHolder"),
     )
 
 
@@ -190,7 +194,27 @@ def _group_to_json(group: GroupStatus) -> dict[str, Any]:
         store=group.store,
         minimum=group.minimum,
         holder=group.holder,
+        peers={str(number): _peer_to_json(peer) for number, peer in enumerate(group.peers)} or None,
     )
+
+
+def _peer_to_json(of: Peer) -> dict[str, Any]:
+    return _present(
+        name=of.name, status=of.status, watermark=of.watermark, silent=of.silent, waited=of.is_waited_for or None
+    )
+
+
+def _peers_from_json(numbers: Fields) -> Iterator[Peer]:
+    for number in numbers:
+        fields = numbers.child(number)
+        watermark = fields.optional_integer("watermark")
+        yield Peer(
+            fields.text("name"),
+            fields.text("status"),
+            None if watermark is None else Millis(watermark),
+            fields.integer("silent"),
+            fields.flag("waited"),
+        )
 
 
 def _group_from_json(fields: Fields) -> GroupStatus:
@@ -209,6 +233,7 @@ def _group_from_json(fields: Fields) -> GroupStatus:
         store=fields.optional_text("store"),
         minimum=fields.optional_integer("minimum"),
         holder=fields.optional_text("holder"),
+        peers=tuple(_peers_from_json(fields.child("peers"))) if "peers" in fields else (),
     )
 
 

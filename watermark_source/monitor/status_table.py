@@ -17,6 +17,7 @@ from watermark_source.monitor.source_status import (
     Status,
     most_interesting,
     progress_line,
+    silence_text,
 )
 from watermark_source.planning.watermark import is_moment, watermark_text
 
@@ -223,6 +224,8 @@ def _of_group(group: GroupStatus, limit: str, now: int) -> Iterator[str]:
         yield f"slowest elsewhere: {printable(group.slowest)}{since}"
     if group.trouble is not None:
         yield printable(group.trouble)
+    for peer in group.silent:
+        yield printable(silence_text(peer, group.name))
 
 
 def join_pieces(pieces: Iterable[str], width: int) -> list[str]:

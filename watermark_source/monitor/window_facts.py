@@ -96,6 +96,8 @@ class SourceAt:
     """Whether its alignment group lets no source read yet."""
     trouble: str | None = None
     """Why what is known of the group may be old."""
+    silent: tuple[str, ...] = ()
+    """Other sources of the group that have missed their reports, as sentences."""
 
     @property
     def read_nothing(self) -> bool:

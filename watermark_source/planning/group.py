@@ -105,6 +105,19 @@ class OtherMember(NamedTuple):
         return self.name
 
 
+class Peer(NamedTuple):
+    """Another source of the group for the status, which may be silent: no plan depends on it."""
+
+    name: str
+    status: str
+    """That of its last report: ``active``, ``idle``, ``waiting``, ...; ``coming`` before the first."""
+    watermark: Millis | None
+    silent: int
+    """Milliseconds since its last report, when the store was asked last."""
+    is_waited_for: bool
+    """Whether it has reported within its ``alignmentTimeToLive``."""
+
+
 @dataclass(frozen=True, slots=True)
 class OtherMembers:
     """The members in other sources, as of the last request to the group's store."""
@@ -123,6 +136,8 @@ class OtherMembers:
     """Lowest max drift of the members, in milliseconds; ``None`` if none has one."""
     drift_of: str | None = None
     """Source name of the member with that drift."""
+    peers: tuple[Peer, ...] = ()
+    """Each of them, and those that are silent."""
 
     @property
     def hold(self) -> bool:

@@ -14,7 +14,7 @@ from tests.spark.file_log import TABLE
 from watermark_source.errors import OptionError
 from watermark_source.group_store.database import STORES, store_of
 from watermark_source.group_store.heartbeat_client import HeartbeatClient
-from watermark_source.group_store.store import Answer, GroupStore, Identity, Store
+from watermark_source.group_store.store import Answer, GroupStore, Identity, MemberRow, Store
 from watermark_source.planning.group import GroupMember, MemberStatus, counts_with
 from watermark_source.planning.state import GroupState
 from watermark_source.planning.watermark import Millis
@@ -67,6 +67,19 @@ class MemoryStore(Store):
             drift_of=drift_of,
             idle=max(idle, default=None),
         )
+
+    def members(self, identity: Identity) -> list[MemberRow]:
+        now = time.time()
+        return [
+            MemberRow(
+                kept.identity.source,
+                "coming" if kept.report is None else kept.report.status.value,
+                None if kept.report is None else kept.report.watermark,
+                kept.identity.time_to_live,
+                int(1_000 * (now - kept.seen)),
+            )
+            for kept in self._others(identity)
+        ]
 
     def leave(self, identity: Identity) -> None:
         self._rows.pop((identity.group, identity.member), None)

@@ -20,6 +20,7 @@ from watermark_source.group_store import file_database, heartbeat_client, store_
 from watermark_source.group_store.database import database_of
 from watermark_source.group_store.heartbeat_client import HeartbeatClient
 from watermark_source.group_store.store import Answer, GroupStore, Identity
+from watermark_source.monitor.source_status import SILENT_FROM
 from watermark_source.planning.group import GroupMember, OtherMembers, drift_in_force
 from watermark_source.planning.watermark import MIN, Millis
 
@@ -394,3 +395,18 @@ def test_no_member_counts_as_gone_because_the_server_was_frozen() -> None:
         assert b.others(Millis(20)).ceiling is None
         for member in members:
             member.close()
+
+
+def test_a_member_that_has_stopped_reporting_is_listed_with_its_silence_and_one_that_reports_is_not_silent(
+    make: Make, tmp_path: Path
+) -> None:
+    a, b = two(make)
+    frozen = GroupStore(database_of(f"sqlite:///{tmp_path / 'alignment.sqlite'}"))
+    frozen.exchange(Identity("g", "frozen-id", "frozen", 1_000, 30_000), at(5))
+    frozen.close()
+    until(lambda: any(peer.name == "frozen" and peer.silent >= SILENT_FROM for peer in a.others(None).peers))
+    peers = {peer.name: peer for peer in a.others(None).peers}
+    assert peers.keys() == {"b", "frozen"}
+    assert next(iter(peers)) == "frozen"
+    assert (peers["frozen"].watermark, peers["frozen"].is_waited_for) == (5, True)
+    until(lambda: all(peer.silent < SILENT_FROM for peer in b.others(None).peers if peer.name == "a"))

@@ -20,6 +20,7 @@ from services.postgres_local import LocalPostgres
 from watermark_source.errors import CorruptDataError, OptionError, RefusedError, UnreachableError
 from watermark_source.group_store import server_database, store_waits
 from watermark_source.group_store.database import database_of
+from watermark_source.group_store.heartbeat_client import peers_of
 from watermark_source.group_store.server_database import MEMBERS
 from watermark_source.group_store.store import GroupStore, Identity
 from watermark_source.planning.group import GroupMember, MemberStatus
@@ -69,6 +70,21 @@ def test_the_answer_has_the_highest_watermark_of_idle_members_and_no_other_that_
     answer = store.exchange(who("f"), at(50))
     assert answer is not None
     assert (answer.minimum, answer.idle) == (5, 30)
+
+
+def test_the_other_members_are_listed_with_their_silence_also_after_their_time_to_live(store: GroupStore) -> None:
+    told(store, who("a", time_to_live=1), at(30))
+    told(store, who("b"), GroupMember(MemberStatus.IDLE))
+    told(store, who("elsewhere", group="h"), at(5))
+    time.sleep(0.05)
+    assert told(store, who("c"), at(50)) == (None, None, 1)
+    rows = {row.source: row for row in store.members(who("c"))}
+    assert rows.keys() == {"a", "b"}
+    assert rows["a"][1:4] == ("active", 30, 1)
+    assert rows["b"][1:4] == ("idle", None, 30_000)
+    assert all(row.silent >= 40 for row in rows.values())
+    (silent,) = (peer for peer in peers_of([rows["a"]._replace(silent=9)]))
+    assert (silent.name, silent.silent, silent.is_waited_for) == ("a", 9, False)
 
 
 def test_a_snapshot_comes_before_everything_and_a_beginning_before_all_that_have_begun(store: GroupStore) -> None:
@@ -336,6 +352,7 @@ sys.modules["sqlalchemy"] = None
 import importlib, pkgutil
 import watermark_source
 from watermark_source.group_store.database import database_of
+from watermark_source.group_store.heartbeat_client import peers_of
 from watermark_source.group_store.store import GroupStore, Identity
 from watermark_source.spark.driver import group_membership
 from watermark_source.errors import OptionError

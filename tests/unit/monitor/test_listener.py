@@ -25,6 +25,7 @@ from watermark_source.monitor.source_status import (
     Unprocessed,
     WriterView,
 )
+from watermark_source.planning.group import Peer
 from watermark_source.planning.range_report import BOUNDS_MS, LateRows
 from watermark_source.planning.watermark import MAX, Millis
 
@@ -33,7 +34,7 @@ RUN = progress_of()["runId"]
 LATER_RUN = "00000000-0000-0000-0000-000000000002"
 OTHER = "00000000-0000-0000-0000-000000000001"
 LABELS = ("query", "source", "group", "topic", "partition", "status")
-OTHER_LABELS = ("table", "writer", "le", "holder", "operator", "name")
+OTHER_LABELS = ("peer", "table", "writer", "le", "holder", "operator", "name")
 LATE = [
     {
         "operatorName": "stateStoreSave", "numRowsTotal": 1, "numRowsUpdated": 1, "numRowsRemoved": 0,
@@ -130,6 +131,10 @@ def test_a_report_that_cannot_be_read_is_logged_once_and_leaves_the_last_one(
     assert listener.statuses()[QuerySource("sales", "orders")] == checkout()
 
 
+PEERS = (Peer("users", "active", None, 2_500, is_waited_for=True), Peer("users", "idle", None, 200, is_waited_for=True))
+"""Two of one name: the metric has the more silent one."""
+
+
 def test_the_metrics_of_a_status_are_complete() -> None:
     registry = CollectorRegistry()
     listener = StatusListener()
@@ -139,7 +144,7 @@ def test_the_metrics_of_a_status_are_complete() -> None:
         split_view(0, **lag, drift=0, holds_back=True, late_rows=5, times=TimeInStatus(7_000, 1_500, 0, 2)),
         split_view(1, Status.IDLE, position=7, end=None, watermark=None),
         late=LateRows((2, 0, 0, 3, *[0] * 10), longest=9_000, total=26_000),
-        group=GroupStatus("checkout", 30_000, NOON + 30_000, 2, minimum=NOON, holder="users"),
+        group=GroupStatus("checkout", 30_000, NOON + 30_000, 2, minimum=NOON, holder="users", peers=PEERS),
         unread=Unprocessed(NOON + 3_000, "orders-0"),
         changes=Changes(watermark=8, status=2),
         rows=1_000,
@@ -176,6 +181,7 @@ def test_the_metrics_of_a_status_are_complete() -> None:
         ("watermark_source_alignment_minimum_timestamp_seconds", *source): noon,
         ("watermark_source_alignment_max_drift_seconds", *source): 30.0,
         ("watermark_source_alignment_holder", *source, "users"): 1,
+        ("watermark_source_alignment_peer_silence_seconds", *source, "users"): 2.5,
         ("watermark_source_watermark_timestamp_seconds", *source): noon,
         ("watermark_source_watermark_lag_seconds", *source): 8,
         ("watermark_source_alignment_max_allowed_timestamp_seconds", *source): noon + 30,

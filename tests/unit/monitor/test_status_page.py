@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import socket
 import threading
 import time
@@ -23,13 +24,14 @@ from watermark_source.errors import UsageError
 from watermark_source.monitor.followed_queries import source_of_status
 from watermark_source.monitor.history import MOST_CHANGES, MOST_POINTS, Change, History, Kind, Point
 from watermark_source.monitor.open_windows import open_window
-from watermark_source.monitor.page_html import SHOWN, Page, QueryView, page_html, page_json
+from watermark_source.monitor.page_html import SHOWN, STYLE, Page, QueryView, page_html, page_json
 from watermark_source.monitor.source_status import GroupStatus, SourceStatus, Status
 from watermark_source.monitor.status_json import status_from_json
 from watermark_source.monitor.status_page import _Server
 from watermark_source.monitor.terminal import watch
 from watermark_source.monitor.three_clocks import diagnose, query_clocks
 from watermark_source.monitor.window_facts import QueryAt
+from watermark_source.planning.group import Peer
 
 HOSTILE = "<script>alert('x')</script>\"&"
 VOID = {"meta", "link", "br", "polyline"}
@@ -78,7 +80,7 @@ CHECKOUT = page(
     view(
         checkout(),
         held_since={"orders": NOON - 60_000},
-        points={"orders": [Point(NOON + 1_000 * n, 5_000 * n, n) for n in range(5)]},
+        points={"orders": [Point(NOON + 1_000 * n, 5_000 * n, n, 7_000 - n) for n in range(5)]},
     )
 )
 
@@ -91,6 +93,33 @@ def test_the_sentence_comes_first_then_who_holds_since_when_and_what_windows_wai
     )
     windows = text.index("Windows that end by 2026-11-21 12:00:00 UTC close, later ones are open: orders-3 is ")
     assert sentence < held < windows < text.index("sales: partitions of orders, 6; slowest first")
+
+
+def test_the_page_has_what_the_watermark_would_be_without_its_holder() -> None:
+    shown = Outline(page_html(page(view(checkout(without_holder=NOON + 3_000))))).text
+    assert "Without what holds it, it would be 2026-11-21 12:00:03 UTC, 3 s later" in shown
+    assert "Without what holds it" not in Outline(page_html(CHECKOUT)).text
+    first = Outline(page_html(page(view(checkout(watermark=None, without_holder=NOON))))).text
+    assert "it would be 2026-11-21 12:00:00 UTC" in first
+    assert "12:00:00 UTC, " not in first.partition("it would be ")[2][:35]
+
+
+def luminance(colour: str) -> float:
+    """The relative luminance of WCAG 2, of ``#rgb`` or ``#rrggbb``."""
+    digits = colour.lstrip("#")
+    parts = [int(c * 2, 16) for c in digits] if len(digits) == 3 else [int(digits[i : i + 2], 16) for i in (0, 2, 4)]
+    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (p / 255 for p in parts))
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize("mode", ["light", "dark"])
+@pytest.mark.parametrize("text", ["ink", "soft", "good", "fair", "poor", "plot"])
+@pytest.mark.parametrize("ground", ["back", "mark"])
+def test_each_text_has_the_contrast_of_wcag_on_each_ground(mode: str, text: str, ground: str) -> None:
+    light, dark = STYLE.split("@media (prefers-color-scheme:dark)")
+    colours = dict(re.findall(r"--(\w+):(#[0-9a-f]+)", light if mode == "light" else dark.partition("}}")[0]))
+    lower, higher = sorted(luminance(colours[name]) for name in (text, ground))
+    assert (higher + 0.05) / (lower + 0.05) >= 4.5
 
 
 def test_the_page_needs_no_script_and_nothing_from_elsewhere() -> None:
@@ -113,7 +142,7 @@ def test_a_screen_reader_has_a_language_headings_captions_and_scopes() -> None:
     assert found.count("caption") == found.count("table") == 1
     assert all(attrs.get("scope") in ("col", "row") for tag, attrs in found.elements if tag == "th")
     drawn = [attrs for tag, attrs in found.elements if tag == "svg"]
-    assert [attrs["role"] for attrs in drawn] == ["img", "img"]
+    assert [attrs["role"] for attrs in drawn] == ["img", "img", "img"]
     assert (
         "Watermark behind the clock, 2026-11-21 12:00:00 UTC to 2026-11-21 12:00:04 UTC: lowest 0 ms, highest 20 s"
         in (drawn[0]["aria-label"] or "")
@@ -149,6 +178,19 @@ def test_ten_thousand_partitions_are_one_page_with_the_slowest_first_and_most_fo
     assert first < shown.index(">orders-9998<") < shown.index("<details>") < shown.index(">orders-0<")
 
 
+def test_the_other_sources_of_the_group_have_a_table_with_the_silent_one_marked_and_named() -> None:
+    peers = (Peer("payments", "active", None, 2_500, is_waited_for=True), Peer("users", "idle", None, 900, True))
+    group = GroupStatus("checkout", 120_000, NOON, 9, others=2, peers=peers)
+    shown = page_html(page(view(checkout(group=group))))
+    found = Outline(shown)
+    assert "sales: other sources of the alignment group checkout, the most silent first" in found.text
+    assert '<tr class="held"><th scope="row">payments</th><td>active</td><td>none yet</td><td>2.5 s ago</td>' in shown
+    assert '<tr><th scope="row">users</th><td>idle</td>' in shown
+    assert "source payments of the alignment group checkout has reported nothing for 2.5 s" in found.text
+    read = json.loads(json.dumps(page_json(page(view(checkout(group=group))))))
+    assert status_from_json(read["queries"][0]["sources"][0]).group == group
+
+
 def test_without_a_query_the_page_names_the_command_for_those_that_have_ended() -> None:
     assert "python -m watermark_source explain --checkpoint DIR" in Outline(page_html(page())).text
 
@@ -176,18 +218,23 @@ def held_by(number: int, at: int, **fields: Any) -> SourceStatus:
     return source_status(*splits, at=at, **fields)
 
 
-def test_forty_changes_of_the_holder_are_in_the_history_in_their_order() -> None:
-    history = History()
-    holders = [n % 3 for n in range(41)]
-    for n, number in enumerate(holders):
-        history.record("sales", [held_by(number, NOON + n * 1_000)])
-        history.record("sales", [held_by(number, NOON + n * 1_000 + 500)])
+def test_an_hour_with_forty_changes_of_the_holder_has_those_in_their_order() -> None:
+    """A report every ten seconds, with a limit that advances in each, and a partition that is idle now and then."""
+    history, every, holders = History(), 10_000, [n % 3 for n in range(41)]
+    for n in range(41 * 9):
+        at = NOON + n * every
+        idle = split_view(3, Status.IDLE if n % 50 > 25 else Status.ACTIVE, watermark=at, since=at)
+        group = GroupStatus("g", 60_000, at + 60_000, 4)
+        held = held_by(holders[n // 9], at)
+        history.record("sales", [source_status(*held.splits, idle, at=at, group=group)])
     changes = history.changes()
-    assert [(c.at, c.before, c.after) for c in changes] == [
-        (NOON + n * 1_000, f"orders-{holders[n - 1]}", f"orders-{holders[n]}") for n in range(1, 41)
+    assert [(c.at, c.before, c.after) for c in changes if c.kind is Kind.HOLDER] == [
+        (NOON + 9 * n * every, f"orders-{holders[n - 1]}", f"orders-{holders[n]}") for n in range(1, 41)
     ]
-    assert {c.kind for c in changes} == {Kind.HOLDER}
-    assert history.held_since("sales", "orders", f"orders-{holders[-1]}") == NOON + 40_000
+    assert [c.subject for c in changes if c.kind is Kind.STATUS] == ["orders-3"] * 14
+    assert sum(c.times for c in changes if c.kind is Kind.LIMIT) == 41 * 9 - 1
+    assert len(changes) < 100
+    assert history.held_since("sales", "orders", f"orders-{holders[-1]}") == NOON + 9 * 40 * every
     assert history.held_since("sales", "orders", "orders-9") is None
 
 

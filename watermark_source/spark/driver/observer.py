@@ -355,21 +355,25 @@ class OpenTransactionsAtHolders:
 
     def after(self, planned: Plan) -> Set[Split]:
         """Return them as of a plan."""
-        logs, now = planned.observation.logs, self._clock.elapsed()
-        at_end = {s: t.position for s, t in planned.state.splits.items() if t.position == logs.ends.get(s)}
-        self._found = {s: end for s, end in self._found.items() if at_end.get(s) == end}
-        self._found |= {s: at_end[s] for s in logs.uncommitted if s in at_end}
+        logs, splits, now = planned.observation.logs, planned.state.splits, self._clock.elapsed()
         due = self._looked_at is None or now - self._looked_at >= _LOOK_AGAIN
-        holding = _quiet_holders(planned) | self._found
-        if self._transactions is not None and holding and due:
+        if self._transactions is None or not (due or self._found or logs.uncommitted):
+            return frozenset()
+        last = {**self._found, **{s: splits[s].position for s in logs.uncommitted if s in splits}}
+        at_end = {s for s, end in last.items() if s in splits and splits[s].position == end == logs.ends.get(s)}
+        self._found = {s: end for s, end in last.items() if s in at_end}
+        if due:
             self._looked_at = now
-            try:
-                opened = self._transactions.behind(holding)
-            except SourceError as error:
-                _log.debug("open transactions could not be looked up: %s", error)
-                opened = frozenset()
-            self._found = {s: end for s, end in holding.items() if s in opened}
+            self._look({**_quiet_holders(planned), **self._found}, self._transactions)
         return self._found.keys()
+
+    def _look(self, holding: Mapping[Split, int], transactions: OpenTransactions) -> None:
+        try:
+            opened = transactions.behind(holding) if holding else frozenset()
+        except SourceError as error:
+            _log.debug("open transactions could not be looked up: %s", error)
+            opened = frozenset()
+        self._found = {s: end for s, end in holding.items() if s in opened}
 
 
 def _quiet_holders(planned: Plan) -> dict[Split, int]:

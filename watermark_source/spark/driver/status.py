@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -286,6 +286,7 @@ def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Mil
             since=None if elsewhere is None else elsewhere.since,
             trouble=seen.trouble,
             store=seen.store,
+            peers=others.peers,
             max_drift_of=drift_of,
             own_max_drift=None if drift_of is None else own_drift,
             **_lowest_of_group(seen.plan.limit, drift),
@@ -337,7 +338,20 @@ def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Mil
         changes=Changes(history.watermark_changes, history.status_changes),
         idle_timeout=options.idleness.timeout,
         out_of_orderness=_out_of_orderness(options.strategy),
+        without_holder=_without_holder(counting, state, options, reads_first=bool(growing)),
     )
+
+
+def _without_holder(
+    counting: Sequence[int], state: SourceState, options: EngineOptions, *, reads_first: bool
+) -> Millis | None:
+    """Return the watermark that a source would have without the splits that hold it back."""
+    catches_up = options.after_catch_up is AfterCatchUp.WATERMARK and first_reading(state) is not None
+    if reads_first or catches_up or not options.strategy.has_split_watermarks:
+        return None
+    held = min(counting, default=MAX)
+    follows = min((mark for mark in counting if mark > held), default=MIN)
+    return Millis(follows) if follows > max(MIN, state.watermark or MIN) else None
 
 
 def _out_of_orderness(strategy: WatermarkStrategy) -> int | None:

@@ -69,6 +69,21 @@ def test_a_split_holds_back_only_if_no_other_source_is_slower(elsewhere: Millis 
     assert {v.split: v.holds_back for v in status.splits} == dict(zip((A, B), holder, strict=True))
 
 
+def test_the_status_has_the_watermark_that_there_would_be_without_what_holds_it() -> None:
+    for log, splits, sent, without in (
+        (log_of([100], [400]), {A: at(1, 99), B: at(1, 399)}, 99, 399),
+        (log_of([400], []), {A: at(1, 399), B: at(0)}, None, 399),
+        (log_of([100], [100]), {A: at(1, 99), B: at(1, 99)}, 99, None),
+        (log_of([100]), {A: at(1, 99)}, 99, None),
+    ):
+        seen = observation(log)
+        state = SourceState(splits=splits, watermark=None if sent is None else Millis(sent))
+        planned = plan(state, seen, PlanPolicy(), log)
+        status = source_status(Seen(planned, RowCounts()), OPTIONS, "file-log", seen.now)
+        assert status.without_holder == without
+        assert status_from_json(status_to_json(status)) == status
+
+
 def test_the_lowest_drift_of_the_group_sets_the_limit_and_the_status_names_whose_it_is() -> None:
     low = OtherMembers(Millis(98), OtherMember("users"), 2, drift=5, drift_of="orders")
     status = status_beside(low)
