@@ -232,7 +232,8 @@ _SPLIT_TITLES = ("partition", "holds back", "watermark (UTC)", "status", "since"
 
 def _source(of: SourceStatus, query: QueryView, now: int) -> Iterator[str]:
     yield _tag("h3", f"Source {of.source_name}")
-    yield f"<ul>{''.join(_tag('li', piece) for piece in headline(of, now=now)[1:])}</ul>"
+    pieces = (piece for piece in headline(of, now=now)[1:] if piece not in query.open.remarks)
+    yield f"<ul>{''.join(_tag('li', piece) for piece in pieces)}</ul>"
     if of.snapshots:
         yield _tag("pre", "\n".join(snapshot_lines(of, width=100)))
     yield from _lines_over_time(query.points.get(of.source_name, ()))
