@@ -1,4 +1,4 @@
-"""Event time in a field of Avro, through the stream: schemas from a registry, windows by the field."""
+"""Avro of a real broker, with schemas from a registry: windows by a field, and keys and values as columns."""
 
 from __future__ import annotations
 
@@ -16,10 +16,13 @@ from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's u
 
 from services.kafka import Kafka
 from tests.avro_examples import encoded, message
+from tests.integration.direct_kafka import DirectKafka
 from tests.integration.kafka_streams import KafkaStreams
+from tests.integration.test_kafka_event_time import produce
 from tests.schema_registry import Registry, schema_registry
 from tests.spark.queries import START
 from watermark_source import data_rows, follow_watermark
+from watermark_source.errors import PayloadError
 
 pytestmark = [pytest.mark.service, pytest.mark.spark]
 
@@ -111,3 +114,77 @@ def test_windows_go_by_a_field_of_avro_whichever_schema_it_is_of(
         rows = streams.result("whole").collect()
         assert len(rows) == 1_201
         assert [(r["partition"], r["offset"]) for r in rows if r["event_time"] is None] == [(0, 600)]
+
+
+FIRST = {
+    "type": "record", "name": "Order",
+    "fields": [{"name": "number", "type": "int"}, {"name": "amount", "type": "int"}, {"name": "old", "type": "string"}],
+}  # fmt: skip
+READ = {
+    "type": "record", "name": "Order",
+    "fields": [
+        {"name": "id", "type": "long", "aliases": ["number"]}, {"name": "amount", "type": "double"},
+        {"name": "tag", "type": "string", "default": "none"},
+    ],
+}  # fmt: skip
+LATER = {
+    "type": "record", "name": "Order",
+    "fields": [{"name": "tag", "type": "string"}, {"name": "id", "type": "long"}, {"name": "amount", "type": "float"}],
+}  # fmt: skip
+
+
+def test_a_schema_evolves_while_the_query_runs_and_batches_of_both_run_again(
+    direct: DirectKafka, kafka: Kafka, new_topic: NewTopic
+) -> None:
+    """A field is removed, one renamed, one widened, then one added; one value in a hundred is bad."""
+    topic = new_topic(1)
+    expected: list[dict[str, object]] = []
+    nothing: dict[str, object] = {"id": None, "amount": None, "tag": None}
+
+    def write(values: list[tuple[bytes, dict[str, object]]]) -> None:
+        bad = [place % 100 == 50 for place in range(len(values))]
+        contents = [value[:-1] if is_bad else value for is_bad, (value, _) in zip(bad, values, strict=True)]
+        expected.extend(nothing if is_bad else row for is_bad, (_, row) in zip(bad, values, strict=True))
+        produce(kafka, topic, {0: contents}, key=message(9, b"\x02k"))
+
+    def first(n: int) -> tuple[bytes, dict[str, object]]:
+        value = encoded(FIRST, {"number": n, "amount": n, "old": "x"})
+        return message(1, value), {"id": n, "amount": float(n), "tag": "none"}
+
+    def later(n: int) -> tuple[bytes, dict[str, object]]:
+        return message(2, encoded(LATER, {"id": n, "amount": n / 4, "tag": "t"})), {
+            "id": n,
+            "amount": n / 4,
+            "tag": "t",
+        }
+
+    answers = {
+        "/subjects/orders-value/versions/1": {"schema": json.dumps(READ)},
+        "/schemas/ids/1": {"schema": json.dumps(FIRST)},
+        "/schemas/ids/9": {"schema": '"string"'},
+    }
+    with schema_registry(answers) as registry:
+        source = direct.source(
+            subscribe=topic, valueFormat="avro", valueSchema="orders-value:1", keyFormat="avro", keySchema='"string"',
+            columns="topic,partition,offset", schemaRegistry=f"http://127.0.0.1:{registry.port}",
+            maxOffsetsPerTrigger=150,
+        )  # fmt: skip
+        query = direct.start(source, "q")
+        write([first(n) for n in range(300)])
+        query.go_on_until(lambda: len(direct.data("q")) == 300)
+        answers["/schemas/ids/2"] = {"schema": json.dumps(LATER)}
+        write([each for n in range(300) for each in (first(n), later(n))])
+        query.go_on_until(lambda: len(direct.data("q")) == 900)
+        assert query.status.rows.malformed == 9
+        query.stop()
+        for dead in (None, direct.last_with_rows("q"), 1):
+            if dead is not None:
+                direct.die_in("q", dead)
+                direct.run(source, "q")
+            assert direct.data("q", ["key_payload", "payload"]) == [("k", row) for row in expected]
+
+        # What does not resolve ends the query with both schemas, where the user chose so.
+        answers["/schemas/ids/3"] = {"schema": json.dumps({**FIRST, "name": "Another"})}
+        produce(kafka, topic, {0: [message(3, b"")]})
+        with pytest.raises(PayloadError, match=r"partition 0 offset 900: .*schema 3, .*Another.*, does not .*Order"):
+            direct.run({**source, "valueMode": "FAILFAST", "startingOffsets": json.dumps({topic: {"0": 900}})}, "other")

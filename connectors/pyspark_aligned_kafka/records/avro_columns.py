@@ -29,6 +29,10 @@ from watermark_source.planning.split import Split
 
 _UNKNOWN_SECONDS = 60
 """Seconds until a schema that the registry did not have is requested again."""
+_MOST_UNKNOWN = 10_000
+"""Limit on such schemas that are kept in memory."""
+_WITHOUT_ID, _UNKNOWN = int(Fault.REFUSED), int(Fault.REFUSED) - 1
+"""Entries of values without an id, and of those whose schema the registry does not have."""
 _REASONS: Final = {
     Fault.CORRUPT: "it is cut short, or no value of its schema",
     Fault.NOT_TEXT: "a string in it is not UTF-8",
@@ -92,11 +96,11 @@ class AvroReader:
         self._text = definition.text
         reader = reader_type(definition.text, definition.references, [])
         self._resolver = Resolver(reader, self._columns.children)
-        self._resolver.reasons.append(NO_ID)
+        self._resolver.reasons += [NO_ID, f"the schema registry {self._registry} has no schema of its id"]
         self._entries: dict[int, int] = {}
         """The node of each schema by its id; below zero: why its values are not read."""
-        self._unknown: dict[int, tuple[float, int]] = {}
-        """Ids that the registry did not have: when they are requested again (monotonic clock), and their entry."""
+        self._unknown: dict[int, float] = {}
+        """Ids that the registry did not have, and when they are requested again, by the monotonic clock."""
         self._own = self._resolver.entry(reader) if self._registry is None else 0
         self._made = -1
         self._build()
@@ -114,7 +118,7 @@ class AvroReader:
         if self._registry is not None:
             ids = framed_ids(data, starts, lengths)
             for number in np.unique(ids).tolist():
-                entries[ids == number] = int(Fault.REFUSED) if number == NOT_FRAMED else self._entry(number)
+                entries[ids == number] = _WITHOUT_ID if number == NOT_FRAMED else self._entry(number)
             is_framed = ids != NOT_FRAMED
             begins, sizes = np.where(is_framed, starts + PREFIX, starts), np.where(is_framed, lengths - PREFIX, lengths)
             self._build()
@@ -152,9 +156,8 @@ class AvroReader:
         if known is not None:
             return known
         now = time.monotonic()
-        until, refused = self._unknown.get(number, (now, 0))
-        if until > now:
-            return refused
+        if self._unknown.get(number, now) > now:
+            return _UNKNOWN
         assert self._registry is not None
         try:
             schema = self._registry.schema(number)
@@ -162,11 +165,10 @@ class AvroReader:
             self._entries[number] = self._refused(f"schema {number} is not read: {error}")
             return self._entries[number]
         if schema is None:
-            if len(self._unknown) > 10_000:
+            if len(self._unknown) >= _MOST_UNKNOWN:
                 self._unknown.clear()
-            refused = refused or self._refused(f"the schema registry {self._registry} has no schema {number}")
-            self._unknown[number] = now + _UNKNOWN_SECONDS, refused
-            return refused
+            self._unknown[number] = now + _UNKNOWN_SECONDS
+            return _UNKNOWN
         self._entries[number] = self._resolved(number, schema)
         return self._entries[number]
 

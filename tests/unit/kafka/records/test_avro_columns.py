@@ -226,7 +226,7 @@ def test_a_reader_s_schema_and_a_writer_s_refer_to_others(registry: Registry) ->
             r"writer's schema 3, .*Order.* does not resolve to valueSchema, .*shop.Order.*: the ",
         ),
         (message(4, b""), "the type of schema 4 is PROTOBUF, not AVRO"),
-        (message(9, b""), "has no schema 9"),
+        (message(9, b""), "has no schema of its id"),
         (b"\x00\x00\x00\x00", "does not begin with a zero byte and the id"),
         (b"plain", "does not begin with a zero byte and the id"),
         (b"", "does not begin with a zero byte and the id"),
@@ -252,6 +252,12 @@ def test_a_value_whose_schema_does_not_fit_is_named_with_both(registry: Registry
 def test_a_reader_s_schema_is_one_version_for_ever(registry: Registry, text: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         avro_schema(text, client(registry))
+
+
+def test_an_id_that_the_registry_does_not_have_is_requested_once_in_a_minute(registry: Registry) -> None:
+    reader = orders(registry)
+    assert [block_by(reader, [message(9, b""), message(9, b"a")]).malformed for _ in range(3)] == [2, 2, 2]
+    assert registry.asked.count("/schemas/ids/9") == 1
 
 
 def test_a_registry_that_is_away_ends_the_read_and_makes_no_nulls(registry: Registry) -> None:
