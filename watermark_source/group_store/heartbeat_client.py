@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from watermark_source.clock import Clock
-from watermark_source.group_store import store_waits
+from watermark_source.group_store import statements, store_waits
 from watermark_source.group_store.store import Answer, Identity, MemberRow, OwnRow, Store
 from watermark_source.planning.group import GroupMember, OtherMember, OtherMembers, Peer, incomplete
 from watermark_source.planning.watermark import Millis
@@ -131,15 +131,11 @@ class HeartbeatClient:
 
 _LISTED_EVERY = 0.9 * store_waits.LONGEST
 """Seconds between two lists of the members, which only the status needs: at rest one with each exchange."""
-_MOST_PEERS = 50
-_FORGOTTEN_AFTER = 10
-"""So many times its time-to-live a silent member is listed."""
 
 
 def peers_of(rows: Sequence[MemberRow]) -> tuple[Peer, ...]:
     """Return the members to list, the most silent first."""
-    listed = [row for row in rows if _is_row_of_a_source(row) and row.silent <= _FORGOTTEN_AFTER * row.time_to_live]
-    first = sorted(listed, key=lambda row: (-row.silent, row.source))[:_MOST_PEERS]
+    first = sorted(filter(_is_row_of_a_source, rows), key=lambda row: (-row.silent, row.source))[: statements.LISTED]
     return tuple(
         Peer(row.source, row.status, row.watermark, max(0, row.silent), row.silent <= row.time_to_live) for row in first
     )

@@ -20,6 +20,9 @@ AT_ONCE = ("postgresql", "sqlite")
 """Dialects in which one statement can write a row and read the others (``INSERT … RETURNING``)."""
 _SILENT_FOR = 10
 """Any member that leaves also deletes rows that were silent for this many times their time-to-live."""
+LISTED = 50
+"""Limit on the members that one list has."""
+_MOST_ROWS = {"mssql": (f"TOP {LISTED} ", ""), "oracle": ("", f" FETCH FIRST {LISTED} ROWS ONLY")}
 LONGEST_TIME_TO_LIVE = 86_400_000
 """Milliseconds, one day: no source writes a longer time-to-live, and a longer one counts as one day."""
 _TIME_TO_LIVE = (
@@ -67,9 +70,15 @@ def others(dialect: str) -> str:
 
 
 def members(dialect: str) -> str:
-    """Return the query for the other members' rows, in the order of ``MemberRow``; also of members that are silent."""
-    columns = f"o.source, o.status, o.watermark, {_TIME_TO_LIVE.format(row='o.')}, {_clock(dialect)} - o.seen"
-    return f"SELECT {columns} FROM {TABLE} o WHERE o.group_name = :group_name AND o.member <> :member"
+    """Return the query for the other members' rows, in the order of ``MemberRow``, the ``LISTED`` most silent first.
+
+    Members are in it until they were silent for ``_SILENT_FOR`` times their time-to-live.
+    """
+    clock, limit = _clock(dialect), _TIME_TO_LIVE.format(row="o.")
+    columns = f"o.source, o.status, o.watermark, {limit}, {clock} - o.seen"
+    where = f"o.group_name = :group_name AND o.member <> :member AND o.seen >= {clock} - {_SILENT_FOR} * {limit}"
+    top, last = _MOST_ROWS.get(dialect, ("", f" LIMIT {LISTED}"))
+    return f"SELECT {top}{columns} FROM {TABLE} o WHERE {where} ORDER BY o.seen, o.source{last}"
 
 
 def own_row() -> str:

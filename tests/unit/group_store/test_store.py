@@ -18,7 +18,7 @@ from services.containers import Where
 from services.postgres import postgres_service, url_of
 from services.postgres_local import LocalPostgres
 from watermark_source.errors import CorruptDataError, OptionError, RefusedError, UnreachableError
-from watermark_source.group_store import server_database, store_waits
+from watermark_source.group_store import server_database, statements, store_waits
 from watermark_source.group_store.database import database_of
 from watermark_source.group_store.heartbeat_client import peers_of
 from watermark_source.group_store.server_database import MEMBERS
@@ -72,19 +72,29 @@ def test_the_answer_has_the_highest_watermark_of_idle_members_and_no_other_that_
     assert (answer.minimum, answer.idle) == (5, 30)
 
 
-def test_the_other_members_are_listed_with_their_silence_also_after_their_time_to_live(store: GroupStore) -> None:
-    told(store, who("a", time_to_live=1), at(30))
+def test_the_other_members_are_listed_with_their_silence_also_after_their_time_to_live(
+    store: GroupStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told(store, who("a", time_to_live=100), at(30))
     told(store, who("b"), GroupMember(MemberStatus.IDLE))
     told(store, who("elsewhere", group="h"), at(5))
-    time.sleep(0.05)
+    monkeypatch.setattr(statements, "_SILENT_FOR", 1_000)
+    time.sleep(0.15)
     assert told(store, who("c"), at(50)) == (None, None, 1)
     rows = {row.source: row for row in store.members(who("c"))}
     assert rows.keys() == {"a", "b"}
-    assert rows["a"][1:4] == ("active", 30, 1)
+    assert rows["a"][1:4] == ("active", 30, 100)
     assert rows["b"][1:4] == ("idle", None, 30_000)
-    assert all(row.silent >= 40 for row in rows.values())
-    (silent,) = (peer for peer in peers_of([rows["a"]._replace(silent=9)]))
-    assert (silent.name, silent.silent, silent.is_waited_for) == ("a", 9, False)
+    assert all(row.silent >= 140 for row in rows.values())
+    (silent,) = peers_of([rows["a"]._replace(silent=109)])
+    assert (silent.name, silent.silent, silent.is_waited_for) == ("a", 109, False)
+    monkeypatch.setattr(statements, "_SILENT_FOR", 1)
+    assert {row.source for row in store.members(who("c"))} == {"b"}
+    for number in range(statements.LISTED):
+        told(store, who(f"more-{number}"), at(5))
+    listed = store.members(who("c"))
+    assert len(listed) == statements.LISTED
+    assert listed[0].source == "b"
 
 
 def test_a_snapshot_comes_before_everything_and_a_beginning_before_all_that_have_begun(store: GroupStore) -> None:
