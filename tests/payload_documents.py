@@ -243,7 +243,7 @@ def block_by(reader: PayloadReader, documents: Sequence[bytes | None]) -> Decode
 
 
 def values_of(column: pa.Array) -> list[Any]:
-    """Return the values of a column exactly: numbers of dates and timestamps, bytes of texts, NaN as a text."""
+    """Return the values of a column exactly: numbers of dates and times, bytes of texts, NaN as a text."""
     kind = column.type
     present = column.is_valid().to_pylist()
     if pa.types.is_struct(kind):
@@ -258,7 +258,7 @@ def values_of(column: pa.Array) -> list[Any]:
         rows = [inside[start:stop] for start, stop in pairwise(offsets)]
     elif pa.types.is_string(kind):
         rows = column.cast(pa.binary()).to_pylist()
-    elif pa.types.is_timestamp(kind):
+    elif pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
         rows = column.cast(pa.int64()).to_pylist()
     elif pa.types.is_date32(kind):
         rows = column.cast(pa.int32()).to_pylist()

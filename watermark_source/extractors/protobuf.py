@@ -146,21 +146,30 @@ def _descriptor(message: Any, descriptors: bytes | Path | None) -> Descriptor:
 
 def _from_file_set(name: str, given: bytes | Path) -> Descriptor:
     try:
-        from google.protobuf import descriptor_pb2, descriptor_pool, message  # noqa: PLC0415 - an extra
+        return message_in_set(name, given.read_bytes() if isinstance(given, Path) else given)
     except ImportError as error:
         raise UsageError(
             f"protobuf_event_time: {error}; descriptors need protobuf, install it with: {to_install('protobuf')}"
         ) from None
-    try:
-        content = given.read_bytes() if isinstance(given, Path) else given
     except OSError as error:
         raise UsageError(f"protobuf_event_time: the descriptors cannot be read: {error}") from None
+
+
+def message_in_set(name: str, content: bytes) -> Descriptor:
+    """Return the descriptor of a message in a serialized ``FileDescriptorSet``.
+
+    Raises:
+        ImportError: protobuf is not installed.
+        SchemaError: the bytes are no such set, or it has no such message.
+    """
+    from google.protobuf import descriptor_pb2, descriptor_pool, message  # noqa: PLC0415 - an extra
+
     try:
         files = descriptor_pb2.FileDescriptorSet.FromString(content).file
     except (message.DecodeError, TypeError):
         raise SchemaError(
             f"descriptors are a serialized FileDescriptorSet, as protoc --descriptor_set_out writes it; seen "
-            f"{shortened(given)}"
+            f"{shortened(content)}"
         ) from None
     pool = descriptor_pool.DescriptorPool()
     try:

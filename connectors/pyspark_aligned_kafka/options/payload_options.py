@@ -198,6 +198,9 @@ def _choice(
     if is_framed and registry is None and row.uses_registry:
         raise OptionError(framing_option, CONFLUENT, f"needs {REGISTRY}, which has the schemas of {name}",
                           example=f"{REGISTRY} = https://registry:8081")  # fmt: skip
+    if is_framed and not row.reads_framed:
+        reason = f"must be {PLAIN} with {format_option} = {name}: values behind the id of a schema are not read"
+        raise OptionError(framing_option, given_text(given, framing_option), reason, example=PLAIN)
     try:
         found = row.parse(text, registry)
     except ValueError as error:

@@ -56,6 +56,27 @@ def _long_character_end(data: Word, at: Word, stop: Word) -> Word:
 
 
 @inlined
+def is_utf8(data: Word, at: Word, stop: Word) -> Word:
+    """Return whether bytes are UTF-8."""
+    while at < stop:
+        while stop - at >= 8 and word_at(data, at) & _HIGHEST_BITS == 0:
+            at += 8
+        if at == stop:
+            break
+        first = byte_at(data, at)
+        if first < 0x80:
+            at += 1
+            continue
+        # Half of a pair of surrogates.
+        if first == 0xED and stop - at >= 2 and byte_at(data, at + 1) >= 0xA0:
+            return False
+        at = _long_character_end(data, at, stop)
+        if at < 0:
+            return False
+    return True
+
+
+@inlined
 def _hex_digit(c: Word) -> Word:
     if 0x30 <= c <= 0x39:
         return c - 0x30

@@ -130,6 +130,8 @@ class PayloadFormat:
     reader: Callable[[PayloadChoice], PayloadReader]
     uses_registry: bool = False
     """Whether the ids before values are looked up in a registry."""
+    reads_framed: bool = True
+    """Whether values behind the id of a schema are read."""
     keeps_text: bool = False
     """Whether a member can receive the text of a bad document."""
 
@@ -156,6 +158,18 @@ def _avro_reader(choice: PayloadChoice) -> PayloadReader:
     return AvroReader(choice)
 
 
+def _protobuf_schema(text: str, _: SchemaRegistry | None) -> PayloadSchema:
+    from pyspark_aligned_kafka.records.protobuf_messages import message_schema  # noqa: PLC0415
+
+    return PayloadSchema(*message_schema(text))
+
+
+def _protobuf_reader(choice: PayloadChoice) -> PayloadReader:
+    from pyspark_aligned_kafka.records.payload_protobuf import ProtobufReader  # noqa: PLC0415
+
+    return ProtobufReader(choice)
+
+
 FORMATS: Final[Mapping[str, PayloadFormat]] = {
     "json": PayloadFormat(
         parse=_json_schema,
@@ -174,5 +188,14 @@ FORMATS: Final[Mapping[str, PayloadFormat]] = {
         "`orders-value:3`.",
         reader=_avro_reader,
         uses_registry=True,
+    ),
+    "protobuf": PayloadFormat(
+        parse=_protobuf_schema,
+        accepted="must be the path of a descriptor set, a colon, and a message in it",
+        example="schemas/orders.desc:shop.Order",
+        doc="For `protobuf`, the path of a descriptor set where the driver runs, as `protoc --include_imports "
+        "--descriptor_set_out` writes it, and the full name of a message in it, `schemas/orders.desc:shop.Order`.",
+        reader=_protobuf_reader,
+        reads_framed=False,
     ),
 }

@@ -1,0 +1,248 @@
+"""Protobuf values as a struct column: what is read, what is bad and why, and that no bytes do anything else."""
+
+from __future__ import annotations
+
+import random
+import struct
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from google.protobuf import descriptor_pb2, descriptor_pool, duration_pb2, timestamp_pb2, wrappers_pb2
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto as F
+
+from pyspark_aligned_kafka.options.kafka_options import parse
+from tests.payload_documents import block_by, values_of
+from tests.protobuf_pairs import RandomBytes, RandomTypes, decoded, mutated, reader_of, tagged, varint
+from watermark_source.errors import OptionError, PayloadError
+
+WELL_KNOWN = (timestamp_pb2, duration_pb2, wrappers_pb2)
+
+
+def files(syntax: str = "proto3") -> descriptor_pb2.FileDescriptorSet:
+    """Return a descriptor set with an order, its lines, and messages that are not decoded."""
+    file = descriptor_pb2.FileDescriptorProto(name="shop.proto", package="shop", syntax=syntax)
+    file.dependency.extend(module.DESCRIPTOR.name for module in WELL_KNOWN)
+    state = file.enum_type.add(name="State")
+    for number, name in enumerate(("NEW", "PAID", "SENT")):
+        state.value.add(name=name, number=number)
+    line = file.message_type.add(name="Line")
+    line.field.add(name="item", number=1, label=1, type=F.TYPE_STRING)
+    line.field.add(name="count", number=2, label=1, type=F.TYPE_INT32)
+    file.message_type.add(name="Nothing")
+    loop = file.message_type.add(name="Loop")
+    loop.field.add(name="next", number=1, label=1, type=F.TYPE_MESSAGE, type_name=".shop.Loop")
+    order = file.message_type.add(name="Order")
+    entry = order.nested_type.add(name="TagsEntry")
+    entry.options.map_entry = True
+    entry.field.add(name="key", number=1, label=1, type=F.TYPE_STRING)
+    entry.field.add(name="value", number=2, label=1, type=F.TYPE_MESSAGE, type_name=".shop.Line")
+    order.oneof_decl.add(name="how")
+    for number, (name, label, kind, of) in enumerate(
+        (
+            ("id", 1, F.TYPE_STRING, ""), ("count", 1, F.TYPE_INT32, ""), ("small", 1, F.TYPE_UINT32, ""),
+            ("large", 1, F.TYPE_UINT64, ""), ("state", 1, F.TYPE_ENUM, ".shop.State"),
+            ("at", 1, F.TYPE_MESSAGE, ".google.protobuf.Timestamp"),
+            ("took", 1, F.TYPE_MESSAGE, ".google.protobuf.Duration"),
+            ("note", 1, F.TYPE_MESSAGE, ".google.protobuf.StringValue"), ("line", 1, F.TYPE_MESSAGE, ".shop.Line"),
+            ("lines", 3, F.TYPE_MESSAGE, ".shop.Line"), ("numbers", 3, F.TYPE_SINT64, ""),
+            ("tags", 3, F.TYPE_MESSAGE, ".shop.Order.TagsEntry"), ("card", 1, F.TYPE_STRING, ""),
+            ("cash", 1, F.TYPE_MESSAGE, ".shop.Line"), ("nothing", 1, F.TYPE_MESSAGE, ".shop.Nothing"),
+            ("price", 1, F.TYPE_DOUBLE, ""), ("raw", 1, F.TYPE_BYTES, ""),
+        ), 1,
+    ):  # fmt: skip
+        field = order.field.add(name=name, number=number, label=label, type=kind, type_name=of or None)
+        if name in ("card", "cash", "nothing"):
+            field.oneof_index = 0
+    whole = descriptor_pb2.FileDescriptorSet()
+    for module in WELL_KNOWN:
+        whole.file.add().ParseFromString(module.DESCRIPTOR.serialized_pb)
+    whole.file.append(file)
+    return whole
+
+
+def order(syntax: str = "proto3", name: str = "shop.Order") -> Any:
+    pool = descriptor_pool.DescriptorPool()
+    for file in files(syntax).file:
+        pool.Add(file)
+    return pool.FindMessageTypeByName(name)
+
+
+LISTS: dict[str, Any] = {"lines": [], "numbers": [], "tags": []}
+LINE = tagged(1, 2, b"pen") + tagged(2, 0, b"\x03")
+PEN = {"item": b"pen", "count": 3}
+READ: list[tuple[bytes, dict[str, Any]]] = [
+    (b"", {}),
+    (tagged(1, 2, b"a") + tagged(1, 2, b"b"), {"id": b"b"}),
+    (tagged(2, 0, varint(-5)), {"count": -5}),
+    (tagged(2, 0, b"\x05") + tagged(2, 0, b"\x00"), {}),
+    (tagged(3, 0, varint(2**32 - 1)), {"small": 2**32 - 1}),
+    (tagged(4, 0, varint(2**64 - 1)), {"large": Decimal(2**64 - 1)}),
+    (tagged(5, 0, b"\x02"), {"state": b"SENT"}),
+    (tagged(5, 0, b"\x07"), {"state": b"UNKNOWN_ENUM_VALUE_State_7"}),
+    (tagged(6, 2), {"at": 0}),
+    (tagged(6, 2, tagged(1, 0, b"\x02")) + tagged(6, 2, tagged(2, 0, varint(5_000))), {"at": 2_000_005}),
+    (tagged(6, 2, tagged(1, 0, varint(-1)) + tagged(2, 0, varint(999))), {"at": -1_000_000}),
+    (tagged(7, 2, tagged(2, 0, varint(-1_001))), {"took": -1}),
+    (tagged(8, 2, tagged(1, 2, b"n")), {"note": {"value": b"n"}}),
+    (tagged(9, 2, tagged(1, 2, b"pen")) + tagged(9, 2, tagged(2, 0, b"\x03")), {"line": PEN}),
+    (tagged(10, 2, LINE) + tagged(99, 2, b"?") + tagged(10, 2), {"lines": [PEN, {"item": None, "count": None}]}),
+    (tagged(11, 2, b"\x01\x02") + tagged(11, 0, b"\x03"), {"numbers": [-1, 1, -2]}),
+    (tagged(12, 2, tagged(1, 2, b"k") + tagged(2, 2, LINE)) + tagged(12, 2, tagged(1, 2, b"k")),
+     {"tags": [(b"k", {"item": None, "count": None})]}),
+    (tagged(12, 2, tagged(3, 2, b"unknown")), {"tags": [(b"", {"item": None, "count": None})]}),
+    (tagged(13, 2, b"visa") + tagged(14, 2, LINE), {"cash": PEN}),
+    (tagged(14, 2, LINE) + tagged(13, 2), {"card": b""}),
+    (tagged(14, 2, LINE) + tagged(13, 2, b"x") + tagged(14, 2, tagged(2, 0, b"\x01")),
+     {"cash": {"item": None, "count": 1}}),
+    (tagged(13, 2, b"visa") + tagged(15, 2), {}),
+    (tagged(16, 1, struct.pack("<d", -0.0)), {"price": "-0.0"}),
+    (tagged(17, 2, b"\xff\x00"), {"raw": b"\xff\x00"}),
+    (tagged(99, 3, tagged(98, 3, b"") + tagged(1, 0, b"\x01")) + tagged(2, 0, b"\x01"), {"count": 1}),
+]  # fmt: skip
+BAD: list[tuple[bytes, str]] = [
+    (b"\x0a", "it is corrupt or truncated"),
+    (b"\x0a\x05abc", "it is corrupt or truncated"),
+    (b"\x0a\xff\xff\xff\xff\x0f", "it is corrupt or truncated"),
+    (b"\x00", "it is corrupt or truncated"),
+    (b"\x10" + b"\xff" * 10 + b"\x01", "it is corrupt or truncated"),
+    (tagged(99, 3)[:-1], "it is corrupt or truncated"),
+    (varint(99 << 3 | 4), "it is corrupt or truncated"),
+    (varint(99 << 3 | 3) * 101 + varint(99 << 3 | 4) * 101, "it is corrupt or truncated"),
+    (tagged(9, 2, b"\x0a\x7f") + tagged(1, 2, b"x" * 200), "it is corrupt or truncated"),
+    (tagged(11, 2, b"\x80"), "it is corrupt or truncated"),
+    (tagged(15, 2, b"\x0a"), "it is corrupt or truncated"),
+    (tagged(1, 0, b"\x01"), "field 1 has another type in it"),
+    (tagged(9, 2, tagged(2, 2, b"x")), "field 2 has another type in it"),
+    (tagged(1, 2, b"\xed\xa0\x80"), "the string of field 1 is not UTF-8"),
+    (tagged(6, 2, tagged(1, 0, varint(2**62))), "the timestamp or duration of field 6 has more microseconds than 64"),
+]
+
+
+@pytest.mark.parametrize(("value", "members"), READ, ids=lambda each: repr(each)[:40])
+def test_a_message_is_read_as_protobuf_reads_it(value: bytes, members: dict[str, Any]) -> None:
+    (row,) = values_of(decoded(order(), [value]).column)
+    assert {name: each for name, each in row.items() if each is not None} == {**LISTS, **members}
+
+
+@pytest.mark.parametrize(("value", "reason"), BAD, ids=lambda each: repr(each)[:40])
+def test_a_bad_message_has_null_members_and_a_reason(value: bytes, reason: str) -> None:
+    found = decoded(order(), [tagged(2, 0, b"\x01"), value, None, tagged(2, 0, b"\x02")])
+    rows = values_of(found.column)
+    assert found.malformed == 1
+    assert rows[1] == dict.fromkeys(rows[1])
+    assert [row and row["count"] for row in rows] == [1, None, None, 2]
+    assert rows[2] is None
+    with pytest.raises(
+        PayloadError, match=rf"offset 1: the value does not fit valueSchema: it is no shop.Order: {reason}"
+    ):
+        block_by(reader_of(order(), fail_fast=True), [b"", value])
+
+
+def test_an_enum_of_proto2_has_no_other_values_than_its_own() -> None:
+    found = decoded(order("proto2"), [tagged(5, 0, b"\x02"), tagged(5, 0, b"\x07")])
+    assert [row["state"] for row in values_of(found.column)] == [b"SENT", None]
+    assert found.malformed == 1
+
+
+def test_zero_is_a_value_in_proto2() -> None:
+    (row,) = values_of(decoded(order("proto2"), [tagged(2, 0, b"\x00")]).column)
+    assert row["count"] == 0
+
+
+def test_the_type_of_the_column_is_that_of_from_protobuf() -> None:
+    kind = decoded(order(), []).column.type
+    assert [name for name in ("nothing",) if kind.get_field_index(name) >= 0] == []
+    types = {name: kind.field(name).type for name in ("id", "small", "large", "state", "at", "took", "tags")}
+    line = pa.struct([("item", pa.string()), ("count", pa.int32())])
+    assert types == {
+        "id": pa.string(), "small": pa.int64(), "large": pa.decimal128(20, 0), "state": pa.string(),
+        "at": pa.timestamp("us", "UTC"), "took": pa.duration("us"), "tags": pa.map_(pa.string(), line),
+    }  # fmt: skip
+
+
+def test_cells_of_a_block_grow_with_the_lists_in_it() -> None:
+    many = tagged(11, 2, b"\x02" * 50_000) + tagged(10, 2, LINE) * 5_000
+    rows = values_of(decoded(order(), [many, b"", many]).column)
+    assert [(len(row["numbers"]), len(row["lines"])) for row in rows] == [(50_000, 5_000), (0, 0), (50_000, 5_000)]
+
+
+def test_a_long_map_has_each_key_once_and_the_last_value_of_it() -> None:
+    entries = [
+        tagged(12, 2, tagged(1, 2, b"%d" % (n % 1_000)) + tagged(2, 2, tagged(2, 0, varint(n + 1))))
+        for n in range(5_000)
+    ]
+    rows = values_of(decoded(order(), [b"".join(entries), entries[7]]).column)
+    assert {key: line["count"] for key, line in rows[0]["tags"]} == {b"%d" % n: n + 4_001 for n in range(1_000)}
+    assert [line["count"] for _, line in rows[1]["tags"]] == [8]
+
+
+def test_random_bytes_have_no_effect_on_others() -> None:
+    chance = random.Random(5)
+    reader, good = reader_of(order()), tagged(2, 0, b"\x01") + tagged(10, 2, LINE)
+    (expected,) = values_of(block_by(reader, [good]).column)
+    for _ in range(60):
+        noise = [chance.randbytes(chance.randrange(60)) for _ in range(20)]
+        noise += [mutated(chance, b"".join(value for value, _ in chance.sample(READ, 3))) for _ in range(20)]
+        values = [value for each in noise for value in (each, good)]
+        rows = values_of(block_by(reader, values).column)
+        assert rows[1::2] == [expected] * len(noise)
+
+
+@pytest.mark.long("the same, for two thousand blocks of one type")
+def test_random_bytes_of_random_types_do_nothing_else() -> None:
+    chance = random.Random(6)
+    for _ in range(3_000):
+        descriptor = RandomTypes(chance).message()
+        try:
+            reader = reader_of(descriptor)
+        except ValueError:
+            continue
+        made = RandomBytes(chance)
+        values = [mutated(chance, mutated(chance, made.value(descriptor))) for _ in range(20)]
+        values += [chance.randbytes(chance.randrange(80)) for _ in range(20)]
+        assert len(values_of(block_by(reader, values).column)) == len(values)
+
+
+def test_records_in_errors_are_shown_as_chosen() -> None:
+    with pytest.raises(PayloadError) as caught:
+        block_by(reader_of(order(), fail_fast=True, shows_records=False), [b"\x0a\x05secret"])
+    assert "secret" not in str(caught.value)
+
+
+# The options.
+
+
+def options(tmp_path: Path, schema: str = "{file}:shop.Order", **others: str) -> Any:
+    file = tmp_path / "shop.desc"
+    file.write_bytes(files().SerializeToString())
+    given = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "orders", "valueFormat": "protobuf"}
+    return parse({**given, "valueSchema": schema.format(file=file), **others})
+
+
+def test_the_schema_is_a_file_and_a_message_in_it(tmp_path: Path) -> None:
+    (choice,) = options(tmp_path).payloads
+    assert values_of(block_by(choice.reader(), [tagged(2, 0, b"\x05")]).column)[0]["count"] == 5
+
+
+@pytest.mark.parametrize(
+    ("schema", "reason"),
+    [
+        ("shop.Order", "there is no path, colon and name of a message"),
+        ("/nowhere/shop.desc:shop.Order", "the file cannot be read: .*No such file"),
+        ("{file}:shop.Other", "the descriptors have no message 'shop.Other'; they have .*shop.Order"),
+        ("{file}:shop.Loop", "the message shop.Loop contains itself"),
+        ("{file}:shop.Nothing", "the message shop.Nothing has no fields"),
+        (f"{__file__}:shop.Order", "descriptors are a serialized FileDescriptorSet"),
+    ],
+)
+def test_a_schema_that_is_not_decoded_is_refused_with_its_reason(tmp_path: Path, schema: str, reason: str) -> None:
+    with pytest.raises(OptionError, match=f"path of a descriptor set, a colon, and a message in it.*{reason}"):
+        options(tmp_path, schema)
+
+
+def test_values_behind_the_id_of_a_schema_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=r"valueFraming = \"confluent\": must be none with valueFormat = protobuf"):
+        options(tmp_path, valueFraming="confluent")
