@@ -11,8 +11,8 @@ FUZZER := $(VENV)/.installed-soak
 
 # Extra arguments: make test PYTEST_ARGS="-k idle"
 PYTEST_ARGS ?=
-# Three processes suit two cores; each has its own broker and Spark. 0: all in one process.
-TEST_PROCESSES ?= 3
+# Four processes suit two cores, for many tests wait; each has its own broker and Spark. 0: all in one process.
+TEST_PROCESSES ?= 4
 # Tests without servers wait now and then.
 CHECK_PROCESSES ?= 4
 BENCH_ARGS ?=
@@ -53,7 +53,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export OPENBLAS_NUM_THREADS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help play demo demo-json demo-mysql demo-join demo-rate demo-chain check test test-long test-versions test-containers lint coverage lock bench docs site \
+.PHONY: help play demo demo-json demo-mysql demo-join demo-rate demo-chain check pure test test-long test-versions test-containers lint coverage lock bench docs site \
     broker soak fuzz mutants clean distclean python java prepared
 
 help: ## this list
@@ -80,10 +80,13 @@ demo-rate: java $(INSTALLED) ## clicks of Spark's rate source, each joined with 
 demo-chain: java $(INSTALLED) ## three jobs in a row: watermarks that travel with the rows, beside a bound in each job
 	$(RUN) examples/job_chain.py $(DEMO_ARGS)
 
-check: lint ## lint, and what needs no server: five minutes
+check: $(INSTALLED) ## lint, and what needs no server, side by side: two minutes
+	$(MAKE) --no-print-directory --jobs=2 lint pure
+
+pure: $(INSTALLED)
 	$(RUN) -m pytest $(PURE_TESTS) --without-services -q -n $(CHECK_PROCESSES) --dist worksteal $(PYTEST_ARGS)
 
-test: prepared ## all tests, against real servers: half an hour on two cores
+test: prepared ## all tests, against real servers: a quarter of an hour on two cores
 	$(RUN) -m pytest tests $(BY_FILE) --durations=10 $(PYTEST_ARGS)
 
 test-long: prepared ## the same and what is longer by nature: more kills, histories, silences; an hour and more

@@ -71,12 +71,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--day-seed", type=int, default=1, help="chooses the day")
     parser.addoption("--kills-seed", type=int, default=1, help="chooses which process is killed, and when (1)")
     parser.addoption("--histories", type=int, default=1, help="how many random histories of topics are compared (1)")
-    parser.addoption("--snapshot-replays", type=int, default=8, help="how many batches of snapshots are done again (8)")
+    parser.addoption("--snapshot-replays", type=int, default=4, help="how many batches of snapshots are done again (4)")
     parser.addoption(
         "--snapshot-seed", type=int, default=1, help="of the first snapshot's writers; the next has the next"
     )
-    parser.addoption("--store-outage", type=float, default=5, help="seconds a store is away while queries run (5)")
-    parser.addoption("--json-documents", type=int, default=20_000, help="random documents that are scanned (20000)")
+    parser.addoption("--store-outage", type=float, default=3, help="seconds a store is away while queries run (3)")
+    parser.addoption("--json-documents", type=int, default=5_000, help="random documents that are scanned (5000)")
     parser.addoption("--silences", type=int, default=1, help="how often a topic falls silent (1)")
     parser.addoption("--resumes", type=int, default=5, help="how often producers with wrong clocks resume (5)")
     parser.addoption(
@@ -86,7 +86,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--reader-kills", type=int, default=1, help="how many kill -9 it survives (1)")
     parser.addoption("--late-rows", type=int, default=160_000, help="rows of which some are late (160000)")
     parser.addoption("--late-rows-kills", type=int, default=0, help="how many kill -9 while they are read (0)")
-    parser.addoption("--partitions-added", type=int, default=12, help="to a topic that is read (12)")
+    parser.addoption("--partitions-added", type=int, default=6, help="to a topic that is read (6)")
     parser.addoption("--wakes", type=int, default=1, help="how often a silent topic of a join wakes (1)")
     parser.addoption("--broker-frozen", type=float, default=4, help="seconds a broker is frozen in silence (4)")
     parser.addoption(

@@ -85,7 +85,7 @@ def test_discovery_waits_for_a_frozen_broker_only_when_its_last_answer_is_too_ol
             time.sleep(0.2)
             begun = time.monotonic()
             assert discovery.discover() == SPLITS
-            assert time.monotonic() - begun < 0.9
+            assert time.monotonic() - begun < 1.9  # a broker that is waited for takes the limit, two seconds
         time.sleep(6.5)
         with pytest.raises(ResponseTimeoutError):
             discovery.discover()

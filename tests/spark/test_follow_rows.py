@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+from collections.abc import Callable
 
 import pytest
 from pyspark.sql import DataFrame
@@ -61,14 +62,20 @@ def shuffled_and_joined(df: DataFrame) -> DataFrame:
     return windows(follow_watermark(df).repartition(2).join(F.broadcast(names), "split").where("name > ''"))
 
 
-AROUND = (filtered, parsed_before, parsed_after, awkward_name, shuffled_and_joined)
+BY_DAY = (parsed_before, shuffled_and_joined)
+AROUND = (*BY_DAY, filtered, parsed_after, awkward_name)
 
 
-def test_filters_projections_and_parsing_leave_the_watermark_alone(streams: Streams) -> None:
+@pytest.mark.parametrize(
+    "around", [BY_DAY, pytest.param(AROUND, marks=pytest.mark.long("BY_DAY"))], ids=["some", "all"]
+)
+def test_filters_projections_and_parsing_leave_the_watermark_alone(
+    streams: Streams, around: tuple[Callable[[DataFrame], DataFrame], ...]
+) -> None:
     streams.write(FIRST)
     df = streams.load()
     running = {}
-    for build in AROUND:
+    for build in around:
         running[build.__name__] = streams.start(build(df))
         # One after the other: Spark gives each new source's process 15 seconds to come up.
         running[build.__name__].settle()

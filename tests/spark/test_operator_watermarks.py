@@ -113,6 +113,10 @@ PROMISES: dict[str, tuple[Build, str, int]] = {
     "transformWithState, time named": (repeated("t"), "append", 0),
 }
 """Query, output mode, and by how many milliseconds the statement is behind the watermark that came in."""
+BY_DAY = (
+    "window aggregation, append", "dropDuplicatesWithinWatermark", "two window aggregations",
+    "left outer join, left time", "transformWithState, time named",
+)  # fmt: skip
 NONE: dict[str, tuple[Build, str, NoWatermark]] = {
     "complete": (windows, "complete", NoWatermark(Why.COMPLETE_MODE)),
     "applyInPandasWithState": (
@@ -173,13 +177,17 @@ def write(folder: Path, step: int) -> None:
     (folder / "rows" / f"{step}.json").write_text("\n".join(lines))
 
 
+@pytest.mark.parametrize(
+    "names", [BY_DAY, pytest.param(tuple(PROMISES), marks=pytest.mark.long("BY_DAY"))], ids=["some", "all"]
+)
 def test_rows_of_later_batches_are_after_what_the_operators_stated(
-    spark: SparkSession, rocksdb: None, tmp_path: Path
+    spark: SparkSession, rocksdb: None, tmp_path: Path, names: tuple[str, ...]
 ) -> None:
     write(tmp_path, 0)
     running: dict[str, Watched] = {}
     try:
-        for number, (name, (build, mode, _)) in enumerate(PROMISES.items()):
+        for number, name in enumerate(names):
+            build, mode, _ = PROMISES[name]
             rows, others = read(spark, tmp_path), read(spark, tmp_path)
             running[name] = start(build, mode, rows, others, tmp_path / str(number))
         for step in range(1, len(STEPS) + 1):
@@ -193,7 +201,7 @@ def test_rows_of_later_batches_are_after_what_the_operators_stated(
         for each in running.values():
             each.query.stop()
     # Spark moves the filter of a join's right side below its watermark, and it removes the last row.
-    last = {name: 100 if "join" in name else 160 for name in PROMISES}
+    last = {name: 100 if "join" in name else 160 for name in names}
     for name, each in running.items():
         behind = PROMISES[name][2]
         assert each.stated[-1][1] == START + last[name] * 1_000 - 2_000 - behind, name
@@ -211,13 +219,22 @@ def test_rows_of_later_batches_are_after_what_the_operators_stated(
     assert [t for batch, watermark in entered for b, t in left.rows if b > batch and t <= watermark]
 
 
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("complete", "transformWithState", "beside a window aggregation"),
+        pytest.param(tuple(NONE), marks=pytest.mark.long("some of them")),
+    ],
+    ids=["some", "all"],
+)
 def test_without_a_promise_the_reason_names_the_operator_or_the_source(
-    spark: SparkSession, rocksdb: None, tmp_path: Path
+    spark: SparkSession, rocksdb: None, tmp_path: Path, names: tuple[str, ...]
 ) -> None:
     write(tmp_path, 0)
     running: dict[str, Watched] = {}
     try:
-        for number, (name, (build, mode, _)) in enumerate(NONE.items()):
+        for number, name in enumerate(names):
+            build, mode, _ = NONE[name]
             rows, others = read(spark, tmp_path), read(spark, tmp_path)
             running[name] = start(build, mode, rows, others, tmp_path / str(number))
         for step in range(2):

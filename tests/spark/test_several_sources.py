@@ -23,7 +23,7 @@ EVENTS: dict[str, Any] = {}
     ("left", "right"),
     [
         pytest.param(EVENTS, CLOCK, id="event times and a clock"),
-        pytest.param(CLOCK, CLOCK, id="a clock and a clock"),
+        pytest.param(CLOCK, CLOCK, marks=pytest.mark.long("event times and a clock"), id="a clock and a clock"),
     ],
 )
 def test_the_watermark_of_two_sources_is_the_lower_and_a_clock_is_not_the_lower_but_of_the_future(

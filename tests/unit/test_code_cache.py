@@ -74,7 +74,17 @@ def run(where: Path, **environment: str | Path) -> tuple[str, str]:
     return how, done.stderr
 
 
-@pytest.mark.parametrize("variable", ["NUMBA_CACHE_DIR", "HOME", "SPARK_LOCAL_DIRS"])
+@pytest.mark.parametrize(
+    "variable",
+    [
+        pytest.param(
+            "NUMBA_CACHE_DIR",
+            marks=pytest.mark.long("test_a_folder_made_for_compiled_code_is_this_users_alone_whatever_the_umask"),
+        ),
+        pytest.param("HOME", marks=pytest.mark.long("test_damaged_code_is_compiled_again_once")),
+        "SPARK_LOCAL_DIRS",
+    ],
+)
 def test_code_compiled_from_one_archive_serves_another_with_the_same_source(variable: str, tmp_path: Path) -> None:
     chosen = {variable: tmp_path / "kept"}
     assert run(archive(tmp_path / "one"), **chosen) == ("compiled", "")

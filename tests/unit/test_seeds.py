@@ -13,6 +13,7 @@ from hypothesis import settings
 from tests.conftest import SEEDS, pytest_report_header
 
 ROOT = Path(__file__).parents[2]
+LONG = "pytest.mark.long"
 
 
 def test_examples_are_the_same_in_each_run_by_day_and_others_in_each_long_one() -> None:
@@ -42,26 +43,25 @@ def test_a_long_run_chooses_every_seed(goal: str, seed: str) -> None:
 
 
 def test_what_is_longer_by_nature_names_a_test_that_guards_the_same_by_day() -> None:
-    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "tests").rglob("test_*.py")}
-    by_day, named = set(), set()
-    for tree in trees.values():
-        whole_file = any(_longs(node) for node in tree.body if isinstance(node, ast.Assign))
-        for node in ast.walk(tree):
-            if isinstance(node, ast.FunctionDef) and not whole_file:
-                by_day.update([node.name] if not any(map(_longs, node.decorator_list)) else [])
-            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("mark.long"):
-                named.update(str(ast.literal_eval(node.args[0])).split("; "))
+    by_day: set[str] = set()
+    named: set[str] = set()
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        code = path.read_text(encoding="utf-8")
+        if "mark.long(" not in code:
+            by_day.update(re.findall(r"^def (test_\w+)", code, re.MULTILINE))
+            continue
+        tree = ast.parse(code)
+        if not any(_is_long(node) for node in tree.body if isinstance(node, ast.Assign)):
+            functions = (node for node in tree.body if isinstance(node, ast.FunctionDef))
+            by_day.update(node.name for node in functions if not any(map(_is_long, node.decorator_list)))
+        calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+        named.update(ast.literal_eval(node.args[0]) for node in calls if ast.unparse(node.func) == LONG)
     missing = sorted(name for name in named if name.startswith("test_") and name not in by_day)
     assert not missing, f"no test that runs by day is named {missing}"
     assert len(named) > 30
 
 
-def _longs(node: ast.AST) -> bool:
-    """Whether all of what a decorator or ``pytestmark`` marks is long: a parameter that is long leaves the others."""
-    marks = [
-        each for each in ast.walk(node) if isinstance(each, ast.Call) and ast.unparse(each.func).endswith("mark.long")
-    ]
-    params = [
-        each for each in ast.walk(node) if isinstance(each, ast.Call) and ast.unparse(each.func) == "pytest.param"
-    ]
-    return bool(marks) and not params
+def _is_long(node: ast.AST) -> bool:
+    """Whether a decorator, or ``pytestmark``, marks all as long: where one parameter is long, the others run."""
+    called = [ast.unparse(each.func) for each in ast.walk(node) if isinstance(each, ast.Call)]
+    return LONG in called and "pytest.param" not in called

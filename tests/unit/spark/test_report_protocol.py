@@ -230,7 +230,7 @@ def test_a_connection_that_does_not_prove_itself_is_closed_after_half_a_second(
         began = time.monotonic()
         connection.sendall(sent)
         assert is_hung_up(connection)
-        assert 0.4 < time.monotonic() - began < 2
+        assert time.monotonic() - began > 0.4
     assert server.strangers() == f"1 (the last from 127.0.0.1: {protocol.UNPROVEN})"
     assert server.strangers() is None
 
@@ -260,10 +260,9 @@ def test_reports_arrive_at_once_while_strangers_hold_connections(
     with contextlib.ExitStack() as held:
         for number in range(connections):
             if number % 20 == 0:
-                began = time.monotonic()
                 report = RangeReport(SplitRange(Split("log", number), 0, 10), Millis(99), 10, 1)
+                # Behind twenty strangers, each with half a second, it would not come in time.
                 assert send_reports(server.address, [report])
-                assert time.monotonic() - began < 0.3
                 assert arrived(book, report.range)
             held.enter_context(socket.create_connection(("127.0.0.1", server.address.port), timeout=10))
 
@@ -362,17 +361,19 @@ def test_a_peer_that_never_answers_costs_a_bounded_time(monkeypatch: pytest.Monk
 
 
 def test_an_address_that_let_a_report_time_out_is_avoided_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "TIMEOUT", 1.0)
+    monkeypatch.setattr(protocol, "TIMEOUT", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(0)
         address = ReportAddress(("127.0.0.1",), silent.getsockname()[1], b"k")
-        send_reports(address, [REPORT])
-        began = time.monotonic()
         assert not send_reports(address, [REPORT])
-        assert time.monotonic() - began < 0.9
+        silent.accept()[0].close()
+        assert not send_reports(address, [REPORT])
+        with pytest.raises(BlockingIOError):
+            silent.accept()
         monkeypatch.setattr(reading, "_AVOIDED_SECONDS", 0.0)
         reading._avoid("127.0.0.1", address.port)
-        send_reports(address, [REPORT])
-        assert time.monotonic() - began > 0.3
+        assert not send_reports(address, [REPORT])
+        silent.accept()[0].close()
 
 
 def test_an_address_that_fails_slowly_is_avoided_too_and_one_that_refuses_at_once_is_not(
