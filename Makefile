@@ -102,7 +102,7 @@ test-versions: prepared ## a core of the tests for each Python and PySpark, with
 	$(RUN) -m tests.versions $(VERSIONS_ARGS)
 
 test-containers: java $(INSTALLED) ## the servers, docker-compose.yml and some queries, all in containers; needs an engine
-	WATERMARK_SOURCE_SERVICES=container $(RUN) -m pytest $(CONTAINER_TESTS) --durations=10 $(PYTEST_ARGS)
+	WATERMARK_SOURCE_SERVICES=container $(RUN) -m pytest $(CONTAINER_TESTS) --long --durations=10 $(PYTEST_ARGS)
 
 prepared: java $(INSTALLED)
 	$(RUN) -m services.prepare

@@ -153,6 +153,7 @@ def drift_between_queries(streams: KafkaStreams) -> float:
     return max(apart)
 
 
+@pytest.mark.long("test_on_processing_time_no_click_is_joined_before_the_snapshot_and_each_finds_the_latest_row")
 def test_nothing_is_read_beside_a_snapshot_that_holds_the_group(
     streams: KafkaStreams, mysql_streams: MySqlStreams, new_topic: NewTopic
 ) -> None:

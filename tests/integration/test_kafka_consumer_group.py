@@ -94,12 +94,13 @@ def test_a_batch_that_fails_is_not_shown_as_done(
     query.processAllAvailable()
     streams.write(topic, {0: range(20)})
     with pytest.raises(StreamingQueryException, match="the sink is full"):
-        query.awaitTermination(60)
+        query.awaitTermination(200)
     assert ends_of(streams, "q") == {(topic, 0): good + 20}
     time.sleep(3)
     assert held(kafka.bootstrap, topic_name) == {(topic, 0): good}
 
 
+@pytest.mark.long("test_kafkas_own_tool_shows_the_query_and_its_lag_after_a_run")
 def test_with_once_the_group_is_one_run_behind(
     streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic, topic_name: str
 ) -> None:

@@ -161,7 +161,7 @@ def test_a_topic_deleted_under_a_running_query(
     delete_topic(kafka.bootstrap, goes)
     if fail == "true":
         with pytest.raises(StreamingQueryException, match=rf"DataLossError.*{goes}-0 is gone, .* read up to 5"):
-            query.awaitTermination(60)
+            query.awaitTermination(200)
         return
     wait_for(lambda: streams.offsets("q")[-1]["splits"].keys() == {stays}, query)
     streams.write(stays, {0: range(5, 9)})

@@ -346,5 +346,5 @@ def test_what_is_found_at_the_start_is_not_hidden(spark: SparkSession, server: M
     source = spark.readStream.format("mysql-cdc-wm").schema("value STRING").options(**given(server)).load()
     query = source.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()
     with pytest.raises(PySparkException, match=r"(?s)SchemaError.*seen struct<value:string>.*struct<id:int") as caught:
-        query.awaitTermination(60)
+        query.awaitTermination(200)
     assert "UnboundLocalError" not in str(caught.value)

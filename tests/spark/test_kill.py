@@ -46,7 +46,7 @@ def test_a_killed_runner_fails_the_query_and_a_restart_goes_on(streams: Streams)
     (runner,) = runner_processes(streams.spark)
     runner.kill()
     with pytest.raises(StreamingQueryException):
-        query.awaitTermination(60)
+        query.awaitTermination(200)
     assert not query.isActive
     streams.write(MORE)
     streams.run(df, "killed")

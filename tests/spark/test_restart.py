@@ -73,6 +73,7 @@ def test_a_split_turns_idle_across_runs(streams: Streams) -> None:
     assert streams.result("idle").collect() == [(at(0), 1)]
 
 
+@pytest.mark.long("test_outer_join_of_two_sources_waits_for_the_slowest_split_of_both")
 def test_a_join_moves_on_when_each_run_brings_rows_of_one_source_only(streams: Streams) -> None:
     streams.write({0: [(0, 1), (200, 200)]}, name="left")
     streams.write({0: [(0, 2)]}, name="right")
