@@ -80,13 +80,13 @@ demo-rate: java $(INSTALLED) ## clicks of Spark's rate source, each joined with 
 demo-chain: java $(INSTALLED) ## three jobs in a row: watermarks that travel with the rows, beside a bound in each job
 	$(RUN) examples/job_chain.py $(DEMO_ARGS)
 
-check: $(INSTALLED) ## lint, and what needs no server, side by side: two minutes
+check: $(INSTALLED) ## lint, and what needs no server, side by side: two to three minutes
 	$(MAKE) --no-print-directory --jobs=2 lint pure
 
 pure: $(INSTALLED)
 	$(RUN) -m pytest $(PURE_TESTS) --without-services -q -n $(CHECK_PROCESSES) --dist worksteal $(PYTEST_ARGS)
 
-test: prepared ## all tests, against real servers: a quarter of an hour on two cores
+test: prepared ## all tests, against real servers: about twenty minutes on two cores
 	$(RUN) -m pytest tests $(BY_FILE) --durations=10 $(PYTEST_ARGS)
 
 test-long: prepared ## the same and what is longer by nature: more kills, histories, silences; an hour and more
