@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from pyspark.errors import StreamingQueryException
@@ -16,7 +17,9 @@ from tests.integration.direct_kafka import DirectKafka
 from tests.integration.kafka_streams import KafkaStreams
 from tests.integration.test_kafka_event_time import produce
 from tests.payload_documents import Documents
+from tests.protobuf_pairs import decoded as messages_of
 from tests.spark.queries import START
+from tests.unit.kafka.records.test_payload_protobuf import READ, files, order
 from watermark_source import data_rows, follow_watermark
 
 pytestmark = pytest.mark.service
@@ -89,3 +92,27 @@ def test_failfast_ends_the_query_and_names_the_record(streams: KafkaStreams, kaf
     ).drop("event_time")
     with pytest.raises(StreamingQueryException, match=r"0 offset 1: the value does not fit valueSchema: at: it is no"):
         streams.run(rows, "q")
+
+
+def test_messages_of_protobuf_are_delivered_as_columns_in_streams_and_batches(
+    streams: KafkaStreams, spark: SparkSession, kafka: Kafka, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    """Of every kind, through Spark: the same as in the column of the same bytes, with one that is bad among them."""
+    topic, file = new_topic(1), tmp_path / "shop.desc"
+    file.write_bytes(files().SerializeToString())
+    values = [value for value, _ in READ] + [b"\x0a\x7f"]
+    produce(kafka, topic, {0: values})
+    options = {
+        "subscribe": topic,
+        "columns": "payload,offset",
+        "valueFormat": "protobuf",
+        "valueSchema": f"{file}:shop.Order",
+    }
+    batch = (
+        spark.read.format("aligned-kafka").option("kafka.bootstrap.servers", kafka.bootstrap).options(**options).load()
+    )
+    streams.run(data_rows(streams.source(**options)).drop("event_time"), "stream")
+    expected = messages_of(order(), values).column.to_pylist()
+    for rows in (batch, streams.result("stream")):
+        found = rows.orderBy("offset").toArrow()["payload"].combine_chunks()
+        assert found.to_pylist() == expected
