@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import uuid
 from collections import Counter
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from kafka import KafkaProducer
 from pyspark.errors import StreamingQueryException
+from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
 
 from services.kafka import Kafka
@@ -188,3 +192,54 @@ def test_a_schema_evolves_while_the_query_runs_and_batches_of_both_run_again(
         produce(kafka, topic, {0: [message(3, b"")]})
         with pytest.raises(PayloadError, match=r"partition 0 offset 900: .*schema 3, .*Another.*, does not .*Order"):
             direct.run({**source, "valueMode": "FAILFAST", "startingOffsets": json.dumps({topic: {"0": 900}})}, "other")
+
+
+EVERY_TYPE = {
+    "type": "record", "name": "Every",
+    "fields": [
+        {"name": "boolean", "type": "boolean"},
+        {"name": "text", "type": "string"},
+        {"name": "bytes", "type": "bytes"},
+        {"name": "symbol", "type": {"type": "enum", "name": "Symbol", "symbols": ["A", "B"]}},
+        {"name": "fixed", "type": {"type": "fixed", "name": "Two", "size": 2}},
+        {"name": "float", "type": "float"},
+        {"name": "date", "type": {"type": "int", "logicalType": "date"}},
+        {"name": "moment", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "local", "type": {"type": "long", "logicalType": "local-timestamp-micros"}},
+        {"name": "decimal", "type": {"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": 2}},
+        {"name": "list", "type": {"type": "array", "items": ["null", "long"]}},
+        {"name": "map", "type": {"type": "map", "values": "double"}},
+        {"name": "several", "type": ["null", "boolean", "string"]},
+        {"name": "number", "type": ["int", "long"]},
+        {"name": "inner", "type": ["null", {"type": "record", "name": "Inner", "fields": [
+            {"name": "x", "type": "double"}]}]},
+    ],
+}  # fmt: skip
+VALUE: dict[str, Any] = {
+    "boolean": True, "text": "ä", "bytes": b"\0\xff", "symbol": "B", "fixed": b"ab", "float": 0.5,
+    "date": dt.date(2026, 11, 27), "moment": dt.datetime(2026, 11, 27, 12, 0, 0, 5_000, dt.timezone.utc),
+    "local": dt.datetime.fromisoformat("2026-11-27T12:00:00.000007"), "decimal": Decimal("-123456789012345678.90"),
+    "list": [1, None, -3], "map": {"a": 1.5}, "several": "x", "number": 7, "inner": {"x": 2.5},
+}  # fmt: skip
+
+
+def test_every_type_comes_to_spark_in_batches_and_in_streams(
+    streams: KafkaStreams, spark: SparkSession, kafka: Kafka, new_topic: NewTopic
+) -> None:
+    topic = new_topic(1)
+    produce(kafka, topic, {0: [encoded(EVERY_TYPE, VALUE), b"", encoded(EVERY_TYPE, {**VALUE, "inner": None})]})
+    options = {
+        "subscribe": topic, "valueFormat": "avro", "valueFraming": "none", "valueSchema": json.dumps(EVERY_TYPE),
+        "columns": "offset",
+    }  # fmt: skip
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    reader = spark.read.format("aligned-kafka").option("kafka.bootstrap.servers", kafka.bootstrap)
+    streams.run(data_rows(streams.source(**options)), "q")
+    shown = {**VALUE, "bytes": bytearray(VALUE["bytes"]), "fixed": bytearray(VALUE["fixed"])}
+    shown["moment"] = VALUE["moment"].astimezone().replace(tzinfo=None)  # as collect() has it, in the local zone
+    shown["several"] = Row(member0=None, member1="x")
+    for frame in (reader.options(**options).load(), streams.result("q")):
+        rows = [row.payload.asDict(recursive=False) for row in frame.orderBy("offset").collect()]
+        assert rows[0] == {**shown, "inner": Row(x=2.5)}
+        assert set(rows[1].values()) == {None}
+        assert rows[2] == {**shown, "inner": None}
