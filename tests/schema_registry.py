@@ -10,6 +10,8 @@ from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from pyspark_aligned_kafka.records.avro_columns import forget_schemas
+
 
 class Registry:
     """What the server answers, and what it was asked."""
@@ -51,6 +53,8 @@ class Registry:
 @contextmanager
 def schema_registry(answers: Mapping[str, Any]) -> Iterator[Registry]:
     """Serve the answers, by their paths, until the end of the block."""
+    # Another server had the port before, perhaps.
+    forget_schemas()
     registry = Registry(answers)
     with ThreadingHTTPServer(("127.0.0.1", 0), registry.handler()) as server:
         registry.port = server.server_port

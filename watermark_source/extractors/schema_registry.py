@@ -87,6 +87,9 @@ class SchemaRegistry:
         within = f"{unquote(parts.username)}:{unquote(parts.password or '')}" if parts.username else None
         if (user_info is not None or within is not None) and token is not None:
             raise UsageError("a schema registry takes a user or a token, not both")
+        if token is not None and not (token.isascii() and token.isprintable()):
+            # The HTTP client would refuse the header with an error that holds the token.
+            raise UsageError("token must be of ASCII characters without line breaks; seen one with others")
         if user_info is not None and ":" not in user_info:
             raise UsageError('user_info must be "user:password"; seen a text without a colon')
         login = user_info or within

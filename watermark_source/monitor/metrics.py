@@ -371,7 +371,7 @@ METRICS = (
     MetricRow(
         Kind.COUNTER,
         "malformed_records",
-        "Records whose value does not fit valueSchema.",
+        "Values and keys that do not fit valueSchema or keySchema.",
         _SOURCE,
         _of_source(lambda source: source.status.rows.malformed),
     ),

@@ -428,7 +428,10 @@ def _missing_rows(of: QueryAt) -> Iterator[str]:
                 f"and eventTimeFormat{_profile(source)}"
             )
         if source.rows.malformed:
-            yield f"{name}{_rows_text(source.rows.malformed)} not as valueSchema has it (see valueMode)"
+            yield (
+                f"{name}{_rows_text(source.rows.malformed)} not as valueSchema or keySchema has it (see valueMode, "
+                "keyMode)"
+            )
 
 
 def _profile(source: SourceAt) -> str:

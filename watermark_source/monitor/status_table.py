@@ -190,7 +190,7 @@ def headline(status: SourceStatus, *, now: int | None = None, raw: bool = False)
     if status.rows.undated:
         pieces.append(f"rows without an event time: {count_text(status.rows.undated)}")
     if status.rows.malformed:
-        pieces.append(f"values that do not fit valueSchema: {count_text(status.rows.malformed)}")
+        pieces.append(f"values or keys that do not fit their schema: {count_text(status.rows.malformed)}")
     return tuple(pieces)
 
 

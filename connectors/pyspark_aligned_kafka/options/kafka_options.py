@@ -105,11 +105,15 @@ class KafkaOptions:
 
 
 def parse(given: Mapping[str, str]) -> KafkaOptions:
-    """Check all options of a query; names ignore case. Does not connect.
+    """Check all options of a query; names ignore case.
+
+    It connects to no broker. Schemas are read: a file that ``valueSchema`` names, or a version of a subject at the
+    schema registry.
 
     Raises:
         OptionError: a value or a combination is not accepted.
         UnknownOptionError: no such option or setting; names the nearest one.
+        RefusedError, UnreachableError, ResponseTimeoutError: the schema registry returned no schema.
     """
     return meaning_of(SourceOptions.of(OPTION_TABLE, given, format_name=FORMAT, abilities=lambda _: ABILITIES))
 

@@ -10,8 +10,9 @@ from enum import IntEnum
 
 import numpy as np
 
+from pyspark_aligned_kafka.records.json_strings import is_utf8
 from pyspark_aligned_kafka.records.payload_cells import BASE, FIRST, ROOM, Cell, node_value, put, put_null
-from watermark_source.extractors.avro_walk import skip
+from watermark_source.extractors.avro_walk import DEPTH, skip
 from watermark_source.machine_code.native import (
     Word,
     address_of,
@@ -23,7 +24,6 @@ from watermark_source.machine_code.native import (
     put_long,
     put_real,
     signed_at,
-    word_at,
 )
 
 
@@ -81,8 +81,6 @@ class Fault(IntEnum):
     """This, and from here on the reasons of a plan."""
 
 
-DEPTH = 256
-"""Limit on the nesting of types in a value."""
 _STEPS_A_BYTE, _FIRST_STEPS = 64, 16_384
 """A walk may visit 64 nodes for each byte of a value, and 16 384 more: items of a list may have no bytes."""
 _READS = int(min(Read))
@@ -90,36 +88,8 @@ _INT, _LONG, _SCALED, _NUMBER, _FLOAT, _DOUBLE, _BOOLEAN, _BYTES, _FIXED, _DECIM
 _ENUM, _RECORD, _LIST, _MAP, _UNION, _NULL, _MEMBER, _DEFAULT, _REFUSED = map(int, list(Read)[10:])
 _CORRUPT, _NO_ROOM, _NOT_TEXT, _SYMBOL, _TOO_LARGE, _LEFT_OVER, _TOO_DEEP, _WHY = (int(each) for each in Fault)
 _A_VALUE = int(Cell.VALUE)
-_NOT_ASCII = np.uint64(0x8080_8080_8080_8080)
 _LOWEST = np.int64(-(2**63))
 _LARGEST = np.int64(2**63 - 1)
-
-
-@inlined
-def _is_text(data: Word, at: Word, stop: Word) -> Word:
-    """Return whether bytes are UTF-8, as RFC 3629 has it."""
-    while at < stop:
-        if stop - at >= 8 and word_at(data, at) & _NOT_ASCII == 0:
-            at += 8
-            continue
-        c = byte_at(data, at)
-        at += 1
-        if c < 0x80:
-            continue
-        more = 1 if 0xC2 <= c <= 0xDF else 2 if 0xE0 <= c <= 0xEF else 3 if 0xF0 <= c <= 0xF4 else 0
-        if more == 0 or stop - at < more:
-            return False
-        second = byte_at(data, at)
-        if (
-            (c == 0xE0 and second < 0xA0) or (c == 0xED and second > 0x9F)
-            or (c == 0xF0 and second < 0x90) or (c == 0xF4 and second > 0x8F)
-        ):  # fmt: skip
-            return False
-        for _ in range(more):
-            if byte_at(data, at) & 0xC0 != 0x80:
-                return False
-            at += 1
-    return True
 
 
 @inlined
@@ -204,7 +174,7 @@ def _read(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the value
                     size, at = signed_at(data, at, stop)
                     if at < 0 or not 0 <= size <= stop - at:
                         return np.int64(_CORRUPT)
-                    if not _is_text(data, at, at + size):
+                    if not is_utf8(data, at, at + size):
                         return np.int64(_NOT_TEXT)
                     if not put(nodes, counts, states, cells, sizes, op, _A_VALUE, data - block + at, size):
                         return np.int64(_NO_ROOM)
@@ -280,7 +250,7 @@ def _read(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the value
             size, at = signed_at(data, at, stop)
             if at < 0 or not 0 <= size <= stop - at:
                 return np.int64(_CORRUPT)
-            if long_at(code, op + 2) and not _is_text(data, at, at + size):
+            if long_at(code, op + 2) and not is_utf8(data, at, at + size):
                 return np.int64(_NOT_TEXT)
             cell = data - block + at
             at += size

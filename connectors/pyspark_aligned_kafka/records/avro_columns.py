@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 from pyspark.sql.types import DecimalType
 
-from pyspark_aligned_kafka.records.avro_cells import DEPTH, Fault, read_all
+from pyspark_aligned_kafka.records.avro_cells import Fault, read_all
 from pyspark_aligned_kafka.records.avro_schema import (
     AvroType,
     Resolver,
@@ -24,13 +24,14 @@ from pyspark_aligned_kafka.records.payload_formats import NO_ID, Decoded, Payloa
 from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
 from watermark_source.errors import SchemaError, shortened
 from watermark_source.extractors.avro_plan import Planner
+from watermark_source.extractors.avro_walk import DEPTH
 from watermark_source.extractors.schema_registry import RegisteredSchema, SchemaRegistry
 from watermark_source.planning.split import Split
 
 _UNKNOWN_SECONDS = 60
 """Seconds until a schema that the registry did not have is requested again."""
-_MOST_UNKNOWN = 10_000
-"""Limit on such schemas that are kept in memory."""
+_MOST_SCHEMAS, _MOST_UNKNOWN = 1_000, 10_000
+"""Limits on the schemas, and on the ids without one, that are kept in memory."""
 _WITHOUT_ID, _UNKNOWN = int(Fault.REFUSED), int(Fault.REFUSED) - 1
 """Entries of values without an id, and of those whose schema the registry does not have."""
 _REASONS: Final = {
@@ -81,7 +82,39 @@ def avro_schema(text: str, registry: SchemaRegistry | None) -> PayloadSchema:
         check_defaults(reader)
     except SchemaError as error:
         raise ValueError(str(error)) from None
+    except RecursionError:
+        raise ValueError("its types contain each other too deeply, a thousand of them") from None
     return PayloadSchema(kind, AvroSchema(text, references, registry))
+
+
+# Schemas of this process: each partition of each batch has a reader of its own.
+_schemas: dict[tuple[SchemaRegistry, int], RegisteredSchema] = {}
+_requested_again: dict[tuple[SchemaRegistry, int], float] = {}
+"""Ids that a registry did not have, and when they are requested again, by the monotonic clock."""
+
+
+def _requested(registry: SchemaRegistry, number: int) -> RegisteredSchema | None:
+    """Return a schema, requested once in this process; ``None`` without one, requested once in ``_UNKNOWN_SECONDS``."""
+    key, now = (registry, number), time.monotonic()
+    known = _schemas.get(key)
+    if known is not None or _requested_again.get(key, now) > now:
+        return known
+    schema = registry.schema(number)
+    if schema is None:
+        if len(_requested_again) >= _MOST_UNKNOWN:
+            _requested_again.clear()
+        _requested_again[key] = now + _UNKNOWN_SECONDS
+    else:
+        if len(_schemas) >= _MOST_SCHEMAS:
+            _schemas.clear()
+        _schemas[key] = schema
+    return schema
+
+
+def forget_schemas() -> None:
+    """Request all schemas again."""
+    _schemas.clear()
+    _requested_again.clear()
 
 
 class AvroReader:
@@ -92,15 +125,13 @@ class AvroReader:
         self._choice = choice
         self._registry = definition.registry if choice.framed else None
         self._type = arrow_type(choice.schema)
-        self._columns = CellColumns(choice.schema, {DecimalType: Kind.WIDE})
+        self._columns = CellColumns(choice.schema, {DecimalType: Kind.WIDE}, unique_keys=True)
         self._text = definition.text
         reader = reader_type(definition.text, definition.references, [])
         self._resolver = Resolver(reader, self._columns.children)
         self._resolver.reasons += [NO_ID, f"the schema registry {self._registry} has no schema of its id"]
         self._entries: dict[int, int] = {}
         """The node of each schema by its id; below zero: why its values are not read."""
-        self._unknown: dict[int, float] = {}
-        """Ids that the registry did not have, and when they are requested again, by the monotonic clock."""
         self._own = self._resolver.entry(reader) if self._registry is None else 0
         self._made = -1
         self._build()
@@ -155,19 +186,13 @@ class AvroReader:
         known = self._entries.get(number)
         if known is not None:
             return known
-        now = time.monotonic()
-        if self._unknown.get(number, now) > now:
-            return _UNKNOWN
         assert self._registry is not None
         try:
-            schema = self._registry.schema(number)
+            schema = _requested(self._registry, number)
         except SchemaError as error:
             self._entries[number] = self._refused(f"schema {number} is not read: {error}")
             return self._entries[number]
         if schema is None:
-            if len(self._unknown) >= _MOST_UNKNOWN:
-                self._unknown.clear()
-            self._unknown[number] = now + _UNKNOWN_SECONDS
             return _UNKNOWN
         self._entries[number] = self._resolved(number, schema)
         return self._entries[number]

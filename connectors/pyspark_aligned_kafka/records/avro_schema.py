@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import json
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from pyspark.sql.types import (
@@ -122,12 +122,18 @@ class AvroType:
 
     def has_name_of(self, writer: AvroType) -> bool:
         """Return whether a named type of the writer is this one, by its name or an alias."""
-        aliases = self.json.get("aliases") or [] if isinstance(self.json, dict) else []
-        names = {self.name, *(str(alias) for alias in aliases)}
+        names = {self.name, *(_aliases_of(self.json) if isinstance(self.json, dict) else ())}
         return writer.name.rpartition(".")[2] in {name.rpartition(".")[2] for name in names}
 
     def __str__(self) -> str:
         return self.name or (self.kind if self.kind != "union" else shortened(json.dumps(self.json)))
+
+
+def _aliases_of(named: Mapping[str, Json]) -> list[str]:
+    aliases = named.get("aliases") or []
+    if not isinstance(aliases, list) or not all(isinstance(name, str) for name in [named.get("name"), *aliases]):
+        raise SchemaError(f"an Avro schema whose name and aliases are no texts: {shortened(named)}")
+    return aliases
 
 
 def parsed(text: str) -> Json:
@@ -186,6 +192,9 @@ class _Columns:
             if schema.name in within:
                 raise SchemaError(f"{named}: the record {schema.name} contains itself, which no type of Spark can")
             inner = within | {schema.name}
+            _aliases_of(schema.json)
+            for field in fields_of(schema.json):
+                _aliases_of(field)
             fields = [(str(field["name"]), schema.inner(field["type"])) for field in fields_of(schema.json)]
             return self._struct(fields, named, where, inner)
         if schema.kind == "array":
@@ -379,7 +388,7 @@ class Resolver:
         places: list[int] = []
         for symbol in writer.symbols:
             text = symbol if symbol in known else default
-            begin, end = self._constant(str(text).encode()) if text in known else (0, -1)
+            begin, end = self._constant(text.encode()) if isinstance(text, str) and text in known else (0, -1)
             places += [begin, end - begin]
         return self._add(Read.ENUM, node, len(writer.symbols), *places)
 
@@ -389,8 +398,9 @@ class Resolver:
         sources: dict[str, int] = {}
         """Which field of the reader each of the writer's is."""
         for place, field in enumerate(fields):
-            aliases = field.get("aliases") or []
-            found = next((name for name in (field["name"], *aliases) if name in written and name not in sources), None)
+            found = next(
+                (name for name in (field["name"], *_aliases_of(field)) if name in written and name not in sources), None
+            )
             if found is not None:
                 sources[str(found)] = place
         steps: list[int] = []

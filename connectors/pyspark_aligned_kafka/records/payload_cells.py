@@ -39,6 +39,7 @@ from pyspark.sql.types import (
 from pyspark_aligned_kafka.records.json_strings import unescaped, utf8_byte, utf8_size
 from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
 from watermark_source.arrow_columns import bitmap
+from watermark_source.errors import PayloadError
 from watermark_source.machine_code.native import (
     Word,
     address_of,
@@ -102,6 +103,8 @@ KINDS: dict[type[DataType], Kind] = {
     TimestampNTZType: Kind.TIMESTAMP, NullType: Kind.INTEGER,
 }  # fmt: skip
 _BITS: dict[type[DataType], int] = {ByteType: 8, ShortType: 16, IntegerType: 32, LongType: 64}
+_MOST_BYTES = 2**31 - 1
+"""Limit on the bytes of a column of texts: Arrow's offsets have 32 bits."""
 _WIDE = 10**18
 """Decimals of the compiled walk have fewer digits."""
 # The same for compiled code.
@@ -223,10 +226,18 @@ def gather_base64(  # noqa: PLR0917 - arrays in, arrays out
 class CellColumns:
     """The nodes of a schema in its order, the root first, and the cells of each.
 
-    ``kinds`` are what types are in the format, where it differs from ``KINDS``.
+    ``kinds`` are what types are in the format, where it differs from ``KINDS``. With ``unique_keys`` the last entry of
+    a key in a map counts.
     """
 
-    def __init__(self, schema: DataType, kinds: Mapping[type[DataType], Kind], *, zone_is_utc: bool = True) -> None:
+    def __init__(
+        self,
+        schema: DataType,
+        kinds: Mapping[type[DataType], Kind],
+        *,
+        zone_is_utc: bool = True,
+        unique_keys: bool = False,
+    ) -> None:
         self.kinds: list[Kind] = []
         self.types: list[DataType] = []
         self.children: list[list[int]] = []
@@ -234,6 +245,7 @@ class CellColumns:
         self._names = bytearray()
         self._members: list[list[int]] = []
         self._zone_is_utc = zone_is_utc
+        self._unique_keys = unique_keys
         self._rows: list[list[int]] = []
         self._add(schema)
         self.nodes = np.array(self._rows, np.int64)
@@ -347,6 +359,10 @@ class CellColumns:
                 entries = kind.field(0).type
                 keys, values = self.children[node]
                 pair = [self._column(data, keys, kind.key_type), self._column(data, values, kind.item_type)]
+                if self._unique_keys and (kept := _last_of_keys(pair[0], ends)) is not None:
+                    row = np.searchsorted(ends, kept, side="right") - 1
+                    ends[1:] = np.cumsum(np.bincount(row, minlength=count))
+                    pair = [each.take(pa.array(kept)) for each in pair]
                 inside = pa.Array.from_buffers(entries, len(pair[0]), [None], 0, children=pair)
             return pa.Array.from_buffers(kind, count, [validity, pa.py_buffer(ends)], nulls, children=[inside])
         if what in (Kind.STRING, Kind.BINARY, Kind.BASE64):
@@ -366,6 +382,21 @@ class CellColumns:
         return pa.Array.from_buffers(kind, count, [validity, values], nulls)
 
 
+def _last_of_keys(keys: pa.Array, ends: npt.NDArray[np.int32]) -> Longs | None:
+    """Return the places of the last entry of each key in each map; ``None``: no key occurs twice."""
+    counts = np.diff(ends)
+    if not len(counts) or counts.max() < 2:
+        return None
+    words = keys.dictionary_encode()
+    codes = np.asarray(words.indices).astype(np.int64)
+    both = np.repeat(np.arange(len(counts)), counts) * len(words.dictionary) + codes
+    _, last = np.unique(both[::-1], return_index=True)
+    if len(last) == len(both):
+        return None
+    found: Longs = np.sort(len(both) - 1 - last)
+    return found
+
+
 def _validity(states: Bytes) -> tuple[pa.Buffer | None, int]:
     nulls = len(states) - int(np.count_nonzero(states))
     return (bitmap(states) if nulls else None), nulls
@@ -376,6 +407,12 @@ def _texts(  # noqa: PLR0917 - the parts of a column
     kind: pa.DataType, validity: pa.Buffer | None, nulls: int,
 ) -> pa.Array:  # fmt: skip
     most = int(np.dot(sizes, states != Cell.NULL))
+    if most > _MOST_BYTES:
+        # Defaults and symbols of a schema may take more bytes in the column than in the values.
+        raise PayloadError(
+            f"the texts of one member take {most} bytes in the column of one block of records, more than the "
+            f"{_MOST_BYTES} that it can have: leave the member out of the schema, or shorten its default or symbols"
+        )
     offsets, target = np.empty(len(states) + 1, np.int32), pa.allocate_buffer(max(most, 1))
     end = gather(data, states, cells, sizes, offsets, np.frombuffer(target, np.uint8))
     return pa.Array.from_buffers(kind, len(states), [validity, pa.py_buffer(offsets), target.slice(0, end)], nulls)

@@ -560,6 +560,7 @@ class ProtobufReader:
             read,
             {FloatType: Kind.INTEGER, DoubleType: Kind.INTEGER, DecimalType: Kind.WIDE,
              DayTimeIntervalType: Kind.TIMESTAMP},
+            unique_keys=True,
         )  # fmt: skip
         self._read_type, self._type = arrow_type(read), arrow_type(choice.schema)
         self._plan = _Plan(message, self._columns)

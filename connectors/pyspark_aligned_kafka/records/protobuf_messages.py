@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import (
@@ -238,7 +237,7 @@ def _bits(kind: int, value: Any) -> int | bytes:
     return bytes(value) if kind == BYTES else int(value) - (int(value) >> 63 << 64 if int(value) >= 2**63 else 0)
 
 
-# Columns as they are delivered: names of enums, defaults that are texts, and each key of a map once.
+# Columns as they are delivered: names of enums, and defaults that are texts.
 
 
 def delivered(column: pa.Array, message: Message, kind: pa.DataType) -> pa.Array:
@@ -288,34 +287,11 @@ def _named(column: pa.Array, enum: Names) -> pa.Array:
 
 def _map_of(column: pa.Array, field: Field, kind: pa.DataType) -> pa.Array:
     assert field.message is not None
-    keys, values = column.keys, column.items
-    ends = np.frombuffer(column.buffers()[1], np.int32, len(column) + 1)
-    kept = _last_of_keys(keys, ends)
-    if kept is not None:
-        row = np.searchsorted(ends, kept, side="right") - 1
-        counted = np.cumsum(np.bincount(row, minlength=len(column)))
-        ends = np.concatenate([np.zeros(1, np.int32), counted.astype(np.int32)])
-        keys, values = keys.take(pa.array(kept)), values.take(pa.array(kept))
     pair = [
         _value_of(each, of, inner)
-        for each, of, inner in zip((keys, values), field.message.fields, (kind.key_type, kind.item_type), strict=True)
+        for each, of, inner in zip(
+            (column.keys, column.items), field.message.fields, (kind.key_type, kind.item_type), strict=True
+        )
     ]
-    entries = pa.Array.from_buffers(kind.field(0).type, len(keys), [None], 0, children=pair)
-    present = column.buffers()[0]
-    return pa.Array.from_buffers(kind, len(column), [present, pa.py_buffer(ends)], column.null_count,
-                                 children=[entries])  # fmt: skip
-
-
-def _last_of_keys(keys: pa.Array, ends: npt.NDArray[np.int32]) -> npt.NDArray[np.int64] | None:
-    """Return the places of the last entry of each key in each map; ``None``: no key occurs twice."""
-    counts = np.diff(ends)
-    if not len(counts) or counts.max() < 2:
-        return None
-    words = keys.dictionary_encode()
-    codes = np.asarray(words.indices).astype(np.int64)
-    both = np.repeat(np.arange(len(counts)), counts) * len(words.dictionary) + codes
-    _, last = np.unique(both[::-1], return_index=True)
-    if len(last) == len(both):
-        return None
-    found: npt.NDArray[np.int64] = np.sort(len(both) - 1 - last)
-    return found
+    entries = pa.Array.from_buffers(kind.field(0).type, len(column.keys), [None], 0, children=pair)
+    return pa.Array.from_buffers(kind, len(column), column.buffers()[:2], column.null_count, children=[entries])

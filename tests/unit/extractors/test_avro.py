@@ -263,6 +263,10 @@ WRONG: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "a column": (lambda: avro_event_time("at", schemas={}, column="headers"), UsageError, "accepted are value and key"),
     "a timeout": (lambda: avro_event_time("at", schemas={}, timeout="soon"), UsageError, "is not a duration"),
     "an address": (lambda: avro_event_time("at", schema_registry="r:8081"), UsageError, "such as \"https://registry"),
+    "a token": (
+        lambda: avro_event_time("at", schema_registry="http://r", token="s3cret\nhidden"), UsageError,
+        "^token must be of ASCII characters without line breaks; seen one with others$",
+    ),
     "a port": (lambda: avro_event_time("at", schema_registry="http://u:pw@r:x"), UsageError, "cannot be parsed"),
     "a file": (lambda: avro_event_time("at", schemas={1: Path("/none.avsc")}), UsageError, "cannot be read: No such"),
     "no JSON": (lambda: avro_event_time("at", schemas={1: "{"}), SchemaError, "an Avro schema is JSON; seen '{'"),

@@ -87,6 +87,8 @@ def test_a_type_is_that_of_from_avro(schema: Any, kind: str, content: bytes, val
         (json.dumps(record(("a", {"type": "int", "spark.sql.catalyst.type": "interval year"}))), "Spark's own writer"),
         ("orders-value:3", "needs the option schemaRegistry"),
         (json.dumps(record(("a", {"type": "fixed", "name": "F", "size": -1}), ("b", "int"))), "fixed type of -1"),
+        (json.dumps({**record(("a", "int")), "aliases": 5}), "aliases are no texts"),
+        (json.dumps(record(("a", "int", {"aliases": [["b"]]}))), "aliases are no texts"),
     ],
 )
 def test_another_schema_is_refused(schema: str, why: str) -> None:
@@ -258,6 +260,32 @@ def test_an_id_that_the_registry_does_not_have_is_requested_once_in_a_minute(reg
     reader = orders(registry)
     assert [block_by(reader, [message(9, b""), message(9, b"a")]).malformed for _ in range(3)] == [2, 2, 2]
     assert registry.asked.count("/schemas/ids/9") == 1
+
+
+def test_the_reads_of_a_process_request_a_schema_once(registry: Registry) -> None:
+    value = message(1, encoded(OLD, {"id": "a", "amount": 3, "gone": "x", "was": 7}))
+    for _ in range(3):
+        assert block_by(orders(registry), [value, message(9, b"")]).malformed == 1
+    assert registry.asked.count("/schemas/ids/1") == registry.asked.count("/schemas/ids/9") == 1
+
+
+def test_the_last_entry_of_a_key_in_a_map_counts() -> None:
+    schema = json.dumps({"type": "array", "items": {"type": "map", "values": "int"}})
+    maps = b"\x06" + b"\x06\x02a\x02\x02b\x04\x02a\x06\x00" + b"\x00" + b"\x02\x02a\x08\x00" + b"\x00"
+    found = decoded(schema, [maps, None, maps])
+    assert values_of(found.column) == [
+        [[(b"b", 2), (b"a", 3)], [], [(b"a", 4)]],
+        None,
+        [[(b"b", 2), (b"a", 3)], [], [(b"a", 4)]],
+    ]
+
+
+def test_defaults_that_exceed_the_offsets_of_a_column_end_the_query(registry: Registry) -> None:
+    reader = reader_of(
+        json.dumps(record(("id", "int"), ("note", "string", {"default": "x" * (1 << 20)}))), client(registry)
+    )
+    with pytest.raises(PayloadError, match="the texts of one member take 2147483648 bytes"):
+        block_by(reader, [message(3, b"\x02")] * 2_048)
 
 
 def test_a_registry_that_is_away_ends_the_read_and_makes_no_nulls(registry: Registry) -> None:
