@@ -106,6 +106,8 @@ class HeartbeatClient:
             try:
                 self._known.peers = peers_of(self._row.members())
             except Exception as error:  # noqa: BLE001 - a database's driver may raise any; no plan depends on the list
+                # An old list would show the silence of another time.
+                self._known.peers = ()
                 _log.debug("the members of the group could not be listed: %s", error)
 
     def _pause(self, duration: float) -> None:

@@ -39,6 +39,20 @@ def _zone(text: str) -> str:
     return "UTC" if zone in ("Z", "UTC", "GMT", "UT", "+00:00", "Etc/UTC") else zone
 
 
+def _login(text: str) -> str:
+    login = non_empty(text)
+    if ":" not in login:
+        raise ValueError("there is no colon in it")
+    return login
+
+
+def _token(text: str) -> str:
+    token = non_empty(text)
+    if not (token.isascii() and token.isprintable()):
+        raise ValueError("it has a line break, or a character that is not ASCII")
+    return token
+
+
 def _options_of(field: str) -> tuple[Option, ...]:
     """Return the rows for ``key`` or ``value``."""
     return (
@@ -113,18 +127,20 @@ _REGISTRY_OPTIONS = (
     ),
     Option(
         name=USER_INFO,
-        parse=non_empty,
+        parse=_login,
         default_text="none",
-        accepted="must be user:password",
+        accepted="must be user:password, with a colon between them",
         example="user:password",
-        doc="Login for the schema registry, `user:password`.",
+        doc="Login for the schema registry, `user:password`. It appears in no log, error, status or checkpoint, but "
+        "Spark itself prints options in `explain(True)`: set `spark.sql.redaction.options.regex` to "
+        "`(?i)url|schemaregistry`.",
         secret=True,
     ),
     Option(
         name=TOKEN,
-        parse=non_empty,
+        parse=_token,
         default_text="none",
-        accepted="must be a bearer token",
+        accepted="must be a bearer token: ASCII characters in one line",
         example="<token>",
         doc="Bearer token for the schema registry, instead of `schemaRegistryUserInfo`.",
         secret=True,
@@ -163,6 +179,9 @@ def _registry(values: Mapping[str, Any], given: Mapping[str, str]) -> SchemaRegi
             if values[name] is not None:
                 raise OptionError(name, "***", f"has no meaning without {REGISTRY}", example="leave it out")
         return None
+    if values[USER_INFO] is not None and values[TOKEN] is not None:
+        raise OptionError(TOKEN, "***", f"has no meaning with {USER_INFO}: a registry takes one of them",
+                          example="leave it out")  # fmt: skip
     # Imports compiled code, which few queries need.
     from watermark_source.extractors.schema_registry import SchemaRegistry  # noqa: PLC0415
 

@@ -409,3 +409,16 @@ def test_a_member_that_has_stopped_reporting_is_listed_with_its_silence_and_one_
     assert peers.keys() == {"b", "frozen"}
     assert (peers["frozen"].watermark, peers["frozen"].is_waited_for) == (5, True)
     until(lambda: all(peer.silent < SILENT_FROM for peer in b.others(None).peers if peer.name == "a"))
+
+
+def test_a_list_of_members_that_fails_leaves_no_old_one(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = two(make)
+    until(lambda: [peer.name for peer in a.others(None).peers] == ["b"])
+
+    def fails(store: GroupStore, identity: Identity) -> None:
+        raise RuntimeError("no list")
+
+    monkeypatch.setattr(GroupStore, "members", fails)
+    until(lambda: not a.others(None).peers)
+    told(b, at(7))
+    until(lambda: a.others(None).minimum == 7)

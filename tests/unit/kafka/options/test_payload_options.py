@@ -157,6 +157,22 @@ def test_no_error_and_no_option_shows_the_registry_s_login() -> None:
     assert "s3cret" not in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("login", "wrong"),
+    [
+        ({"schemaRegistryUserInfo": "s3cret"}, "schemaRegistryUserInfo.*must be user:password, with a colon"),
+        ({"schemaRegistryToken": "s3\ncret"}, "schemaRegistryToken.*must be a bearer token: ASCII characters"),
+        ({"schemaRegistryToken": "s3cret", "schemaRegistryUserInfo": "me:s3cret"},
+         "schemaRegistryToken.*no meaning with schemaRegistryUserInfo"),
+    ],
+)  # fmt: skip
+def test_a_login_for_the_registry_that_is_none_is_named_by_its_option(login: dict[str, str], wrong: str) -> None:
+    options = {"schemaRegistry": "http://registry:8081", "valueFormat": "avro", "valueSchema": "int"}
+    with pytest.raises(OptionError, match=f"^option {wrong}") as raised:
+        parsed(**options, **login)
+    assert "cret" not in str(raised.value)
+
+
 def test_keys_are_decoded_before_values() -> None:
     keys = {"keyFormat": "json", "keySchema": "id STRING", "keyMode": "FAILFAST"}
     found = parsed(**JSON, **keys, columns="offset")
