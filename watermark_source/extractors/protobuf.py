@@ -179,6 +179,6 @@ def message_in_set(name: str, content: bytes) -> Descriptor:
         raise SchemaError(f"descriptors that do not fit together: {error}; was it protoc --include_imports?") from None
     try:
         return pool.FindMessageTypeByName(name)
-    except KeyError:
+    except (KeyError, TypeError, UnicodeError):
         names = [f"{file.package}.{m.name}".lstrip(".") for file in files for m in file.message_type]
         raise SchemaError(f"the descriptors have no message {name!r}; they have {listed(names)}") from None

@@ -84,6 +84,10 @@ class SchemaRegistry:
             raise UsageError(f"{accepted}; seen one that cannot be parsed") from None
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise UsageError(f"{accepted}; seen one with scheme {parts.scheme!r} and host {parts.hostname!r}")
+        if parts.query or parts.fragment:
+            raise UsageError(f"{accepted}; seen one with ? or # in it, which has no meaning to a registry")
+        if not _is_sendable(parts.hostname, parts.path):
+            raise UsageError(f"{accepted}; seen one with a host or a path that no request can have")
         within = f"{unquote(parts.username)}:{unquote(parts.password or '')}" if parts.username else None
         if (user_info is not None or within is not None) and token is not None:
             raise UsageError("a schema registry takes a user or a token, not both")
@@ -233,6 +237,15 @@ class SchemaRegistry:
         if not isinstance(response, dict) or not isinstance(response.get("schema"), str):
             raise UnreachableError(f"the server at {self} is no schema registry: {shortened(body[:80])}")
         return response
+
+
+def _is_sendable(host: str, text: str) -> bool:
+    """Return whether a host has a name, and a text can be in a request: libraries' errors would show what it is."""
+    try:
+        name = host.encode("idna").decode()
+    except UnicodeError:
+        return False
+    return all("!" <= each <= "~" for each in name + text)
 
 
 class _Until:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import dataclass
 from typing import Final
@@ -28,6 +29,8 @@ from watermark_source.extractors.avro_walk import DEPTH
 from watermark_source.extractors.schema_registry import RegisteredSchema, SchemaRegistry
 from watermark_source.planning.split import Split
 
+_VERSION = re.compile("[1-9][0-9]{0,9}")
+_LAST_VERSION = 2**31 - 1
 _UNKNOWN_SECONDS = 60
 """Seconds until a schema that the registry did not have is requested again."""
 _MOST_SCHEMAS, _MOST_UNKNOWN = 1_000, 10_000
@@ -68,9 +71,11 @@ def avro_schema(text: str, registry: SchemaRegistry | None) -> PayloadSchema:
         if colon and text[0] not in '{["':
             if registry is None:
                 raise ValueError("a version of a subject needs the option schemaRegistry")
-            if not version.isdecimal():
-                raise ValueError(f'"{version}" is no version: it is a number, so that a restarted query has the same '
-                                 "columns")  # fmt: skip
+            if not _VERSION.fullmatch(version) or int(version) > _LAST_VERSION:
+                raise ValueError(f'"{version[:40]}" is no version: it is a number from 1, so that a restarted query '
+                                 "has the same columns")  # fmt: skip
+            if not subject:
+                raise ValueError("there is no subject before the colon")
             found = registry.version(subject, int(version))
             if found is None:
                 raise ValueError(f"the schema registry {registry} has no such version")
@@ -148,8 +153,9 @@ class AvroReader:
         begins, sizes, entries = starts, lengths, np.full(rows, self._own, np.int64)
         if self._registry is not None:
             ids = framed_ids(data, starts, lengths)
-            for number in np.unique(ids).tolist():
-                entries[ids == number] = _WITHOUT_ID if number == NOT_FRAMED else self._entry(number)
+            numbers, places = np.unique(ids, return_inverse=True)
+            found = [_WITHOUT_ID if number == NOT_FRAMED else self._entry(number) for number in numbers.tolist()]
+            entries = np.array(found, np.int64)[places]
             is_framed = ids != NOT_FRAMED
             begins, sizes = np.where(is_framed, starts + PREFIX, starts), np.where(is_framed, lengths - PREFIX, lengths)
             self._build()

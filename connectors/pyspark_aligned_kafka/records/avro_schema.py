@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
@@ -32,6 +33,7 @@ from pyspark.sql.types import (
 )
 
 from pyspark_aligned_kafka.records.avro_cells import Read
+from pyspark_aligned_kafka.records.payload_schema import DEEPEST, MOST_COLUMNS, first_twice
 from watermark_source.errors import SchemaError, shortened
 from watermark_source.extractors.avro_plan import Json, Planner, fields_of, kind_of, member_of
 
@@ -46,8 +48,6 @@ _SIMPLE: Final = {
 _PROMOTED: Final = {"int": ("long", "float", "double"), "long": ("float", "double"), "float": ("double",),
                     "string": ("bytes",), "bytes": ("string",)}  # fmt: skip
 _NAMED = ("record", "enum", "fixed")
-_MOST_TYPES = 10_000
-"""Limit on the columns of a schema, nested ones included: records that contain each other twice have very many."""
 _MOST_CODE = 1 << 20
 _WORD = (1 << 64) - 1
 
@@ -98,7 +98,8 @@ class AvroType:
         precision, scale = self.json.get("precision"), self.json.get("scale", 0)
         if type(precision) is not int or type(scale) is not int or not 0 <= scale <= precision or precision < 1:
             return None
-        if self.kind == "fixed" and 10**precision > 1 << max(8 * self.size - 1, 0):
+        # The number itself may have any number of digits: schemas come from writers.
+        if self.kind == "fixed" and precision > (8 * self.size - 1) * math.log10(2):
             return None
         return precision, scale
 
@@ -143,11 +144,14 @@ def parsed(text: str) -> Json:
         SchemaError: it is no JSON.
     """
     try:
-        return json.loads(text)
+        schema = json.loads(text)
+        # Half of a pair of surrogates can be in JSON, and in no name.
+        json.dumps(schema, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         if text.isalpha():
             return text
         raise SchemaError(f"an Avro schema is JSON; seen {text[:80]!r}") from None
+    return schema
 
 
 def reader_type(text: str, references: Sequence[str] = (), code: list[int] | None = None) -> AvroType:
@@ -172,10 +176,17 @@ class _Columns:
     def __init__(self) -> None:
         self._count = 0
 
-    def of(self, schema: AvroType, where: str, within: frozenset[str]) -> DataType:  # noqa: PLR0911 - one for each kind
+    def of(self, schema: AvroType, where: str, within: frozenset[str], depth: int = 0) -> DataType:
         self._count += 1
-        if self._count > _MOST_TYPES:
-            raise SchemaError(f"the schema has more than {_MOST_TYPES} columns")
+        if self._count > MOST_COLUMNS:
+            raise SchemaError(f"the schema has more than {MOST_COLUMNS} columns")
+        if depth > DEEPEST:
+            raise SchemaError(f"the schema has more than {DEEPEST} types in each other")
+        return self._of(schema, where, within, depth + 1)
+
+    def _of(  # noqa: PLR0911 - one for each kind
+        self, schema: AvroType, where: str, within: frozenset[str], depth: int
+    ) -> DataType:
         named = where or "the schema"
         if schema.kind == "union":
             kinds = [branch.name or branch.kind for branch in schema.branches]
@@ -183,11 +194,11 @@ class _Columns:
                 raise SchemaError(f"{named}: a union has no union in it, and no type twice: {shortened(kinds)}")
             values = schema.values
             if len(values) == 1:
-                return self.of(values[0], where, within)
+                return self.of(values[0], where, within, depth)
             if (number := _number_of(values)) is not None:
                 return _SIMPLE[number]()
             members = [(f"member{place}", value) for place, value in enumerate(values)]
-            return self._struct(members, named, where, within)
+            return self._struct(members, named, where, within, depth)
         if schema.kind == "record":
             if schema.name in within:
                 raise SchemaError(f"{named}: the record {schema.name} contains itself, which no type of Spark can")
@@ -196,25 +207,27 @@ class _Columns:
             for field in fields_of(schema.json):
                 _aliases_of(field)
             fields = [(str(field["name"]), schema.inner(field["type"])) for field in fields_of(schema.json)]
-            return self._struct(fields, named, where, inner)
+            return self._struct(fields, named, where, inner, depth)
         if schema.kind == "array":
-            return ArrayType(self.of(schema.inner(member_of(schema.json, "items")), where, within))
+            return ArrayType(self.of(schema.inner(member_of(schema.json, "items")), where, within, depth))
         if schema.kind == "map":
-            return MapType(StringType(), self.of(schema.inner(member_of(schema.json, "values")), where, within))
+            return MapType(StringType(), self.of(schema.inner(member_of(schema.json, "values")), where, within, depth))
         if schema.kind == "null":
             raise SchemaError(f"{named} is null alone, and has no column: leave it out of the schema")
         return _plain_type(schema, named)
 
     def _struct(
-        self, members: list[tuple[str, AvroType]], named: str, where: str, within: frozenset[str]
+        self, members: list[tuple[str, AvroType]], named: str, where: str, within: frozenset[str], depth: int
     ) -> StructType:
         if not members:
             raise SchemaError(f"{named} has no fields, and no column: leave it out of the schema")
         names = [name for name, _ in members]
-        if twice := next((name for name in names if names.count(name) > 1), None):
+        if (twice := first_twice(names)) is not None:
             raise SchemaError(f"{named} has the field {twice} twice")
         prefix = f"{where}." if where else ""
-        return StructType([StructField(name, self.of(inner, f"{prefix}{name}", within)) for name, inner in members])
+        return StructType(
+            [StructField(name, self.of(inner, f"{prefix}{name}", within, depth)) for name, inner in members]
+        )
 
 
 def _plain_type(schema: AvroType, named: str) -> DataType:
@@ -258,6 +271,7 @@ class Resolver:
     def __init__(self, reader: AvroType, children: Sequence[Sequence[int]]) -> None:
         self.code: list[int] = reader.planner.code
         self.constants = bytearray(1)
+        self._places: dict[bytes, int] = {}
         self.reasons: list[str] = []
         self._reader = reader
         self._children = children
@@ -283,9 +297,12 @@ class Resolver:
         return len(self.code) - len(numbers)
 
     def _constant(self, content: bytes) -> tuple[int, int]:
-        begin = len(self.constants)
-        self.constants += content
-        return begin, len(self.constants)
+        # The same for each schema of a subject.
+        if content not in self._places:
+            self._places[content] = len(self.constants)
+            self.constants += content
+        begin = self._places[content]
+        return begin, begin + len(content)
 
     def _resolve(self, writer: AvroType, reader: AvroType, node: int, where: str) -> int:
         if writer.kind == "union":

@@ -13,7 +13,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from decimal import ROUND_HALF_UP, Context, Decimal
+from decimal import MAX_EMAX, MIN_EMIN, ROUND_HALF_UP, Context, Decimal
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -281,7 +281,8 @@ _DECIMAL = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE]([+-]?\d+))?")
 def _decimal(kind: DecimalType) -> Converter:
     precision, scale = kind.precision, kind.scale
     name = f"DECIMAL({precision},{scale})"
-    context = Context(prec=2_200, rounding=ROUND_HALF_UP, Emax=999_999_999, Emin=-999_999_999)
+    # Java's exponents have 32 bits: none of them overflows here.
+    context = Context(prec=2_200, rounding=ROUND_HALF_UP, Emax=MAX_EMAX, Emin=MIN_EMIN)
 
     def convert(value: Any) -> Decimal:
         text = value.text if isinstance(value, Number) else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from pyspark.sql.types import (
     ArrayType,
@@ -28,8 +28,10 @@ from pyspark.sql.types import (
 
 CORRUPT_MEMBER = "_corrupt_record"
 """Spark's default."""
-_DEEPEST = 64
+DEEPEST = 64
 """Types within each other."""
+MOST_COLUMNS = 10_000
+"""Limit on the columns of a schema, nested ones included: each takes memory in every reader."""
 _SIMPLE: dict[str, Callable[[], DataType]] = {
     "boolean": BooleanType, "byte": ByteType, "tinyint": ByteType, "short": ShortType, "smallint": ShortType,
     "int": IntegerType, "integer": IntegerType, "long": LongType, "bigint": LongType, "float": FloatType,
@@ -56,11 +58,15 @@ def parse_schema(text: str) -> StructType:
     if stripped.startswith("{"):
         try:
             found: DataType = StructType.fromJson(json.loads(stripped))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except RecursionError:
+            raise ValueError(f"has more than {DEEPEST} types in each other") from None
+        except (KeyError, TypeError, ValueError, AttributeError, AssertionError, ImportError) as error:
             raise ValueError(f"is no schema of Spark in JSON: {error}") from None
     else:
         found = _Ddl(stripped).schema()
     checked = _nullable(found, "", 0)
+    if (columns := _columns_of(checked)) > MOST_COLUMNS:
+        raise ValueError(f"has {columns} columns, nested ones included; accepted are {MOST_COLUMNS}")
     assert isinstance(checked, StructType)
     if not [each for each in checked.fields if each.name != CORRUPT_MEMBER]:
         raise ValueError("has no member")
@@ -68,6 +74,24 @@ def parse_schema(text: str) -> StructType:
         if each.name == CORRUPT_MEMBER and not isinstance(each.dataType, StringType):
             raise ValueError(f"{CORRUPT_MEMBER} must be a STRING")
     return checked
+
+
+def first_twice(names: Iterable[str]) -> str | None:
+    """Return the first name that occurred before, ``None`` if there is none."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None
+
+
+def _columns_of(kind: DataType) -> int:
+    if isinstance(kind, StructType):
+        return 1 + sum(_columns_of(each.dataType) for each in kind.fields)
+    if isinstance(kind, ArrayType):
+        return 1 + _columns_of(kind.elementType)
+    return 2 + _columns_of(kind.valueType) if isinstance(kind, MapType) else 1
 
 
 def has_timestamp(kind: DataType) -> bool:
@@ -83,11 +107,11 @@ def has_timestamp(kind: DataType) -> bool:
 
 def _nullable(kind: DataType, where: str, depth: int) -> DataType:
     """Return a type with everything in it nullable; raises ``ValueError`` for one that is not decoded."""
-    if depth > _DEEPEST:
-        raise ValueError(f"has more than {_DEEPEST} types in each other")
+    if depth > DEEPEST:
+        raise ValueError(f"has more than {DEEPEST} types in each other")
     if isinstance(kind, StructType):
         names = [each.name for each in kind.fields]
-        if twice := next((name for name in names if names.count(name) > 1), None):
+        if (twice := first_twice(names)) is not None:
             raise ValueError(f"has {where}{twice} twice")
         if not names:
             raise ValueError(f"{where or 'the schema'} is a STRUCT without members")
@@ -169,8 +193,8 @@ class _Ddl:
         return members
 
     def _type(self, depth: int) -> DataType:
-        if depth > _DEEPEST:
-            raise ValueError(f"has more than {_DEEPEST} types in each other")
+        if depth > DEEPEST:
+            raise ValueError(f"has more than {DEEPEST} types in each other")
         name = self._take()
         lowered = name.lower()
         if lowered == "struct" and self._next() == "<":

@@ -29,12 +29,15 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from pyspark_aligned_kafka.records.payload_schema import first_twice
 from watermark_source.errors import SchemaError
 from watermark_source.installation import to_install
 
 DEEPEST = 64
 """Messages within each other."""
 _MOST_FIELDS = 20_000
+_LARGEST_FILE = 64 << 20
+"""Limit on the bytes of descriptors: Protobuf's own limit on a message is its default of 64 MiB."""
 DOUBLE, FLOAT, INT64, UINT64, INT32, FIXED64, FIXED32, BOOL, STRING, GROUP, MESSAGE, BYTES, UINT32, ENUM = range(1, 15)
 SFIXED32, SFIXED64, SINT32, SINT64 = range(15, 19)
 """Types of fields, with their numbers in descriptors."""
@@ -143,6 +146,11 @@ def message_schema(text: str) -> tuple[StructType, Message]:
     if not colon or not path or not name.strip():
         raise ValueError("there is no path, colon and name of a message")
     try:
+        # A device or a pipe has no end.
+        if Path(path).exists() and not Path(path).is_file() and not Path(path).is_dir():
+            raise ValueError(f"{path} is no regular file")
+        if (size := Path(path).stat().st_size) > _LARGEST_FILE:
+            raise ValueError(f"{path} has {size} bytes, and descriptors have at most {_LARGEST_FILE}")
         content = Path(path).read_bytes()
     except (OSError, ValueError) as error:
         raise ValueError(f"the file cannot be read: {error}") from None
@@ -187,7 +195,7 @@ class _Reader:
         if self._fields > _MOST_FIELDS:
             raise ValueError(f"the message {(*within, name)[0]} has more than {_MOST_FIELDS} fields with those in it")
         names = [each.name.lower() for each in descriptor.fields]
-        if twice := next((each for each in names if names.count(each) > 1), None):
+        if (twice := first_twice(names)) is not None:
             raise ValueError(
                 f"the message {name} has fields whose names differ in upper and lower case alone ({twice}), and "
                 "columns of Spark cannot"

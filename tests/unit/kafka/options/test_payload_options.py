@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 from pyspark.sql.types import StructField, StructType, TimestampType
 
@@ -59,6 +62,9 @@ def test_a_schema_is_spark_s_ddl_or_json(text: str, schema: str) -> None:
         ("_corrupt_record STRING", "has no member"),
         ("a " + "ARRAY<" * 100 + "INT" + ">" * 100, "types in each other"),
         ('{"type":"struct"}', "no schema of Spark"),
+        ('{"type":"struct","fields":[{"name":1,"type":"int","nullable":true,"metadata":{}}]}', "no schema of Spark"),
+        ('{"type":"array","elementType":' * 20_000, "types in each other"),
+        (", ".join(f"a{number} INT" for number in range(10_001)), "has 10002 columns"),
         ('{"type":"struct","fields":[{"name":"a","type":"variant","nullable":true,"metadata":{}}]}', "accepted are"),
     ],
 )
@@ -77,6 +83,9 @@ def test_another_schema_is_refused_with_what_is_accepted(text: str, said: str) -
         ({"valueFormat": "avro", "valueSchema": "int", "valueFraming": "confluent"}, "needs schemaRegistry"),
         ({"schemaRegistry": "http://me:secret@h:1"}, "no key and no value is decoded by its schemas"),
         ({"schemaRegistryToken": "x"}, "has no meaning without schemaRegistry"),
+        ({**JSON, "schemaRegistry": "http://h:1?token=x"}, r"seen one with \? or #"),
+        ({**JSON, "schemaRegistry": "http://h..i:1"}, "a host or a path that no request can have"),
+        ({**JSON, "schemaRegistry": "http://h:1/a b"}, "a host or a path that no request can have"),
         ({**JSON, "schemaRegistry": "h:1"}, r"schemaRegistry = \"\*\*\*\": schema_registry must be an address"),
         ({**JSON, "valueFraming": "five"}, "must be confluent or none"),
         ({"keySchema": "a INT"}, "has no meaning without keyFormat"),
@@ -171,6 +180,28 @@ def test_a_login_for_the_registry_that_is_none_is_named_by_its_option(login: dic
     with pytest.raises(OptionError, match=f"^option {wrong}") as raised:
         parsed(**options, **login)
     assert "cret" not in str(raised.value)
+
+
+@pytest.mark.parametrize("version", ["0", "00", "٣", "2147483648", "9" * 5_000, "-1", "latest", ""])
+def test_a_version_that_no_subject_has_is_refused_without_a_request(version: str) -> None:
+    with pytest.raises(OptionError, match="is no version: it is a number from 1"):
+        parsed(valueFormat="avro", schemaRegistry="http://127.0.0.1:1", valueSchema=f"orders-value:{version}")
+
+
+def test_a_version_without_a_subject_is_refused() -> None:
+    with pytest.raises(OptionError, match="no subject before the colon"):
+        parsed(valueFormat="avro", schemaRegistry="http://127.0.0.1:1", valueSchema=":1")
+
+
+def test_descriptors_are_read_of_files_that_have_an_end(tmp_path: Path) -> None:
+    pipe, large = tmp_path / "pipe", tmp_path / "large"
+    os.mkfifo(pipe)
+    with large.open("wb") as file:
+        file.truncate((64 << 20) + 1)
+    for path, why in ((pipe, "is no regular file"), (Path("/dev/zero"), "is no regular file"),
+                      (large, "descriptors have at most"), (tmp_path, "Is a directory")):  # fmt: skip
+        with pytest.raises(OptionError, match=why):
+            parsed(valueFormat="protobuf", valueSchema=f"{path}:shop.Order")
 
 
 def test_keys_are_decoded_before_values() -> None:

@@ -85,6 +85,9 @@ def test_a_type_is_that_of_from_avro(schema: Any, kind: str, content: bytes, val
         (json.dumps(record(("a", ["int", ["int"]]))), "a union has no union in it"),
         (json.dumps(record(("a", "int", {"default": "x"}))), "the default .* is none of int"),
         (json.dumps(record(("a", {"type": "int", "spark.sql.catalyst.type": "interval year"}))), "Spark's own writer"),
+        (json.dumps({"type": "enum", "name": "E", "symbols": ["\ud800"]}), "an Avro schema is JSON"),
+        ('{"type":"array","items":' * 65 + '"int"' + "}" * 65, "more than 64 types in each other"),
+        (json.dumps(record(*((f"f{place}", "int") for place in range(10_000)))), "more than 10000 columns"),
         ("orders-value:3", "needs the option schemaRegistry"),
         (json.dumps(record(("a", {"type": "fixed", "name": "F", "size": -1}), ("b", "int"))), "fixed type of -1"),
         (json.dumps({**record(("a", "int")), "aliases": 5}), "aliases are no texts"),
@@ -146,6 +149,14 @@ def test_a_record_is_shown_only_where_the_user_lets_it() -> None:
     with pytest.raises(PayloadError) as raised:
         block_by(reader_of('"string"', fail_fast=True, shows_records=False), [b"\x20secret"])
     assert "secret" not in str(raised.value)
+
+
+def test_a_precision_with_any_number_of_digits_is_compared_and_not_computed() -> None:
+    number = {"type": "fixed", "name": "F", "size": 2**31 - 1, "logicalType": "decimal", "precision": 2**62}
+    assert avro_schema(json.dumps(number), None).type.simpleString() == "binary"
+    last = {**number, "size": 16, "precision": 38}
+    assert avro_schema(json.dumps(last), None).type.simpleString() == "decimal(38,0)"
+    assert avro_schema(json.dumps({**last, "size": 15}), None).type.simpleString() == "binary"
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -167,6 +167,10 @@ def test_hostile_bytes_give_nulls_and_nothing_else(seed: int) -> None:
 
 def test_a_huge_exponent_costs_no_time() -> None:
     """Java computes all digits of such a decimal."""
+    for document in (b'{"dec":"1e2147483647"}', b'{"dec":1e2147483647}', b'{"dec":"9.9e1000000000"}'):
+        assert row(document) == {"_corrupt_record": document}
+    for document in (b'{"dec":"0e2147483647"}', b'{"dec":"1e-2147483647"}'):
+        assert row(document) == {"dec": Decimal("0.00")}
     assert row(b'{"dec":1e400000000,"l":1}') == {"l": 1, "_corrupt_record": b'{"dec":1e400000000,"l":1}'}
     assert row(b'{"dec":1e-400000000,"l":1}') == {"l": 1, "dec": Decimal("0.00")}
 
