@@ -11,7 +11,17 @@ from enum import IntEnum
 import numpy as np
 
 from pyspark_aligned_kafka.records.json_strings import is_utf8
-from pyspark_aligned_kafka.records.payload_cells import BASE, FIRST, ROOM, Cell, node_value, put, put_null
+from pyspark_aligned_kafka.records.payload_cells import (
+    BASE,
+    CLOSURE,
+    CLOSURE_END,
+    FIRST,
+    ROOM,
+    Cell,
+    node_value,
+    put,
+    put_null,
+)
 from watermark_source.extractors.avro_walk import DEPTH, skip
 from watermark_source.machine_code.native import (
     Word,
@@ -165,6 +175,12 @@ def _read(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the value
                     count = -count
                 if not 0 < count <= steps:
                     return np.int64(_CORRUPT)
+                if kind == _LIST and count > stop - at:
+                    # Items without bytes, each of which has all the cells of the reader's type.
+                    item = node_value(nodes, long_at(code, place + 1), FIRST)
+                    width = node_value(nodes, item, CLOSURE_END) - node_value(nodes, item, CLOSURE)
+                    if count * width > _FIRST_STEPS:
+                        return np.int64(_TOO_DEEP)
                 put_long(frames, top + 1, count)
                 continue
             else:

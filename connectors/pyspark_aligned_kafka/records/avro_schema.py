@@ -188,6 +188,8 @@ class _Columns:
         self, schema: AvroType, where: str, within: frozenset[str], depth: int
     ) -> DataType:
         named = where or "the schema"
+        if schema.kind in _NAMED:
+            _aliases_of(schema.json)
         if schema.kind == "union":
             kinds = [branch.name or branch.kind for branch in schema.branches]
             if "union" in kinds or len(set(kinds)) < len(kinds):
@@ -203,7 +205,6 @@ class _Columns:
             if schema.name in within:
                 raise SchemaError(f"{named}: the record {schema.name} contains itself, which no type of Spark can")
             inner = within | {schema.name}
-            _aliases_of(schema.json)
             for field in fields_of(schema.json):
                 _aliases_of(field)
             fields = [(str(field["name"]), schema.inner(field["type"])) for field in fields_of(schema.json)]

@@ -91,6 +91,8 @@ def test_a_type_is_that_of_from_avro(schema: Any, kind: str, content: bytes, val
         ("orders-value:3", "needs the option schemaRegistry"),
         (json.dumps(record(("a", {"type": "fixed", "name": "F", "size": -1}), ("b", "int"))), "fixed type of -1"),
         (json.dumps({**record(("a", "int")), "aliases": 5}), "aliases are no texts"),
+        ('{"type":"enum","name":"E","symbols":["A"],"aliases":"x"}', "aliases are no texts"),
+        ('["null",{"type":"fixed","name":"F","size":1,"aliases":[1]}]', "aliases are no texts"),
         (json.dumps(record(("a", "int", {"aliases": [["b"]]}))), "aliases are no texts"),
     ],
 )
@@ -149,6 +151,18 @@ def test_a_record_is_shown_only_where_the_user_lets_it() -> None:
     with pytest.raises(PayloadError) as raised:
         block_by(reader_of('"string"', fail_fast=True, shows_records=False), [b"\x20secret"])
     assert "secret" not in str(raised.value)
+
+
+def test_items_without_bytes_have_a_limit_on_their_cells() -> None:
+    wide = record(*((f"f{place}", "int") for place in range(100)), name="Wide")
+    reader = {"type": "array", "items": record(("w", ["null", wide], {"default": None}), name="Item")}
+    answers = {"/schemas/ids/1": {"schema": json.dumps({"type": "array", "items": record(name="Item")})}}
+    many, few = encoded("long", 1_000), encoded("long", 10)
+    with schema_registry(answers) as registry:
+        client = SchemaRegistry.of(f"http://127.0.0.1:{registry.port}", user_info=None, token=None, timeout_ms=60_000)
+        found = block_by(reader_of(json.dumps(reader), client), [message(1, many + b"\x00"), message(1, few + b"\x00")])
+    assert values_of(found.column) == [None, [{"w": None}] * 10]
+    assert found.malformed == 1
 
 
 def test_a_precision_with_any_number_of_digits_is_compared_and_not_computed() -> None:
