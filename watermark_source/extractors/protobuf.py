@@ -167,9 +167,10 @@ def message_in_set(name: str, content: bytes) -> Descriptor:
     try:
         files = descriptor_pb2.FileDescriptorSet.FromString(content).file
     except (message.DecodeError, TypeError):
+        # Not the bytes: they may be those of any file that the driver can read.
+        seen = f"{len(content)} bytes that are none" if isinstance(content, bytes) else shortened(content)
         raise SchemaError(
-            f"descriptors are a serialized FileDescriptorSet, as protoc --descriptor_set_out writes it; seen "
-            f"{shortened(content)}"
+            f"descriptors are a serialized FileDescriptorSet, as protoc --descriptor_set_out writes it; seen {seen}"
         ) from None
     pool = descriptor_pool.DescriptorPool()
     try:
