@@ -77,7 +77,7 @@ def test_a_type_is_that_of_from_avro(schema: Any, kind: str, content: bytes, val
     ("schema", "why"),
     [
         ("{", "an Avro schema is JSON"),
-        ('{"type":"recrod"}', "refers to the type"),
+        ('{"type":"no_such_type"}', "refers to the type"),
         (json.dumps(record(("a", "null"))), "a is null alone"),
         (json.dumps(record()), "has no fields"),
         (json.dumps(record(("next", ["null", "Order"]))), "contains itself"),
