@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import contextlib
 import io
+import itertools
 import json
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -51,28 +53,45 @@ def kept_settings(spark: SparkSession) -> Iterator[None]:
             spark.conf.set(name, value)
 
 
+@contextlib.contextmanager
+def written(kafka: Kafka, topic: str) -> Iterator[None]:
+    """Write as ``make play`` does, until the end: a partition that is silent for ten seconds would count as idle."""
+    done = threading.Event()
+
+    def write() -> None:
+        with contextlib.closing(KafkaProducer(bootstrap_servers=kafka.bootstrap)) as producer:
+            for n in itertools.count():
+                for partition in range(len(AHEAD_SECONDS)):
+                    producer.send(topic, order(partition, n, NOW + n), partition=partition)
+                # As many at once as windows need, then one by one.
+                if n >= 300 and done.wait(0.2):
+                    return
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        yield
+    finally:
+        done.set()
+        writer.join()
+
+
 @pytest.mark.usefixtures("kept_settings")
 def test_the_notebook_runs_and_its_status_is_a_picture(kafka: Kafka, new_topic: Callable[..., str]) -> None:
     topic = new_topic(4)
-    producer = KafkaProducer(bootstrap_servers=kafka.bootstrap)
-    for n in range(300):
-        for partition in range(len(AHEAD_SECONDS)):
-            producer.send(topic, order(partition, n, NOW + n), partition=partition)
-    producer.flush()
-    producer.close()
     address, imports, stream, picture, table, why, stop = cells()
     names: dict[str, Any] = {}
     run(address.replace("localhost:9092", kafka.bootstrap).replace('"orders"', f'"{topic}"'), names)
     assert (names["bootstrap"], names["topic"]) == (kafka.bootstrap, topic)
     run(imports, names)
-    run(stream, names)
-    wait_until(lambda: names["spark"].table("totals").count() > 0, 300, "windows of the notebook's query")
-    shown = run(picture, names)._repr_html_()
-    assert shown.startswith("<iframe")
-    assert f"The watermark is held by {topic}-2" in shown
-    with contextlib.redirect_stdout(io.StringIO()) as printed:
+    with written(kafka, topic), contextlib.redirect_stdout(io.StringIO()) as printed:
+        run(stream, names)
+        wait_until(lambda: names["spark"].table("totals").count() > 0, 300, "windows of the notebook's query")
+        shown = run(picture, names)._repr_html_()
         run(table, names)
         run(why, names)
-    run(stop, names)
+        run(stop, names)
+    assert shown.startswith("<iframe")
+    assert f"The watermark is held by {topic}-2" in shown
     assert "|count|" in printed.getvalue()
     assert f"{topic}-2" in printed.getvalue()

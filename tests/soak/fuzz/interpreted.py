@@ -51,6 +51,15 @@ def _word_at(address: Address, at: int) -> np.uint64:
     return np.uint64(int.from_bytes(address.memory[(address + at).slice(8)].tobytes(), "little"))
 
 
+def _element_at(address: Address, index: int) -> Any:
+    """Return an element of an array; an address of one counts its elements, whatever their width."""
+    return address.memory[(address + index).slice(1)][0]
+
+
+def _put_element(address: Address, index: int, value: Any) -> None:
+    address.memory[(address + index).slice(1)] = value
+
+
 def _copy_bytes(target: Address, source: Address, size: int) -> None:
     target.memory[target.slice(int(size))] = source.memory[source.slice(int(size))]
 
@@ -69,6 +78,8 @@ def _crc32(address: Address, start: int, stop: int) -> np.int64:
 
 
 native.address_of, native.byte_at, native.word_at, native.copy_bytes = _address_of, _byte_at, _word_at, _copy_bytes
+native.long_at = _element_at
+native.put_long = native.put_real = native.put_byte = _put_element
 # The processor's instruction has no Python.
 native.HAS_CRC32C = False
 importlib.import_module("pyspark_aligned_kafka.records.crc32c").checksum = _checksum  # type: ignore[attr-defined]
