@@ -23,7 +23,7 @@ from benchmarks.memory import memory
 from benchmarks.mysql import CASES as MYSQL_CASES
 from benchmarks.mysql import on_one_server
 from benchmarks.ordering import disordered_topic, ordering
-from benchmarks.payload import payload
+from benchmarks.payload import payload, payload_topics
 from benchmarks.planning import planning
 from benchmarks.prebuilt import PrebuiltSource
 from benchmarks.queries import read_all
@@ -51,7 +51,7 @@ _TOPICS: Mapping[str, tuple[str, Callable[[str, str], None]]] = {
     "look-ahead": ("look-ahead", look_ahead_topic),
     "ordering": ("disordered", disordered_topic),
     "event-time": ("payload", payload_topic),
-    "payload": ("json", payload_topic),
+    "payload": ("json", payload_topics),
 }
 """The topics that one case alone reads."""
 

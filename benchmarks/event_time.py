@@ -41,15 +41,20 @@ def by_three_kernels(records: pa.RecordBatch) -> pa.Array:
 def payload_topic(bootstrap: str, name: str) -> None:
     """Produce JSON of 200 bytes: times shuffled within 30 s; one partition an hour ahead, one half an hour behind."""
     create_topic(bootstrap, name, partitions=PARTITIONS)
+    records = {}
+    for partition, (written, times) in enumerate(orders()):
+        texts = np.char.mod("%d", times).astype(f"S{_DIGITS}").view(np.uint8).reshape(len(times), _DIGITS)
+        records[partition] = PartitionRecords(written, values=_documents(texts), header=("at", texts))
+    bulk_produce_partitions(bootstrap, name, records)
+
+
+def orders() -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
+    """Yield the record times and the event times of each partition, in milliseconds."""
     chance = np.random.default_rng(1)
     count = RECORDS // PARTITIONS
     written = START + np.arange(count, dtype=np.int64) * 10
-    records = {}
-    for partition, apart in enumerate((0, 2 * APART_MS, -APART_MS, 0)):
-        times = written + apart - chance.integers(0, DISORDER_MS, count)
-        texts = np.char.mod("%d", times).astype(f"S{_DIGITS}").view(np.uint8).reshape(count, _DIGITS)
-        records[partition] = PartitionRecords(written, values=_documents(texts), header=("at", texts))
-    bulk_produce_partitions(bootstrap, name, records)
+    for apart in (0, 2 * APART_MS, -APART_MS, 0):
+        yield written, written + apart - chance.integers(0, DISORDER_MS, count)
 
 
 def event_times(spark: SparkSession, bootstrap: str, topic: str, rounds: int) -> Iterator[Figure]:
@@ -120,11 +125,12 @@ def _dropped(run: Run) -> int:
     return sum(o.numRowsDroppedByWatermark for p in run.progress for o in p["stateOperators"])
 
 
-_HEAD, _TAIL = b'{"id":"0123456789abcdef","amount":12.5,"at":', b',"tags":["new","paid"],"note":"'
+ID, AMOUNT = "0123456789abcdef", 12.5
+_HEAD, _TAIL = f'{{"id":"{ID}","amount":{AMOUNT},"at":'.encode(), b',"tags":["new","paid"],"note":"'
 _BEFORE, _DIGITS = len(_HEAD), len(str(START))
+NOTE = b"x" * (SIZE - _BEFORE - _DIGITS - len(_TAIL) - 2)
 
 
 def _documents(times: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    note = b"x" * (SIZE - _BEFORE - _DIGITS - len(_TAIL) - 2)
-    parts = [np.tile(np.frombuffer(text, np.uint8), (len(times), 1)) for text in (_HEAD, _TAIL + note + b'"}')]
+    parts = [np.tile(np.frombuffer(text, np.uint8), (len(times), 1)) for text in (_HEAD, _TAIL + NOTE + b'"}')]
     return np.hstack([parts[0], times, parts[1]])

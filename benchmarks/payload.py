@@ -1,28 +1,95 @@
-"""A whole job over JSON, a window and a sum: the built-in source with ``from_json``, and ours with ``valueFormat``."""
+"""A whole job, a window and a sum: the built-in source with ``from_json``, and ours with ``valueFormat``.
+
+Over JSON, and over the same records in Avro with a schema registry, which the built-in source cannot read.
+"""
 
 from __future__ import annotations
 
+import json
 import statistics
+import tempfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
+import numpy as np
 import psutil
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
 
-from benchmarks.event_time import RECORDS, SCHEMA, SIZE, as_today, stream, windows, with_event_time
+from benchmarks.event_time import (
+    AMOUNT,
+    ID,
+    NOTE,
+    PARTITIONS,
+    RECORDS,
+    SCHEMA,
+    SIZE,
+    as_today,
+    orders,
+    payload_topic,
+    stream,
+    windows,
+    with_event_time,
+)
 from benchmarks.figures import Figure, ratio, spread
 from benchmarks.queries import BUILT_IN, OURS, Run, run_to_end
+from services.kafka_bulk import PartitionRecords, bulk_produce_partitions
+from services.kafka_topics import create_topic
+from tests.schema_registry import schema_registry
 from watermark_source import follow_watermark
 
 _OURS_TODAY = f"{OURS} with from_json"
+_AVRO = f"{OURS}, Avro with a registry"
+_READ = [
+    {"name": "id", "type": "string"}, {"name": "at", "type": "long"}, {"name": "amount", "type": "double"},
+]  # fmt: skip
+_ALSO_WRITTEN = [
+    {"name": "tags", "type": {"type": "array", "items": "string"}}, {"name": "note", "type": "string"},
+]  # fmt: skip
+_TEXTS = b"\x04\x06new\x08paid\x00" + bytes([len(NOTE) << 1 & 127 | 128, len(NOTE) >> 6]) + NOTE
+"""The tags and the note of each record. Avro writes a length twofold, seven bits a byte."""
+
+
+def payload_topics(bootstrap: str, name: str) -> None:
+    """Produce the documents, and the same records in Avro to a second topic."""
+    payload_topic(bootstrap, name)
+    create_topic(bootstrap, _avro(name), partitions=PARTITIONS)
+    head = bytes([0, 0, 0, 0, 1, len(ID) << 1]) + ID.encode()
+    records = {}
+    for partition, (written, times) in enumerate(orders()):
+        digits = (times[:, None] << 1 >> np.arange(0, 42, 7) & 127).astype(np.uint8)
+        digits[:, :-1] |= 128
+        tail = np.array([AMOUNT], "<f8").tobytes() + _TEXTS
+        parts = [np.tile(np.frombuffer(text, np.uint8), (len(times), 1)) for text in (head, tail)]
+        records[partition] = PartitionRecords(written, values=np.hstack([parts[0], digits, parts[1]]))
+    bulk_produce_partitions(bootstrap, _avro(name), records)
+
+
+def _avro(topic: str) -> str:
+    return f"{topic}-avro"
 
 
 def payload(spark: SparkSession, bootstrap: str, topic: str, rounds: int) -> Iterator[Figure]:
     """Time the whole job of each kind in turn, and the CPU of Spark and its Python processes."""
+    written = {"type": "record", "name": "Order", "fields": [*_READ, *_ALSO_WRITTEN]}
+    answers = {"/schemas/ids/1": {"schema": json.dumps(written)}}
+    with tempfile.TemporaryDirectory(prefix="benchmark-") as folder, schema_registry(answers) as registry:
+        address = f"http://127.0.0.1:{registry.port}"
+        times = Path(folder) / "times_of_orders.py"
+        times.write_text(
+            "from watermark_source.extractors import avro_event_time\n"
+            f"at = avro_event_time('at', schema_registry='{address}')\n"
+        )
+        spark.sparkContext.addPyFile(str(times))
+        yield from _figures(spark, bootstrap, topic, rounds, address)
+
+
+def _figures(spark: SparkSession, bootstrap: str, topic: str, rounds: int, registry: str) -> Iterator[Figure]:
     jobs: dict[str, Callable[[], DataFrame]] = {
         BUILT_IN: lambda: as_today(spark, bootstrap, topic),
         _OURS_TODAY: lambda: with_event_time(spark, bootstrap, topic),
         OURS: lambda: _decoded(spark, bootstrap, topic),
+        _AVRO: lambda: _decoded_avro(spark, bootstrap, _avro(topic), registry),
     }
     runs: dict[str, list[tuple[Run, float]]] = {name: [] for name in jobs}
     for turn in range(rounds + 1):
@@ -34,21 +101,36 @@ def payload(spark: SparkSession, bootstrap: str, topic: str, rounds: int) -> Ite
     wall = {name: [run.wall for run, _ in done] for name, done in runs.items()}
     cpu = {name: [seconds for _, seconds in done] for name, done in runs.items()}
     for name in jobs:
+        millions, what = RECORDS / statistics.median(wall[name]) / 1e6, "Avro" if name == _AVRO else "JSON"
         yield Figure(
-            f"window and sum over JSON, {name}: rows/s", RECORDS / statistics.median(wall[name]) / 1e6, "M/s",
-            detail=f"{RECORDS / 1e6:g} M records of {SIZE} B; wall s {spread(wall[name])}, CPU s {spread(cpu[name])}",
+            f"window and sum over {what}, {name}: rows/s", millions, "M/s",
+            detail=f"{RECORDS / 1e6:g} M records, {SIZE} B of JSON; s {spread(wall[name])}, of CPU {spread(cpu[name])}",
         )  # fmt: skip
     for name in (BUILT_IN, _OURS_TODAY):
         least = 1.8 if name == BUILT_IN else None
         yield Figure(f"whole job, {name} / valueFormat: wall", ratio(wall[name], wall[OURS]), "x", at_least=least)
         least = 2.0 if name == BUILT_IN else None
         yield Figure(f"whole job, {name} / valueFormat: CPU a row", ratio(cpu[name], cpu[OURS]), "x", at_least=least)
+    yield Figure(
+        f"whole job, {BUILT_IN} over JSON / {_AVRO}: wall", ratio(wall[BUILT_IN], wall[_AVRO]), "x", at_least=2.0
+    )
+    yield Figure(f"whole job, {BUILT_IN} over JSON / {_AVRO}: CPU a row", ratio(cpu[BUILT_IN], cpu[_AVRO]), "x")
 
 
 def _decoded(spark: SparkSession, bootstrap: str, topic: str) -> DataFrame:
     options = {
         "columns": "payload", "valueFormat": "json", "valueSchema": SCHEMA, "eventTimeColumn": "value:$.at",
         "maxOutOfOrderness": "30 seconds",
+    }  # fmt: skip
+    followed = follow_watermark(stream(spark, bootstrap, topic, OURS, **options))
+    return windows(followed.select("event_time", F.col("payload").alias("order")))
+
+
+def _decoded_avro(spark: SparkSession, bootstrap: str, topic: str, registry: str) -> DataFrame:
+    options = {
+        "columns": "payload", "valueFormat": "avro", "schemaRegistry": registry,
+        "valueSchema": json.dumps({"type": "record", "name": "Order", "fields": _READ}),
+        "eventTimeColumn": "times_of_orders:at", "maxOutOfOrderness": "30 seconds",
     }  # fmt: skip
     followed = follow_watermark(stream(spark, bootstrap, topic, OURS, **options))
     return windows(followed.select("event_time", F.col("payload").alias("order")))
