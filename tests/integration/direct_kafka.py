@@ -71,7 +71,7 @@ class DirectQuery:
         if not self.step():
             time.sleep(0.01)
 
-    def go_on_until(self, condition: Callable[[], object], *, seconds: float = 60) -> None:
+    def go_on_until(self, condition: Callable[[], object], *, seconds: float = 200) -> None:
         """Go on until the condition holds."""
         end = time.monotonic() + seconds
         while not condition():
