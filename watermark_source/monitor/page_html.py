@@ -238,7 +238,7 @@ def _source(of: SourceStatus, query: QueryView, now: int) -> Iterator[str]:
         yield _tag("pre", "\n".join(snapshot_lines(of, width=100)))
     yield from _lines_over_time(query.points.get(of.source_name, ()))
     if of.group is not None and of.group.peers:
-        silent = {i for i, peer in enumerate(of.group.peers) if peer in of.group.silent}
+        silent = of.group.silent
         peers = (
             [
                 peer.name,
@@ -250,7 +250,9 @@ def _source(of: SourceStatus, query: QueryView, now: int) -> Iterator[str]:
             for peer in of.group.peers
         )
         whose = f"{query.name}: other sources of the alignment group {of.group.name}, the most silent first"
-        yield from _table(whose, _PEER_TITLES, peers, marked=silent)
+        yield from _table(
+            whose, _PEER_TITLES, peers, marked=(i for i, peer in enumerate(of.group.peers) if peer in silent)
+        )
     if of.writers:
         rows = (
             [w.name, w.status, watermark_text(w.watermark), "yes" if w.holds_back else "", w.why] for w in of.writers

@@ -146,7 +146,8 @@ _REGISTRY_OPTIONS = (
         secret=True,
     ),
 )
-PAYLOAD_OPTIONS = (*_options_of(VALUE), *_options_of(KEY), *_REGISTRY_OPTIONS)
+_OPTIONS = {field: _options_of(field) for field in (VALUE, KEY)}
+PAYLOAD_OPTIONS = (*_OPTIONS[VALUE], *_OPTIONS[KEY], *_REGISTRY_OPTIONS)
 
 
 def payload_choices(
@@ -200,7 +201,7 @@ def _choice(
     taken: tuple[str, ...],
     registry: SchemaRegistry | None,
 ) -> PayloadChoice | None:
-    format_option, *others = (row.name for row in _options_of(field))
+    format_option, *others = (row.name for row in _OPTIONS[field])
     name: str | None = values[format_option]
     if name is None:
         for other in others:
