@@ -18,7 +18,6 @@ from watermark_source.errors import SchemaError, UsageError, listed, shortened
 from watermark_source.extractors.avro_plan import NO_TIME, Plan, plan_of
 from watermark_source.extractors.avro_walk import walk
 from watermark_source.extractors.schema_registry import (
-    NOT_FRAMED,
     Extractor,
     SchemaRegistry,
     checked_path,
@@ -26,6 +25,7 @@ from watermark_source.extractors.schema_registry import (
     moments_array,
 )
 from watermark_source.machine_code.iso_8601 import NO_MOMENT
+from watermark_source.machine_code.native import NOT_FRAMED
 
 _log = logging.getLogger(__name__)
 

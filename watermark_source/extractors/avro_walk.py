@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 
 from watermark_source.extractors.avro_plan import NO_BYTES, Node, Plan
-from watermark_source.extractors.schema_registry import PREFIX, Framed, scaled
+from watermark_source.extractors.schema_registry import Framed, scaled
 from watermark_source.machine_code.iso_8601 import NO_MOMENT, iso_moment
-from watermark_source.machine_code.native import Word, address_of, compiled, inlined, signed_at
+from watermark_source.machine_code.native import PREFIX, Word, address_of, compiled, inlined, signed_at
 
 DEPTH = 256
 """Limit on the nesting of types in a value; a value with deeper nesting has no event time."""

@@ -18,7 +18,6 @@ from watermark_source.extractors.protobuf_path import (
 )
 from watermark_source.extractors.protobuf_walk import walk
 from watermark_source.extractors.schema_registry import (
-    PREFIX,
     UNITS,
     Extractor,
     checked_path,
@@ -27,6 +26,7 @@ from watermark_source.extractors.schema_registry import (
     unframed,
 )
 from watermark_source.installation import to_install
+from watermark_source.machine_code.native import PREFIX
 
 _log = logging.getLogger(__name__)
 _EXAMPLE = (

@@ -10,10 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from watermark_source.extractors.protobuf_path import Kind, ProtobufPath
-from watermark_source.extractors.schema_registry import NOT_FRAMED, Framed, scaled
+from watermark_source.extractors.schema_registry import Framed, scaled
 from watermark_source.machine_code.iso_8601 import NO_MOMENT, iso_moment
 from watermark_source.machine_code.native import (
     GROUPS,
+    NOT_FRAMED,
     Word,
     address_of,
     compiled,

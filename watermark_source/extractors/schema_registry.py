@@ -33,7 +33,7 @@ from watermark_source.errors import (
     shortened,
 )
 from watermark_source.machine_code.iso_8601 import NO_MOMENT
-from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined
+from watermark_source.machine_code.native import NOT_FRAMED, Word, address_of, compiled, framed_id, inlined
 
 _LARGEST = 4 << 20
 """Limit on the bytes of a response, and of a schema with its references. Registries accept a megabyte; most schemas
@@ -289,13 +289,7 @@ class _Bytes(io.RawIOBase):
         return self._source.receive(buffer)
 
 
-# Confluent's wire format: a zero byte, the schema's id in four bytes, then the value.
-
-
-PREFIX = 5
-"""Bytes before the value."""
-NOT_FRAMED = -1
-"""Stands for the id of a null, or of bytes in another format."""
+# Values behind the ids of their schemas.
 
 
 class Framed(NamedTuple):
@@ -313,13 +307,8 @@ class Framed(NamedTuple):
 def _read_ids(array: Word, edges: Word, present: Word, ids: Word) -> None:
     data = address_of(array)
     for row in range(ids.shape[0]):
-        at = np.int64(edges[row])
-        ids[row] = NOT_FRAMED
-        if present[row] and edges[row + 1] - at >= PREFIX and byte_at(data, at) == 0:
-            number = np.int64(0)
-            for i in range(1, PREFIX):
-                number = number << 8 | byte_at(data, at + i)
-            ids[row] = number
+        at, stop = np.int64(edges[row]), np.int64(edges[row + 1])
+        ids[row] = framed_id(data, at, stop) if present[row] else np.int64(NOT_FRAMED)
 
 
 def framed(records: pa.RecordBatch, column: str) -> Framed:

@@ -1,7 +1,7 @@
 """Decorators that compile functions with numba and a cache on disk, and what decoders compile into their own functions.
 
-That is a few instructions that numba lacks, variable-length integers of Avro and Protobuf, fields of Protobuf; and
-tables of a CRC.
+That is a few instructions that numba lacks, variable-length integers of Avro and Protobuf, fields of Protobuf, the ids
+of schema registries; and tables of a CRC.
 """
 
 from __future__ import annotations
@@ -71,6 +71,18 @@ def _element(builder: Any, address: Any, index: Any, kind: Any) -> Any:
     return builder.gep(builder.inttoptr(address, kind.as_pointer()), [index])
 
 
+def _storing(kind: Any) -> Callable[..., Any]:
+    """Return what generates the store of a value to an element of a kind; of a wider integer the lowest bits."""
+
+    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        address, index, value = args
+        stored = value if value.type == kind else builder.trunc(value, kind)
+        builder.store(stored, _element(builder, address, index, kind))
+        return context.get_dummy_value()
+
+    return generate
+
+
 @_instruction
 def address_of(typing: Any, array: Any) -> Any:
     """Return the address of an array's bytes.
@@ -125,38 +137,19 @@ def long_at(typing: Any, address: Any, index: Any) -> Any:
 @_instruction
 def put_long(typing: Any, address: Any, index: Any, value: Any) -> Any:
     """Write a 64-bit integer to the place ``index`` of those at ``address``."""
-    signature = types.void(types.int64, types.int64, types.int64)
-
-    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        builder.store(args[2], _element(builder, args[0], args[1], ir.IntType(64)))
-        return context.get_dummy_value()
-
-    return signature, generate
+    return types.void(types.int64, types.int64, types.int64), _storing(ir.IntType(64))
 
 
 @_instruction
 def put_real(typing: Any, address: Any, index: Any, value: Any) -> Any:
     """Write a double to the place ``index`` of those at ``address``."""
-    signature = types.void(types.int64, types.int64, types.float64)
-
-    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        builder.store(args[2], _element(builder, args[0], args[1], ir.DoubleType()))
-        return context.get_dummy_value()
-
-    return signature, generate
+    return types.void(types.int64, types.int64, types.float64), _storing(ir.DoubleType())
 
 
 @_instruction
 def put_byte(typing: Any, address: Any, index: Any, value: Any) -> Any:
     """Write the lowest eight bits of a number to ``address + index``."""
-    signature = types.void(types.int64, types.int64, types.int64)
-
-    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        byte = ir.IntType(8)
-        builder.store(builder.trunc(args[2], byte), _element(builder, args[0], args[1], byte))
-        return context.get_dummy_value()
-
-    return signature, generate
+    return types.void(types.int64, types.int64, types.int64), _storing(ir.IntType(8))
 
 
 @_instruction
@@ -235,6 +228,26 @@ def signed_at(data: Word, at: Word, stop: Word) -> tuple[Word, Word]:
     """Return a zigzag-encoded number and its end, as ``varint_at``."""
     value, at = varint_at(data, at, stop)
     return unfolded(value), at
+
+
+# Confluent's wire format: a zero byte, the schema's id in four bytes, then the value.
+
+
+PREFIX = 5
+"""Bytes before the value."""
+NOT_FRAMED = -1
+"""Stands for the id of a null, or of bytes in another format."""
+
+
+@inlined
+def framed_id(data: Word, at: Word, stop: Word) -> Word:
+    """Return the id before a value, ``NOT_FRAMED`` for other bytes, and if ``stop`` is before ``at``, as of a null."""
+    if stop - at < PREFIX or byte_at(data, at) != 0:
+        return np.int64(NOT_FRAMED)
+    number = np.int64(0)
+    for i in range(1, PREFIX):
+        number = number << 8 | byte_at(data, at + i)
+    return number
 
 
 # Protobuf's wire format.

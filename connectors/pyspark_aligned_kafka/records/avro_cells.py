@@ -16,8 +16,10 @@ from pyspark_aligned_kafka.records.payload_cells import (
     CLOSURE,
     CLOSURE_END,
     FIRST,
+    NODE_KIND,
     ROOM,
     Cell,
+    Kind,
     node_value,
     put,
     put_null,
@@ -97,7 +99,7 @@ _READS = int(min(Read))
 _INT, _LONG, _SCALED, _NUMBER, _FLOAT, _DOUBLE, _BOOLEAN, _BYTES, _FIXED, _DECIMAL = map(int, list(Read)[:10])
 _ENUM, _RECORD, _LIST, _MAP, _UNION, _NULL, _MEMBER, _DEFAULT, _REFUSED = map(int, list(Read)[10:])
 _CORRUPT, _NO_ROOM, _NOT_TEXT, _SYMBOL, _TOO_LARGE, _LEFT_OVER, _TOO_DEEP, _WHY = (int(each) for each in Fault)
-_A_VALUE = int(Cell.VALUE)
+_A_VALUE, _STRUCT = int(Cell.VALUE), int(Kind.STRUCT)
 _LOWEST = np.int64(-(2**63))
 _LARGEST = np.int64(2**63 - 1)
 
@@ -360,5 +362,5 @@ def read_all(  # noqa: PLR0917 - arrays in, arrays out
             return np.int64(-1)
         if lengths[row] >= 0:
             # All members are null, and not the struct, as in from_avro.
-            states[nodes[0, BASE] + counts[0] - 1] = nodes[0, 0] == 0
+            states[nodes[0, BASE] + counts[0] - 1] = nodes[0, NODE_KIND] == _STRUCT
     return left

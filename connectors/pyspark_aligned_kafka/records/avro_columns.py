@@ -20,13 +20,14 @@ from pyspark_aligned_kafka.records.avro_schema import (
     reader_type,
     spark_type,
 )
-from pyspark_aligned_kafka.records.payload_cells import NOT_FRAMED, PREFIX, CellColumns, Kind, arrow_type, framed_ids
+from pyspark_aligned_kafka.records.payload_cells import CellColumns, Kind, arrow_type, framed_ids
 from pyspark_aligned_kafka.records.payload_formats import NO_ID, Decoded, PayloadChoice, PayloadSchema
 from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
 from watermark_source.errors import SchemaError, shortened
 from watermark_source.extractors.avro_plan import Planner
 from watermark_source.extractors.avro_walk import DEPTH
 from watermark_source.extractors.schema_registry import RegisteredSchema, SchemaRegistry
+from watermark_source.machine_code.native import NOT_FRAMED, PREFIX
 from watermark_source.planning.split import Split
 
 _VERSION = re.compile("[1-9][0-9]{0,9}")
@@ -160,16 +161,14 @@ class AvroReader:
             begins, sizes = np.where(is_framed, starts + PREFIX, starts), np.where(is_framed, lengths - PREFIX, lengths)
             self._build()
         faults = np.empty(rows, np.int64)
-        made.make_room(rows)
-        while True:
-            bad = read_all(
+        bad = made.fill(
+            rows,
+            lambda: read_all(
                 data, begins, sizes, entries, self._code, self._constants, made.nodes, made.closures, made.before,
                 made.counts, made.states, made.cells, made.sizes, made.reals, faults, self._frames, self._skipped,
                 self._single,
-            )  # fmt: skip
-            if bad >= 0:
-                break
-            made.grow()
+            ),
+        )  # fmt: skip
         column = made.column(data, self._type)
         if bad:
             row = int(np.flatnonzero(faults)[0])

@@ -6,13 +6,14 @@ the memory of the cells, and builds the column. Compiled functions take the addr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
@@ -46,6 +47,7 @@ from watermark_source.machine_code.native import (
     byte_at,
     compiled,
     copy_bytes,
+    framed_id,
     inlined,
     long_at,
     put_byte,
@@ -239,7 +241,6 @@ class CellColumns:
         unique_keys: bool = False,
     ) -> None:
         self.kinds: list[Kind] = []
-        self.types: list[DataType] = []
         self.children: list[list[int]] = []
         self._kind_of = {**KINDS, **kinds}
         self._names = bytearray()
@@ -264,16 +265,18 @@ class CellColumns:
         self._rooms = np.full(len(self.kinds), 1_024, np.int64)
         self._allocate()
 
-    def make_room(self, rows: int) -> None:
-        """Make room for so many cells of each node."""
+    def fill(self, rows: int, walk: Callable[[], int]) -> int:
+        """Call a walk over so many values until the cells have room, and return what it returns.
+
+        A walk begins with no cells, takes the arrays as they are at each call, and returns -1 without room.
+        """
         if rows > self._rooms.min():
             self._rooms = np.maximum(self._rooms, rows)
             self._allocate()
-
-    def grow(self) -> None:
-        """Make more room for the nodes that are full; all cells are lost."""
-        self._rooms[self.counts >= self._rooms] *= 4
-        self._allocate()
+        while (found := walk()) < 0:
+            self._rooms[self.counts >= self._rooms] *= 4
+            self._allocate()
+        return found
 
     def _allocate(self) -> None:
         self.nodes[:, ROOM] = self._rooms
@@ -287,7 +290,6 @@ class CellColumns:
         node = len(self.kinds)
         row = [0] * NODE_COLUMNS
         self.kinds.append(self._kind_of[type(kind)])
-        self.types.append(kind)
         self.children.append([])
         self._rows.append(row)
         row[NODE_KIND] = self.kinds[node]
@@ -439,22 +441,23 @@ def arrow_type(schema: DataType) -> pa.DataType:
     return field.type
 
 
-# Confluent's wire format: a zero byte, the schema's id in four bytes, then the value.
+def replaced(column: pa.Array, rows: Longs, others: pa.Array) -> pa.Array:
+    """Return a column with other values in some rows: ``others`` has one for each of these, or one for all."""
+    places = np.arange(len(column), dtype=np.int64)
+    places[rows] = len(column) + np.arange(len(others))
+    indices = pa.Array.from_buffers(pa.int64(), len(places), [None, pa.py_buffer(places)])
+    return pc.take(pa.concat_arrays([column, others]), indices)
 
 
-PREFIX = 5
-"""Bytes before the value."""
-NOT_FRAMED = -1
-"""Stands for the id of a null, or of bytes in another format."""
+@compiled("void(uint8[::1], int64[::1], int64[::1], int64[::1])")
+def _read_ids(array: Word, starts: Word, lengths: Word, ids: Word) -> None:
+    data = address_of(array)
+    for row in range(ids.shape[0]):
+        ids[row] = framed_id(data, starts[row], starts[row] + lengths[row])
 
 
 def framed_ids(data: Bytes, starts: Longs, lengths: Longs) -> Longs:
     """Return the id before each value in Confluent's wire format, ``NOT_FRAMED`` for a null and for other bytes."""
-    ids = np.full(len(starts), NOT_FRAMED, np.int64)
-    rows = np.flatnonzero(lengths >= PREFIX)
-    rows = rows[data[starts[rows]] == 0]
-    number = np.zeros(len(rows), np.int64)
-    for place in range(1, PREFIX):
-        number = number << 8 | data[starts[rows] + place]
-    ids[rows] = number
+    ids = np.empty(len(starts), np.int64)
+    _read_ids(data, starts, lengths, ids)
     return ids

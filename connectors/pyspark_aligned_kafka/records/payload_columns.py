@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql.types import BinaryType, StructType
 
-from pyspark_aligned_kafka.records.payload_cells import NOT_FRAMED, PREFIX, CellColumns, Kind, arrow_type, framed_ids
+from pyspark_aligned_kafka.records.payload_cells import CellColumns, Kind, arrow_type, framed_ids, replaced
 from pyspark_aligned_kafka.records.payload_exact import ExactReader, Reading
 from pyspark_aligned_kafka.records.payload_formats import NO_ID, Decoded, PayloadChoice
 from pyspark_aligned_kafka.records.payload_walk import STACK, walk_all
 from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
 from watermark_source.arrow_columns import bitmap
+from watermark_source.machine_code.native import NOT_FRAMED, PREFIX
 from watermark_source.planning.split import Split
 
 _WITHOUT_ID = 2
@@ -48,15 +48,13 @@ class JsonReader:
             starts, lengths = starts + PREFIX * is_framed, lengths - PREFIX * is_framed
         rows, made = len(starts), self._columns
         unusual = np.empty(rows, np.uint8)
-        made.make_room(rows)
-        while True:
-            left = walk_all(
+        left = made.fill(
+            rows,
+            lambda: walk_all(
                 data, starts, lengths, made.nodes, made.members, made.names, made.closures, self._stack,
                 made.before, made.counts, made.states, made.cells, made.sizes, made.reals, unusual,
-            )  # fmt: skip
-            if left >= 0:
-                break
-            made.grow()
+            ),
+        )  # fmt: skip
         if self._choice.framed:
             unusual[without_id] = _WITHOUT_ID
             left += int(np.count_nonzero(without_id))
@@ -87,11 +85,7 @@ class JsonReader:
             else {**reading.row, self._corrupt: document if reading.wrong is not None else None}
             for document, reading in zip(documents, readings, strict=True)
         ]
-        others = arrow_of(values, self._type)
-        order = np.arange(len(made), dtype=np.int64)
-        order[rows] = len(made) + np.arange(len(rows))
-        indices = pa.Array.from_buffers(pa.int64(), len(order), [None, pa.py_buffer(order)])
-        return Decoded(pc.take(pa.concat_arrays([made, others]), indices), len(bad))
+        return Decoded(replaced(made, rows, arrow_of(values, self._type)), len(bad))
 
 
 def arrow_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql.types import (
     DayTimeIntervalType,
     DecimalType,
@@ -32,12 +31,13 @@ from pyspark_aligned_kafka.records.payload_cells import (
     node_value,
     put,
     put_null,
+    replaced,
 )
 from pyspark_aligned_kafka.records.payload_formats import Decoded, PayloadChoice
+from pyspark_aligned_kafka.records.payload_schema import DEEPEST
 from pyspark_aligned_kafka.records.protobuf_messages import (
     BOOL,
     BYTES,
-    DEEPEST,
     ENUM,
     GROUP,
     INT32,
@@ -570,15 +570,13 @@ class ProtobufReader:
         """Decode messages; see ``PayloadReader``."""
         rows, made, plan = len(starts), self._columns, self._plan
         wrong = np.empty(rows, np.int64)
-        made.make_room(rows)
-        while True:
-            bad = _walk_all(
+        bad = made.fill(
+            rows,
+            lambda: _walk_all(
                 data, starts, lengths, made.nodes, plan.nodes, plan.fields, plan.names, plan.others, made.closures,
                 self._stack, self._groups, made.before, made.counts, made.states, made.cells, made.sizes, wrong,
-            )  # fmt: skip
-            if bad >= 0:
-                break
-            made.grow()
+            ),
+        )  # fmt: skip
         column = delivered(made.column(data, self._read_type), self._message, self._type)
         if not bad:
             return Decoded(column, 0)
@@ -587,9 +585,6 @@ class ProtobufReader:
         number, code = divmod(int(wrong[first]), _CODES)
         document = data[starts[first] : starts[first] + lengths[first]].tobytes()
         reason = f"it is no {self._message.name}: {_REASONS[code].format(number)}"
-        self._choice.report(split, int(offsets[first]), document, reason, int(bad))
+        self._choice.report(split, int(offsets[first]), document, reason, bad)
         # A struct of nulls for each of them, as from_protobuf has them.
-        order = np.arange(rows, dtype=np.int64)
-        order[places] = rows
-        nulls = pa.array([dict.fromkeys(self._type.names)], self._type)
-        return Decoded(pc.take(pa.concat_arrays([column, nulls]), pa.array(order)), int(bad))
+        return Decoded(replaced(column, places, pa.array([dict.fromkeys(self._type.names)], self._type)), bad)

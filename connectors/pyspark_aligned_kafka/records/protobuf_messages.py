@@ -29,12 +29,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pyspark_aligned_kafka.records.payload_schema import first_twice
+from pyspark_aligned_kafka.records.payload_schema import DEEPEST, first_twice
 from watermark_source.errors import SchemaError
 from watermark_source.installation import to_install
 
-DEEPEST = 64
-"""Messages within each other."""
 _MOST_FIELDS = 20_000
 _LARGEST_FILE = 64 << 20
 """Limit on the bytes of descriptors: Protobuf's own limit on a message is its default of 64 MiB."""

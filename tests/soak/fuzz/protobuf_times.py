@@ -15,8 +15,9 @@ from watermark_source.errors import SchemaError
 from watermark_source.extractors.protobuf import protobuf_event_time
 from watermark_source.extractors.protobuf_path import index_in_file, path_by_names
 from watermark_source.extractors.protobuf_walk import walk
-from watermark_source.extractors.schema_registry import PREFIX, UNITS, Framed, _read_ids
+from watermark_source.extractors.schema_registry import UNITS, Framed, _read_ids
 from watermark_source.machine_code.iso_8601 import NO_MOMENT
+from watermark_source.machine_code.native import PREFIX
 
 _KINDS = ("int64", "uint64", "sint64", "int32", "sint32", "uint32", "fixed64", "sfixed64", "fixed32", "sfixed32",
           "google.protobuf.Timestamp", "string")  # fmt: skip
