@@ -1,6 +1,6 @@
-# Everything runs in .venv, made once from pyproject.toml. Needed on the machine: Python 3.10+ and Java 17+.
+# Everything runs in .venv, made once from pyproject.toml. Needed on the machine: Python 3.11+ and Java 17+.
 #   make play | demo | demo-json | demo-mysql | demo-join | demo-rate | check | test | test-long | test-versions |
-#   test-containers | lint | coverage | lock | bench | docs | site | broker | soak | fuzz | mutants | clean | distclean
+#   test-servers | test-containers | lint | coverage | lock | bench | docs | site | broker | soak | fuzz | mutants | clean | distclean
 # (make help explains them)
 
 PYTHON ?= python3
@@ -18,6 +18,8 @@ CHECK_PROCESSES ?= 4
 BENCH_ARGS ?=
 # Some of the versions: make test-versions VERSIONS_ARGS="--pythons 3.11 --sparks 4.2.1 --packages lowest"
 VERSIONS_ARGS ?=
+# Some of the servers: make test-servers SERVERS_ARGS="kafka-3.9.1 mariadb-10.11"
+SERVERS_ARGS ?=
 # Servers that are there: make demo-join DEMO_ARGS="--kafka 127.0.0.1:9092 --mysql mysql://root:root@127.0.0.1:3306"
 DEMO_ARGS ?=
 PURE_TESTS := tests/unit tests/property tests/transcripts tests/compat
@@ -53,7 +55,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export OPENBLAS_NUM_THREADS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help play demo demo-json demo-mysql demo-join demo-rate demo-chain check pure test test-long test-versions test-containers lint coverage lock bench docs site \
+.PHONY: help play demo demo-json demo-mysql demo-join demo-rate demo-chain check pure test test-long test-versions test-servers test-containers lint coverage lock bench docs site \
     broker soak fuzz mutants clean distclean python java prepared
 
 help: ## this list
@@ -101,6 +103,9 @@ test-versions: prepared ## a core of the tests for each Python and PySpark, with
 	$(RUN) -m pip install --disable-pip-version-check --quiet --group lock
 	$(RUN) -m tests.versions $(VERSIONS_ARGS)
 
+test-servers: prepared ## a core of the tests on each release of Kafka, MySQL and MariaDB that can be had
+	$(RUN) -m tests.versions --servers $(SERVERS_ARGS)
+
 test-containers: java $(INSTALLED) ## the servers, docker-compose.yml and some queries, all in containers; needs an engine
 	WATERMARK_SOURCE_SERVICES=container $(RUN) -m pytest $(CONTAINER_TESTS) --long --durations=10 $(PYTEST_ARGS)
 
@@ -123,7 +128,7 @@ coverage: $(INSTALLED) ## how much of the pure packages tests without servers re
 
 lock: $(INSTALLED) ## requirements.lock: one version of each package, with which .venv is made
 	$(RUN) -m pip install --disable-pip-version-check --quiet --group lock
-	$(RUN) -m uv pip compile pyproject.toml --extra all --group dev --universal --python-version 3.10 \
+	$(RUN) -m uv pip compile pyproject.toml --extra all --group dev --universal --python-version 3.11 \
 	    --output-file requirements.lock --no-emit-index-url --no-annotate --no-header --quiet --upgrade
 
 docs: $(INSTALLED) ## the pages that are written from the code
@@ -182,8 +187,8 @@ $(FUZZER): $(INSTALLED)
 
 # What the machine must bring is looked at before anything is downloaded.
 python:
-	@test -x $(RUN) || $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null || { \
-	    echo "Python 3.10 or newer is needed; '$(PYTHON)' is $$($(PYTHON) --version 2>/dev/null || echo not there)." >&2; \
+	@test -x $(RUN) || $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	    echo "Python 3.11 or newer is needed; '$(PYTHON)' is $$($(PYTHON) --version 2>/dev/null || echo not there)." >&2; \
 	    echo "Name another one: make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
 
 java: | python

@@ -13,7 +13,7 @@ import json
 import sys
 from collections import Counter
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 from kafka import KafkaProducer
 from pyspark.sql import DataFrame, SparkSession
@@ -56,7 +56,7 @@ def produce(bootstrap: str, topic: str, rows: int) -> Counter[int]:
         for partition, ahead in enumerate(AHEAD_MS):
             event_time = START_MS + ahead + 500 * n - n * 7_919 % DISORDER_MS
             minutes[event_time // 60_000 * 60_000] += 1
-            created_at = datetime.fromtimestamp(event_time / 1_000, timezone.utc).isoformat(timespec="milliseconds")
+            created_at = datetime.fromtimestamp(event_time / 1_000, UTC).isoformat(timespec="milliseconds")
             order = {"order": {"id": f"{partition}-{n}", "created_at": created_at}, "amount": n % 100}
             producer.send(topic, json.dumps(order).encode(), partition=partition, timestamp_ms=START_MS + 500 * n)
     producer.flush()

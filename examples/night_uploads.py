@@ -12,7 +12,7 @@ import argparse
 import sys
 from collections import Counter
 from collections.abc import Mapping
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any
 
 from kafka import KafkaProducer
@@ -35,7 +35,7 @@ WINDOW_MS = 10 * MINUTE_MS
 
 def minute_of_day(millis: int) -> int:
     """Return the minute of the day in UTC."""
-    at = datetime.fromtimestamp(millis / 1_000, tz=timezone.utc)
+    at = datetime.fromtimestamp(millis / 1_000, tz=UTC)
     return 60 * at.hour + at.minute
 
 

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 from kafka import KafkaProducer
@@ -33,7 +33,7 @@ REPORT_SECONDS = 30.0
 def order(partition: int, number: int, now: float) -> bytes:
     """Return one order of a partition, as it is written at ``now``."""
     happened = now + AHEAD_SECONDS[partition] - number * 7_919 % (1_000 * DISORDER_SECONDS) / 1_000
-    created_at = datetime.fromtimestamp(happened, timezone.utc).isoformat(timespec="milliseconds")
+    created_at = datetime.fromtimestamp(happened, UTC).isoformat(timespec="milliseconds")
     document = {"order": {"id": f"{partition}-{number}", "created_at": created_at}, "amount": number % 100}
     return json.dumps(document).encode()
 

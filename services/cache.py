@@ -108,7 +108,7 @@ def first_that_works(
         try:
             program = get()
             use(program)
-        except ServiceError as refused:  # noqa: PERF203 - a handful of ways
+        except ServiceError as refused:
             refusals.append(str(refused))
         else:
             return program, refusals

@@ -165,7 +165,7 @@ def _java(main: str, *arguments: str) -> list[str]:
         "-XX:TieredStopAtLevel=1",
         "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
         "-cp",
-        os.pathsep.join((str(tools / "*"), kafka_classpath())),
+        os.pathsep.join((str(tools / "*"), kafka_classpath(KAFKA_VERSION))),
         main,
         *arguments,
     ]

@@ -17,9 +17,9 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from services.errors import ServiceError
-from services.kafka_local import KAFKA_VERSION
+from services.kafka_local import KAFKA_VERSION, kafka_version
 from services.local_server import free_ports
-from services.mysql_program import Flavour
+from services.mysql_program import Flavour, release_from_environment
 from services.server import Server
 
 if TYPE_CHECKING:
@@ -277,3 +277,15 @@ def _refusals(what: str) -> Iterator[None]:
 KAFKA: Final = f"apache/kafka:{KAFKA_VERSION}"
 MYSQL: Final = {Flavour.MYSQL: "mysql:9.7", Flavour.MARIADB: "mariadb:11.8"}
 POSTGRES: Final = "postgres:18"
+
+
+def kafka_image() -> str:
+    """The image of the release that ``WATERMARK_SOURCE_KAFKA`` names, by default ``KAFKA``."""
+    return f"{KAFKA.partition(':')[0]}:{kafka_version()}"
+
+
+def mysql_image(flavour: Flavour) -> str:
+    """The image of the release that ``WATERMARK_SOURCE_MYSQL`` names, by default that of ``MYSQL``."""
+    usual = MYSQL[flavour]
+    release = release_from_environment(flavour)
+    return f"{usual.partition(':')[0]}:{release}" if release else usual

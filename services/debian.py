@@ -1,8 +1,8 @@
 """Programs of Debian's packages in a folder, without root's rights and without touching the system's packages.
 
 apt-get works on a state of its own and takes the packages from the mirror that the machine's own sources name, so no
-address is written here. They come from Debian's unstable suite whatever the machine runs: with their own C library,
-through whose loader the programs are started.
+address is written here. They come from Debian's unstable suite whatever the machine runs, or from the suite that has
+the release that is wanted: with their own C library, through whose loader the programs are started.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from services.cache import cached
 from services.errors import ServiceError
 from services.local_server import run_to_end
 
-_SUITE = "sid"
+UNSTABLE = "sid"
 _UPDATE_SECONDS = 300.0
 _DOWNLOAD_SECONDS = 900.0
 _UNPACK_SECONDS = 120.0
@@ -37,35 +37,47 @@ class DebianRoot:
         Raises:
             ServiceError: the folder holds no such program or no loader.
         """
-        loaders = sorted(self.path.glob("usr/lib/*-linux-gnu*/ld-linux*.so.*"))
         executable = self.path / program
-        if not loaders or not executable.is_file():
-            raise ServiceError(f"{self.path} lacks {program} or a loader; remove that folder and try again")
-        libraries = loaders[0].parent
-        return (
-            str(loaders[0]),
-            "--library-path",
-            f"{libraries}:{self.path / 'lib' / libraries.name}",
-            str(executable),
-        )
+        if not executable.is_file():
+            raise ServiceError(f"{self.path} lacks {program}; remove that folder and try again")
+        return (str(self.loader), "--library-path", self.libraries, str(executable))
+
+    @property
+    def loader(self) -> Path:
+        """The program that loads the folder's programs with their C library.
+
+        Raises:
+            ServiceError: there is none.
+        """
+        # Suites before trixie have it in /lib, which systems make the same folder as /usr/lib.
+        for folder in ("usr/lib", "lib"):
+            if loaders := sorted(self.path.glob(f"{folder}/*-linux-gnu*/ld-linux*.so.*")):
+                return loaders[0]
+        raise ServiceError(f"{self.path} lacks a loader; remove that folder and try again")
+
+    @property
+    def libraries(self) -> str:
+        """Folders of the folder's libraries, as ``LD_LIBRARY_PATH`` takes them."""
+        machine = self.loader.parent.name
+        return ":".join(str(self.path / folder / machine) for folder in ("usr/lib", "lib"))
 
 
-def debian_root(entry: str, packages: Sequence[str], *, size: str) -> DebianRoot:
+def debian_root(entry: str, packages: Sequence[str], *, size: str, suite: str = UNSTABLE) -> DebianRoot:
     """The extracted ``packages``, from the cache folder ``entry``; the first call downloads them, about ``size``.
 
     Raises:
         ServiceError: not a machine with apt, no Debian mirror among its sources, or the download failed.
     """
-    return DebianRoot(cached(entry, lambda folder: _fill(folder, packages, size)))
+    return DebianRoot(cached(entry, lambda folder: _fill(folder, packages, size, suite)))
 
 
-def _fill(folder: Path, packages: Sequence[str], size: str) -> None:
+def _fill(folder: Path, packages: Sequence[str], size: str, suite: str) -> None:
     for tool in ("apt-get", "dpkg-deb"):
         if shutil.which(tool) is None:
             raise ServiceError(f"{tool} is not there, so Debian's packages {', '.join(packages)} cannot be had")
     sys.stderr.write(f"downloading Debian's {', '.join(packages)} and what they need, {size}, once, into {folder}\n")
     work = folder / "apt"
-    apt = _own_apt(work, _mirror())
+    apt = _own_apt(work, _mirror(), suite)
     run_to_end([*apt, "update"], folder=work, seconds=_UPDATE_SECONDS, what="apt-get update")
     run_to_end(
         [*apt, "install", "--yes", "--download-only", *packages],
@@ -101,14 +113,14 @@ def _mirror() -> str:
     raise ServiceError("apt has no mirror of Debian's archive among this machine's sources (apt-get indextargets)")
 
 
-def _own_apt(work: Path, mirror: str) -> list[str]:
+def _own_apt(work: Path, mirror: str, suite: str) -> list[str]:
     """Make apt's folders below ``work`` and return the command that uses nothing else of the system's."""
     for each in ("state/lists/partial", "cache/archives/partial", "none"):
         (work / each).mkdir(parents=True)
     (work / "status").touch()
     keyring = next((each for each in _KEYRINGS if Path(each).is_file()), None)
     signed = f"[signed-by={keyring}] " if keyring else ""
-    (work / "sources.list").write_text(f"deb {signed}{mirror} {_SUITE} main\n", encoding="utf-8")
+    (work / "sources.list").write_text(f"deb {signed}{mirror} {suite} main\n", encoding="utf-8")
     settings = {
         "Dir::State": work / "state",
         "Dir::State::status": work / "status",

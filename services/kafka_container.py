@@ -33,7 +33,7 @@ class ContainerKafka(ContainerServer):
                 container.with_env(variable(name), value)
             return container
 
-        super().__init__(containers.KAFKA, arranged)
+        super().__init__(containers.kafka_image(), arranged)
 
     @property
     def bootstrap(self) -> str:

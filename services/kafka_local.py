@@ -1,10 +1,12 @@
-"""Kafka brokers as local processes: one node, or a cluster, in KRaft mode."""
+"""Kafka brokers as local processes: one node, or a cluster, in KRaft mode; releases before 3.5 with ZooKeeper."""
 
 from __future__ import annotations
 
 import base64
 import contextlib
 import functools
+import os
+import re
 import shutil
 import signal
 import tempfile
@@ -20,14 +22,30 @@ from services.java import QUICK_START, java_command
 from services.kafka_wire import BrokerConnection
 from services.local_server import ChildProcess, free_ports, run_to_end
 from services.spark_start import class_archive
+from services.zookeeper import SESSION_SECONDS, ZooKeeper
 
 KAFKA_VERSION = "4.3.1"
+VERSION_VARIABLE = "WATERMARK_SOURCE_KAFKA"
+# Before it KRaft keeps no SCRAM users, and before 3.3 it was not for production.
+_FIRST_IN_KRAFT = (3, 5)
 START_SECONDS = 90.0
 STOP_SECONDS = 20.0
 _FORMAT_SECONDS = 60.0
 # Without a binder of the logging interface a broker is mute, also about why it does not start.
-_MODULES = (Module("org.apache.kafka", "kafka_2.13", KAFKA_VERSION), Module("org.slf4j", "slf4j-simple", "1.7.36"))
+_LOGGING = Module("org.slf4j", "slf4j-simple", "1.7.36")
 _LARGEST_RECORD_BATCH = 32 * 1024 * 1024
+
+
+def kafka_version() -> str:
+    """Release of the brokers: the environment variable ``WATERMARK_SOURCE_KAFKA``, by default ``KAFKA_VERSION``.
+
+    Raises:
+        ServiceError: it is not the number of a release.
+    """
+    value = os.environ.get(VERSION_VARIABLE, KAFKA_VERSION)
+    if not re.fullmatch(r"\d+\.\d+\.\d+", value):
+        raise ServiceError(f"{VERSION_VARIABLE}={value}: a release is expected, for example {KAFKA_VERSION}")
+    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +109,10 @@ class LocalKafka:
         controllers = dict(zip(self._ports, ports[brokers:], strict=True))
         self._root = Path(tempfile.mkdtemp(prefix="kafka-"))
         self._processes: dict[int, ChildProcess] = {}
+        self._zookeeper: ZooKeeper | None = None
         try:
+            if tuple(map(int, kafka_version().split(".")))[:2] < _FIRST_IN_KRAFT:
+                self._zookeeper = ZooKeeper(self._root / "zookeeper", self._java)
             # KRaft wants a 22-character base64 UUID that does not begin with a dash.
             cluster_id = base64.urlsafe_b64encode(b"\x01" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
             for node in self._ports:
@@ -116,8 +137,12 @@ class LocalKafka:
         Raises:
             ServiceError: a broker ended or did not answer in time; the message holds the end of its log.
         """
+        if self._zookeeper is not None:
+            self._zookeeper.start()
         for each in self._chosen(node):
             if not self._runs(each):
+                if self._zookeeper is not None:
+                    self._zookeeper.wait_until_gone(each)
                 self._processes[each] = self._launch(each)
         self._wait_until_complete()
 
@@ -158,6 +183,8 @@ class LocalKafka:
         """Stop all nodes at once and remove their data. Idempotent."""
         with contextlib.suppress(OSError):
             self.kill()
+            if self._zookeeper is not None:
+                self._zookeeper.close()
         shutil.rmtree(self._root, ignore_errors=True)
 
     def _chosen(self, node: int | None) -> Sequence[int]:
@@ -178,13 +205,11 @@ class LocalKafka:
         folder.mkdir()
         port = self._ports[node]
         clients = f"PLAINTEXT://127.0.0.1:{port}"
+        # With ZooKeeper the listener of the controller is there too, for tests name it, and nobody uses it.
         properties = {
-            "process.roles": "broker,controller",
-            "node.id": str(node),
-            "controller.quorum.voters": ",".join(f"{n}@127.0.0.1:{p}" for n, p in controllers.items()),
+            **(_in_kraft(node, controllers) if self._zookeeper is None else _with_zookeeper(node, self._zookeeper)),
             "listeners": f"{clients},CONTROLLER://127.0.0.1:{controllers[node]}",
             "advertised.listeners": clients,
-            "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
             "log.dirs": str(folder / "data"),
             **broker_properties(len(self._ports)),
@@ -195,6 +220,8 @@ class LocalKafka:
             properties[name] = value
         settings = folder / "server.properties"
         settings.write_text("".join(f"{name}={value}\n" for name, value in properties.items()), encoding="utf-8")
+        if self._zookeeper is not None:
+            return
         formatting = ("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(settings))
         run_to_end(
             self._java("-Xmx256m", *(self._quick or QUICK_START), *formatting),
@@ -253,9 +280,26 @@ class LocalKafka:
             return False
 
 
-def kafka_classpath() -> str:
-    """Java class path of the broker and its tools; downloads the jars the first time."""
-    return str(_jars()[0].parent / "*")
+def _in_kraft(node: int, controllers: Mapping[int, int]) -> dict[str, str]:
+    return {
+        "process.roles": "broker,controller",
+        "node.id": str(node),
+        "controller.quorum.voters": ",".join(f"{n}@127.0.0.1:{p}" for n, p in controllers.items()),
+        "controller.listener.names": "CONTROLLER",
+    }
+
+
+def _with_zookeeper(node: int, zookeeper: ZooKeeper) -> dict[str, str]:
+    return {
+        "broker.id": str(node),
+        "zookeeper.connect": zookeeper.address,
+        "zookeeper.session.timeout.ms": f"{SESSION_SECONDS * 1000:.0f}",
+    }
+
+
+def kafka_classpath(version: str | None = None) -> str:
+    """Java class path of a broker and its tools, by default of ``kafka_version()``; downloads the jars once."""
+    return str(_jars(version or kafka_version())[0].parent / "*")
 
 
 @functools.cache
@@ -264,8 +308,8 @@ def quick_broker() -> tuple[str, ...]:
 
     The first time, one makes an archive of its classes: ten seconds, 60 MB.
     """
-    return class_archive("kafka", _jars(), "services.kafka_first_run", QUICK_START)
+    return class_archive("kafka", _jars(kafka_version()), "services.kafka_first_run", QUICK_START)
 
 
-def _jars() -> Sequence[Path]:
-    return jars(f"kafka-{KAFKA_VERSION}", _MODULES, size="about 45 MB")
+def _jars(version: str) -> Sequence[Path]:
+    return jars(f"kafka-{version}", (Module("org.apache.kafka", "kafka_2.13", version), _LOGGING), size="about 45 MB")

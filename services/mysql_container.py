@@ -34,7 +34,7 @@ class ContainerMySql(ContainerServer):
                 .with_command([f"--{name}={value}" for name, value in settings.items()])
             )
 
-        super().__init__(containers.MYSQL[self._flavour], arranged, inside=_PORT)
+        super().__init__(containers.mysql_image(self._flavour), arranged, inside=_PORT)
 
     @property
     def flavour(self) -> Flavour:

@@ -131,7 +131,8 @@ class LocalMySql(LocalDatabase):
         }
         if program.flavour is Flavour.MARIADB:
             (self._root / "data").mkdir(exist_ok=True)
-        lines = ["[mysqld]", *(f"{name}={value}" for name, value in settings.items())]
+        known = {name: value for name, value in settings.items() if name not in program.lacks}
+        lines = ["[mysqld]", *(f"{name}={value}" for name, value in known.items())]
         self._settings.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from datetime import UTC
 from pathlib import Path
 
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -34,9 +35,9 @@ class _NumbersReader(SimpleDataSourceStreamReader):
         return {"next": 0}
 
     def read(self, start: dict[str, int]) -> tuple[Iterator[Row], dict[str, int]]:
-        from datetime import datetime, timezone
+        from datetime import datetime
 
-        rows = [Row(event_time=datetime.fromtimestamp(0, timezone.utc), number=1)] if start["next"] == 0 else []
+        rows = [Row(event_time=datetime.fromtimestamp(0, UTC), number=1)] if start["next"] == 0 else []
         return iter(rows), {"next": 1}
 
     def readBetweenOffsets(self, start: dict[str, int], end: dict[str, int]) -> Iterator[Row]:  # noqa: N802

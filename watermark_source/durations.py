@@ -73,7 +73,7 @@ def parse_time(given: object) -> int:
         moment = dt.datetime.fromisoformat(re.sub(r"[zZ]$", "+00:00", text))
     except ValueError:
         raise ValueError(f"{text[:80]!r} is no time; expected {ACCEPTED_TIME}") from None
-    return _millis(moment if moment.tzinfo is not None else moment.replace(tzinfo=dt.timezone.utc))
+    return _millis(moment if moment.tzinfo is not None else moment.replace(tzinfo=dt.UTC))
 
 
 def _millis(moment: dt.datetime) -> int:

@@ -18,7 +18,7 @@ import json
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 
@@ -109,7 +109,7 @@ def _produce(bootstrap: str, times: Sequence[Sequence[int]]) -> None:
     producer = KafkaProducer(bootstrap_servers=bootstrap)
     for partition, of_partition in enumerate(times):
         for ms in of_partition:
-            created_at = datetime.fromtimestamp(ms / 1_000, timezone.utc).isoformat(timespec="milliseconds")
+            created_at = datetime.fromtimestamp(ms / 1_000, UTC).isoformat(timespec="milliseconds")
             producer.send(TOPIC, json.dumps({"created_at": created_at}).encode(), partition=partition)
     producer.flush()
     producer.close()
@@ -229,7 +229,7 @@ def _panel(of: Recording, run: Run, line: str, area: str) -> Iterator[str]:
 
     yield '<text class="s" x="-40" y="-6">event time</text>'
     for ms in range(low, high + 1, 30 * MINUTE_MS):
-        clock = f"{datetime.fromtimestamp(ms / 1_000, timezone.utc):%H:%M}"
+        clock = f"{datetime.fromtimestamp(ms / 1_000, UTC):%H:%M}"
         yield f'<path class="grid" d="M0 {y(ms)}h{_PANEL}"/><text class="s" x="-40" y="{y(ms) + 4}">{clock}</text>'
     below = "records in the order of reading →"
     yield f'<text class="s" x="{_PANEL}" y="{_PLOT_HEIGHT + 20}" text-anchor="end">{below}</text>'

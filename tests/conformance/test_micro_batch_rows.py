@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 import pytest
 from kafka import KafkaProducer
@@ -26,7 +26,7 @@ SUITE = "KafkaMicroBatchSourceSuite"
 @pytest.mark.spark_case(SUITE, "input row metrics")
 def test_column_types_nulls_and_how_many_rows_are_counted(streams: KafkaStreams, new_topic: NewTopic) -> None:
     topic = new_topic(1)
-    before = datetime.now(tz=timezone.utc).timestamp()
+    before = datetime.now(tz=UTC).timestamp()
     producer = KafkaProducer(bootstrap_servers=streams.bootstrap)
     producer.send(topic, b"value", key=b"key", headers=[("a", b"b"), ("c", b"d")])
     pairs = [(None, b"v"), (b"k", None), (b"k", b"v"), (b"", b"")]
@@ -46,7 +46,7 @@ def test_column_types_nulls_and_how_many_rows_are_counted(streams: KafkaStreams,
     assert (bytes(first.key), bytes(first.value), first.topic, first.partition, first.offset) == (
         b"key", b"value", topic, 0, 0,
     )  # fmt: skip
-    assert 0 <= first.timestamp.replace(tzinfo=timezone.utc).timestamp() - before < 60
+    assert 0 <= first.timestamp.replace(tzinfo=UTC).timestamp() - before < 60
     assert first.timestampType == 0
     assert first.headers == [("a", b"b"), ("c", b"d")]
     # Null, not empty.

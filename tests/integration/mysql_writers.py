@@ -68,7 +68,7 @@ def _write(
         while not stopped.is_set():
             try:
                 _write_on_one_connection(database, table, keys, pause, chance, stopped)
-            except pymysql.MySQLError as refused:  # noqa: PERF203 - a test
+            except pymysql.MySQLError as refused:
                 if refused.args[0] not in _AWAY:
                     raise
                 stopped.wait(0.2)

@@ -218,7 +218,7 @@ EVERY_TYPE = {
 }  # fmt: skip
 VALUE: dict[str, Any] = {
     "boolean": True, "text": "ä", "bytes": b"\0\xff", "symbol": "B", "fixed": b"ab", "float": 0.5,
-    "date": dt.date(2026, 11, 27), "moment": dt.datetime(2026, 11, 27, 12, 0, 0, 5_000, dt.timezone.utc),
+    "date": dt.date(2026, 11, 27), "moment": dt.datetime(2026, 11, 27, 12, 0, 0, 5_000, dt.UTC),
     "local": dt.datetime.fromisoformat("2026-11-27T12:00:00.000007"), "decimal": Decimal("-123456789012345678.90"),
     "list": [1, None, -3], "map": {"a": 1.5}, "several": "x", "number": 7, "inner": {"x": 2.5},
 }  # fmt: skip

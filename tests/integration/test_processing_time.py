@@ -6,7 +6,7 @@ import json
 import random
 from collections import Counter
 from collections.abc import Callable
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -161,7 +161,7 @@ def windows_of(job: HistoryJob) -> list[tuple[int, int]]:
     log = job.sink(WINDOWS) / "_spark_metadata"
     files = {file for entry in log.glob("[0-9]*") for file in files_of(entry)}
     rows = [row for file in files for row in pq.read_table(file).to_pylist()]
-    return [(round(row["start"].replace(tzinfo=timezone.utc).timestamp() * 1_000), row["count"]) for row in rows]
+    return [(round(row["start"].replace(tzinfo=UTC).timestamp() * 1_000), row["count"]) for row in rows]
 
 
 def offsets_of(job: HistoryJob) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
@@ -22,11 +23,6 @@ from kafka import KafkaConsumer, TopicPartition
 
 from services.kafka import Kafka
 from services.spark_start import quick_spark
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 pytestmark = [pytest.mark.service, pytest.mark.timeout(1500)]
 ROOT = Path(__file__).parents[2]

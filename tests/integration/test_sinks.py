@@ -8,7 +8,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ def produce(bootstrap: str, topic: str) -> Counter[int]:
         for n in range(6 * minutes + 2):
             at = START_MS + 10_000 * n
             totals[at // MINUTE_MS * MINUTE_MS] += n
-            created_at = datetime.fromtimestamp(at / 1_000, timezone.utc).isoformat()
+            created_at = datetime.fromtimestamp(at / 1_000, UTC).isoformat()
             order = {"created_at": created_at, "amount": n}
             producer.send(topic, json.dumps(order).encode(), partition=partition)
     producer.flush()
@@ -65,7 +65,7 @@ def millis(moment: datetime) -> int:
 def in_database(path: Path) -> list[tuple[int, float]]:
     with closing(sqlite3.connect(path)) as database:
         rows = database.execute("SELECT start, total FROM totals ORDER BY start").fetchall()
-    return [(millis(datetime.fromisoformat(start).replace(tzinfo=timezone.utc)), total) for start, total in rows]
+    return [(millis(datetime.fromisoformat(start).replace(tzinfo=UTC)), total) for start, total in rows]
 
 
 def not_completed(checkpoint: Path) -> None:
@@ -104,7 +104,7 @@ def test_the_lines_of_the_page_write_what_was_read(
         query.awaitTermination()
     parquet = spark.read.parquet(f"{tmp_path}/totals.parquet").orderBy("start").collect()
     assert written_to_kafka(kafka.bootstrap, sink) == closed
-    assert [(millis(row.start.replace(tzinfo=timezone.utc)), row.total) for row in parquet] == closed
+    assert [(millis(row.start.replace(tzinfo=UTC)), row.total) for row in parquet] == closed
     assert in_database(tmp_path / "totals.db") == closed
 
     not_completed(tmp_path / "checkpoints" / "totals-to-database")

@@ -6,7 +6,7 @@ import json
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ Rows = Mapping[int, Sequence[tuple[float, int]]]
 
 def at(seconds: float) -> datetime:
     """Return the moment so many seconds after ``START``, as Spark's UTC session gives it back."""
-    return datetime.fromtimestamp(START / 1_000 + seconds, tz=timezone.utc).replace(tzinfo=None)
+    return datetime.fromtimestamp(START / 1_000 + seconds, tz=UTC).replace(tzinfo=None)
 
 
 def write(directory: Path, rows: Rows, *, log: str = "log") -> None:

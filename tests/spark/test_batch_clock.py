@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -36,7 +36,7 @@ def batch_times(streams: Streams, name: str) -> list[datetime]:
     """Return the time that Spark recorded for each batch."""
     logs = sorted((streams.checkpoint(name) / "offsets").glob("[0-9]*"), key=lambda file: int(file.name))
     millis = [json.loads(log.read_text().splitlines()[1])["batchTimestampMs"] for log in logs]
-    return [datetime.fromtimestamp(each / 1_000, tz=timezone.utc).replace(tzinfo=None) for each in millis]
+    return [datetime.fromtimestamp(each / 1_000, tz=UTC).replace(tzinfo=None) for each in millis]
 
 
 def test_each_row_has_the_time_of_its_batch_also_when_the_batch_is_repeated(streams: Streams) -> None:

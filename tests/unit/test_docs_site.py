@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import re
-import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from docs import site
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 ROOT = Path(__file__).parents[2]
 DOCS = {page.relative_to(ROOT).as_posix() for page in (ROOT / "docs").glob("*.md")} - {"docs/README.md"}

@@ -62,7 +62,7 @@ def lowest_of_active(members: Iterable[tuple[Millis, bool]], combined: Millis) -
 # Watermarks as texts for people: dates, or words where a watermark is no time.
 
 
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 def is_moment(watermark: int | None) -> bool:

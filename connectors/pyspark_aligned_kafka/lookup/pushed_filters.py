@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
@@ -21,7 +21,7 @@ Interval: TypeAlias = tuple[int, int | None]
 
 _NEAR: Final = 10_000
 """Single offsets no further apart than this are read in one go, with all between them."""
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _COMPARISONS: Mapping[type[spark.Filter], Callable[[Any, Any], bool]] = MappingProxyType(
     {
         spark.EqualTo: lambda value, other: value == other,

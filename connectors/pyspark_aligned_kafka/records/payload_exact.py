@@ -472,7 +472,7 @@ def _list(kind: ArrayType, zone: str) -> Converter:
         for each in value:
             try:
                 made.append(None if each is None else element(each))
-            except BadMemberError as error:  # noqa: PERF203 - few elements are bad
+            except BadMemberError as error:
                 if error.kept is None:
                     raise
                 wrong = wrong or error
@@ -496,7 +496,7 @@ def _map(kind: MapType, zone: str) -> Converter:
         for name, each in value:
             try:
                 made.append((name, None if each is None else element(each)))
-            except BadMemberError as error:  # noqa: PERF203 - few values are bad
+            except BadMemberError as error:
                 if error.kept is None:
                     lost = lost or error
                 else:

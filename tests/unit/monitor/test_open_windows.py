@@ -529,7 +529,7 @@ def test_a_query_that_has_not_begun_has_nothing_to_explain(tmp_path: Path) -> No
         "2026-11-21T13:01:00+01:00",
         END,
         str(END),
-        dt.datetime(2026, 11, 21, 12, 1, tzinfo=dt.timezone.utc),
+        dt.datetime(2026, 11, 21, 12, 1, tzinfo=dt.UTC),
         dt.datetime.fromtimestamp(END / 1_000),  # noqa: DTZ006 - as Spark collects it
     ],
 )

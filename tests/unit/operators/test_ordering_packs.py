@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from decimal import Decimal
 
 import pyarrow as pa
@@ -28,7 +28,7 @@ def schema(zone: str, text: pa.DataType) -> pa.Schema:
 
 
 LAYOUT = RowLayout(schema("UTC", pa.string()), time=1)
-NOON = datetime(2024, 5, 7, 12, tzinfo=timezone.utc)
+NOON = datetime(2024, 5, 7, 12, tzinfo=UTC)
 ROWS = [
     {
         "id": n,

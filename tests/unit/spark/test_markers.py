@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
@@ -92,13 +92,13 @@ def test_marker_rows_have_the_schema_spark_compares_with_and_nulls_beside_them()
     assert batch.schema == arrow_schema(SCHEMA)
     assert [batch.column(n).null_count for n in range(4)] == [2, 2, 2, 0]
     watermark, idle = batch.column(3).to_pylist()
-    assert watermark["watermark"] == datetime(2023, 11, 14, 22, 13, 20, 123_000, tzinfo=timezone.utc)
+    assert watermark["watermark"] == datetime(2023, 11, 14, 22, 13, 20, 123_000, tzinfo=UTC)
     assert (idle["type"], idle["split"], idle["status"]) == ("status", 0, "idle")
 
 
 def test_a_watermark_before_1970_is_carried() -> None:
     batch = marker_batch(markers_between(state(), state(watermark=-1)), SCHEMA)
-    assert batch.column(3).to_pylist()[0]["watermark"] == datetime(1969, 12, 31, 23, 59, 59, 999_000, timezone.utc)
+    assert batch.column(3).to_pylist()[0]["watermark"] == datetime(1969, 12, 31, 23, 59, 59, 999_000, UTC)
 
 
 def test_the_marker_column_of_data_rows_is_null_at_any_length() -> None:

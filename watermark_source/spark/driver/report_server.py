@@ -292,7 +292,7 @@ def _listen(addresses: list[str], ports: range | None) -> list[socket.socket]:
     for port in ports or (0,) * 20:
         try:
             return _at_port(addresses, port)
-        except OSError as error:  # noqa: PERF203 - once, and few
+        except OSError as error:
             problem = error
     # Reports only save time: a query does not fail for want of them.
     _log.warning(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -31,7 +31,7 @@ from pyspark_aligned_kafka.lookup.pushed_filters import EVERYTHING, Wanted, want
 from watermark_source.planning.split import Split
 
 TOPIC, PARTITION, OFFSET, TIMESTAMP = (("topic",), ("partition",), ("offset",), ("timestamp",))
-MOMENT = datetime(2024, 1, 1, 12, tzinfo=timezone.utc)
+MOMENT = datetime(2024, 1, 1, 12, tzinfo=UTC)
 MILLIS = 1_704_110_400_000
 
 

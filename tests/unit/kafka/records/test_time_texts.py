@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone
 from decimal import ROUND_FLOOR, Decimal, localcontext
 
 import numpy as np
@@ -15,7 +15,7 @@ from pyspark_aligned_kafka.records.event_time_choice import Format
 from pyspark_aligned_kafka.records.time_texts import END_MICROS, FIRST_MICROS, MAY_BE_DATE, MomentReader
 
 YEARS = datetime.fromisoformat("0001-01-02"), datetime.fromisoformat("9999-12-30")
-EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROS = {Format.SECONDS: 6, Format.MILLIS: 3, Format.MICROS: 0, Format.NANOS: -3}
 
 
@@ -49,7 +49,7 @@ def test_iso_8601_is_read_as_by_datetime(moment: datetime, data: st.DataObject) 
     text = told.isoformat(sep=data.draw(st.sampled_from("T ")), timespec=data.draw(
         st.sampled_from(["auto", "microseconds", "milliseconds", "seconds", "minutes"])))  # fmt: skip
     meant = datetime.fromisoformat(text)
-    expected = micros_of(meant if meant.tzinfo else meant.replace(tzinfo=timezone.utc))
+    expected = micros_of(meant if meant.tzinfo else meant.replace(tzinfo=UTC))
     written = [text, text.replace("+00:00", "Z"), text.replace("T", "t")]
     assert read(written, data.draw(st.sampled_from([Format.AUTO, Format.ISO_8601]))) == [expected] * 3
 
@@ -101,7 +101,7 @@ def test_numbers_are_read_exactly_and_rounded_down(number: Decimal, written: For
     ],
 )  # fmt: skip
 def test_what_auto_takes_a_text_for(text: str, moment: str) -> None:
-    expected = micros_of(datetime.fromisoformat(moment).replace(tzinfo=timezone.utc))
+    expected = micros_of(datetime.fromisoformat(moment).replace(tzinfo=UTC))
     assert read([text]) == [expected]
 
 
@@ -156,7 +156,7 @@ def test_epochs_of_the_years_until_2030_are_no_dates(size: int) -> None:
 @pytest.mark.parametrize("year", [1973, 1990, 2001])
 def test_milliseconds_of_twelve_digits_are_of_their_year_though_they_might_be_a_date(year: int) -> None:
     """But for August of 1975 to August of 1976, which begin with 18, 19, 20 or 21."""
-    begin = micros_of(datetime(year, 6, 1, tzinfo=timezone.utc)) // 1_000
+    begin = micros_of(datetime(year, 6, 1, tzinfo=UTC)) // 1_000
     moments = [begin + n * 60_000 for n in range(20_000)]
     assert read([str(each) for each in moments]) == [each * 1_000 for each in moments]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
@@ -32,7 +32,7 @@ def at(*moment: int) -> datetime:
 def test_a_datetime_is_of_the_clocks_of_its_zone(zone: str, shown: datetime, hour: int) -> None:
     found = EventTimeColumn("at", zone).moments(pa.array([shown, None], WITHOUT_ZONE))
     assert found.type == MOMENT
-    day = shown.replace(hour=hour, minute=0, tzinfo=timezone.utc)
+    day = shown.replace(hour=hour, minute=0, tzinfo=UTC)
     assert found.to_pylist() == [day, None]
 
 

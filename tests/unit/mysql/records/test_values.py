@@ -128,7 +128,7 @@ def test_times_before_mysql_5_6_are_digits() -> None:
     ]  # fmt: skip
     stamp = values((1715085015).to_bytes(4, "little"), bytes(4))
     assert temporals(stamp, Column(ColumnType.TIMESTAMP)).to_pylist() == [
-        datetime.datetime(2024, 5, 7, 12, 30, 15, tzinfo=datetime.timezone.utc), None,
+        datetime.datetime(2024, 5, 7, 12, 30, 15, tzinfo=datetime.UTC), None,
     ]  # fmt: skip
 
 

@@ -14,7 +14,7 @@ UTF8 = 45
 CHARSETS = {UTF8: "utf8mb4", BINARY_COLLATION: "binary"}
 COLLATIONS = {UTF8: "utf8mb4_general_ci", BINARY_COLLATION: "binary"}
 _AT = datetime.datetime(2024, 5, 7, 12, 30, 15)  # noqa: DTZ001 - a clock's reading
-_MOMENT = datetime.datetime(2024, 5, 7, 12, 30, 15, 7, tzinfo=datetime.timezone.utc)
+_MOMENT = datetime.datetime(2024, 5, 7, 12, 30, 15, 7, tzinfo=datetime.UTC)
 _SECONDS = 1715085015
 _PACKED = ((2024 * 13 + 5) << 22 | 7 << 17 | 12 << 12 | 30 << 6 | 15) + (1 << 39)
 _DAY = (7 | 5 << 5 | 2024 << 9).to_bytes(3, "little")
