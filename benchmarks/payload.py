@@ -1,15 +1,18 @@
 """A whole job, a window and a sum: the built-in source with ``from_json``, and ours with ``valueFormat``.
 
-Over JSON, and over the same records in Avro with a schema registry, which the built-in source cannot read.
+Over JSON, and over the same records in Avro with a schema registry, which the built-in source cannot read. Run as a
+process of its own it prints the seconds of both jobs over JSON with ``recommended_conf()``.
 """
 
 from __future__ import annotations
 
 import json
 import statistics
-import tempfile
-from collections.abc import Callable, Iterator
-from pathlib import Path
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 import psutil
@@ -32,11 +35,13 @@ from benchmarks.event_time import (
     with_event_time,
 )
 from benchmarks.figures import Figure, ratio, spread
-from benchmarks.queries import BUILT_IN, OURS, Run, run_to_end
+from benchmarks.queries import BUILT_IN, OURS, run_to_end
+from benchmarks.session import spark_session
+from services.ivy import spark_kafka_jars
 from services.kafka_bulk import PartitionRecords, bulk_produce_partitions
 from services.kafka_topics import create_topic
 from tests.schema_registry import schema_registry
-from watermark_source import follow_watermark
+from watermark_source import follow_watermark, recommended_conf
 
 _OURS_TODAY = f"{OURS} with from_json"
 _AVRO = f"{OURS}, Avro with a registry"
@@ -46,6 +51,8 @@ _READ = [
 _ALSO_WRITTEN = [
     {"name": "tags", "type": {"type": "array", "items": "string"}}, {"name": "note", "type": "string"},
 ]  # fmt: skip
+_Seconds: TypeAlias = tuple[list[float], list[float]]
+"""Of each run: from its start to its end, and of CPU."""
 _TEXTS = b"\x04\x06new\x08paid\x00" + bytes([len(NOTE) << 1 & 127 | 128, len(NOTE) >> 6]) + NOTE
 """The tags and the note of each record. Avro writes a length twofold, seven bits a byte."""
 
@@ -72,35 +79,23 @@ def _avro(topic: str) -> str:
 def payload(spark: SparkSession, bootstrap: str, topic: str, rounds: int) -> Iterator[Figure]:
     """Time the whole job of each kind in turn, and the CPU of Spark and its Python processes."""
     written = {"type": "record", "name": "Order", "fields": [*_READ, *_ALSO_WRITTEN]}
-    answers = {"/schemas/ids/1": {"schema": json.dumps(written)}}
-    with tempfile.TemporaryDirectory(prefix="benchmark-") as folder, schema_registry(answers) as registry:
-        address = f"http://127.0.0.1:{registry.port}"
-        times = Path(folder) / "times_of_orders.py"
-        times.write_text(
-            "from watermark_source.extractors import avro_event_time\n"
-            f"at = avro_event_time('at', schema_registry='{address}')\n"
-        )
-        spark.sparkContext.addPyFile(str(times))
-        yield from _figures(spark, bootstrap, topic, rounds, address)
+    with schema_registry({"/schemas/ids/1": {"schema": json.dumps(written)}}) as registry:
+        yield from _figures(spark, bootstrap, topic, rounds, f"http://127.0.0.1:{registry.port}")
+    yield from _recommended(bootstrap, topic, rounds)
 
 
 def _figures(spark: SparkSession, bootstrap: str, topic: str, rounds: int, registry: str) -> Iterator[Figure]:
-    jobs: dict[str, Callable[[], DataFrame]] = {
-        BUILT_IN: lambda: as_today(spark, bootstrap, topic),
-        _OURS_TODAY: lambda: with_event_time(spark, bootstrap, topic),
-        OURS: lambda: _decoded(spark, bootstrap, topic),
-        _AVRO: lambda: _decoded_avro(spark, bootstrap, _avro(topic), registry),
-    }
-    runs: dict[str, list[tuple[Run, float]]] = {name: [] for name in jobs}
-    for turn in range(rounds + 1):
-        for name, job in jobs.items():
-            before = _cpu()
-            run = run_to_end(job())
-            if turn:
-                runs[name].append((run, _cpu() - before))
-    wall = {name: [run.wall for run, _ in done] for name, done in runs.items()}
-    cpu = {name: [seconds for _, seconds in done] for name, done in runs.items()}
-    for name in jobs:
+    taken = _taken(
+        {
+            BUILT_IN: lambda: as_today(spark, bootstrap, topic),
+            _OURS_TODAY: lambda: with_event_time(spark, bootstrap, topic),
+            OURS: lambda: _decoded(spark, bootstrap, topic),
+            _AVRO: lambda: _decoded_avro(spark, bootstrap, _avro(topic), registry),
+        },
+        rounds,
+    )
+    wall, cpu = ({name: both[place] for name, both in taken.items()} for place in (0, 1))
+    for name in taken:
         millions, what = RECORDS / statistics.median(wall[name]) / 1e6, "Avro" if name == _AVRO else "JSON"
         yield Figure(
             f"window and sum over {what}, {name}: rows/s", millions, "M/s",
@@ -117,22 +112,44 @@ def _figures(spark: SparkSession, bootstrap: str, topic: str, rounds: int, regis
     yield Figure(f"whole job, {BUILT_IN} over JSON / {_AVRO}: CPU a row", ratio(cpu[BUILT_IN], cpu[_AVRO]), "x")
 
 
+def _recommended(bootstrap: str, topic: str, rounds: int) -> Iterator[Figure]:
+    """Time both jobs in a driver of its own: the settings take effect where its Java process starts."""
+    command = [sys.executable, "-m", "benchmarks.payload", bootstrap, topic, str(rounds)]
+    printed = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    taken: dict[str, _Seconds] = json.loads(printed.splitlines()[-1])
+    for place, what in enumerate(("wall", "CPU a row")):
+        yield Figure(
+            f"whole job with recommended_conf() on both, {BUILT_IN} / valueFormat: {what}",
+            ratio(taken[BUILT_IN][place], taken[OURS][place]), "x",
+            detail=f"s {', '.join(f'{name} {spread(both[place])}' for name, both in taken.items())}",
+        )  # fmt: skip
+
+
+def _taken(jobs: Mapping[str, Callable[[], DataFrame]], rounds: int) -> dict[str, _Seconds]:
+    """Run the jobs in turn, once without counting."""
+    taken: dict[str, _Seconds] = {name: ([], []) for name in jobs}
+    for turn in range(rounds + 1):
+        for name, job in jobs.items():
+            before = _cpu()
+            run = run_to_end(job())
+            if turn:
+                taken[name][0].append(run.wall)
+                taken[name][1].append(_cpu() - before)
+    return taken
+
+
 def _decoded(spark: SparkSession, bootstrap: str, topic: str) -> DataFrame:
-    options = {
-        "columns": "payload", "valueFormat": "json", "valueSchema": SCHEMA, "eventTimeColumn": "value:$.at",
-        "maxOutOfOrderness": "30 seconds",
-    }  # fmt: skip
-    followed = follow_watermark(stream(spark, bootstrap, topic, OURS, **options))
-    return windows(followed.select("event_time", F.col("payload").alias("order")))
+    return _followed(spark, bootstrap, topic, valueFormat="json", valueSchema=SCHEMA)
 
 
 def _decoded_avro(spark: SparkSession, bootstrap: str, topic: str, registry: str) -> DataFrame:
-    options = {
-        "columns": "payload", "valueFormat": "avro", "schemaRegistry": registry,
-        "valueSchema": json.dumps({"type": "record", "name": "Order", "fields": _READ}),
-        "eventTimeColumn": "times_of_orders:at", "maxOutOfOrderness": "30 seconds",
-    }  # fmt: skip
-    followed = follow_watermark(stream(spark, bootstrap, topic, OURS, **options))
+    schema = json.dumps({"type": "record", "name": "Order", "fields": _READ})
+    return _followed(spark, bootstrap, topic, valueFormat="avro", valueSchema=schema, schemaRegistry=registry)
+
+
+def _followed(spark: SparkSession, bootstrap: str, topic: str, **options: str) -> DataFrame:
+    with_time = {"columns": "payload", "eventTimeColumn": "value:$.at", "maxOutOfOrderness": "30 seconds"}
+    followed = follow_watermark(stream(spark, bootstrap, topic, OURS, **with_time, **options))
     return windows(followed.select("event_time", F.col("payload").alias("order")))
 
 
@@ -148,3 +165,11 @@ def _cpu() -> float:
             # With what its children used that have ended.
             seconds += used.user + used.system + used.children_user + used.children_system
     return seconds
+
+
+if __name__ == "__main__":
+    session = spark_session("payload", jars=spark_kafka_jars(), settings=recommended_conf())
+    _, *_given, _rounds = sys.argv
+    _jobs = {BUILT_IN: partial(as_today, session, *_given), OURS: partial(_decoded, session, *_given)}
+    print(json.dumps(_taken(_jobs, int(_rounds))))
+    session.stop()

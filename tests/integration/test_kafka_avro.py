@@ -111,13 +111,23 @@ def test_windows_go_by_a_field_of_avro_whichever_schema_it_is_of(
             streams.run(frame, "avro")
         assert PASSWORD not in str(ended.value)
 
+        # The same by the column of decoded values.
         goes_on = streams.source(
-            subscribe=topic, eventTimeColumn=times_module(streams, registry, tmp_path), eventTimeErrors="null",
+            subscribe=topic, valueFormat="avro", valueSchema=json.dumps(OLD), eventTimeColumn="value:$.at",
+            schemaRegistry=f"http://me:{PASSWORD}@127.0.0.1:{registry.port}", eventTimeErrors="null",
         )  # fmt: skip
-        streams.run(data_rows(goes_on).select("partition", "offset", "event_time"), "whole")
+        columns = (
+            "partition",
+            "offset",
+            F.unix_millis("event_time").alias("at"),
+            F.unix_millis("payload.at").alias("in"),
+        )
+        streams.run(data_rows(goes_on).select(*columns), "whole")
         rows = streams.result("whole").collect()
         assert len(rows) == 1_201
-        assert [(r["partition"], r["offset"]) for r in rows if r["event_time"] is None] == [(0, 600)]
+        assert [(r["partition"], r["offset"]) for r in rows if r["at"] is None] == [(0, 600)]
+        assert [r["at"] for r in rows] == [r["in"] for r in rows]
+        assert Counter((r["at"] - START) // 60_000 for r in rows if r["at"] is not None) == minutes
 
 
 FIRST = {

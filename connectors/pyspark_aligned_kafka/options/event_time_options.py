@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
+
+from pyspark.sql.types import (
+    DataType,
+    DateType,
+    DecimalType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from pyspark_aligned_kafka.options.subscription import Subscribe, Subscription, is_topic_name, selection_text
 from pyspark_aligned_kafka.records.event_time_choice import (
@@ -13,14 +25,17 @@ from pyspark_aligned_kafka.records.event_time_choice import (
     ByFunction,
     EventTimeChoice,
     Format,
+    InColumn,
     InHeader,
     InJson,
+    JsonPath,
     MarkChoice,
     Place,
     WithoutTime,
     parse_path,
 )
-from watermark_source.errors import OptionError
+from pyspark_aligned_kafka.records.payload_formats import JSON, PayloadChoice
+from watermark_source.errors import OptionError, listed, shortened
 from watermark_source.option_table import Option, given_text, one_of, true_or_false
 from watermark_source.spark.strategy_rows import ANNOUNCED, BOUNDED, PUNCTUATED, uses_marks
 
@@ -30,7 +45,9 @@ SHOWS = "recordsInErrors"
 MARKS, MARKS_FORMAT = "watermarkColumn", "watermarkFormat"
 _FUNCTION = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)", re.ASCII)
 _FORMATS = tuple(each.value for each in Format)
-_ACCEPTED = "must be timestamp, value: or key: and a path into JSON, header: and a name, or module:function"
+_ACCEPTED = "must be timestamp, value: or key: and a path such as $.a.b, header: and a name, or module:function"
+_MEMBER_TYPES = (DateType, DecimalType, IntegerType, LongType, StringType, TimestampNTZType, TimestampType)
+_TIME_TYPES = (DateType, TimestampNTZType, TimestampType)
 _WITHOUT = tuple(each.value for each in WithoutTime)
 
 
@@ -58,7 +75,8 @@ EVENT_TIME_OPTIONS = (
         accepted=_ACCEPTED,
         example="value:$.order.created_at",
         doc="The event time of a row: the record's own `timestamp`; a member of the JSON document in its value or "
-        "key, `value:$.a.b` or `key:$.a` (`value:$` is the document itself); a header, `header:NAME`; or the result "
+        "key, `value:$.a.b` or `key:$.a` (`value:$` is the document itself), or with `valueFormat` `avro` or "
+        "`protobuf` of the decoded value, likewise for keys; a header, `header:NAME`; or the result "
         "of a function, `package.module:function`. The function receives an Arrow record batch with the columns key, "
         "value, headers, timestamp and offset, and returns an Arrow array of timestamps, or of int64 milliseconds, "
         "with one element for each record. Watermarks, windows, idleness and alignment use it: see [event "
@@ -173,8 +191,44 @@ def announced_topic(
     return AnnouncedTopic(topic, announced_in)
 
 
-def mark_choice(values: Mapping[str, Any], given: Mapping[str, str]) -> MarkChoice | None:
-    """Return where records carry a watermark; ``None``: nobody asks.
+def _in_payload(place: Place | None, text: str | None, payloads: Sequence[PayloadChoice]) -> Place | None:
+    """Return the place of event time with what is known of the keys and values: how they are decoded.
+
+    Raises:
+        OptionError: it is no member of what is decoded, or has a type that holds no event time.
+    """
+    if not isinstance(place, InJson):
+        return place
+    payload = next((each for each in payloads if each.field == place.field), None)
+    if payload is None:
+        return place
+    if payload.format == JSON:
+        return replace(place, framed=payload.framed)
+    kind, names = payload.schema, f"{payload.field}Schema"
+    for depth, name in enumerate(place.path.names):
+        if not isinstance(kind, StructType) or name not in kind.names:
+            within = f"{JsonPath(place.path.names[:depth])} of {names}"
+            has = f"has {listed(kind.names)}" if isinstance(kind, StructType) else f"is {_shown(kind)}, no struct"
+            raise OptionError(OPTION, text, f"names no member of {names}: {within} {has}",
+                              example=f"{place.field}:$.created_at")  # fmt: skip
+        kind = kind[name].dataType
+    if not isinstance(kind, _MEMBER_TYPES) or (isinstance(kind, DecimalType) and kind.scale):
+        raise OptionError(
+            OPTION, text, f"is {_shown(kind)} in {names}, which is no event time: accepted are TIMESTAMP, "
+            "TIMESTAMP_NTZ (taken as UTC), DATE, INT, BIGINT, DECIMAL without a fraction, and STRING",
+            example=f"{place.field}:$.created_at",
+        )  # fmt: skip
+    return InColumn(payload, place.path, kind)
+
+
+def _shown(kind: DataType) -> str:
+    return shortened(kind.simpleString().upper())
+
+
+def mark_choice(
+    values: Mapping[str, Any], given: Mapping[str, str], payloads: Sequence[PayloadChoice] = ()
+) -> MarkChoice | None:
+    """Return where records carry a watermark; ``None``: no strategy reads it.
 
     Raises:
         OptionError: options that mean nothing together.
@@ -199,19 +253,36 @@ def mark_choice(values: Mapping[str, Any], given: Mapping[str, str]) -> MarkChoi
             MARKS_FORMAT, given_text(given, MARKS_FORMAT),
             f"has no meaning with {MARKS} = {text}, which is no text to be read", example="leave it out",
         )  # fmt: skip
+    for payload in payloads:
+        if isinstance(place, InJson) and place.field == payload.field:
+            if payload.format != JSON:
+                raise OptionError(
+                    MARKS, text, f"is a path into JSON, and {payload.field}Format is {payload.format}: let a function "
+                    "return the watermarks", example="my_package.times:watermark",
+                )  # fmt: skip
+            place = replace(place, framed=payload.framed)
     return MarkChoice(place, Format(values[MARKS_FORMAT]), shows_records=values[SHOWS])
 
 
-def event_time_choice(values: Mapping[str, Any], given: Mapping[str, str]) -> EventTimeChoice | None:
-    """Return where the event time is; ``None``: it is the record's timestamp.
+def event_time_choice(
+    values: Mapping[str, Any], given: Mapping[str, str], payloads: Sequence[PayloadChoice] = ()
+) -> EventTimeChoice | None:
+    """Return where the event time is, with what is known of decoded ``payloads``; ``None``: the record's timestamp.
 
     Raises:
         OptionError: options that mean nothing together.
     """
-    place: Place | None = values[OPTION]
-    for name, needless in ((FORMAT, place is None or isinstance(place, ByFunction)), (ERRORS, place is None)):
+    place = _in_payload(values[OPTION], given_text(given, OPTION), payloads)
+    whys = {
+        type(None): "the record's timestamp is event time", ByFunction: "the function answers moments",
+        InColumn: "the member's type is one of times",
+    }  # fmt: skip
+    is_written = isinstance(place, InJson | InHeader)
+    if isinstance(place, InColumn):
+        is_written = not isinstance(place.type, _TIME_TYPES)
+    for name, needless in ((FORMAT, not is_written), (ERRORS, place is None)):
         if needless and given_text(given, name) is not None:
-            why = "the record's timestamp is event time" if place is None else "the function answers moments"
+            why = whys[type(place)]
             raise OptionError(
                 name, given_text(given, name), f"has no meaning where {why}; it goes with {OPTION}",
                 example=f"{OPTION} = value:$.created_at",

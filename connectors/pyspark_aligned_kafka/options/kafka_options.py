@@ -139,7 +139,9 @@ def meaning_of(options: SourceOptions) -> KafkaOptions:
         ),
         columns=_chosen_columns(values, given, payloads),
         payloads=payloads,
-        times=TimePlaces(event_time=event_time_choice(values, given), marks=mark_choice(values, given)),
+        times=TimePlaces(
+            event_time=event_time_choice(values, given, payloads), marks=mark_choice(values, given, payloads)
+        ),
         announced=announced_topic(values, given, subscription),
         commit_group=values["commitGroupId"],
         client=settings.parse_settings(given),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from pyspark_aligned_kafka.options.event_time_options import SHOWS
-from pyspark_aligned_kafka.records.payload_formats import FORMATS, KEY, VALUE, PayloadChoice
+from pyspark_aligned_kafka.records.payload_formats import FORMATS, JSON, KEY, VALUE, PayloadChoice
 from pyspark_aligned_kafka.records.payload_schema import has_timestamp
 from pyspark_aligned_kafka.records.payload_times import offset_of
 from watermark_source.errors import OptionError, UsageError, shortened
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 PERMISSIVE, FAILFAST = "PERMISSIVE", "FAILFAST"
 REGISTRY, USER_INFO, TOKEN = "schemaRegistry", "schemaRegistryUserInfo", "schemaRegistryToken"
 CONFLUENT, PLAIN = "confluent", "none"
-_JSON = "json"
 _REGISTRY_MS = 30_000
 """Time limit for a schema, all retries included."""
 _COLUMNS = {VALUE: "payload", KEY: "key_payload"}
@@ -39,20 +38,6 @@ def _zone(text: str) -> str:
     return "UTC" if zone in ("Z", "UTC", "GMT", "UT", "+00:00", "Etc/UTC") else zone
 
 
-def _login(text: str) -> str:
-    login = non_empty(text)
-    if ":" not in login:
-        raise ValueError("there is no colon in it")
-    return login
-
-
-def _token(text: str) -> str:
-    token = non_empty(text)
-    if not (token.isascii() and token.isprintable()):
-        raise ValueError("it has a line break, or a character that is not ASCII")
-    return token
-
-
 def _options_of(field: str) -> tuple[Option, ...]:
     """Return the rows for ``key`` or ``value``."""
     return (
@@ -62,7 +47,7 @@ def _options_of(field: str) -> tuple[Option, ...]:
             default_text="none",
             accepted=f"must be {' or '.join(_WORDS)}: {field}s in other formats are delivered as bytes in the column "
             f"{field}",
-            example=_JSON,
+            example=JSON,
             doc=f"Format of the {field}s, which are decoded into the column `{field}Column`: "
             f"{', '.join(f'`{word}`' for word in _WORDS)}. The column `{field}` is then left out, unless `columns` "
             "names it. See [your payload as columns](payload.md).",
@@ -72,7 +57,7 @@ def _options_of(field: str) -> tuple[Option, ...]:
             parse=str.strip,
             default_text="none",
             accepted="must be a schema of the format",
-            example=FORMATS[_JSON].example,
+            example=FORMATS[JSON].example,
             doc=f"Schema of the decoded {field}s. Only its members are decoded. "
             + (" ".join(row.doc for row in FORMATS.values()) if field == VALUE else "As `valueSchema`."),
         ),
@@ -114,23 +99,24 @@ def _options_of(field: str) -> tuple[Option, ...]:
     )
 
 
+_EXAMPLES = {REGISTRY: "https://registry:8081", USER_INFO: "user:password", TOKEN: "<token>"}
 _REGISTRY_OPTIONS = (
     Option(
         name=REGISTRY,
         parse=non_empty,
         default_text="none",
         accepted='must be the address of a schema registry, such as "https://registry:8081"',
-        example="https://registry:8081",
+        example=_EXAMPLES[REGISTRY],
         doc="Address of a schema registry with Confluent's API. Decoded keys and values then begin with the id of "
         "their writer's schema (`valueFraming`), which is requested once in each process.",
         secret=True,
     ),
     Option(
         name=USER_INFO,
-        parse=_login,
+        parse=non_empty,
         default_text="none",
         accepted="must be user:password, with a colon between them",
-        example="user:password",
+        example=_EXAMPLES[USER_INFO],
         doc="Login for the schema registry, `user:password`. It appears in no log, error, status or checkpoint, but "
         "Spark itself prints options in `explain(True)`: set `spark.sql.redaction.options.regex` to "
         "`(?i)url|schemaregistry`.",
@@ -138,10 +124,10 @@ _REGISTRY_OPTIONS = (
     ),
     Option(
         name=TOKEN,
-        parse=_token,
+        parse=non_empty,
         default_text="none",
         accepted="must be a bearer token: ASCII characters in one line",
-        example="<token>",
+        example=_EXAMPLES[TOKEN],
         doc="Bearer token for the schema registry, instead of `schemaRegistryUserInfo`.",
         secret=True,
     ),
@@ -180,18 +166,17 @@ def _registry(values: Mapping[str, Any], given: Mapping[str, str]) -> SchemaRegi
             if values[name] is not None:
                 raise OptionError(name, "***", f"has no meaning without {REGISTRY}", example="leave it out")
         return None
-    if values[USER_INFO] is not None and values[TOKEN] is not None:
-        raise OptionError(TOKEN, "***", f"has no meaning with {USER_INFO}: a registry takes one of them",
-                          example="leave it out")  # fmt: skip
     # Imports compiled code, which few queries need.
     from watermark_source.extractors.schema_registry import SchemaRegistry  # noqa: PLC0415
 
-    try:
-        return SchemaRegistry.of(
-            values[REGISTRY], user_info=values[USER_INFO], token=values[TOKEN], timeout_ms=_REGISTRY_MS
-        )
-    except UsageError as error:
-        raise OptionError(REGISTRY, "***", str(error), example="https://registry:8081") from None
+    # The address alone, with a user, and with a token: an error is that of the option that was added.
+    logins = ((REGISTRY, None, None), (USER_INFO, values[USER_INFO], None), (TOKEN, values[USER_INFO], values[TOKEN]))
+    for name, user_info, token in logins:
+        try:
+            registry = SchemaRegistry.of(values[REGISTRY], user_info=user_info, token=token, timeout_ms=_REGISTRY_MS)
+        except UsageError as error:
+            raise OptionError(name, "***", str(error), example=_EXAMPLES[name]) from None
+    return registry
 
 
 def _choice(
@@ -207,7 +192,7 @@ def _choice(
         for other in others:
             if (text := given_text(given, other)) is not None:
                 raise OptionError(other, text, f"has no meaning without {format_option}",
-                                  example=f"{format_option} = {_JSON}")  # fmt: skip
+                                  example=f"{format_option} = {JSON}")  # fmt: skip
         return None
     row = FORMATS[name]
     text = values[f"{field}Schema"]
@@ -230,7 +215,7 @@ def _choice(
         raise OptionError(f"{field}Column", column, "is the name of another column of this source", example="order")
     zone_option = f"{field}TimeZone"
     zone: str | None = values[zone_option]
-    if (name == _JSON and has_timestamp(found.type)) != (zone is not None):
+    if (name == JSON and has_timestamp(found.type)) != (zone is not None):
         raise OptionError(
             zone_option, given_text(given, zone_option),
             f"has no meaning without a TIMESTAMP of JSON in {field}Schema" if zone is not None else "is needed because "

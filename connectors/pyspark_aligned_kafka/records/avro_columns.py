@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 import time
 from dataclasses import dataclass
 from typing import Final
@@ -34,8 +35,10 @@ _VERSION = re.compile("[1-9][0-9]{0,9}")
 _LAST_VERSION = 2**31 - 1
 _UNKNOWN_SECONDS = 60
 """Seconds until a schema that the registry did not have is requested again."""
-_MOST_SCHEMAS, _MOST_UNKNOWN = 1_000, 10_000
-"""Limits on the schemas, and on the ids without one, that are kept in memory."""
+_MOST_SCHEMAS, _MOST_UNKNOWN, _MOST_READERS = 1_000, 10_000, 100
+"""Limits on the schemas, on the ids without one, and on the readers' schemas that are kept in memory."""
+_MOST_CODE = 1 << 22
+"""Limit on the numbers of code that writers' schemas are resolved to, in memory."""
 _WITHOUT_ID, _UNKNOWN = int(Fault.REFUSED), int(Fault.REFUSED) - 1
 """Entries of values without an id, and of those whose schema the registry does not have."""
 _REASONS: Final = {
@@ -77,7 +80,7 @@ def avro_schema(text: str, registry: SchemaRegistry | None) -> PayloadSchema:
                                  "has the same columns")  # fmt: skip
             if not subject:
                 raise ValueError("there is no subject before the colon")
-            found = registry.version(subject, int(version))
+            found = _requested_version(registry, subject, int(version))
             if found is None:
                 raise ValueError(f"the schema registry {registry} has no such version")
             if found.kind != "AVRO":
@@ -95,6 +98,7 @@ def avro_schema(text: str, registry: SchemaRegistry | None) -> PayloadSchema:
 
 # Schemas of this process: each partition of each batch has a reader of its own.
 _schemas: dict[tuple[SchemaRegistry, int], RegisteredSchema] = {}
+_versions: dict[tuple[SchemaRegistry, str, int], RegisteredSchema] = {}
 _requested_again: dict[tuple[SchemaRegistry, int], float] = {}
 """Ids that a registry did not have, and when they are requested again, by the monotonic clock."""
 
@@ -117,10 +121,119 @@ def _requested(registry: SchemaRegistry, number: int) -> RegisteredSchema | None
     return schema
 
 
+def _requested_version(registry: SchemaRegistry, subject: str, version: int) -> RegisteredSchema | None:
+    """Return a version of a subject, which does not change: once it is there it is not requested again."""
+    key = (registry, subject, version)
+    schema = _versions.get(key) or registry.version(subject, version)
+    if schema is not None:
+        if len(_versions) >= _MOST_SCHEMAS:
+            _versions.clear()
+        _versions[key] = schema
+    return schema
+
+
 def forget_schemas() -> None:
     """Request all schemas again."""
-    _schemas.clear()
-    _requested_again.clear()
+    for kept in (_schemas, _versions, _requested_again, _resolutions):
+        kept.clear()
+
+
+class _Resolution:
+    """A reader's schema, and the writers' schemas that were resolved to it.
+
+    A process has one for each reader's schema; it serves any number of reads. It depends on the texts of schemas alone.
+    """
+
+    def __init__(self, definition: AvroSchema, field: str, columns: CellColumns) -> None:
+        self._text, self._field = definition.text, field
+        self._reader = reader_type(definition.text, definition.references, [])
+        self._resolver = Resolver(self._reader, columns.children)
+        self._resolver.reasons += [NO_ID, "the schema registry has no schema of its id"]
+        self._refusals: dict[str, int] = {}
+        """The entry of each reason why all values of a schema are refused."""
+        self._entries: dict[tuple[int, RegisteredSchema], int] = {}
+        self._own: int | None = None
+        self._lock = threading.Lock()
+        self._code, self._constants = np.empty(0, np.int64), np.empty(0, np.uint8)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it has so much code that a new one is to begin."""
+        return len(self._resolver.code) > _MOST_CODE
+
+    @property
+    def tables(self) -> tuple[Longs, Bytes]:
+        """The code and the constants, for all entries that have been returned."""
+        with self._lock:
+            if len(self._code) != len(self._resolver.code):
+                self._code = np.array(self._resolver.code, np.int64)
+                self._constants = np.frombuffer(bytes(self._resolver.constants), np.uint8).copy()
+            return self._code, self._constants
+
+    def reason(self, entry: int) -> str:
+        """Return why the values of an entry below zero, or a value, are refused."""
+        return self._resolver.reasons[Fault.REFUSED - entry]
+
+    def own_entry(self) -> int:
+        """Return the entry of values of the reader's own schema."""
+        with self._lock:
+            if self._own is None:
+                self._own = self._resolver.entry(self._reader)
+            return self._own
+
+    def entry(self, number: int, schema: RegisteredSchema) -> int:
+        """Return the entry of values of a writer's schema, below zero if they are refused."""
+        with self._lock:
+            key = (number, schema)
+            if key not in self._entries:
+                self._entries[key] = self._resolved(number, schema)
+            return self._entries[key]
+
+    def refused(self, number: int, error: SchemaError) -> int:
+        """Return the entry of values whose schema cannot be read."""
+        with self._lock:
+            return self._refused(f"schema {number} is not read: {error}")
+
+    def _resolved(self, number: int, schema: RegisteredSchema) -> int:
+        if schema.kind != "AVRO":
+            return self._refused(f"the type of schema {number} is {shortened(schema.kind)}, not AVRO")
+        reasons = self._resolver.reasons
+        known = len(reasons)
+        names = (
+            f"its writer's schema {number}, {shortened(schema.text)}, does not resolve to {self._field}Schema, "
+            f"{shortened(self._text)}: "
+        )
+        try:
+            text = parsed(schema.text)
+            others = [parsed(each) for each in schema.references]
+            planner = Planner(text, "millis", others, self._resolver.code)
+            entry = self._resolver.entry(AvroType(planner, text, ""))
+        except SchemaError as error:
+            return self._refused(f"schema {number} is not read: {error}")
+        except UnresolvableError as problem:
+            return self._refused(f"{names}{problem}")
+        reasons[known:] = [f"{names}{reason}" for reason in reasons[known:]]
+        return entry
+
+    def _refused(self, why: str) -> int:
+        if why not in self._refusals:
+            self._resolver.reasons.append(why)
+            self._refusals[why] = int(Fault.REFUSED) - (len(self._resolver.reasons) - 1)
+        return self._refusals[why]
+
+
+_resolutions: dict[tuple[str, tuple[str, ...], str], _Resolution] = {}
+
+
+def _resolution(definition: AvroSchema, field: str, columns: CellColumns) -> _Resolution:
+    """Return the one of a reader's schema; ``columns`` are those of its type."""
+    key = (definition.text, definition.references, field)
+    known = _resolutions.get(key)
+    if known is None or known.is_full:
+        if len(_resolutions) >= _MOST_READERS:
+            _resolutions.clear()
+        known = _resolutions[key] = _Resolution(definition, field, columns)
+    return known
 
 
 class AvroReader:
@@ -132,15 +245,10 @@ class AvroReader:
         self._registry = definition.registry if choice.framed else None
         self._type = arrow_type(choice.schema)
         self._columns = CellColumns(choice.schema, {DecimalType: Kind.WIDE}, unique_keys=True)
-        self._text = definition.text
-        reader = reader_type(definition.text, definition.references, [])
-        self._resolver = Resolver(reader, self._columns.children)
-        self._resolver.reasons += [NO_ID, f"the schema registry {self._registry} has no schema of its id"]
+        self._resolution = _resolution(definition, choice.field, self._columns)
         self._entries: dict[int, int] = {}
         """The node of each schema by its id; below zero: why its values are not read."""
-        self._own = self._resolver.entry(reader) if self._registry is None else 0
-        self._made = -1
-        self._build()
+        self._own = self._resolution.own_entry() if self._registry is None else 0
         self._frames, self._skipped = np.zeros((DEPTH, 4), np.int64), np.zeros((DEPTH, 2), np.int64)
         self._single = np.zeros(1, np.float32)
 
@@ -159,12 +267,13 @@ class AvroReader:
             entries = np.array(found, np.int64)[places]
             is_framed = ids != NOT_FRAMED
             begins, sizes = np.where(is_framed, starts + PREFIX, starts), np.where(is_framed, lengths - PREFIX, lengths)
-            self._build()
+        # The texts of constants are copied into the column: they must last until it is built.
+        code, constants = self._resolution.tables
         faults = np.empty(rows, np.int64)
         bad = made.fill(
             rows,
             lambda: read_all(
-                data, begins, sizes, entries, self._code, self._constants, made.nodes, made.closures, made.before,
+                data, begins, sizes, entries, code, constants, made.nodes, made.closures, made.before,
                 made.counts, made.states, made.cells, made.sizes, made.reals, faults, self._frames, self._skipped,
                 self._single,
             ),
@@ -177,15 +286,9 @@ class AvroReader:
         return Decoded(column, bad)
 
     def _reason(self, fault: int) -> str:
-        return self._resolver.reasons[Fault.REFUSED - fault] if fault <= Fault.REFUSED else _REASONS[Fault(fault)]
-
-    def _build(self) -> None:
-        if self._made != len(self._resolver.code):
-            self._made = len(self._resolver.code)
-            self._code = np.array(self._resolver.code, np.int64)
-            self._constants = np.frombuffer(bytes(self._resolver.constants), np.uint8).copy()
-
-    # Writers' schemas.
+        if fault == _UNKNOWN:
+            return f"the schema registry {self._registry} has no schema of its id"
+        return self._resolution.reason(fault) if fault <= Fault.REFUSED else _REASONS[Fault(fault)]
 
     def _entry(self, number: int) -> int:
         known = self._entries.get(number)
@@ -195,34 +298,9 @@ class AvroReader:
         try:
             schema = _requested(self._registry, number)
         except SchemaError as error:
-            self._entries[number] = self._refused(f"schema {number} is not read: {error}")
+            self._entries[number] = self._resolution.refused(number, error)
             return self._entries[number]
         if schema is None:
             return _UNKNOWN
-        self._entries[number] = self._resolved(number, schema)
+        self._entries[number] = self._resolution.entry(number, schema)
         return self._entries[number]
-
-    def _resolved(self, number: int, schema: RegisteredSchema) -> int:
-        if schema.kind != "AVRO":
-            return self._refused(f"the type of schema {number} is {shortened(schema.kind)}, not AVRO")
-        reasons = self._resolver.reasons
-        known = len(reasons)
-        names = (
-            f"its writer's schema {number}, {shortened(schema.text)}, does not resolve to {self._choice.field}Schema, "
-            f"{shortened(self._text)}: "
-        )
-        try:
-            text = parsed(schema.text)
-            others = [parsed(each) for each in schema.references]
-            planner = Planner(text, "millis", others, self._resolver.code)
-            entry = self._resolver.entry(AvroType(planner, text, ""))
-        except SchemaError as error:
-            return self._refused(f"schema {number} is not read: {error}")
-        except UnresolvableError as problem:
-            return self._refused(f"{names}{problem}")
-        reasons[known:] = [f"{names}{reason}" for reason in reasons[known:]]
-        return entry
-
-    def _refused(self, why: str) -> int:
-        self._resolver.reasons.append(why)
-        return int(Fault.REFUSED) - (len(self._resolver.reasons) - 1)

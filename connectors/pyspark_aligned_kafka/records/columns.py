@@ -12,13 +12,13 @@ import pyarrow as pa
 from pyspark_aligned_kafka.records.headers import headers_array
 from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
 from pyspark_aligned_kafka.records.record_fields import HEADERS_AT, KEY_AT, VALUE_AT, Located
-from watermark_source.arrow_columns import allocated, bitmap, integers, repeated
+from watermark_source.arrow_columns import allocated, bitmap, repeated
 from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.machine_code.native import Word, address_of, compiled, copy_bytes
 from watermark_source.planning.split import Split
 
 if TYPE_CHECKING:
-    from pyspark_aligned_kafka.records.payload_formats import PayloadReader
+    from pyspark_aligned_kafka.records.payload_formats import Decoded
 
 # Columns of one value, such as the topic's name: kept from batch to batch, and no more of them than some bytes.
 
@@ -90,12 +90,10 @@ def _gather(  # noqa: PLR0917 - arrays in, arrays out
 class ColumnBuilder:
     """Builds the wanted columns, in the wanted order, and behind them those of decoded keys and values."""
 
-    __slots__ = ("_columns", "_payloads")
+    __slots__ = ("_columns",)
 
-    def __init__(self, columns: Sequence[str], payloads: Sequence[tuple[bool, PayloadReader]] = ()) -> None:
-        """Begin; ``payloads`` decode the value (true) or the key of a record."""
+    def __init__(self, columns: Sequence[str]) -> None:
         self._columns = tuple(columns)
-        self._payloads = tuple(payloads)
 
     def build(
         self,
@@ -109,14 +107,14 @@ class ColumnBuilder:
         event_time: pa.Array,
         undated: int,
         marks: pa.Array | None,
+        decoded: Sequence[Decoded],
     ) -> ReadBatch:
         """Return the located records as one batch; ``offset``, ``timestamp`` and ``event_time`` are already columns.
 
-        ``undated`` are those in which no event time was found.
+        ``undated`` are those in which no event time was found; ``decoded`` are their keys and values.
 
         Raises:
             CorruptDataError: headers that do not fit their record.
-            PayloadError: a value that does not fit the user's schema, where that ends the query.
         """
         rows = located.rows
         makers: dict[str, Callable[[], pa.Array]] = {
@@ -133,14 +131,8 @@ class ColumnBuilder:
             "timestampType": lambda: _constants.column(int(log_append), rows),
             "headers": lambda: headers_array(split, data, located, offset),
         }
-        columns = tuple(makers[name]() for name in self._columns)
-        malformed = 0
-        for of_value, reader in self._payloads:
-            fields = slice(VALUE_AT, HEADERS_AT) if of_value else slice(KEY_AT, VALUE_AT)
-            starts, sizes = located.fields[fields, :rows]
-            payload, bad = reader.read(split, data, starts, sizes, integers(offset))
-            columns += (payload,)
-            malformed += bad
+        columns = (*(makers[name]() for name in self._columns), *(each.column for each in decoded))
+        malformed = sum(each.malformed for each in decoded)
         return ReadBatch(
             split, rows, columns, event_time, undated=undated, malformed=malformed, positions=offset, marks=marks
         )

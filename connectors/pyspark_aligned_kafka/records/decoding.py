@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,9 +12,9 @@ import pyarrow as pa
 
 from pyspark_aligned_kafka.records.columns import TIMESTAMP, ColumnBuilder
 from pyspark_aligned_kafka.records.compression import Arena
-from pyspark_aligned_kafka.records.event_time_choice import EventTimeChoice, MarkChoice
+from pyspark_aligned_kafka.records.event_time_choice import EventTimeChoice, InJson, MarkChoice
 from pyspark_aligned_kafka.records.event_times import Records
-from pyspark_aligned_kafka.records.payload_formats import VALUE, PayloadChoice
+from pyspark_aligned_kafka.records.payload_formats import Decoded, PayloadChoice
 from pyspark_aligned_kafka.records.record_batches import (
     ATTRIBUTES,
     BASE,
@@ -25,7 +27,7 @@ from pyspark_aligned_kafka.records.record_batches import (
     Longs,
     visible_frames,
 )
-from pyspark_aligned_kafka.records.record_fields import RowLocator, exhausted, new_cursor
+from pyspark_aligned_kafka.records.record_fields import Located, RowLocator, exhausted, new_cursor
 from watermark_source.arrow_columns import allocated, bitmap
 from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.machine_code.iso_8601 import NO_MOMENT
@@ -40,7 +42,7 @@ _ARENA_FILL = 4 * 1024 * 1024
 class RecordDecoder:
     """Decodes record batches to columns. Scratch memory is kept from call to call: it serves one read at a time."""
 
-    __slots__ = ("_arena", "_builder", "_check_crcs", "_locator", "_marks", "_times")
+    __slots__ = ("_arena", "_builder", "_check_crcs", "_locator", "_marks", "_readers", "_times")
 
     def __init__(
         self,
@@ -66,7 +68,8 @@ class RecordDecoder:
             looked_at.add("timestamp")
         looked_at.update(each.field for each in payloads)
         self._locator = RowLocator(looked_at, capacity=batch_rows, byte_limit=batch_bytes)
-        self._builder = ColumnBuilder(columns, [(each.field == VALUE, each.reader()) for each in payloads])
+        self._builder = ColumnBuilder(columns)
+        self._readers = {each.field: _located(each, event_time).reader() for each in payloads}
         self._check_crcs = check_crcs
         self._arena = Arena(decompressed_limit)
 
@@ -119,7 +122,8 @@ class RecordDecoder:
                 known = bitmap(micros_view[: located.rows] != NO_MOMENT) if located.timeless else None
                 timestamp = pa.Array.from_buffers(TIMESTAMP, located.rows, [known, micros], located.timeless)
                 event_time, undated, marks = timestamp, 0, None
-                records = Records(wanted.split, data, located, offsets_view, timestamp)
+                decoded = cache(partial(self._decoded, wanted.split, data, located, offsets_view))
+                records = Records(wanted.split, data, located, offsets_view, timestamp, decoded)
                 if self._times is not None:
                     event_time, undated = self._times.of(records)
                 if self._marks is not None:
@@ -134,7 +138,23 @@ class RecordDecoder:
                     event_time=event_time,
                     undated=undated,
                     marks=marks,
+                    decoded=[found for field in self._readers if (found := decoded(field)) is not None],
                 )
+
+    def _decoded(self, split: Split, data: Bytes, located: Located, offsets: Longs, field: str) -> Decoded | None:
+        """Return the decoded keys or values, ``None`` if they are not to be decoded; raises ``PayloadError``."""
+        if field not in self._readers:
+            return None
+        starts, sizes = located.places(field)
+        return self._readers[field].read(split, data, starts, sizes, offsets[: located.rows])
+
+
+def _located(payload: PayloadChoice, event_time: EventTimeChoice | None) -> PayloadChoice:
+    """Return how keys or values are decoded, together with the member of theirs that is event time."""
+    where = None if event_time is None else event_time.place
+    return (
+        replace(payload, located=where.path) if isinstance(where, InJson) and where.field == payload.field else payload
+    )
 
 
 def event_times_of(choice: EventTimeChoice) -> EventTimes:

@@ -17,6 +17,9 @@ from watermark_source.errors import OptionError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.types import DataType
+
+    from pyspark_aligned_kafka.records.payload_formats import PayloadChoice
 
 
 # A path into a JSON document: names of members from the outermost object inwards.
@@ -102,9 +105,23 @@ class InJson:
 
     field: Literal["key", "value"]
     path: JsonPath
+    framed: bool = False
+    """Whether a zero byte and the id of a schema are before each document (Confluent's wire format)."""
 
     def __str__(self) -> str:
         return f"{self.field}:{self.path}"
+
+
+@dataclass(frozen=True, slots=True)
+class InColumn:
+    """In a member of decoded keys or values that are not JSON; its type is one of times, an integer or text."""
+
+    payload: PayloadChoice
+    path: JsonPath
+    type: DataType
+
+    def __str__(self) -> str:
+        return f"{self.payload.field}:{self.path}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +164,7 @@ class ByFunction:
 
 
 _EXAMPLE = "my_package.times:event_time"
-Place: TypeAlias = InJson | InHeader | ByFunction
+Place: TypeAlias = InJson | InColumn | InHeader | ByFunction
 
 
 class WithoutTime(Enum):
@@ -175,6 +192,8 @@ class EventTimeChoice:
         """Which fields of a record are looked at."""
         if isinstance(self.place, InJson):
             return frozenset({self.place.field})
+        if isinstance(self.place, InColumn):
+            return frozenset({self.place.payload.field})
         return frozenset({"headers"} if isinstance(self.place, InHeader) else {"key", "value", "headers"})
 
 

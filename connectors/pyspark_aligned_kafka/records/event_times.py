@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from pyspark.sql.types import StructType
 
 from pyspark_aligned_kafka.errors import place
 from pyspark_aligned_kafka.records.columns import TIMESTAMP, binary_column
@@ -16,6 +19,7 @@ from pyspark_aligned_kafka.records.event_time_choice import (
     ByFunction,
     EventTimeChoice,
     Format,
+    InColumn,
     InHeader,
     InJson,
     MarkChoice,
@@ -23,11 +27,13 @@ from pyspark_aligned_kafka.records.event_time_choice import (
 )
 from pyspark_aligned_kafka.records.headers import HeaderScan, headers_array
 from pyspark_aligned_kafka.records.json_scan import JsonScan, Kind
+from pyspark_aligned_kafka.records.payload_formats import Decoded, PayloadReader
 from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
 from pyspark_aligned_kafka.records.record_fields import HEADERS_AT, KEY_AT, VALUE_AT, Located
 from pyspark_aligned_kafka.records.time_texts import END_MICROS, FIRST_MICROS, MAY_BE_DATE, MomentReader
 from watermark_source.arrow_columns import bitmap, integers, is_valid
-from watermark_source.errors import EventTimeError, WatermarkSourceError, shortened
+from watermark_source.errors import EventTimeError, PayloadError, WatermarkSourceError, shortened
+from watermark_source.machine_code.native import NOT_FRAMED, PREFIX
 from watermark_source.planning.split import Split
 
 # The finder of event times in one place of each record: what it is given, and what it finds.
@@ -35,6 +41,10 @@ from watermark_source.planning.split import Split
 
 _SHOWN = 80
 """Bytes."""
+_DAY = 86_400_000_000
+"""Microseconds."""
+_FIRST_DAY, _LAST_DAY = FIRST_MICROS // _DAY - 1, END_MICROS // _DAY
+"""Days since 1970 that are no event times, with all before and behind them."""
 
 
 class Records(NamedTuple):
@@ -45,6 +55,9 @@ class Records(NamedTuple):
     located: Located
     offsets: Longs
     timestamps: pa.Array
+    decoded: Callable[[str], Decoded | None]
+    """Returns the decoded keys or values by their field, ``None`` where they are not decoded; raises ``PayloadError``.
+    They are decoded once."""
 
 
 class Found(NamedTuple):
@@ -88,12 +101,12 @@ class JsonTimes:
     def __init__(self, choice: EventTimeChoice, where: InJson) -> None:
         self._scan, self._moments = JsonScan(where.path), MomentReader(choice.written)
         self._shows = choice.shows_records
-        self._at = KEY_AT if where.field == "key" else VALUE_AT
+        self._where = where
         self._kinds = self._begins = np.empty(0, np.int64)
 
     def find(self, records: Records) -> Found:
         """See ``TimeFinder``."""
-        kinds, at, sizes = self._scan.find(records.data, *self._places(records))
+        kinds, at, sizes = self._found(records)
         self._kinds, self._begins = kinds, at
         # What is neither text nor number has no size.
         sizes[(kinds < Kind.TEXT) | (kinds == Kind.OTHER)] = 0
@@ -114,18 +127,137 @@ class JsonTimes:
         kind = Kind(int(kinds[0]))
         if kind is Kind.NO_DOCUMENT:
             return "null in place of a document"
+        if self._where.framed and kind is Kind.NO_JSON:
+            starts, sizes = (places[row : row + 1] for places in records.located.places(self._where.field))
         document = shown(records.data, int(starts[0]), int(sizes[0]), with_content=self._shows)
         if kind is Kind.NO_JSON:
-            return f"what is no JSON, {document}"
+            behind = " behind a zero byte and the id of a schema" if self._where.framed else ""
+            return f"what is no JSON{behind}, {document}"
         if kind is Kind.NOTHING:
             return f"no such member in {document}"
         if kind is Kind.OTHER:
             return f"what is neither a string nor a number, in {document}"
         return shown(records.data, int(at[0]), int(found[0]), with_content=self._shows)
 
+    def _found(self, records: Records) -> tuple[Longs, Longs, Longs]:
+        """Return what ``JsonScan.find`` does, of documents that are decoded by the pass that decodes them."""
+        try:
+            decoded = records.decoded(self._where.field)
+        except PayloadError:
+            # Raised again where the column is built, if event time is no error before that.
+            decoded = None
+        places = self._places(records)
+        walked = None if decoded is None else decoded.places
+        if walked is None or walked.path != self._where.path:
+            return self._scan.find(records.data, *places)
+        left = walked.left
+        if len(left):
+            starts, sizes = places
+            found = self._scan.find(records.data, starts[left], sizes[left])
+            walked.kinds[left], walked.at[left], walked.sizes[left] = found
+        return walked.kinds, walked.at, walked.sizes
+
     def _places(self, records: Records) -> tuple[Longs, Longs]:
-        starts, sizes = records.located.fields[self._at : self._at + 2, : records.located.rows]
-        return starts, sizes
+        starts, sizes = records.located.places(self._where.field)
+        if not self._where.framed:
+            return starts, sizes
+        # Imports compiled code, which few readers need.
+        from pyspark_aligned_kafka.records.payload_cells import framed_ids  # noqa: PLC0415
+
+        is_framed = framed_ids(records.data, starts, sizes) != NOT_FRAMED
+        # What is behind no id is no document.
+        return starts + PREFIX * is_framed, np.where(is_framed, sizes - PREFIX, np.minimum(sizes, 0))
+
+
+# Event times in decoded columns.
+
+
+class ColumnTimes:
+    """``TimeFinder`` of a member of decoded keys or values."""
+
+    def __init__(self, choice: EventTimeChoice, where: InColumn) -> None:
+        self._where = where
+        self._moments = MomentReader(choice.written)
+        self._shows = choice.shows_records
+        self._reader: PayloadReader | None = None
+        self._absent = np.empty(0, np.bool_)
+
+    def find(self, records: Records) -> Found:
+        """See ``TimeFinder``."""
+        member = self._member(records)
+        present = is_valid(member)
+        self._absent = ~present
+        kind = member.type
+        if pa.types.is_string(kind):
+            begins, ends, data = _texts_of(member)
+            return Found(*self._moments.read(data, begins, np.where(present, ends - begins, 0)))
+        if pa.types.is_timestamp(kind):
+            return _within(integers(member), present)
+        if pa.types.is_date32(kind):
+            return _within(np.clip(_numbers_of(member), _FIRST_DAY, _LAST_DAY) * _DAY, present)
+        numbers = _numbers_of(member)
+        if pa.types.is_decimal(kind):
+            # Numbers beyond 64 bits are no moments.
+            words = numbers.reshape(-1, 2)
+            numbers, fits = np.ascontiguousarray(words[:, 0]), words[:, 1] == words[:, 0] >> 63
+            present &= fits
+        return Found(*self._moments.of_numbers(numbers, present))
+
+    def absent(self, records: Records) -> npt.NDArray[np.bool_]:
+        """See ``TimeFinder``."""
+        return self._absent
+
+    def seen(self, records: Records, row: int) -> str:
+        """See ``TimeFinder``."""
+        starts, sizes = records.located.places(self._where.payload.field)
+        if sizes[row] < 0:
+            return f"null in place of a {self._where.payload.field}"
+        member = self._member(records)[row : row + 1]
+        if member.null_count:
+            value = shown(records.data, int(starts[row]), int(sizes[row]), with_content=self._shows)
+            return f"null in this member of {value}"
+        if pa.types.is_string(member.type):
+            begins, ends, data = _texts_of(member)
+            return shown(data, int(begins[0]), int(ends[0] - begins[0]), with_content=self._shows)
+        number = int(_numbers_of(member)[0]) if self._shows else "a value (recordsInErrors=true shows it)"
+        return f"{number} of type {member.type}"
+
+    def _member(self, records: Records) -> pa.Array:
+        choice = self._where.payload
+        decoded = records.decoded(choice.field)
+        if decoded is None:
+            # Rows are read for their times alone: what is bad ends no query here, it has no event time.
+            if self._reader is None:
+                self._reader = replace(choice, fail_fast=False).reader()
+            places = records.located.places(choice.field)
+            decoded = self._reader.read(records.split, records.data, *places, records.offsets)
+        member, kind = decoded.column, choice.schema
+        for name in self._where.path.names:
+            assert isinstance(kind, StructType)
+            member = member.flatten()[kind.names.index(name)]
+            kind = kind[name].dataType
+        return member
+
+
+def _numbers_of(member: pa.Array) -> Longs:
+    """Return the values of integers, dates or decimals, of the last two words each; those of nulls are arbitrary."""
+    width = member.type.bit_width // 8
+    kind = np.int64 if width > 8 else np.dtype(f"i{width}")
+    values = np.frombuffer(member.buffers()[1], np.uint8)[member.offset * width :][: len(member) * width].view(kind)
+    return values.astype(np.int64)
+
+
+def _texts_of(member: pa.Array) -> tuple[Longs, Longs, Bytes]:
+    """Return where each text begins and ends, and a copy of the bytes: compiled code takes no read-only array."""
+    _, edges, data = member.buffers()
+    ends = np.frombuffer(edges, np.int32)[member.offset :][: len(member) + 1].astype(np.int64)
+    content = np.array(np.frombuffer(data, np.uint8)) if data is not None and data.size else np.zeros(1, np.uint8)
+    return ends[:-1], ends[1:], content
+
+
+def _within(micros: Longs, present: npt.NDArray[np.bool_]) -> Found:
+    missing = ~present | (micros < FIRST_MICROS) | (micros >= END_MICROS)
+    return Found(np.where(missing, 0, micros), missing.astype(np.uint8), int(np.count_nonzero(missing)))
 
 
 # Event times in a header of records.
@@ -306,6 +438,8 @@ def time_finder(choice: EventTimeChoice) -> TimeFinder:
     """Return what looks at the place of a choice."""
     if isinstance(choice.place, InJson):
         return JsonTimes(choice, choice.place)
+    if isinstance(choice.place, InColumn):
+        return ColumnTimes(choice, choice.place)
     if isinstance(choice.place, InHeader):
         return HeaderTimes(choice, choice.place)
     assert isinstance(choice.place, ByFunction)

@@ -36,7 +36,8 @@ class Kind(IntEnum):
     """An object, an array, true, false, null, or one of the numbers that JSON does not have (NaN, Infinity)."""
 
 
-_NO_DOCUMENT, _NO_JSON, _NOTHING, _TEXT, _ESCAPED, _NUMBER, _OTHER = (np.int64(f.value) for f in Kind)
+NO_DOCUMENT, NO_JSON, NO_MEMBER, PLAIN_TEXT, ESCAPED_TEXT, NUMBER, OTHER = (np.int64(f.value) for f in Kind)
+"""The same for compiled code."""
 _ARRAY, _OBJECT, _ON_PATH = 0, 1, 2
 # What has to come next.
 _VALUE, _VALUE_OR_END, _NAME, _NAME_OR_END, _COMMA_OR_END = range(5)
@@ -131,7 +132,7 @@ def _scan(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the docum
 ) -> tuple[Word, Word, Word]:
     """Return what is at the path, where it begins, and its size."""
     nothing = np.int64(0)
-    kind, found_at, found_size = _NOTHING, nothing, nothing
+    kind, found_at, found_size = NO_MEMBER, nothing, nothing
     at = after_space(data, utf8_mark(data, start, stop), stop)
     depth = 0
     expected = _VALUE
@@ -139,33 +140,33 @@ def _scan(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the docum
     is_it, leads_there = steps == 0, steps > 0
     while True:
         if at >= stop:
-            return _NO_JSON, nothing, nothing
+            return NO_JSON, nothing, nothing
         c = byte_at(data, at)
         if expected == _NAME or (expected == _NAME_OR_END and c != _CLOSE):
             if c != _QUOTE:
-                return _NO_JSON, nothing, nothing
+                return NO_JSON, nothing, nothing
             end, escaped = string_end(data, at + 1, stop)
             if end < 0:
-                return _NO_JSON, nothing, nothing
+                return NO_JSON, nothing, nothing
             is_it = leads_there = False
             if stack[depth] & _ON_PATH and depth <= steps:
                 begin = name_ends[depth - 2] if depth > 1 else 0
                 if same_text(data, at + 1, end - 1, escaped, names + begin, name_ends[depth - 1] - begin):
                     # The last one of a name counts: what an earlier one held is forgotten.
-                    kind = _NOTHING
+                    kind = NO_MEMBER
                     is_it, leads_there = depth == steps, depth < steps
             at = after_space(data, end, stop)
             if at >= stop or byte_at(data, at) != _COLON:
-                return _NO_JSON, nothing, nothing
+                return NO_JSON, nothing, nothing
             at = after_space(data, at + 1, stop)
             expected = _VALUE
             continue
         if expected == _VALUE or (expected == _VALUE_OR_END and c != _CLOSE_ARRAY):
             if c in (_OPEN, _OPEN_ARRAY):
                 if depth == DEPTH:
-                    return _NO_JSON, nothing, nothing
+                    return NO_JSON, nothing, nothing
                 if is_it:
-                    kind, found_at = _OTHER, at
+                    kind, found_at = OTHER, at
                 depth += 1
                 stack[depth] = _ARRAY if c == _OPEN_ARRAY else _OBJECT | (_ON_PATH if leads_there else 0)
                 expected = _VALUE_OR_END if c == _OPEN_ARRAY else _NAME_OR_END
@@ -173,19 +174,19 @@ def _scan(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the docum
                 at = after_space(data, at + 1, stop)
                 continue
             begin = at
-            this = _OTHER
+            this = OTHER
             if c == _QUOTE:
                 at, escaped = string_end(data, at + 1, stop)
-                this = _ESCAPED if escaped else _TEXT
+                this = ESCAPED_TEXT if escaped else PLAIN_TEXT
             elif _ZERO <= c <= _NINE or (c == _MINUS and is_digit(data, at + 1, stop)):
                 at = number_end(data, at, stop)
-                this = _NUMBER
+                this = NUMBER
             else:
                 at = word_end(data, at, stop)
             if at < 0:
-                return _NO_JSON, nothing, nothing
+                return NO_JSON, nothing, nothing
             if is_it:
-                quotes = this in (_TEXT, _ESCAPED)
+                quotes = this in (PLAIN_TEXT, ESCAPED_TEXT)
                 kind, found_at, found_size = this, begin + quotes, at - begin - 2 * quotes
         else:
             # The end of a container, or what is behind a value.
@@ -196,14 +197,14 @@ def _scan(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the docum
                 is_it = leads_there = False
                 continue
             if depth == 0 or c != (_CLOSE if is_object else _CLOSE_ARRAY):
-                return _NO_JSON, nothing, nothing
+                return NO_JSON, nothing, nothing
             depth -= 1
             at += 1
         is_it = leads_there = False
         at = after_space(data, at, stop)
         expected = _COMMA_OR_END
         if depth == 0:
-            return (kind, found_at, found_size) if at == stop else (_NO_JSON, nothing, nothing)
+            return (kind, found_at, found_size) if at == stop else (NO_JSON, nothing, nothing)
 
 
 @compiled(
@@ -226,7 +227,7 @@ def _scan_all(  # noqa: PLR0917 - arrays in, arrays out
     steps = name_ends.shape[0]
     for row in range(rows):
         if sizes[row] < 0:
-            kinds[row] = _NO_DOCUMENT
+            kinds[row] = NO_DOCUMENT
             continue
         kinds[row], found_at[row], found_sizes[row] = _scan(
             data, starts[row], starts[row] + sizes[row], text, name_ends, steps, stack

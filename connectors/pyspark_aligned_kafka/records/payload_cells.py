@@ -6,7 +6,7 @@ the memory of the cells, and builds the column. Compiled functions take the addr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any
 
@@ -264,6 +264,16 @@ class CellColumns:
         """The same, before the value that is read."""
         self._rooms = np.full(len(self.kinds), 1_024, np.int64)
         self._allocate()
+
+    def node_at(self, schema: DataType, names: Sequence[str]) -> int | None:
+        """Return the node of a member of structs within each other; ``None``: it has none, or more than one cell."""
+        node = 0
+        for name in names:
+            if not isinstance(schema, StructType) or name not in schema.names:
+                return None
+            node = self.children[node][schema.names.index(name)]
+            schema = schema[name].dataType
+        return None if self.children[node] else node
 
     def fill(self, rows: int, walk: Callable[[], int]) -> int:
         """Call a walk over so many values until the cells have room, and return what it returns.

@@ -14,7 +14,7 @@ from pyspark.sql.types import BinaryType, StructType
 
 from pyspark_aligned_kafka.records.payload_cells import CellColumns, Kind, arrow_type, framed_ids, replaced
 from pyspark_aligned_kafka.records.payload_exact import ExactReader, Reading
-from pyspark_aligned_kafka.records.payload_formats import NO_ID, Decoded, PayloadChoice
+from pyspark_aligned_kafka.records.payload_formats import NO_ID, Decoded, PayloadChoice, Places
 from pyspark_aligned_kafka.records.payload_walk import STACK, walk_all
 from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
 from watermark_source.arrow_columns import bitmap
@@ -37,6 +37,7 @@ class JsonReader:
         schema = StructType([field for field in whole.fields if field.name != self._corrupt])
         self._type = arrow_type(whole)
         self._columns = CellColumns(schema, {BinaryType: Kind.BASE64}, zone_is_utc=choice.zone == "UTC")
+        self._located = None if choice.located is None else self._columns.node_at(schema, choice.located.names)
         self._exact = ExactReader(schema, choice.zone)
         self._stack = np.zeros(STACK, np.int64)
 
@@ -48,26 +49,32 @@ class JsonReader:
             starts, lengths = starts + PREFIX * is_framed, lengths - PREFIX * is_framed
         rows, made = len(starts), self._columns
         unusual = np.empty(rows, np.uint8)
+        wanted = -1 if self._located is None else self._located
+        found = np.empty((3, rows if wanted >= 0 else 0), np.int64)
         left = made.fill(
             rows,
             lambda: walk_all(
                 data, starts, lengths, made.nodes, made.members, made.names, made.closures, self._stack,
                 made.before, made.counts, made.states, made.cells, made.sizes, made.reals, unusual,
+                wanted, found,
             ),
         )  # fmt: skip
         if self._choice.framed:
             unusual[without_id] = _WITHOUT_ID
             left += int(np.count_nonzero(without_id))
-        column = made.column(data, self._type, self._corrupt)
-        return (
-            self._with_unusual(split, column, data, starts, lengths, offsets, unusual) if left else Decoded(column, 0)
-        )
+        column, malformed = made.column(data, self._type, self._corrupt), 0
+        if left:
+            column, malformed = self._with_unusual(split, column, data, starts, lengths, offsets, unusual)
+        path = self._choice.located
+        if path is None or wanted < 0:
+            return Decoded(column, malformed)
+        return Decoded(column, malformed, Places(path, found[0], found[1], found[2], np.flatnonzero(unusual)))
 
     # Documents that are not plain.
 
     def _with_unusual(  # noqa: PLR0917 - the block and what is known of it
         self, split: Split, made: pa.Array, data: Bytes, starts: Longs, lengths: Longs, offsets: Longs, unusual: Bytes
-    ) -> Decoded:
+    ) -> tuple[pa.Array, int]:
         rows = np.flatnonzero(unusual)
         documents = [data[starts[row] : starts[row] + lengths[row]].tobytes() for row in rows.tolist()]
         readings = [
@@ -85,7 +92,7 @@ class JsonReader:
             else {**reading.row, self._corrupt: document if reading.wrong is not None else None}
             for document, reading in zip(documents, readings, strict=True)
         ]
-        return Decoded(replaced(made, rows, arrow_of(values, self._type)), len(bad))
+        return replaced(made, rows, arrow_of(values, self._type)), len(bad)
 
 
 def arrow_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:

@@ -20,6 +20,7 @@ from watermark_source.planning.split import Split
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from pyspark_aligned_kafka.records.event_time_choice import JsonPath
     from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
     from watermark_source.extractors.schema_registry import SchemaRegistry
 
@@ -27,6 +28,7 @@ _log = logging.getLogger(__name__)
 _SHOWN = 80
 """Bytes of a document that an error contains."""
 KEY, VALUE = "key", "value"
+JSON = "json"
 NO_ID = "it does not begin with a zero byte and the id of a schema"
 
 
@@ -44,7 +46,7 @@ class PayloadChoice:
     """How the keys or the values of records are decoded."""
 
     schema: DataType
-    format: str = "json"
+    format: str = JSON
     definition: Any = None
     field: str = VALUE
     """``key`` or ``value``."""
@@ -56,6 +58,8 @@ class PayloadChoice:
     """Whether errors and logs hold the beginning of a document."""
     framed: bool = False
     """Whether a zero byte and the id of a schema are before each value (Confluent's wire format)."""
+    located: JsonPath | None = None
+    """The path of event time in JSON, if it is there: the reader then returns where that is."""
 
     @property
     def corrupt_member(self) -> str | None:
@@ -88,6 +92,17 @@ class PayloadChoice:
         raise PayloadError(f"{what}. {self.field}Mode is FAILFAST; with PERMISSIVE such members are null{kept}")
 
 
+class Places(NamedTuple):
+    """What the pass over a block's documents found at one path, as ``JsonScan.find`` returns it."""
+
+    path: JsonPath
+    kinds: Longs
+    at: Longs
+    sizes: Longs
+    left: Longs
+    """Rows of which the pass does not know it."""
+
+
 class Decoded(NamedTuple):
     """The decoded values of a block."""
 
@@ -95,6 +110,8 @@ class Decoded(NamedTuple):
     """One of each value, null where there is none."""
     malformed: int
     """Number of values that do not fit the schema."""
+    places: Places | None = None
+    """Of the path ``PayloadChoice.located``; ``None``: the reader does not find it."""
 
 
 class PayloadReader(Protocol):
@@ -171,7 +188,7 @@ def _protobuf_reader(choice: PayloadChoice) -> PayloadReader:
 
 
 FORMATS: Final[Mapping[str, PayloadFormat]] = {
-    "json": PayloadFormat(
+    JSON: PayloadFormat(
         parse=_json_schema,
         accepted="must be a schema in Spark's DDL or in its JSON",
         example="id STRING, at BIGINT, amount DOUBLE",

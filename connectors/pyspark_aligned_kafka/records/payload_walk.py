@@ -2,14 +2,27 @@
 
 A document is read here only where it is plain: JSON as RFC 8259 has it up to the end of its object, each member of the
 schema at most once, and of its own type. Any other document is left to ``payload_exact``, which knows all that Spark
-accepts beside that.
+accepts beside that. The same pass finds where one member is: that of event time, which is not walked to again.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from pyspark_aligned_kafka.records.json_scan import DEPTH, after_space, is_digit, number_end, word_end
+from pyspark_aligned_kafka.records.json_scan import (
+    DEPTH,
+    ESCAPED_TEXT,
+    NO_DOCUMENT,
+    NO_JSON,
+    NO_MEMBER,
+    NUMBER,
+    OTHER,
+    PLAIN_TEXT,
+    after_space,
+    is_digit,
+    number_end,
+    word_end,
+)
 from pyspark_aligned_kafka.records.json_strings import (
     HAS_ESCAPES,
     HAS_SURROGATES,
@@ -308,9 +321,12 @@ def _member(  # noqa: PLR0917 - compiled
 def _walk(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the document is the point of it
     nodes: Word, members: Word, names: Word, closures: Word, stack: Word,
     counts: Word, states: Word, cells: Word, sizes: Word, reals: Word,
-    data: Word, start: Word, stop: Word, number: Word,
+    data: Word, start: Word, stop: Word, number: Word, wanted: Word, places: Word, row: Word, rows: Word,
 ) -> tuple[Word, Word]:  # fmt: skip
-    """Append the cells of one document; return how it ended, and the number of structs there have been."""
+    """Append the cells of one document; return how it ended, and the number of structs there have been.
+
+    Of the value of the node ``wanted`` its kind, its place and its size are put to ``places``, a line of rows each.
+    """
     at = after_space(data, start, stop)
     depth = -1
     expected = _VALUE
@@ -385,13 +401,15 @@ def _walk(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the docum
                 expected = _VALUE_OR_END if c == _OPEN_ARRAY else _NAME_OR_END
                 at = after_space(data, at + 1, stop)
                 continue
-            begin = at
+            begin, this = at, np.int64(OTHER)
             if c == _QUOTE:
                 at, flags = text_end(data, at + 1, stop)
+                this = np.int64(ESCAPED_TEXT if flags & HAS_ESCAPES else PLAIN_TEXT)
                 if at >= 0 and node >= 0:
                     result = _text(nodes, counts, states, cells, sizes, data, begin + 1, at - 1, flags, node)
             elif _ZERO <= c <= _NINE or c == _MINUS:
                 at = number_end(data, at, stop)
+                this = np.int64(NUMBER)
                 if at - begin > 900:
                     return np.int64(_UNUSUAL), number
                 if at >= 0 and node >= 0:
@@ -415,6 +433,11 @@ def _walk(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the docum
                 return np.int64(_UNUSUAL), number
             if result != _DONE:
                 return result, number
+            if node >= 0 and node == wanted:
+                quotes = np.int64(c == _QUOTE)
+                put_long(places, row, this)
+                put_long(places, rows + row, begin + quotes)
+                put_long(places, 2 * rows + row, at - begin - 2 * quotes)
         else:
             # The end of a container, or what is behind a value.
             top = depth * _FRAME
@@ -443,7 +466,9 @@ def _walk(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the docum
             depth -= 1
             at += 1
             if depth < 0:
-                # Nor does Spark read what is behind the object.
+                # Nor does Spark read what is behind the object. For event time the whole must be JSON.
+                if wanted >= 0 and after_space(data, at, stop) < stop:
+                    put_long(places, row, np.int64(NO_JSON))
                 return np.int64(_DONE), number
         node = np.int64(-1)
         at = after_space(data, at, stop)
@@ -452,33 +477,38 @@ def _walk(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the docum
 
 @compiled(
     "int64(uint8[::1], int64[::1], int64[::1], int64[:, ::1], int64[:, ::1], uint8[::1], int64[::1], int64[::1],"
-    " int64[::1], int64[::1], uint8[::1], int64[::1], int64[::1], float64[::1], uint8[::1])"
+    " int64[::1], int64[::1], uint8[::1], int64[::1], int64[::1], float64[::1], uint8[::1], int64, int64[:, ::1])"
 )
 def walk_all(  # noqa: PLR0917 - arrays in, arrays out
     array: Word, starts: Word, lengths: Word,
     nodes: Word, members: Word, text: Word, closures: Word, stack: Word,
     before: Word, counts: Word, states: Word, cells: Word, sizes: Word, reals: Word, unusual: Word,
+    wanted: Word, places: Word,
 ) -> Word:  # fmt: skip
     """Append the cells of all documents; return how many are unusual, -1 if there was no room for the cells.
 
     A document of negative length is null. For one that is unusual, which ``unusual`` states, there is a null.
+    ``places`` receives what ``json_scan`` finds, in every document that is not unusual, at the node ``wanted``, a value
+    of one cell within structs alone; without such a node it is below zero, and ``places`` has no columns.
     """
     # By their addresses: to count references of arrays at each call was most of the time.
     data, names, node_table, member_table = address_of(array), address_of(text), address_of(nodes), address_of(members)
     null_nodes, frames, numbers = address_of(closures), address_of(stack), address_of(counts)
     state_cells, value_cells, size_cells = address_of(states), address_of(cells), address_of(sizes)
-    real_cells = address_of(reals)
+    real_cells, found, rows = address_of(reals), address_of(places), starts.shape[0]
     number, left = np.int64(0), np.int64(0)
     counts[:] = 0
     members[:, SEEN] = -1
-    for row in range(starts.shape[0]):
+    for row in range(rows):
         unusual[row] = 0
+        if wanted >= 0:
+            places[0, row] = NO_DOCUMENT if lengths[row] < 0 else NO_MEMBER
         if lengths[row] >= 0:
             before[:] = counts
             start = starts[row]
             result, number = _walk(
                 node_table, member_table, names, null_nodes, frames, numbers, state_cells, value_cells, size_cells,
-                real_cells, data, start, start + lengths[row], number,
+                real_cells, data, start, start + lengths[row], number, wanted, found, row, rows,
             )  # fmt: skip
             if result == _NO_ROOM:
                 return np.int64(-1)

@@ -207,6 +207,12 @@ class Located(NamedTuple):
     timeless: int
     """Records whose timestamp does not fit 64 bits of microseconds, which is ``NO_MOMENT`` then."""
 
+    def places(self, field: str) -> tuple[Longs, Longs]:
+        """Return where each ``key`` or ``value`` begins, and its size, below zero for a null."""
+        at = KEY_AT if field == "key" else VALUE_AT
+        starts, sizes = self.fields[at : at + 2, : self.rows]
+        return starts, sizes
+
 
 class RowLocator:
     """Locates records, at most ``capacity`` a call, in one run of batches after another."""

@@ -21,7 +21,7 @@ _LONGEST = 64
 _FIRST_DAY, _END_DAY = -719_162, 2_932_897
 """Days from 1970-01-01 to 0001-01-01 and 10000-01-01, the years Spark writes."""
 FIRST_MICROS, END_MICROS = _FIRST_DAY * 86_400_000_000, _END_DAY * 86_400_000_000
-_MOST_DIGITS = 18
+_MOST_DIGITS, _NINETEEN_DIGITS = 18, 10**18
 _FIRST_SHORT_YEAR, _FIRST_RECENT_YEAR, _END_YEAR = 1800, 1900, 2200
 """Years of digits that may be a date, where the same number is also the moment of an epoch that data may well have.
 
@@ -140,21 +140,33 @@ def _are_date(first: Word, size: Word) -> Word:
 
 
 @inlined
+def _digits_before_point(value: Word, exponent: Word) -> Word:
+    size = np.int64(0)
+    while size < _MOST_DIGITS and power_of_ten(size) <= value:
+        size += 1
+    return size + exponent
+
+
+@inlined
+def _counts_as_date(value: Word, exponent: Word) -> Word:
+    """Return whether the digits of a number before its point may be a date."""
+    size = _digits_before_point(value, exponent)
+    return (
+        value > 0 and 0 < size <= _LONGEST and _are_date(_shifted(value, exponent - max(size - 14, np.int64(0))), size)
+    )
+
+
+@inlined
 def _is_date(data: Word, at: Word, stop: Word, value: Word, exponent: Word) -> Word:
     """Return whether the digits of a number before its point may be a date, however they are written.
 
     2.0240507E7 is 20240507; with zeros before them both the digits that are written and those that count may be one.
     """
-    if value <= 0:
-        return False
-    size = np.int64(0)
-    while size < _MOST_DIGITS and power_of_ten(size) <= value:
-        size += 1
-    size += exponent
-    if not 0 < size <= _LONGEST:
-        return False
-    if _are_date(_shifted(value, exponent - max(size - 14, np.int64(0))), size):
+    if _counts_as_date(value, exponent):
         return True
+    size = _digits_before_point(value, exponent)
+    if value <= 0 or not 0 < size <= _LONGEST:
+        return False
     at += byte_at(data, at) == _PLUS
     zeros = np.int64(0)
     while digit_at(data, at + zeros, stop) == 0:
@@ -165,16 +177,21 @@ def _is_date(data: Word, at: Word, stop: Word, value: Word, exponent: Word) -> W
 
 
 @inlined
+def _of_number(value: Word, exponent: Word, unit: Word) -> Word:
+    if unit == _ORACLE:
+        return (value >> _LOGICAL_BITS) * 1_000 if exponent == 0 else NO_MOMENT
+    exponent += _exponent_by_size(value, exponent) if unit == _BY_SIZE else unit
+    return _scaled(value, exponent)
+
+
+@inlined
 def _moment(data: Word, at: Word, stop: Word, unit: Word) -> Word:
     if unit != _NO_NUMBER:
         is_number, value, exponent = _number(data, at, stop)
         if is_number and unit == _BY_SIZE and _is_date(data, at, stop, value, exponent):
             return _DATE
-        if is_number and unit == _ORACLE:
-            return (value >> _LOGICAL_BITS) * 1_000 if exponent == 0 else NO_MOMENT
         if is_number:
-            exponent += _exponent_by_size(value, exponent) if unit == _BY_SIZE else unit
-            return _scaled(value, exponent)
+            return _of_number(value, exponent, unit)
         if unit != _BY_SIZE:
             return NO_MOMENT
     return iso_moment(data, at, stop)
@@ -227,6 +244,24 @@ def _read_all(  # noqa: PLR0917 - arrays in, arrays out
     return count
 
 
+@compiled("int64(int64[::1], boolean[::1], int64, int64[::1], uint8[::1])")
+def _of_numbers(numbers: Word, present: Word, unit: Word, micros: Word, wrong: Word) -> Word:
+    count = 0
+    for row in range(numbers.shape[0]):
+        value, exponent, found = numbers[row], np.int64(0), NO_MOMENT
+        if present[row] and unit != _NO_NUMBER:
+            if value <= -_NINETEEN_DIGITS or value >= _NINETEEN_DIGITS:
+                # As of a text, the digits beyond the eighteenth are cut off.
+                value, exponent = value // 10 + (value < 0 and value % 10 != 0), np.int64(1)
+            is_date = unit == _BY_SIZE and _counts_as_date(value, exponent)
+            found = _DATE if is_date else _of_number(value, exponent, unit)
+        is_moment = FIRST_MICROS <= found < END_MICROS
+        micros[row] = found if is_moment else 0
+        wrong[row] = MAY_BE_DATE if found == _DATE else not is_moment
+        count += not is_moment
+    return count
+
+
 class MomentReader:
     """Reads moments of one format. Scratch memory is kept from call to call: it serves one read at a time."""
 
@@ -253,3 +288,8 @@ class MomentReader:
         with_escapes = np.zeros(rows, np.bool_) if escaped is None else escaped
         missing = _read_all(data, starts, sizes, with_escapes, self._unit, self._room, micros, wrong)
         return micros, wrong, missing
+
+    def of_numbers(self, numbers: Longs, present: npt.NDArray[np.bool_]) -> tuple[Longs, Bytes, int]:
+        """Return the same of numbers, where they are ``present``, as ``read`` returns it of their digits."""
+        micros, wrong = np.empty(len(numbers), np.int64), np.empty(len(numbers), np.uint8)
+        return micros, wrong, _of_numbers(numbers, present, self._unit, micros, wrong)

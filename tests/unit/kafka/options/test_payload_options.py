@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from pyspark.sql.types import StructField, StructType, TimestampType
 
 from pyspark_aligned_kafka.options.kafka_options import KafkaOptions, parse
 from pyspark_aligned_kafka.reading.range_reader import KafkaRangeReader
+from pyspark_aligned_kafka.records.event_time_choice import EventTimeChoice, InColumn, InJson, parse_path
 from pyspark_aligned_kafka.records.payload_schema import parse_schema
 from pyspark_aligned_kafka.source import KafkaBatch, KafkaSource
 from watermark_source.errors import OptionError
@@ -130,6 +132,50 @@ def test_decoded_values_are_a_column_behind_kafkas_own(options: dict[str, str], 
     assert decoded == [found.payloads, found.payloads, ()]
 
 
+AVRO = {
+    "valueFormat": "avro",
+    "valueSchema": '{"type":"record","name":"R","fields":[{"name":"at","type":"long"},{"name":"x","type":"double"},'
+    '{"name":"m","type":{"type":"long","logicalType":"timestamp-millis"}},'
+    '{"name":"l","type":{"type":"array","items":"long"}}]}',
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "framed"),
+    [("$.at", False), ("$.m", False), ("$.at", True)],
+)
+def test_event_time_is_a_member_of_what_is_decoded(path: str, framed: bool) -> None:
+    registry = {"schemaRegistry": "http://registry:8081"} if framed else {}
+    found = parsed(**AVRO, **registry, eventTimeColumn=f"value:{path}")
+    choice = found.times.event_time
+    assert choice is not None
+    assert isinstance(choice.place, InColumn)
+    assert KafkaSource(found).event_time == f"eventTimeColumn = value:{path}"
+    assert pickle.loads(pickle.dumps(found)) == found
+    # Of keys, which are bytes here, it is a path into JSON.
+    in_key = parsed(**AVRO, **registry, eventTimeColumn=f"key:{path}").times.event_time
+    assert in_key == EventTimeChoice(InJson("key", parse_path(path)))
+    in_json = parsed(**JSON, **registry, eventTimeColumn=f"value:{path}").times.event_time
+    assert in_json == EventTimeChoice(InJson("value", parse_path(path), framed))
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"eventTimeColumn": "value:$.no"}, r"names no member of valueSchema: \$ of valueSchema has at, l, m, x"),
+        ({"eventTimeColumn": "value:$.at.x"}, r"\$\.at of valueSchema is BIGINT, no struct"),
+        ({"eventTimeColumn": "value:$.x"}, "is DOUBLE in valueSchema, which is no event time: accepted are TIMESTAMP"),
+        ({"eventTimeColumn": "value:$.l"}, "is ARRAY<BIGINT> in valueSchema"),
+        ({"eventTimeColumn": "value:$"}, "is STRUCT<.* in valueSchema"),
+        ({"eventTimeColumn": "value:$.m", "eventTimeFormat": "millis"}, "where the member's type is one of times"),
+        ({"watermarkColumn": "value:$.at", "watermarkStrategy": "punctuated"}, "valueFormat is avro: let a function"),
+    ],
+)
+def test_a_member_that_holds_no_event_time_is_refused(options: dict[str, str], why: str) -> None:
+    with pytest.raises(OptionError, match=why):
+        parsed(**AVRO, **options)
+
+
 def test_the_schema_is_that_of_the_column() -> None:
     source = KafkaSource(parsed(valueFormat="JSON", valueSchema="at TIMESTAMP", valueTimeZone="Europe/Berlin"))
     assert source.columns["payload"] == StructField("payload", StructType([StructField("at", TimestampType())]))
@@ -169,16 +215,18 @@ def test_no_error_and_no_option_shows_the_registry_s_login() -> None:
 @pytest.mark.parametrize(
     ("login", "wrong"),
     [
-        ({"schemaRegistryUserInfo": "s3cret"}, "schemaRegistryUserInfo.*must be user:password, with a colon"),
-        ({"schemaRegistryToken": "s3\ncret"}, "schemaRegistryToken.*must be a bearer token: ASCII characters"),
+        ({"schemaRegistryUserInfo": "s3cret"}, 'schemaRegistryUserInfo = .*user_info must be "user:password"; seen a'),
+        ({"schemaRegistryToken": "s3\ncret"}, "schemaRegistryToken = .*token must be of ASCII characters"),
         ({"schemaRegistryToken": "s3cret", "schemaRegistryUserInfo": "me:s3cret"},
-         "schemaRegistryToken.*no meaning with schemaRegistryUserInfo"),
+         "schemaRegistryToken = .*takes a user or a token, not both"),
+        ({"schemaRegistryToken": "s3cret", "schemaRegistry": "http://me:s3cret@registry:8081"},
+         "schemaRegistryToken = .*takes a user or a token, not both"),
     ],
 )  # fmt: skip
 def test_a_login_for_the_registry_that_is_none_is_named_by_its_option(login: dict[str, str], wrong: str) -> None:
     options = {"schemaRegistry": "http://registry:8081", "valueFormat": "avro", "valueSchema": "int"}
     with pytest.raises(OptionError, match=f"^option {wrong}") as raised:
-        parsed(**options, **login)
+        parsed(**{**options, **login})
     assert "cret" not in str(raised.value)
 
 

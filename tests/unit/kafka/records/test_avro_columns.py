@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from pyspark_aligned_kafka.records import avro_columns
 from pyspark_aligned_kafka.records.avro_columns import avro_schema
+from pyspark_aligned_kafka.records.avro_schema import parsed
 from pyspark_aligned_kafka.records.payload_formats import PayloadReader
 from tests.avro_examples import encoded, message
 from tests.avro_pairs import Pairs, decoded, has_column, reader_of
@@ -292,6 +294,33 @@ def test_the_reads_of_a_process_request_a_schema_once(registry: Registry) -> Non
     for _ in range(3):
         assert block_by(orders(registry), [value, message(9, b"")]).malformed == 1
     assert registry.asked.count("/schemas/ids/1") == registry.asked.count("/schemas/ids/9") == 1
+
+
+def test_the_reads_of_a_process_resolve_a_schema_once(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts: list[str] = []
+    monkeypatch.setattr(avro_columns, "parsed", lambda text: texts.append(text) or parsed(text))
+    old = message(1, encoded(OLD, {"id": "a", "amount": 3, "gone": "x", "was": 7}))
+    new = message(2, encoded(NEW, {"id": "b", "amount": 0.5, "now": 8, "tag": "t"}))
+    first, second = orders(registry), orders(registry)
+    for blocks in ((first, [old]), (second, [new, old]), (first, [new, message(3, b"")]), (second, [old, new])):
+        found = values_of(block_by(*blocks).column)
+        assert [row["now"] for row in found] == [{1: 7, 2: 8}.get(value[4]) for value in blocks[1]]
+    assert len(texts) == len(set(texts)) == 3
+
+
+def test_a_schema_whose_references_were_not_there_is_read_when_they_are(registry: Registry) -> None:
+    schema = registry.answers["/schemas/ids/5"]
+    reference = {"name": "x", "subject": "late", "version": 1}
+    registry.answers = {**registry.answers, "/schemas/ids/5": {**schema, "references": [reference]}}
+    for answers, malformed in (({}, 1), ({"/subjects/late/versions/1": {"schema": json.dumps(ITEM)}}, 0)):
+        registry.answers = {**registry.answers, **answers}
+        assert block_by(reader_of("baskets-value:1", client(registry)), [message(5, b"\x0a")]).malformed == malformed
+
+
+def test_a_version_of_a_subject_is_requested_once_in_a_process(registry: Registry) -> None:
+    for _ in range(3):
+        avro_schema("orders-value:2", client(registry))
+    assert registry.asked.count("/subjects/orders-value/versions/2") == 1
 
 
 def test_the_last_entry_of_a_key_in_a_map_counts() -> None:

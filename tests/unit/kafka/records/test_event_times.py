@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import sys
 import traceback
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from pyspark_aligned_kafka.options.kafka_options import parse
 from pyspark_aligned_kafka.records.decoding import RecordDecoder
 from pyspark_aligned_kafka.records.event_time_choice import (
     ByFunction,
@@ -25,9 +27,16 @@ from pyspark_aligned_kafka.records.event_time_choice import (
     parse_path,
 )
 from pyspark_aligned_kafka.records.time_texts import END_MICROS, FIRST_MICROS
+from tests.avro_examples import encoded
 from tests.unit.kafka.batches import Rec, batch, records_bytes, sized, varint
 from watermark_source.contract.read_batch import ReadBatch
-from watermark_source.errors import CorruptDataError, EventTimeError, OptionError, UnsupportedFormatError
+from watermark_source.errors import (
+    CorruptDataError,
+    EventTimeError,
+    OptionError,
+    PayloadError,
+    UnsupportedFormatError,
+)
 from watermark_source.planning.split import Split, SplitRange
 
 SPLIT = Split("orders", 3)
@@ -326,3 +335,106 @@ def test_a_function_that_is_not_there_is_a_wrong_option(place: ByFunction, told:
 def test_the_format_that_was_chosen_is_the_one_that_is_read() -> None:
     recs = [Rec(0, b'{"t":1}'), Rec(1, b'{"t":"1970-01-01"}')]
     assert millis(read(recs, IN_VALUE, written=Format.NANOS, without=WithoutTime.NULL)) == [0, None]
+
+
+# Members of decoded values.
+
+
+def logical(kind: str, logical_type: str, **more: Any) -> dict[str, Any]:
+    return {"type": kind, "logicalType": logical_type, **more}
+
+
+FIELDS: dict[str, Any] = {
+    "long": "long", "int": "int", "text": "string", "moment": logical("long", "timestamp-millis"),
+    "micros": logical("long", "timestamp-micros"), "local": logical("long", "local-timestamp-micros"),
+    "day": logical("int", "date"), "wide": logical("bytes", "decimal", precision=38),
+    "inner": ["null", {"type": "record", "name": "Inner", "fields": [{"name": "at", "type": ["null", "long"]}]}],
+}  # fmt: skip
+ORDER = {"type": "record", "name": "Order", "fields": [{"name": name, "type": kind} for name, kind in FIELDS.items()]}
+NOTHING: dict[str, Any] = {
+    "long": 0, "int": 0, "text": "", "moment": 0, "micros": 0, "local": 0, "day": 0, "wide": b"\0", "inner": None,
+}  # fmt: skip
+PLAIN = {**ORDER, "fields": [{"name": name, "type": kind if isinstance(kind, str | list) else kind["type"]}
+                             for name, kind in FIELDS.items()]}  # fmt: skip
+"""By which fastavro takes numbers for moments."""
+
+
+def member(path: str, values: list[Any], options: dict[str, str], *, observed: bool = False) -> ReadBatch:
+    """Read event time of a member, of values that are fields by name, or bytes; ``observed``: read no column."""
+    given = {"kafka.bootstrap.servers": "h:1", "subscribe": "orders", "valueFormat": "avro", **options}
+    parsed = parse({**given, "valueSchema": json.dumps(ORDER), "eventTimeColumn": f"value:$.{path}"})
+    recs = [
+        Rec(delta, encoded(PLAIN, {**NOTHING, **value}) if isinstance(value, dict) else value, millis=delta)
+        for delta, value in enumerate(values)
+    ]
+    decoder = RecordDecoder(
+        (), batch_rows=100, batch_bytes=1 << 20, decompressed_limit=1 << 20, event_time=parsed.times.event_time,
+        payloads=() if observed else parsed.payloads,
+    )  # fmt: skip
+    data = np.frombuffer(bytearray(batch(0, recs)), np.uint8)
+    (found,) = decoder.decode(SplitRange(SPLIT, 0, 1000), data, 0, 1, None)
+    return found
+
+
+@pytest.mark.parametrize("observed", [False, True])
+@pytest.mark.parametrize(
+    ("path", "values", "expected"),
+    [
+        ("long", [1_700_000_000_123, 20240507, -5], [1_700_000_000_123, None, -5_000]),
+        ("int", [1_700_000_000, -1], [1_700_000_000_000, -1_000]),
+        ("text", ["2023-11-14T22:13:20Z", "1700000000", "", "x"], [1_700_000_000_000, 1_700_000_000_000, None, None]),
+        ("moment", [1_700_000_000_123, 300_000_000_000_000], [1_700_000_000_123, None]),
+        ("micros", [1_700_000_000_123_000, -(2**63)], [1_700_000_000_123, None]),
+        ("local", [1_700_000_000_123_000], [1_700_000_000_123]),
+        ("day", [1, -1, 2**31 - 1, -(2**31), 213_503_982], [86_400_000, -86_400_000, None, None, None]),
+        ("wide", [(10**12).to_bytes(9, "big"), b"\x01" + bytes(8), b"\xff"], [10**12, None, -1_000]),
+    ],
+)
+def test_a_member_of_decoded_values_is_event_time_by_its_type(
+    observed: bool, path: str, values: list[Any], expected: list[int | None]
+) -> None:
+    found = member(path, [{path: each} for each in values], {"eventTimeErrors": "null"}, observed=observed)
+    assert millis(found) == expected
+    assert (found.undated, len(found.columns)) == (expected.count(None), not observed)
+
+
+def test_a_member_that_is_null_or_in_nothing_is_no_event_time() -> None:
+    values = [{"inner": {"at": 5}}, {"inner": {"at": None}}, {"inner": None}, None, b"bad"]
+    for observed in (False, True):
+        options = {"eventTimeErrors": "timestamp", "eventTimeFormat": "millis"}
+        found = member("inner.at", values, options, observed=observed)
+        assert millis(found) == [5, 1, 2, 3, 4]
+        assert (found.undated, found.malformed) == (4, not observed)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "options", "seen"),
+    [
+        ("long", {"long": 20240507}, {}, "20240507 of type int64, digits that may be a date as well as a number"),
+        ("long", {"long": 20240507}, {"recordsInErrors": "false"}, r"a value \(recordsInErrors=true .* of type"),
+        ("text", {"text": "noon"}, {}, "'noon'"),
+        ("inner.at", {"inner": None}, {}, r"null in this member of '.*"),
+        ("inner.at", None, {}, "null in place of a value"),
+        ("moment", {"moment": 2**53}, {}, "9007199254740992000 of type timestamp"),
+    ],
+)
+def test_a_member_without_an_event_time_is_named(path: str, value: Any, options: dict[str, str], seen: str) -> None:
+    message = rf"partition 3 offset 1: no event time at value:\$.{path} \(eventTimeColumn, .*; seen {seen}"
+    with pytest.raises(EventTimeError, match=message):
+        member(path, [{path: 1} if path == "long" else {"text": "2023-11-14", "inner": {"at": 1}}, value], options)
+
+
+def test_only_the_read_of_rows_ends_with_a_value_that_does_not_fit() -> None:
+    options = {"valueMode": "FAILFAST", "eventTimeErrors": "null"}
+    with pytest.raises(PayloadError, match="offset 1: the value does not fit valueSchema"):
+        member("long", [{"long": 1}, b"bad"], options)
+    assert millis(member("long", [{"long": 1}, b"bad"], options, observed=True)) == [1_000, None]
+
+
+def test_a_document_behind_the_id_of_a_schema_has_its_time_in_it() -> None:
+    head = b"\x00\x00\x00\x01\x02"
+    recs = [Rec(0, head + b'{"t":5}'), Rec(1, b'{"t":6}'), Rec(2, head), Rec(3, None), Rec(4, head + b"{'t':7}")]
+    place = InJson("value", parse_path("$.t"), framed=True)
+    assert millis(read(recs, place, without=WithoutTime.NULL)) == [5_000, None, None, None, None]
+    with pytest.raises(EventTimeError, match=r"what is no JSON behind a zero byte and the id of a schema, '\{"):
+        read(recs[1:2], place)
