@@ -112,6 +112,11 @@ class MySqlSource(SourceDefinition):
         return self.options.reads_tables
 
     @property
+    def deletes_keep_event_time(self) -> bool:
+        """Whether event time is a column of the table, which the binlog has of a deleted row too."""
+        return self.layout.event_time is not None
+
+    @property
     def range_reader(self) -> RangeReader:
         """The executor side."""
         return self._reader(self.layout, knows=True)

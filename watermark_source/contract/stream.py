@@ -77,8 +77,8 @@ class EventTimePreview(Protocol):
 class OpenTransactions(Protocol):
     """Rows of open transactions: they are in a log, and can be read once the transaction is over."""
 
-    def behind(self, ends: Mapping[Split, int]) -> Set[Split]:
-        """Return the splits that have such rows at these ends, and the splits for which that is not known."""
+    def ends(self, splits: Set[Split]) -> Mapping[Split, int]:
+        """Return the ends of these splits with such rows included; without the splits that do not answer in time."""
         ...
 
 
@@ -494,6 +494,14 @@ class SourceDefinition(Protocol):
         """Whether a new query reads snapshots first, and has no watermark before they are complete; false by default.
 
         A join on processing time takes only such a source as its build side.
+        """
+        return False
+
+    @property
+    def deletes_keep_event_time(self) -> bool:
+        """Whether a row that reports a deletion has the event time of the row that was deleted; false by default.
+
+        A join on event time refuses such deletions: they would take back a version at its beginning.
         """
         return False
 

@@ -266,7 +266,8 @@ def _cause(stand: Stand, max_future_skew: int | None, *, at_end: bool) -> str:
     if cause is Cause.READ_FIRST:
         return (
             f"The logs are read to their ends first (readToEndFirst), and {listed(stand.read_first)} have not "
-            "been: see their lag in the status. A topic that was truncated or created again after the query began "
+            "been: see their lag in the status. With read_committed a transaction that was open then has to end first: "
+            "docs/watermarks.md, Transactions. A topic that was truncated or created again after the query began "
             "has no such end any more: begin with a new checkpoint location"
         )
     if cause is Cause.AHEAD:

@@ -41,6 +41,12 @@ BUILD_FIRST = ("key", "time", "gone")
 """Leading columns of a build pack. The columns that order changes of one time follow, then the build's own columns."""
 
 
+_DELETED_AT = (
+    "IF(_change_type = 'delete', greatest(_commit_timestamp, event_time + INTERVAL 1 MICROSECOND), event_time)"
+)
+"""Later than the beginning of the deleted row also where that is in the future, or commits are dated in seconds."""
+
+
 @dataclass(frozen=True, slots=True)
 class JoinLayout:
     """The columns of one join, and what its state depends on. Picklable."""
@@ -57,6 +63,8 @@ class JoinLayout:
     """A text of everything the state depends on: a join can resume only from state with an equal text."""
     waits: bool = True
     """Whether probe rows wait for a watermark."""
+    deletes_keep_event_time: bool = False
+    """Whether build rows that delete their key have, from their source, the time of the row that was deleted."""
 
     @property
     def name(self) -> str:
@@ -90,6 +98,28 @@ class JoinLayout:
                 "and would end no version. A record without a value (a tombstone) has no time in it. Give build "
                 '.option("eventTimeErrors", "timestamp"), with which such a record has its own timestamp as event '
                 "time, or leave eventTimeColumn out"
+            )
+
+    def check_taken_back(self, before: Sequence[Version], new: Sequence[Version], after: Sequence[Version]) -> None:
+        """Refuse, for a source whose deletes have the time of the deleted row, one that takes a key's version back.
+
+        Args:
+            before: the versions of a key in state.
+            new: those that were read now.
+            after: both merged.
+
+        Raises:
+            UsageError: a version would count as if it had never been there.
+        """
+        if not self.deletes_keep_event_time:
+            return
+        ended = {version.time for version in after if version.row is None}
+        if any(version.time in ended for version in (*before, *new) if version.row is not None):
+            raise UsageError(
+                f"{self.name}: a row of build was deleted, and with eventTimeColumn the delete has the time at which "
+                "that row began: the row would count as if it had never been there. Give deletes the time of their "
+                f'commit, before follow_watermark: build.withColumn("event_time", expr("{_DELETED_AT}")), where '
+                "excludeColumns must not leave _commit_timestamp out. Or leave eventTimeColumn out"
             )
 
 
@@ -271,10 +301,11 @@ class TemporalJoinProcessor(StatefulProcessor):
         for key, time, row in zip(keys, times, self._rows_or_none(changes), strict=True):
             new.setdefault(key, []).append(Version(time, row))
         stored = self._versions.read(list(new))
-        after = {
-            key: merged([Version(*version) for version in before or ()], added)
-            for (key, added), before in zip(new.items(), stored, strict=True)
-        }
+        after: dict[bytes, list[Version]] = {}
+        for (key, added), found in zip(new.items(), stored, strict=True):
+            before = [Version(*version) for version in found or ()]
+            after[key] = merged(before, added)
+            self._layout.check_taken_back(before, added, after[key])
         stale = self._write_needed(after, _FIRST_MOMENT)
         if not stale:
             return prune

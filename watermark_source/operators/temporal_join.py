@@ -134,6 +134,7 @@ def temporal_join(
         probe=arrow_columns(probe_rows.schema.fields[1:]),
         build=arrow_columns(added),
         described=_described(probe, added, probe_key, buckets, _kind_of_join(probe_source, wait=wait)),
+        deletes_keep_event_time=build_source.deletes_keep_event_time,
     )
     key = key_bytes(build, build_key)
     is_version, is_delete = key.isNotNull(), F.lit(False)

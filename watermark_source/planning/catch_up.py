@@ -62,9 +62,11 @@ def caught_up_after(
     """
     known = before.catch_up
     if known is None:
-        if logs.unknown:
+        # Rows that are committed may lie behind one of a transaction that is open, and are read after it only.
+        opened = {split: end for split, end in logs.open_ends.items() if end is not None}
+        if logs.unknown or len(opened) < len(logs.open_ends):
             return None
-        known = CatchUp(logs.ends)
+        known = CatchUp({**logs.ends, **opened})
     if is_done(known):
         return known
     cut = {s: min(known.ends[s], logs.ends[s]) for s in shorter & known.ends.keys() & logs.ends.keys()}

@@ -51,6 +51,8 @@ class ObservedLogs:
     uncommitted: Set[Split] = frozenset()
     """Splits at their end with rows of an open transaction behind it; only those that the plan would pass over
     otherwise (``passed_over``)."""
+    open_ends: Mapping[Split, int | None] = field(default_factory=dict)
+    """``ends`` with rows of open transactions included, where a source begins to catch up; ``None``: no answer."""
     earliest: Mapping[Split, int] = field(default_factory=dict)
     """First retained position, as far as it was requested."""
     added: Mapping[Split, int] = field(default_factory=dict)

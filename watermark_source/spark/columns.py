@@ -164,12 +164,19 @@ class SourceTime:
     """Whether it begins with snapshots, or with its logs up to their ends, and has no watermark before."""
     reads_to_end_first: bool = False
     """Whether that is its logs, whose rows are changes of keys (``readToEndFirst``)."""
+    deletes_keep_event_time: bool = False
+    """Whether a row that reports a deletion has the event time of the row that was deleted."""
     batch_clock: bool = False
     """Whether its watermark is the time of Spark's batches (``follow_clock``), and not one of a source."""
 
     @classmethod
     def of_options(
-        cls, options: EngineOptions, characteristic: WatermarkCharacteristic, *, begins_with_snapshot: bool
+        cls,
+        options: EngineOptions,
+        characteristic: WatermarkCharacteristic,
+        *,
+        begins_with_snapshot: bool,
+        deletes_keep_event_time: bool,
     ) -> SourceTime:
         """Return a source's time by the user's options and the connector's declaration."""
         group = options.group
@@ -182,6 +189,7 @@ class SourceTime:
             holds_group=meets and begins_with_snapshot and options.alignment.holds_in_snapshot,
             begins_with_snapshot=begins_with_snapshot,
             reads_to_end_first=options.after_catch_up is AfterCatchUp.WATERMARK,
+            deletes_keep_event_time=deletes_keep_event_time,
         )
 
     @classmethod
@@ -198,6 +206,7 @@ class SourceTime:
             holds_group=declared["holdsGroup"],
             begins_with_snapshot=declared["beginsWithSnapshot"],
             reads_to_end_first=declared.get("readsToEndFirst", False),
+            deletes_keep_event_time=declared.get("deletesKeepEventTime", False),
             batch_clock=declared.get("batchClock", False),
         )
 
@@ -220,6 +229,8 @@ class SourceTime:
             declared["group"] = self.group
         if self.reads_to_end_first:
             declared["readsToEndFirst"] = True
+        if self.deletes_keep_event_time:
+            declared["deletesKeepEventTime"] = True
         if self.batch_clock:
             declared["batchClock"] = True
         return {KEY: declared}

@@ -189,8 +189,10 @@ class AlignedDataSource(DataSource):
     def _schema(self, source: SourceDefinition, options: SourceOptions) -> StructType:
         from watermark_source.spark.stream_reader import stream_schema  # noqa: PLC0415 - see the class's docstring
 
-        snapshot = source.begins_with_snapshot
-        return stream_schema(source.columns, options.engine, self.characteristic, begins_with_snapshot=snapshot)
+        return stream_schema(
+            source.columns, options.engine, self.characteristic, begins_with_snapshot=source.begins_with_snapshot,
+            deletes_keep_event_time=source.deletes_keep_event_time,
+        )  # fmt: skip
 
     def _given(self, schema: StructType) -> tuple[SourceOptions, StructType]:
         """Return the options, those of a table included, and the schema without them."""

@@ -33,12 +33,13 @@ def stream_schema(
     characteristic: WatermarkCharacteristic = WatermarkCharacteristic.UNDEFINED,
     *,
     begins_with_snapshot: bool = False,
+    deletes_keep_event_time: bool = False,
 ) -> StructType:
     """Return the stream's schema: the system's own columns, ``event_time``, and ``late`` and ``marker`` if wanted.
 
     ``characteristic`` is the connector's declaration of its watermarks: operators on processing time take no source
     that leaves it undefined (FLIP-326). ``begins_with_snapshot``: a new query has no watermark before its snapshots are
-    complete.
+    complete. ``deletes_keep_event_time``: see ``SourceDefinition``.
 
     Raises:
         SchemaError: the system has a column of one of these names; Spark ignores case.
@@ -47,8 +48,11 @@ def stream_schema(
     if options.include_late:
         added.append(StructField(LATE, BooleanType()))
     if options.include_markers:
-        declared = SourceTime.of_options(options, characteristic, begins_with_snapshot=begins_with_snapshot).metadata
-        added.append(StructField(MARKER, MARKER_TYPE, metadata=declared))
+        declared = SourceTime.of_options(
+            options, characteristic, begins_with_snapshot=begins_with_snapshot,
+            deletes_keep_event_time=deletes_keep_event_time,
+        )  # fmt: skip
+        added.append(StructField(MARKER, MARKER_TYPE, metadata=declared.metadata))
     ours = {field.name for field in added}
     if taken := sorted(name for name in system_columns.names if name.lower() in ours):
         raise SchemaError(

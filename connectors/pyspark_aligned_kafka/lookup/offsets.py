@@ -148,11 +148,10 @@ class KafkaTransactions:
     def __init__(self, admin: OffsetQueries) -> None:
         self._admin = admin
 
-    def behind(self, ends: Mapping[Split, int]) -> Set[Split]:
-        """Return the splits whose high watermark is beyond the end, or is not answered in time."""
-        answers = self._admin.list_offsets_in_time(dict.fromkeys(ends, LATEST))
-        further = {s for s, answer in answers.offsets.items() if answer.offset is not None and answer.offset > ends[s]}
-        return further | answers.unknown.keys()
+    def ends(self, splits: Set[Split]) -> Mapping[Split, int]:
+        """Return the high watermarks that are answered in time."""
+        answers = self._admin.list_offsets_in_time(dict.fromkeys(splits, LATEST))
+        return {split: answer.offset for split, answer in answers.offsets.items() if answer.offset is not None}
 
 
 # Whether brokers answer while a batch is read: polled beside planning, on connections of its own.

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 
 from watermark_source.errors import UsageError
-from watermark_source.operators.join_processor import JoinLayout, to_columns, to_rows
+from watermark_source.operators.join_processor import JoinLayout, Version, merged, to_columns, to_rows
 
 FAR = 2**60
 """Microseconds: no date of Python's."""
@@ -51,6 +54,34 @@ def test_a_delete_at_no_time_ends_the_query_with_the_line_to_write() -> None:
     with pytest.raises(UsageError, match=r"temporal_join\[event time\]: .* \(1 in one batch\)") as refused:
         LAYOUT.check_deletes(changes([None, 5], [True, True]))
     assert '.option("eventTimeErrors", "timestamp")' in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("before", "new", "is_refused"),
+    [
+        ([(10, "a")], [(10, None)], True),
+        # REPLACE: the deleted row counts from 10 to 20.
+        ([(10, "a")], [(10, None), (20, "b")], True),
+        ([], [(10, "a"), (10, None)], True),
+        ([(10, "a")], [(10, None), (10, "b")], False),
+        ([(10, "a")], [(11, None)], False),
+        ([(10, "a")], [(10, "b")], False),
+        ([], [(10, None)], False),
+    ],
+)
+def test_a_delete_at_the_time_of_the_deleted_row_is_refused_where_the_source_dates_it_so(
+    before: list[tuple[int, str | None]], new: list[tuple[int, str | None]], is_refused: bool
+) -> None:
+    """The row would be taken back from its beginning, for clicks of the time at which it was there."""
+    known, added = ([Version(*each) for each in of] for of in (before, new))
+    check = replace(LAYOUT, deletes_keep_event_time=True).check_taken_back
+    with (
+        pytest.raises(UsageError, match=r"as if it had never been there.*_commit_timestamp")
+        if is_refused
+        else nullcontext()
+    ):
+        check(known, added, merged(known, added))
+    LAYOUT.check_taken_back(known, added, merged(known, added))
 
 
 LAYOUT = JoinLayout(

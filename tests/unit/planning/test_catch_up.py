@@ -132,6 +132,24 @@ def test_nothing_is_recorded_before_every_end_is_known() -> None:
     assert planned(state, {A: 0, B: 7}, FIRST).state.catch_up == CatchUp({B: 7})
 
 
+def test_rows_committed_behind_an_open_transaction_are_before_the_first_ends() -> None:
+    """Readers of committed data see neither until the transaction is over: the log seems to end before them."""
+    unanswered = planned(NEW, {A: 10, B: 4}, FIRST, open_ends={A: 13, B: None}).state
+    assert unanswered.catch_up is None
+    state = planned(unanswered, {A: 10, B: 4}, FIRST, open_ends={A: 13, B: 4}).state
+    assert state.catch_up == CatchUp({A: 13})
+    for _ in range(3):
+        state = planned(reread(state), {A: 10, B: 4}, FIRST).state
+        assert state.watermark is None
+        assert state.catch_up == CatchUp({A: 13})
+    state = planned(reread(state), {A: 14, B: 4}, FIRST).state
+    assert state.watermark is None
+    for _ in range(2):
+        state = planned(reread(state), {A: 14, B: 4}, FIRST).state
+    assert is_done(state.catch_up)
+    assert state.splits[A].observed == 14
+
+
 def test_the_second_ends_are_those_that_every_broker_returns() -> None:
     state = planned(NEW, {A: 10, B: 4}, FIRST).state
     waits = planned(state, {A: 10}, FIRST, unknown=frozenset({B})).state

@@ -199,6 +199,7 @@ class Observer:
             added=added,
             times=replace(logs.times, looks=self._looked_at(state, added, logs.ends, now)),
         )
+        logs = self._with_open_ends(logs, state)
         observation = Observation(
             now=now,
             logs=logs,
@@ -234,11 +235,20 @@ class Observer:
             logs = self._logs.dated(logs, splits_behind(state, logs.ends) - undated)
         return self._looking_ahead(replace(observation, logs=logs), state)
 
+    def _with_open_ends(self, logs: ObservedLogs, state: SourceState) -> ObservedLogs:
+        """Add the ends with rows of open transactions, for the plan that records up to where a source catches up."""
+        transactions = self._connector.transactions
+        begins = self._policy.after_catch_up is not None and state.catch_up is None
+        if transactions is None or not begins or logs.unknown or logs.ends_are_final:
+            return logs
+        answers = transactions.ends(logs.ends.keys())
+        return replace(logs, open_ends={split: answers.get(split) for split in logs.ends})
+
     def uncommitted(self, observation: Observation, planned: SourceState, state: SourceState) -> Observation | None:
         """Return what a plan has to be made of again, as it would pass over rows of open transactions; else nothing."""
         transactions = self._connector.transactions
         asked = {} if transactions is None else passed_over(state, planned, observation.logs)
-        if transactions is None or not asked or not (opened := transactions.behind(asked)):
+        if transactions is None or not asked or not (opened := _with_open(transactions, asked)):
             return None
         return replace(observation, logs=replace(observation.logs, uncommitted=opened))
 
@@ -338,6 +348,12 @@ class Observer:
 # Open transactions behind the ends of splits that hold the watermark: no idleTimeout helps against these.
 
 
+def _with_open(transactions: OpenTransactions, ends: Mapping[Split, int]) -> Set[Split]:
+    """Return the splits with rows of open transactions at these ends, and those for which that is not known."""
+    answers = transactions.ends(ends.keys())
+    return {split for split, end in ends.items() if split not in answers or answers[split] > end}
+
+
 _LOOK_AGAIN = 5_000
 """Milliseconds for which a split that holds the watermark has nothing to read before this is looked up, and between two
 look-ups."""
@@ -369,7 +385,7 @@ class OpenTransactionsAtHolders:
 
     def _look(self, holding: Mapping[Split, int], transactions: OpenTransactions) -> None:
         try:
-            opened = transactions.behind(holding) if holding else frozenset()
+            opened = _with_open(transactions, holding) if holding else frozenset()
         except SourceError as error:
             _log.debug("open transactions could not be looked up: %s", error)
             opened = frozenset()
