@@ -33,7 +33,7 @@ CONTAINER_TESTS := tests/services tests/integration/test_kafka_group_commits.py 
 BY_FILE := -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 # Chooses examples, kills and histories of make test-long. The report's header shows it: make test-long SEED=…
 SEED ?= $(shell date +%s)
-SEEDS = $(foreach each,kills day snapshot histories statements hypothesis,--$(each)-seed=$(1))
+SEEDS = $(foreach each,kills day snapshot histories networks statements hypothesis,--$(each)-seed=$(1))
 SOAK_MINUTES ?= 30
 HISTORIES ?= 30
 SNAPSHOT_REPLAYS ?= 200

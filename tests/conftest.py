@@ -43,7 +43,8 @@ settings.register_profile("long", settings.get_profile("usual"), derandomize=Fal
 # Chosen by ``make soak``: four hundred times the usual number of examples.
 settings.register_profile("soak", settings.get_profile("long"), max_examples=20_000)
 SEEDS = (
-    "--kills-seed", "--day-seed", "--snapshot-seed", "--histories-seed", "--statements-seed", "--hypothesis-seed",
+    "--kills-seed", "--day-seed", "--snapshot-seed", "--histories-seed", "--networks-seed", "--statements-seed",
+    "--hypothesis-seed",
 )  # fmt: skip
 """Fixed by day, where the examples of hypothesis have none; ``make test-long`` and ``make soak`` choose each."""
 _left_out = pytest.StashKey[dict[str, int]]()
@@ -92,6 +93,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--broken-networks", type=int, default=100, help="histories of broken networks, of each kind (100)"
     )
+    parser.addoption("--networks-seed", type=int, default=2, help="of the first of them; the next has the next (2)")
     parser.addoption("--statements", type=int, default=100_000, help="random statements for each server (100000)")
     parser.addoption("--statements-seed", type=int, default=2, help="chooses them (2)")
     parser.addoption("--corpus", help="folder of inputs that fuzzing has collected, run beside the ones kept here")

@@ -199,6 +199,7 @@ def test_a_broken_network_to_the_store_makes_no_member_believe_what_was_not_repo
 def test_however_often_the_network_breaks_members_believe_only_what_was_reported(
     postgres: Postgres, history: Callable[[Postgres, int], Figures], request: pytest.FixtureRequest
 ) -> None:
-    total = _run(postgres, history, range(100, 100 + request.config.getoption("--broken-networks")))
+    count, first = (request.config.getoption(f"--{name}") for name in ("broken-networks", "networks-seed"))
+    total = _run(postgres, history, range(first + _AT_ONCE, first + _AT_ONCE + count))
     sys.stdout.write(f"{total}\n")
     total.check()

@@ -114,7 +114,7 @@ def test_a_broken_network_costs_a_query_over_a_topic_no_row(broker: _Broker) -> 
 def test_however_often_the_network_breaks_no_row_of_a_topic_is_lost(
     broker: _Broker, request: pytest.FixtureRequest
 ) -> None:
-    count = request.config.getoption("--broken-networks")
-    total = sum((_run(broker, seed, count=10) for seed in range(2, 2 + count // 10)), Figures())
+    count, first = (request.config.getoption(f"--{name}") for name in ("broken-networks", "networks-seed"))
+    total = sum((_run(broker, seed, count=10) for seed in range(first, first + count // 10)), Figures())
     sys.stdout.write(f"{total}\n")
     total.check()

@@ -149,7 +149,7 @@ def test_a_broken_network_costs_a_query_over_a_table_no_change(broken: TcpProxy,
 def test_however_often_the_network_breaks_no_change_of_a_table_is_lost(
     broken: TcpProxy, mysql: MySql, request: pytest.FixtureRequest
 ) -> None:
-    count = request.config.getoption("--broken-networks")
-    total = sum((_run(broken, mysql, seed, count=10) for seed in range(2, 2 + count // 10)), Figures())
+    count, first = (request.config.getoption(f"--{name}") for name in ("broken-networks", "networks-seed"))
+    total = sum((_run(broken, mysql, seed, count=10) for seed in range(first, first + count // 10)), Figures())
     sys.stdout.write(f"{total}\n")
     total.check()

@@ -102,7 +102,7 @@ def test_what_is_acknowledged_over_a_broken_network_has_arrived_and_no_task_fail
 
 @pytest.mark.long("test_what_is_acknowledged_over_a_broken_network_has_arrived_and_no_task_fails")
 def test_however_often_the_network_breaks_no_acknowledged_report_is_lost(request: pytest.FixtureRequest) -> None:
-    count = request.config.getoption("--broken-networks")
-    total = _runs(range(3, 3 + max(1, count // _TASKS)))
+    count, first = (request.config.getoption(f"--{name}") for name in ("broken-networks", "networks-seed"))
+    total = _runs(range(first + 1, first + 1 + -(-count // _TASKS)))
     sys.stdout.write(f"{total}\n")
     total.check()
