@@ -21,6 +21,7 @@ from kafka.errors import AuthorizationError, KafkaError, KafkaTimeoutError, Topi
 from pyspark_aligned_kafka.client.settings import PREFIX, parse_settings
 from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
 from pyspark_aligned_kafka.cluster.broker_errors import reason, translated
+from pyspark_aligned_kafka.cluster.connections import configs_for
 from pyspark_aligned_kafka.cluster.list_offsets import EARLIEST, LATEST
 from pyspark_aligned_kafka.cluster.metadata import Topic
 from pyspark_aligned_kafka.lookup.announcements import COLUMNS, statements_of
@@ -115,7 +116,7 @@ class AnnouncementTopic:
         settings = self._new_settings()
         replicas = max((r.all for s, r in self._admin.replicas([self.topic]).items()), default=1)
         try:
-            with contextlib.closing(KafkaAdminClient(**self._configs(KafkaAdminClient))) as client:
+            with contextlib.closing(KafkaAdminClient(**configs_for(KafkaAdminClient, self._settings))) as client:
                 wanted = {"num_partitions": 1, "replication_factor": replicas, "configs": settings}
                 client.create_topics({self.name: wanted}, timeout_ms=_LIMIT_MS, wait_for_metadata=True)
         except TopicAlreadyExistsError:
@@ -193,7 +194,7 @@ class AnnouncementTopic:
         """
         self.prepare()
         if self._producer is None:
-            self._producer = KafkaProducer(**{**self._configs(KafkaProducer), **_OF_PRODUCER})
+            self._producer = KafkaProducer(**{**configs_for(KafkaProducer, self._settings), **_OF_PRODUCER})
         try:
             sent = self._producer.send(self.name, key=statement.writer.encode(), value=encoded(statement), partition=0)
             sent.get(_LIMIT_MS / 1_000)
@@ -204,9 +205,6 @@ class AnnouncementTopic:
                     f"the user may not write to {self.name}: {reason(error)}; give it the right WRITE on the topic"
                 ) from error
             raise translated(error, self._settings) from error
-
-    def _configs(self, client: Any) -> dict[str, Any]:
-        return {k: v for k, v in self._settings.client_configs().items() if k in client.DEFAULT_CONFIG}
 
     def last_of(self, writer: str) -> Announcement | None:
         """Return a writer's last announcement among the newest of the topic."""

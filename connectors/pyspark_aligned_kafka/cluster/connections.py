@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from kafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError, NodeNotReadyError
+from kafka.net.compat import KafkaNetClient
 from kafka.net.connection import KafkaConnection
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
@@ -131,6 +132,17 @@ class _BoundedReads(KafkaConnectionManager):  # type: ignore[misc]  # kafka-pyth
 
         transport._sock_recv = bounded  # noqa: SLF001 - see above
         return transport
+
+
+def configs_for(client: Any, settings: ClientSettings) -> dict[str, Any]:
+    """Return the settings that a client of kafka-python, such as ``KafkaProducer``, takes; its reads are bounded."""
+    known = {k: v for k, v in settings.client_configs().items() if k in client.DEFAULT_CONFIG}
+    return {**known, "kafka_client": _bounded_client}
+
+
+def _bounded_client(**configs: Any) -> KafkaNetClient:
+    net = NetworkSelector(**configs)
+    return KafkaNetClient(net, _BoundedReads(net, **configs))
 
 
 @dataclass(slots=True)

@@ -7,13 +7,16 @@ import resource
 import socket
 import threading
 import time
+from typing import Any
 
 import pytest
+from kafka import KafkaAdminClient, KafkaProducer
+from kafka.errors import KafkaError
 from kafka.future import Future
 from kafka.protocol.metadata import MetadataRequest
 
 from pyspark_aligned_kafka.client.settings import parse_settings
-from pyspark_aligned_kafka.cluster.connections import Cluster
+from pyspark_aligned_kafka.cluster.connections import Cluster, configs_for
 from pyspark_aligned_kafka.cluster.retry import Deadline
 from watermark_source.errors import SourceError
 
@@ -91,4 +94,18 @@ def test_a_broker_that_streams_bytes_without_end_is_an_error_and_takes_no_memory
         cluster.close()
         broker.close()
     assert time.monotonic() - began < 10
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 250 * 1024
+
+
+@pytest.mark.parametrize("client", [KafkaProducer, KafkaAdminClient])
+@pytest.mark.parametrize("byte", [b"\xff", b"\x03"])
+def test_a_client_that_writes_or_administers_has_the_same_limit(client: Any, byte: bytes) -> None:
+    broker = Endless(byte)
+    configs = configs_for(client, parse_settings({"kafka.bootstrap.servers": f"127.0.0.1:{broker.port}"}))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    try:
+        with pytest.raises(KafkaError):
+            client(**configs, bootstrap_timeout_ms=1_500)
+    finally:
+        broker.close()
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 250 * 1024
