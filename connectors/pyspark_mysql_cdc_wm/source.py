@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -48,6 +49,8 @@ class MySqlSource(SourceDefinition):
     """The tables there are now, if they must have the stream's columns."""
     by_grants: bool = False
     """Whether the user may read some columns of a table and not others."""
+    run: str = field(default_factory=lambda: uuid.uuid4().hex, compare=False)
+    """Identifies one start of a query: what a process remembers of a binlog holds until it may have been reset."""
     checked: Mapping[TableName, TableColumns] = field(default_factory=dict, repr=False, compare=False)
     """The tables as they were found when the source was made, in the process that made it: no task gets them."""
 
@@ -66,11 +69,11 @@ class MySqlSource(SourceDefinition):
                     _log.warning("%s: %s", server.where, gap.text)
             known = frozenset() if options.as_json else frozenset(server.tables)
             by_grants = bool(server.granted_in_part)
-            return cls(options, server.selection, server.layout, known, by_grants, server.tables)
+            return cls(options, server.selection, server.layout, known, by_grants, checked=server.tables)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle what tasks need."""
-        return MySqlSource, (self.options, self.tables, self.layout, self.known, self.by_grants)
+        return MySqlSource, (self.options, self.tables, self.layout, self.known, self.by_grants, self.run)
 
     @property
     def name(self) -> str:
@@ -181,7 +184,16 @@ class MySqlSource(SourceDefinition):
         known = Known(self.known, options.choice, layout, options.ignores_new_columns) if knows else None
         client = options.client.patient
         return MySqlRangeReader(
-            BinlogRows(client, self.tables, layout, known, options.fail_on_data_loss, options.unlogged, self.by_grants),
+            BinlogRows(
+                client,
+                self.tables,
+                layout,
+                known,
+                options.fail_on_data_loss,
+                options.unlogged,
+                self.by_grants,
+                self.run,
+            ),
             SnapshotRows(
                 client,
                 self.tables,

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
 
-from tests.integration.mysql_binlog import Database
+from services.containers import Where
+from services.mysql import MySql, mysql_service
+from services.mysql_program import Flavour
+from tests.integration.mysql_binlog import Database, new_database
 from tests.integration.mysql_lives import ALL, Life
 from tests.integration.mysql_streams import RIGHTS, make_user
-from watermark_source.errors import UnsupportedFormatError
+from watermark_source.errors import RefusedError, UnknownSplitError, UnsupportedFormatError
 
 pytestmark = pytest.mark.service
 
@@ -69,3 +72,76 @@ def test_a_key_of_which_a_column_may_not_be_read_is_refused(mysql_database: Data
             match=r"[.]t: the user 'some' may not read (shop|every column) of the primary key, .* GRANT SELECT ON",
         ):
             Life(mysql_database, username="some", rowFormat=form)
+
+
+# Roles, of which the two servers know different things.
+
+
+@pytest.fixture(scope="module", params=list(Flavour), ids=lambda flavour: flavour.value)
+def either(request: pytest.FixtureRequest, mysql: MySql) -> Iterator[MySql]:
+    if mysql.flavour is request.param:
+        yield mysql
+    else:
+        with mysql_service(flavour=request.param, where=Where.LOCAL) as other:
+            yield other
+
+
+@pytest.fixture
+def database(either: MySql) -> Iterator[Database]:
+    with new_database(either) as made:
+        yield made
+
+
+_HIDDEN = _DECLARED.replace("secret TEXT", "secret TEXT INVISIBLE")
+
+
+def _with_role(database: Database, *grants: str, own: tuple[str, ...] = ()) -> str:
+    """Make a user with a role, and return the statement that makes the role active at each login."""
+    database.run("DROP ROLE IF EXISTS reader", "CREATE ROLE reader", *(f"GRANT {grant} TO reader" for grant in grants))
+    make_user(database.server, "some", "reader", *own)
+    word = "TO" if database.server.flavour is Flavour.MYSQL else "FOR"
+    return f"SET DEFAULT ROLE `reader` {word} 'some'@'%'"
+
+
+def test_privileges_may_come_from_a_role(database: Database) -> None:
+    _made(database, "id")
+    database.run(_with_role(database, *RIGHTS))
+    assert [row["n"] for row in _rows(database)] == [10, 10, 11, 11, 10]
+
+
+def test_a_column_that_a_role_does_not_grant_comes_in_neither_phase(database: Database) -> None:
+    _made(database, "id", _HIDDEN)
+    others = [right for right in RIGHTS if not right.startswith("SELECT")]
+    database.run(_with_role(database, *others, f"SELECT (id, shop, n), INSERT (secret) ON {database.name}.t"))
+    texts = [json.loads(row["_row"]) for row in _rows(database, rowFormat="json")]
+    assert [tuple(text) for text in texts] == [("id", "shop", "n")] * 5
+
+
+def test_a_grant_for_columns_beside_one_for_the_table_restricts_nothing(
+    database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    _made(database, "id", _HIDDEN)
+    database.run(_with_role(database, *RIGHTS, own=(f"SELECT (id), INSERT (secret) ON {database.name}.t",)))
+    texts = [json.loads(row["_row"]) for row in _rows(database, rowFormat="json")]
+    assert [tuple(text) for text in texts] == [("id", "shop", "n", "secret")] * 5
+    assert "may read these columns alone" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("own", "refusal"),
+    [
+        (("SELECT ON *.*",), RefusedError),
+        (RIGHTS[1:], UnknownSplitError),
+        ((*RIGHTS[1:], "INSERT ON {}.t"), RefusedError),
+    ],
+)  # fmt: skip
+def test_a_role_that_is_not_active_is_named_with_the_statement(
+    database: Database, own: tuple[str, ...], refusal: type[Exception]
+) -> None:
+    _made(database, "id")
+    statement = _with_role(database, *RIGHTS, own=tuple(grant.format(database.name) for grant in own))
+    with pytest.raises(refusal, match=r"The user has roles that are not active: reader\. .*: SET DEFAULT ROLE") as said:
+        Life(database, username="some")
+    assert str(said.value).endswith(statement)
+    database.run(statement)
+    assert [row["n"] for row in _rows(database)] == [10, 10, 11, 11, 10]

@@ -168,6 +168,30 @@ def test_rows_from_before_their_columns_changed_places_are_refused(
     life.reader.stop()
 
 
+def test_statements_of_a_binlog_that_was_reset_are_not_taken_for_those_of_the_new_one(database: Database) -> None:
+    database.run("CREATE TABLE t (id INT PRIMARY KEY, amount INT, price INT)", "CREATE TABLE u (text LONGTEXT)")
+    longer = "INSERT INTO u VALUES (REPEAT('x', {}))"
+    reset = "RESET MASTER" if database.server.flavour is Flavour.MARIADB else "RESET BINARY LOGS AND GTIDS"
+    database.run(reset, longer.format(1_000))
+    before = Life(database, startingOffsets="latest")
+    start: Mapping[str, Any] = before.reader.initialOffset()
+    database.run("INSERT INTO t VALUES (1, 10, 20)")
+    end = before.reader.latestOffset(start, ALL)
+    database.run(longer.format(100_000))
+    assert [row["amount"] for row in before.rows(start, end)] == [10]
+    before.reader.stop()
+    # The new query reads, and the table is altered, where the former one found no such statement.
+    database.run(reset, longer.format(50_000))
+    life = Life(database, startingOffsets="latest")
+    start = life.reader.initialOffset()
+    database.run("INSERT INTO t VALUES (2, 30, 40)")
+    end = life.reader.latestOffset(start, ALL)
+    database.run("ALTER TABLE t MODIFY amount INT AFTER price", longer.format(100_000))
+    with pytest.raises(UnsupportedFormatError, match=r"t was altered after rows .*MODIFY amount INT AFTER price"):
+        life.rows(start, end)
+    life.reader.stop()
+
+
 def test_a_snapshot_refuses_changes_from_before_columns_changed_places(database: Database) -> None:
     database.run("CREATE TABLE t (id INT PRIMARY KEY, amount INT, price INT)", "INSERT INTO t VALUES (1, 10, 20)")
     life = Life(database)

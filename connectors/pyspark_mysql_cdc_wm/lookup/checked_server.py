@@ -16,10 +16,14 @@ from pyspark_mysql_cdc_wm.lookup.table_list import on_server, tables_of
 from pyspark_mysql_cdc_wm.options.mysql_options import MySqlOptions
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
 from pyspark_mysql_cdc_wm.records.layout import Layout
-from watermark_source.errors import RefusedError, UnsupportedFormatError
+from watermark_source.errors import RefusedError, SourceError, UnsupportedFormatError
 from watermark_source.spark.stream_reader import stream_schema
 
 _ON = {"1": "ON", "0": "OFF"}
+_INACTIVE_ROLES = """
+SELECT DISTINCT ROLE_NAME FROM information_schema.APPLICABLE_ROLES
+WHERE ROLE_NAME NOT IN (SELECT ROLE_NAME FROM information_schema.ENABLED_ROLES WHERE ROLE_NAME IS NOT NULL) ORDER BY 1
+"""
 
 
 class Sources(NamedTuple):
@@ -123,6 +127,14 @@ class CheckedServer:
     def tables(self) -> Mapping[TableName, TableColumns]:
         """The tables' columns; raises as ``described``."""
         return described(self.connection, self.table_names, self.options.choice)
+
+    @cached_property
+    def inactive_roles(self) -> tuple[str, ...]:
+        """The roles that were granted to the user and are not active; none where the server cannot show them."""
+        try:
+            return tuple(str(role) for (role,) in self.connection.rows(_INACTIVE_ROLES))
+        except SourceError:
+            return ()
 
     @cached_property
     def granted_in_part(self) -> tuple[TableName, ...]:

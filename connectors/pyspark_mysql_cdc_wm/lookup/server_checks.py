@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import NamedTuple
 
@@ -15,20 +15,47 @@ from pyspark_mysql_cdc_wm.lookup.server_cautions import advice
 from pyspark_mysql_cdc_wm.lookup.table_columns import TableColumns, nameless_in_part
 from pyspark_mysql_cdc_wm.lookup.table_list import grant_select, names_of
 from pyspark_mysql_cdc_wm.options.mysql_options import MySqlOptions
-from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
+from pyspark_mysql_cdc_wm.options.tables import Selection, TableName, quoted
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
 from watermark_source.checks import Caution, Check
-from watermark_source.errors import OptionError, RefusedError, SourceError, UnsupportedFormatError, listed
+from watermark_source.errors import (
+    OptionError,
+    RefusedError,
+    SourceError,
+    UnknownSplitError,
+    UnsupportedFormatError,
+    listed,
+)
 
 
 def table_checks(options: MySqlOptions) -> Iterable[Check[CheckedServer]]:
     """Yield the checks of the tables: they are logged, the user may read them, and they can be cut into chunks."""
-    yield Check("tables", _tables, after=("login",))
+    yield Check("tables", _naming_roles(_tables), after=("login",))
     yield Check("logged databases", _logged, after=("REPLICATION CLIENT", "tables"))
-    yield Check("SELECT", _readable, after=("tables",))
+    yield Check("SELECT", _naming_roles(_readable), after=("tables",))
     yield Check("columns", _columns, after=("SELECT",))
     if options.reads_tables:
         yield Check("primary key", _keys, after=("columns",))
+
+
+def _naming_roles(run: Callable[[CheckedServer], str]) -> Callable[[CheckedServer], str]:
+    """Return a check that also names roles of the user that are not active, where the user lacks a privilege."""
+
+    def named(server: CheckedServer) -> str:
+        try:
+            return run(server)
+        except (RefusedError, UnknownSplitError) as refused:
+            roles = server.inactive_roles
+            if not roles:
+                raise
+            user = server.options.client.username
+            word = "FOR" if server.connection.is_mariadb else "TO"
+            raise type(refused)(
+                f"{refused}. The user has roles that are not active: {listed(roles)}. If a role has the privilege, on "
+                f"the server: SET DEFAULT ROLE {quoted(roles[0])} {word} '{user}'@'%'"
+            ) from refused
+
+    return named
 
 
 def _logged(server: CheckedServer) -> str:
@@ -248,8 +275,8 @@ def checks_of(options: MySqlOptions) -> tuple[Check[CheckedServer], ...]:
         Check("server_id", _server_id, after=("login",)),
         Check("log_replica_updates", _applied, after=("log_bin",)),
         Check("binlog_storage_engine", _files, after=("log_bin",)),
-        Check("REPLICATION CLIENT", _log_status, after=("log_bin",)),
-        Check("REPLICATION SLAVE", _log_events, after=("log_bin",)),
+        Check("REPLICATION CLIENT", _naming_roles(_log_status), after=("log_bin",)),
+        Check("REPLICATION SLAVE", _naming_roles(_log_events), after=("log_bin",)),
         *table_checks(options),
         *((Check("gtid_mode", _gtids, after=("login",)),) if options.reads_tables else ()),
         *advice(options),

@@ -88,9 +88,10 @@ _VERSIONED = """
 SELECT TABLE_NAME FROM information_schema.TABLES
 WHERE TABLE_SCHEMA = %s AND TABLE_NAME IN ({}) AND TABLE_TYPE = 'SYSTEM VERSIONED'
 """
-_COLUMN_GRANTS = """
-SELECT DISTINCT TABLE_SCHEMA, TABLE_NAME FROM information_schema.COLUMN_PRIVILEGES WHERE PRIVILEGE_TYPE = 'SELECT'
-"""
+_OF_COLUMNS = "SELECT ("
+"""In a statement of SHOW GRANTS: the privilege for some columns of a table."""
+_DECLARED = re.compile(r"^  `", re.MULTILINE)
+"""Where SHOW CREATE TABLE declares a column."""
 _LEAVE_OUT = "leave it out by the option excludeColumns"
 _OLD_TIMES = re.compile(r"(time|datetime|timestamp)\(\d\) /\* mariadb-5\.3 \*/")
 _TABLES_A_QUERY = 500
@@ -273,15 +274,30 @@ def partly_readable(connection: MySqlConnection, tables: Iterable[TableName]) ->
     Raises:
         SourceError: the server cannot be reached, or refuses.
     """
-    named = {(database, table) for database, table in connection.rows(_COLUMN_GRANTS)}
+    by_columns = any(_OF_COLUMNS in grant for grant in _grants(connection))
     with waiting_for_locks(connection):
-        return tuple(table for table in tables if tuple(table) in named or not _may_read_all(connection, table))
+        return tuple(
+            table
+            for table in tables
+            if not _is_allowed(connection, f"SELECT * FROM {table.quoted} LIMIT 0")  # noqa: S608 - quoted
+            or (by_columns and not _may_read_invisible(connection, table))
+        )
 
 
-def _may_read_all(connection: MySqlConnection, table: TableName) -> bool:
-    """Return whether the user may read every column that is not invisible."""
+def _grants(connection: MySqlConnection) -> Sequence[str]:
+    """Return the user's grants, with those of the roles that are active."""
+    shown = "SHOW GRANTS"
+    if not connection.is_mariadb:
+        # MySQL shows those of roles only if they are named.
+        row = connection.one("SELECT CURRENT_ROLE()")
+        roles = str(row[0]) if row else "NONE"
+        shown += " FOR CURRENT_USER()" + ("" if roles == "NONE" else f" USING {roles}")
+    return [str(grant) for (grant,) in connection.rows(shown)]
+
+
+def _is_allowed(connection: MySqlConnection, statement: str) -> bool:
     try:
-        connection.rows(f"SELECT * FROM {table.quoted} LIMIT 0")  # noqa: S608 - quoted
+        connection.rows(statement)
     except RefusedError:
         return False
     except SourceError as refused:
@@ -289,6 +305,16 @@ def _may_read_all(connection: MySqlConnection, table: TableName) -> bool:
         if code_of(refused.__cause__) != LOCKED:
             raise
     return True
+
+
+def _may_read_invisible(connection: MySqlConnection, table: TableName) -> bool:
+    """Return whether the user may read the invisible columns too, of which ``SELECT *`` shows nothing."""
+    shown = f"SHOW CREATE TABLE {table.quoted}"
+    # It needs a privilege for the table as a whole, which need not be that to read it.
+    if not _is_allowed(connection, shown):
+        return False
+    row = connection.one(shown)
+    return row is not None and len(_DECLARED.findall(str(row[1]))) == len(columns_now(connection, table))
 
 
 def _by_table(rows: Iterable[Row]) -> dict[str, list[Row]]:

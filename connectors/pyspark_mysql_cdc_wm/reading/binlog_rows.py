@@ -52,6 +52,8 @@ class BinlogRows:
     """What to do at statements that changed rows without logging them."""
     by_grants: bool = False
     """Whether the user may read only some columns of a table."""
+    run: str = ""
+    """Identifies the start of the query; see ``changes_between``."""
     relocation: Relocation | None = None
     batch_rows: int = 10_000
 
@@ -125,7 +127,7 @@ class BinlogRows:
                         if rows.rows:
                             times = rows.event_time if whole_transactions else self._on_time(rows.event_time)
                             yield ReadBatch(wanted.split, rows.rows, rows.columns, times)
-                names.check(partial(changes_between, self.client, base, entered.end))
+                names.check(partial(changes_between, self.run, self.client, base, entered.end))
             except DataLossError:
                 if self.fail_on_data_loss:
                     raise

@@ -355,21 +355,25 @@ class _Scanned(NamedTuple):
     changes: tuple[tuple[int, Redefinition], ...]
 
 
-_scanned: dict[tuple[str, str], _Scanned] = {}
-"""By server and base name of its files, the part of the binlog that this process has searched for such statements."""
+_MOST_SCANNED = 100
+_scanned: dict[tuple[str, str, str], _Scanned] = {}
+"""By ``run``, server and base name of its files, the part of the binlog that this process has searched."""
 
 
-def changes_between(client: ClientSettings, base: str, start: int, end: int) -> Iterable[tuple[int, Redefinition]]:
+def changes_between(
+    run: str, client: ClientSettings, base: str, start: int, end: int
+) -> Iterable[tuple[int, Redefinition]]:
     """Return statements that may change columns between two positions, each with the position behind it.
 
-    What a process has searched it does not read again: while a query reads older parts of the binlog, each task would
-    otherwise read the rest of it.
+    What a process has searched for one ``run`` of a query it does not read again: while a query reads older parts of
+    the binlog, each task would otherwise read the rest of it. Another run searches for itself, since the binlog may
+    have been reset before it, and have other events at the same positions.
 
     Raises as ``dumped``.
     """
     if start >= end:
         return ()
-    before = _scanned.get((client.where, base))
+    before = _scanned.pop((run, client.where, base), None)
     if before is None or not before.start <= start <= before.end <= end:
         before = _Scanned(start, start, ())
     found = [
@@ -377,5 +381,7 @@ def changes_between(client: ClientSettings, base: str, start: int, end: int) -> 
         for block in (dumped(client, base, before.end, end, check=False) if before.end < end else ())
         for change in redefinitions(block.memory, block.events, block.file)
     ]
-    now = _scanned[client.where, base] = _Scanned(before.start, end, (*before.changes, *found))
+    while len(_scanned) >= _MOST_SCANNED:
+        del _scanned[next(iter(_scanned))]
+    now = _scanned[run, client.where, base] = _Scanned(before.start, end, (*before.changes, *found))
     return [each for each in now.changes if start < each[0]]

@@ -172,18 +172,35 @@ def error(code: int) -> SourceError:
 
 
 def test_tables_of_which_not_every_column_may_be_read_are_found() -> None:
-    names = [TableName("shop", name) for name in ("granted", "in_part", "refused", "locked")]
+    names = [TableName("shop", name) for name in ("granted", "refused", "locked")]
     asked = RecordedConnection({
-        "SELECT DISTINCT TABLE_SCHEMA, TABLE_NAME": [("shop", "in_part"), ("else", "granted")],
+        "SELECT CURRENT_ROLE()": [("NONE",)],
+        "SHOW GRANTS FOR CURRENT_USER()": [("GRANT SELECT ON `shop`.* TO `cdc`@`%`",)],
         "SELECT * FROM `shop`.`granted`": [], "SELECT * FROM `shop`.`refused`": RefusedError("no"),
         "SELECT * FROM `shop`.`locked`": error(1205),
     })  # fmt: skip
-    assert [name.table for name in partly_readable(asked, names)] == ["in_part", "refused"]
+    assert [name.table for name in partly_readable(asked, names)] == ["refused"]
     # A lock is waited for for seconds, not for the server's year.
-    assert asked.sent[1] == "SET SESSION lock_wait_timeout = 5"
-    broken: dict[str, Answer] = {"SELECT DISTINCT TABLE_SCHEMA": [], "SELECT * FROM": error(1064)}
+    assert "SET SESSION lock_wait_timeout = 5" in asked.sent[:3]
+    broken: dict[str, Answer] = {"SHOW GRANTS": [], "SELECT * FROM": error(1064)}
     with pytest.raises(SourceError):
-        partly_readable(RecordedConnection(broken), names)
+        partly_readable(RecordedConnection(broken, MARIADB), names)
+
+
+@pytest.mark.parametrize("version", [MYSQL, MARIADB])
+def test_an_invisible_column_that_may_not_be_read_is_found_where_columns_are_granted(version: str) -> None:
+    names = [TableName("shop", name) for name in ("hidden", "whole", "written")]
+    declared = "CREATE TABLE `t` (\n  `id` int NOT NULL,\n  `n` int /* INVISIBLE */,\n  KEY (`id`)\n) COMMENT='  `x'"
+    grant = [("GRANT SELECT (`id`, `n`), INSERT ON `shop`.`whole` TO `reads`@`%`",)]
+    readable = {"hidden": [("id",)], "whole": [("id",), ("n",)], "written": [("id",)]}
+    asked = RecordedConnection({
+        "SELECT CURRENT_ROLE()": [("`reads`@`%`",)],
+        "SHOW GRANTS FOR CURRENT_USER() USING `reads`@`%`": grant, "SHOW GRANTS": grant,
+        "SELECT * FROM": [],
+        "SHOW CREATE TABLE `shop`.`hidden`": RefusedError("no"), "SHOW CREATE TABLE": [("t", declared)],
+        "SELECT COLUMN_NAME FROM information_schema.COLUMNS": lambda _, name: readable[name],
+    }, version)  # fmt: skip
+    assert [name.table for name in partly_readable(asked, names)] == ["hidden", "written"]
 
 
 # Table maps without names.
