@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from watermark_source import durations
+from watermark_source.clock import Clock
 from watermark_source.errors import OptionError, UnknownOptionError, shortened
 
 # Spark adds these to the options of every reader.
@@ -24,6 +25,7 @@ _OPTION_OF_TABLE = "option."
 _MOST = 2**63 - 1
 _WHERE_ALL_ARE = "docs/options.md lists all options"
 _INTEGER = re.compile(r"[+-]?[0-9]+")
+_AGO = re.compile(r"(.+)\s+ago", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +110,19 @@ def at_least_one(
         doc=doc,
         default=default,
         default_text=default_text,
+    )
+
+
+def point_in_time(*, name: str, kind: Callable[[int], Any], doc: str) -> Option:
+    """Return a row that accepts a time, and converts its milliseconds since the epoch to ``kind``."""
+    return Option(
+        name=name,
+        parse=lambda text: kind(time_millis(text)),
+        default_text="none",
+        accepted="must be milliseconds since the epoch, a time in ISO 8601 such as 2025-01-01T00:00:00Z, or how long "
+        "ago, such as 10 minutes ago",
+        example="10 minutes ago",
+        doc=doc,
     )
 
 
@@ -234,6 +249,22 @@ def integer(text: str, *, minimum: int, maximum: int = _MOST) -> int:
     if value > maximum:
         raise ValueError(f"must be at most {maximum}")
     return value
+
+
+def time_millis(text: str) -> int:
+    """Parse milliseconds since the epoch, ISO 8601 (UTC without a zone), or a duration ago by this machine's clock."""
+    text = text.strip()
+    if _INTEGER.fullmatch(text):
+        return integer(text, minimum=0)
+    if (before := _AGO.fullmatch(text)) is not None:
+        return max(0, Clock().wall() - durations.parse_duration(before[1]))
+    try:
+        millis = durations.parse_time(text)
+    except ValueError:
+        raise ValueError from None
+    if millis < 0:
+        raise ValueError("before the epoch")
+    return millis
 
 
 def positive_integer(text: str) -> int:

@@ -6,6 +6,7 @@ import pickle
 
 import pytest
 
+from watermark_source.clock import Clock
 from watermark_source.errors import OptionError, UnknownOptionError
 from watermark_source.option_table import (
     Option,
@@ -17,6 +18,7 @@ from watermark_source.option_table import (
     one_of,
     ports,
     positive_integer,
+    time_millis,
     word,
 )
 
@@ -222,3 +224,34 @@ def test_an_option_among_tblproperties_counts_and_nothing_else_passes_there(opti
         TABLE.parse({**of_table, "option.boxwidth": "5"})
     with pytest.raises(UnknownOptionError, match="comment"):
         TABLE.parse({**of_table, "option.comment": "c", "comment": "c"})
+
+
+@pytest.mark.parametrize(
+    ("text", "millis"),
+    [
+        ("0", 0), ("1735689600000", 1735689600000), (" 2025-01-01 ", 1735689600000),
+        ("2025-01-01T01:30:00+01:30", 1735689600000), ("2025-01-01T00:00:00.5Z", 1735689600500),
+    ],
+)  # fmt: skip
+def test_a_time_is_milliseconds_or_iso_8601(text: str, millis: int) -> None:
+    assert time_millis(text) == millis
+
+
+@pytest.mark.parametrize(("text", "ago"), [("10 minutes ago", 600_000), ("1h 30min  AGO", 5_400_000), ("0 s ago", 0)])
+def test_a_time_may_be_so_long_ago(text: str, ago: int) -> None:
+    before = Clock().wall()
+    millis = time_millis(text)
+    assert before <= millis + ago <= Clock().wall()
+
+
+def test_a_time_before_the_epoch_is_none_and_a_long_time_ago_is_the_epoch() -> None:
+    assert time_millis("30000 days ago") == 0
+    for text in ("-1", "1969-12-31T23:59:59Z"):
+        with pytest.raises(ValueError, match=r"at least 0|before the epoch"):
+            time_millis(text)
+
+
+@pytest.mark.parametrize("text", ["", "ago", "yesterday", "10 ago", "ten minutes ago", "10 minutes", "2025-13-01"])
+def test_what_is_no_time_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"^$|not a duration"):
+        time_millis(text)

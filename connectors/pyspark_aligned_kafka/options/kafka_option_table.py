@@ -26,6 +26,7 @@ from watermark_source.option_table import (
     integer,
     non_empty,
     one_of,
+    point_in_time,
     positive_integer,
     true_or_false,
 )
@@ -100,14 +101,13 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
         doc="Where a new query begins; the JSON form lists exactly the partitions that are read. A query with a "
         "checkpoint resumes from it, and partitions found later begin at earliest. A batch cannot begin at latest.",
     ),
-    Option(
+    point_in_time(
         name="startingTimestamp",
-        parse=positions.parse_timestamp,
-        default_text="none",
-        accepted="must be milliseconds since the epoch",
-        example="1735689600000",
-        doc="Begin each partition at its first record with this timestamp or a later one. Takes precedence over "
-        "`startingOffsetsByTimestamp` and `startingOffsets`.",
+        kind=positions.from_time,
+        doc="Begin each partition at its first record with this timestamp or a later one: milliseconds since the "
+        "epoch, ISO 8601 (UTC without a zone), or how long before the start of the query by the driver's clock: "
+        "`10 minutes ago`, for which a silent partition needs `startingOffsetsByTimestampStrategy` `latest`. Takes "
+        "precedence over `startingOffsetsByTimestamp` and `startingOffsets`.",
     ),
     Option(
         name="startingOffsetsByTimestamp",
@@ -135,14 +135,12 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
         example='{"orders":{"0":50,"1":-1},"payments":"latest"}',
         doc="Batch only. Where to end: the first offset *not* read. Earliest is refused.",
     ),
-    Option(
+    point_in_time(
         name="endingTimestamp",
-        parse=positions.parse_timestamp,
-        default_text="none",
-        accepted="must be milliseconds since the epoch",
-        example="1735776000000",
+        kind=positions.from_time,
         doc="Batch only. End each partition before its first record with this timestamp or a later one, or at latest "
-        "if there is none. Takes precedence over `endingOffsetsByTimestamp` and `endingOffsets`.",
+        "if there is none; in the forms of `startingTimestamp`. Takes precedence over `endingOffsetsByTimestamp` and "
+        "`endingOffsets`.",
     ),
     Option(
         name="endingOffsetsByTimestamp",

@@ -10,7 +10,6 @@ from typing import Any
 
 from pyspark_aligned_kafka import errors
 from watermark_source.errors import OptionError, StartMismatchError, listed
-from watermark_source.option_table import integer
 from watermark_source.planning.split import Split
 from watermark_source.planning.watermark import Millis
 
@@ -230,9 +229,9 @@ def parse_offsets(text: str) -> Everywhere | PerSplit:
     )
 
 
-def parse_timestamp(text: str) -> Everywhere:
-    """Parse milliseconds since the epoch."""
-    return Everywhere(AtTime(Millis(integer(text, minimum=0))))
+def from_time(millis: int) -> Everywhere:
+    """Return the position of a time in milliseconds since the epoch."""
+    return Everywhere(AtTime(Millis(millis)))
 
 
 def parse_timestamps(text: str) -> PerSplit:

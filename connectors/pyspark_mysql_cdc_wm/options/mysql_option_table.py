@@ -20,6 +20,7 @@ from watermark_source.option_table import (
     integer,
     non_empty,
     one_of,
+    point_in_time,
     true_or_false,
 )
 from watermark_source.spark.option_rows import ENGINE_OPTIONS, NOT_NEEDED
@@ -31,10 +32,6 @@ ON_CLOCK: Final = "useProcessingTimeDuringBinlog"
 
 def _port(text: str) -> int:
     return integer(text, minimum=1, maximum=65_535)
-
-
-def _moment(text: str) -> StartAtTime:
-    return StartAtTime(integer(text, minimum=0))
 
 
 def _zone(text: str) -> str:
@@ -175,14 +172,13 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
         "`@@global.gtid_executed` of a backup: the server must still have all other transactions. A query with a "
         "checkpoint resumes from it.",
     ),
-    Option(
+    point_in_time(
         name="startingTimestamp",
-        parse=_moment,
-        default_text="none",
-        accepted="must be milliseconds since the epoch",
-        example="1735689600000",
+        kind=StartAtTime,
         doc="Begin a new query with the first transaction that was committed at this time or later, or at the end of "
-        "the binlog if there is none; no snapshot is taken. A time before the oldest binlog file that the server "
+        "the binlog if there is none; no snapshot is taken. Milliseconds since the epoch, ISO 8601 (UTC without a "
+        "zone), or how long before the start of the query by the driver's clock: `10 minutes ago`. "
+        "A time before the oldest binlog file that the server "
         "still has is an error, or begins there (`failOnDataLoss`). MariaDB does not log commit times: there it is "
         "the time at which the statement before the commit began, to the second. Takes precedence over "
         "`startingOffsets`.",

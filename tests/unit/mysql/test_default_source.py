@@ -161,7 +161,8 @@ def test_where_to_begin() -> None:
     assert mysql_options.parse(GIVEN).start is StartMode.INITIAL
     given = {**GIVEN, "startingOffsets": '{"file":"binlog.000003","position":157}'}
     assert mysql_options.parse(given).start == StartAt("binlog.000003", 157)
-    assert mysql_options.parse({**given, "startingTimestamp": "0"}).start == StartAtTime(0)
+    for text, millis in (("0", 0), ("1970-01-01T01:00:01+01:00", 1_000)):
+        assert mysql_options.parse({**given, "startingTimestamp": text}).start == StartAtTime(millis)
 
 
 def test_there_is_no_batch_read() -> None:
