@@ -1,32 +1,42 @@
-"""From the commit of a job to the batch of the next one that applies its watermark, both at default triggers."""
+"""Watermarks between jobs: the delay from one to the next at default triggers, what they cost the writer and plans."""
 
 from __future__ import annotations
 
 import json
 import statistics
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
+import psutil
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
 
-from benchmarks.figures import Figure
+from benchmarks.figures import Figure, spread
 from benchmarks.latency import RATE, SteadyProducer
+from benchmarks.planning import PlannedQuery, Topics, time_of
 from benchmarks.queries import BUILT_IN, OURS
-from pyspark_aligned_kafka import announce_watermark
+from pyspark_aligned_kafka import WatermarkAnnouncer, announce_watermark
 from pyspark_aligned_kafka.announcing.announcer import AnnouncementTopic
 from services.kafka_topics import create_topic
 from services.wait_until import wait_until
 from watermark_source import follow_watermark
 from watermark_source.planning.announcement import Announcement
+from watermark_source.planning.split import Split
 
 WARM_UP, SECONDS = 15.0, 45.0
 WINDOW, BOUND = "1 second", "100 milliseconds"
 _P50, _P99 = 600.0, 2_000.0
 """Milliseconds at most."""
+_CPU = 1.0
+"""Percent of a core for the thread that announces."""
+_PLANNING = {8: 2.0, 1_000: 20.0}
+"""Partitions, and milliseconds by which planning with announced watermarks may take longer."""
+_WRITERS = 3
+_ROUNDS = 15
 _FIRST_SECONDS = 180
 _WRITER = "windows"
 
@@ -51,7 +61,10 @@ def between_jobs(spark: SparkSession, bootstrap: str, topic: str, partitions: in
         producer.start()
         # The first batch of a query takes long.
         wait_until(lambda: len(_entries(second / "commits")) > 1, _FIRST_SECONDS, "batches of the second job")
-        time.sleep(WARM_UP + SECONDS)
+        time.sleep(WARM_UP)
+        used_before = _cpu_of_announcing()
+        time.sleep(SECONDS)
+        used = _cpu_of_announcing() - used_before
         # B must have the time to apply the last announcement that counts.
         until = time.time() - 5
         producer.stop()
@@ -61,12 +74,53 @@ def between_jobs(spark: SparkSession, bootstrap: str, topic: str, partitions: in
         with closing(AnnouncementTopic(kafka, between)) as announcements:
             announced = [each.statement for each in announcements.records()]
         delays = sorted(_delays(first, second, announced, until - SECONDS, until))
+        batches = len(_entries(first / "commits"))
     p50, p99 = statistics.median(delays), delays[int(len(delays) * 0.99)]
     detail = f"{delays[0]:.0f} to {delays[-1]:.0f} ms, {len(delays)} commits at {RATE} records/s"
     yield Figure(
         "commit of a job to the batch of the next that applies it: p50", p50, "ms", at_most=_P50, detail=detail
     )
     yield Figure("commit of a job to the batch of the next that applies it: p99", p99, "ms", at_most=_P99)
+    yield Figure("announcing: CPU of its thread", 100 * used / SECONDS, "% of a core", at_most=_CPU)
+    # The first one has readers wait for a writer that is new, before any batch.
+    yield Figure(
+        "announcements a batch", (len(announced) - 1) / batches, at_most=1, unit="", detail=f"{batches} batches"
+    )
+    yield from _planning(bootstrap, topic)
+
+
+def _cpu_of_announcing() -> float:
+    """Return the seconds of CPU that the announcing thread of this process has used."""
+    (ours,) = (each.native_id for each in threading.enumerate() if each.name == f"watermarks of {_WRITER}")
+    (thread,) = (each for each in psutil.Process().threads() if each.id == ours)
+    return float(thread.user_time + thread.system_time)
+
+
+def _planning(bootstrap: str, topic: str) -> Iterator[Figure]:
+    """Plan the same rows with announced watermarks and without, in turn, after each writer has announced."""
+    for count, most in _PLANNING.items():
+        name = f"{topic}-planned-{count}"
+        create_topic(bootstrap, name, count)
+        topics = Topics(bootstrap, tuple(Split(name, number) for number in range(count)))
+        kafka = {"kafka.bootstrap.servers": bootstrap}
+        with ExitStack() as opened:
+            writers = [opened.enter_context(WatermarkAnnouncer(name, kafka, f"w{at}")) for at in range(_WRITERS)]
+            plain, ours = (
+                opened.enter_context(closing(PlannedQuery(topics, options)))
+                for options in ({"watermarkStrategy": "monotonous"}, {"watermarkStrategy": "announced"})
+            )
+            more: list[float] = []
+            for number in range(_ROUNDS + 1):
+                topics.write(topics.splits, 1)
+                for writer in writers:
+                    writer.at(time_of(number))
+                # Whichever is first finds the brokers as the other does not.
+                took = {each: each.plan() for each in ((plain, ours) if number % 2 else (ours, plain))}
+                more.append(took[ours] - took[plain])
+        yield Figure(
+            f"planning with {count} partitions and {_WRITERS} writers, more than without announcements",
+            statistics.median(more[1:]), "ms", at_most=most, detail=spread(more[1:], 1),
+        )  # fmt: skip
 
 
 def _source(spark: SparkSession, bootstrap: str, topic: str, **options: str) -> DataFrame:

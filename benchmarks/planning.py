@@ -45,6 +45,7 @@ _LONGEST_PAUSE = 1.0
 _START = 1_700_000_000_000
 _STEP = 10
 """Milliseconds of event time between two rows of a split."""
+_BOUND = {"maxOutOfOrderness": "5 seconds"}
 ALIGNED = {"alignmentGroup": "benchmark", "alignmentMaxDrift": "10 seconds"}
 
 
@@ -89,14 +90,13 @@ def make_topics(bootstrap: str, count: int) -> Topics:
     return made
 
 
-class _Query:
+class PlannedQuery:
     """Calls a stream reader as the runner process does for Spark: offsets are JSON text, tasks are pickled."""
 
     def __init__(self, topics: Topics, options: Mapping[str, str]) -> None:
         given = {
             "kafka.bootstrap.servers": topics.bootstrap,
             "subscribe": ",".join(topics.names),
-            "maxOutOfOrderness": "5 seconds",
             **options,
         }
         source = DefaultSource(given)
@@ -128,6 +128,15 @@ class _Query:
                 quiet_since = time.monotonic()
             time.sleep(_POLL)
 
+    def plan(self) -> float:
+        """Plan one batch and report its rows; return the milliseconds that planning took."""
+        begun = time.perf_counter()
+        end = self.look()
+        tasks = self.tasks(end)
+        took = (time.perf_counter() - begun) * 1_000
+        self.run(end, tasks)
+        return took
+
     def run(self, end: str, tasks: Iterable[ReadTask]) -> None:
         """Report what the tasks of the batch would have seen, and take its end for the next start."""
         for task in tasks:
@@ -154,7 +163,7 @@ def measured(topics: Topics, rounds: int, variants: Mapping[str, Mapping[str, st
     limited = {"maxOffsetsPerTrigger": str(count * _ROWS // 2)}
     usual = {"plain": {}, "limited": limited, "aligned": ALIGNED, "aligned, limited": {**ALIGNED, **limited}}
     for label, options in (variants or usual).items():
-        query = _Query(topics, options)
+        query = PlannedQuery(topics, {**_BOUND, **options})
         try:
             query.settle()
             for changed in dict.fromkeys((topics.splits, topics.splits[:: max(1, count // _TEN)])):
@@ -166,7 +175,7 @@ def measured(topics: Topics, rounds: int, variants: Mapping[str, Mapping[str, st
             query.close()
 
 
-def _planned(query: _Query, topics: Topics, changed: tuple[Split, ...], label: str, rounds: int) -> Figure:
+def _planned(query: PlannedQuery, topics: Topics, changed: tuple[Split, ...], label: str, rounds: int) -> Figure:
     """Plan batch after batch, each with the reports of the one before and with new rows."""
     took: list[float] = []
     laid: list[float] = []
@@ -190,7 +199,7 @@ def _planned(query: _Query, topics: Topics, changed: tuple[Split, ...], label: s
     )  # fmt: skip
 
 
-def _idle(query: _Query, label: str, at_most: float | None) -> Figure:
+def _idle(query: PlannedQuery, label: str, at_most: float | None) -> Figure:
     """Measure the process while Spark asks and there is nothing."""
     time.sleep(_LONGEST_PAUSE)
     used_before, begun, looks = time.process_time(), time.perf_counter(), 0
@@ -207,7 +216,7 @@ def _idle(query: _Query, label: str, at_most: float | None) -> Figure:
     )  # fmt: skip
 
 
-def _sizes(query: _Query, count: int) -> Iterator[Figure]:
+def _sizes(query: PlannedQuery, count: int) -> Iterator[Figure]:
     splits = len(json.dumps(json.loads(query.offset)["splits"]))
     yield Figure(
         f"{count} splits: offset", splits / count, "bytes a split", at_most=OFFSET_BYTES,

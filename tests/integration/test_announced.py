@@ -25,7 +25,7 @@ from watermark_source import follow_watermark
 from watermark_source.errors import UsageError
 from watermark_source.monitor.status_json import parse_progress
 from watermark_source.planning.announcement import Announcement, Removal, encoded
-from watermark_source.planning.watermark import LAST, MAX, Millis
+from watermark_source.planning.watermark import LAST, MAX, Millis, watermark_text
 
 pytestmark = pytest.mark.service
 
@@ -58,21 +58,29 @@ class Announcing:
         return found
 
     def at(
-        self, watermark: float | None, ends: Mapping[int, int], *, writer: str = "a", query: str = "q", **more: Any
+        self,
+        watermark: float | None,
+        ends: Mapping[int, int],
+        *,
+        writer: str = "a",
+        query: str = "q",
+        written_at: int | None = None,
+        **more: Any,
     ) -> None:
         """Announce a watermark, in seconds after ``START``, at the ends of partitions."""
         batch = self.batches[query] = self.batches.get(query, -1) + 1
         at = None if watermark is None else Millis(MAX if watermark == MAX else START + round(watermark * 1_000))
         given: dict[str, Any] = {"batch": batch, "topic": self.topic_id(), **more}
         named = {str(partition): end for partition, end in ends.items()}
-        self.send(encoded(Announcement(writer=writer, query=query, watermark=at, ends=named, **given)), writer)
+        made = Announcement(writer=writer, query=query, watermark=at, ends=named, **given)
+        self.send(encoded(made), writer, written_at=written_at)
 
     def drop(self, writer: str) -> None:
         self.send(encoded(Removal(writer)), writer)
 
-    def send(self, value: bytes, key: str | None) -> None:
+    def send(self, value: bytes, key: str | None, *, written_at: int | None = None) -> None:
         producer = KafkaProducer(bootstrap_servers=self.kafka.bootstrap)
-        producer.send(self.side, value, key=None if key is None else key.encode())
+        producer.send(self.side, value, key=None if key is None else key.encode(), timestamp_ms=written_at)
         producer.flush(60)
         producer.close()
 
@@ -328,6 +336,26 @@ def test_a_silent_writer_is_left_out_after_its_time_to_live_and_its_rows_are_lat
     query.go_on_until(lambda: query.status.rows.late.rows == 1)
 
 
+def test_each_run_ends_though_a_writer_is_gone_and_names_it_until_its_time_to_live_has_passed(
+    direct: DirectKafka, announcing: Callable[..., Announcing], caplog: pytest.LogCaptureFixture
+) -> None:
+    writers, day = announcing(1), 86_400
+    now = int(time.time())
+    direct.write(writers.topic, {0: [1, 11]})
+    writers.at(10, {0: 0}, writer="dead", query="qd", written_at=1_000 * (now - 2 * day))
+    for night in (1, 2):
+        writers.at(50 * night, {0: 2 * night}, writer="alive", query="qa")
+        assert seconds(direct.run(reading(direct, writers), "b")) == 10
+        direct.write(writers.topic, {0: [60 * night, 61 * night]})
+    gone = watermark_text(Millis(1_000 * (now - 2 * day)))
+    # The first one had its watermark from nothing; the second read rows, and closed no window.
+    (text,) = (each for each in caplog.messages if "the run is over, and closed no window: 2 rows read" in each)
+    assert f"The writers of the topic announce it: dead announced last at {gone} UTC, after batch 0. Start a w" in text
+    assert "drop WRITER" in text
+    assert seconds(direct.run(reading(direct, writers, writerTimeToLive="1 day"), "b")) == 100
+    assert "writer dead has announced nothing for 2 d, longer than writerTimeToLive (1 d)" in caplog.text
+
+
 def test_windows_of_a_query_close_as_soon_as_they_are_announced_and_the_status_names_who_holds_them(
     streams: KafkaStreams, announcing: Callable[..., Announcing]
 ) -> None:
@@ -342,6 +370,30 @@ def test_windows_of_a_query_close_as_soon_as_they_are_announced_and_the_status_n
     writers.at(30, {0: 4}, writer="late", query="ql")
     wait_until(lambda: running.rows() == [(START // 1_000, 2)], 240, "the first window")
     writers.at(31, {0: 4})
+    wait_until(lambda: len(running.rows()) == 3, 240, "all windows")
+    assert running.dropped == 0
+
+
+@pytest.mark.long("test_windows_of_a_query_close_as_soon_as_they_are_announced_and_the_status_names_who_holds_them")
+def test_in_a_union_of_topics_the_lowest_announced_watermark_counts(
+    streams: KafkaStreams, announcing: Callable[..., Announcing]
+) -> None:
+    first, second = announcing(1), announcing(2)
+    one, other = (
+        follow_watermark(streams.source(subscribe=each.topic, watermarkStrategy="announced"))
+        for each in (first, second)
+    )
+    counts = one.unionByName(other).groupBy(window("event_time", "10 seconds")).count()
+    running = streams.start(counts.selectExpr("unix_seconds(window.start) AS start", "count"))
+    streams.write(first.topic, {0: [1, 11, 25]})
+    streams.write(second.topic, {1: [2]})
+    first.at(31, {0: 3})
+    second.at(5, {0: 0, 1: 1})
+    running.query.processAllAvailable()
+    assert running.rows() == []
+    second.at(12, {0: 0, 1: 1})
+    wait_until(lambda: running.rows() == [(START // 1_000, 2)], 240, "the first window")
+    second.at(31, {0: 0, 1: 1})
     wait_until(lambda: len(running.rows()) == 3, 240, "all windows")
     assert running.dropped == 0
 

@@ -15,7 +15,7 @@ from watermark_source.planning.announced import (
 )
 from watermark_source.planning.announcement import Announcement
 from watermark_source.planning.disorder import RangeSummary
-from watermark_source.planning.observation import Observation, ObservedLogs, PlanHistory
+from watermark_source.planning.observation import Observation, ObservedLogs
 from watermark_source.planning.planner import plan
 from watermark_source.planning.policy import Idleness, PlanPolicy
 from watermark_source.planning.split import Split, SplitRange
@@ -149,7 +149,6 @@ class PlannedWriters:
             now=_NOW,
             logs=ObservedLogs(asked_at=_NOW, ends=self.ends),
             announced=announced,
-            history=PlanHistory(rest=Millis(1)),
         )
         self.state = plan(self.state, seen, self.policy, None).state
         self.table = advanced(self.table, {"0": 0}, None)

@@ -10,7 +10,7 @@ from watermark_source.monitor.source_status import NO_ROWS, RowTotals, Status, W
 from watermark_source.planning.announced import AnnouncedBy, ObservedAnnouncements, WriterAt, WriterStatus
 from watermark_source.planning.catch_up import is_done
 from watermark_source.planning.state import SourceState, SplitStatus
-from watermark_source.planning.watermark import MAX
+from watermark_source.planning.watermark import MAX, watermark_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +258,7 @@ def writer_reason(of: WriterAt, observed: ObservedAnnouncements) -> str:
     if writer.newest is None and writer.query is None:
         named = writer.name in observed.by.names
         return "has announced nothing yet" + (" (announcedBy)" if named else ": the checkpoint names it")
-    return _announcing(of, silent)
+    return _announcing(of, observed, silent)
 
 
 _OUT = {
@@ -267,7 +267,7 @@ _OUT = {
 }
 
 
-def _announcing(of: WriterAt, silent: int) -> str:
+def _announcing(of: WriterAt, observed: ObservedAnnouncements, silent: int) -> str:
     if of.next is not None and of.is_future:
         return f"its watermark of batch {of.next.batch} is in the future (maxFutureSkew): it waits for the clock"
     if of.next is not None:
@@ -275,6 +275,9 @@ def _announcing(of: WriterAt, silent: int) -> str:
         return f"{rows} before the cut of batch {of.next.batch}"
     if _watermark(of) is None:
         return "asked to be waited for, and has no watermark yet"
+    newest = of.writer.newest
+    if observed.is_run and newest is not None and newest.written_at is not None:
+        return f"announced last at {watermark_text(newest.written_at)} UTC, after batch {newest.batch}"
     return _has_not_announced(silent) if silent >= _WORTH_NAMING else "announces"
 
 

@@ -305,9 +305,28 @@ class ObservedAnnouncements:
     """Whether it was read to an end that was requested after the ends of the data: if not, the watermark stands."""
     silent: Mapping[str, int] = field(default_factory=dict)
     """Milliseconds for which each writer has announced nothing. Only time in which the log could be read counts, in
-    this process: a writer is never taken for silent because its announcements did not arrive."""
+    this process: a writer is never taken for silent because its announcements did not arrive. For a run that reads up
+    to fixed ends: see ``silent_by_records``."""
     trouble: str | None = None
     """Why it is not current, as a sentence."""
+    is_run: bool = False
+    """Whether it was read once, for a run that reads up to fixed ends (``Trigger.AvailableNow``)."""
+
+
+def silent_by_records(table: AnnouncedTable, now: Millis) -> dict[str, int]:
+    """Return the milliseconds from each writer's last announcement to the newest one of all, by the records' times.
+
+    For a run that reads the log once. The newest record shows that the log could be written then: where it could not,
+    or where no writer ran, no writer is silent. A record from a clock that is ahead counts as of ``now``. A writer
+    whose last record is not there, or has no time, is not silent.
+    """
+    times = {
+        name: cut.written_at
+        for name, writer in table.writers.items()
+        if (cut := writer.newest) is not None and cut.written_at is not None
+    }
+    newest = min(max(times.values(), default=now), now)
+    return {name: max(0, newest - times.get(name, newest)) for name in table.writers}
 
 
 class WriterAt(NamedTuple):
@@ -446,6 +465,29 @@ class AnnouncedFrom:
     """Id of the log that the position is of."""
     writers: tuple[str, ...]
     """Who has announced and was not removed. They are waited for even if their records have expired."""
+
+
+class Coming(Enum):
+    """Where the announcement is of the rows that a batch would read next."""
+
+    WITH_THEM = "with them"
+    """A cut is reached at their ends; or there is no row, or no writer that announces."""
+    THERE = "there"
+    """It was made after the ends were requested: they have to be requested again."""
+    NEXT = "next"
+    """No announcement covers the rows yet."""
+
+
+def coming(table: AnnouncedTable, positions: Mapping[str, int], ends: Mapping[str, int]) -> Coming:
+    """Return where the announcement is of the rows from ``positions`` to ``ends``, both by partition."""
+    at_ends = table.ends_of(ends)
+    pending = [writer.pending for writer in table.writers.values() if writer.pending]
+    has_rows = any(end > positions.get(part, 0) for part, end in ends.items())
+    if not has_rows or any(_reached(cuts, at_ends, None)[0] for cuts in pending):
+        return Coming.WITH_THEM
+    if pending:
+        return Coming.THERE
+    return Coming.NEXT if any(writer.reached is not None for writer in table.writers.values()) else Coming.WITH_THEM
 
 
 def needed_from(

@@ -105,11 +105,15 @@ def _announced(
     *,
     has_rows: bool,
 ) -> Millis | None:
-    """Return the watermark that the writers announced; without rows at most once a ``watermark_interval``."""
+    """Return the watermark that the writers announced; without rows at most once a ``watermark_interval``.
+
+    It waits for no rest, as a clock's time does: each announcement makes one batch, so a query comes to an end of them.
+    """
     sent, cap = before.watermark, policy.future_cap(observation.now)
     found = reached(observed, positions_of(table.recorded), sent, cap)
+    since = observation.history.since_batch_without_rows
     is_due = has_rows or sent is None or observation.logs.ends_are_final
-    return found if is_due or _has_rested(observation, policy.watermark_interval) else sent
+    return found if is_due or since is None or since >= policy.watermark_interval else sent
 
 
 def positions_of(splits: Mapping[Split, SplitState], ends: Mapping[Split, int] | None = None) -> dict[str, int]:

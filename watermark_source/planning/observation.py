@@ -100,6 +100,8 @@ class PlanHistory:
     """When the ends of the previous plan were requested."""
     rest: Millis | None = None
     """For how long this process has had nothing to do; ``None`` if it has not been at rest since the last batch."""
+    since_batch_without_rows: Millis | None = None
+    """Time since this process last planned a batch without rows; ``None`` if it planned none."""
     idle_timeouts: Mapping[Split, int] = field(default_factory=dict)
     """Where idle timeouts are learned: how long each split with nothing left to read must be quiet to be idle."""
     combined: Millis | None = None

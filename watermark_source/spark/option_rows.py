@@ -164,9 +164,10 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         accepted=f"must be {durations.ACCEPTED}, at least 1 second",
         example="10 minutes",
         doc="The watermark no longer waits for a writer that has announced nothing for this long, by the clock of this "
-        "query's driver, while it could read the announcements; rows that the writer writes later may be late. By "
-        "default a writer that is gone holds the watermark until it announces again or is dropped. Only with "
-        "`watermarkStrategy` `announced`.",
+        "query's driver, while it could read the announcements; rows that the writer writes later may be late. With "
+        "`Trigger.AvailableNow` it is the time from the writer's last announcement to the newest one of all writers, "
+        "by the records' timestamps. By default a writer that is gone holds the watermark until it announces again or "
+        "is dropped. Only with `watermarkStrategy` `announced`.",
     ),
     Option(
         name="idleTimeout",
@@ -271,9 +272,9 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         accepted=f"must be {durations.ACCEPTED}, greater than zero",
         example="1 second",
         doc="While no rows arrive, a batch without rows advances the watermark this long after the last batch: by the "
-        "clock with `watermarkStrategy` `none` and `ingestion`, by the writers with `announced` (by default 200 "
-        "milliseconds), by the group with `idleFollows` `group`, by the system's own time where the system sets the "
-        "times of its rows.",
+        "clock with `watermarkStrategy` `none` and `ingestion`, by the group with `idleFollows` `group`, by the "
+        "system's own time where the system sets the times of its rows. With `announced` it is the least time between "
+        "two batches without rows (by default 200 milliseconds).",
     ),
     Option(
         name="watermarkWarningAfter",

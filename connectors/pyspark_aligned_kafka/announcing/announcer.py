@@ -29,6 +29,7 @@ from pyspark_aligned_kafka.options import kafka_options
 from pyspark_aligned_kafka.source import range_reader
 from watermark_source.errors import (
     RefusedError,
+    ResponseTimeoutError,
     SourceError,
     UnknownSplitError,
     UnsupportedFormatError,
@@ -170,9 +171,19 @@ class AnnouncementTopic:
         cut.
 
         Raises:
-            SourceError: a partition has no known end, so there is no cut.
+            SourceError: a broker gave no answer, or a partition has no known end, so there is no cut.
         """
-        data = self._admin.topic_by_all_brokers(self.topic) or self._data_topic()
+        try:
+            data = self._admin.topic_by_all_brokers(self.topic)
+        except ResponseTimeoutError as error:
+            raise ResponseTimeoutError(
+                f"{error}. A cut names the end of every partition, and that broker may lead one that no other broker "
+                f"knows yet. The cut is tried again; once the brokers count it as dead, they no longer name it, and "
+                "the cut is made without it"
+            ) from error
+        if data is None:
+            self._data_topic()
+            raise SourceError(f"topic {self.topic} was created just now, and not all brokers know it yet")
         if data.id is None:
             raise UnsupportedFormatError(
                 f"the brokers give topic {self.topic} no id (KIP-516), and a topic of the same name that is created "

@@ -102,6 +102,7 @@ class KafkaAdmin:
         """Return a topic with each partition that any broker knows; ``None`` if none knows the topic.
 
         Raises:
+            ResponseTimeoutError: a broker that another one still names gave no answer.
             SourceError: brokers name it by several ids, or see ``topics``.
         """
 

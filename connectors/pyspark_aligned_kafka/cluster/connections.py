@@ -7,7 +7,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator, Set
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
@@ -31,7 +31,7 @@ from pyspark_aligned_kafka.cluster.broker_errors import (
 )
 from pyspark_aligned_kafka.cluster.retry import API_TIMEOUT, Backoff, Deadline
 from watermark_source.durations import format_duration
-from watermark_source.errors import WatermarkSourceError
+from watermark_source.errors import ResponseTimeoutError, WatermarkSourceError
 from watermark_source.spark_process import is_spark_worker
 
 _log = logging.getLogger(__name__)
@@ -337,18 +337,29 @@ class Cluster:
             if not await backoff.wait():
                 raise no_broker(failures, self._settings, deadline)
 
-    async def ask_all(self, request: Callable[[], Any], deadline: Deadline) -> list[Any]:
-        """Ask all brokers that are known, at the same time, and return the responses that came.
+    def brokers(self) -> Set[int | str]:
+        """Return the brokers that the last metadata named."""
+        return {broker.node_id for broker in self._open().cluster.brokers()}
 
-        One that gives none within a few seconds is left out, and is not asked again for a minute.
+    async def ask_each(
+        self, nodes: Collection[int | str], request: Callable[[], Any], deadline: Deadline
+    ) -> dict[int | str, Any]:
+        """Ask several brokers at the same time, and return the answer of each.
+
+        Raises:
+            RefusedError: a broker refused the login or the request.
+            ResponseTimeoutError: one gave no answer within a few seconds; all of these are named.
         """
         limit = Deadline.after(min(_FIRST_TRY_MS, round(deadline.left_ms)))
-        nodes = [b.node_id for b in self._open().cluster.brokers() if not self._order.is_silent(b.node_id)]
-        begun = [self._open().call_soon(self._answer_or_none, node, request(), limit) for node in nodes]
-        answers = [await each for each in begun]
-        return [answer for answer in answers if answer is not None]
+        begun = {node: self._open().call_soon(self._answer_or_error, node, request(), limit) for node in nodes}
+        answers = {node: await each for node, each in begun.items()}
+        silent = {node: why for node, why in answers.items() if isinstance(why, KafkaError)}
+        if silent:
+            named = "; ".join(f"broker {self._address(node)}: {reason(why)}" for node, why in silent.items())
+            raise ResponseTimeoutError(f"not all brokers of the cluster answer: {named}")
+        return answers
 
-    async def _answer_or_none(self, node: int | str, request: Any, limit: Deadline) -> Any:
+    async def _answer_or_error(self, node: int | str, request: Any, limit: Deadline) -> Any:
         try:
             return await self.ask(node, request, limit)
         except KafkaError as error:
@@ -356,7 +367,7 @@ class Cluster:
                 raise
             self._order.note_silent(node)
             OUTAGES.note_failure(self._address(node), reason(error))
-            return None
+            return error
 
     def backoff(self, deadline: Deadline) -> Backoff:
         """Return the pauses between the tries of one call."""

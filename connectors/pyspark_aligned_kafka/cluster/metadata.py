@@ -239,15 +239,30 @@ class TopicLookup:
     async def by_all_brokers(self, name: str, deadline: Deadline) -> Topic | None:
         """Return a topic with each partition that any broker knows; ``None`` if none knows the topic.
 
-        A broker may lag behind in its metadata. Whoever wrote to a partition had it from a broker that knows it.
+        A broker may lag behind in its metadata, but the leader of a partition knows it before the first row is written.
+        So the leader's answer names it. A leader that is gone is no longer named by the others, and a broker that
+        names it no longer has learned of its partitions before that.
 
         Raises:
-            SourceError: the topic was deleted and created again, and not all brokers know that yet.
+            ResponseTimeoutError: a broker that another one still names gave no answer.
+            SourceError: the topic was deleted and created again, and not all brokers know that yet; or a broker knows
+                the topic, and does not name its partitions for the moment.
         """
-        one = (await self._metadata([name], deadline)).get(name)
-        answers = await self._cluster.ask_all(lambda: metadata_request([name]), deadline)
-        found = [topic for each in answers if (topic := read_metadata(each).topics.get(name)) is not None]
-        topics = found if one is None else [one, *found]
+        await self._metadata([name], deadline)
+        answers: dict[int | str, Any] = {}
+        new: Set[int | str] = self._cluster.brokers()
+        while new:
+            answers |= await self._cluster.ask_each(new, lambda: metadata_request([name]), deadline)
+            more = next((each for each in answers.values() if _brokers_in(each) - answers.keys()), None)
+            new = frozenset() if more is None else _brokers_in(more) - answers.keys()
+            if more is not None:
+                self._cluster.learn_brokers(more)
+        found = [read_metadata(each) for each in answers.values()]
+        if any(each.unready for each in found):
+            raise SourceError(
+                f"a broker does not name the partitions of topic {name} for the moment; it is asked again"
+            )
+        topics = [topic for each in found if (topic := each.topics.get(name)) is not None]
         if not topics:
             return None
         if len({topic.id for topic in topics}) > 1:
@@ -255,7 +270,7 @@ class TopicLookup:
                 f"topic {name} was deleted and created again, and brokers still name it by several ids: "
                 f"{listed(str(topic.id) for topic in topics)}; the next try, once they agree, succeeds"
             )
-        for topic in found:
+        for topic in topics:
             self._leaders.learn({name: topic})
         numbers = {number for topic in topics for number in topic.leaders}
         leaders = {number: self._leaders.of(Split(name, number)) for number in sorted(numbers)}
@@ -282,6 +297,10 @@ class TopicLookup:
             there = {Split(name, number) for name, topic in topics.items() for number in topic.leaders}
             self.missing -= topics.keys() | there
         self._leaders.learn(topics)
+
+
+def _brokers_in(answer: Any) -> set[int | str]:
+    return {broker.node_id for broker in answer.brokers}
 
 
 def _not_looked_for_long_enough(missing: Set[str | Split]) -> ResponseTimeoutError:

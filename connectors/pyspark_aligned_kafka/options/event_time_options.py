@@ -37,7 +37,7 @@ from pyspark_aligned_kafka.records.event_time_choice import (
 from pyspark_aligned_kafka.records.payload_formats import JSON, PayloadChoice
 from watermark_source.errors import OptionError, listed, shortened
 from watermark_source.option_table import Option, given_text, one_of, true_or_false
-from watermark_source.spark.strategy_rows import ANNOUNCED, BOUNDED, PUNCTUATED, uses_marks
+from watermark_source.spark.strategy_rows import ANNOUNCED, PUNCTUATED, uses_marks
 
 TIMESTAMP = "timestamp"
 FORMAT, ERRORS = "eventTimeFormat", "eventTimeErrors"
@@ -142,6 +142,8 @@ def _topic(text: str) -> str:
     return text.strip()
 
 
+_UNITED = 10
+"""Topics that an error has the line for."""
 IN = "announcedIn"
 ANNOUNCED_IN = Option(
     name=IN,
@@ -163,6 +165,14 @@ class AnnouncedTopic:
     """The topic with the announcements."""
 
 
+def _sources_of(subscription: Subscription) -> str:
+    """Return the line that reads each topic with a source of its own."""
+    if not isinstance(subscription, Subscribe):
+        return '.option("subscribe", "TOPIC") for each topic'
+    sources = [f'follow_watermark(reader.option("subscribe", "{name}").load())' for name in sorted(subscription.topics)]
+    return sources[0] + "".join(f".unionByName({each})" for each in sources[1:_UNITED])
+
+
 def announced_topic(
     values: Mapping[str, Any], given: Mapping[str, str], subscription: Subscription
 ) -> AnnouncedTopic | None:
@@ -177,8 +187,8 @@ def announced_topic(
         raise OptionError(
             "watermarkStrategy", ANNOUNCED,
             f"needs subscribe with one topic, and {selection_text(subscription)}: each topic has announcements of its "
-            "own, about all of its partitions. Read each topic with a source of its own, and union them after "
-            "follow_watermark", example=BOUNDED,
+            "own, about all of its partitions. Read each topic with a source of its own; in a union of them the lowest "
+            f"watermark counts: {_sources_of(subscription)}",
         )  # fmt: skip
     (topic,) = subscription.topics
     announced_in: str = values[IN] or f"{topic}.watermarks"

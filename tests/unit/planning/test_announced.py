@@ -13,17 +13,26 @@ from watermark_source.planning.announced import (
     MOST_CUTS,
     AnnouncedBy,
     AnnouncedTable,
+    Coming,
     LoggedStatement,
     ObservedAnnouncements,
     WriterStatus,
     advanced,
+    coming,
     needed_from,
     reached,
+    silent_by_records,
     unknown_parts,
     with_statements,
     writers_at,
 )
 from watermark_source.planning.announcement import Announcement, Removal, Statement
+from watermark_source.planning.observation import Observation, ObservedLogs, PlanHistory
+from watermark_source.planning.planner import plan
+from watermark_source.planning.policy import PlanPolicy
+from watermark_source.planning.split import Split
+from watermark_source.planning.state import SourceState, SplitState
+from watermark_source.planning.strategy import Announced
 from watermark_source.planning.watermark import LAST, MAX, Millis
 
 TOPIC = "T"
@@ -170,6 +179,42 @@ def test_a_watermark_of_the_future_waits_and_earlier_ones_and_the_end_apply() ->
     assert watermark([said(10, {}), said(MAX, {}, batch=1)], {}, cap=Millis(100)) == LAST
 
 
+@pytest.mark.parametrize(("since", "is_sent"), [(None, True), (199, False), (200, True)])
+def test_a_watermark_without_rows_makes_a_batch_at_once_and_at_most_one_in_an_interval(
+    since: int | None, is_sent: bool
+) -> None:
+    by, split, now = AnnouncedBy(), Split("t", 0), Millis(10_000)
+    policy = PlanPolicy(strategy=Announced(by), watermark_interval=200)
+    table, _ = table_of(said(50, {"0": 3}))
+    seen = Observation(
+        now=now,
+        logs=ObservedLogs(asked_at=now, ends={split: 3}),
+        announced=observed(table),
+        history=PlanHistory(since_batch_without_rows=None if since is None else Millis(since)),
+    )
+    planned = plan(SourceState({split: SplitState(3, 3)}, watermark=Millis(40)), seen, policy, None)
+    assert planned.is_batch is is_sent
+    assert planned.state.watermark == (50 if is_sent else 40)
+
+
+@pytest.mark.parametrize(("statements", "ends", "expected"), [
+    ([said(10, {"0": 3})], {"0": 3}, Coming.WITH_THEM),
+    ([said(10, {"0": 3})], {"0": 4}, Coming.NEXT),
+    ([said(10, {"0": 3})], {"0": 3, "1": 1}, Coming.NEXT),
+    ([said(10, {"0": 3}), said(20, {"0": 5}, batch=1)], {"0": 4}, Coming.THERE),
+    ([said(10, {"0": 3}), said(20, {"0": 5}, batch=1)], {"0": 5}, Coming.WITH_THEM),
+    ([said(10, {"0": 3}), said(20, {"0": 5}, batch=1), said(30, {"0": 7}, batch=2)], {"0": 6}, Coming.WITH_THEM),
+    ([said(10, {"0": 3}), said(20, {"0": 5, "1": 9}, batch=1)], {"0": 5, "1": 8}, Coming.THERE),
+    ([], {"0": 4}, Coming.WITH_THEM),
+    (["a"], {"0": 4}, Coming.WITH_THEM),
+])  # fmt: skip
+def test_rows_have_an_announcement_with_them_or_one_that_was_made_since_or_a_later_one(
+    statements: Sequence[Statement | str], ends: Mapping[str, int], expected: Coming
+) -> None:
+    at = {"0": 3}
+    assert coming(advanced(table_of(*statements)[0], at, None), at, ends) is expected
+
+
 def test_a_silent_writer_is_left_out_after_its_time_to_live_unless_it_is_new_to_the_reader() -> None:
     statements = [said(50, {}), said(20, {}, writer="b")]
     assert watermark(statements, {}, time_to_live=10, silent={"b": 10}) == 20
@@ -177,6 +222,19 @@ def test_a_silent_writer_is_left_out_after_its_time_to_live_unless_it_is_new_to_
     assert watermark(statements, {}, "c", time_to_live=10, silent={"b": 11, "c": 11}) is None
     names = observed(AnnouncedTable.of_names(["a"]), time_to_live=10, silent={"a": 99})
     assert [each.status for each in writers_at(names, {}, None)] == [WriterStatus.SILENT]
+
+
+def test_in_a_run_a_writer_is_silent_from_its_last_record_to_the_newest_of_all() -> None:
+    logged = [
+        LoggedStatement(at, None if written is None else Millis(written), said(1, {}, writer=writer, query=writer))
+        for at, (writer, written) in enumerate({"dead": 1_000, "alive": 9_000, "undated": None}.items())
+    ]
+    table, _ = with_statements(AnnouncedTable.of_names(["expired"]), logged, TOPIC)
+    assert silent_by_records(table, Millis(50_000)) == {"alive": 0, "dead": 8_000, "expired": 0, "undated": 0}
+    # A record of a clock that is ahead shows no more than now.
+    assert silent_by_records(table, Millis(3_000)) == {"alive": 0, "dead": 2_000, "expired": 0, "undated": 0}
+    # An outage, or a night without any job: nobody announced after the others.
+    assert silent_by_records(with_statements(AnnouncedTable(), logged[:1], TOPIC)[0], Millis(50_000)) == {"dead": 0}
 
 
 def test_a_silent_writer_is_waited_for_until_its_announcements_are_reached() -> None:

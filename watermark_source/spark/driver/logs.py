@@ -14,8 +14,11 @@ from watermark_source.errors import listed
 from watermark_source.planning.announced import (
     AnnouncedBy,
     AnnouncedTable,
+    Coming,
     ObservedAnnouncements,
     advanced,
+    coming,
+    silent_by_records,
     unknown_parts,
     with_statements,
 )
@@ -301,6 +304,12 @@ _WARN_AFTER = 60_000
 """Milliseconds without an answer before a warning, and between two remarks on the announcements themselves."""
 _SILENT_AFTER = 60_000
 """Milliseconds without an announcement before the first warning of a writer; twice as long before each further one."""
+_WAIT_FOR_NEXT = 0.3
+"""Seconds that rows wait for their announcement. Spark commits a batch after its sink has written, and announces then:
+in a batch together, they need one batch less until windows close."""
+_PAUSE_BETWEEN_READS = 0.02
+_MOST_SKIPPED = 64
+"""Batches with rows that do not wait, at most, after one whose announcement did not come in time."""
 _LOOK_AGAIN = 1.0
 """Seconds between two discoveries because a writer names a partition that is not known yet."""
 
@@ -322,6 +331,8 @@ class Announcements:
         """By writer, the milliseconds of silence before the next warning."""
         self._quiet: set[str] = set()
         """Writers whose present silence was warned of."""
+        self._left_out: set[str] = set()
+        """Writers whose present silence has been longer than the time to live, and was warned of."""
         self._heard: set[str] = set()
         """Writers that announced since the last read that was current."""
         self._current_at: Millis | None = None
@@ -333,6 +344,8 @@ class Announcements:
         self._remarked_at: Millis | None = None
         self._unremarked = 0
         self._looked_at = 0.0
+        self._skip, self._next_skip = 0, 1
+        """How many batches with rows do not wait, and how many after the next wait without an announcement."""
         self._of_run: ObservedAnnouncements | None = None
 
     def now(self, state: SourceState, logs: ObservedLogs, cap: Millis | None) -> ObservedAnnouncements:
@@ -361,12 +374,40 @@ class Announcements:
             if read.is_current or gives_up or time.monotonic() >= until:
                 break
         self._note_answer(read, asked_at, is_run=is_run)
-        observed = self._observed(read)
+        observed = self._observed(read, is_run=is_run)
         if unknown_parts(observed.table, {str(split.number) for split in splits}):
             self._look_for_splits()
         if is_run:
             self._of_run = observed
         return observed
+
+    def come_with(self, state: SourceState, logs: ObservedLogs, cap: Millis | None) -> bool:
+        """Wait a moment for the announcement of rows that are to be read next; return whether one came.
+
+        Then the logs have to be polled again, since its cut is behind those rows. After a wait in vain fewer batches
+        wait: a writer may announce once a minute.
+        """
+        positions = positions_of(state.splits)
+        ends = {str(split.number): end for split, end in logs.ends.items()}
+        found = Coming.WITH_THEM if logs.ends_are_final or self._table is None else coming(self._table, positions, ends)
+        if found is not Coming.NEXT:
+            # Of a broker that does not answer the ends are not known now either.
+            return found is Coming.THERE and not logs.unknown
+        if self._skip:
+            self._skip -= 1
+            return False
+        until = time.monotonic() + _WAIT_FOR_NEXT
+        while (left := until - time.monotonic()) > 0:
+            read = self._log.read(self._position, self._id, wait=left)
+            self._take(read, positions_of(state.splits, logs.ends), cap)
+            if read.statements:
+                self._next_skip = 1
+                return True
+            if read.trouble is not None:
+                break
+            time.sleep(_PAUSE_BETWEEN_READS)
+        self._skip, self._next_skip = self._next_skip, min(2 * self._next_skip, _MOST_SKIPPED)
+        return False
 
     def close(self) -> None:
         """Read no more."""
@@ -436,7 +477,12 @@ class Announcements:
                 name: 0 if name in heard else self._silent.get(name, 0) + passed for name in self._table.writers
             }
             self._quiet -= heard
-            self._warn_of_silent()
+            self._left_out -= heard
+            if is_run:
+                self._silent = silent_by_records(self._table, self._clock.wall())
+            else:
+                self._warn_of_silent()
+            self._warn_of_left_out()
             if self._warned and self._not_since is not None:
                 _log.warning("%s is read again, after %s", self._log.name, format_duration(asked_at - self._not_since))
             self._current_at, self._not_since, self._warned = asked_at, None, False
@@ -473,10 +519,22 @@ class Announcements:
                     self._log.name, name, format_duration(silent), name,
                 )  # fmt: skip
 
+    def _warn_of_left_out(self) -> None:
+        """Warn of each writer whose time to live has passed, once for each silence."""
+        limit = self._by.time_to_live
+        for name, silent in self._silent.items():
+            if limit is not None and silent > limit and name not in self._left_out:
+                self._left_out.add(name)
+                _log.warning(
+                    "%s: writer %s has announced nothing for %s, longer than writerTimeToLive (%s): once the rows "
+                    "before its last announcement are read, the watermark does not wait for it, and rows that it "
+                    "writes later may be late", self._log.name, name, format_duration(silent), format_duration(limit),
+                )  # fmt: skip
+
     def _trouble(self, read: AnnouncementsRead) -> str:
         return read.trouble or f"{self._log.name} is still being read, at position {self._position}"
 
-    def _observed(self, read: AnnouncementsRead) -> ObservedAnnouncements:
+    def _observed(self, read: AnnouncementsRead, *, is_run: bool) -> ObservedAnnouncements:
         assert self._table is not None
         return ObservedAnnouncements(
             table=self._table,
@@ -484,6 +542,7 @@ class Announcements:
             log=self._id,
             next_position=self._position,
             is_current=read.is_current,
+            is_run=is_run,
             silent=dict(self._silent),
             trouble=None if read.is_current else self._trouble(read),
         )

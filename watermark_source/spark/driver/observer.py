@@ -190,6 +190,9 @@ class Observer:
         logs, snapshots = self._with_snapshots(logs, state, tables, limit, is_first=last.is_first)
         # After the ends: a batch that reads up to them closes what the writers announced of rows before them.
         announced = self._announced(state, logs)
+        if self._comes_with_rows(state, logs, limit):
+            logs = self._logs_now(state, limit, last)
+            announced = self._announced(state, logs)
         timeouts = {} if self._pauses is None else self._pauses.timeouts(state, logs)
         now = self._clock.wall()
         added = self.added(logs.ends.keys() - state.splits.keys(), snapshots.found)
@@ -218,6 +221,9 @@ class Observer:
                 since_rows=None if last.rows_at is None else Millis(logs.asked_at - last.rows_at),
                 asked_before=last.asked_at,
                 rest=last.rest.lasted(logs.asked_at),
+                since_batch_without_rows=(
+                    None if last.without_rows_at is None else Millis(logs.asked_at - last.without_rows_at)
+                ),
                 idle_timeouts=timeouts,
                 combined=self._combined(state, logs, last),
             ),
@@ -277,6 +283,12 @@ class Observer:
         if self._announcements is None:
             return None
         return self._announcements.now(state, logs, self._policy.future_cap(self._clock.wall()))
+
+    def _comes_with_rows(self, state: SourceState, logs: ObservedLogs, limit: ReadLimit) -> bool:
+        """Wait a moment for an announcement of the rows to be read; return whether one came."""
+        if self._announcements is None or not self._policy.sends_markers or exceeds(state, logs.ends, limit):
+            return False
+        return self._announcements.come_with(state, logs, self._policy.future_cap(self._clock.wall()))
 
     def _followed(self, state: SourceState, others: OtherMembers, last: LastPlan) -> Millis | None:
         reached = reached_by(others) if self._policy.idleness.follows_group else None

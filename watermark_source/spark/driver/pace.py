@@ -116,6 +116,8 @@ class LastPlan:
     """Then they probably do again, and planning twice would cost more."""
     rows_at: Millis | None = None
     """When the ends were asked for of the last plan with rows."""
+    without_rows_at: Millis | None = None
+    """When the ends were asked for of the last batch without rows."""
     asked_at: Millis | None = None
     """When the ends were asked for."""
     combined: Millis | None = None
@@ -155,6 +157,7 @@ class LastPlan:
             is_behind=bool(splits_behind(planned.state, logs.ends)),
             newest_mattered=planned.newest_matters,
             rows_at=logs.asked_at if planned.has_rows else self.rows_at,
+            without_rows_at=logs.asked_at if planned.is_batch and not planned.has_rows else self.without_rows_at,
             asked_at=logs.asked_at,
             combined=planned.watermarks.combined,
             rest=self.rest.after(is_batch=planned.is_batch, asked_at=logs.asked_at),

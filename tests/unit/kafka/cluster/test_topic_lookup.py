@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 from uuid import UUID
@@ -22,16 +22,22 @@ SPLIT = Split("t", 0)
 Of = MetadataResponse.MetadataResponseTopic
 
 
-def told(*topics: str, partitions: int = 1, topic_id: UUID | None = None) -> MetadataResponse:
+Broker = MetadataResponse.MetadataResponseBroker
+
+
+def told(
+    *topics: str, partitions: int = 1, topic_id: UUID | None = None, brokers: Sequence[int] = (), error: int = 0
+) -> MetadataResponse:
     of_topic = [
         Of.MetadataResponsePartition(version=12, error_code=0, partition_index=number, leader_id=1, leader_epoch=3)
         for number in range(partitions)
     ]
     there = [
-        Of(version=12, error_code=0, name=name, topic_id=topic_id, is_internal=False, partitions=of_topic)
+        Of(version=12, error_code=error, name=name, topic_id=topic_id, is_internal=False, partitions=of_topic)
         for name in topics
     ]
-    return MetadataResponse(version=12, brokers=[], topics=there)
+    named = [Broker(version=12, node_id=node, host="h", port=node, rack=None) for node in brokers]
+    return MetadataResponse(version=12, brokers=named, topics=there)
 
 
 class Answering(Cluster):
@@ -54,9 +60,6 @@ class Answering(Cluster):
 
     def learn_brokers(self, metadata: Any) -> None: ...
 
-    async def ask_all(self, request: Callable[[], Any], deadline: Deadline) -> list[Any]:
-        return list(self._answers)
-
 
 def looked_for(cluster: Cluster) -> Mapping[str, Topic]:
     lookup = TopicLookup(cluster, Leaders())
@@ -70,8 +73,25 @@ def looked_for(cluster: Cluster) -> Mapping[str, Topic]:
         cluster.close()
 
 
+class Brokers(Answering):
+    """A cluster of which each broker gives its own answer; those without one are silent. The first is known."""
+
+    def __init__(self, *answers: MetadataResponse) -> None:
+        super().__init__(answers, takes_s=0, limit_ms=60_000)
+
+    def brokers(self) -> set[int | str]:
+        return {0}
+
+    async def ask_each(
+        self, nodes: Collection[int | str], request: Callable[[], Any], deadline: Deadline
+    ) -> dict[int | str, Any]:
+        if silent := [node for node in nodes if int(node) >= len(self._answers)]:
+            raise ResponseTimeoutError(f"not all brokers of the cluster answer: {silent}")
+        return {node: self._answers[int(node)] for node in nodes}
+
+
 def by_all_brokers(*answers: MetadataResponse) -> Topic | None:
-    cluster = Answering(answers, takes_s=0, limit_ms=60_000)
+    cluster = Brokers(*answers)
     lookup = TopicLookup(cluster, Leaders())
 
     async def work(deadline: Deadline) -> Topic | None:
@@ -82,15 +102,29 @@ def by_all_brokers(*answers: MetadataResponse) -> Topic | None:
 
 
 def test_a_partition_that_one_broker_knows_exists() -> None:
-    found = by_all_brokers(told("t"), told(), told("t", partitions=3))
+    # The last one is named by the second alone, which knows no topic.
+    found = by_all_brokers(told("t", brokers=(0, 1)), told(brokers=(0, 1, 2)), told("t", partitions=3, brokers=(0, 2)))
     assert found is not None
     assert found.leaders.keys() == {0, 1, 2}
-    assert by_all_brokers(told(), told()) is None
+    assert by_all_brokers(told(brokers=(0, 1)), told(brokers=(0, 1))) is None
+
+
+def test_without_the_answer_of_a_broker_that_another_one_names_no_partitions_are_known() -> None:
+    """It may lead a partition that the others do not know yet, with rows in it."""
+    with pytest.raises(ResponseTimeoutError, match=r"not all brokers of the cluster answer: \[2\]"):
+        by_all_brokers(told("t", brokers=(0, 1)), told("t", brokers=(0, 1, 2)))
+    assert by_all_brokers(told("t", brokers=(0, 1)), told("t", brokers=(0, 1))) is not None
+
+
+def test_a_broker_that_does_not_name_the_partitions_for_the_moment_is_asked_again_later() -> None:
+    leader_not_available = 5
+    with pytest.raises(SourceError, match="a broker does not name the partitions of topic t for the moment"):
+        by_all_brokers(told("t", brokers=(0, 1)), told("t", brokers=(0, 1), error=leader_not_available))
 
 
 def test_brokers_that_name_a_topic_by_two_ids_are_asked_again_later() -> None:
     with pytest.raises(SourceError, match="topic t was deleted and created again, and brokers still name it"):
-        by_all_brokers(told("t", topic_id=UUID(int=1)), told("t", topic_id=UUID(int=2)))
+        by_all_brokers(told("t", topic_id=UUID(int=1), brokers=(0, 1)), told("t", topic_id=UUID(int=2)))
 
 
 @pytest.fixture(autouse=True)

@@ -401,7 +401,10 @@ ANNOUNCED = {**SERVERS, "watermarkStrategy": "announced"}
 
 @pytest.mark.parametrize(("given", "option", "text"), [
     ({**ANNOUNCED, "subscribe": "a,b"}, "watermarkStrategy", "needs subscribe with one topic, and subscribe is a, b"),
+    ({**ANNOUNCED, "subscribe": "b,a,c"}, "watermarkStrategy",
+     'follow_watermark(reader.option("subscribe", "a").load()).unionByName(follow_watermark(reader.option("subsc'),
     ({**ANNOUNCED, "subscribePattern": "a.*"}, "watermarkStrategy", "and subscribePattern is a.*"),
+    ({**ANNOUNCED, "assign": '{"a":[0]}'}, "watermarkStrategy", 'counts: .option("subscribe", "TOPIC") for each topic'),
     ({**ANNOUNCED, "assign": '{"a":[0]}'}, "watermarkStrategy", "and assign is a"),
     ({**ANNOUNCED, "subscribe": "a", "announcedIn": "a"}, "announcedIn", "must be another topic than a"),
     ({**ANNOUNCED, "subscribe": "a" * 245}, "announcedIn", "with a name that Kafka accepts"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -11,12 +12,21 @@ import pytest
 
 from watermark_source.clock import Clock
 from watermark_source.contract.stream import AnnouncementLog, AnnouncementsRead, SplitDiscovery
-from watermark_source.planning.announced import AnnouncedBy, AnnouncedFrom, LoggedStatement, ObservedAnnouncements
+from watermark_source.planning.announced import (
+    AnnouncedBy,
+    AnnouncedFrom,
+    Cut,
+    LoggedStatement,
+    ObservedAnnouncements,
+    WriterStatus,
+    writers_at,
+)
 from watermark_source.planning.announcement import Announcement
 from watermark_source.planning.observation import ObservedLogs
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState, SplitState
 from watermark_source.planning.watermark import Millis
+from watermark_source.spark.driver import logs
 from watermark_source.spark.driver.logs import Announcements
 
 
@@ -28,6 +38,8 @@ class LogInMemory(AnnouncementLog):
     answer: AnnouncementsRead = field(default_factory=lambda: AnnouncementsRead(is_current=True, log="L", topic="T"))
     asked: list[tuple[int | None, str | None]] = field(default_factory=list)
     waits: list[float] = field(default_factory=list)
+    added_at: int | None = None
+    """The read before which another announcement is made."""
 
     @property
     def name(self) -> str:
@@ -35,6 +47,8 @@ class LogInMemory(AnnouncementLog):
 
     def read(self, position: int | None, log: str | None, *, wait: float) -> AnnouncementsRead:
         self.asked.append((position, log))
+        if len(self.asked) == self.added_at:
+            self.add(9, batch=9, ends={"0": 20})
         self.waits.append(wait)
         end = len(self.statements)
         if self.answer.trouble is not None:
@@ -45,11 +59,20 @@ class LogInMemory(AnnouncementLog):
     def close(self) -> None:
         pass
 
-    def add(self, watermark: int, *, writer: str = "a", batch: int = 0, ends: Mapping[str, int] | None = None) -> None:
+    def add(
+        self,
+        watermark: int,
+        *,
+        writer: str = "a",
+        batch: int = 0,
+        ends: Mapping[str, int] | None = None,
+        written_at: int | None = None,
+    ) -> None:
         made = Announcement(
             writer=writer, query=f"q{writer}", batch=batch, watermark=Millis(watermark), topic="T", ends=ends or {}
         )
-        self.statements.append(LoggedStatement(len(self.statements), None, made))
+        at = None if written_at is None else Millis(written_at)
+        self.statements.append(LoggedStatement(len(self.statements), at, made))
 
 
 class Discovery(SplitDiscovery):
@@ -87,11 +110,15 @@ class Process:
     def __post_init__(self) -> None:
         self.announcements = Announcements(self.log, self.by, self.discovery, self.clock)
 
+    def come_with(self, end: int) -> bool:
+        found = ObservedLogs(asked_at=Millis(self.clock.now_ms), ends={SPLIT: end})
+        return self.announcements.come_with(self.state, found, None)
+
     def now(self, *, passed: int = 0, end: int = 1_000, is_run: bool = False, **state: Any) -> ObservedAnnouncements:
         self.clock.now_ms += passed
         self.state = replace(self.state, **state)
-        logs = ObservedLogs(asked_at=Millis(self.clock.now_ms), ends={SPLIT: end}, ends_are_final=is_run)
-        return self.announcements.now(self.state, logs, None)
+        found = ObservedLogs(asked_at=Millis(self.clock.now_ms), ends={SPLIT: end}, ends_are_final=is_run)
+        return self.announcements.now(self.state, found, None)
 
 
 def test_a_log_that_was_truncated_has_not_reached_what_is_announced_of_its_new_rows() -> None:
@@ -217,6 +244,64 @@ def test_a_run_reads_once_to_the_end_and_does_not_wait_for_a_topic_that_does_not
     with caplog.at_level(logging.WARNING):
         assert not missing.now(is_run=True).is_current
     assert "stays where it is until the next run: it does not exist" in caplog.text
+
+
+def test_a_run_leaves_out_a_writer_whose_time_to_live_has_passed_by_the_records_and_names_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    day = 86_400_000
+    process = Process(by=AnnouncedBy(time_to_live=day))
+    process.log.add(1, writer="dead", written_at=day)
+    process.log.add(2, written_at=3 * day)
+    with caplog.at_level(logging.WARNING):
+        found = process.now(is_run=True)
+    assert {each.writer.name: each.status for each in writers_at(found, {}, None)} == {
+        "a": WriterStatus.ACTIVE,
+        "dead": WriterStatus.SILENT,
+    }
+    (text,) = caplog.messages
+    assert "writer dead has announced nothing for 2 d, longer than writerTimeToLive (1 d)" in text
+
+
+def test_writers_that_announce_one_after_another_by_night_are_not_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    process = Process()
+    process.log.add(1, writer="first", written_at=0)
+    process.log.add(2, written_at=600_000)
+    process.now(is_run=True)
+    assert caplog.messages == []
+
+
+def test_a_writer_that_is_left_out_is_named_once_for_each_silence(caplog: pytest.LogCaptureFixture) -> None:
+    process = Process(by=AnnouncedBy(time_to_live=5_000))
+    process.log.add(1)
+    for passed, warnings in ((0, 0), (5_000, 0), (1_000, 1), (90_000, 1)):
+        process.now(passed=passed)
+        assert sum("longer than writerTimeToLive (5 s)" in text for text in caplog.messages) == warnings
+    process.log.add(2, batch=1)
+    for passed, warnings in ((1_000, 1), (6_000, 2)):
+        process.now(passed=passed)
+        assert sum("longer than writerTimeToLive (5 s)" in text for text in caplog.messages) == warnings
+
+
+def test_rows_wait_a_moment_for_their_announcement_and_more_rarely_where_none_comes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    process = Process(state=SourceState(splits={SPLIT: SplitState(10, 10)}))
+    process.log.add(1, ends={"0": 10})
+    process.now(end=10)
+    assert not process.come_with(10)
+    assert len(process.log.asked) == 1
+    process.log.added_at = 3
+    assert process.come_with(12)
+    assert process.now(end=20).table.writers["a"].newest == Cut(1, 9, Millis(9), False, array("q", [20]))
+    process.now(end=20, splits={SPLIT: SplitState(20, 20)})
+    monkeypatch.setattr(logs, "_WAIT_FOR_NEXT", 0.01)
+    waited = []
+    for _ in range(8):
+        before = len(process.log.asked)
+        assert not process.come_with(30)
+        waited.append(len(process.log.asked) > before)
+    assert waited == [True, False, True, False, False, True, False, False]
 
 
 def test_a_partition_that_a_writer_names_and_discovery_has_not_found_is_looked_up() -> None:
