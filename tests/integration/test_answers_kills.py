@@ -21,6 +21,7 @@ BATCH_ROWS = 600
 _log = logging.getLogger(__name__)
 
 
+@pytest.mark.long("test_early_answers_become_the_counts_of_a_batch_query")
 def test_final_answers_with_their_corrections_are_exact_whenever_both_queries_are_killed(
     request: pytest.FixtureRequest, kafka: Kafka, new_topic: Callable[..., str], tmp_path: Path
 ) -> None:

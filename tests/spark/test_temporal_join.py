@@ -207,6 +207,7 @@ def test_on_processing_time_all_types_come_out_as_they_went_in(streams: Streams)
     assert repr(rows) == repr({1: tuple(one) * 2, 2: tuple(one) + (None,) * len(one)})
 
 
+@pytest.mark.long("test_clicks_of_sparks_own_kafka_source_find_the_latest_user_and_wait_for_a_topic_if_they_shall")
 def test_without_waiting_each_row_of_any_stream_finds_the_latest_version_of_its_batch(streams: Streams) -> None:
     folder = streams.directory("files")
     streams.write({0: []}, name="users")
