@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 
 from pyspark_aligned_kafka.records.avro_columns import avro_schema
 from pyspark_aligned_kafka.records.payload_formats import Decoded, PayloadChoice, PayloadReader
 from tests.payload_documents import block_by
-from watermark_source.extractors.schema_registry import SchemaRegistry
+from watermark_source.extractors.schema_registry import RegisteredSchema, SchemaRegistry
 
 Json = Any
 _SIMPLE = ("boolean", "int", "long", "float", "double", "string", "bytes")
@@ -40,6 +41,18 @@ def reader_of(
 def decoded(schema: str, values: Sequence[bytes | None]) -> Decoded:
     """Decode values of one schema."""
     return block_by(reader_of(schema), values)
+
+
+class OneSchema(SchemaRegistry):
+    """A registry that has one schema, in memory: requests of a real one are tested elsewhere."""
+
+    @classmethod
+    def of_text(cls, schema: str) -> OneSchema:
+        """Return a registry whose schema 1 has a text."""
+        return cls("registry", None, schema, tls=False, authorization=None, timeout_ms=1)
+
+    def schema(self, number: int | UUID, *, serialized: bool = False) -> RegisteredSchema | None:
+        return RegisteredSchema("AVRO", self.path, ()) if number == 1 else None
 
 
 class Pairs:

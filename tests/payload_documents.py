@@ -234,12 +234,18 @@ def read_by(reader: PayloadReader, documents: Sequence[bytes | None]) -> pa.Arra
     return block_by(reader, documents).column
 
 
-def block_by(reader: PayloadReader, documents: Sequence[bytes | None]) -> Decoded:
-    """Decode documents that lie one behind the other as in a fetched batch."""
-    data = np.frombuffer(bytearray(b"".join(each or b"" for each in documents) + b"}"), np.uint8)
-    sizes = np.array([-1 if each is None else len(each) for each in documents], np.int64)
-    starts = np.cumsum(np.maximum(sizes, 0)) - np.maximum(sizes, 0)
-    return reader.read(Split("orders", 0), data, starts, sizes, np.arange(len(documents), dtype=np.int64))
+def block_by(
+    reader: PayloadReader, documents: Sequence[bytes | None], headers: Sequence[bytes | None] | None = None
+) -> Decoded:
+    """Decode documents that lie one behind the other as in a fetched batch; ``headers`` have ids of their schemas."""
+    parts = [*documents, *(headers or ())]
+    data = np.frombuffer(bytearray(b"".join(each or b"" for each in parts) + b"}"), np.uint8)
+    sizes = np.array([-1 if each is None else len(each) for each in parts], np.int64)
+    starts, count = np.cumsum(np.maximum(sizes, 0)) - np.maximum(sizes, 0), len(documents)
+    header = None if headers is None else (starts[count:], sizes[count:])
+    return reader.read(
+        Split("orders", 0), data, starts[:count], sizes[:count], np.arange(count, dtype=np.int64), header
+    )
 
 
 def values_of(column: pa.Array) -> list[Any]:

@@ -14,8 +14,10 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from pyspark.sql.types import StringType
 
 from pyspark_aligned_kafka.records.payload_formats import Decoded, PayloadChoice, PayloadReader
-from pyspark_aligned_kafka.records.protobuf_messages import message_of
+from pyspark_aligned_kafka.records.protobuf_messages import MessageSchema, message_of
 from tests.payload_documents import block_by
+from watermark_source.extractors.protobuf_path import index_in_file
+from watermark_source.extractors.schema_registry import SchemaRegistry
 
 Descriptor = Any
 _FIELD = descriptor_pb2.FieldDescriptorProto
@@ -28,12 +30,11 @@ _NO_TEXTS = (b"\xff", b"\xed\xa0\x80", b"\xc3", b"\xf4\x90\x80\x80", b"plain tex
 _NUMBERS = (0, 1, 2, 127, 128, 300, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**63 - 1, 2**63, 2**64 - 1, 2**64 - 5)
 
 
-def reader_of(descriptor: Descriptor, *, fail_fast: bool = False, shows_records: bool = True) -> PayloadReader:
+def reader_of(descriptor: Descriptor, registry: SchemaRegistry | None = None, **choice: bool) -> PayloadReader:
     """Return the reader of a message's values."""
     message = message_of(descriptor)
-    return PayloadChoice(
-        message.type_of(StringType()), "protobuf", message, fail_fast=fail_fast, shows_records=shows_records
-    ).reader()
+    schema = MessageSchema(message, index_in_file(descriptor), registry)
+    return PayloadChoice(message.type_of(StringType()), "protobuf", schema, **choice).reader()  # type: ignore[arg-type]
 
 
 def decoded(descriptor: Descriptor, values: Sequence[bytes | None]) -> Decoded:

@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from pyspark_aligned_kafka.records.avro_columns import forget_schemas
+from pyspark_aligned_kafka.records.avro_columns import forget_resolutions
 
 
 class Registry:
     """What the server answers, and what it was asked."""
 
-    def __init__(self, answers: Mapping[str, Any]) -> None:
+    def __init__(self, answers: MutableMapping[str, Any]) -> None:
         self.answers = answers
         self.asked: list[str] = []
         self.logins: list[str | None] = []
@@ -51,10 +51,10 @@ class Registry:
 
 
 @contextmanager
-def schema_registry(answers: Mapping[str, Any]) -> Iterator[Registry]:
+def schema_registry(answers: MutableMapping[str, Any]) -> Iterator[Registry]:
     """Serve the answers, by their paths, until the end of the block."""
     # Another server had the port before, perhaps.
-    forget_schemas()
+    forget_resolutions()
     registry = Registry(answers)
     with ThreadingHTTPServer(("127.0.0.1", 0), registry.handler()) as server:
         registry.port = server.server_port

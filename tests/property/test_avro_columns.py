@@ -15,20 +15,12 @@ from fastavro.read import SchemaResolutionError
 
 from pyspark_aligned_kafka.records.avro_columns import avro_schema
 from tests.avro_examples import encoded, message
-from tests.avro_pairs import Pairs, has_column, in_column, reader_of, without_value
+from tests.avro_pairs import OneSchema, Pairs, has_column, in_column, reader_of, without_value
 from tests.payload_documents import block_by, values_of
 from tests.soak.fuzz.bits import Bits
 from tests.soak.fuzz.hostile_json import document
 from tests.soak.fuzz.memory import guarded
-from watermark_source.extractors.schema_registry import RegisteredSchema, SchemaRegistry
 from watermark_source.planning.split import Split
-
-
-class OneSchema(SchemaRegistry):
-    """A registry that has one schema, in memory: requests of a real one are tested elsewhere."""
-
-    def schema(self, number: int) -> RegisteredSchema | None:
-        return RegisteredSchema("AVRO", self.path, ()) if number == 1 else None
 
 
 def compare(chance: random.Random, count: int, seen: Counter[str]) -> None:
@@ -44,7 +36,7 @@ def compare(chance: random.Random, count: int, seen: Counter[str]) -> None:
         out = io.BytesIO()
         fastavro.schemaless_writer(out, parsed, value)
         written.append(out.getvalue())
-    registry = OneSchema("registry", None, json.dumps(writer), tls=False, authorization=None, timeout_ms=1)
+    registry = OneSchema.of_text(json.dumps(writer))
     try:
         made = reader_of(json.dumps(reader), registry)
     except ValueError:
@@ -90,7 +82,7 @@ def test_any_bytes_of_any_writer_end_in_a_column_or_a_declared_error(count: int)
         for _ in range(chance.randrange(4) if content else 0):
             content[chance.randrange(len(content))] = chance.choice((0, 1, 2, 0x7F, 0x80, 0xFE, 0xFF))
         whole = message(1, bytes(content[: chance.randrange(len(content) + 1)] if chance.random() < 0.3 else content))
-        registry = OneSchema("registry", None, changed, tls=False, authorization=None, timeout_ms=1)
+        registry = OneSchema.of_text(changed)
         with suppress(ValueError):
             avro_schema(changed, None)
         made, place = reader_of(json.dumps(reader), registry), np.zeros(1, np.int64)

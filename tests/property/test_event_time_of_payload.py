@@ -27,8 +27,8 @@ from pyspark_aligned_kafka.records.payload_formats import PayloadChoice
 from pyspark_aligned_kafka.records.payload_schema import parse_schema
 from pyspark_aligned_kafka.records.time_texts import MomentReader
 from tests.avro_examples import Example, encoded, examples, message
+from tests.avro_pairs import OneSchema
 from tests.payload_documents import Documents, values_of
-from tests.property.test_avro_columns import OneSchema
 from tests.unit.kafka.batches import Rec, batch
 from watermark_source.errors import WatermarkSourceError
 from watermark_source.planning.split import Split, SplitRange

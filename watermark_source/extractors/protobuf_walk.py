@@ -36,6 +36,8 @@ _STRING, _TIMESTAMP = int(Kind.STRING), int(Kind.TIMESTAMP)
 _UINT64, _FIXED64, _SINT64 = int(Kind.UINT64), int(Kind.FIXED64), int(Kind.SINT64)
 _INT32, _SFIXED32, _UINT32, _SINT32 = int(Kind.INT32), int(Kind.SFIXED32), int(Kind.UINT32), int(Kind.SINT32)
 _BAD, _OTHER = np.int64(-1), np.int64(-2)
+NO_INDEX, OTHER_MESSAGE = int(_BAD), int(_OTHER)
+"""In place of where a message begins: the index before it is invalid, or that of another message."""
 
 
 @inlined
@@ -142,6 +144,23 @@ def _after_index(data: Word, at: Word, stop: Word, index: Word) -> Word:
             return _BAD
         same = same and (wanted == 0 or index[i] == number)
     return at if same else _OTHER
+
+
+@compiled("void(uint8[::1], int64[::1], int64[::1], int64[::1], int64[:, ::1], int64[::1], int64[::1])")
+def index_ends(  # noqa: PLR0917 - arrays in, arrays out
+    array: Word, starts: Word, stops: Word, entries: Word, spans: Word, numbers: Word, ends: Word
+) -> None:
+    """Write the ends of the indexes that begin at ``starts``, or ``NO_INDEX`` or ``OTHER_MESSAGE``.
+
+    The wanted index of a row is ``numbers`` from ``spans[entry, 0]`` to ``spans[entry, 1]``; an entry below zero is
+    left out.
+    """
+    data = address_of(array)
+    for row in range(starts.shape[0]):
+        entry = entries[row]
+        if entry >= 0:
+            wanted = numbers[spans[entry, 0] : spans[entry, 1]]
+            ends[row] = _after_index(data, starts[row], stops[row], wanted)
 
 
 @compiled(

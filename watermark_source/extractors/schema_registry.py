@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import quote, unquote, urlsplit
+from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +26,7 @@ import pyarrow as pa
 
 from watermark_source.errors import (
     EventTimeError,
+    PayloadError,
     RefusedError,
     ResponseTimeoutError,
     SchemaError,
@@ -46,6 +48,8 @@ _BUSY = 429
 _SERVERS_FAULT = 500
 _UNKNOWN = range(40_401, 40_500)
 """A registry's ``error_code`` with status 404: no such subject, version or schema."""
+_SERIALIZED = "?format=serialized"
+"""Requests the text of a schema of Protobuf as a ``FileDescriptorProto`` in Base64."""
 
 
 class RegisteredSchema(NamedTuple):
@@ -56,6 +60,8 @@ class RegisteredSchema(NamedTuple):
     text: str
     references: tuple[str, ...]
     """Texts of all schemas that it refers to, directly or through others."""
+    names: tuple[str, ...] = ()
+    """The names by which schemas refer to each of these, such as the path in an import of Protobuf."""
 
 
 @dataclass(frozen=True)
@@ -106,50 +112,56 @@ class SchemaRegistry:
         port = "" if self.port is None else f":{self.port}"
         return f"{'https' if self.tls else 'http'}://{self.host}{port}{self.path}"
 
-    def schema(self, number: int) -> RegisteredSchema | None:
-        """Return a schema and the schemas it refers to; ``None`` if the registry has no schema of this id.
+    def schema(self, number: int | UUID, *, serialized: bool = False) -> RegisteredSchema | None:
+        """Return a schema and the schemas it refers to; ``None`` if the registry has no schema of this id or GUID.
+
+        With ``serialized`` the texts of Protobuf are requested as ``FileDescriptorProto`` in Base64. A registry that
+        does not have this format returns .proto files.
 
         Raises:
             SchemaError: it refers to schemas that the registry does not have, or to too many of them.
             RefusedError: the registry refuses the login.
             UnreachableError, ResponseTimeoutError: no connection, or no valid response, within the time limit.
         """
-        return self._schema(f"/schemas/ids/{number}")
+        return self._schema(f"/schemas/{'guids' if isinstance(number, UUID) else 'ids'}/{number}", serialized)
 
-    def version(self, subject: str, version: int) -> RegisteredSchema | None:
+    def version(self, subject: str, version: int, *, serialized: bool = False) -> RegisteredSchema | None:
         """Return a version of a subject, as ``schema``."""
-        return self._schema(f"/subjects/{quote(subject, safe='')}/versions/{version}")
+        return self._schema(f"/subjects/{quote(subject, safe='')}/versions/{version}", serialized)
 
-    def _schema(self, path: str) -> RegisteredSchema | None:
-        end = time.monotonic() + self.timeout_ms / 1_000
-        schema = self._requested(path, end)
+    def _schema(self, path: str, serialized: bool) -> RegisteredSchema | None:
+        end, form = time.monotonic() + self.timeout_ms / 1_000, _SERIALIZED if serialized else ""
+        schema = self._requested(f"{path}{form}", end)
         if schema is None:
             return None
-        references = tuple(self._references(schema, end))
-        return RegisteredSchema(str(schema.get("schemaType", "AVRO")), schema["schema"], references)
+        references = self._references(schema, form, end)
+        kind = str(schema.get("schemaType", "AVRO"))
+        return RegisteredSchema(
+            kind, schema["schema"], tuple(t for _, t in references), tuple(n for n, _ in references)
+        )
 
-    def _references(self, schema: dict[str, Any], end: float) -> list[str]:
-        """Return the texts of all schemas that a schema refers to, each once, even if they refer to each other."""
-        texts: dict[tuple[str, int], str] = {}
+    def _references(self, schema: dict[str, Any], form: str, end: float) -> list[tuple[str, str]]:
+        """Return name and text of all schemas that a schema refers to, each once, even if they refer to each other."""
+        texts: dict[tuple[str, int], tuple[str, str]] = {}
         waiting, size = deque(self._references_in(schema)), len(schema["schema"])
         while waiting:
-            subject, version = waiting.popleft()
+            name, subject, version = waiting.popleft()
             if (subject, version) in texts:
                 continue
             named = f"version {version} of subject {shortened(subject)}"
             if len(texts) == _MOST_REFERENCES:
                 raise SchemaError(f"it refers to more than {_MOST_REFERENCES} schemas, the last of them {named}")
-            inner = self._requested(f"/subjects/{quote(subject, safe='')}/versions/{version}", end)
+            inner = self._requested(f"/subjects/{quote(subject, safe='')}/versions/{version}{form}", end)
             if inner is None:
                 raise SchemaError(f"it refers to {named}, which the schema registry {self} does not have")
-            texts[subject, version] = inner["schema"]
+            texts[subject, version] = name, inner["schema"]
             size += len(inner["schema"])
             if size > _LARGEST:
                 raise SchemaError(f"it has more than {_LARGEST} bytes, with the schemas that it refers to")
             waiting.extend(self._references_in(inner))
         return list(texts.values())
 
-    def _references_in(self, schema: dict[str, Any]) -> Iterator[tuple[str, int]]:
+    def _references_in(self, schema: dict[str, Any]) -> Iterator[tuple[str, str, int]]:
         references = schema.get("references") or []
         for reference in references if isinstance(references, list) else [references]:
             named = isinstance(reference, dict)
@@ -159,7 +171,7 @@ class SchemaRegistry:
                     f"its references, from the schema registry {self}, name no subject and version: "
                     f"{shortened(reference)}"
                 )
-            yield subject, version
+            yield str(reference.get("name", "")), subject, version
 
     def _requested(self, path: str, end: float) -> dict[str, Any] | None:
         """Return a response, with retries until ``end``; ``None`` if the registry does not have the schema."""
@@ -179,6 +191,10 @@ class SchemaRegistry:
                 )
             if status == http.client.NOT_FOUND and self._is_unknown(body):
                 return None
+            if status == http.client.NOT_IMPLEMENTED and path.endswith(_SERIALIZED):
+                # The format is unknown, or the schema is not one of Protobuf.
+                path = path.removesuffix(_SERIALIZED)
+                continue
             if status and status != _BUSY and status < _SERVERS_FAULT:
                 raise UnreachableError(
                     f"the schema registry {self} answers {problem} to {path}; is schema_registry its address?"
@@ -287,6 +303,70 @@ class _Bytes(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         return self._source.receive(buffer)
+
+
+# Schemas of this process: each partition of each batch has a reader of its own.
+
+
+_MOST_SCHEMAS, _MOST_UNKNOWN = 1_000, 1_000
+"""Limits on the schemas, and on the ids without one, that are kept in memory."""
+_UNKNOWN_SECONDS = 60
+"""Seconds until a schema that the registry did not have is requested again."""
+_Key: TypeAlias = tuple[SchemaRegistry, int | UUID, bool]
+_schemas: dict[_Key, RegisteredSchema] = {}
+_versions: dict[tuple[SchemaRegistry, str, int, bool], RegisteredSchema] = {}
+_requested_again: dict[_Key, float] = {}
+"""Ids that a registry did not have, and when they are requested again, by the monotonic clock."""
+
+
+def schema_of(registry: SchemaRegistry, number: int | UUID, *, serialized: bool = False) -> RegisteredSchema | None:
+    """Return a schema, requested once in this process; ``None`` without one, requested once in ``_UNKNOWN_SECONDS``.
+
+    Raises:
+        SchemaError, RefusedError, UnreachableError, ResponseTimeoutError: see ``SchemaRegistry.schema``.
+        PayloadError: within that time the registry did not have too many others. Each would be a request.
+    """
+    key, now = (registry, number, serialized), time.monotonic()
+    known = _schemas.get(key)
+    if known is not None or _requested_again.get(key, now) > now:
+        return known
+    if len(_requested_again) >= _MOST_UNKNOWN:
+        for expired in [each for each, until in _requested_again.items() if until <= now]:
+            del _requested_again[expired]
+        if len(_requested_again) >= _MOST_UNKNOWN:
+            raise PayloadError(
+                f"the schema registry {registry} did not have the schemas of {_MOST_UNKNOWN} ids within "
+                f"{_UNKNOWN_SECONDS} s, and each is a request to it; the last one is {number}. Are the records in "
+                "Confluent's format, and is this their registry? Without ids, write valueFraming = none"
+            )
+    schema = registry.schema(number, serialized=serialized)
+    if schema is None:
+        _requested_again[key] = now + _UNKNOWN_SECONDS
+    else:
+        if len(_schemas) >= _MOST_SCHEMAS:
+            _schemas.clear()
+        _schemas[key] = schema
+        _requested_again.pop(key, None)
+    return schema
+
+
+def version_of(
+    registry: SchemaRegistry, subject: str, version: int, *, serialized: bool = False
+) -> RegisteredSchema | None:
+    """Return a version of a subject, which does not change: once it is there it is not requested again."""
+    key = (registry, subject, version, serialized)
+    schema = _versions.get(key) or registry.version(subject, version, serialized=serialized)
+    if schema is not None:
+        if len(_versions) >= _MOST_SCHEMAS:
+            _versions.clear()
+        _versions[key] = schema
+    return schema
+
+
+def forget_schemas() -> None:
+    """Request all schemas again."""
+    for kept in (_schemas, _versions, _requested_again):
+        kept.clear()
 
 
 # Values behind the ids of their schemas.

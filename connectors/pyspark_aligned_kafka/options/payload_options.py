@@ -93,8 +93,9 @@ def _options_of(field: str) -> tuple[Option, ...]:
             choices=(CONFLUENT, PLAIN),
             default_text="confluent with schemaRegistry, none without",
             example=CONFLUENT,
-            doc=f"What is before a decoded {field}: `confluent`, a zero byte and the id of its schema in four bytes, "
-            "as serializers with a schema registry write them, or `none`. For `json` the id is not looked up.",
+            doc=f"Where the id of the schema of a decoded {field} is. `confluent`: in the header "
+            f"`__{field}_schema_id`, or without it before the {field}, a zero byte and four bytes, as serializers with "
+            "a schema registry write them. `none`: there is no id. For `json` it is not looked up.",
         ),
     )
 
@@ -200,12 +201,9 @@ def _choice(
         raise OptionError(f"{field}Schema", None, f"is needed because {format_option} is {name}", example=row.example)
     framing_option = f"{field}Framing"
     is_framed = (values[framing_option] or (CONFLUENT if registry is not None else PLAIN)) == CONFLUENT
-    if is_framed and registry is None and row.uses_registry:
+    if is_framed and registry is None and row.needs_registry:
         raise OptionError(framing_option, CONFLUENT, f"needs {REGISTRY}, which has the schemas of {name}",
                           example=f"{REGISTRY} = https://registry:8081")  # fmt: skip
-    if is_framed and not row.reads_framed:
-        reason = f"must be {PLAIN} with {format_option} = {name}: values behind the id of a schema are not read"
-        raise OptionError(framing_option, given_text(given, framing_option), reason, example=PLAIN)
     try:
         found = row.parse(text, registry)
     except ValueError as error:

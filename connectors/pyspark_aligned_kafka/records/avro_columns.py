@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import threading
-import time
 from dataclasses import dataclass
 from typing import Final
+from uuid import UUID
 
 import numpy as np
 from pyspark.sql.types import DecimalType
@@ -21,22 +21,26 @@ from pyspark_aligned_kafka.records.avro_schema import (
     reader_type,
     spark_type,
 )
-from pyspark_aligned_kafka.records.payload_cells import CellColumns, Kind, arrow_type, framed_ids
-from pyspark_aligned_kafka.records.payload_formats import NO_ID, Decoded, PayloadChoice, PayloadSchema
+from pyspark_aligned_kafka.records.payload_cells import CellColumns, IdReader, Kind, arrow_type
+from pyspark_aligned_kafka.records.payload_formats import NO_ID, Decoded, IdHeader, PayloadChoice, PayloadSchema
 from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
 from watermark_source.errors import SchemaError, shortened
 from watermark_source.extractors.avro_plan import Planner
 from watermark_source.extractors.avro_walk import DEPTH
-from watermark_source.extractors.schema_registry import RegisteredSchema, SchemaRegistry
-from watermark_source.machine_code.native import NOT_FRAMED, PREFIX
+from watermark_source.extractors.schema_registry import (
+    RegisteredSchema,
+    SchemaRegistry,
+    forget_schemas,
+    schema_of,
+    version_of,
+)
+from watermark_source.machine_code.native import NOT_FRAMED
 from watermark_source.planning.split import Split
 
 _VERSION = re.compile("[1-9][0-9]{0,9}")
 _LAST_VERSION = 2**31 - 1
-_UNKNOWN_SECONDS = 60
-"""Seconds until a schema that the registry did not have is requested again."""
-_MOST_SCHEMAS, _MOST_UNKNOWN, _MOST_READERS = 1_000, 10_000, 100
-"""Limits on the schemas, on the ids without one, and on the readers' schemas that are kept in memory."""
+_MOST_READERS = 100
+"""Limit on the readers' schemas that are kept in memory."""
 _MOST_CODE = 1 << 22
 """Limit on the numbers of code that writers' schemas are resolved to, in memory."""
 _WITHOUT_ID, _UNKNOWN = int(Fault.REFUSED), int(Fault.REFUSED) - 1
@@ -80,7 +84,7 @@ def avro_schema(text: str, registry: SchemaRegistry | None) -> PayloadSchema:
                                  "has the same columns")  # fmt: skip
             if not subject:
                 raise ValueError("there is no subject before the colon")
-            found = _requested_version(registry, subject, int(version))
+            found = version_of(registry, subject, int(version))
             if found is None:
                 raise ValueError(f"the schema registry {registry} has no such version")
             if found.kind != "AVRO":
@@ -96,46 +100,10 @@ def avro_schema(text: str, registry: SchemaRegistry | None) -> PayloadSchema:
     return PayloadSchema(kind, AvroSchema(text, references, registry))
 
 
-# Schemas of this process: each partition of each batch has a reader of its own.
-_schemas: dict[tuple[SchemaRegistry, int], RegisteredSchema] = {}
-_versions: dict[tuple[SchemaRegistry, str, int], RegisteredSchema] = {}
-_requested_again: dict[tuple[SchemaRegistry, int], float] = {}
-"""Ids that a registry did not have, and when they are requested again, by the monotonic clock."""
-
-
-def _requested(registry: SchemaRegistry, number: int) -> RegisteredSchema | None:
-    """Return a schema, requested once in this process; ``None`` without one, requested once in ``_UNKNOWN_SECONDS``."""
-    key, now = (registry, number), time.monotonic()
-    known = _schemas.get(key)
-    if known is not None or _requested_again.get(key, now) > now:
-        return known
-    schema = registry.schema(number)
-    if schema is None:
-        if len(_requested_again) >= _MOST_UNKNOWN:
-            _requested_again.clear()
-        _requested_again[key] = now + _UNKNOWN_SECONDS
-    else:
-        if len(_schemas) >= _MOST_SCHEMAS:
-            _schemas.clear()
-        _schemas[key] = schema
-    return schema
-
-
-def _requested_version(registry: SchemaRegistry, subject: str, version: int) -> RegisteredSchema | None:
-    """Return a version of a subject, which does not change: once it is there it is not requested again."""
-    key = (registry, subject, version)
-    schema = _versions.get(key) or registry.version(subject, version)
-    if schema is not None:
-        if len(_versions) >= _MOST_SCHEMAS:
-            _versions.clear()
-        _versions[key] = schema
-    return schema
-
-
-def forget_schemas() -> None:
-    """Request all schemas again."""
-    for kept in (_schemas, _versions, _requested_again, _resolutions):
-        kept.clear()
+def forget_resolutions() -> None:
+    """Request and resolve all schemas again."""
+    forget_schemas()
+    _resolutions.clear()
 
 
 class _Resolution:
@@ -151,7 +119,7 @@ class _Resolution:
         self._resolver.reasons += [NO_ID, "the schema registry has no schema of its id"]
         self._refusals: dict[str, int] = {}
         """The entry of each reason why all values of a schema are refused."""
-        self._entries: dict[tuple[int, RegisteredSchema], int] = {}
+        self._entries: dict[tuple[int | UUID, RegisteredSchema], int] = {}
         self._own: int | None = None
         self._lock = threading.Lock()
         self._code, self._constants = np.empty(0, np.int64), np.empty(0, np.uint8)
@@ -181,7 +149,7 @@ class _Resolution:
                 self._own = self._resolver.entry(self._reader)
             return self._own
 
-    def entry(self, number: int, schema: RegisteredSchema) -> int:
+    def entry(self, number: int | UUID, schema: RegisteredSchema) -> int:
         """Return the entry of values of a writer's schema, below zero if they are refused."""
         with self._lock:
             key = (number, schema)
@@ -189,12 +157,12 @@ class _Resolution:
                 self._entries[key] = self._resolved(number, schema)
             return self._entries[key]
 
-    def refused(self, number: int, error: SchemaError) -> int:
+    def refused(self, number: int | UUID, error: SchemaError) -> int:
         """Return the entry of values whose schema cannot be read."""
         with self._lock:
             return self._refused(f"schema {number} is not read: {error}")
 
-    def _resolved(self, number: int, schema: RegisteredSchema) -> int:
+    def _resolved(self, number: int | UUID, schema: RegisteredSchema) -> int:
         if schema.kind != "AVRO":
             return self._refused(f"the type of schema {number} is {shortened(schema.kind)}, not AVRO")
         reasons = self._resolver.reasons
@@ -243,6 +211,7 @@ class AvroReader:
         definition: AvroSchema = choice.definition
         self._choice = choice
         self._registry = definition.registry if choice.framed else None
+        self._ids = IdReader()
         self._type = arrow_type(choice.schema)
         self._columns = CellColumns(choice.schema, {DecimalType: Kind.WIDE}, unique_keys=True)
         self._resolution = _resolution(definition, choice.field, self._columns)
@@ -252,7 +221,9 @@ class AvroReader:
         self._frames, self._skipped = np.zeros((DEPTH, 4), np.int64), np.zeros((DEPTH, 2), np.int64)
         self._single = np.zeros(1, np.float32)
 
-    def read(self, split: Split, data: Bytes, starts: Longs, lengths: Longs, offsets: Longs) -> Decoded:
+    def read(  # noqa: PLR0917 - the block and where ids may be
+        self, split: Split, data: Bytes, starts: Longs, lengths: Longs, offsets: Longs, header: IdHeader = None
+    ) -> Decoded:
         """Decode values; see ``PayloadReader``.
 
         Raises:
@@ -261,12 +232,11 @@ class AvroReader:
         rows, made = len(starts), self._columns
         begins, sizes, entries = starts, lengths, np.full(rows, self._own, np.int64)
         if self._registry is not None:
-            ids = framed_ids(data, starts, lengths)
-            numbers, places = np.unique(ids, return_inverse=True)
+            ids = self._ids.read(data, starts, lengths, header)
+            begins, sizes = ids.starts, ids.lengths
+            numbers, places = np.unique(ids.numbers, return_inverse=True)
             found = [_WITHOUT_ID if number == NOT_FRAMED else self._entry(number) for number in numbers.tolist()]
             entries = np.array(found, np.int64)[places]
-            is_framed = ids != NOT_FRAMED
-            begins, sizes = np.where(is_framed, starts + PREFIX, starts), np.where(is_framed, lengths - PREFIX, lengths)
         # The texts of constants are copied into the column: they must last until it is built.
         code, constants = self._resolution.tables
         faults = np.empty(rows, np.int64)
@@ -295,12 +265,13 @@ class AvroReader:
         if known is not None:
             return known
         assert self._registry is not None
+        name = self._ids.name(number)
         try:
-            schema = _requested(self._registry, number)
+            schema = schema_of(self._registry, name)
         except SchemaError as error:
-            self._entries[number] = self._resolution.refused(number, error)
+            self._entries[number] = self._resolution.refused(name, error)
             return self._entries[number]
         if schema is None:
             return _UNKNOWN
-        self._entries[number] = self._resolution.entry(number, schema)
+        self._entries[number] = self._resolution.entry(name, schema)
         return self._entries[number]

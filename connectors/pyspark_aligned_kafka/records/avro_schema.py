@@ -119,6 +119,10 @@ class AvroType:
         symbols = member_of(self.json, "symbols")
         if not isinstance(symbols, list) or not all(isinstance(symbol, str) for symbol in symbols):
             raise SchemaError(f"an Avro enum whose symbols are no names: {shortened(self.json)}")
+        if len(set(symbols)) < len(symbols):
+            raise SchemaError(f"an Avro enum has each symbol once; seen {shortened(self.json)}")
+        if "default" in self.json and self.json["default"] not in symbols:
+            raise SchemaError(f"the default of an Avro enum is one of its symbols; seen {shortened(self.json)}")
         return symbols
 
     def has_name_of(self, writer: AvroType) -> bool:

@@ -14,6 +14,7 @@ from pyspark_aligned_kafka.records.columns import TIMESTAMP, ColumnBuilder
 from pyspark_aligned_kafka.records.compression import Arena
 from pyspark_aligned_kafka.records.event_time_choice import EventTimeChoice, InJson, MarkChoice
 from pyspark_aligned_kafka.records.event_times import Records
+from pyspark_aligned_kafka.records.headers import id_scan
 from pyspark_aligned_kafka.records.payload_formats import Decoded, PayloadChoice
 from pyspark_aligned_kafka.records.record_batches import (
     ATTRIBUTES,
@@ -42,7 +43,7 @@ _ARENA_FILL = 4 * 1024 * 1024
 class RecordDecoder:
     """Decodes record batches to columns. Scratch memory is kept from call to call: it serves one read at a time."""
 
-    __slots__ = ("_arena", "_builder", "_check_crcs", "_locator", "_marks", "_readers", "_times")
+    __slots__ = ("_arena", "_builder", "_check_crcs", "_ids", "_locator", "_marks", "_readers", "_times")
 
     def __init__(
         self,
@@ -67,9 +68,11 @@ class RecordDecoder:
         if event_time is None or (marks is not None and marks.place is None):
             looked_at.add("timestamp")
         looked_at.update(each.field for each in payloads)
+        looked_at.update("headers" for each in payloads if each.framed)
         self._locator = RowLocator(looked_at, capacity=batch_rows, byte_limit=batch_bytes)
         self._builder = ColumnBuilder(columns)
         self._readers = {each.field: _located(each, event_time).reader() for each in payloads}
+        self._ids = {each.field: id_scan(each.field) for each in payloads if each.framed}
         self._check_crcs = check_crcs
         self._arena = Arena(decompressed_limit)
 
@@ -145,8 +148,8 @@ class RecordDecoder:
         """Return the decoded keys or values, ``None`` if they are not to be decoded; raises ``PayloadError``."""
         if field not in self._readers:
             return None
-        starts, sizes = located.places(field)
-        return self._readers[field].read(split, data, starts, sizes, offsets[: located.rows])
+        header = self._ids[field].find_any(split, data, located, offsets) if field in self._ids else None
+        return self._readers[field].read(split, data, *located.places(field), offsets[: located.rows], header)
 
 
 def _located(payload: PayloadChoice, event_time: EventTimeChoice | None) -> PayloadChoice:

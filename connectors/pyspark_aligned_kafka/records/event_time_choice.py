@@ -106,7 +106,7 @@ class InJson:
     field: Literal["key", "value"]
     path: JsonPath
     framed: bool = False
-    """Whether a zero byte and the id of a schema are before each document (Confluent's wire format)."""
+    """Whether each document has the id of a schema (Confluent's wire format), in a header or before it."""
 
     def __str__(self) -> str:
         return f"{self.field}:{self.path}"
@@ -190,10 +190,9 @@ class EventTimeChoice:
     @property
     def fields(self) -> frozenset[str]:
         """Which fields of a record are looked at."""
-        if isinstance(self.place, InJson):
-            return frozenset({self.place.field})
-        if isinstance(self.place, InColumn):
-            return frozenset({self.place.payload.field})
+        if isinstance(self.place, InJson | InColumn):
+            of = self.place if isinstance(self.place, InJson) else self.place.payload
+            return frozenset({of.field, "headers"} if of.framed else {of.field})
         return frozenset({"headers"} if isinstance(self.place, InHeader) else {"key", "value", "headers"})
 
 

@@ -25,7 +25,7 @@ from pyspark_aligned_kafka.records.event_time_choice import (
     MarkChoice,
     WithoutTime,
 )
-from pyspark_aligned_kafka.records.headers import HeaderScan, headers_array
+from pyspark_aligned_kafka.records.headers import HeaderScan, headers_array, id_scan
 from pyspark_aligned_kafka.records.json_scan import JsonScan, Kind
 from pyspark_aligned_kafka.records.payload_formats import Decoded, PayloadReader
 from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
@@ -33,7 +33,6 @@ from pyspark_aligned_kafka.records.record_fields import HEADERS_AT, KEY_AT, VALU
 from pyspark_aligned_kafka.records.time_texts import END_MICROS, FIRST_MICROS, MAY_BE_DATE, MomentReader
 from watermark_source.arrow_columns import bitmap, integers, is_valid
 from watermark_source.errors import EventTimeError, PayloadError, WatermarkSourceError, shortened
-from watermark_source.machine_code.native import NOT_FRAMED, PREFIX
 from watermark_source.planning.split import Split
 
 # The finder of event times in one place of each record: what it is given, and what it finds.
@@ -102,6 +101,7 @@ class JsonTimes:
         self._scan, self._moments = JsonScan(where.path), MomentReader(choice.written)
         self._shows = choice.shows_records
         self._where = where
+        self._ids = id_scan(where.field) if where.framed else None
         self._kinds = self._begins = np.empty(0, np.int64)
 
     def find(self, records: Records) -> Found:
@@ -159,14 +159,15 @@ class JsonTimes:
 
     def _places(self, records: Records) -> tuple[Longs, Longs]:
         starts, sizes = records.located.places(self._where.field)
-        if not self._where.framed:
+        if self._ids is None:
             return starts, sizes
         # Imports compiled code, which few readers need.
-        from pyspark_aligned_kafka.records.payload_cells import framed_ids  # noqa: PLC0415
+        from pyspark_aligned_kafka.records.payload_cells import IdReader  # noqa: PLC0415
 
-        is_framed = framed_ids(records.data, starts, sizes) != NOT_FRAMED
-        # What is behind no id is no document.
-        return starts + PREFIX * is_framed, np.where(is_framed, sizes - PREFIX, np.minimum(sizes, 0))
+        header = self._ids.find_any(records.split, records.data, records.located, records.offsets)
+        ids = IdReader().read(records.data, starts, sizes, header)
+        # What has no id is no document.
+        return ids.starts, np.where(ids.without, 0, ids.lengths)
 
 
 # Event times in decoded columns.
@@ -229,8 +230,10 @@ class ColumnTimes:
             # Rows are read for their times alone: what is bad ends no query here, it has no event time.
             if self._reader is None:
                 self._reader = replace(choice, fail_fast=False).reader()
+            where = records.split, records.data, records.located, records.offsets
+            header = id_scan(choice.field).find_any(*where) if choice.framed else None
             places = records.located.places(choice.field)
-            decoded = self._reader.read(records.split, records.data, *places, records.offsets)
+            decoded = self._reader.read(records.split, records.data, *places, records.offsets, header)
         member, kind = decoded.column, choice.schema
         for name in self._where.path.names:
             assert isinstance(kind, StructType)

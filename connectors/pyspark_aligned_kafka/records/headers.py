@@ -178,6 +178,12 @@ def _find(  # noqa: PLR0917 - arrays in, arrays out
     return np.int64(-1)
 
 
+def id_scan(field: str) -> HeaderScan:
+    """Return the scan for the header with the id of the schema of ``key`` or ``value``, as Confluent's serializers name
+    it."""
+    return HeaderScan(f"__{field}_schema_id")
+
+
 class HeaderScan:
     """Finds one header by its name."""
 
@@ -186,6 +192,10 @@ class HeaderScan:
     def __init__(self, name: str) -> None:
         encoded = name.encode()
         self._name, self._size = np.frombuffer(bytearray(encoded or b"\0"), np.uint8), len(encoded)
+
+    def find_any(self, split: Split, data: Bytes, located: Located, offsets: Longs) -> tuple[Longs, Longs] | None:
+        """Return the same as ``find``, or ``None`` if no record has headers."""
+        return self.find(split, data, located, offsets) if located.with_headers else None
 
     def find(self, split: Split, data: Bytes, located: Located, offsets: Longs) -> tuple[Longs, Longs]:
         """Return where the value of each record's last header of the name begins, and its size, -1 if there is none.

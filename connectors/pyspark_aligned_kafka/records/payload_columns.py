@@ -12,13 +12,12 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, StructType
 
-from pyspark_aligned_kafka.records.payload_cells import CellColumns, Kind, arrow_type, framed_ids, replaced
+from pyspark_aligned_kafka.records.payload_cells import CellColumns, IdReader, Kind, arrow_type, replaced
 from pyspark_aligned_kafka.records.payload_exact import ExactReader, Reading
-from pyspark_aligned_kafka.records.payload_formats import NO_ID, Decoded, PayloadChoice, Places
+from pyspark_aligned_kafka.records.payload_formats import NO_ID, Decoded, IdHeader, PayloadChoice, Places
 from pyspark_aligned_kafka.records.payload_walk import STACK, walk_all
 from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
 from watermark_source.arrow_columns import bitmap
-from watermark_source.machine_code.native import NOT_FRAMED, PREFIX
 from watermark_source.planning.split import Split
 
 _WITHOUT_ID = 2
@@ -29,7 +28,7 @@ class JsonReader:
     """``PayloadReader`` of JSON."""
 
     def __init__(self, choice: PayloadChoice) -> None:
-        self._choice = choice
+        self._choice, self._ids = choice, IdReader()
         whole = choice.schema
         assert isinstance(whole, StructType)
         self._corrupt = choice.corrupt_member
@@ -41,12 +40,13 @@ class JsonReader:
         self._exact = ExactReader(schema, choice.zone)
         self._stack = np.zeros(STACK, np.int64)
 
-    def read(self, split: Split, data: Bytes, starts: Longs, lengths: Longs, offsets: Longs) -> Decoded:
+    def read(  # noqa: PLR0917 - the block and where ids may be
+        self, split: Split, data: Bytes, starts: Longs, lengths: Longs, offsets: Longs, header: IdHeader = None
+    ) -> Decoded:
         """Decode documents; see ``PayloadReader``."""
         if self._choice.framed:
-            is_framed = framed_ids(data, starts, lengths) != NOT_FRAMED
-            without_id = ~is_framed & (lengths >= 0)
-            starts, lengths = starts + PREFIX * is_framed, lengths - PREFIX * is_framed
+            ids = self._ids.read(data, starts, lengths, header)
+            without_id, starts, lengths = ids.without, ids.starts, ids.lengths
         rows, made = len(starts), self._columns
         unusual = np.empty(rows, np.uint8)
         wanted = -1 if self._located is None else self._located

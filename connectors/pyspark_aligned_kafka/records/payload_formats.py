@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, Protocol, TypeAlias
 
 from pyspark.sql.types import DataType, StructType
 
@@ -29,7 +29,7 @@ _SHOWN = 80
 """Bytes of a document that an error contains."""
 KEY, VALUE = "key", "value"
 JSON = "json"
-NO_ID = "it does not begin with a zero byte and the id of a schema"
+NO_ID = "it does not begin with a zero byte and the id of a schema, and no header has one"
 
 
 class PayloadSchema(NamedTuple):
@@ -57,7 +57,8 @@ class PayloadChoice:
     shows_records: bool = True
     """Whether errors and logs hold the beginning of a document."""
     framed: bool = False
-    """Whether a zero byte and the id of a schema are before each value (Confluent's wire format)."""
+    """Whether the id of a schema is in a header of each record, or with a zero byte before each value (Confluent's wire
+    format)."""
     located: JsonPath | None = None
     """The path of event time in JSON, if it is there: the reader then returns where that is."""
 
@@ -114,13 +115,20 @@ class Decoded(NamedTuple):
     """Of the path ``PayloadChoice.located``; ``None``: the reader does not find it."""
 
 
+IdHeader: TypeAlias = "tuple[Longs, Longs] | None"
+"""Where the header with the id of each value's schema begins, and its size, below zero where the record has none; of a
+block without headers ``None``."""
+
+
 class PayloadReader(Protocol):
     """Decodes the values of records. Scratch memory is kept from call to call: it serves one read at a time."""
 
-    def read(self, split: Split, data: Bytes, starts: Longs, lengths: Longs, offsets: Longs) -> Decoded:
+    def read(  # noqa: PLR0917 - the block and where ids may be
+        self, split: Split, data: Bytes, starts: Longs, lengths: Longs, offsets: Longs, header: IdHeader = None
+    ) -> Decoded:
         """Decode the values at places in ``data``; a negative length is a null. ``offsets`` are their records'.
 
-        Nothing outside of a value is read. A bad value has no effect on another, and is reported by
+        Nothing outside of a value and its header is read. A bad value has no effect on another, and is reported by
         ``PayloadChoice.report``.
 
         Raises:
@@ -146,9 +154,9 @@ class PayloadFormat:
     """What `valueSchema` is, as a sentence of the docs."""
     reader: Callable[[PayloadChoice], PayloadReader]
     uses_registry: bool = False
-    """Whether the ids before values are looked up in a registry."""
-    reads_framed: bool = True
-    """Whether values behind the id of a schema are read."""
+    """Whether ids are looked up in a registry where there is one."""
+    needs_registry: bool = False
+    """Whether values with ids are read only with a registry."""
     keeps_text: bool = False
     """Whether a member can receive the text of a bad document."""
 
@@ -175,10 +183,10 @@ def _avro_reader(choice: PayloadChoice) -> PayloadReader:
     return AvroReader(choice)
 
 
-def _protobuf_schema(text: str, _: SchemaRegistry | None) -> PayloadSchema:
+def _protobuf_schema(text: str, registry: SchemaRegistry | None) -> PayloadSchema:
     from pyspark_aligned_kafka.records.protobuf_messages import message_schema  # noqa: PLC0415
 
-    return PayloadSchema(*message_schema(text))
+    return PayloadSchema(*message_schema(text, registry))
 
 
 def _protobuf_reader(choice: PayloadChoice) -> PayloadReader:
@@ -205,14 +213,18 @@ FORMATS: Final[Mapping[str, PayloadFormat]] = {
         "`orders-value:3`.",
         reader=_avro_reader,
         uses_registry=True,
+        needs_registry=True,
     ),
     "protobuf": PayloadFormat(
         parse=_protobuf_schema,
-        accepted="must be the path of a descriptor set, a colon, and a message in it",
+        accepted="must be the path of a descriptor set, a colon, and a message in it, or with schemaRegistry a version "
+        "of a subject there",
         example="schemas/orders.desc:shop.Order",
         doc="For `protobuf`, the path of a descriptor set where the driver runs, as `protoc --include_imports "
-        "--descriptor_set_out` writes it, and the full name of a message in it, `schemas/orders.desc:shop.Order`.",
+        "--descriptor_set_out` writes it, and the full name of a message in it, `schemas/orders.desc:shop.Order`; or "
+        "with `schemaRegistry` a subject and its version there, with the message where there are several, "
+        "`orders-value:3:shop.Order`.",
         reader=_protobuf_reader,
-        reads_framed=False,
+        uses_registry=True,
     ),
 }

@@ -8,13 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.types import (
-    DayTimeIntervalType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-)
+from pyspark.sql.types import DayTimeIntervalType, DecimalType, DoubleType, FloatType, IntegerType
 
 from pyspark_aligned_kafka.records.json_strings import is_utf8
 from pyspark_aligned_kafka.records.payload_cells import (
@@ -33,7 +27,7 @@ from pyspark_aligned_kafka.records.payload_cells import (
     put_null,
     replaced,
 )
-from pyspark_aligned_kafka.records.payload_formats import Decoded, PayloadChoice
+from pyspark_aligned_kafka.records.payload_formats import Decoded, IdHeader, PayloadChoice
 from pyspark_aligned_kafka.records.payload_schema import DEEPEST
 from pyspark_aligned_kafka.records.protobuf_messages import (
     BOOL,
@@ -49,6 +43,8 @@ from pyspark_aligned_kafka.records.protobuf_messages import (
     UINT32,
     Field,
     Message,
+    MessageOpener,
+    MessageSchema,
     Shape,
     delivered,
 )
@@ -551,9 +547,10 @@ class ProtobufReader:
 
     def __init__(self, choice: PayloadChoice) -> None:
         self._choice = choice
-        message = choice.definition
-        assert isinstance(message, Message)
-        self._message = message
+        schema = choice.definition
+        assert isinstance(schema, MessageSchema)
+        self._message = message = schema.message
+        self._opener = MessageOpener(schema, choice.field) if choice.framed else None
         read = message.type_of(IntegerType())
         # The bits of floating-point numbers are cells as they are.
         self._columns = CellColumns(
@@ -566,25 +563,36 @@ class ProtobufReader:
         self._plan = _Plan(message, self._columns)
         self._stack, self._groups = np.zeros((DEEPEST + 2) * _FRAME, np.int64), np.zeros(GROUPS, np.int64)
 
-    def read(self, split: Split, data: Bytes, starts: Longs, lengths: Longs, offsets: Longs) -> Decoded:
-        """Decode messages; see ``PayloadReader``."""
+    def read(  # noqa: PLR0917 - the block and where ids may be
+        self, split: Split, data: Bytes, starts: Longs, lengths: Longs, offsets: Longs, header: IdHeader = None
+    ) -> Decoded:
+        """Decode messages; see ``PayloadReader``.
+
+        Raises:
+            RefusedError, UnreachableError, ResponseTimeoutError, UnsupportedFormatError: the registry has no schema.
+        """
         rows, made, plan = len(starts), self._columns, self._plan
-        wrong = np.empty(rows, np.int64)
-        bad = made.fill(
+        begins, sizes, wrong = starts, lengths, np.empty(rows, np.int64)
+        refused, reasons = np.zeros(rows, np.int64), [""]
+        if self._opener is not None:
+            begins, sizes, refused = self._opener.open(data, starts, lengths, header)
+            reasons = self._opener.reasons
+        made.fill(
             rows,
             lambda: _walk_all(
-                data, starts, lengths, made.nodes, plan.nodes, plan.fields, plan.names, plan.others, made.closures,
+                data, begins, sizes, made.nodes, plan.nodes, plan.fields, plan.names, plan.others, made.closures,
                 self._stack, self._groups, made.before, made.counts, made.states, made.cells, made.sizes, wrong,
             ),
         )  # fmt: skip
         column = delivered(made.column(data, self._read_type), self._message, self._type)
-        if not bad:
+        places = np.flatnonzero(wrong + refused)
+        if not len(places):
             return Decoded(column, 0)
-        places = np.flatnonzero(wrong)
         first = int(places[0])
         number, code = divmod(int(wrong[first]), _CODES)
         document = data[starts[first] : starts[first] + lengths[first]].tobytes()
-        reason = f"it is no {self._message.name}: {_REASONS[code].format(number)}"
-        self._choice.report(split, int(offsets[first]), document, reason, bad)
+        reason = f"it is no {self._message.name}: {_REASONS[code].format(number)}" if code else ""
+        bad = len(places)
+        self._choice.report(split, int(offsets[first]), document, reason or reasons[refused[first] - 1], bad)
         # A struct of nulls for each of them, as from_protobuf has them.
         return Decoded(replaced(column, places, pa.array([dict.fromkeys(self._type.names)], self._type)), bad)

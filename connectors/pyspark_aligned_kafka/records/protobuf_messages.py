@@ -1,12 +1,19 @@
-"""Messages of Protobuf that are decoded: their fields, from descriptors, and their types as in ``from_protobuf``."""
+"""Messages of Protobuf that are decoded: their fields, from descriptors, and their types as in ``from_protobuf``.
+
+Descriptors come from a file, or from a schema registry, which has the schemas of writers too.
+"""
 
 from __future__ import annotations
 
+import base64
+import importlib
+import re
 import struct
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, NamedTuple
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -29,9 +36,17 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from pyspark_aligned_kafka.records.payload_cells import IdReader
+from pyspark_aligned_kafka.records.payload_formats import NO_ID, IdHeader
 from pyspark_aligned_kafka.records.payload_schema import DEEPEST, first_twice
-from watermark_source.errors import SchemaError
+from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
+from watermark_source.errors import MissingPackageError, SchemaError, UnsupportedFormatError, listed, shortened
+from watermark_source.extractors.protobuf import message_in_set
+from watermark_source.extractors.protobuf_path import index_in_file
+from watermark_source.extractors.protobuf_walk import OTHER_MESSAGE, index_ends
+from watermark_source.extractors.schema_registry import RegisteredSchema, SchemaRegistry, schema_of, version_of
 from watermark_source.installation import to_install
+from watermark_source.machine_code.native import NOT_FRAMED
 
 _MOST_FIELDS = 20_000
 _LARGEST_FILE = 64 << 20
@@ -132,17 +147,55 @@ class Message:
         return StructType([StructField(each.name, each.type_of(enum)) for each in self.members])
 
 
-def message_schema(text: str) -> tuple[StructType, Message]:
-    """Return the type of the column, and the message, of ``path:message``.
+@dataclass(frozen=True, slots=True)
+class MessageSchema:
+    """A message that is decoded, and where the schemas of writers are."""
 
-    The file is a descriptor set, as ``protoc --include_imports --descriptor_set_out`` writes it.
+    message: Message
+    index: tuple[int, ...]
+    """At each level of its file, how many messages are declared before it."""
+    registry: SchemaRegistry | None
+    """Used where values are behind the ids of their schemas; without it only their indexes are compared."""
+
+
+_VERSION = re.compile(r"(?P<subject>.+):(?P<version>[1-9][0-9]{0,9})(?::(?P<message>[A-Za-z_][\w.]*))?")
+_LAST_VERSION = 2**31 - 1
+
+
+def message_schema(text: str, registry: SchemaRegistry | None = None) -> tuple[StructType, MessageSchema]:
+    """Return the type of the column, and the message, of ``path:message``, or of ``subject:version`` in a registry.
+
+    The file is a descriptor set, as ``protoc --include_imports --descriptor_set_out`` writes it. The message of a
+    version with several follows it, ``subject:version:message``.
 
     Raises:
         ValueError: the file cannot be read, or the message is not decoded, with the reason.
+        RefusedError, UnreachableError, ResponseTimeoutError: the registry returned no schema.
     """
+    found = _VERSION.fullmatch(text)
+    try:
+        if found and registry is not None:
+            descriptor = _registered_message(registry, found["subject"], found["version"], found["message"])
+        elif found and found["message"] is None:
+            raise ValueError("a version of a subject needs the option schemaRegistry")
+        else:
+            descriptor = _message_in_file(text)
+    except ImportError as error:
+        raise ValueError(f"{error}; descriptors need protobuf, install it with: {to_install('protobuf')}") from None
+    except (SchemaError, UnsupportedFormatError) as error:
+        raise ValueError(str(error)) from None
+    message = message_of(descriptor)
+    return message.type_of(StringType()), MessageSchema(message, index_in_file(descriptor), registry)
+
+
+def _message_in_file(text: str) -> Any:
     path, colon, name = text.rpartition(":")
     if not colon or not path or not name.strip():
         raise ValueError("there is no path, colon and name of a message")
+    if name.strip() == "latest":
+        raise ValueError(
+            '"latest" is no version: it is a number from 1, so that restarted queries have the same columns'
+        )
     try:
         # A device or a pipe has no end.
         if Path(path).exists() and not Path(path).is_file() and not Path(path).is_dir():
@@ -152,16 +205,242 @@ def message_schema(text: str) -> tuple[StructType, Message]:
         content = Path(path).read_bytes()
     except (OSError, ValueError) as error:
         raise ValueError(f"the file cannot be read: {error}") from None
-    try:
-        from watermark_source.extractors.protobuf import message_in_set  # noqa: PLC0415 - an extra
+    return message_in_set(name.strip(), content)
 
-        descriptor = message_in_set(name.strip(), content)
+
+def _registered_message(registry: SchemaRegistry, subject: str, version: str, name: str | None) -> Any:
+    schema = None if int(version) > _LAST_VERSION else version_of(registry, subject, int(version), serialized=True)
+    if schema is None:
+        raise ValueError(f"the schema registry {registry} has no such version")
+    file = _file_of(schema, registry)
+    names = _names_in(file.message_types_by_name.values())
+    if name is None:
+        if len(file.message_types_by_name) != 1:
+            raise ValueError(f"it has the messages {listed(names)}: write one of them behind the version, such as "
+                             f"{subject}:{version}:{names[0] if names else 'shop.Order'}")  # fmt: skip
+        name = names[0]
+    if name not in names:
+        raise ValueError(f"it has no message {name}; it has {listed(names)}")
+    return file.pool.FindMessageTypeByName(name)
+
+
+def _names_in(messages: Any) -> list[str]:
+    """Return the full names of messages and of those declared in them, entries of maps aside."""
+    found: list[str] = []
+    for each in messages:
+        if not each.GetOptions().map_entry:
+            found += [each.full_name, *_names_in(each.nested_types)]
+    return found
+
+
+# Files of a registry.
+
+
+_WELL_KNOWN_FILES: Final = (
+    "any", "api", "descriptor", "duration", "empty", "field_mask", "source_context", "struct", "timestamp", "type",
+    "wrappers",
+)  # fmt: skip
+
+
+def _file_of(schema: RegisteredSchema, registry: SchemaRegistry) -> Any:
+    """Return the ``FileDescriptor`` of a schema, in a pool with the files that it imports.
+
+    Raises:
+        ImportError: protobuf is not installed.
+        SchemaError: it is no schema of Protobuf, or not whole.
+        UnsupportedFormatError: the registry has no descriptors.
+    """
+    from google.protobuf import descriptor_pool  # noqa: PLC0415 - an extra
+
+    if schema.kind != "PROTOBUF":
+        raise SchemaError(f"its type is {shortened(schema.kind)}, not PROTOBUF")
+    pool = descriptor_pool.DescriptorPool()
+    imported = {name: _file_proto(text, registry) for name, text in zip(schema.names, schema.references, strict=True)}
+    file = _file_proto(schema.text, registry)
+    # Registries give it a name that one of the others may have.
+    file.name = "the schema"
+    try:
+        _add(pool, file, imported, set())
+        return pool.FindFileByName(file.name)
+    except (TypeError, ValueError, KeyError) as error:
+        raise SchemaError(f"its files do not fit together: {shortened(error)}") from None
+    except RecursionError:
+        raise SchemaError("its files import each other too deeply") from None
+
+
+def _file_proto(text: str, registry: SchemaRegistry) -> Any:
+    from google.protobuf import descriptor_pb2, message  # noqa: PLC0415 - an extra
+
+    try:
+        content = base64.b64decode(text, validate=True)
+    except ValueError:
+        raise UnsupportedFormatError(
+            f"the schema registry {registry} returns schemas of Protobuf as .proto files, and not as descriptors "
+            "(format=serialized), which are read here: write valueSchema = path:message with a descriptor set, and "
+            "valueFraming = confluent without schemaRegistry"
+        ) from None
+    try:
+        return descriptor_pb2.FileDescriptorProto.FromString(content)
+    except message.DecodeError:
+        raise SchemaError(f"its {len(content)} bytes are no descriptor of a file") from None
+
+
+def _add(pool: Any, file: Any, imported: dict[str, Any], added: set[str]) -> None:
+    """Add a file behind those that it imports."""
+    from google.protobuf import descriptor_pb2  # noqa: PLC0415 - an extra
+
+    known: list[str] = []
+    for name in file.dependency:
+        stem = name.removeprefix("google/protobuf/").removesuffix(".proto")
+        if name in imported:
+            inner = imported[name]
+            inner.name = name
+        elif name == f"google/protobuf/{stem}.proto" and stem in _WELL_KNOWN_FILES:
+            module = importlib.import_module(f"google.protobuf.{stem}_pb2")
+            inner = descriptor_pb2.FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb)
+        else:
+            # It may have options alone; the pool refuses the file if one of its types is in there.
+            continue
+        known.append(name)
+        if name not in added:
+            added.add(name)
+            _add(pool, inner, imported, added)
+    public = [file.dependency[place] for place in file.public_dependency if place < len(file.dependency)]
+    for field in ("dependency", "public_dependency", "weak_dependency"):
+        file.ClearField(field)
+    file.dependency.extend(known)
+    file.public_dependency.extend(known.index(name) for name in public if name in known)
+    pool.Add(file)
+
+
+# Schemas of writers.
+
+
+_TYPE_NAMES = (
+    "double", "float", "int64", "uint64", "int32", "fixed64", "fixed32", "bool", "string", "group", "message", "bytes",
+    "uint32", "enum", "sfixed32", "sfixed64", "sint32", "sint64",
+)  # fmt: skip
+_READ_AS: Final = {
+    BOOL: (INT32, INT64, UINT32, UINT64), ENUM: (INT32, INT64), INT32: (INT64,), UINT32: (UINT64, INT64),
+    SINT32: (SINT64,), STRING: (BYTES,), BYTES: (STRING,),
+}  # fmt: skip
+"""The other types that have all values of a writer's type, in the same bytes."""
+
+
+def index_in_schema(message: Message, schema: RegisteredSchema, registry: SchemaRegistry) -> tuple[int, ...]:
+    """Return the index of a message in the schema of a writer.
+
+    A field has the same number there, and the same type or one with fewer values: Protobuf would cut off bits of
+    others, or take them for other numbers.
+
+    Raises:
+        MissingPackageError: protobuf is not installed.
+        SchemaError: no value of the schema is read as the message, with the reason.
+        UnsupportedFormatError: the registry has no descriptors.
+    """
+    try:
+        file = _file_of(schema, registry)
     except ImportError as error:
-        raise ValueError(f"{error}; descriptors need protobuf, install it with: {to_install('protobuf')}") from None
-    except SchemaError as error:
-        raise ValueError(str(error)) from None
-    message = message_of(descriptor)
-    return message.type_of(StringType()), message
+        raise MissingPackageError(
+            f"{error}; schemas of Protobuf in a registry need protobuf on the executors too, install it with: "
+            f"{to_install('protobuf')}"
+        ) from None
+    names = _names_in(file.message_types_by_name.values())
+    if message.name not in names:
+        raise SchemaError(f"it has no message {message.name}; it has {listed(names)}")
+    descriptor = file.pool.FindMessageTypeByName(message.name)
+    _check_fields(message, descriptor, "")
+    return index_in_file(descriptor)
+
+
+def _check_fields(reader: Message, writer: Any, where: str) -> None:
+    written = {field.number: field for field in writer.fields}
+    for field in reader.fields:
+        other = written.get(field.number)
+        if other is None:
+            continue
+        is_map = other.message_type is not None and other.message_type.GetOptions().map_entry
+        shape = Shape.MAP if is_map else Shape.LIST if other.is_repeated else Shape.SINGLE
+        fits = field.type == other.type or field.type in _READ_AS.get(other.type, ())
+        if field.moment is not None and field.message is not None and fits:
+            fits = other.message_type.full_name == field.message.name
+        if not fits or shape not in (field.shape, Shape.SINGLE) or (is_map != (field.shape is Shape.MAP)):
+            there = f"{shape.value} {_TYPE_NAMES[other.type - 1]}", f"{field.shape.value} {_TYPE_NAMES[field.type - 1]}"
+            raise SchemaError(f"field {field.number}, {where}{field.name}, is a {there[0]} in it, and not a {there[1]}")
+        if field.message is not None and field.moment is None:
+            _check_fields(field.message, other.message_type, f"{where}{field.name}.")
+
+
+class Opened(NamedTuple):
+    """Messages behind the ids of their schemas and their indexes."""
+
+    starts: Longs
+    lengths: Longs
+    """Below zero for a null, and for a value that is not read."""
+    refused: Longs
+    """For each value 0, or one more than the number of the reason why it is not read."""
+
+
+class MessageOpener:
+    """Finds the messages behind the ids and the indexes of values."""
+
+    def __init__(self, schema: MessageSchema, field: str) -> None:
+        self._schema, self._field = schema, field
+        name = schema.message.name
+        self.reasons = [NO_ID, "it has no valid index of a message behind the id", f"it is no {name}, by its index",
+                        f"the schema registry {schema.registry} has no schema of its id"]  # fmt: skip
+        self._ids = IdReader()
+        self._entries: dict[int, int] = {}
+        """The row of each id in the table of wanted indexes; below zero: the reason why its values are not read."""
+        self._indexes: list[tuple[int, ...]] = [schema.index]
+
+    def open(self, data: Bytes, starts: Longs, lengths: Longs, header: IdHeader) -> Opened:
+        """Return the messages.
+
+        Raises:
+            RefusedError, UnreachableError, ResponseTimeoutError, PayloadError: see ``schema_of``.
+            MissingPackageError, UnsupportedFormatError: see ``index_in_schema``.
+        """
+        ids = self._ids.read(data, starts, lengths, header)
+        numbers, places = np.unique(ids.numbers, return_inverse=True)
+        entries = np.array([self._entry(number) for number in numbers.tolist()], np.int64)[places]
+        stops = np.cumsum([0, *(len(index) for index in self._indexes)])
+        spans = np.ascontiguousarray(np.stack([stops[:-1], stops[1:]], axis=1), np.int64)
+        wanted, ends = np.array(sum(self._indexes, ()), np.int64), np.zeros(len(starts), np.int64)
+        index_ends(data, ids.at, ids.stop, entries, spans, wanted, ends)
+        refused = np.where(entries < 0, -entries, np.where(ends < 0, np.where(ends == OTHER_MESSAGE, 3, 2), 0))
+        refused[ids.lengths < 0] = 0
+        in_value = ids.at == ids.starts
+        begins, sizes = np.where(in_value, ends, ids.starts), np.where(in_value, ids.stop - ends, ids.lengths)
+        sizes[(refused > 0) | (ids.lengths < 0)] = -1
+        return Opened(begins, sizes, refused)
+
+    def _entry(self, number: int) -> int:
+        registry = self._schema.registry
+        if number == NOT_FRAMED:
+            return -1
+        if registry is None:
+            return 0
+        if number not in self._entries:
+            name = self._ids.name(number)
+            try:
+                schema = schema_of(registry, name, serialized=True)
+                if schema is None:
+                    return -len(self.reasons[:4])
+                self._entries[number] = self._known(index_in_schema(self._schema.message, schema, registry))
+            except SchemaError as error:
+                self._entries[number] = self._refused(name, error)
+        return self._entries[number]
+
+    def _known(self, index: tuple[int, ...]) -> int:
+        if index not in self._indexes:
+            self._indexes.append(index)
+        return self._indexes.index(index)
+
+    def _refused(self, name: int | UUID, error: SchemaError) -> int:
+        message = self._schema.message.name
+        self.reasons.append(f"its writer's schema {name} does not resolve to {message} of {self._field}Schema: {error}")
+        return -len(self.reasons)
 
 
 def message_of(descriptor: Any) -> Message:

@@ -8,6 +8,7 @@ import logging
 import random
 from collections.abc import Iterator
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -20,7 +21,7 @@ from tests.avro_pairs import Pairs, decoded, has_column, reader_of
 from tests.payload_documents import block_by, values_of
 from tests.schema_registry import Registry, schema_registry
 from watermark_source.errors import PayloadError, ResponseTimeoutError
-from watermark_source.extractors.schema_registry import SchemaRegistry
+from watermark_source.extractors.schema_registry import SchemaRegistry, forget_schemas
 
 
 def record(*fields: Any, name: str = "Order") -> dict[str, Any]:
@@ -96,6 +97,9 @@ def test_a_type_is_that_of_from_avro(schema: Any, kind: str, content: bytes, val
         ('{"type":"enum","name":"E","symbols":["A"],"aliases":"x"}', "aliases are no texts"),
         ('["null",{"type":"fixed","name":"F","size":1,"aliases":[1]}]', "aliases are no texts"),
         (json.dumps(record(("a", "int", {"aliases": [["b"]]}))), "aliases are no texts"),
+        ('{"type":"enum","name":"E","symbols":["A","B","A"]}', "has each symbol once"),
+        ('{"type":"enum","name":"E","symbols":["A","B"],"default":"C"}', "default of an Avro enum is one of its"),
+        ('{"type":"enum","name":"E","symbols":["A"],"default":null}', "default of an Avro enum is one of its"),
     ],
 )
 def test_another_schema_is_refused(schema: str, why: str) -> None:
@@ -321,6 +325,44 @@ def test_a_version_of_a_subject_is_requested_once_in_a_process(registry: Registr
     for _ in range(3):
         avro_schema("orders-value:2", client(registry))
     assert registry.asked.count("/subjects/orders-value/versions/2") == 1
+
+
+def test_an_id_in_a_header_counts_and_its_value_is_read_as_it_is(registry: Registry) -> None:
+    guid = UUID("00112233-4455-6677-8899-aabbccddeeff")
+    registry.answers[f"/schemas/guids/{guid}"] = registry.answers["/schemas/ids/1"]
+    old = encoded(OLD, {"id": "a", "amount": 3, "gone": "x", "was": 7})
+    new = encoded(NEW, {"id": "b", "amount": 0.5, "now": 8, "tag": "t"})
+    values: list[bytes | None] = [old, new, message(2, new), message(2, new), None, old]
+    headers = [b"\1" + guid.bytes, b"\0\0\0\0\2", None, b"?", b"\1" + guid.bytes, b"\1" + bytes(16)]
+    found = block_by(orders(registry), values, headers)
+    assert [row and row["now"] for row in values_of(found.column)] == [7, 8, 8, None, None, None]
+    assert found.malformed == 2
+    with pytest.raises(PayloadError, match=r"offset 0: .* has no schema of its id"):
+        block_by(orders(registry, fail_fast=True), [old], [b"\1" + bytes(16)])
+
+
+class Nothing(SchemaRegistry):
+    """A registry without schemas."""
+
+    def schema(self, number: int | UUID, *, serialized: bool = False) -> None:
+        requested.append(number)
+
+
+requested: list[int | UUID] = []
+
+
+def test_ids_by_chance_are_a_thousand_requests_in_a_minute_and_then_an_error() -> None:
+    forget_schemas()
+    nothing = Nothing("registry", None, "", tls=False, authorization=None, timeout_ms=1)
+    values = [message(number, b"") for number in range(100, 1_200)]
+    with pytest.raises(PayloadError, match=r"schemas of 1000 ids within 60 s.* the last one is 1100.*valueFraming = n"):
+        block_by(reader_of('"string"', nothing), values)
+    assert requested == list(range(100, 1_100))
+    with pytest.raises(PayloadError):
+        block_by(reader_of('"string"', nothing), values[-1:])
+    assert block_by(reader_of('"string"', nothing), values[:1]).malformed == 1
+    assert len(requested) == 1_000
+    forget_schemas()
 
 
 def test_the_last_entry_of_a_key_in_a_map_counts() -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import gzip
+from dataclasses import replace
 
 import numpy as np
 
 from pyspark_aligned_kafka.records.decoding import RecordDecoder
+from pyspark_aligned_kafka.records.payload_formats import PayloadChoice
+from pyspark_aligned_kafka.records.payload_schema import parse_schema
 from pyspark_aligned_kafka.records.record_batches import survey
 from tests.unit.kafka.batches import Rec, batch, records_bytes
 from watermark_source.contract.read_batch import ReadBatch
@@ -37,3 +40,25 @@ def test_compressed_batches_are_unpacked_until_there_are_four_mebibytes() -> Non
 def test_the_last_rows_take_no_more_memory_than_they_need() -> None:
     made = decoded(batch(0, [Rec(i, b"") for i in range(250)]))
     assert [each.columns[0].buffers()[1].size for each in made] == [800, 800, 400]
+
+
+def test_ids_in_headers_are_those_of_the_field_whose_header_it_is() -> None:
+    """The last header of a name counts; keys and values have one each."""
+    schema, key = PayloadChoice(parse_schema("i INT"), framed=True), b"__key_schema_id"
+    keys = replace(schema, field="key", column="key_payload")
+    guid, document = b"\1" + bytes(range(16)), b'{"i":1}'
+    framed = b"\0\0\0\0\7" + document
+    records = [
+        Rec(0, document, framed, headers=[(b"x", None), (b"__value_schema_id", b"?"), (b"__value_schema_id", guid)]),
+        Rec(1, framed, document, headers=[(key, guid)]),
+        Rec(2, framed, framed),
+        Rec(3, document, framed, headers=[(key, None)]),
+    ]
+    data = np.frombuffer(bytearray(batch(0, records)), np.uint8)
+    decoder = RecordDecoder(
+        ("offset",), batch_rows=100, batch_bytes=1 << 30, decompressed_limit=1 << 30, payloads=(schema, keys)
+    )
+    (found,) = decoder.decode(ALL, data, 0, survey(SPLIT, data, 0, data.size).batches, None)
+    good, bad = {"i": 1}, {"i": None}
+    assert [column.to_pylist() for column in found.columns[1:]] == [[good, good, good, bad], [good] * 4]
+    assert found.malformed == 1

@@ -195,6 +195,15 @@ def test_a_document_behind_the_id_of_a_schema_is_read_without_it() -> None:
     assert found.malformed == 3
 
 
+def test_a_document_whose_id_is_in_a_header_is_read_as_it_is() -> None:
+    reader = PayloadChoice(parse_schema("i INT, _corrupt_record STRING"), framed=True).reader()
+    document, head = b'{"i":1}', b"\x00\x00\x00\x01\x02"
+    headers = [b"\x01" + bytes(16), head, None, b"\x01", b"\x02" * 17, head]
+    found = block_by(reader, [document, document, head + document, document, document, None], headers)
+    good, bad = {"i": 1, "_corrupt_record": None}, {"i": None, "_corrupt_record": document}
+    assert values_of(found.column) == [good, good, good, bad, bad, None]
+
+
 def test_documents_that_do_not_fit_are_counted_and_tombstones_are_not() -> None:
     reader = JsonReader(PayloadChoice(parse_schema("s STRING, l BIGINT")))
     fitting = [b'{"s":"a","l":1}', None, b"", b"{'l':2}", b'{"s":1}', b"{}"]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import pickle
 import random
 import struct
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 import pytest
@@ -14,9 +18,14 @@ from google.protobuf import descriptor_pb2, descriptor_pool, duration_pb2, times
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto as F
 
 from pyspark_aligned_kafka.options.kafka_options import parse
+from pyspark_aligned_kafka.records.payload_formats import Decoded
+from tests.avro_examples import message
 from tests.payload_documents import block_by, values_of
 from tests.protobuf_pairs import RandomBytes, RandomTypes, decoded, mutated, reader_of, tagged, varint
-from watermark_source.errors import OptionError, PayloadError
+from tests.schema_registry import Registry, schema_registry
+from watermark_source.errors import OptionError, PayloadError, UnsupportedFormatError
+from watermark_source.extractors.protobuf_path import index_in_file
+from watermark_source.extractors.schema_registry import SchemaRegistry
 
 WELL_KNOWN = (timestamp_pb2, duration_pb2, wrappers_pb2)
 
@@ -243,6 +252,189 @@ def test_a_schema_that_is_not_decoded_is_refused_with_its_reason(tmp_path: Path,
         options(tmp_path, schema)
 
 
-def test_values_behind_the_id_of_a_schema_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match=r"valueFraming = \"confluent\": must be none with valueFormat = protobuf"):
-        options(tmp_path, valueFraming="confluent")
+# Behind the ids of schemas.
+
+
+def registered(file: descriptor_pb2.FileDescriptorProto, **more: Any) -> dict[str, Any]:
+    """Return a registry's answer."""
+    return {"schema": base64.b64encode(file.SerializeToString()).decode(), "schemaType": "PROTOBUF", **more}
+
+
+def shop(**types: int) -> descriptor_pb2.FileDescriptorProto:
+    """Return the file of an order behind another message; fields of it have other types, or a new name."""
+    file = files().file[-1]
+    file.ClearField("dependency")
+    for module in WELL_KNOWN:
+        file.dependency.append(module.DESCRIPTOR.name)
+    other = descriptor_pb2.DescriptorProto(name="First")
+    messages = list(file.message_type)
+    file.ClearField("message_type")
+    file.message_type.extend([other, *messages])
+    for field in file.message_type[-1].field:
+        field.type = types.get(field.name, field.type)
+    return file
+
+
+def with_other(**fields: Any) -> descriptor_pb2.FileDescriptorProto:
+    """Return the file of an order in which each of the fields differs."""
+    file = shop()
+    for field in file.message_type[-1].field:
+        for name, value in fields.get(field.name, {}).items():
+            setattr(field, name, value)
+    return file
+
+
+GUID = UUID("00112233-4455-6677-8899-aabbccddeeff")
+IMPORTING = descriptor_pb2.FileDescriptorProto(name="", package="shop", syntax="proto3")
+IMPORTING.dependency.extend(["shop/lines.proto", "google/protobuf/timestamp.proto", "options/meta.proto"])
+BASKET = IMPORTING.message_type.add(name="Basket")
+BASKET.field.add(name="line", number=1, label=1, type=F.TYPE_MESSAGE, type_name=".shop.Line")
+BASKET.field.add(name="at", number=2, label=1, type=F.TYPE_MESSAGE, type_name=".google.protobuf.Timestamp")
+LINES = descriptor_pb2.FileDescriptorProto(name="other", package="shop", syntax="proto3")
+LINES.message_type.add(name="Line").field.add(name="item", number=1, label=1, type=F.TYPE_STRING)
+REFERENCE = {"name": "shop/lines.proto", "subject": "lines", "version": 2}
+FORM = "?format=serialized"
+ANSWERS = {
+    f"/subjects/orders-value/versions/3{FORM}": registered(files().file[-1]),
+    f"/subjects/baskets-value/versions/1{FORM}": registered(IMPORTING, references=[REFERENCE]),
+    f"/subjects/lines/versions/2{FORM}": registered(LINES),
+    f"/subjects/text/versions/1{FORM}": {"schema": "message Order {}", "schemaType": "PROTOBUF"},
+    f"/subjects/avro/versions/1{FORM}": {"schema": '"string"'},
+    f"/subjects/broken/versions/1{FORM}": registered(IMPORTING),
+    f"/schemas/ids/1{FORM}": registered(files().file[-1]),
+    f"/schemas/ids/2{FORM}": registered(shop()),
+    f"/schemas/ids/4{FORM}": registered(LINES),
+    f"/schemas/ids/5{FORM}": {"schema": '"string"'},
+    f"/schemas/ids/6{FORM}": registered(shop(count=F.TYPE_SINT32)),
+    f"/schemas/ids/7{FORM}": registered(with_other(count={"name": "how_many"}, small={"type": F.TYPE_BOOL})),
+    f"/schemas/ids/8{FORM}": registered(with_other(count={"label": 3})),
+    f"/schemas/ids/10{FORM}": {"schema": "message Order {}", "schemaType": "PROTOBUF"},
+    f"/schemas/ids/11{FORM}": {"schema": "AAAA", "schemaType": "PROTOBUF"},
+    f"/schemas/guids/{GUID}{FORM}": registered(shop()),
+}
+FIVE = tagged(2, 0, b"\x05")
+
+
+@pytest.fixture
+def registry() -> Iterator[Registry]:
+    with schema_registry(dict(ANSWERS)) as server:
+        yield server
+
+
+def client(registry: Registry) -> SchemaRegistry:
+    return SchemaRegistry.of(f"http://127.0.0.1:{registry.port}", user_info=None, token=None, timeout_ms=5_000)
+
+
+def counts(found: Decoded) -> list[int | None]:
+    return [row and row["count"] for row in values_of(found.column)]
+
+
+def test_a_message_is_found_by_its_index_in_each_schema(registry: Registry) -> None:
+    """In schema 1 the order is the fourth message, in schema 2 the fifth."""
+    reader = reader_of(order(), client(registry), framed=True)
+    assert index_in_file(order()) == (3,)
+    values = [message(1, b"\2\6" + FIVE), message(2, b"\2\x08" + FIVE), None, message(7, b"\2\x08" + FIVE)]
+    found = block_by(reader, values * 2)
+    assert counts(found) == [5, 5, None, 5] * 2
+    assert found.malformed == 0
+    assert sorted(registry.asked) == [f"/schemas/ids/{number}{FORM}" for number in (1, 2, 7)]
+
+
+def test_the_first_message_has_the_short_index(registry: Registry) -> None:
+    reader = reader_of(order(name="shop.Line"), client(registry), framed=True)
+    assert counts(block_by(reader, [message(1, b"\0" + LINE), message(1, b"\2\0" + LINE)])) == [3, 3]
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        (b"", "it does not begin with a zero byte and the id of a schema, and no header has one"),
+        (b"plain", "it does not begin with a zero byte and the id of a schema"),
+        (message(1, b""), "it has no valid index of a message"),
+        (message(1, b"\1" + FIVE), "it has no valid index of a message"),
+        (message(1, b"\x08\6"), "it has no valid index of a message"),
+        (message(1, b"\0" + FIVE), "it is no shop.Order, by its index"),
+        (message(2, b"\2\6" + FIVE), "it is no shop.Order, by its index"),
+        (message(1, b"\2\6\x0a"), "it is no shop.Order: it is corrupt or truncated"),
+        (message(3, b"\2\6" + FIVE), "has no schema of its id"),
+        (message(4, b"\0" + FIVE), "schema 4 does not resolve to shop.Order of valueSchema: it has no message shop.O"),
+        (message(5, b"\2\6" + FIVE), "schema 5 does not .*its type is AVRO, not PROTOBUF"),
+        (message(6, b"\2\x08" + FIVE), "field 2, count, is a single sint32 in it, and not a single int32"),
+        (message(8, b"\2\x08" + FIVE), "field 2, count, is a list int32 in it, and not a single int32"),
+        (message(11, b"\0"), "its 3 bytes are no descriptor of a file"),
+    ],
+)
+def test_a_value_whose_schema_has_no_such_message_is_named(registry: Registry, value: bytes, why: str) -> None:
+    good = message(1, b"\2\6" + FIVE)
+    found = block_by(reader_of(order(), client(registry), framed=True), [good, value, good])
+    assert counts(found) == [5, None, 5]
+    assert found.malformed == 1
+    with pytest.raises(PayloadError, match=rf"offset 1: the value does not fit valueSchema: .*{why}"):
+        block_by(reader_of(order(), client(registry), framed=True, fail_fast=True), [good, value])
+
+
+def test_a_registry_without_descriptors_ends_the_read_and_makes_no_nulls(registry: Registry) -> None:
+    with pytest.raises(UnsupportedFormatError, match=r"as .proto files.*write valueSchema = path:message"):
+        block_by(reader_of(order(), client(registry), framed=True), [message(10, b"\0")])
+
+
+def test_without_a_registry_the_index_is_that_of_the_file() -> None:
+    found = block_by(reader_of(order(), framed=True), [message(99, b"\2\6" + FIVE), message(1, b"\0"), b"", None])
+    assert counts(found) == [5, None, None, None]
+    assert found.malformed == 2
+
+
+def test_an_id_in_a_header_counts_and_its_value_is_the_message_alone(registry: Registry) -> None:
+    reader, in_value = reader_of(order(), client(registry), framed=True), message(1, b"\2\6" + FIVE)
+    headers = [b"\1" + GUID.bytes + b"\2\x08", message(2, b"\2\x08"), None, b"\1" + GUID.bytes[1:], b"", b"\2" * 17]
+    found = block_by(reader, [FIVE, FIVE, in_value, FIVE, FIVE, in_value], headers)
+    assert counts(found) == [5, 5, 5, None, None, None]
+    assert found.malformed == 3
+    assert registry.asked.count(f"/schemas/guids/{GUID}{FORM}") == 1
+
+
+@pytest.mark.parametrize(
+    ("schema", "members"),
+    [("orders-value:3:shop.Order", 16), ("orders-value:3:shop.Line", 2), ("baskets-value:1", 2)],
+)
+def test_the_schema_is_a_version_in_a_registry(registry: Registry, tmp_path: Path, schema: str, members: int) -> None:
+    (choice,) = options(tmp_path, schema, schemaRegistry=f"http://127.0.0.1:{registry.port}").payloads
+    assert len(choice.schema.fields) == members
+    assert choice.framed
+    assert pickle.loads(pickle.dumps(choice)) == choice
+
+
+@pytest.mark.parametrize(
+    ("schema", "reason"),
+    [
+        ("orders-value:3", "it has the messages shop.Line, .*: write one of them.*such as orders-value:3:shop.Line"),
+        ("orders-value:3:shop.Missing", "it has no message shop.Missing; it has shop.Line"),
+        ("orders-value:latest", '"latest" is no version'),
+        ("orders-value:7", "has no such version"),
+        ("orders-value:9999999999", "has no such version"),
+        ("orders-value:3:shop.Loop", "contains itself"),
+        ("avro:1", "its type is AVRO, not PROTOBUF"),
+        ("text:1", "returns schemas of Protobuf as .proto files"),
+        ("broken:1", "its files do not fit together: .*shop.Line"),
+    ],
+)
+def test_a_version_that_is_not_decoded_is_refused_with_its_reason(
+    registry: Registry, tmp_path: Path, schema: str, reason: str
+) -> None:
+    with pytest.raises(OptionError, match=f"with schemaRegistry a version of a subject there.*{reason}"):
+        options(tmp_path, schema, schemaRegistry=f"http://127.0.0.1:{registry.port}")
+
+
+def test_a_version_needs_a_registry_and_its_values_need_no_ids(registry: Registry, tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="a version of a subject needs the option schemaRegistry"):
+        options(tmp_path, "orders-value:3")
+    there = f"http://127.0.0.1:{registry.port}"
+    (choice,) = options(tmp_path, "baskets-value:1", schemaRegistry=there, valueFraming="none").payloads
+    assert values_of(block_by(choice.reader(), [tagged(2, 2)]).column) == [{"line": None, "at": 0}]
+
+
+def test_a_format_that_a_registry_does_not_have_is_requested_as_text(registry: Registry) -> None:
+    registry.statuses = [501]
+    registry.answers.update((f"/schemas/ids/12{form}", {"schema": '"string"'}) for form in ("", FORM))
+    assert client(registry).schema(12, serialized=True) == ("AVRO", '"string"', (), ())
+    assert registry.asked == [f"/schemas/ids/12{FORM}", "/schemas/ids/12"]
