@@ -257,8 +257,8 @@ def load_generator(name: str) -> WatermarkGenerator:
     except Exception as error:
         raise OptionError(
             OPTION, name, f"cannot be imported ({type(error).__name__}: {error}). The driver's Python needs its "
-            "module: install it there, name it in --py-files, or set PYTHONPATH before Spark starts. A query whose "
-            "class was renamed continues with the new name, if the class has the old one in formerly",
+            "module: install it there, give it as one .py file to --py-files, or set PYTHONPATH before Spark starts. A "
+            "query whose class was renamed continues with the new name, if the class has the old one in formerly",
         ) from error  # fmt: skip
     if not isinstance(found, type) or not issubclass(found, WatermarkGenerator):
         kind = "class of another kind" if isinstance(found, type) else type(found).__name__

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+import re
+import sys
 from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyspark.sql.datasource import DataSource
@@ -88,6 +91,9 @@ class AlignedDataSource(DataSource):
     """What pip installs them by, such as ``my-connector[all]``."""
     characteristic: ClassVar[WatermarkCharacteristic] = WatermarkCharacteristic.ANY_WATERMARK
     """Which watermarks operators may expect (FLIP-326). The default is right where the planner makes them."""
+    _own_from: str | None = None
+    """Where ``schema`` found a watermark strategy of the user's own. Spark pickles this object after that, and passes
+    py-files to the process that calls it, but not to the one that plans."""
 
     def option_table(self) -> OptionTable:
         """Return the table that options are checked by: ``own_options``, ``STREAM_OPTIONS`` and those of every source.
@@ -163,6 +169,8 @@ class AlignedDataSource(DataSource):
         """Check the options and return the schema, which is the same in a stream and in a batch."""
         self._need()
         options = self.source_options(self.options)
+        if options.engine.strategy.generator is not None:
+            self._own_from = imported_from(options.engine.strategy.generator)
         schema = self._schema(self.source(options), options)
         return kept_in_schema(schema, self.options, self.option_table().is_secret)
 
@@ -170,6 +178,8 @@ class AlignedDataSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return the reader; its first call raises what ``schema`` does, or ``SchemaError`` for a user's schema."""
         self._need()
+        if self._own_from is not None and self._own_from not in sys.path:
+            sys.path.append(self._own_from)
         from watermark_source.spark.stream_reader import made_or_refused  # noqa: PLC0415 - see the class's docstring
 
         return made_or_refused(partial(self._stream_reader, schema))
@@ -227,6 +237,18 @@ class AlignedDataSource(DataSource):
             _log.warning("A batch read ignores %s", ", ".join(ignored))
         kind = NarrowingBatchReader if batch.takes_filters else AlignedBatchReader
         return kind(batch, options.engine, schema)
+
+
+def imported_from(cls: str) -> str:
+    """Return the folder or archive from which an imported class comes, as ``sys.path`` names it.
+
+    Args:
+        cls: ``package.module:Class``.
+    """
+    package = sys.modules[re.split("[.:]", cls)[0]]
+    if hasattr(package, "__path__"):
+        return str(Path(next(iter(package.__path__))).parent)
+    return str(Path(package.__file__ or "").parent)
 
 
 # The options of a table (``CREATE TABLE ... USING``), kept in its schema: Spark 4.3 gives them to a Python source once,

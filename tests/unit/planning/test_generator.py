@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import pickle
 import re
+import subprocess
+import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +78,42 @@ def test_a_bound_of_another_strategy_is_refused() -> None:
 def test_executors_need_not_import_the_class() -> None:
     pickled = pickle.dumps(Own("nowhere.at_all:Class"))
     assert pickle.loads(pickled) == Own("nowhere.at_all:Class")
+
+
+@pytest.mark.parametrize("kind", ["file", "archive"])
+def test_the_process_that_plans_imports_the_class_from_where_load_found_it(kind: str, tmp_path: Path) -> None:
+    """Spark passes py-files to the process of ``load()``, pickles the source there, and runs it in another one."""
+    class_ = "from watermark_source import WatermarkGenerator\nclass Late(WatermarkGenerator):\n    on_range = None\n"
+    if kind == "file":
+        place, name = tmp_path / "files", "shipped_alone:Late"
+        place.mkdir()
+        (place / "shipped_alone.py").write_text(class_)
+    else:
+        place, name = tmp_path / "shop.zip", "shipped.watermarks:Late"
+        with zipfile.ZipFile(place, "w") as made:
+            made.writestr("shipped/__init__.py", "")
+            made.writestr("shipped/watermarks.py", class_)
+    given = {"directory": str(tmp_path), "watermarkStrategy": name}
+    programs = {
+        "load": f"""
+sys.path.append({str(place)!r})
+source = FileLogDataSource({given!r})
+schema = source.schema()
+Path(sys.argv[1]).write_bytes(pickle.dumps((source, schema)))
+""",
+        "plan": """
+source, schema = pickle.loads(Path(sys.argv[1]).read_bytes())
+print(type(source.streamReader(schema)).__name__)
+""",
+    }
+    start = "import pickle, sys\nfrom pathlib import Path\nfrom tests.spark.file_log import FileLogDataSource\n"
+    for program in programs.values():
+        ended = subprocess.run(
+            [sys.executable, "-c", start + program, str(tmp_path / "pickled")],
+            cwd=Path(__file__).parents[3], capture_output=True, text=True, check=False, timeout=120,
+        )  # fmt: skip
+        assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.strip() == "AlignedStreamReader"
 
 
 # What it is given and returns.
