@@ -24,6 +24,7 @@ from pyspark_aligned_kafka.records.event_time_choice import (
     OPTION,
     ByFunction,
     EventTimeChoice,
+    FirstOf,
     Format,
     InColumn,
     InHeader,
@@ -44,8 +45,13 @@ FORMAT, ERRORS = "eventTimeFormat", "eventTimeErrors"
 SHOWS = "recordsInErrors"
 MARKS, MARKS_FORMAT = "watermarkColumn", "watermarkFormat"
 _FUNCTION = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)", re.ASCII)
+_OR = re.compile(r"\s+or\s+(?=(?:value|key|header):)", re.IGNORECASE)
+"""Between places of which the first that is there counts."""
 _FORMATS = tuple(each.value for each in Format)
-_ACCEPTED = "must be timestamp, value: or key: and a path such as $.a.b, header: and a name, or module:function"
+_ACCEPTED = (
+    "must be timestamp, value: or key: and a path such as $.a.b, header: and a name, several of these with or between "
+    "them, or module:function"
+)
 _MEMBER_TYPES = (DateType, DecimalType, IntegerType, LongType, StringType, TimestampNTZType, TimestampType)
 _TIME_TYPES = (DateType, TimestampNTZType, TimestampType)
 _WITHOUT = tuple(each.value for each in WithoutTime)
@@ -53,6 +59,9 @@ _WITHOUT = tuple(each.value for each in WithoutTime)
 
 def _place(text: str) -> Place | None:
     chosen = text.strip()
+    if len(alternatives := _OR.split(chosen)) > 1:
+        places = [_place(each) for each in alternatives]
+        return FirstOf(tuple(_content(place) for place in places))
     kind, colon, rest = chosen.partition(":")
     if chosen.lower() == TIMESTAMP:
         return None
@@ -67,6 +76,14 @@ def _place(text: str) -> Place | None:
     raise ValueError
 
 
+def _content(place: Place | None) -> InJson | InColumn | InHeader:
+    if not isinstance(place, InJson | InColumn | InHeader):
+        raise ValueError(  # noqa: TRY004 - as every parser of options
+            "only value:, key: and header: can be alternatives; eventTimeErrors=timestamp uses the record's timestamp"
+        )
+    return place
+
+
 EVENT_TIME_OPTIONS = (
     Option(
         name=OPTION,
@@ -76,7 +93,8 @@ EVENT_TIME_OPTIONS = (
         example="value:$.order.created_at",
         doc="The event time of a row: the record's own `timestamp`; a member of the JSON document in its value or "
         "key, `value:$.a.b` or `key:$.a` (`value:$` is the document itself), or with `valueFormat` `avro` or "
-        "`protobuf` of the decoded value, likewise for keys; a header, `header:NAME`; or the result "
+        "`protobuf` of the decoded value, likewise for keys; a header, `header:NAME`; the first of several of these "
+        "that is there, `value:$.after.at or value:$.before.at` (a member that is null is not there); or the result "
         "of a function, `package.module:function`. The function receives an Arrow record batch with the columns key, "
         "value, headers, timestamp and offset, and returns an Arrow array of timestamps, or of int64 milliseconds, "
         "with one element for each record. Watermarks, windows, idleness and alignment use it: see [event "
@@ -207,6 +225,8 @@ def _in_payload(place: Place | None, text: str | None, payloads: Sequence[Payloa
     Raises:
         OptionError: it is no member of what is decoded, or has a type that holds no event time.
     """
+    if isinstance(place, FirstOf):
+        return FirstOf(tuple(_content(_in_payload(each, text, payloads)) for each in place.places))
     if not isinstance(place, InJson):
         return place
     payload = next((each for each in payloads if each.field == place.field), None)
@@ -215,9 +235,9 @@ def _in_payload(place: Place | None, text: str | None, payloads: Sequence[Payloa
     if payload.format == JSON:
         return replace(place, framed=payload.framed)
     kind, names = payload.schema, f"{payload.field}Schema"
-    for depth, name in enumerate(place.path.names):
-        if not isinstance(kind, StructType) or name not in kind.names:
-            within = f"{JsonPath(place.path.names[:depth])} of {names}"
+    for depth, name in enumerate(place.path.steps):
+        if not isinstance(kind, StructType) or not isinstance(name, str) or name not in kind.names:
+            within = f"{JsonPath(place.path.steps[:depth])} of {names}"
             has = f"has {listed(kind.names)}" if isinstance(kind, StructType) else f"is {_shown(kind)}, no struct"
             raise OptionError(OPTION, text, f"names no member of {names}: {within} {has}",
                               example=f"{place.field}:$.created_at")  # fmt: skip
@@ -233,6 +253,25 @@ def _in_payload(place: Place | None, text: str | None, payloads: Sequence[Payloa
 
 def _shown(kind: DataType) -> str:
     return shortened(kind.simpleString().upper())
+
+
+def _as_json(place: Place | None, text: str, payloads: Sequence[PayloadChoice]) -> Place | None:
+    """Return the place of watermarks, with what is known of the keys and values: whether they are framed.
+
+    Raises:
+        OptionError: they are decoded, and not JSON.
+    """
+    if isinstance(place, FirstOf):
+        return FirstOf(tuple(_content(_as_json(each, text, payloads)) for each in place.places))
+    for payload in payloads:
+        if isinstance(place, InJson) and place.field == payload.field:
+            if payload.format != JSON:
+                raise OptionError(
+                    MARKS, text, f"is a path into JSON, and {payload.field}Format is {payload.format}: let a function "
+                    "return the watermarks", example="my_package.times:watermark",
+                )  # fmt: skip
+            return replace(place, framed=payload.framed)
+    return place
 
 
 def mark_choice(
@@ -263,15 +302,17 @@ def mark_choice(
             MARKS_FORMAT, given_text(given, MARKS_FORMAT),
             f"has no meaning with {MARKS} = {text}, which is no text to be read", example="leave it out",
         )  # fmt: skip
-    for payload in payloads:
-        if isinstance(place, InJson) and place.field == payload.field:
-            if payload.format != JSON:
-                raise OptionError(
-                    MARKS, text, f"is a path into JSON, and {payload.field}Format is {payload.format}: let a function "
-                    "return the watermarks", example="my_package.times:watermark",
-                )  # fmt: skip
-            place = replace(place, framed=payload.framed)
+    place = _as_json(place, text, payloads)
     return MarkChoice(place, Format(values[MARKS_FORMAT]), shows_records=values[SHOWS])
+
+
+def _is_written(place: Place | None) -> bool:
+    """Return whether an event time is text or a number, whose format must be known."""
+    if isinstance(place, FirstOf):
+        return any(map(_is_written, place.places))
+    if isinstance(place, InColumn):
+        return not isinstance(place.type, _TIME_TYPES)
+    return isinstance(place, InJson | InHeader)
 
 
 def event_time_choice(
@@ -285,11 +326,9 @@ def event_time_choice(
     place = _in_payload(values[OPTION], given_text(given, OPTION), payloads)
     whys = {
         type(None): "the record's timestamp is event time", ByFunction: "the function answers moments",
-        InColumn: "the member's type is one of times",
+        InColumn: "the member's type is one of times", FirstOf: "the members' types are ones of times",
     }  # fmt: skip
-    is_written = isinstance(place, InJson | InHeader)
-    if isinstance(place, InColumn):
-        is_written = not isinstance(place.type, _TIME_TYPES)
+    is_written = _is_written(place)
     for name, needless in ((FORMAT, not is_written), (ERRORS, place is None)):
         if needless and given_text(given, name) is not None:
             why = whys[type(place)]

@@ -22,53 +22,65 @@ if TYPE_CHECKING:
     from pyspark_aligned_kafka.records.payload_formats import PayloadChoice
 
 
-# A path into a JSON document: names of members from the outermost object inwards.
+# A path into a JSON document: names of members, and places in arrays, from the outermost value inwards.
 
 
 _NAME = re.compile(r"\.([^.\[\]'\"\s]+)")
 _QUOTED = re.compile(r"\[('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")\]")
-ACCEPTED = "must begin with $ and name members, $.a.b or $['a']['b']; elements of arrays cannot be chosen"
+_ELEMENT = re.compile(r"\[(0|[1-9][0-9]{0,8})\]")
+ACCEPTED = (
+    "must begin with $ and name members, $.a.b or $['a']['b'], or elements of arrays by their numbers from 0, $.a[0].b"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class JsonPath:
-    """Members of nested objects; with none the document itself."""
+    """Members of nested objects, and elements of arrays; with none the document itself."""
 
-    names: tuple[str, ...]
+    steps: tuple[str | int, ...]
+    """Names of members, and numbers of elements from 0."""
 
     def __str__(self) -> str:
         return "$" + "".join(
-            f".{name}" if _NAME.fullmatch(f".{name}") else f"[{json.dumps(name, ensure_ascii=False)}]"
-            for name in self.names
+            f".{step}"
+            if isinstance(step, str) and _NAME.fullmatch(f".{step}")
+            else f"[{json.dumps(step, ensure_ascii=False)}]"
+            for step in self.steps
         )
 
-    def as_bytes(self) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-        """Return the names one behind the other in UTF-8, and where each ends."""
-        encoded = [name.encode() for name in self.names]
+    def as_arrays(self) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Return the names one behind the other in UTF-8, where that of each step ends, and the number of its element.
+
+        A step by a name has the number -1, and one by a number an empty name.
+        """
+        encoded = [step.encode() if isinstance(step, str) else b"" for step in self.steps]
+        elements = [-1 if isinstance(step, str) else step for step in self.steps]
         # Compiled code takes the address of an array that has no byte, too.
         text = np.frombuffer(bytearray(b"".join(encoded) or b"\0"), np.uint8)
-        return text, np.cumsum([len(name) for name in encoded], dtype=np.int64)
+        return text, np.cumsum([len(name) for name in encoded], dtype=np.int64), np.array(elements, np.int64)
 
 
 def parse_path(text: str) -> JsonPath:
-    """Read a path as JSONPath writes them (RFC 9535), as far as it names members.
+    """Read a path as JSONPath writes them (RFC 9535), as far as it names members and elements by their numbers.
 
     Raises:
         ValueError: it is no such path.
     """
     if not text.startswith("$"):
         raise ValueError(ACCEPTED)
-    names: list[str] = []
+    steps: list[str | int] = []
     at = 1
     while at < len(text):
         if found := _NAME.match(text, at):
-            names.append(found[1])
+            steps.append(found[1])
         elif found := _QUOTED.match(text, at):
-            names.append(_unquoted(found[1]))
+            steps.append(_unquoted(found[1]))
+        elif found := _ELEMENT.match(text, at):
+            steps.append(int(found[1]))
         else:
             raise ValueError(ACCEPTED)
         at = found.end()
-    return JsonPath(tuple(names))
+    return JsonPath(tuple(steps))
 
 
 def _unquoted(text: str) -> str:
@@ -135,6 +147,16 @@ class InHeader:
 
 
 @dataclass(frozen=True, slots=True)
+class FirstOf:
+    """In each record, at the first of several places that is there: a member that is missing or null is not."""
+
+    places: tuple[InJson | InColumn | InHeader, ...]
+
+    def __str__(self) -> str:
+        return " or ".join(map(str, self.places))
+
+
+@dataclass(frozen=True, slots=True)
 class ByFunction:
     """What a function of the user's makes of a batch of records."""
 
@@ -164,7 +186,7 @@ class ByFunction:
 
 
 _EXAMPLE = "my_package.times:event_time"
-Place: TypeAlias = InJson | InColumn | InHeader | ByFunction
+Place: TypeAlias = InJson | InColumn | InHeader | FirstOf | ByFunction
 
 
 class WithoutTime(Enum):
@@ -175,6 +197,15 @@ class WithoutTime(Enum):
     """Its own timestamp is its event time."""
     NULL = "null"
     """It is delivered without an event time, and moves no watermark."""
+
+
+def _fields(place: Place) -> frozenset[str]:
+    if isinstance(place, FirstOf):
+        return frozenset().union(*map(_fields, place.places))
+    if isinstance(place, InJson | InColumn):
+        of = place if isinstance(place, InJson) else place.payload
+        return frozenset({of.field, "headers"} if of.framed else {of.field})
+    return frozenset({"headers"} if isinstance(place, InHeader) else {"key", "value", "headers"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,10 +221,7 @@ class EventTimeChoice:
     @property
     def fields(self) -> frozenset[str]:
         """Which fields of a record are looked at."""
-        if isinstance(self.place, InJson | InColumn):
-            of = self.place if isinstance(self.place, InJson) else self.place.payload
-            return frozenset({of.field, "headers"} if of.framed else {of.field})
-        return frozenset({"headers"} if isinstance(self.place, InHeader) else {"key", "value", "headers"})
+        return _fields(self.place)
 
 
 @dataclass(frozen=True, slots=True)

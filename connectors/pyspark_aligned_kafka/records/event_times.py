@@ -18,6 +18,7 @@ from pyspark_aligned_kafka.records.event_time_choice import (
     OPTION,
     ByFunction,
     EventTimeChoice,
+    FirstOf,
     Format,
     InColumn,
     InHeader,
@@ -235,8 +236,9 @@ class ColumnTimes:
             places = records.located.places(choice.field)
             decoded = self._reader.read(records.split, records.data, *places, records.offsets, header)
         member, kind = decoded.column, choice.schema
-        for name in self._where.path.names:
+        for name in self._where.path.steps:
             assert isinstance(kind, StructType)
+            assert isinstance(name, str)
             member = member.flatten()[kind.names.index(name)]
             kind = kind[name].dataType
         return member
@@ -292,6 +294,57 @@ class HeaderTimes:
 
     def _places(self, records: Records) -> tuple[Longs, Longs]:
         return self._scan.find(records.split, records.data, records.located, records.offsets)
+
+
+# Event times at the first of several places.
+
+
+class FirstTimes:
+    """``TimeFinder`` of several places: in each record that of the first one which is there."""
+
+    def __init__(self, choice: EventTimeChoice, where: FirstOf) -> None:
+        self._finders = [time_finder(replace(choice, place=place)) for place in where.places]
+        self._absent = np.empty(0, np.bool_)
+
+    def find(self, records: Records) -> Found:
+        """See ``TimeFinder``. Only records in which a place is absent are searched at the next one."""
+        first, *others = self._finders
+        found = first.find(records)
+        left = np.flatnonzero(first.absent(records)) if found.missing else np.empty(0, np.int64)
+        for finder in others:
+            if not len(left):
+                break
+            some = _chosen(records, left)
+            found.micros[left], found.wrong[left], _ = finder.find(some)
+            left = left[finder.absent(some)]
+        self._absent = np.zeros(records.located.rows, np.bool_)
+        self._absent[left] = True
+        return found._replace(missing=int(np.count_nonzero(found.wrong)))
+
+    def absent(self, records: Records) -> npt.NDArray[np.bool_]:
+        """See ``TimeFinder``: all places are absent."""
+        return self._absent
+
+    def seen(self, records: Records, row: int) -> str:
+        """See ``TimeFinder``: the content of the first place that is there."""
+        alone = _chosen(records, np.array([row]))
+        for finder in self._finders:
+            finder.find(alone)
+            if not finder.absent(alone)[0]:
+                return finder.seen(alone, 0)
+        return self._finders[0].seen(alone, 0)
+
+
+def _chosen(records: Records, rows: Longs) -> Records:
+    """Return some of the records, by their rows."""
+    located = records.located._replace(rows=len(rows), fields=np.take(records.located.fields, rows, axis=1))
+    return records._replace(
+        located=located,
+        offsets=records.offsets[rows],
+        timestamps=records.timestamps.take(rows),
+        # What is decoded is of all of the records.
+        decoded=lambda _: None,
+    )
 
 
 # Event times by a function of the user's: a record batch in, an array out, once for each batch of records.
@@ -445,6 +498,8 @@ def time_finder(choice: EventTimeChoice) -> TimeFinder:
         return ColumnTimes(choice, choice.place)
     if isinstance(choice.place, InHeader):
         return HeaderTimes(choice, choice.place)
+    if isinstance(choice.place, FirstOf):
+        return FirstTimes(choice, choice.place)
     assert isinstance(choice.place, ByFunction)
     return FunctionTimes(choice.place, shows_records=choice.shows_records)
 

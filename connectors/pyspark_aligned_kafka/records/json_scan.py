@@ -128,7 +128,15 @@ def word_end(data: Word, at: Word, stop: Word) -> Word:
 
 @inlined
 def _scan(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the document is the point of it
-    data: Word, start: Word, stop: Word, names: Word, name_ends: Word, steps: Word, stack: Word
+    data: Word,
+    start: Word,
+    stop: Word,
+    names: Word,
+    name_ends: Word,
+    elements: Word,
+    steps: Word,
+    stack: Word,
+    counts: Word,
 ) -> tuple[Word, Word, Word]:
     """Return what is at the path, where it begins, and its size."""
     nothing = np.int64(0)
@@ -136,7 +144,7 @@ def _scan(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the docum
     at = after_space(data, utf8_mark(data, start, stop), stop)
     depth = 0
     expected = _VALUE
-    # Whether the value that comes is at the path, or an object that leads there.
+    # Whether the value that comes is at the path, or an object or array that leads there.
     is_it, leads_there = steps == 0, steps > 0
     while True:
         if at >= stop:
@@ -149,7 +157,7 @@ def _scan(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the docum
             if end < 0:
                 return NO_JSON, nothing, nothing
             is_it = leads_there = False
-            if stack[depth] & _ON_PATH and depth <= steps:
+            if stack[depth] & _ON_PATH:
                 begin = name_ends[depth - 2] if depth > 1 else 0
                 if same_text(data, at + 1, end - 1, escaped, names + begin, name_ends[depth - 1] - begin):
                     # The last one of a name counts: what an earlier one held is forgotten.
@@ -168,9 +176,16 @@ def _scan(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the docum
                 if is_it:
                     kind, found_at = OTHER, at
                 depth += 1
-                stack[depth] = _ARRAY if c == _OPEN_ARRAY else _OBJECT | (_ON_PATH if leads_there else 0)
+                kind_of_it = _ARRAY if c == _OPEN_ARRAY else _OBJECT
+                if leads_there and (elements[depth - 1] < 0) == (c == _OPEN):
+                    kind_of_it |= _ON_PATH
+                stack[depth] = kind_of_it
                 expected = _VALUE_OR_END if c == _OPEN_ARRAY else _NAME_OR_END
                 is_it = leads_there = False
+                if kind_of_it == _ARRAY | _ON_PATH:
+                    counts[depth] = 0
+                    if elements[depth - 1] == 0:
+                        is_it, leads_there = depth == steps, depth < steps
                 at = after_space(data, at + 1, stop)
                 continue
             begin = at
@@ -195,6 +210,10 @@ def _scan(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the docum
                 expected = _NAME if is_object else _VALUE
                 at = after_space(data, at + 1, stop)
                 is_it = leads_there = False
+                if stack[depth] == _ARRAY | _ON_PATH:
+                    counts[depth] += 1
+                    if counts[depth] == elements[depth - 1]:
+                        is_it, leads_there = depth == steps, depth < steps
                 continue
             if depth == 0 or c != (_CLOSE if is_object else _CLOSE_ARRAY):
                 return NO_JSON, nothing, nothing
@@ -208,8 +227,8 @@ def _scan(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the docum
 
 
 @compiled(
-    "void(uint8[::1], int64[::1], int64[::1], int64, uint8[::1], int64[::1], uint8[::1], int64[::1], int64[::1],"
-    " int64[::1])"
+    "void(uint8[::1], int64[::1], int64[::1], int64, uint8[::1], int64[::1], int64[::1], uint8[::1], int64[::1],"
+    " int64[::1], int64[::1], int64[::1])"
 )
 def _scan_all(  # noqa: PLR0917 - arrays in, arrays out
     array: Word,
@@ -218,7 +237,9 @@ def _scan_all(  # noqa: PLR0917 - arrays in, arrays out
     rows: Word,
     names: Word,
     name_ends: Word,
+    elements: Word,
     stack: Word,
+    counts: Word,
     kinds: Word,
     found_at: Word,
     found_sizes: Word,
@@ -230,18 +251,19 @@ def _scan_all(  # noqa: PLR0917 - arrays in, arrays out
             kinds[row] = NO_DOCUMENT
             continue
         kinds[row], found_at[row], found_sizes[row] = _scan(
-            data, starts[row], starts[row] + sizes[row], text, name_ends, steps, stack
+            data, starts[row], starts[row] + sizes[row], text, name_ends, elements, steps, stack, counts
         )
 
 
 class JsonScan:
     """Finds what is at one path. Scratch memory is kept from call to call: it serves one read at a time."""
 
-    __slots__ = ("_ends", "_names", "_stack")
+    __slots__ = ("_counts", "_elements", "_ends", "_names", "_stack")
 
     def __init__(self, path: JsonPath) -> None:
-        self._names, self._ends = path.as_bytes()
+        self._names, self._ends, self._elements = path.as_arrays()
         self._stack = np.zeros(DEPTH + 1, np.uint8)
+        self._counts = np.zeros(len(path.steps) + 1, np.int64)
 
     def find(self, data: Bytes, starts: Longs, sizes: Longs) -> tuple[Longs, Longs, Longs]:
         """Return for each document what is at the path (``Kind``), where its text begins in ``data``, and its size.
@@ -253,5 +275,8 @@ class JsonScan:
         """
         rows = len(starts)
         kinds, at, found = (np.zeros(rows, np.int64) for _ in range(3))
-        _scan_all(data, starts, sizes, rows, self._names, self._ends, self._stack, kinds, at, found)
+        _scan_all(
+            data, starts, sizes, rows, self._names, self._ends, self._elements, self._stack, self._counts, kinds, at,
+            found,
+        )  # fmt: skip
         return kinds, at, found

@@ -268,11 +268,11 @@ class CellColumns:
         self._rooms = np.full(len(self.kinds), 1_024, np.int64)
         self._allocate()
 
-    def node_at(self, schema: DataType, names: Sequence[str]) -> int | None:
+    def node_at(self, schema: DataType, steps: Sequence[str | int]) -> int | None:
         """Return the node of a member of structs within each other; ``None``: it has none, or more than one cell."""
         node = 0
-        for name in names:
-            if not isinstance(schema, StructType) or name not in schema.names:
+        for name in steps:
+            if not isinstance(schema, StructType) or not isinstance(name, str) or name not in schema.names:
                 return None
             node = self.children[node][schema.names.index(name)]
             schema = schema[name].dataType

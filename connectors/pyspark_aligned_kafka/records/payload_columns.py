@@ -36,7 +36,7 @@ class JsonReader:
         schema = StructType([field for field in whole.fields if field.name != self._corrupt])
         self._type = arrow_type(whole)
         self._columns = CellColumns(schema, {BinaryType: Kind.BASE64}, zone_is_utc=choice.zone == "UTC")
-        self._located = None if choice.located is None else self._columns.node_at(schema, choice.located.names)
+        self._located = None if choice.located is None else self._columns.node_at(schema, choice.located.steps)
         self._exact = ExactReader(schema, choice.zone)
         self._stack = np.zeros(STACK, np.int64)
 

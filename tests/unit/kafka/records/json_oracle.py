@@ -42,10 +42,11 @@ def by_the_library(document: bytes | None, path: JsonPath) -> Any:
         found = json.loads(text, parse_int=Number, parse_float=Number, parse_constant=lambda _: Other())
     except (ValueError, RecursionError):
         return Nothing(Kind.NO_JSON)
-    for name in path.names:
-        if not isinstance(found, dict) or name not in found:
+    for step in path.steps:
+        of_right_kind = isinstance(found, dict if isinstance(step, str) else list)
+        if not of_right_kind or not (step in found if isinstance(step, str) else step < len(found)):
             return Nothing(Kind.NOTHING)
-        found = found[name]
+        found = found[step]
     return found if isinstance(found, str | Number) else Other()
 
 

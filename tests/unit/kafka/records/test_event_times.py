@@ -19,6 +19,7 @@ from pyspark_aligned_kafka.records.decoding import RecordDecoder
 from pyspark_aligned_kafka.records.event_time_choice import (
     ByFunction,
     EventTimeChoice,
+    FirstOf,
     Format,
     InHeader,
     InJson,
@@ -86,6 +87,32 @@ def test_a_timestamp_that_is_needed_and_does_not_fit_is_named(columns: tuple[str
 def test_of_a_key_and_with_escapes_it_is_the_same() -> None:
     recs = [Rec(0, b"{}", rb'{"t":"2023\u002d11-14T22:13:20"}'), Rec(1, None, b'{"t":5}')]
     assert millis(read(recs, InJson("key", parse_path("$.t")))) == [1_700_000_000_000, 5_000]
+
+
+AFTER_OR_BEFORE = FirstOf((InJson("value", parse_path("$.after.at")), InJson("value", parse_path("$.before.at"))))
+
+
+def test_the_first_of_several_places_that_is_there_counts() -> None:
+    recs = [
+        Rec(0, b'{"before":null,"after":{"at":1}}'), Rec(1, b'{"before":{"at":2},"after":null}'),
+        Rec(2, b'{"before":{"at":9},"after":{"at":3}}'), Rec(3, b'{"before":{"at":4},"after":{"at":null}}'),
+        Rec(4, b'{"before":{"at":5}}', headers=[(b"t", b"9")]), Rec(5, None, headers=[(b"t", b"6")]),
+    ]  # fmt: skip
+    place = FirstOf((*AFTER_OR_BEFORE.places, InHeader("t")))
+    assert millis(read(recs, place)) == [1_000, 2_000, 3_000, 4_000, 5_000, 6_000]
+    # The second place is searched only where the first one is absent, and the third only after that.
+    found = read(recs, AFTER_OR_BEFORE, without=WithoutTime.NULL)
+    assert (millis(found), found.undated) == ([1_000, 2_000, 3_000, 4_000, 5_000, None], 1)
+
+
+def test_a_place_that_is_there_and_has_no_time_is_not_passed_over() -> None:
+    recs = [Rec(0, b'{"after":{"at":1}}'), Rec(1, b'{"after":{"at":"soon"},"before":{"at":5}}')]
+    with pytest.raises(EventTimeError, match=r"offset 1: no event time at value:\$.after.at or .*; seen 'soon'"):
+        read(recs, AFTER_OR_BEFORE)
+    with pytest.raises(EventTimeError, match=r"offset 1: .* or value:\$.before.at .*seen 'later'"):
+        read([recs[0], Rec(1, b'{"before":{"at":"later"}}')], AFTER_OR_BEFORE)
+    with pytest.raises(EventTimeError, match=r"offset 1: .*seen no such member in '\{\}'"):
+        read([recs[0], Rec(1, b"{}")], AFTER_OR_BEFORE)
 
 
 def test_of_several_headers_of_a_name_the_last_one_counts() -> None:
@@ -405,6 +432,35 @@ def test_a_member_that_is_null_or_in_nothing_is_no_event_time() -> None:
         found = member("inner.at", values, options, observed=observed)
         assert millis(found) == [5, 1, 2, 3, 4]
         assert (found.undated, found.malformed) == (4, not observed)
+
+
+@pytest.mark.parametrize("observed", [False, True])
+def test_the_first_member_of_decoded_values_that_is_there_counts(observed: bool) -> None:
+    values = [
+        {"inner": {"at": 5}, "long": 7}, {"inner": None, "long": 6}, {"inner": {"at": None}, "long": 8}, None, b"bad",
+    ]  # fmt: skip
+    options = {"eventTimeErrors": "timestamp", "eventTimeFormat": "millis"}
+    found = member("inner.at or value:$.long", values, options, observed=observed)
+    assert (millis(found), found.undated) == ([5, 6, 8, 3, 4], 2)
+
+
+def test_alternatives_are_found_in_documents_that_are_decoded_as_well() -> None:
+    given = {"kafka.bootstrap.servers": "h:1", "subscribe": "orders", "valueFormat": "json",
+             "valueSchema": "after STRUCT<at: BIGINT>, before STRUCT<at: BIGINT>",
+             "eventTimeColumn": str(AFTER_OR_BEFORE)}  # fmt: skip
+    parsed = parse(given)
+    recs = [
+        Rec(0, b'{"before":{"at":9},"after":{"at":1}}'), Rec(1, b'{"before":{"at":2},"after":null}'),
+        Rec(2, b'{"after":{"at":3}}'), Rec(3, b'{"before":{"at":4}}'),
+    ]  # fmt: skip
+    decoder = RecordDecoder(
+        (), batch_rows=100, batch_bytes=1 << 20, decompressed_limit=1 << 20, event_time=parsed.times.event_time,
+        payloads=parsed.payloads,
+    )  # fmt: skip
+    data = np.frombuffer(bytearray(batch(0, recs)), np.uint8)
+    (found,) = decoder.decode(SplitRange(SPLIT, 0, 1000), data, 0, 1, None)
+    assert millis(found) == [1_000, 2_000, 3_000, 4_000]
+    assert [row["after"] for row in found.columns[0].to_pylist()] == [{"at": 1}, None, {"at": 3}, None]
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,29 @@ def test_what_is_at_a_path(document: bytes | None, found: Any) -> None:
     assert by_the_scan([document], AB) == [found] == [by_the_library(document, AB)]
 
 
+@pytest.mark.parametrize(
+    ("document", "text", "found"),
+    [
+        (b'{"a":[{"t":1},{"t":2}]}', "$.a[0].t", Number("1")),
+        (b'{"a":[{"t":1},{"t":2}]}', "$.a[1].t", Number("2")),
+        (b'{"a":[{"t":1},{"t":2}]}', "$.a[2].t", Nothing(Kind.NOTHING)),
+        (b'{"a":[]}', "$.a[0]", Nothing(Kind.NOTHING)),
+        (b'{"a":[0,[1,"x"],2]}', "$.a[1][1]", "x"),
+        (b'[[7,8],{"0":1,"a":[9]}]', "$[1].a[0]", Number("9")),
+        (b'[[[1],[2]],[[3],[4]]]', "$[1][0][0]", Number("3")),
+        (b'{"a":{"0":1}}', "$.a[0]", Nothing(Kind.NOTHING)),
+        (b'{"a":[1]}', "$.a['0']", Nothing(Kind.NOTHING)),
+        (b'{"a":[1,2],"a":[3]}', "$.a[1]", Nothing(Kind.NOTHING)),
+        (b'{"a":[1,2],"b":[5,6,7]}', "$.a[1]", Number("2")),
+        (b'[1,{"a":[2,3]},4]', "$[2]", Number("4")),
+        (b'[1,[2],[]]', "$[2]", Other()),
+    ],
+)  # fmt: skip
+def test_an_element_of_an_array_is_counted_from_0(document: bytes, text: str, found: Any) -> None:
+    path = parse_path(text)
+    assert by_the_scan([document], path) == [found] == [by_the_library(document, path)]
+
+
 @pytest.mark.parametrize("name", [*"\x80\u07ff\u0800\uffff\U00010000\U0010ffff", "a\U00011001é", '/"\\\b\f\n\r\t'])
 def test_a_name_is_the_same_however_it_is_written(name: str) -> None:
     units = memoryview(name.encode("utf-16-le")).cast("H")
@@ -126,7 +149,8 @@ def documents(draw: st.DrawFn, depth: int = 3) -> str:
     return before + made + after
 
 
-paths = st.lists(st.sampled_from(NAMES), max_size=3).map(lambda names: JsonPath(tuple(names)))
+steps: st.SearchStrategy[str | int] = st.sampled_from(NAMES) | st.integers(0, 3)
+paths = st.lists(steps, max_size=3).map(lambda found: JsonPath(tuple(found)))
 
 
 @given(st.lists(documents().map(lambda text: text.encode("utf-8", "surrogatepass")), max_size=6), paths)
@@ -148,21 +172,39 @@ def test_documents_with_broken_bytes_are_refused_as_by_the_standard_library(
 
 
 @pytest.mark.parametrize(
-    ("text", "names"),
+    ("text", "steps"),
     [
         ("$", ()), ("$.a", ("a",)), ("$.order.created_at", ("order", "created_at")), ("$['a.b']", ("a.b",)),
         ('$["it\'s"].x', ("it's", "x")), ("$['it\\'s \"x\"']", ("it's \"x\"",)), ("$.é", ("é",)),
+        ("$.events[0].time", ("events", 0, "time")), ("$[12][3]", (12, 3)), ("$['0'][\"1\"]", ("0", "1")),
     ],
 )  # fmt: skip
-def test_paths_name_members(text: str, names: tuple[str, ...]) -> None:
+def test_paths_name_members_and_elements(text: str, steps: tuple[str | int, ...]) -> None:
     path = parse_path(text)
-    assert path == JsonPath(names)
+    assert path == JsonPath(steps)
     assert parse_path(str(path)) == path
 
 
 @pytest.mark.parametrize(
-    "text", ["", "a", ".a", "$a", "$.", "$..a", "$[0]", "$.a[*]", "$.a ", "$['a'", "$.*[", "$.a.'b'"]
+    "text",
+    [
+        "",
+        "a",
+        ".a",
+        "$a",
+        "$.",
+        "$..a",
+        "$[-1]",
+        "$[01]",
+        "$[1:2]",
+        "$[1234567890]",
+        "$.a[*]",
+        "$.a ",
+        "$['a'",
+        "$.*[",
+        "$.a.'b'",
+    ],
 )
-def test_what_names_no_member_is_refused(text: str) -> None:
+def test_what_names_neither_member_nor_element_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="must begin with"):
         parse_path(text)

@@ -12,6 +12,7 @@ import pytest
 from pyspark_aligned_kafka.records.decoding import RecordDecoder
 from pyspark_aligned_kafka.records.event_time_choice import (
     ByFunction,
+    FirstOf,
     Format,
     InHeader,
     InJson,
@@ -48,6 +49,14 @@ def test_a_record_that_has_nothing_there_carries_none() -> None:
     assert marks(IN_VALUE, *(Rec(at, value) for at, value in enumerate(values))) == [5_000, 7_000]
     assert marks(IN_VALUE, Rec(0, b'{"w":5}')) == [5_000]
     assert marks(IN_HEADER, Rec(0), Rec(1, headers=[(b"w", b"5")]), Rec(2, headers=[(b"w", None)])) == [5_000]
+
+
+def test_a_mark_may_be_in_one_of_several_places() -> None:
+    place = FirstOf((IN_HEADER, IN_VALUE))
+    recs = [Rec(0, b"{}"), Rec(1, b'{"w":5}'), Rec(2, b'{"w":9}', headers=[(b"w", b"7")]), Rec(3, None)]
+    assert marks(place, *recs) == [5_000, 7_000]
+    with pytest.raises(EventTimeError, match=r"no watermark at header:w or value:\$.w .*seen 'soon'"):
+        marks(place, *recs, Rec(4, b'{"w":"soon"}'))
 
 
 def test_a_timestamp_of_tidbs_oracle_leaves_its_own_millisecond_open() -> None:
