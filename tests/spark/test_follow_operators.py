@@ -67,6 +67,7 @@ def test_a_split_an_hour_ahead_makes_no_row_of_the_others_late(streams: Streams,
     assert ours.rows() == expected
 
 
+@pytest.mark.long("test_a_fast_a_slow_and_a_silent_partition_lose_nothing_and_plain_spark_loses_rows")
 def test_by_a_watermark_of_sparks_own_the_same_rows_are_late(streams: Streams) -> None:
     streams.write({0: [], 1: []})
     plain = streams.start(in_windows(data_rows(streams.load()).withWatermark("event_time", "0 seconds")))

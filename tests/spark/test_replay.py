@@ -68,6 +68,7 @@ def test_an_uncommitted_batch_0_from_the_end_of_the_log_is_the_same_again(stream
     assert sorted(read) == [3, 4]
 
 
+@pytest.mark.long("test_every_row_comes_out_exactly_once")
 def test_a_file_sink_holds_every_row_once_after_replays(streams: Streams) -> None:
     streams.write(SKEWED)
     df = streams.load(maxRowsPerTrigger=10)

@@ -63,6 +63,7 @@ def test_windows_and_watermark_survive_a_stop_between_rows_and_their_watermark(s
     assert dropped == 0
 
 
+@pytest.mark.long("test_idleness_works_across_available_now_runs")
 def test_a_split_turns_idle_across_runs(streams: Streams) -> None:
     streams.write({0: [(0, 1), (120, 2)], 1: []})
     rows = windows(follow_watermark(streams.load(idleTimeout="500 ms")))
@@ -93,6 +94,7 @@ def test_a_join_moves_on_when_each_run_brings_rows_of_one_source_only(streams: S
     assert sorted(streams.result("join").collect()) == [(1, None), (200, None)]
 
 
+@pytest.mark.long("test_available_now_reads_what_was_there_in_batches")
 def test_trigger_once_reads_all_and_available_now_in_batches_of_the_limit(streams: Streams) -> None:
     streams.write({0: [(n, n) for n in range(25)], 1: [(n, 100 + n) for n in range(5)]})
     df = streams.load(maxRowsPerTrigger=10)
@@ -106,6 +108,7 @@ def test_trigger_once_reads_all_and_available_now_in_batches_of_the_limit(stream
     assert values(streams, "now") == values(streams, "once")
 
 
+@pytest.mark.long("test_first_rows_of_new_partitions_are_on_time")
 def test_splits_that_appear_are_read_from_their_first_row_while_running_and_after_a_restart(streams: Streams) -> None:
     streams.write({0: [(0, 1)]})
     df = streams.load(startingOffsets="latest")
