@@ -125,12 +125,23 @@ def test_the_wheel_is_whole_and_describes_itself(installed: Path, tmp_path: Path
     assert "doctor" in call([str(installed), "-m", "watermark_source", "--help"], tmp_path)
 
 
-def test_the_lines_that_play_prints_and_the_job_of_the_readme_run_as_they_stand(
-    kafka: Kafka, installed: Path, run: Callable[..., Program], tmp_path: Path
-) -> None:
+@pytest.fixture
+def play(kafka: Kafka, run: Callable[..., Program]) -> Program:
+    """The program that writes orders, which has begun to."""
     checkout = [ROOT, ROOT / "connectors"]
-    play = run([sys.executable, str(ROOT / "examples/play.py"), "--kafka", kafka.bootstrap], "play", checkout)
-    play.wait_for(lambda text: "orders written" in text)
+    program = run([sys.executable, str(ROOT / "examples/play.py"), "--kafka", kafka.bootstrap], "play", checkout)
+    program.wait_for(lambda text: "orders written" in text)
+    return program
+
+
+def topic_of(play: Program) -> str:
+    (topic,) = re.findall(r"Its topic (\S+) has", play.printed)
+    return str(topic)
+
+
+def test_the_lines_that_play_prints_run_as_they_stand(
+    kafka: Kafka, installed: Path, play: Program, run: Callable[..., Program], tmp_path: Path
+) -> None:
     job_line, doctor, profile = re.findall(r"^    (\S+ .+)$", play.printed, re.MULTILINE)
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
 
@@ -139,8 +150,7 @@ def test_the_lines_that_play_prints_and_the_job_of_the_readme_run_as_they_stand(
     assert job.interrupt() == 0, job.errors
     # Workers of Spark that end with it may print tracebacks of their own.
     assert "first_job.py" not in job.errors
-    (topic,) = re.findall(r"Its topic (\S+) has", play.printed)
-    in_topic, closed = orders_by_minute(kafka.bootstrap, topic), windows(job.printed)
+    in_topic, closed = orders_by_minute(kafka.bootstrap, topic_of(play)), windows(job.printed)
     assert closed == {minute: in_topic[minute] for minute in closed}
     assert "held back by" in job.printed
 
@@ -148,9 +158,14 @@ def test_the_lines_that_play_prints_and_the_job_of_the_readme_run_as_they_stand(
     assert "found in the newest record of 3 partitions" in checked
     assert re.search(r"maxOutOfOrderness = (3|2\.\d) s +for no late row", measured)
 
+
+@pytest.mark.long("test_the_lines_that_play_prints_run_as_they_stand")
+def test_the_job_of_the_readme_runs_as_it_stands(
+    kafka: Kafka, installed: Path, play: Program, run: Callable[..., Program], tmp_path: Path
+) -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     (code, *_) = re.findall(r"^```python\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)
-    replaced = {"localhost:9092": kafka.bootstrap, '"orders"': f'"{topic}"', '"checkpoints/': f'"{tmp_path}/'}
+    replaced = {"localhost:9092": kafka.bootstrap, '"orders"': f'"{topic_of(play)}"', '"checkpoints/': f'"{tmp_path}/'}
     for written, here in replaced.items():
         assert written in code
         code = code.replace(written, here)
