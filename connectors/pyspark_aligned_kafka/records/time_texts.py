@@ -141,9 +141,10 @@ def _are_date(first: Word, size: Word) -> Word:
 
 @inlined
 def _digits_before_point(value: Word, exponent: Word) -> Word:
-    size = np.int64(0)
-    while size < _MOST_DIGITS and power_of_ten(size) <= value:
+    size, power = np.int64(0), np.int64(1)
+    while size < _MOST_DIGITS and power <= value:
         size += 1
+        power *= 10
     return size + exponent
 
 
@@ -164,13 +165,13 @@ def _is_date(data: Word, at: Word, stop: Word, value: Word, exponent: Word) -> W
     """
     if _counts_as_date(value, exponent):
         return True
-    size = _digits_before_point(value, exponent)
-    if value <= 0 or not 0 < size <= _LONGEST:
-        return False
     at += byte_at(data, at) == _PLUS
     zeros = np.int64(0)
     while digit_at(data, at + zeros, stop) == 0:
         zeros += 1
+    size = _digits_before_point(value, exponent) if zeros > 0 else np.int64(0)
+    if value <= 0 or not 0 < size <= _LONGEST:
+        return False
     written = size + zeros
     # With four of them there is no year.
     return 0 < zeros < 4 and _are_date(_shifted(value, exponent - max(written - 14, np.int64(0))), written)
