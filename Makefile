@@ -137,7 +137,6 @@ docs: $(INSTALLED) ## the pages that are written from the code
 	$(RUN) docs/generate.py
 
 site: $(INSTALLED) ## the docs as a site with search, in build/site/site; a link that leads nowhere fails it
-	$(RUN) -m pip install --disable-pip-version-check --quiet --group docs
 	$(RUN) -m docs.site
 
 broker: java $(INSTALLED) ## a broker to play with, until Ctrl-C

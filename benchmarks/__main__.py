@@ -16,7 +16,7 @@ from benchmarks.between_jobs import between_jobs
 from benchmarks.cold import cold
 from benchmarks.event_time import event_times, payload_topic
 from benchmarks.figures import Figure, save, table
-from benchmarks.latency import idle, latency
+from benchmarks.latency import idle, latency, page
 from benchmarks.look_ahead import look_ahead, look_ahead_topic
 from benchmarks.memory import RECORDS as MEMORY_RECORDS
 from benchmarks.memory import memory
@@ -39,8 +39,8 @@ from services.kafka_topics import create_topic
 RESULTS = Path(__file__).parent / "results"
 KAFKA_CASES = (
     "throughput", "compressed", "batch", "batch-filter", "alignment", "latency", "window-latency", "idle", "cold",
-    "memory", "planning", "ordering", "temporal-join", "event-time", "payload", "payload-alignment", "look-ahead",
-    "between-jobs",
+    "page", "memory", "planning", "ordering", "temporal-join", "event-time", "payload", "payload-alignment",
+    "look-ahead", "between-jobs",
 )  # fmt: skip
 GROUP_CASE = "alignment-group"
 CASES = (*KAFKA_CASES, GROUP_CASE, *MYSQL_CASES)
@@ -166,6 +166,7 @@ def _on_one_broker(session: Callable[[], SparkSession], chosen: Sequence[str], r
                 "event-time": partial(event_times, spark, kafka.bootstrap, "payload", rounds),
                 "payload": partial(payload, spark, kafka.bootstrap, "json", rounds),
                 "idle": partial(idle, spark, kafka.bootstrap, "steady"),
+                "page": partial(page, spark, kafka.bootstrap, "steady", PARTITIONS, rounds),
                 "ordering": partial(ordering, spark, kafka.bootstrap, "disordered", rounds),
                 "between-jobs": partial(between_jobs, spark, kafka.bootstrap, "steady", PARTITIONS),
                 "temporal-join": partial(joins, rounds, spark, kafka.bootstrap),

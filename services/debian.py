@@ -10,11 +10,11 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from services.cache import cached
+from services.cache import cache_folder, cached
 from services.errors import ServiceError
 from services.local_server import run_to_end
 
@@ -62,16 +62,32 @@ class DebianRoot:
         return ":".join(str(self.path / folder / machine) for folder in ("usr/lib", "lib"))
 
 
-def debian_root(entry: str, packages: Sequence[str], *, size: str, suite: str = UNSTABLE) -> DebianRoot:
+def debian_root(
+    entry: str,
+    packages: Sequence[str],
+    *,
+    size: str,
+    suite: str = UNSTABLE,
+    without: Sequence[str] = (),
+    finish: Callable[[DebianRoot, Path], None] = lambda root, final: None,
+) -> DebianRoot:
     """The extracted ``packages``, from the cache folder ``entry``; the first call downloads them, about ``size``.
+
+    ``without``: packages that they name as needed, and that are left out with all that these need in turn. ``finish``
+    changes the extracted files; its second argument is the folder that they are in afterwards.
 
     Raises:
         ServiceError: not a machine with apt, no Debian mirror among its sources, or the download failed.
     """
-    return DebianRoot(cached(entry, lambda folder: _fill(folder, packages, size, suite)))
+
+    def fill(folder: Path) -> None:
+        _fill(folder, packages, without, size, suite)
+        finish(DebianRoot(folder), cache_folder() / entry)
+
+    return DebianRoot(cached(entry, fill))
 
 
-def _fill(folder: Path, packages: Sequence[str], size: str, suite: str) -> None:
+def _fill(folder: Path, packages: Sequence[str], without: Sequence[str], size: str, suite: str) -> None:
     for tool in ("apt-get", "dpkg-deb"):
         if shutil.which(tool) is None:
             raise ServiceError(f"{tool} is not there, so Debian's packages {', '.join(packages)} cannot be had")
@@ -79,6 +95,8 @@ def _fill(folder: Path, packages: Sequence[str], size: str, suite: str) -> None:
     work = folder / "apt"
     apt = _own_apt(work, _mirror(), suite)
     run_to_end([*apt, "update"], folder=work, seconds=_UPDATE_SECONDS, what="apt-get update")
+    if without:
+        _count_as_installed(without, work, apt)
     run_to_end(
         [*apt, "install", "--yes", "--download-only", *packages],
         folder=work,
@@ -111,6 +129,23 @@ def _mirror() -> str:
         if (origin, label) == ("Debian", "Debian") or (not origin and site.rstrip("/").endswith("/debian")):
             return site
     raise ServiceError("apt has no mirror of Debian's archive among this machine's sources (apt-get indextargets)")
+
+
+def _count_as_installed(packages: Sequence[str], work: Path, apt: Sequence[str]) -> None:
+    """Write into apt's state that packages are there, in the versions that others need."""
+    found = subprocess.run(
+        ["apt-cache", *apt[1:], "show", "--no-all-versions", *packages],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    kept = ("Package:", "Version:", "Architecture:", "Multi-Arch:", "Provides:")
+    for stanza in found.stdout.split("\n\n"):
+        lines = [line for line in stanza.splitlines() if line.startswith(kept)]
+        if lines:
+            with (work / "status").open("a", encoding="utf-8") as status:
+                status.write("\n".join([*lines, "Status: install ok installed", "", ""]))
 
 
 def _own_apt(work: Path, mirror: str, suite: str) -> list[str]:

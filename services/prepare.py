@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import partial
 
+from services.browser import usable_browser
 from services.errors import ServiceError
 from services.ivy import merge_catalog_jars, spark_kafka_jars
 from services.kafka_local import kafka_classpath, quick_broker
@@ -45,6 +46,7 @@ def _tasks() -> Sequence[Callable[[], object]]:
         spark_kafka_jars,
         merge_catalog_jars,
         *(partial(usable_program, flavour) for flavour in Flavour),
+        usable_browser,
         *(partial(_compile, package) for package in ("pyspark_mysql_cdc_wm", "pyspark_aligned_kafka")),
         partial(_compile, "watermark_source.extractors"),
     )

@@ -22,8 +22,9 @@ from tests.integration import group_driver, reader_loop
 from tests.integration.kafka_streams import KafkaStreams
 from tests.integration.kafka_streams import wait_for as wait_for_at_most
 from tests.integration.reader_loop import lines
-from watermark_source.monitor.source_status import SILENT_FROM, GroupStatus
+from watermark_source.monitor.source_status import GroupStatus
 from watermark_source.monitor.status_json import parse_progress
+from watermark_source.planning.group import SILENT_FROM
 
 pytestmark = [pytest.mark.service, pytest.mark.spark, pytest.mark.timeout(600)]
 

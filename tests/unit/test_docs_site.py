@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
 from pathlib import Path
 
@@ -57,11 +56,3 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     folder = tmp_path_factory.mktemp("site")
     site.lay_out(folder)
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
-
-
-def test_what_builds_the_site_is_installed_by_nothing_else() -> None:
-    groups = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["dependency-groups"]
-    assert any(text.startswith("zensical") for text in groups["docs"])
-    assert not any("docs" in str(each) for each in groups["dev"])
-    rule = re.search(r"^site: .*\n\t.*--group docs\n", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
-    assert rule is not None

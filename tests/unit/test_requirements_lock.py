@@ -28,7 +28,7 @@ def declared() -> dict[str, Requirement]:
     """What pyproject.toml requires for development: the project, ``[all]``, and the group ``dev``."""
     project: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     extras, groups = project["project"]["optional-dependencies"], project["dependency-groups"]
-    texts = [*project["project"]["dependencies"], *groups["lint"], *groups["test"]]
+    texts = [*project["project"]["dependencies"], *groups["lint"], *groups["test"], *groups["docs"]]
     extra = Requirement(extras["all"][0]).extras
     waiting = sorted(extra)
     for name in waiting:
@@ -37,7 +37,8 @@ def declared() -> dict[str, Requirement]:
                 waiting += sorted(Requirement(text).extras)
             else:
                 texts.append(text)
-    return {text: Requirement(text) for text in texts}
+    each = {text: Requirement(text) for text in texts}
+    return {text: of for text, of in each.items() if of.marker is None or of.marker.evaluate()}
 
 
 def needed(names: dict[str, str]) -> Iterator[tuple[str, Requirement]]:

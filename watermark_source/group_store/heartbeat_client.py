@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Sequence
@@ -12,7 +13,15 @@ from typing import NamedTuple
 from watermark_source.clock import Clock
 from watermark_source.group_store import statements, store_waits
 from watermark_source.group_store.store import Answer, Identity, MemberRow, OwnRow, Store
-from watermark_source.planning.group import GroupMember, OtherMember, OtherMembers, Peer, incomplete
+from watermark_source.planning.group import (
+    SILENT_FROM,
+    GroupMember,
+    OtherMember,
+    OtherMembers,
+    OwnSilence,
+    Peer,
+    incomplete,
+)
 from watermark_source.planning.watermark import Millis
 
 _log = logging.getLogger(__name__)
@@ -29,8 +38,10 @@ class HeartbeatClient:
         self._trouble: Exception | None = None
         self._answered, self._report_changed = threading.Event(), threading.Event()
         self._splits_wait = self._leaving = self._left = False
-        self._listed_at: float | None = None
-        """When the members were listed last, in seconds of the monotonic clock."""
+        self._list_at = 0.0
+        """When the members are listed next, in seconds of the monotonic clock."""
+        self._list_failed = False
+        """Whether the last list was an error: what it showed of the store, such as an emptied one, is in no answer."""
         self._thread = threading.Thread(target=self._run, name=f"alignment group {identity.group}", daemon=True)
 
     @property
@@ -55,6 +66,11 @@ class HeartbeatClient:
         if last is not None and not last.is_old:
             return None
         return f"the store {self.location} does not answer" if self._trouble is None else str(self._trouble)
+
+    @property
+    def own_silence(self) -> OwnSilence | None:
+        """The last time, longer than a healthy store's silence, in which this source did not report."""
+        return self._known.own_silence
 
     def others(self, last_limit: Millis | None) -> OtherMembers:
         """Return the state of the others; ``last_limit`` stays in force while it is incomplete or outdated.
@@ -96,19 +112,30 @@ class HeartbeatClient:
 
     def _exchange(self) -> None:
         requested_at, failed = time.monotonic(), self._trouble is not None
-        self._known.update(self._row.exchange(self._report), requested_at, failed=failed)
+        answer = self._row.exchange(self._report)
+        self._known.update(answer, requested_at, failed=failed or self._list_failed)
+        self._list_failed = False
         if failed:
             _log.warning("the store of the alignment group %s answers again", self._row.identity.group)
         self._trouble = None
         self._answered.set()
-        if self._listed_at is None or requested_at - self._listed_at >= _LISTED_EVERY:
-            self._listed_at = requested_at
-            try:
-                self._known.peers = peers_of(self._row.members())
-            except Exception as error:  # noqa: BLE001 - a database's driver may raise any; no plan depends on the list
-                # An old list would show the silence of another time.
-                self._known.peers = ()
-                _log.debug("the members of the group could not be listed: %s", error)
+        self._list_members()
+
+    def _list_members(self) -> None:
+        """List the members if that is due: once a second, and when one may have become silent."""
+        begun = time.monotonic()
+        if begun < self._list_at:
+            return
+        try:
+            self._known.peers = peers_of(self._row.members())
+        except Exception as error:  # noqa: BLE001 - a database's driver may raise any; no plan depends on the list
+            # An old list would show the silence of another time.
+            self._known.peers, self._list_failed = (), True
+            _log.debug("the members of the group could not be listed: %s", error)
+        until_silent = (SILENT_FROM - peer.silent for peer in self._known.peers if peer.silent < SILENT_FROM)
+        soonest = min(_LISTED_EVERY, *(left / 1_000 for left in until_silent), math.inf)
+        now = time.monotonic()
+        self._list_at = now + max(store_waits.SHORTEST, store_waits.EASE * (now - begun), soonest)
 
     def _pause(self, duration: float) -> None:
         """Wait until the next statement is due, after a statement that took ``duration`` seconds.
@@ -128,11 +155,13 @@ class HeartbeatClient:
             if hurry_after is not None and rest >= hurry_after and is_urgent:
                 return
             time.sleep(store_waits.SHORTEST / 4)
+            if self._trouble is None:
+                self._list_members()
             rest += time.monotonic() - step
 
 
 _LISTED_EVERY = 0.9 * store_waits.LONGEST
-"""Seconds between two lists of the members, which only the status needs: at rest one with each exchange."""
+"""Seconds between two lists of the members, which only the status needs."""
 
 
 def peers_of(rows: Sequence[MemberRow]) -> tuple[Peer, ...]:
@@ -194,6 +223,7 @@ class KnownMembers:
         self._grace_periods: tuple[GracePeriod, ...] = ()
         self.peers: tuple[Peer, ...] = ()
         """The members as they were listed last."""
+        self.own_silence: OwnSilence | None = None
         self.last_answer: TimedAnswer | None = None
         self.has_begun = False
         """Whether the state was complete once."""
@@ -227,6 +257,10 @@ class KnownMembers:
             self._settled_at = last.answered_at + (store_waits.LATE_SETTLING if failed else 0)
         else:
             self._open_grace_periods(previous, last, failed=failed)
+            lasted = last.answered_at - previous.answered_at
+            if lasted > store_waits.SILENT_AFTER:
+                waited = lasted <= self._time_to_live
+                self.own_silence = OwnSilence(self._clock.wall(), round(1_000 * lasted), waited)
         self.last_answer = last
 
     def _is_complete(self, last: TimedAnswer) -> bool:

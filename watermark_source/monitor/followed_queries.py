@@ -319,10 +319,10 @@ class FollowedQueries:
         self._lock = threading.Lock()
         self._queries: dict[str, FollowedQuery] = {}
 
-    def all(self) -> tuple[FollowedQuery, ...]:
+    def by_id(self) -> Mapping[str, FollowedQuery]:
         """Return the running queries."""
         with self._lock:
-            return tuple(self._queries.values())
+            return dict(self._queries)
 
     def begin(self, query: str, run: str, label: str) -> None:
         """Follow a run of a query from its start."""
@@ -366,6 +366,21 @@ class FollowedQueries:
             followed = self._queries.get(query)
             if followed is not None and followed.run == run:
                 del self._queries[query]
+
+
+def last_reports(query: Any) -> Mapping[str, SourceStatus]:
+    """Return what the sources of a running query reported last, by name: of a plan since its last progress event too.
+
+    Empty where they cannot be asked, as under Spark Connect.
+    """
+    handle = None if query is None else getattr(query, "_jsq", None)
+    if handle is None:
+        return {}
+    try:
+        return {source.source_name: source for source in _reports(handle.streamingQuery())}
+    except Exception as error:  # noqa: BLE001  a scrape must not fail when the query's JVM has ended
+        _log.debug("the sources of a query could not be asked for their status: %s", error)
+        return {}
 
 
 def operators_of(query: Any) -> Operators:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import SparkSession
@@ -15,7 +16,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 from watermark_source.errors import UsageError
-from watermark_source.monitor.followed_queries import FollowedQueries, FollowedQuery, operators_of
+from watermark_source.monitor.followed_queries import FollowedQueries, FollowedQuery, last_reports, operators_of
 from watermark_source.monitor.source_status import SourceStatus
 from watermark_source.monitor.status_json import event_of, late_rows, parse_progress
 from watermark_source.monitor.three_clocks import moment_of
@@ -53,8 +54,15 @@ class StatusListener(StreamingQueryListener):
             registry.register(StatusCollector(self.queries))
 
     def queries(self) -> tuple[FollowedQuery, ...]:
-        """Return the running queries with their sources."""
-        return self._queries.all()
+        """Return the running queries with their sources as of now.
+
+        While nothing is read Spark reports progress rarely, so that the sources' last plans are asked for. Where that
+        is not possible, as under Spark Connect, the sources are as of the last progress event.
+        """
+        return tuple(
+            replace(query, sources={**query.sources, **last_reports(self._handle(id_))})
+            for id_, query in self._queries.by_id().items()
+        )
 
     def statuses(self) -> dict[QuerySource, SourceStatus]:
         """Return the latest status of every source of the running queries."""
@@ -93,7 +101,11 @@ class StatusListener(StreamingQueryListener):
 
     def _handle(self, query: str) -> Any:
         """Return the handle of a running query; ``None`` if the listener does not know its session, or it has ended."""
-        return None if self.spark is None else self.spark.streams.get(query)
+        try:
+            return None if self.spark is None else self.spark.streams.get(query)
+        except Exception as error:  # noqa: BLE001  the session may have been stopped
+            _log.debug("the handle of query %s could not be had: %s", query, error)
+            return None
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 (Spark's name)
         """Stop following the query."""

@@ -447,6 +447,19 @@ METRICS = (
     ),
     MetricRow(
         Kind.GAUGE,
+        "alignment_own_silence_seconds",
+        "Length of the last time in which this source itself reported nothing to its alignment group, for ten minutes.",
+        _SOURCE,
+        _of_source(
+            lambda source: (
+                None
+                if (group := source.status.group) is None or group.own_silence is None
+                else _seconds(group.own_silence.lasted)
+            )
+        ),
+    ),
+    MetricRow(
+        Kind.GAUGE,
         "alignment_peer_silence_seconds",
         "Time since another source of the alignment group reported; it does so once a second.",
         _PEER,

@@ -1,7 +1,8 @@
 """The status page as HTML, complete without JavaScript. Pure.
 
 Every text from outside is escaped where it enters an element (``_tag``); lines over time are SVG with a text
-beside them; colours follow ``prefers-color-scheme`` and are never the only sign.
+beside them; colours follow ``prefers-color-scheme`` and are never the only sign. Where scripts run, ``SCRIPT`` loads
+the page again and changes what has changed, so that focus, scrolling and what is unfolded stay.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from watermark_source.durations import count_text, format_duration, format_seconds
 from watermark_source.monitor.history import Change, Point
@@ -29,6 +30,10 @@ _CHANGES_SHOWN: Final = 50
 _FRAMED_SPLITS: Final = 12
 """Rows for which a frame in a notebook has room; further ones are scrolled to."""
 _WIDTH, _HEIGHT = 600, 60
+_LOST = (
+    "The page gets no answer: its driver has ended, is frozen, or cannot be reached. What follows is what it answered "
+    "last."
+)
 
 _WORDS = {
     Verdict.FRESH: ("good", "fresh"),
@@ -45,12 +50,14 @@ STYLE: Final = """
 @media (prefers-color-scheme:dark){:root{--ink:#eee;--soft:#b8b8b8;--back:#16181b;--line:#444;--good:#6fd48c;
 --fair:#f0b95a;--poor:#ff8f8f;--mark:#3a3013;--plot:#7db4f0}}
 body{font:16px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--back);margin:1rem auto;max-width:80rem;
+overflow-wrap:anywhere;
 padding:0 1rem}
 h1{font-size:1.4rem}h2{font-size:1.25rem;border-top:2px solid var(--line);padding-top:1rem}h3{font-size:1.05rem}
 .why{font-size:1.1rem}.good{color:var(--good)}.fair{color:var(--fair)}.poor{color:var(--poor)}.soft{color:var(--soft)}
 a{color:var(--plot)}a:focus-visible,summary:focus-visible,[tabindex]:focus-visible{outline:3px solid var(--plot)}
 .wide{overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:.9rem}
 caption{text-align:left;color:var(--soft);padding:.3rem 0}
+caption span{display:inline-block;max-width:calc(100vw - 3rem)}
 th,td{text-align:left;vertical-align:top;padding:.2rem .8rem .2rem 0;border-bottom:1px solid var(--line);
 white-space:nowrap}td:last-child{white-space:normal;min-width:16rem}figure{margin:.5rem 0}
 td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}tr.held{background:var(--mark)}
@@ -58,6 +65,36 @@ pre,code{font:.85rem/1.4 ui-monospace,monospace;white-space:pre-wrap;overflow-wr
 svg{max-width:100%;height:auto}polyline{fill:none;stroke:var(--plot);stroke-width:1.5}
 text{fill:var(--soft);font:11px system-ui,sans-serif}
 """
+SCRIPT: Final = """
+(() => {
+  const seconds = Number(document.documentElement.dataset.refresh);
+  const change = (old, now) => {
+    if (old.isEqualNode(now)) return;
+    if (old.nodeName !== now.nodeName) { old.replaceWith(now); return; }
+    if (old.nodeType === Node.TEXT_NODE) { old.data = now.data; return; }
+    for (const {name} of [...old.attributes])
+      if (name !== "open" && !now.hasAttribute(name)) old.removeAttribute(name);
+    for (const {name, value} of now.attributes) old.setAttribute(name, value);
+    const before = [...old.childNodes], after = [...now.childNodes];
+    after.forEach((node, i) => i < before.length ? change(before[i], node) : old.append(node));
+    before.slice(after.length).forEach((node) => node.remove());
+  };
+  const load = async () => {
+    try {
+      const answer = await fetch(location.href, {cache: "no-store", signal: AbortSignal.timeout(10000)});
+      if (!answer.ok) throw new Error(answer.statusText);
+      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+      document.title = page.title;
+      change(document.body, page.body);
+    } catch {
+      document.getElementById("lost").hidden = false;
+    }
+    setTimeout(load, 1000 * seconds);
+  };
+  setTimeout(load, 1000 * seconds);
+})();
+"""
+"""In ``change``: ``open`` is whether a reader has unfolded the rest of a table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +129,7 @@ def page_json(of: Page) -> dict[str, Any]:
     """Return the page as JSON; a source has the fields of its report in Spark's progress events."""
     return {
         "at": of.at,
-        "queries": [_query_json(query) for query in of.queries],
+        "queries": [_query_json(query, of) for query in of.queries],
         "unreadable": dict(of.unreadable),
         "changes": [
             {
@@ -111,7 +148,47 @@ def page_json(of: Page) -> dict[str, Any]:
     }
 
 
-def _query_json(query: QueryView) -> dict[str, Any]:
+class Upstream(NamedTuple):
+    """A query of the page that announces the watermark by which a source is held."""
+
+    writer: str
+    """Its name as a writer of the source's topic."""
+    number: int
+    """Its place on the page."""
+    name: str
+    why: str
+    """What holds it in turn, as a sentence that begins with "its"."""
+
+    def __str__(self) -> str:
+        return f"Writer {self.writer} is the query {self.name}: {self.why}"
+
+
+def upstream(of: Page, query: QueryView) -> Iterator[Upstream]:
+    """Yield the queries of the page that hold a query's watermark: the nearest first, then those that hold these."""
+    places = {each.id: number for number, each in enumerate(of.queries)}
+    waiting, known = [query], {query.id}
+    while waiting:
+        for source in waiting.pop(0).clocks.sources:
+            for writer in source.writers:
+                if writer.holds_back and writer.query in places and writer.query not in known:
+                    number = places[writer.query]
+                    found = of.queries[number]
+                    known.add(writer.query)
+                    waiting.append(found)
+                    yield Upstream(writer.name, number, found.name, _what_holds(found))
+
+
+def _what_holds(query: QueryView) -> str:
+    lowest = min(
+        (s for s in query.clocks.sources if not s.processing_time and holder(s) is not None),
+        key=lambda source: MIN if source.watermark is None else source.watermark,
+        default=None,
+    )
+    held = None if lowest is None else holder(lowest)
+    return f"its status is: {query.why}" if held is None else f"its watermark is held by {held.name}: {held.why}"
+
+
+def _query_json(query: QueryView, page: Page) -> dict[str, Any]:
     clocks = query.clocks
     return {
         "id": query.id,
@@ -120,6 +197,7 @@ def _query_json(query: QueryView) -> dict[str, Any]:
         "why": str(query.why),
         "open": query.open.sentence,
         "remarks": list(query.open.remarks),
+        "upstream": [str(each) for each in upstream(page, query)],
         "clocks": {
             "input_watermark": clocks.input_watermark,
             "applied_watermark": clocks.applied_watermark,
@@ -151,12 +229,15 @@ def framed_html(of: Page) -> str:
 
 def _document(of: Page, refresh: int | None) -> Iterator[str]:
     queries = f"{len(of.queries)} quer{'y' if len(of.queries) == 1 else 'ies'}"
-    yield '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-    yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
+    again = f' data-refresh="{refresh}"' if refresh else ""
+    yield f'<!DOCTYPE html>\n<html lang="en"{again}>'
+    yield '<head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
+    yield f"<title>Watermarks of {queries}</title><style>{STYLE}</style>"
     if refresh:
-        yield f'<meta http-equiv="refresh" content="{refresh}">'
-    yield f"<title>Watermarks of {queries}</title><style>{STYLE}</style></head><body>"
-    yield f"<header><h1>Watermarks of {queries}</h1>"
+        yield f'<noscript><meta http-equiv="refresh" content="{refresh}"></noscript><script>{SCRIPT}</script>'
+    yield f"</head><body><header><h1>Watermarks of {queries}</h1>"
+    if refresh:
+        yield f'<p id="lost" class="poor" role="status" hidden>{_LOST}</p>'
     yield f'<p class="soft">As of {escape(time_text(of.at))}.'
     if refresh is not None:
         links = (
@@ -177,7 +258,7 @@ def _document(of: Page, refresh: int | None) -> Iterator[str]:
     for name, why in of.unreadable.items():
         yield _tag("p", f"The status of {name} cannot be read: {why}", "poor")
     for i, query in enumerate(of.queries):
-        yield from _query(query, i, of.at)
+        yield from _query(query, i, of)
     if of.changes:
         yield from _history(of.changes)
     yield "</main></body></html>\n"
@@ -196,7 +277,8 @@ def _word(why: Diagnosis) -> str:
     return _tag("strong", _WORDS[why.verdict][1], _WORDS[why.verdict][0])
 
 
-def _query(of: QueryView, number: int, now: int) -> Iterator[str]:
+def _query(of: QueryView, number: int, page: Page) -> Iterator[str]:
+    now = page.at
     yield f'<section aria-labelledby="q{number}"><h2 id="q{number}">{escape(of.name)}</h2>'
     yield f'<p class="why">{_word(of.why)}: {escape(str(of.why))}</p>'
     for source in of.clocks.sources:
@@ -206,6 +288,9 @@ def _query(of: QueryView, number: int, now: int) -> Iterator[str]:
             since = of.held_since.get(source.source_name)
             how_long = "" if since is None else f" since {time_text(since)} ({format_seconds(now - since)}) at least"
             yield _tag("p", f"The watermark{whose} is held by {held.name}{how_long}: {held.why}{_without(source)}")
+    for each in upstream(page, of):
+        linked = f'<a href="#q{each.number}">{escape(each.name)}</a>'
+        yield f"<p>Writer {escape(each.writer)} is the query {linked}: {escape(each.why)}</p>"
     yield _tag("p", f"{of.open.sentence[:1].upper()}{of.open.sentence[1:]}")
     if of.open.remarks:
         yield f"<ul>{''.join(_tag('li', remark) for remark in of.open.remarks)}</ul>"
@@ -309,7 +394,7 @@ def _one_table(
     caption: str, titles: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset[int], held: frozenset[int]
 ) -> Iterator[str]:
     yield f'<div class="wide" role="region" tabindex="0" aria-label="{escape(caption)}">'
-    yield f"<table>{_tag('caption', caption)}<thead><tr>"
+    yield f"<table><caption>{_tag('span', caption)}</caption><thead><tr>"
     for i, title in enumerate(titles):
         yield f'<th scope="col"{_NUMBER if i in right else ""}>{escape(title)}</th>'
     yield "</tr></thead><tbody>"

@@ -15,16 +15,15 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from watermark_source.durations import count_text, format_duration
 from watermark_source.monitor.report_fields import Fields
-from watermark_source.planning.group import Peer
+from watermark_source.planning.group import SILENT_FROM, OwnSilence, Peer
 from watermark_source.planning.range_report import NONE_LATE, LateRows
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitStatus
+from watermark_source.planning.watermark import watermark_text
 
 REPORTED_SPLITS = 100
 """Limit on the splits in a report: Spark keeps the last 100 reports of a query in memory."""
 
-SILENT_FROM: Final = 2_000
-"""Milliseconds without a report from which another source of an alignment group is named as silent."""
 _MILLION = 1_000_000
 
 
@@ -305,6 +304,8 @@ class WriterView:
     """When it announced last, milliseconds since 1970-01-01 UTC, by the record's timestamp."""
     rows_before_next: int | None = None
     """Rows to be read before its next announcement is in force; ``None``: there is none."""
+    query: str | None = None
+    """Id of the query that announces; ``None`` while only the writer's name is known."""
 
 
 _Interesting = TypeVar("_Interesting", Outline, SplitView)
@@ -345,6 +346,8 @@ class GroupStatus:
     peers: tuple[Peer, ...] = ()
     """The other sources, in this driver and in others, the most silent first: also those that the group does not wait
     for any more."""
+    own_silence: OwnSilence | None = None
+    """The last time in which this source itself reported nothing, if that ended within ten minutes."""
 
     @property
     def silent(self) -> tuple[Peer, ...]:
@@ -494,6 +497,19 @@ def _reported_snapshots(snapshots: Iterable[SnapshotProgress]) -> tuple[Snapshot
     """Return the reported snapshots by name. If there are too many, those that are being read take precedence."""
     by_interest = sorted(snapshots, key=lambda snapshot: (snapshot.done, not snapshot.chunks, snapshot.log))
     return tuple(sorted(by_interest[:REPORTED_SPLITS], key=lambda snapshot: snapshot.log))
+
+
+def own_silence_text(of: OwnSilence) -> str:
+    """Return that a source itself was silent, and what followed from it."""
+    waited = (
+        "the group waited for it"
+        if of.was_waited_for
+        else "longer than its alignmentTimeToLive, so that the group did not wait for it"
+    )
+    return (
+        f"this source itself reported nothing for {format_duration(of.lasted)} until {watermark_text(of.until)} UTC "
+        f"(its driver was frozen, or the store did not answer): {waited}"
+    )
 
 
 def silence_text(peer: Peer, group: str) -> str:

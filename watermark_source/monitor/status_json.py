@@ -26,7 +26,7 @@ from watermark_source.monitor.source_status import (
     bound_from_json,
     bound_to_json,
 )
-from watermark_source.planning.group import Peer
+from watermark_source.planning.group import OwnSilence, Peer
 from watermark_source.planning.range_report import BOUNDS_MS, NONE_LATE, LateRows
 from watermark_source.planning.split import Split
 from watermark_source.planning.watermark import Millis
@@ -195,7 +195,16 @@ def _group_to_json(group: GroupStatus) -> dict[str, Any]:
         minimum=group.minimum,
         holder=group.holder,
         peers={str(number): _peer_to_json(peer) for number, peer in enumerate(group.peers)} or None,
+        ownSilence=_own_silence_to_json(group.own_silence),
     )
+
+
+def _own_silence_to_json(of: OwnSilence | None) -> dict[str, Any] | None:
+    return None if of is None else _present(until=of.until, lasted=of.lasted, waited=of.was_waited_for or None)
+
+
+def _own_silence_from_json(fields: Fields) -> OwnSilence:
+    return OwnSilence(Millis(fields.integer("until")), fields.integer("lasted"), fields.flag("waited"))
 
 
 def _peer_to_json(of: Peer) -> dict[str, Any]:
@@ -234,6 +243,7 @@ def _group_from_json(fields: Fields) -> GroupStatus:
         minimum=fields.optional_integer("minimum"),
         holder=fields.optional_text("holder"),
         peers=tuple(_peers_from_json(fields.child("peers"))) if "peers" in fields else (),
+        own_silence=_own_silence_from_json(fields.child("ownSilence")) if "ownSilence" in fields else None,
     )
 
 
@@ -264,6 +274,7 @@ def _writer_to_json(of: WriterView) -> dict[str, Any]:
         announced=of.announced,
         since=of.since,
         rowsBeforeNext=of.rows_before_next,
+        query=of.query,
     )
 
 
@@ -280,6 +291,7 @@ def _writers_from_json(names: Fields) -> Iterator[WriterView]:
             announced=fields.optional_integer("announced"),
             since=fields.optional_integer("since"),
             rows_before_next=fields.optional_integer("rowsBeforeNext"),
+            query=fields.optional_text("query"),
         )
 
 

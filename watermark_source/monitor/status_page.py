@@ -28,7 +28,7 @@ from watermark_source.errors import UsageError, WatermarkSourceError
 from watermark_source.monitor.followed_queries import QueryReader, query_view
 from watermark_source.monitor.history import History
 from watermark_source.monitor.listener import StatusListener
-from watermark_source.monitor.page_html import REFRESHES, STYLE, Page, QueryView, page_html, page_json
+from watermark_source.monitor.page_html import REFRESHES, SCRIPT, STYLE, Page, QueryView, page_html, page_json
 from watermark_source.monitor.three_clocks import TOLERANCE
 
 _log = logging.getLogger(__name__)
@@ -41,11 +41,17 @@ _MOST_REQUESTS = 32
 _REQUEST_SECONDS = 10.0
 _STOP_SECONDS = 5.0
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-_STYLE_HASH = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
+
+
+def _hash(text: str) -> str:
+    """Return the source expression that allows an inline style or script, and no other."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
 _HEADERS = {
     "Cache-Control": "no-store",
-    "Content-Security-Policy": f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; base-uri 'none'; "
-    "form-action 'none'; frame-ancestors 'self'",
+    "Content-Security-Policy": f"default-src 'none'; style-src {_hash(STYLE)}; script-src {_hash(SCRIPT)}; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'",
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }

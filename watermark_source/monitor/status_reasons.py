@@ -243,6 +243,7 @@ def _writer_view(of: WriterAt, observed: ObservedAnnouncements, *, holds_back: b
         announced=None if newest is None or newest.watermark == MAX else newest.watermark,
         since=None if newest is None else newest.written_at,
         rows_before_next=None if of.next is None else of.rows_before_next,
+        query=of.writer.query,
     )
 
 

@@ -16,6 +16,7 @@ from watermark_source.monitor.source_status import (
     SplitView,
     Status,
     most_interesting,
+    own_silence_text,
     progress_line,
     silence_text,
 )
@@ -226,6 +227,8 @@ def _of_group(group: GroupStatus, limit: str, now: int) -> Iterator[str]:
         yield printable(group.trouble)
     for peer in group.silent:
         yield printable(silence_text(peer, group.name))
+    if group.own_silence is not None:
+        yield printable(own_silence_text(group.own_silence))
 
 
 def join_pieces(pieces: Iterable[str], width: int) -> list[str]:

@@ -334,6 +334,7 @@ def _page_picture(page: Mapping[str, Any], console: Console) -> RenderableType:
     for query in page["queries"]:
         parts.append(Text(printable(f"{query['name']}: {query['why']}"), style="bold"))
         parts.append(Text(printable(str(query["open"]))))
+        parts += [Text(printable(str(each))) for each in query.get("upstream", ())]
         for report in query["sources"]:
             shown = lines if console.is_terminal else None
             parts.append(render(status_from_json(report), width=width, now=page["at"], lines=shown))

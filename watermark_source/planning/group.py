@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from watermark_source.planning.watermark import MAX, MIN, Millis, saturating_add
 
@@ -103,6 +103,22 @@ class OtherMember(NamedTuple):
 
     def __str__(self) -> str:
         return self.name
+
+
+SILENT_FROM: Final = 1_500
+"""Milliseconds without a report from which another source of an alignment group is named as silent: each reports once a
+second."""
+
+
+class OwnSilence(NamedTuple):
+    """The last time in which a source itself did not report to its group: its process was frozen, for example."""
+
+    until: Millis
+    """When it ended, by the wall clock."""
+    lasted: int
+    """Milliseconds."""
+    was_waited_for: bool
+    """Whether it was shorter than the source's ``alignmentTimeToLive``."""
 
 
 class Peer(NamedTuple):

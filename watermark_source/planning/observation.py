@@ -49,8 +49,8 @@ class ObservedLogs:
     silent: Set[Split] = frozenset()
     """Splits whose system did not answer at some time since the last plan, even if it does now."""
     uncommitted: Set[Split] = frozenset()
-    """Splits at their end with rows of an open transaction behind it; only those that the plan would pass over
-    otherwise (``passed_over``)."""
+    """Splits at their end that have, or may have, rows of an open transaction behind it; only those that the plan would
+    pass over otherwise (``passed_over``)."""
     open_ends: Mapping[Split, int | None] = field(default_factory=dict)
     """``ends`` with rows of open transactions included, where a source begins to catch up; ``None``: no answer."""
     earliest: Mapping[Split, int] = field(default_factory=dict)

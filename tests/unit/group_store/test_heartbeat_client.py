@@ -8,6 +8,7 @@ import sqlite3
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -18,10 +19,9 @@ from tests.unit.group_store.clients import Make, at, stay_away, told, two, until
 from watermark_source.errors import UnreachableError
 from watermark_source.group_store import file_database, heartbeat_client, store_waits
 from watermark_source.group_store.database import database_of
-from watermark_source.group_store.heartbeat_client import HeartbeatClient
+from watermark_source.group_store.heartbeat_client import HeartbeatClient, KnownMembers
 from watermark_source.group_store.store import Answer, GroupStore, Identity
-from watermark_source.monitor.source_status import SILENT_FROM
-from watermark_source.planning.group import GroupMember, OtherMembers, drift_in_force
+from watermark_source.planning.group import SILENT_FROM, GroupMember, OtherMembers, drift_in_force
 from watermark_source.planning.watermark import MIN, Millis
 
 
@@ -409,6 +409,24 @@ def test_a_member_that_has_stopped_reporting_is_listed_with_its_silence_and_one_
     assert peers.keys() == {"b", "frozen"}
     assert (peers["frozen"].watermark, peers["frozen"].is_waited_for) == (5, True)
     until(lambda: all(peer.silent < SILENT_FROM for peer in b.others(None).peers if peer.name == "a"))
+
+
+@pytest.mark.parametrize(("lasted", "own"), [(2.9, None), (60, True), (601, False)])
+def test_a_source_that_did_not_report_knows_for_how_long_and_whether_it_was_waited_for(
+    monkeypatch: pytest.MonkeyPatch, lasted: float, own: bool | None
+) -> None:
+    moment = 100.0
+    monkeypatch.setattr(heartbeat_client, "time", SimpleNamespace(monotonic=lambda: moment))
+    known = KnownMembers(600_000)
+    for _ in range(2):
+        answer = Answer(None, None, 0, 0, Millis(int(1_000 * moment)), None, None, None)
+        known.update(answer, requested_at=moment, failed=False)
+        moment += lasted
+    if own is None:
+        assert known.own_silence is None
+    else:
+        assert known.own_silence is not None
+        assert (known.own_silence.lasted, known.own_silence.was_waited_for) == (1_000 * lasted, own)
 
 
 def test_a_list_of_members_that_fails_leaves_no_old_one(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:

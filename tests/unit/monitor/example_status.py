@@ -7,6 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from watermark_source.monitor.followed_queries import source_of_status
+from watermark_source.monitor.history import Point
+from watermark_source.monitor.open_windows import open_window
+from watermark_source.monitor.page_html import Page, QueryView
 from watermark_source.monitor.source_status import (
     Backlog,
     GroupStatus,
@@ -17,6 +21,8 @@ from watermark_source.monitor.source_status import (
     Status,
 )
 from watermark_source.monitor.status_json import status_to_json
+from watermark_source.monitor.three_clocks import diagnose, query_clocks
+from watermark_source.monitor.window_facts import QueryAt
 from watermark_source.planning.split import Split
 
 NOON = 1_795_262_400_000
@@ -74,6 +80,28 @@ def checkout(**fields: Any) -> SourceStatus:
                    why="no answer about its log"),
         **given,
     )  # fmt: skip
+
+
+def view(*sources: SourceStatus, name: str = "sales", **fields: Any) -> QueryView:
+    """A query with these sources on the page."""
+    clocks = query_clocks({}, sources, NOON + 5_000)
+    known = QueryAt(sources=tuple(map(source_of_status, sources)), batch=7, applied=NOON)
+    return QueryView(name=name, id="1", clocks=clocks, why=diagnose(clocks), open=open_window(known, None), **fields)
+
+
+def page(*queries: QueryView, **fields: Any) -> Page:
+    """What the page shows, five seconds after noon."""
+    return Page(at=NOON + 5_000, queries=queries, **fields)
+
+
+CHECKOUT = page(
+    view(
+        checkout(),
+        held_since={"orders": NOON - 60_000},
+        points={"orders": [Point(NOON + 1_000 * n, 5_000 * n, n, 7_000 - n) for n in range(5)]},
+    )
+)
+"""One query, with lines over time."""
 
 
 def progress_of(*statuses: SourceStatus, **fields: Any) -> dict[str, Any]:

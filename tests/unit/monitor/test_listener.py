@@ -25,7 +25,7 @@ from watermark_source.monitor.source_status import (
     Unprocessed,
     WriterView,
 )
-from watermark_source.planning.group import Peer
+from watermark_source.planning.group import OwnSilence, Peer
 from watermark_source.planning.range_report import BOUNDS_MS, LateRows
 from watermark_source.planning.watermark import MAX, Millis
 
@@ -144,7 +144,16 @@ def test_the_metrics_of_a_status_are_complete() -> None:
         split_view(0, **lag, drift=0, holds_back=True, late_rows=5, times=TimeInStatus(7_000, 1_500, 0, 2)),
         split_view(1, Status.IDLE, position=7, end=None, watermark=None),
         late=LateRows((2, 0, 0, 3, *[0] * 10), longest=9_000, total=26_000),
-        group=GroupStatus("checkout", 30_000, NOON + 30_000, 2, minimum=NOON, holder="users", peers=PEERS),
+        group=GroupStatus(
+            "checkout",
+            30_000,
+            NOON + 30_000,
+            2,
+            minimum=NOON,
+            holder="users",
+            peers=PEERS,
+            own_silence=OwnSilence(Millis(NOON), 4_000, was_waited_for=True),
+        ),
         unread=Unprocessed(NOON + 3_000, "orders-0"),
         changes=Changes(watermark=8, status=2),
         rows=1_000,
@@ -182,6 +191,7 @@ def test_the_metrics_of_a_status_are_complete() -> None:
         ("watermark_source_alignment_max_drift_seconds", *source): 30.0,
         ("watermark_source_alignment_holder", *source, "users"): 1,
         ("watermark_source_alignment_peer_silence_seconds", *source, "users"): 2.5,
+        ("watermark_source_alignment_own_silence_seconds", *source): 4.0,
         ("watermark_source_watermark_timestamp_seconds", *source): noon,
         ("watermark_source_watermark_lag_seconds", *source): 8,
         ("watermark_source_alignment_max_allowed_timestamp_seconds", *source): noon + 30,

@@ -260,7 +260,8 @@ def test_what_is_left_is_not_told_in_rows_where_positions_do_not_count_them() ->
 
 def test_writers_are_reported_by_name_and_read_back() -> None:
     writers = [
-        WriterView(name="b", status="active", why="announces", watermark=NOON, announced=NOON, since=NOON, batch=3),
+        WriterView(name="b", status="active", why="announces", watermark=NOON, announced=NOON, since=NOON, batch=3,
+                   query="1d9a4d76"),
         WriterView(name="a", status="awaited", why="5 rows before the cut of batch 3", holds_back=True,
                    rows_before_next=5),
     ]  # fmt: skip

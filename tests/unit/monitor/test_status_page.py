@@ -18,20 +18,17 @@ import pytest
 from rich.console import Console
 
 from services.wait_until import wait_until
-from tests.unit.monitor.example_status import NOON, checkout, source_status, split_view
+from tests.unit.monitor.example_status import CHECKOUT, NOON, checkout, page, source_status, split_view, view
 from watermark_source.__main__ import main
 from watermark_source.errors import UsageError
-from watermark_source.monitor.followed_queries import source_of_status
-from watermark_source.monitor.history import MOST_CHANGES, MOST_POINTS, Change, History, Kind, Point
-from watermark_source.monitor.open_windows import open_window
-from watermark_source.monitor.page_html import SHOWN, STYLE, Page, QueryView, page_html, page_json
-from watermark_source.monitor.source_status import GroupStatus, SourceStatus, Status
+from watermark_source.monitor.history import MOST_CHANGES, MOST_POINTS, Change, History, Kind
+from watermark_source.monitor.page_html import SCRIPT, SHOWN, STYLE, QueryView, page_html, page_json
+from watermark_source.monitor.source_status import GroupStatus, SourceStatus, Status, WriterView
 from watermark_source.monitor.status_json import status_from_json
 from watermark_source.monitor.status_page import _Server
 from watermark_source.monitor.terminal import watch
-from watermark_source.monitor.three_clocks import diagnose, query_clocks
-from watermark_source.monitor.window_facts import QueryAt
-from watermark_source.planning.group import Peer
+from watermark_source.planning.group import OwnSilence, Peer
+from watermark_source.planning.watermark import Millis
 
 HOSTILE = "<script>alert('x')</script>\"&"
 VOID = {"meta", "link", "br", "polyline"}
@@ -59,30 +56,11 @@ class Outline(HTMLParser):
             assert self.open.pop() == tag
 
     def handle_data(self, data: str) -> None:
-        if "style" not in self.open:
+        if not {"style", "script"} & set(self.open):
             self.text += data
 
     def count(self, tag: str) -> int:
         return sum(name == tag for name, _ in self.elements)
-
-
-def view(*sources: SourceStatus, name: str = "sales", **fields: Any) -> QueryView:
-    clocks = query_clocks({}, sources, NOON + 5_000)
-    known = QueryAt(sources=tuple(map(source_of_status, sources)), batch=7, applied=NOON)
-    return QueryView(name=name, id="1", clocks=clocks, why=diagnose(clocks), open=open_window(known, None), **fields)
-
-
-def page(*queries: QueryView, **fields: Any) -> Page:
-    return Page(at=NOON + 5_000, queries=queries, **fields)
-
-
-CHECKOUT = page(
-    view(
-        checkout(),
-        held_since={"orders": NOON - 60_000},
-        points={"orders": [Point(NOON + 1_000 * n, 5_000 * n, n, 7_000 - n) for n in range(5)]},
-    )
-)
 
 
 def test_the_sentence_comes_first_then_who_holds_since_when_and_what_windows_wait_for() -> None:
@@ -124,18 +102,21 @@ def test_each_text_has_the_contrast_of_wcag_on_each_ground(mode: str, text: str,
 
 def test_the_page_needs_no_script_and_nothing_from_elsewhere() -> None:
     found = Outline(page_html(CHECKOUT))
-    assert {"script", "link", "img", "iframe", "form", "button", "input"} & {tag for tag, _ in found.elements} == set()
+    assert {"link", "img", "iframe", "form", "button", "input"} & {tag for tag, _ in found.elements} == set()
+    assert found.count("script") == 1
+    assert re.findall(r"https?:", SCRIPT) == []
     attributes = [(name, value) for _, attrs in found.elements for name, value in attrs.items()]
     assert not [name for name, _ in attributes if name.startswith("on") or name in ("style", "src")]
     links = {value for name, value in attributes if name == "href"}
     assert links == {"status.json", "?refresh=0", "?refresh=2", "?refresh=30"}
-    assert ("http-equiv", "refresh") in attributes
-    assert 'http-equiv="refresh"' not in page_html(CHECKOUT, 0)
+    assert '<noscript><meta http-equiv="refresh" content="5"></noscript>' in page_html(CHECKOUT)
+    once = page_html(CHECKOUT, 0)
+    assert not [each for each in ("<script", "<noscript", "http-equiv", "data-refresh") if each in once]
 
 
 def test_a_screen_reader_has_a_language_headings_captions_and_scopes() -> None:
     found = Outline(page_html(CHECKOUT))
-    assert ("html", {"lang": "en"}) in found.elements
+    assert ("html", {"lang": "en", "data-refresh": "5"}) in found.elements
     levels = [int(tag[1]) for tag, _ in found.elements if tag in ("h1", "h2", "h3")]
     assert levels[0] == 1
     assert all(b <= a + 1 for a, b in pairwise(levels))
@@ -157,9 +138,8 @@ def test_everything_from_outside_is_escaped() -> None:
     source = source_status(split_view(0, why=HOSTILE, holds_back=True), source_name=HOSTILE, group=group)
     change = Change(at=NOON, query=HOSTILE, source=HOSTILE, kind=Kind.HOLDER, subject=HOSTILE, before=HOSTILE, after="")
     shown = page_html(page(view(source, name=HOSTILE), changes=(change,), unreadable={HOSTILE: HOSTILE}))
-    assert "<script" not in shown
     found = Outline(shown)
-    assert found.count("script") == 0
+    assert shown.count("<script") == found.count("script") == 1
     assert found.text.count(HOSTILE) > 8
 
 
@@ -191,6 +171,15 @@ def test_the_other_sources_of_the_group_have_a_table_with_the_silent_one_marked_
     assert status_from_json(read["queries"][0]["sources"][0]).group == group
 
 
+def test_a_source_that_was_frozen_itself_names_for_how_long_and_what_followed() -> None:
+    silence = OwnSilence(Millis(NOON), 60_000, was_waited_for=False)
+    shown = page(view(checkout(group=GroupStatus("checkout", 120_000, NOON, 9, own_silence=silence))))
+    text = "this source itself reported nothing for 1 min until 2026-11-21 12:00:00.000 UTC (its driver was frozen, or "
+    assert f"{text}the store did not answer): longer than its alignmentTimeToLive, so" in Outline(page_html(shown)).text
+    (source,) = json.loads(json.dumps(page_json(shown)))["queries"][0]["sources"]
+    assert status_from_json(source) == shown.queries[0].clocks.sources[0]
+
+
 def test_without_a_query_the_page_names_the_command_for_those_that_have_ended() -> None:
     assert "python -m watermark_source explain --checkpoint DIR" in Outline(page_html(page())).text
 
@@ -207,6 +196,41 @@ def test_the_json_has_the_reports_of_the_sources() -> None:
     assert query["why"] == str(CHECKOUT.queries[0].why)
     assert query["open"] == CHECKOUT.queries[0].open.sentence
     assert status_from_json(query["sources"][0]) == checkout()
+
+
+# Queries in a row.
+
+
+def job(name: str, *, held_by: str | None = None, source: SourceStatus | None = None) -> QueryView:
+    """Return a query whose watermark is held by the writer that another one is, or else by its own partition."""
+    query = f"id of {held_by}"
+    writer = WriterView(name=f"w-{held_by}", status="active", why="announces", holds_back=True, query=query)
+    status = source or checkout(writers=[] if held_by is None else [writer])
+    return replace(view(status, name=name), id=f"id of {name}")
+
+
+def test_the_query_that_announces_what_holds_a_reader_is_linked_and_so_is_what_holds_that_one() -> None:
+    shown = page(job("a"), job("b", held_by="a"), job("c", held_by="b"))
+    text = page_html(shown)
+    assert '<p>Writer w-b is the query <a href="#q1">b</a>: its watermark is held by writer w-a: announces</p>' in text
+    nearest, first = page_json(shown)["queries"][2]["upstream"]
+    assert nearest == "Writer w-b is the query b: its watermark is held by writer w-a: announces"
+    assert first == "Writer w-a is the query a: its watermark is held by orders-3: behind by 112 344 records"
+    assert page_json(shown)["queries"][0]["upstream"] == []
+    # Each has its own; c has both.
+    assert text.count('is the query <a href="#q0">a</a>') == 2
+
+
+def test_a_writer_of_another_session_and_one_that_holds_nothing_are_linked_to_nothing() -> None:
+    elsewhere = page(job("b", held_by="a"))
+    assert page_json(elsewhere)["queries"][0]["upstream"] == []
+    passed = WriterView(name="w", status="active", why="announces", query="id of a")
+    assert page_json(page(job("a"), job("b", source=checkout(writers=[passed]))))["queries"][1]["upstream"] == []
+
+
+def test_queries_that_announce_to_each_other_are_named_once() -> None:
+    ring = page(job("a", held_by="b"), job("b", held_by="a"))
+    assert [len(query["upstream"]) for query in page_json(ring)["queries"]] == [1, 1]
 
 
 # What changed.
@@ -319,6 +343,7 @@ def test_the_page_is_never_cached_and_may_load_nothing(served: _Server) -> None:
     assert (answer.status, answer.headers["Content-Type"]) == (200, "text/html; charset=utf-8")
     assert answer.headers["Cache-Control"] == "no-store"
     assert answer.headers["Content-Security-Policy"].startswith("default-src 'none'; style-src 'sha256-")
+    assert "unsafe" not in answer.headers["Content-Security-Policy"]
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
     assert answer.headers["Access-Control-Allow-Origin"] is None
     assert body.decode() == page_html(CHECKOUT)

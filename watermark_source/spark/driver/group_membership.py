@@ -17,7 +17,7 @@ from watermark_source.group_store.file_database import FileDatabase
 from watermark_source.group_store.heartbeat_client import HeartbeatClient
 from watermark_source.group_store.local_members import FILE, LocalMembers, driver_folder
 from watermark_source.group_store.store import GroupStore, Identity
-from watermark_source.planning.group import NO_OTHERS, OtherMembers, drift_in_force, incomplete
+from watermark_source.planning.group import NO_OTHERS, OtherMembers, OwnSilence, drift_in_force, incomplete
 from watermark_source.planning.planner import Plan
 from watermark_source.planning.state import GroupState, SplitStatus
 from watermark_source.planning.watermark import MAX, MIN
@@ -123,6 +123,11 @@ class Membership:
     def trouble(self) -> str | None:
         """Return why the last known positions of the others may be old."""
         return None if self._client is None else self._client.trouble
+
+    @property
+    def own_silence(self) -> OwnSilence | None:
+        """Return the last time in which this source reported nothing to the others."""
+        return None if self._client is None else self._client.own_silence
 
     def close(self) -> None:
         """Leave the group; takes no lock."""

@@ -372,36 +372,42 @@ look-ups."""
 
 
 class OpenTransactionsAtHolders:
-    """Looks up whether the next records of splits that hold the watermark are in open transactions."""
+    """Finds out whether the next records of splits that hold the watermark are in open transactions.
+
+    A look-up shows that there are records behind an end. They may have been written since that end was requested; that
+    they cannot be read is known once an end requested after the look-up is still the same.
+    """
 
     def __init__(self, transactions: OpenTransactions | None, clock: Clock) -> None:
         self._transactions = transactions
         self._clock = clock
-        self._found: Mapping[Split, int] = {}
-        """By split: the end behind which they are."""
+        self._looked: Mapping[Split, int] = {}
+        """The splits of the last look-up, and the ends behind which it looked."""
+        self._found: Set[Split] = frozenset()
+        """Those of them that had records there."""
         self._looked_at: Millis | None = None
 
     def after(self, planned: Plan) -> Set[Split]:
-        """Return them as of a plan."""
-        logs, splits, now = planned.observation.logs, planned.state.splits, self._clock.elapsed()
-        due = self._looked_at is None or now - self._looked_at >= _LOOK_AGAIN
-        if self._transactions is None or not (due or self._found or logs.uncommitted):
+        """Return the splits whose next records are in open transactions, as of a plan."""
+        if self._transactions is None:
             return frozenset()
-        last = {**self._found, **{s: splits[s].position for s in logs.uncommitted if s in splits}}
-        at_end = {s for s, end in last.items() if s in splits and splits[s].position == end == logs.ends.get(s)}
-        self._found = {s: end for s, end in last.items() if s in at_end}
-        if due:
-            self._looked_at = now
-            self._look({**_quiet_holders(planned), **self._found}, self._transactions)
-        return self._found.keys()
+        logs, splits = planned.observation.logs, planned.state.splits
+        same = {s for s in self._found if s in splits and splits[s].position == self._looked[s] == logs.ends.get(s)}
+        known = same - logs.stale if self._looked_at is not None and logs.asked_at >= self._looked_at else set[Split]()
+        held = {s: splits[s].position for s in (*logs.uncommitted, *same) if s in splits}
+        due = self._looked_at is None or self._clock.elapsed() - self._looked_at >= _LOOK_AGAIN
+        if due or any(self._looked.get(s) != end for s, end in held.items()):
+            self._look({**_quiet_holders(planned), **held}, self._transactions)
+        return known
 
     def _look(self, holding: Mapping[Split, int], transactions: OpenTransactions) -> None:
+        self._looked, self._found = holding, frozenset()
         try:
-            opened = _with_open(transactions, holding) if holding else frozenset()
+            answers = transactions.ends(holding.keys()) if holding else {}
+            self._found = {s for s, end in holding.items() if s in answers and answers[s] > end}
         except SourceError as error:
             _log.debug("open transactions could not be looked up: %s", error)
-            opened = frozenset()
-        self._found = {s: end for s, end in holding.items() if s in opened}
+        self._looked_at = self._clock.elapsed()
 
 
 def _quiet_holders(planned: Plan) -> dict[Split, int]:

@@ -119,8 +119,8 @@ class StreamEnd:
             )
         elif logs.uncommitted:
             why = (
-                f"{listed(logs.uncommitted)} have rows of a transaction that is open, so this run is not the last. Run "
-                "the query again when it is over"
+                f"{listed(logs.uncommitted)} have rows of a transaction that is open, or it was not answered in time "
+                "whether they have, so this run is not the last. Run the query again when the transaction is over"
             )
         if why is not None and why not in self._logged:
             self._logged.add(why)

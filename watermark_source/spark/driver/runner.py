@@ -540,6 +540,7 @@ class SourceRunner:
             snapshots=self._reports.snapshots.progress(planned.state, planned.observation.now),
             trouble=self._membership.trouble,
             store=self._membership.place,
+            own_silence=self._membership.own_silence,
             open_transactions=self._open.after(planned),
         )
 

@@ -40,7 +40,7 @@ from watermark_source.planning.announced import writers_at
 from watermark_source.planning.backlog import Limit
 from watermark_source.planning.catch_up import AfterCatchUp
 from watermark_source.planning.combined_watermark import positions_of
-from watermark_source.planning.group import FIRST, drift_in_force
+from watermark_source.planning.group import FIRST, OwnSilence, drift_in_force
 from watermark_source.planning.planner import Plan
 from watermark_source.planning.snapshot_ranges import snapshot_split, unfinished
 from watermark_source.planning.split import Split
@@ -257,6 +257,8 @@ class Seen:
     """Why the last known positions of the alignment group's other sources may be old."""
     store: str | None = None
     """Where they meet."""
+    own_silence: OwnSilence | None = None
+    """The last time in which this source itself reported nothing to the group."""
     bound: BoundInForce | None = None
     """Where it is learned."""
     open_transactions: Set[Split] = frozenset()
@@ -289,6 +291,7 @@ def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Mil
             peers=others.peers,
             max_drift_of=drift_of,
             own_max_drift=None if drift_of is None else own_drift,
+            own_silence=_if_recent(seen.own_silence, now),
             **_lowest_of_group(seen.plan.limit, drift),
         )
     counting = [
@@ -340,6 +343,14 @@ def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Mil
         out_of_orderness=_out_of_orderness(options.strategy),
         without_holder=_without_holder(counting, state, options, reads_first=bool(growing)),
     )
+
+
+_SILENCE_SHOWN = 600_000
+"""Milliseconds for which the status names a time in which the source itself was silent."""
+
+
+def _if_recent(of: OwnSilence | None, now: Millis) -> OwnSilence | None:
+    return of if of is not None and now - of.until < _SILENCE_SHOWN else None
 
 
 def _without_holder(

@@ -1,18 +1,26 @@
-"""In which order the outside is asked for a plan."""
+"""In which order the outside is asked for a plan, and what follows from the answers."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Set
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.spark.queries import START, write
+from tests.unit.planning.example_states import NOW, A, B, at, log_of, observed
 from tests.unit.spark.runner_process import TWO, wm
+from watermark_source.clock import Clock
 from watermark_source.planning.group import NO_OTHERS, OtherMembers
+from watermark_source.planning.planner import plan
+from watermark_source.planning.policy import PlanPolicy
+from watermark_source.planning.split import Split
+from watermark_source.planning.state import SourceState
 from watermark_source.planning.watermark import Millis
 from watermark_source.spark.driver.group_membership import Membership
+from watermark_source.spark.driver.observer import OpenTransactionsAtHolders
 
 FOLLOWS = {
     "idleFollows": "group",
@@ -53,3 +61,66 @@ def test_a_row_written_before_the_others_were_asked_is_not_passed_over(
         assert time.monotonic() < deadline
         end = process.run(batch)
         batch = end
+
+
+# What a look-up shows of open transactions at the splits that hold the watermark.
+
+
+class SetClock(Clock):
+    """A clock that stands still until it is set."""
+
+    at = NOW
+
+    def elapsed(self) -> Millis:
+        return self.at
+
+
+class Behind:
+    """``OpenTransactions``: how far the logs go, whether or not it can be read; no answer for those that it lacks."""
+
+    def __init__(self, logs: Mapping[Split, int]) -> None:
+        self.logs = logs
+
+    def ends(self, splits: Set[Split]) -> Mapping[Split, int]:
+        return {s: end for s, end in self.logs.items() if s in splits}
+
+
+class Holding:
+    """Two splits that are read to their ends, of which the second holds the watermark, as of one plan after another."""
+
+    def __init__(self, logs: Mapping[Split, int]) -> None:
+        self.clock, self.transactions = SetClock(), Behind(logs)
+        self.open = OpenTransactionsAtHolders(self.transactions, self.clock)
+
+    def found(self, end: int = 1, *, later: int = 100, asked_at: Millis | None = None, **changes: Any) -> Set[Split]:
+        self.clock.at = Millis(self.clock.at + later)
+        at_end = {A: at(1, 200, since=NOW - 60_000), B: at(1, 100, since=NOW - 60_000)}
+        seen = observed(asked_at or self.clock.at, {A: 1, B: end}, **changes)
+        return self.open.after(plan(SourceState(splits=at_end), seen, PlanPolicy(), log_of([], [])))
+
+
+def test_a_transaction_is_open_once_an_end_requested_later_is_still_before_its_rows() -> None:
+    holding = Holding({A: 1, B: 3})
+    assert [holding.found() for _ in range(3)] == [set(), {B}, {B}]
+    assert holding.found(end=3) == set()
+
+
+def test_rows_written_between_the_two_requests_are_in_no_open_transaction() -> None:
+    holding = Holding({A: 1, B: 3})
+    assert [holding.found(end=end) for end in (1, 3, 3)] == [set()] * 3
+
+
+@pytest.mark.parametrize("held", [{}, {"uncommitted": {B}}], ids=["looked up for the status", "and for the plan"])
+def test_a_split_without_an_answer_has_no_open_transaction(held: dict[str, Any]) -> None:
+    holding = Holding({A: 1})
+    assert [holding.found(later=2_000, **held) for _ in range(5)] == [set()] * 5
+    holding.transactions.logs = {A: 1, B: 3}
+    assert [holding.found(later=5_000) for _ in range(2)] == [set(), {B}]
+    holding.transactions.logs = {A: 1}
+    assert [holding.found(later=5_000) for _ in range(2)] == [{B}, set()]
+
+
+def test_an_end_that_was_requested_before_the_look_up_shows_nothing() -> None:
+    run, stale = Holding({A: 1, B: 3}), Holding({A: 1, B: 3})
+    assert [run.found(asked_at=NOW, ends_are_final=True) for _ in range(3)] == [set()] * 3
+    assert [stale.found(stale={B}) for _ in range(3)] == [set()] * 3

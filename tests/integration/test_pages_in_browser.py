@@ -1,0 +1,281 @@
+"""The status page and the docs site in a real browser: without scripts, by keyboard, in light and dark, and by axe."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, BrowserContext, Page, Request
+
+from docs import site
+from services.browser import browser_of_debian, usable_browser
+from tests.unit.monitor.example_status import CHECKOUT, NOON, checkout, page, source_status, split_view, view
+from watermark_source.monitor.history import Change, Kind
+from watermark_source.monitor.page_html import Page as StatusOf
+from watermark_source.monitor.source_status import GroupStatus, Status, WriterView
+from watermark_source.monitor.status_page import _Server
+from watermark_source.planning.group import Peer
+from watermark_source.planning.watermark import Millis
+
+pytestmark = [pytest.mark.service, pytest.mark.timeout(600)]
+
+_log = logging.getLogger(__name__)
+NARROW = {"width": 400, "height": 800}
+LONG = "projects-with-names-that-nobody-would-choose.orders_of_the_european_shops.v17"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """One start for the file."""
+    program, _ = usable_browser()
+    with program.started() as started:
+        yield started
+
+
+Open = Callable[..., Page]
+
+
+@pytest.fixture
+def opened(browser: Browser) -> Iterator[Open]:
+    """Open an address in a context of its own, in which every request to elsewhere fails the test."""
+    contexts: list[BrowserContext] = []
+    strangers: list[str] = []
+
+    def note(request: Request) -> None:
+        if not request.url.startswith(("http://127.0.0.1:", "data:")):
+            strangers.append(request.url)
+
+    def open_at(url: str, **given: Any) -> Page:
+        context = browser.new_context(**{"viewport": {"width": 1_280, "height": 900}, **given})
+        contexts.append(context)
+        context.on("request", note)
+        tab = context.new_page()
+        tab.on("pageerror", lambda error: strangers.append(f"a script failed: {error}"))
+        tab.goto(url)
+        return tab
+
+    yield open_at
+    for context in contexts:
+        context.close()
+    assert strangers == []
+
+
+class Shown:
+    """A status page whose content a test changes."""
+
+    def __init__(self, server: _Server) -> None:
+        self.server = server
+        self.url = f"http://127.0.0.1:{server.server_address[1]}/"
+
+    def show(self, of: StatusOf) -> None:
+        self.server.page = lambda: of
+
+
+@contextmanager
+def serving(server: http.server.HTTPServer) -> Iterator[None]:
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@pytest.fixture
+def served() -> Iterator[Shown]:
+    server = _Server(("127.0.0.1", 0), lambda: FULL, frozenset({"127.0.0.1"}))
+    with serving(server):
+        yield Shown(server)
+
+
+def full() -> StatusOf:
+    """A page with all that it can have, some of it with long names."""
+    peers = (Peer("payments", "active", None, 2_500, is_waited_for=True), Peer(LONG, "idle", Millis(NOON), 900, True))
+    group = GroupStatus("checkout", 120_000, NOON, 9, others=2, peers=peers)
+    writer = WriterView(name="jobs", status="active", why="announces", holds_back=True, query="1", watermark=NOON)
+    reader = replace(view(checkout(writers=[writer], source_name=LONG), name=f"reader of {LONG}"), id="2")
+    changes = tuple(
+        Change(at=NOON + n, query="sales", source="orders", kind=Kind.HOLDER, subject="watermark",
+               before=f"orders-{n}", after=f"orders-{n + 1}", why="behind by 112 344 records")
+        for n in range(80)
+    )  # fmt: skip
+    first = CHECKOUT.queries[0]
+    grouped = replace(view(checkout(group=group), name="in a group"), id="3", points=first.points)
+    return page(first, reader, grouped, changes=changes, unreadable={LONG: "it has ended"})
+
+
+FULL = full()
+
+
+def wrong(tab: Page) -> list[str]:
+    """Return what axe finds serious or critical, with the elements."""
+    found = Axe().run(tab).response["violations"]
+    return [
+        f"{each['impact']} {each['id']}: {[node['html'][:200] for node in each['nodes'][:3]]}"
+        for each in found
+        if each["impact"] in ("serious", "critical")
+    ]
+
+
+def is_wider_than_its_window(tab: Page) -> bool:
+    return bool(tab.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"))
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [{"width": 1_280, "height": 900}, NARROW], ids=["wide", "narrow"])
+def test_axe_finds_nothing_serious_on_the_status_page(
+    opened: Open, served: Shown, scheme: str, size: dict[str, int]
+) -> None:
+    tab = opened(served.url, color_scheme=scheme, viewport=size)
+    assert wrong(tab) == []
+    assert not is_wider_than_its_window(tab)
+    back = tab.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert back == ("rgb(255, 255, 255)" if scheme == "light" else "rgb(22, 24, 27)")
+
+
+def test_axe_finds_what_is_wrong(opened: Open, served: Shown) -> None:
+    tab = opened(f"{served.url}?refresh=0")
+    tab.evaluate("document.documentElement.removeAttribute('lang')")
+    assert [each.split(":")[0] for each in wrong(tab)] == ["serious html-has-lang"]
+
+
+def test_without_scripts_the_page_is_complete_and_loads_itself_again(opened: Open, served: Shown) -> None:
+    with_scripts = opened(f"{served.url}?refresh=0").inner_text("main")
+    tab = opened(f"{served.url}?refresh=2", java_script_enabled=False)
+    assert tab.inner_text("main") == with_scripts
+    served.show(page(view(checkout(), name="another")))
+    tab.get_by_role("heading", name="another", exact=True).wait_for(timeout=60_000)
+
+
+def test_what_a_reader_has_unfolded_and_where_they_are_stays_when_the_page_loads_again(
+    opened: Open, served: Shown
+) -> None:
+    tab = opened(f"{served.url}?refresh=2")
+    more = tab.get_by_text("30 earlier ones", exact=True)
+    more.press("Enter")
+    last = tab.get_by_role("cell", name="orders-0", exact=True)
+    assert last.is_visible()
+    tab.evaluate("window.scrollTo(0, 300); window.stays = true")
+    later = replace(FULL.queries[2], name="later")
+    served.show(replace(FULL, queries=(*FULL.queries[:2], later)))
+    tab.get_by_role("heading", name="later", exact=True).wait_for(timeout=60_000)
+    assert last.is_visible()
+    assert tab.evaluate("document.activeElement.textContent") == "30 earlier ones"
+    assert tab.evaluate("[window.scrollY, window.stays]") == [300, True]
+
+
+def test_a_page_whose_driver_is_gone_says_so_until_it_answers_again(opened: Open, served: Shown) -> None:
+    tab = opened(f"{served.url}?refresh=2")
+    lost = tab.get_by_text("The page gets no answer")
+    assert not lost.is_visible()
+    tab.context.set_offline(True)
+    lost.wait_for(timeout=60_000)
+    assert tab.get_by_role("heading", name="sales", exact=True).is_visible()
+    tab.context.set_offline(False)
+    lost.wait_for(state="hidden", timeout=60_000)
+
+
+def test_the_keyboard_reaches_all_in_the_order_of_the_page_and_shows_where_it_is(opened: Open, served: Shown) -> None:
+    tab = opened(f"{served.url}?refresh=0")
+    # What is folded is not reached.
+    found = "[...document.querySelectorAll('a, summary, [tabindex]')].filter((e) => e.checkVisibility()).length"
+    reachable = tab.evaluate(found)
+    seen: list[tuple[float, str]] = []
+    for _ in range(reachable):
+        tab.keyboard.press("Tab")
+        top, outline = tab.evaluate(
+            "(() => { const e = document.activeElement, r = e.getBoundingClientRect();"
+            " return [r.top + scrollY, getComputedStyle(e).outlineStyle] })()"
+        )
+        seen.append((top, outline))
+    assert {outline for _, outline in seen} == {"solid"}
+    tops = [round(top) for top, _ in seen]
+    assert tops == sorted(tops)
+    assert reachable == len(seen) > 10
+    # A link of the list leads to its query.
+    tab.get_by_role("link", name="in a group").first.press("Enter")
+    assert tab.url.endswith("#q2")
+
+
+def ten_thousand() -> StatusOf:
+    many = tuple(split_view(n, watermark=NOON + (10_000 - n) * 1_000) for n in range(10_000))
+    return page(view(replace(source_status(*many[:100]), splits=many, counts={Status.ACTIVE: 10_000})))
+
+
+def shown_within(opened: Open, served: Shown) -> float:
+    """Return the seconds from the request until the browser has laid out ten thousand partitions."""
+    served.show(ten_thousand())
+    begun = time.monotonic()
+    tab = opened(f"{served.url}?refresh=0")
+    assert tab.get_by_role("rowheader", name="orders-9999", exact=True).is_visible()
+    return time.monotonic() - begun
+
+
+def test_ten_thousand_partitions_can_be_read(opened: Open, served: Shown) -> None:
+    _log.info("ten thousand partitions are there after %.2f s", shown_within(opened, served))
+
+
+@pytest.mark.long("test_ten_thousand_partitions_can_be_read")
+def test_ten_thousand_partitions_are_there_within_a_second(opened: Open, served: Shown) -> None:
+    took = [shown_within(opened, served) for _ in range(5)]
+    _log.info("ten thousand partitions are there after %s s", took)
+    assert min(took) < 1
+
+
+# The site.
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of the site, which is built strictly."""
+    folder = site.build(tmp_path_factory.mktemp("site"))
+    assert folder is not None
+    handler = functools.partial(Quiet, directory=str(folder))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = True
+    with serving(server):
+        yield f"http://127.0.0.1:{server.server_address[1]}/"
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    """Prints no requests."""
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name of the base class
+        _log.debug(format, *args)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", ["README.md", "docs/monitoring.md", "docs/options.md"])
+def test_axe_finds_nothing_serious_on_a_page_of_the_site(opened: Open, built: str, name: str, scheme: str) -> None:
+    tab = opened(f"{built}{site.address(name)}", color_scheme=scheme)
+    assert wrong(tab) == []
+
+
+@pytest.mark.long("test_axe_finds_nothing_serious_on_a_page_of_the_site")
+@pytest.mark.parametrize("name", [path.relative_to(site.ROOT).as_posix() for path in site.pages()])
+def test_axe_finds_nothing_serious_on_any_page_of_the_site(opened: Open, built: str, name: str) -> None:
+    assert wrong(opened(f"{built}{site.address(name)}")) == []
+
+
+@pytest.mark.long("test_axe_finds_nothing_serious_on_the_status_page")
+def test_debians_browser_shows_a_page(served: Shown, tmp_path: Path) -> None:
+    program = browser_of_debian()
+    program.check()
+    with program.started() as started:
+        tab = started.new_page()
+        tab.goto(served.url)
+        picture = tab.screenshot(path=tmp_path / "page.png")
+    # One colour, without any text, would be a few thousand bytes.
+    assert len(picture) > 20_000
