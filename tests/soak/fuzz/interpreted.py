@@ -27,6 +27,14 @@ class OutOfBoundsError(AssertionError):
     """Compiled code would have read or written memory that is not its own."""
 
 
+_far: list[Bytes] = []
+"""Pieces of memory to which there are distances from others."""
+
+
+def _pointer(memory: Bytes) -> int:
+    return int(memory.ctypes.data)
+
+
 @dataclass(frozen=True, slots=True)
 class Address:
     """Where in a piece of memory; all that compiled code can do with an address."""
@@ -35,7 +43,23 @@ class Address:
     at: int = 0
 
     def __add__(self, distance: int) -> Address:
-        return Address(self.memory, self.at + int(distance))
+        moved = Address(self.memory, self.at + int(distance))
+        if not 0 <= moved.at <= self.memory.size:
+            # Perhaps it is a distance to another piece of memory, as one address less another.
+            for other in _far:
+                at = moved.pointer - _pointer(other)
+                if 0 <= at <= other.size:
+                    return Address(other, at)
+        return moved
+
+    def __sub__(self, other: Address) -> np.int64:
+        if self.memory is not other.memory:
+            _far[:] = [*_far[-3:], self.memory]
+        return np.int64(self.pointer - other.pointer)
+
+    @property
+    def pointer(self) -> int:
+        return _pointer(self.memory) + self.at
 
     def slice(self, size: int) -> slice:
         if self.at < 0 or size < 0 or self.at + size > self.memory.size:
@@ -61,11 +85,14 @@ def _put_element(address: Address, index: int, value: Any) -> None:
 
 
 def _copy_bytes(target: Address, source: Address, size: int) -> None:
-    target.memory[target.slice(int(size))] = source.memory[source.slice(int(size))]
+    # Where elements are wider than a byte, an address to copy to or from counts bytes all the same.
+    bytes_of, into = (Address(each.memory.view(np.uint8), each.at) for each in (source, target))
+    into.memory[into.slice(int(size))] = bytes_of.memory[bytes_of.slice(int(size))]
 
 
 def _address_of(array: Any) -> Address:
-    return Address(array)
+    # A view: tables have rows in compiled code, and their addresses count elements.
+    return Address(array.reshape(-1))
 
 
 def _checksum(address: Address, start: int, stop: int) -> np.int64:

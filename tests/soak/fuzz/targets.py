@@ -10,7 +10,8 @@ from pathlib import Path
 SEEDS = Path(__file__).parent / "seeds"
 """Inputs to begin with, a folder a target; recorded from a real broker where there is one."""
 
-COMPILED = ("decoder", "fetches", "mysql_binlog", "json_times", "header_times", "avro_times", "protobuf_times")
+COMPILED = ("decoder", "fetches", "mysql_binlog", "json_times", "header_times", "avro_times", "protobuf_times",
+            "json_columns", "avro_columns", "protobuf_columns")  # fmt: skip
 """Targets that run compiled code: they are fuzzed as plain Python, and what was found is run again compiled."""
 TARGETS = (*COMPILED, "mysql_places", "offsets", "reports", "settings")
 
