@@ -10,12 +10,14 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import window
 
+from services.spark_start import LOCAL_CHECKPOINTS
 from watermark_source import follow_watermark
 
 
 def main(bootstrap: str, topics: dict[str, str]) -> None:
     spark = (
         SparkSession.builder.master("local[2]")
+        .config(map=dict(LOCAL_CHECKPOINTS))
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "1")

@@ -13,7 +13,7 @@ import pytest
 
 from services.kafka import Kafka
 from services.kafka_topics import create_topic
-from services.spark_start import quick_spark
+from services.spark_start import LOCAL_CHECKPOINTS, quick_spark
 
 pytestmark = [pytest.mark.service, pytest.mark.timeout(900), pytest.mark.usefixtures("connect_port")]
 
@@ -65,6 +65,7 @@ def test_windows_of_a_pipeline_close_by_the_sources_watermark(kafka: Kafka, tmp_
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYSPARK_GATEWAY"))}
     settings = (
         f"spark.driver.extraJavaOptions={quick_spark()}", "spark.ui.enabled=false",
+        *(f"{name}={value}" for name, value in LOCAL_CHECKPOINTS.items()),
         f"spark.sql.warehouse.dir={tmp_path / 'warehouse'}", "spark.sql.session.timeZone=UTC",
     )  # fmt: skip
     submit = " ".join(f"--conf {shlex.quote(each)}" for each in settings)

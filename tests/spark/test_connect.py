@@ -32,7 +32,7 @@ from pathlib import Path
 from urllib.request import urlopen
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
-from services.spark_start import quick_spark
+from services.spark_start import LOCAL_CHECKPOINTS, quick_spark
 from tests.spark.file_log import FileLogDataSource
 from tests.spark.queries import Streams
 from tests.spark.test_connect import FIRST, SECOND, minutes
@@ -42,6 +42,7 @@ from watermark_source.errors import UsageError
 spark = (
     SparkSession.builder.remote("local[2]")
     .config("spark.ui.enabled", "false").config("spark.driver.host", "127.0.0.1")
+    .config(map=dict(LOCAL_CHECKPOINTS))
     .config("spark.driver.extraJavaOptions", quick_spark()).config("spark.sql.session.timeZone", "UTC")
     .config("spark.sql.shuffle.partitions", "1").getOrCreate()
 )

@@ -83,13 +83,14 @@ RETRY = """
 import sys
 from pathlib import Path
 from pyspark.sql import SparkSession
-from services.spark_start import quick_spark
+from services.spark_start import LOCAL_CHECKPOINTS, quick_spark
 from tests.spark.file_log import FileLogDataSource
 from tests.spark.queries import Streams
 
 spark = (
     SparkSession.builder.master("local[2,3]")
     .config("spark.ui.enabled", "false").config("spark.driver.host", "127.0.0.1")
+    .config(map=dict(LOCAL_CHECKPOINTS))
     .config("spark.driver.extraJavaOptions", quick_spark()).getOrCreate()
 )
 spark.dataSource.register(FileLogDataSource)
