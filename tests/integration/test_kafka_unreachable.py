@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from kafka.errors import KafkaConnectionError
 from kafka.protocol.metadata import MetadataResponse
 
 from pyspark_aligned_kafka.client.settings import parse_settings
@@ -128,3 +129,24 @@ def test_when_all_brokers_have_moved_the_bootstrap_servers_are_asked_after_two_o
         answer = brokers.run(moved)
         assert [broker.port for broker in answer.brokers] == [int(kafka.bootstrap.rpartition(":")[2])]
         assert time.monotonic() - begun < 15
+
+
+def test_a_connection_that_is_lost_before_it_is_used_is_made_again(
+    kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost: list[Any] = []
+    connected = Brokers._connected
+
+    async def lost_once(brokers: Brokers, node: int, limit_ms: float) -> Any:
+        connection = await connected(brokers, node, limit_ms)
+        if not lost:
+            lost.append(connection)
+            connection.transport.abort(KafkaConnectionError("reset by the network"))
+            assert connection.transport is None
+        return connection
+
+    with contextlib.closing(Brokers(parse_settings({"kafka.bootstrap.servers": kafka.bootstrap}))) as brokers:
+        brokers.metadata([], 5_000)
+        monkeypatch.setattr(Brokers, "_connected", lost_once)
+        brokers.socket_to(1, 5_000).socket.close()
+    assert len(lost) == 1

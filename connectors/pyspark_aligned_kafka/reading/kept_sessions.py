@@ -87,11 +87,17 @@ class Brokers(Cluster):
         """Return a connection without open requests: the response to another request would be treated as ours."""
         deadline = Deadline.after(limit_ms)
         connection = await self._connected(node, limit_ms)
-        # A request remains open after its caller has given up waiting.
-        while connection.in_flight_requests or connection._reauth.is_reauthenticating:  # noqa: SLF001 - no public way
-            connection.close(KafkaConnectionError("its responses do not arrive"))
+        while not connection.connected or _has_requests(connection):
+            # One that was lost before it was used is closed.
+            if connection.connected:
+                connection.close(KafkaConnectionError("its responses do not arrive"))
             connection = await self._connected(node, deadline.left_ms)
         return connection
+
+
+def _has_requests(connection: KafkaConnection) -> bool:
+    """Return whether a request is open: it remains so after its caller has given up waiting."""
+    return bool(connection.in_flight_requests or connection._reauth.is_reauthenticating)  # noqa: SLF001 - no public way
 
 
 def _take_socket(connection: KafkaConnection) -> socket.socket:
