@@ -27,7 +27,7 @@ _UNUSED = ("mesa-libgallium",)
 _SIZE = "about 130 MB"
 _PROGRAM = "usr/lib/chromium/chromium-headless-shell"
 _FONTS = "fonts.conf"
-_SECONDS = 60.0
+_SECONDS, _START_SECONDS = 60.0, 200.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class BrowserProgram:
 
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(
-                executable_path=self.executable, env={**os.environ, **self.environment}
+                executable_path=self.executable, env={**os.environ, **self.environment}, timeout=1_000 * _START_SECONDS
             )
             yield browser
             browser.close()

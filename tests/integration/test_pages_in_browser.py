@@ -30,6 +30,8 @@ from watermark_source.planning.watermark import Millis
 pytestmark = [pytest.mark.service, pytest.mark.timeout(600)]
 
 _log = logging.getLogger(__name__)
+PATIENCE_MS = 200_000
+"""For what takes a second, on the slowest machine."""
 NARROW = {"width": 400, "height": 800}
 LONG = "projects-with-names-that-nobody-would-choose.orders_of_the_european_shops.v17"
 
@@ -57,6 +59,7 @@ def opened(browser: Browser) -> Iterator[Open]:
 
     def open_at(url: str, **given: Any) -> Page:
         context = browser.new_context(**{"viewport": {"width": 1_280, "height": 900}, **given})
+        context.set_default_timeout(PATIENCE_MS)
         contexts.append(context)
         context.on("request", note)
         tab = context.new_page()
@@ -156,7 +159,7 @@ def test_without_scripts_the_page_is_complete_and_loads_itself_again(opened: Ope
     tab = opened(f"{served.url}?refresh=2", java_script_enabled=False)
     assert tab.inner_text("main") == with_scripts
     served.show(page(view(checkout(), name="another")))
-    tab.get_by_role("heading", name="another", exact=True).wait_for(timeout=60_000)
+    tab.get_by_role("heading", name="another", exact=True).wait_for(timeout=PATIENCE_MS)
 
 
 def test_what_a_reader_has_unfolded_and_where_they_are_stays_when_the_page_loads_again(
@@ -170,7 +173,7 @@ def test_what_a_reader_has_unfolded_and_where_they_are_stays_when_the_page_loads
     tab.evaluate("window.scrollTo(0, 300); window.stays = true")
     later = replace(FULL.queries[2], name="later")
     served.show(replace(FULL, queries=(*FULL.queries[:2], later)))
-    tab.get_by_role("heading", name="later", exact=True).wait_for(timeout=60_000)
+    tab.get_by_role("heading", name="later", exact=True).wait_for(timeout=PATIENCE_MS)
     assert last.is_visible()
     assert tab.evaluate("document.activeElement.textContent") == "30 earlier ones"
     assert tab.evaluate("[window.scrollY, window.stays]") == [300, True]
@@ -181,10 +184,10 @@ def test_a_page_whose_driver_is_gone_says_so_until_it_answers_again(opened: Open
     lost = tab.get_by_text("The page gets no answer")
     assert not lost.is_visible()
     tab.context.set_offline(True)
-    lost.wait_for(timeout=60_000)
+    lost.wait_for(timeout=PATIENCE_MS)
     assert tab.get_by_role("heading", name="sales", exact=True).is_visible()
     tab.context.set_offline(False)
-    lost.wait_for(state="hidden", timeout=60_000)
+    lost.wait_for(state="hidden", timeout=PATIENCE_MS)
 
 
 def test_the_keyboard_reaches_all_in_the_order_of_the_page_and_shows_where_it_is(opened: Open, served: Shown) -> None:
