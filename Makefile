@@ -102,7 +102,7 @@ test-long: prepared ## the same and what is longer by nature: more kills, histor
 	    --hypothesis-profile=long --timeout=7200 --log-cli-level=INFO $(PYTEST_ARGS)
 
 test-versions: prepared ## a core of the tests for each Python and PySpark, with the lowest and the newest packages
-	$(RUN) -m pip install --disable-pip-version-check --quiet --group lock
+	$(RUN) -m pip install --disable-pip-version-check --quiet --group versions
 	$(RUN) -m tests.versions $(VERSIONS_ARGS)
 
 test-servers: prepared ## a core of the tests on each release of Kafka, MySQL and MariaDB that can be had

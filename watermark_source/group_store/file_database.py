@@ -77,7 +77,9 @@ class FileDatabase:
     def _opened(self) -> sqlite3.Connection:
         if self._connection is None:
             # Threads use a connection one after the other. Without an isolation level each statement commits.
-            opened = sqlite3.connect(self._path, store_waits.BUSY_FILE, isolation_level=None, check_same_thread=False)
+            opened = sqlite3.connect(
+                self._path, timeout=store_waits.BUSY_FILE, isolation_level=None, check_same_thread=False
+            )
             try:
                 _set_up(opened)
                 self._file = OpenFile(_path_of(opened))

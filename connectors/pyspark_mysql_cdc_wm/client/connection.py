@@ -148,7 +148,7 @@ class MySqlConnection:
         """The version that the server sent in the handshake."""
         if self._connection is None:
             self.rows("SELECT 1")
-        return str(self._connection.get_server_info())
+        return version_of(str(self._connection.get_server_info()))
 
     @property
     def is_mariadb(self) -> bool:
@@ -253,6 +253,11 @@ def _checked_identity(connection: Any, settings: ClientSettings) -> Any:
             "Start the query again: it continues with the new one"
         )
     return connection
+
+
+def version_of(handshake: str) -> str:
+    """Return a server's version. MariaDB before 11 sends ``5.5.5-`` before it, for old replicas refuse a 10."""
+    return handshake.removeprefix("5.5.5-")
 
 
 def _identity(variables: Sequence[Row]) -> str:

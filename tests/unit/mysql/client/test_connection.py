@@ -152,3 +152,8 @@ def test_a_variable_holds_on_the_connection_that_replaces_a_lost_one(opened: lis
     with asked.variable("lock_wait_timeout", "5"):
         asked.rows("SELECT 1")
     assert sent[-3:] == ["SET SESSION lock_wait_timeout = 5", "SELECT 1", "SET SESSION lock_wait_timeout = DEFAULT"]
+
+
+@pytest.mark.parametrize("sent", ["5.5.5-10.11.18-MariaDB-log", "10.11.18-MariaDB-log"])
+def test_the_version_of_mariadb_10_is_not_the_one_it_shows_to_old_replicas(sent: str) -> None:
+    assert connection.version_of(sent) == "10.11.18-MariaDB-log"
