@@ -24,8 +24,6 @@ SERVERS_ARGS ?=
 DEMO_ARGS ?=
 PURE_TESTS := tests/unit tests/property tests/transcripts tests/compat
 PLANNER_TESTS := tests/unit/planning tests/property tests/transcripts tests/compat
-# Of the tests without servers none may leave a socket, a file or a process open.
-LEAKS := -W error::ResourceWarning -W error::pytest.PytestUnraisableExceptionWarning
 # What differs with where servers run: how they start, and whether sources on executors reach them as they say.
 CONTAINER_TESTS := tests/services tests/integration/test_kafka_group_commits.py \
     tests/integration/test_kafka_alignment.py tests/integration/test_mysql_stream.py \
@@ -88,7 +86,7 @@ check: $(INSTALLED) ## lint, and what needs no server, side by side: two to thre
 	$(MAKE) --no-print-directory --jobs=2 lint pure
 
 pure: $(INSTALLED)
-	$(RUN) -m pytest $(PURE_TESTS) --without-services -q -n $(CHECK_PROCESSES) --dist worksteal $(LEAKS) $(PYTEST_ARGS)
+	$(RUN) -m pytest $(PURE_TESTS) --without-services -q -n $(CHECK_PROCESSES) --dist worksteal $(PYTEST_ARGS)
 
 test: prepared ## all tests, against real servers: about twenty-five minutes on two cores
 	$(RUN) -m pytest tests $(BY_FILE) --durations=10 $(PYTEST_ARGS)
