@@ -138,8 +138,9 @@ class OtherDriver:
         self.folder, self.given = folder, given
         self.process: ChildProcess | None = None
 
-    def start(self) -> None:
+    def start(self, **more: Any) -> None:
         self.folder.mkdir(exist_ok=True)
+        self.given |= more
         words = [f"{name}={value}" for name, value in self.given.items()]
         command = [sys.executable, group_driver.__file__, str(self.folder), *words]
         self.process = ChildProcess(command, folder=self.folder, log=self.folder.with_suffix(".log"), files=self.folder)
@@ -150,6 +151,9 @@ class OtherDriver:
         below = psutil.Process(self.process.pid).children(recursive=True)
         (found,) = filter(is_runner, below)
         return found
+
+    def planned(self) -> int:
+        return planned(group_driver.checkpoint_of(self.folder))
 
     def kill(self) -> None:
         """Kill -9 all of it at once."""
@@ -226,7 +230,7 @@ def test_a_driver_that_is_silent_is_waited_for_for_its_time_and_counts_again_whe
     assert len(streams.data("fast", ("partition", "offset"))) == len(FAST)
 
 
-# Sources of three drivers: each is the process that plans, called as Spark calls it.
+# Sources of three drivers: in a driver each, or as the process that plans alone, called as Spark calls it.
 
 
 class SourceProcess:
@@ -247,69 +251,95 @@ class SourceProcess:
         if self.process is not None:
             self.process.kill()
 
+    def runner(self) -> psutil.Process:
+        assert self.process is not None
+        return psutil.Process(self.process.pid)
+
     def planned(self) -> int:
         offsets = lines(self.folder / "offsets")
         ((_, numbers),) = offsets[-1]["splits"].items() if offsets else [("", {"0": [0]})]
         return int(numbers["0"][0])
 
-    def group(self) -> dict[str, Any]:
-        known = lines(self.folder / "groups")
-        return known[-1]["group"] if known else {}
+
+def group_in(folder: Path) -> dict[str, Any]:
+    """Return what a source showed last of its group."""
+    known = lines(folder / "groups")
+    return (known[-1]["group"] if known else None) or {}
 
 
-@pytest.fixture
-def sources(streams: KafkaStreams, new_topic: NewTopic, tmp_path: Path) -> Iterator[Callable[..., SourceProcess]]:
-    made: list[SourceProcess] = []
-
-    def make(name: str, **given: Any) -> SourceProcess:
-        made.append(SourceProcess(tmp_path / name, streams.bootstrap, new_topic(1), {"sourceName": name, **given}))
-        return made[-1]
-
-    yield make
-    for source in made:
-        source.kill()
-
-
+@pytest.mark.parametrize("in_spark", [True, False], ids=["drivers", "processes that plan"])
 @pytest.mark.long("test_a_lower_drift_of_one_member_reaches_the_others_and_ends_when_it_leaves")
 def test_a_lower_drift_of_one_restarted_source_is_in_force_in_the_others_while_they_run(
-    streams: KafkaStreams, postgres: Postgres, sources: Callable[..., SourceProcess]
+    streams: KafkaStreams,
+    new_topic: NewTopic,
+    postgres: Postgres,
+    tmp_path: Path,
+    elsewhere: Callable[..., OtherDriver],
+    in_spark: bool,
 ) -> None:
+    topics = {name: new_topic(1) for name in ("slow", "fast", "other")}
     store = {
-        "alignmentGroup": "changed",
+        # Those that were killed count for their time to live.
+        "alignmentGroup": f"changed {in_spark}",
         "alignmentStore": url_of(postgres),
         "alignmentMaxDrift": "10 minutes",
         "alignmentMembers": "3",
         # For a machine that is slow to start a source again.
         "alignmentTimeToLive": "10 minutes",
     }
-    slow, fast, other = (sources(name, **store) for name in ("slow", "fast", "other"))
+    kafka = {"kafka.bootstrap.servers": streams.bootstrap, "startingOffsets": "earliest"}
+    members: dict[str, OtherDriver | SourceProcess] = {
+        name: elsewhere(**kafka, **store, subscribe=topic, sourceName=name)
+        if in_spark
+        else SourceProcess(tmp_path / name, streams.bootstrap, topic, {"sourceName": name, **store})
+        for name, topic in topics.items()
+    }
+    try:
+        change_the_drift(streams, topics, **members)
+    finally:
+        for each in members.values():
+            each.kill()
+
+
+def change_the_drift(
+    streams: KafkaStreams,
+    topics: dict[str, str],
+    slow: OtherDriver | SourceProcess,
+    fast: OtherDriver | SourceProcess,
+    other: OtherDriver | SourceProcess,
+) -> None:
     seconds = np.arange(0.0, 3_000.0)
-    streams.write(slow.topic, {0: seconds[:101]})
-    for each in (fast, other):
-        streams.write(each.topic, {0: seconds})
+    streams.write(topics["slow"], {0: seconds[:101]})
+    for name in ("fast", "other"):
+        streams.write(topics[name], {0: seconds})
     for each in (slow, fast, other):
         each.start()
 
     def until(condition: Callable[[], object]) -> None:
         end = time.monotonic() + PATIENCE
         while not condition():
-            assert time.monotonic() < end, [each.group() for each in (slow, fast, other)]
+            assert time.monotonic() < end, [group_in(each.folder) for each in (slow, fast, other)]
             time.sleep(0.05)
 
     # Up to the last of the slow one, at 100 s, and the drift.
     until(lambda: fast.planned() == other.planned() == 701)
-    assert [each.group()["maxDrift"] for each in (slow, fast, other)] == [600_000] * 3
+    until(lambda: [group_in(each.folder).get("maxDrift") for each in (slow, fast, other)] == [600_000] * 3)
     running = [each.process for each in (fast, other)]
     slow.kill()
     begun = time.time()
     slow.start(alignmentMaxDrift="1 minute")
-    until(lambda: fast.group().get("maxDriftOf") == other.group().get("maxDriftOf") == "slow")
-    took = [lines(each.folder / "groups")[-1]["at"] - begun for each in (slow, fast, other)]
+    until(lambda: group_in(fast.folder).get("maxDriftOf") == group_in(other.folder).get("maxDriftOf") == "slow")
+    until(lambda: group_in(slow.folder).get("maxDrift") == 60_000)
+    took = [
+        next(line["at"] for line in lines(each.folder / "groups") if (line["group"] or {}).get("maxDrift") == 60_000)
+        - begun
+        for each in (slow, fast, other)
+    ]
     _log.info("planned with the new drift after %s s: the restarted source, and the others", took)
     for each in (fast, other):
-        assert (each.group()["maxDrift"], each.group()["ownMaxDrift"]) == (60_000, 600_000)
+        assert (group_in(each.folder)["maxDrift"], group_in(each.folder)["ownMaxDrift"]) == (60_000, 600_000)
     # By the old drift they would go to 1400 s.
-    streams.write(slow.topic, {0: seconds[101:801]})
+    streams.write(topics["slow"], {0: seconds[101:801]})
     until(lambda: fast.planned() == other.planned() == 861)
     # And a higher one again.
     slow.kill()
@@ -319,17 +349,17 @@ def test_a_lower_drift_of_one_restarted_source_is_in_force_in_the_others_while_t
     assert all(each.process is not None and each.process.exit_code is None for each in (slow, fast, other))
 
     # One is frozen: the others name it, and wait for it. What it reported last is in force.
-    def named(source: SourceProcess) -> bool:
-        return any(p["name"] == "slow" and p["silent"] >= SILENT_FROM for p in source.group().get("peers", {}).values())
+    def named(source: OtherDriver | SourceProcess) -> bool:
+        peers = group_in(source.folder).get("peers", {}).values()
+        return any(peer["name"] == "slow" and peer["silent"] >= SILENT_FROM for peer in peers)
 
     until(lambda: not named(fast) and not named(other))
-    assert slow.process is not None
-    frozen = psutil.Process(slow.process.pid)
+    frozen = slow.runner()
     begun = time.time()
     frozen.suspend()
     until(lambda: named(fast) and named(other))
     took = [lines(each.folder / "groups")[-1]["at"] - begun for each in (fast, other)]
     _log.info("named the frozen source after %s s at the latest", took)
-    assert all(p["waited"] for p in fast.group()["peers"].values())
+    assert all(p["waited"] for p in group_in(fast.folder)["peers"].values())
     frozen.resume()
     until(lambda: not named(fast) and not named(other))

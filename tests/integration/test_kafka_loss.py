@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
+import pyarrow as pa
 import pytest
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from pyspark.errors import StreamingQueryException
 
 from pyspark_aligned_kafka import DefaultSource
-from services.kafka import Kafka
+from services.kafka import Kafka, kafka_service
 from services.kafka_topics import create_topic, delete_records, delete_topic
+from services.wait_until import wait_until
 from tests.integration.direct_kafka import DirectKafka
 from tests.integration.kafka_streams import KafkaStreams, wait_for, write
+from tests.spark.queries import START
 from watermark_source.errors import DataLossError
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.spark.read_tasks import ReadTask
@@ -146,6 +152,61 @@ def test_a_topic_no_longer_subscribed_is_a_loss_however_the_query_is_run(
     query.process_all()
     topics = [topic for topic, _, _ in direct.data("q")]
     assert (topics.count(leaves), topics.count(stays)) == (5, 7)
+
+
+def test_what_the_log_cleaner_removes_beside_the_first_reading_is_no_loss_and_no_end_that_is_waited_for() -> None:
+    """Of a planned range, and of all that was to be read up to the ends found at the start, nothing is left."""
+    first_rows = 30
+    with kafka_service(config={"log.cleaner.backoff.ms": "50", "log.initial.task.delay.ms": "0"}) as kafka:
+        topic = "users"
+        create_topic(kafka.bootstrap, topic, 1, config=COMPACTED)
+        keys = [b"%d" % (n % 3) for n in range(first_rows)]
+        send(kafka, topic, keys, START)
+        given = {
+            "kafka.bootstrap.servers": kafka.bootstrap, "subscribe": topic, "startingOffsets": "earliest",
+            "readToEndFirst": "true", "maxOffsetsPerTrigger": "6",
+        }  # fmt: skip
+        reader = DefaultSource(given).streamReader(DefaultSource(given).schema())
+        limit = reader.getDefaultReadLimit()
+        offset: dict[str, Any] = dict(reader.initialOffset())
+        planned: dict[str, Any] = dict(reader.latestOffset(offset, limit))
+        assert planned["catch_up"] == {"ends": {topic: {"0": first_rows}}}
+        # Later versions of all keys, and a segment that the cleaner leaves alone.
+        send(kafka, topic, [b"0", b"1", b"2"], START + 1_000)
+        send(kafka, topic, [b"end"], START + 3_600_000)
+        wait_until(lambda: stored(kafka, topic)[0] >= first_rows, 120, "the cleaner", poll_seconds=0.2)
+        read: list[int] = []
+        while "wm" not in offset:
+            for pack in reader.partitions(offset, planned):
+                for rows in reader.read(pack):
+                    assert isinstance(rows, pa.RecordBatch)
+                    read += rows.filter(rows["marker"].is_null())["offset"].to_pylist()
+            offset, planned = planned, dict(reader.latestOffset(planned, limit))
+        reader.stop()
+        assert read == stored(kafka, topic) == [30, 31, 32, 33]
+
+
+COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "segment.ms": "60000"}
+
+
+def send(kafka: Kafka, topic: str, keys: Sequence[bytes], at: int) -> None:
+    with contextlib.closing(KafkaProducer(bootstrap_servers=kafka.bootstrap)) as producer:
+        for key in keys:
+            producer.send(topic, b"value", key, partition=0, timestamp_ms=at)
+
+
+def stored(kafka: Kafka, topic: str) -> list[int]:
+    """Return the offsets of the only partition at which there is a record."""
+    partition = TopicPartition(topic, 0)
+    with contextlib.closing(KafkaConsumer(bootstrap_servers=kafka.bootstrap)) as consumer:
+        consumer.assign([partition])
+        consumer.seek_to_beginning()
+        end = consumer.end_offsets([partition])[partition]
+        found: list[int] = []
+        while consumer.position(partition) < end:
+            for records in consumer.poll(1_000).values():
+                found += [record.offset for record in records]
+        return found
 
 
 @pytest.mark.parametrize("fail", ["true", pytest.param("false", marks=pytest.mark.long("as an error"))])

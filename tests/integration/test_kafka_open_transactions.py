@@ -24,7 +24,7 @@ from watermark_source.spark.stream_reader import AlignedStreamReader
 pytestmark = pytest.mark.service
 
 
-Condition = Callable[[list[Any], list[Any]], object]
+Condition = Callable[..., object]
 
 
 class Reading:
@@ -47,11 +47,15 @@ class Reading:
         deadline = time.monotonic() + 60
         while not condition(*self.offset["splits"][self.topic].values()):
             assert time.monotonic() < deadline, self.offset
-            end = self.reader.latestOffset(self.offset, self.reader.getDefaultReadLimit())
-            if end != self.offset:
-                for pack in self.reader.partitions(dict(self.offset), dict(end)):
-                    list(self.reader.read(pack))
-            self.offset = end
+            self.step()
+
+    def step(self) -> None:
+        """Plan, and read the batch if there is one."""
+        end = self.reader.latestOffset(self.offset, self.reader.getDefaultReadLimit())
+        if end != self.offset:
+            for pack in self.reader.partitions(dict(self.offset), dict(end)):
+                list(self.reader.read(pack))
+        self.offset = end
 
 
 def test_an_idle_split_whose_new_rows_are_in_an_open_transaction_is_waited_for(
@@ -94,6 +98,30 @@ def test_a_split_with_an_open_transaction_is_not_idle(kafka: Kafka, new_topic: C
     assert reading.offset["wm"] == START + 49_999
     reading.until(lambda _, second: second[3:4] == ["i"])
     assert reading.offset["wm"] == START + 99_999
+    reading.reader.stop()
+
+
+def test_a_topic_is_read_to_its_end_with_what_was_committed_behind_an_open_transaction(
+    kafka: Kafka, new_topic: Callable[..., str]
+) -> None:
+    """A reader of committed data does not see it before that transaction is over: the topic seems to end earlier."""
+    topic = new_topic(1)
+    write(kafka.bootstrap, topic, {0: [1]})
+    with contextlib.closing(KafkaProducer(bootstrap_servers=kafka.bootstrap, transactional_id=topic)) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(topic, b"x", partition=0, timestamp_ms=START + 2_000).get(30)
+        write(kafka.bootstrap, topic, {0: [3]})
+        reading = Reading(kafka, topic, readToEndFirst="true")
+        reading.until(lambda only: only[0] == 1)
+        for _ in range(5):
+            reading.step()
+        assert reading.offset["catch_up"] == {"ends": {topic: {"0": 3}}}
+        assert "wm" not in reading.offset
+        producer.commit_transaction()
+    reading.until(lambda _: "wm" in reading.offset)
+    assert reading.offset["catch_up"] == {"again": True}
+    assert reading.offset["splits"][topic]["0"][0] >= 3
     reading.reader.stop()
 
 

@@ -66,6 +66,15 @@ def test_a_row_without_a_value_has_its_commits_time(mysql_database: Database) ->
     found = {each["id"]: each for each in life.rows(snapshot, end)}
     assert found[3]["event_time"] == found[3]["_commit_timestamp"]
     assert found[4]["event_time"].replace(tzinfo=None) == _NOON + timedelta(seconds=7)
+    mysql_database.run("UPDATE t SET moment = NULL WHERE id = 4", "DELETE FROM t WHERE id IN (1, 2)")
+    last = life.reader.latestOffset(end, ALL)
+    changed = [
+        (each["id"], each["_change_type"], each["event_time"] == each["_commit_timestamp"])
+        for each in life.rows(end, last)
+    ]
+    # A delete has the time of the row that it deletes.
+    expected = [(1, "delete", True), (2, "delete", False), (4, "update_postimage", True), (4, "update_preimage", False)]
+    assert sorted(changed) == expected
     life.reader.stop()
 
 

@@ -11,6 +11,7 @@ import pytest
 from kafka import KafkaProducer
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
 
 from services.kafka_bulk import PartitionRecords, bulk_produce_partitions
 from services.wait_until import wait_until
@@ -122,6 +123,38 @@ def test_on_event_time_each_click_finds_the_row_of_its_time(
     assert found(query) == list(expected)
     assert len({name for _, _, name in expected}) > 12
     assert "temporal_join[event time]" in plan(query)
+
+
+@pytest.mark.long("test_a_delete_at_the_time_of_the_deleted_row_is_refused_where_the_source_dates_it_so")
+def test_a_deleted_row_with_a_time_of_its_own_ends_the_query_or_is_gone_from_its_commit_on(
+    streams: KafkaStreams, mysql_streams: MySqlStreams, new_topic: NewTopic
+) -> None:
+    topic, since = new_topic(1), "since TIMESTAMP(3) NULL"
+    mysql_streams.run_sql(f"CREATE TABLE users (id INT PRIMARY KEY, name VARCHAR(20), {since})")
+
+    def joined(*, by_commit: bool) -> DataFrame:
+        rows = mysql_streams.source("users", eventTimeColumn="since", excludeColumns="_snapshot,_database,_table,since")
+        if by_commit:
+            ended = "greatest(_commit_timestamp, event_time + INTERVAL 1 MICROSECOND)"
+            rows = rows.withColumn("event_time", F.expr(f"IF(_change_type = 'delete', {ended}, event_time)"))
+        build = follow_watermark(rows).drop("_commit_timestamp")
+        return temporal_join(clicks(streams, topic), build, on="id", probe_time="at", buckets=4)
+
+    running = {by_commit: streams.start(joined(by_commit=by_commit)) for by_commit in (True, False)}
+    for query in running.values():
+        query.settle()
+    # The first has a time, the second that of its commit.
+    mysql_streams.run_sql(f"INSERT INTO users VALUES (1, 'first', {moment(10)}), (2, 'second', NULL)")
+    for query in running.values():
+        query.settle()
+    last = 2 * 10**8
+    mysql_streams.run_sql("DELETE FROM users WHERE id = 1", f"INSERT INTO users VALUES (3, 'last', {moment(last)})")
+    click(streams, topic, [1, 1, 2, 1, 2, 3], [5.0, 20.0, 20.0, last - 1.0, last - 1.0, last + 1.0])
+    with pytest.raises(StreamingQueryException, match=r"as if it had never been there\. .*_commit_timestamp"):
+        running[False].query.processAllAvailable()
+    wait_until(lambda: len(found(running[True])) >= 5, _SECONDS, "the clicks", poll_seconds=1)
+    answers_then = [(1, 0, None), (1, 1, "first"), (2, 2, None), (1, 3, None), (2, 4, "second")]
+    assert found(running[True])[:5] == answers_then
 
 
 def test_on_event_time_no_click_is_joined_before_a_topic_is_read_to_its_end_whatever_its_order(

@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 import time
+from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import psutil
@@ -14,6 +16,7 @@ from pyspark.errors import StreamingQueryException
 
 from tests.spark.processes import runner_processes
 from tests.spark.queries import START, Rows, Streams
+from tests.unit.planning import generators
 
 pytestmark = pytest.mark.spark
 
@@ -52,6 +55,32 @@ def test_a_killed_runner_fails_the_query_and_a_restart_goes_on(streams: Streams)
     streams.run(df, "killed")
     assert (read(streams, "killed"), watermarks(streams, "killed")[-1]) == undisturbed(ROWS, MORE)
     assert watermarks(streams, "killed") == sorted(watermarks(streams, "killed"))
+
+
+def test_a_strategy_of_the_users_own_continues_from_its_state_in_the_checkpoint(streams: Streams) -> None:
+    streams.write(ROWS)
+    df = streams.load(maxRowsPerTrigger=1_000, watermarkStrategy=f"{generators.__name__}:ByParity")
+    query = streams.start_file(df, "own")
+    while not (streams.checkpoint("own") / "commits" / "2").exists():
+        assert query.isActive
+        time.sleep(0.02)
+    (runner,) = runner_processes(streams.spark)
+    runner.kill()
+    with pytest.raises(StreamingQueryException):
+        query.awaitTermination(200)
+    at_kill = len(streams.offsets("own"))
+    streams.write(MORE)
+    streams.run(df, "own")
+    offsets = streams.offsets("own")
+    assert len(offsets) > at_kill + 1
+    # It counts the ranges of each split: each once, whichever process has planned and read it.
+    ranges: Counter[str] = Counter()
+    for before, after in pairwise([{"splits": {"log": {"0": [0], "1": [0]}}}, *offsets]):
+        assert after["own"].get("states", {}).get("log", {}) == {split: {"ranges": n} for split, n in ranges.items()}
+        positions = [offset["splits"]["log"] for offset in (before, after)]
+        ranges.update(split for split in positions[1] if positions[1][split][0] > positions[0].get(split, [0])[0])
+    assert min(ranges.values()) >= 3
+    assert watermarks(streams, "own")[-1] == START + 1_000 * 3_000 - generators.MINUTE
 
 
 def test_runners_end_with_their_query(streams: Streams) -> None:
