@@ -26,16 +26,25 @@ def minutes(df: DataFrame) -> DataFrame:
     return rows.select("w.start", "count")
 
 
+GENERATOR = """
+from watermark_source import WatermarkGenerator
+
+class AMinuteBehind(WatermarkGenerator):
+    def on_range(self, rows, state):
+        return rows.highest - 60_000, {"ranges": (state or {"ranges": 0})["ranges"] + 1}
+"""
+
 CLIENT = """
 import json, sys
 from pathlib import Path
 from urllib.request import urlopen
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from services.spark_start import LOCAL_CHECKPOINTS, quick_spark
 from tests.spark.file_log import FileLogDataSource
-from tests.spark.queries import Streams
-from tests.spark.test_connect import FIRST, SECOND, minutes
+from tests.spark.queries import START, Streams
+from tests.spark.test_connect import FIRST, GENERATOR, SECOND, minutes
 from watermark_source import StatusPage, follow_clock, follow_watermark, markers, why_open
 from watermark_source.errors import UsageError
 
@@ -90,6 +99,19 @@ assert streams.result("clocked").where("proctime IS NULL").count() == 0
 of_markers = F.col("marker").isNotNull()
 for kept in ("marker IS NOT NULL OR value > 3", of_markers | (F.col("value") > 3), ~F.col("marker").isNull()):
     assert "marker" not in follow_watermark(df.where(kept)).columns
+own = "shop_watermarks:AMinuteBehind"
+shipped = Path(sys.argv[1], "shop_watermarks.py")
+shipped.write_text(GENERATOR)
+try:
+    streams.load(name="connect", watermarkStrategy=own).columns
+    raise AssertionError("nothing has it yet")
+except PySparkException as error:
+    assert f'watermarkStrategy = "{own}": cannot be imported (ModuleNotFoundError' in str(error), error
+spark.addArtifacts(str(shipped), pyfile=True)
+streams.run(streams.load(name="connect", watermarkStrategy=own), "own")
+last = streams.offsets("own")[-1]
+assert last["own"] == {"class": own, "states": {"log": {"0": {"ranges": 1}, "1": {"ranges": 1}}}}, last
+assert last["wm"] == START + 7_140_000, last
 print(json.dumps([[str(row.start), row["count"]] for row in streams.result("connect").orderBy("start").collect()]))
 spark.stop()
 """
