@@ -19,6 +19,7 @@ from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder, Changes
 from pyspark_mysql_cdc_wm.records.table_definition import TableMap
 from services.mysql import MySql
 from services.mysql_client import connect, run
+from services.wait_until import wait_until
 
 DEEP_RECURSION = (
     "SET SESSION /*!80000 cte_max_recursion_depth = 1000000 */ /*M!100000 max_recursive_iterations = 1000000 */"
@@ -68,6 +69,17 @@ def end_of_binlog(server: MySql) -> FilePosition:
         statement = end_statement(connection)
     ((file, position, *_),) = run(server.host, server.port, statement)
     return FilePosition(file, position)
+
+
+def purge_before_end(database: Database) -> None:
+    """Remove all files before the current one; a server keeps those that a dump which is being closed still reads."""
+    file = end_of_binlog(database.server).file
+
+    def purged() -> bool:
+        database.run(f"PURGE BINARY LOGS TO '{file}'")
+        return str(database.run("SHOW BINARY LOGS")[0][0]) == file
+
+    wait_until(purged, 60, f"the purge of all binlog files before {file}")
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import ClassVar
 from pyspark_mysql_cdc_wm import DefaultSource
 from services.mysql import MySql
 from services.mysql_program import Flavour, flavour_from_environment
-from tests.integration.mysql_binlog import end_of_binlog, new_database
+from tests.integration.mysql_binlog import end_of_binlog, new_database, purge_before_end
 from tests.integration.mysql_streams import PASSWORD, RIGHTS, USER, make_user
 from watermark_source.testing import Ability, Harness, Row
 
@@ -62,7 +62,7 @@ class MySqlHarness(Harness):
 
     def lose(self, split: int) -> None:
         self.database.run("FLUSH BINARY LOGS")
-        self.database.run(f"PURGE BINARY LOGS TO '{end_of_binlog(self.database.server).file}'")
+        purge_before_end(self.database)
 
     def close(self) -> None:
         self._open.close()

@@ -20,7 +20,7 @@ from pyspark_mysql_cdc_wm.options.start import StartAtTime
 from pyspark_mysql_cdc_wm.source import MySqlSource
 from services.containers import Where
 from services.mysql import MySql, mysql_service
-from tests.integration.mysql_binlog import Database, end_of_binlog, new_database, root
+from tests.integration.mysql_binlog import Database, new_database, purge_before_end, root
 from tests.integration.mysql_lives import ALL, Life
 from tests.integration.mysql_streams import PASSWORD, RIGHTS, USER, make_user
 from watermark_source.errors import DataLossError
@@ -153,7 +153,7 @@ def test_a_moment_before_what_was_purged_is_data_loss() -> None:
         time.sleep(1.1)
         database.run("FLUSH BINARY LOGS", "INSERT INTO t VALUES (2, 'two', 2)")
         assert [row for _, row in read(database, startingTimestamp=moment)] == [1, 2]
-        database.run(f"PURGE BINARY LOGS TO '{end_of_binlog(server).file}'")
+        purge_before_end(database)
         with pytest.raises(DataLossError, match=rf"startingTimestamp = {moment} .* earlier files were purged"):
             Life(database, startingTimestamp=moment).reader.initialOffset()
         assert [row for _, row in read(database, startingTimestamp=moment, failOnDataLoss="false")] == [2]

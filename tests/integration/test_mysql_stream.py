@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
-from tests.integration.mysql_binlog import Database, end_of_binlog, new_database
+from tests.integration.mysql_binlog import Database, new_database, purge_before_end
 from tests.integration.mysql_lives import ALL, Life
 from tests.integration.mysql_streams import MySqlStreams
 from watermark_source import follow_watermark
@@ -61,7 +61,7 @@ def test_inserts_updates_and_deletes_come_in_order(mysql_streams: MySqlStreams) 
 def test_a_new_query_begins_where_it_is_told(mysql_database: Database) -> None:
     # Of what others left behind not all may be read: a commit whose rows were purged, for example.
     mysql_database.run("FLUSH BINARY LOGS")
-    mysql_database.run(f"PURGE BINARY LOGS TO '{end_of_binlog(mysql_database.server).file}'")
+    purge_before_end(mysql_database)
     with new_database(mysql_database.server) as database:
         database.run(_TABLE, "INSERT INTO t VALUES (1, 'one', 1)")
         for where in (place_of(database), "earliest"):

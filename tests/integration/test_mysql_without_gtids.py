@@ -14,7 +14,7 @@ from services.mysql import MySql, mysql_service
 from services.mysql_client import run
 from services.mysql_program import Flavour
 from services.wait_until import wait_until
-from tests.integration.mysql_binlog import Database, end_of_binlog, new_database
+from tests.integration.mysql_binlog import Database, new_database, purge_before_end
 from tests.integration.mysql_lives import ALL, Life
 from tests.integration.mysql_streams import RIGHTS, USER, make_user
 from tests.integration.mysql_views import heard_of
@@ -189,7 +189,7 @@ def test_without_gtids_nobody_can_tell_whether_what_was_purged_was_read(database
     start: Mapping[str, Any] = Life(database, startingOffsets="latest").reader.initialOffset()
     database.run("FLUSH BINARY LOGS")
     end = Life(database).reader.latestOffset(start, ALL)
-    database.run(f"PURGE BINARY LOGS TO '{end_of_binlog(database.server).file}'")
+    purge_before_end(database)
     with pytest.raises(DataLossError, match="what was between, if anything, was deleted before it was read"):
         Life(database).reader.latestOffset(start, ALL)
     with pytest.raises(DataLossError, match="the server does not have this file of the binlog: it was purged"):

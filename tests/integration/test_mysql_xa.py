@@ -14,7 +14,7 @@ from pyspark_mysql_cdc_wm.client import dump_range
 from pyspark_mysql_cdc_wm.lookup import xa_transactions
 from pyspark_mysql_cdc_wm.lookup import xa_transactions as prepared_module
 from services.mysql_program import Flavour
-from tests.integration.mysql_binlog import DEEP_RECURSION, Database, end_of_binlog
+from tests.integration.mysql_binlog import DEEP_RECURSION, Database, purge_before_end
 from tests.integration.mysql_lives import ALL, Life
 from tests.integration.mysql_tables import Tables, applied, batch, fill, on_server
 from watermark_source.errors import DataLossError, UnsupportedFormatError
@@ -188,7 +188,7 @@ def test_what_was_prepared_in_a_file_that_is_gone_is_data_loss(database: Databas
     database.run("FLUSH BINARY LOGS")
     with life_of(database, startingOffsets="latest") as life:
         start = life.reader.initialOffset()
-        database.run(f"PURGE BINARY LOGS TO '{end_of_binlog(database.server).file}'")
+        purge_before_end(database)
         commit(database, "a")
         database.run("INSERT INTO t VALUES (2, 'two', 2)")
         end = life.reader.latestOffset(start, ALL)
@@ -205,7 +205,7 @@ def test_beside_a_snapshot_what_was_prepared_in_a_file_that_is_gone_is_data_loss
     with life_of(database) as life:
         start: Offset = life.reader.initialOffset()
         end = life.reader.latestOffset(start, ALL)
-        database.run(f"PURGE BINARY LOGS TO '{end_of_binlog(database.server).file}'")
+        purge_before_end(database)
         commit(database, "a")
         with pytest.raises(DataLossError, match=r"XA COMMIT x'.*commits what was prepared in a file .* was purged"):
             life.rows(start, end)
