@@ -140,7 +140,7 @@ def test_a_wrong_setting_is_refused_before_the_server_is_started(
 
 
 def test_a_machine_without_any_server_is_told_all_that_was_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    def nothing(entry: str, packages: list[str], *, size: str) -> DebianRoot:
+    def nothing(entry: str, packages: list[str], *, size: str, suite: str = "") -> DebianRoot:
         raise ServiceError(f"no {packages[0]} here")
 
     monkeypatch.setattr(mysql_program, "debian_root", nothing)
