@@ -111,6 +111,7 @@ class Sessions:
                     accepted = _sent(sending, made.content)
                 except pymysql.MySQLError as refused:
                     if refused.args[0] in (2006, 2013):
+                        refused.add_note(f"the server ended at {made.content!r} in {chosen}")
                         raise
                     # Some are refused when half of them is done.
                     accepted = refused.args[0] not in (1064,)
