@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame
 
 from tests.spark.processes import runner_processes
 from tests.spark.queries import START, Rows, Streams
@@ -39,11 +40,10 @@ def undisturbed(*written: Rows) -> tuple[list[int], int]:
     return sorted(value for *_, value in rows), START + round(1_000 * min(newest.values())) - 1
 
 
-def test_a_killed_runner_fails_the_query_and_a_restart_goes_on(streams: Streams) -> None:
-    streams.write(ROWS)
-    df = streams.load(maxRowsPerTrigger=1_500)
-    query = streams.start_file(df, "killed")
-    while not (streams.checkpoint("killed") / "commits" / "0").exists():
+def kill_runner(streams: Streams, df: DataFrame, name: str, *, batch: int) -> None:
+    """Start a query, kill the process that plans it once a batch is committed, and wait until the query has failed."""
+    query = streams.start_file(df, name)
+    while not (streams.checkpoint(name) / "commits" / str(batch)).exists():
         assert query.isActive
         time.sleep(0.02)
     (runner,) = runner_processes(streams.spark)
@@ -51,6 +51,12 @@ def test_a_killed_runner_fails_the_query_and_a_restart_goes_on(streams: Streams)
     with pytest.raises(StreamingQueryException):
         query.awaitTermination(200)
     assert not query.isActive
+
+
+def test_a_killed_runner_fails_the_query_and_a_restart_goes_on(streams: Streams) -> None:
+    streams.write(ROWS)
+    df = streams.load(maxRowsPerTrigger=1_500)
+    kill_runner(streams, df, "killed", batch=0)
     streams.write(MORE)
     streams.run(df, "killed")
     assert (read(streams, "killed"), watermarks(streams, "killed")[-1]) == undisturbed(ROWS, MORE)
@@ -60,14 +66,7 @@ def test_a_killed_runner_fails_the_query_and_a_restart_goes_on(streams: Streams)
 def test_a_strategy_of_the_users_own_continues_from_its_state_in_the_checkpoint(streams: Streams) -> None:
     streams.write(ROWS)
     df = streams.load(maxRowsPerTrigger=1_000, watermarkStrategy=f"{generators.__name__}:ByParity")
-    query = streams.start_file(df, "own")
-    while not (streams.checkpoint("own") / "commits" / "2").exists():
-        assert query.isActive
-        time.sleep(0.02)
-    (runner,) = runner_processes(streams.spark)
-    runner.kill()
-    with pytest.raises(StreamingQueryException):
-        query.awaitTermination(200)
+    kill_runner(streams, df, "own", batch=2)
     at_kill = len(streams.offsets("own"))
     streams.write(MORE)
     streams.run(df, "own")
