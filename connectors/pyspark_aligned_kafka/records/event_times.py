@@ -147,13 +147,12 @@ class JsonTimes:
         except PayloadError:
             # Raised again where the column is built, if event time is no error before that.
             decoded = None
-        places = self._places(records)
         walked = None if decoded is None else decoded.places
         if walked is None or walked.path != self._where.path:
-            return self._scan.find(records.data, *places)
+            return self._scan.find(records.data, *self._places(records))
         left = walked.left
         if len(left):
-            starts, sizes = places
+            starts, sizes = self._places(records)
             found = self._scan.find(records.data, starts[left], sizes[left])
             walked.kinds[left], walked.at[left], walked.sizes[left] = found
         return walked.kinds, walked.at, walked.sizes
