@@ -72,11 +72,15 @@ def test_time_for_which_a_quota_lets_a_read_wait_costs_no_patience(
     name = {"kafka.client.id": topic_name}
     impatient = reader(kafka.bootstrap, ("offset",), poll_timeout_ms=1_000, **SMALL_FETCHES, **name)
     limit_reading(kafka.bootstrap, topic_name, rate)
+    waited = 0.0
     try:
-        begun = time.monotonic()
-        with caplog.at_level(logging.WARNING):
-            assert offsets(impatient.read([wanted])) == list(range(count))
-        assert time.monotonic() - begun > 2
+        # A broker accepts a quota before it applies it, so the first reads may be free; their bytes count.
+        while waited <= 2:
+            caplog.clear()
+            begun = time.monotonic()
+            with caplog.at_level(logging.WARNING):
+                assert offsets(impatient.read([wanted])) == list(range(count))
+            waited = time.monotonic() - begun
     finally:
         limit_reading(kafka.bootstrap, topic_name, None)
     assert caplog.text.count("a quota of this user or client is used up") == 1
