@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -21,7 +20,8 @@ class Registry:
         self.asked: list[str] = []
         self.logins: list[str | None] = []
         self.statuses: list[int] = []
-        self.wait_s = 0.0
+        self.may_answer = threading.Event()
+        self.may_answer.set()
         self.port = 0
 
     def handler(self) -> type[BaseHTTPRequestHandler]:
@@ -31,7 +31,7 @@ class Registry:
             def do_GET(self) -> None:
                 registry.asked.append(self.path)
                 registry.logins.append(self.headers.get("Authorization"))
-                time.sleep(registry.wait_s)
+                registry.may_answer.wait(120)
                 status = registry.statuses.pop(0) if registry.statuses else 200
                 answer = registry.answers.get(self.path)
                 if answer is None:

@@ -115,10 +115,10 @@ def _logs() -> list[Path]:
 def test_a_killed_download_is_taken_up_again_and_leaves_no_process() -> None:
     with _start(_DOWNLOAD) as killed:
         # The log is there before the download is: it is under way once it has written something.
-        wait_until(lambda: any(log.stat().st_size for log in _logs()), 30, "the start of the download")
+        wait_until(lambda: any(log.stat().st_size for log in _logs()), 120, "the start of the download")
         (log,) = _logs()
         killed.send_signal(signal.SIGKILL)
-    wait_until(lambda: not log.exists(), 10, "the end of the orphaned download")
+    wait_until(lambda: not log.exists(), 60, "the end of the orphaned download")
     found = jars("jars", [_SMALL])
     assert [path.name for path in found] == ["slf4j-api-1.7.36.jar", "slf4j-simple-1.7.36.jar"]
     assert {path.name for path in cache_folder().iterdir()} == {"jars", "jars.lock"}

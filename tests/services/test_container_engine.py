@@ -24,7 +24,7 @@ def test_an_engine_that_never_answers_is_given_up_soon(tmp_path: Path, monkeypat
         monkeypatch.setenv("DOCKER_HOST", f"unix://{path}")
         started = time.monotonic()
         assert not engine_is_here()
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 60
 
 
 def test_no_engine_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

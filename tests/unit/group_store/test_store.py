@@ -411,7 +411,7 @@ def test_a_server_that_accepts_and_sends_nothing_does_not_answer_in_time(
     begun = time.monotonic()
     with pytest.raises(UnreachableError, match="does not answer") as caught:
         store.exchange(who("a"), at(1))
-    assert time.monotonic() - begun < 20
+    assert time.monotonic() - begun < 60
     assert "hidden" not in str(caught.value)
 
 
@@ -428,7 +428,7 @@ def test_a_server_that_is_frozen_or_killed_is_an_error_in_time_and_is_found_agai
         begun = time.monotonic()
         with pytest.raises(UnreachableError, match="does not answer"):
             store.exchange(who("a"), at(11))
-        assert time.monotonic() - begun < 20
+        assert time.monotonic() - begun < 60
         server.resume()
         # What was sent meanwhile may have come.
         assert told(store, who("b"), at(50)) in [(Millis(10), "a", 1), (Millis(11), "a", 1)]

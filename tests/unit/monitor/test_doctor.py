@@ -123,6 +123,6 @@ def test_what_is_not_installed_is_named() -> None:
         "import sys; sys.modules['pymysql'] = None\n"
         "from watermark_source.monitor.doctor import doctor_of; doctor_of('pyspark_mysql_cdc_wm')"
     )
-    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=120)
     assert "MissingPackageError" in found.stderr
     assert "needs the package pymysql" in found.stderr

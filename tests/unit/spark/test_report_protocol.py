@@ -37,6 +37,8 @@ from watermark_source.spark.report_protocol import ReportAddress
 
 WHOLE = SplitRange(Split("log", 0), 0, 10)
 REPORT = RangeReport(WHOLE, Millis(99), 10, 1)
+PATIENCE = 60.0
+"""Seconds for what takes some milliseconds on a machine with nothing else to do."""
 
 
 @pytest.fixture
@@ -56,14 +58,14 @@ def arrived(book: ReportBook, wanted: SplitRange = WHOLE) -> bool:
 
 
 def connect(server: ReportServer) -> socket.socket:
-    connection = socket.create_connection(("127.0.0.1", server.address.port), timeout=10)
+    connection = socket.create_connection(("127.0.0.1", server.address.port), timeout=PATIENCE)
     assert len(connection.recv(32, socket.MSG_WAITALL)) == 32
     return connection
 
 
 def is_logged(caplog: pytest.LogCaptureFixture, text: str) -> bool:
     """Wait for a log line of the server's thread, which is written after it has hung up."""
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + PATIENCE
     while text not in caplog.text and time.monotonic() < deadline:
         time.sleep(0.01)
     return text in caplog.text
@@ -130,7 +132,7 @@ def test_a_wrong_key_is_refused(book: ReportBook, server: ReportServer, caplog: 
 
 def test_a_message_of_another_connection_is_refused(book: ReportBook, server: ReportServer) -> None:
     (body,) = protocol.messages([REPORT])
-    with socket.create_connection(("127.0.0.1", server.address.port), timeout=10) as first:
+    with socket.create_connection(("127.0.0.1", server.address.port), timeout=PATIENCE) as first:
         challenge = first.recv(32, socket.MSG_WAITALL)
         message = protocol.header(server.address.key, challenge, body) + body
         first.sendall(message)
@@ -162,7 +164,7 @@ def test_garbage_is_refused_and_the_next_report_arrives(book: ReportBook, server
 def test_a_length_beyond_the_bound_is_refused_before_any_of_it_is_read(
     server: ReportServer, caplog: pytest.LogCaptureFixture, length: int
 ) -> None:
-    with socket.create_connection(("127.0.0.1", server.address.port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", server.address.port), timeout=PATIENCE) as connection:
         challenge = connection.recv(32, socket.MSG_WAITALL)
         said = struct.pack(">I", length) + bytes(32)
         connection.sendall(said + protocol._proof(server.address.key, challenge, said))
@@ -174,7 +176,7 @@ def test_a_body_that_is_not_the_one_of_its_header_is_refused(
     book: ReportBook, server: ReportServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     (body,) = protocol.messages([REPORT])
-    with socket.create_connection(("127.0.0.1", server.address.port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", server.address.port), timeout=PATIENCE) as connection:
         challenge = connection.recv(32, socket.MSG_WAITALL)
         connection.sendall(protocol.header(server.address.key, challenge, body) + body.replace(b"99", b"98"))
         assert is_hung_up(connection)
@@ -226,11 +228,11 @@ def test_any_json_is_a_report_or_a_value_error(value: object) -> None:
 def test_a_connection_that_does_not_prove_itself_is_closed_after_half_a_second(
     server: ReportServer, sent: bytes
 ) -> None:
+    began = time.monotonic()
     with connect(server) as connection:
-        began = time.monotonic()
         connection.sendall(sent)
         assert is_hung_up(connection)
-        assert time.monotonic() - began > 0.4
+    assert time.monotonic() - began >= protocol.PROOF_TIMEOUT
     assert server.strangers() == f"1 (the last from 127.0.0.1: {protocol.UNPROVEN})"
     assert server.strangers() is None
 
@@ -241,16 +243,18 @@ def test_a_connection_that_sends_a_byte_now_and_then_is_closed_in_time(
     """Also behind a header that proves it."""
     monkeypatch.setattr(protocol, "TIMEOUT", 0.5)
     for proves in (False, True):
-        with socket.create_connection(("127.0.0.1", server.address.port), timeout=10) as connection:
+        with socket.create_connection(("127.0.0.1", server.address.port), timeout=PATIENCE) as connection:
             challenge = connection.recv(32, socket.MSG_WAITALL)
             if proves:
                 connection.sendall(protocol.header(server.address.key, challenge, b"x" * 1_000))
-            began = time.monotonic()
-            with contextlib.suppress(OSError):
-                for _ in range(120):
+            for _ in range(600):
+                try:
                     connection.sendall(b"\0")
-                    time.sleep(0.1)
-            assert time.monotonic() - began < 8
+                except OSError:
+                    break
+                time.sleep(0.1)
+            else:
+                pytest.fail("it may send for a minute")
 
 
 @pytest.mark.parametrize("connections", [70, 300])
@@ -264,7 +268,7 @@ def test_reports_arrive_at_once_while_strangers_hold_connections(
                 # Behind twenty strangers, each with half a second, it would not come in time.
                 assert send_reports(server.address, [report])
                 assert arrived(book, report.range)
-            held.enter_context(socket.create_connection(("127.0.0.1", server.address.port), timeout=10))
+            held.enter_context(socket.create_connection(("127.0.0.1", server.address.port), timeout=PATIENCE))
 
 
 def test_the_warning_about_missing_reports_names_strangers_where_there_were_any(
@@ -290,7 +294,7 @@ def test_a_stranger_makes_room_for_a_newer_connection_and_a_task_does_not(
     monkeypatch.setattr(protocol, "PROOF_TIMEOUT", 60.0)
     (body,) = protocol.messages([REPORT])
     with contextlib.ExitStack() as held:
-        task = held.enter_context(socket.create_connection(("127.0.0.1", server.address.port), timeout=10))
+        task = held.enter_context(socket.create_connection(("127.0.0.1", server.address.port), timeout=PATIENCE))
         task.sendall(protocol.header(server.address.key, task.recv(32, socket.MSG_WAITALL), body))
         time.sleep(0.1)
         strangers = [held.enter_context(connect(server)) for _ in range(2)]
@@ -305,17 +309,20 @@ def test_what_arrived_while_the_driver_stood_still_is_received(
     book: ReportBook, server: ReportServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As in a long pause of the process: its deadlines have passed, and the reports are there."""
-    monkeypatch.setattr(protocol, "PROOF_TIMEOUT", 0.2)
-    monkeypatch.setattr(protocol, "TIMEOUT", 0.1)
+    monkeypatch.setattr(protocol, "PROOF_TIMEOUT", PATIENCE)
+    add, stands_still = book.add, threading.Event()
+    monkeypatch.setattr(book, "add", lambda reports: (stands_still.set(), add(reports)))
     (body,) = protocol.messages([REPORT])
-    with socket.create_connection(("127.0.0.1", server.address.port), timeout=10) as task, book._lock:
+    with socket.create_connection(("127.0.0.1", server.address.port), timeout=PATIENCE) as task, book._lock:
         message = protocol.header(server.address.key, task.recv(32, socket.MSG_WAITALL), body) + body
         # The server waits for the lock with this one's reports.
         sent = threading.Thread(target=send_reports, args=(server.address, [replace(REPORT, rows=11)]))
         sent.start()
-        time.sleep(0.1)
+        assert stands_still.wait(PATIENCE)
+        (peer,) = (each for each in server._peers.values() if not each.proven)
+        peer.until = time.monotonic()
+        monkeypatch.setattr(protocol, "TIMEOUT", 0.0)
         task.sendall(message)
-        time.sleep(0.5)
         book._lock.release()
         try:
             assert task.recv(2, socket.MSG_WAITALL) == b"OK"
@@ -333,6 +340,9 @@ def test_a_task_whose_place_was_needed_connects_again(
         calls.append(given)
         if len(calls) < 3:
             time.sleep(0.1)
+        if len(calls) == 2:
+            # However long it is before the third one gets to its header.
+            monkeypatch.setattr(protocol, "PROOF_TIMEOUT", PATIENCE)
         return header(*given)
 
     monkeypatch.setattr(protocol, "PROOF_TIMEOUT", 0.05)
@@ -342,12 +352,15 @@ def test_a_task_whose_place_was_needed_connects_again(
     assert len(calls) == 3
 
 
-def test_nobody_listening_costs_a_refusal_and_no_error(server: ReportServer, caplog: pytest.LogCaptureFixture) -> None:
+def test_nobody_listening_costs_a_refusal_and_no_error(
+    server: ReportServer, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     server.close()
+    monkeypatch.setattr(protocol, "TIMEOUT", 200.0)
     began = time.monotonic()
     with caplog.at_level(logging.WARNING):
         assert not send_reports(server.address, [REPORT])
-    assert time.monotonic() - began < protocol.TIMEOUT
+    assert time.monotonic() - began < protocol.TIMEOUT / 2
     assert "look at up to 1 ranges again" in caplog.text
 
 
@@ -357,7 +370,7 @@ def test_a_peer_that_never_answers_costs_a_bounded_time(monkeypatch: pytest.Monk
         address = ReportAddress(("127.0.0.1",), silent.getsockname()[1], b"k")
         began = time.monotonic()
         assert not send_reports(address, [REPORT])
-        assert time.monotonic() - began < 8
+        assert time.monotonic() - began < PATIENCE
 
 
 def test_an_address_that_let_a_report_time_out_is_avoided_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -379,7 +392,6 @@ def test_an_address_that_let_a_report_time_out_is_avoided_for_a_while(monkeypatc
 def test_an_address_that_fails_slowly_is_avoided_too_and_one_that_refuses_at_once_is_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(reading, "_SLOW", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = ReportAddress(("127.0.0.1",), server.getsockname()[1], b"k")
 
@@ -388,7 +400,8 @@ def test_an_address_that_fails_slowly_is_avoided_too_and_one_that_refuses_at_onc
             with connection:
                 time.sleep(seconds)
 
-        for seconds, avoided in ((0.0, False), (0.5, True)):
+        for seconds, slow, avoided in ((0.0, PATIENCE, False), (0.5, 0.3, True)):
+            monkeypatch.setattr(reading, "_SLOW", slow)
             hanging_up = threading.Thread(target=hang_up_after, args=(seconds,))
             hanging_up.start()
             assert not send_reports(address, [REPORT])
@@ -400,7 +413,7 @@ def test_the_server_goes_on_when_no_more_files_can_be_opened_for_a_moment(
     book: ReportBook, server: ReportServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     with socket.socket() as client:
-        client.settimeout(10)
+        client.settimeout(PATIENCE)
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (client.fileno() + 1, hard))
         try:
@@ -526,7 +539,7 @@ def test_ports_that_are_all_taken_or_an_address_of_another_machine_fail_no_query
 def test_a_closed_server_ends_its_thread() -> None:
     before = threading.active_count()
     ReportServer(ReportBook()).close()
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + PATIENCE
     while threading.active_count() > before:
         assert time.monotonic() < deadline
         time.sleep(0.01)

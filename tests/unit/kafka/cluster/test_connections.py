@@ -93,7 +93,7 @@ def test_a_broker_that_streams_bytes_without_end_is_an_error_and_takes_no_memory
     finally:
         cluster.close()
         broker.close()
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 250 * 1024
 
 

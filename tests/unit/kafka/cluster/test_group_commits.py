@@ -59,7 +59,7 @@ def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CommitPace, "wait", lambda *_, news: 0.0 if news else 60.0)
 
 
-def wait_for(condition: Callable[[], object], seconds: float = 10) -> None:
+def wait_for(condition: Callable[[], object], seconds: float = 120) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, f"not within {seconds} s"
@@ -85,13 +85,13 @@ def test_nothing_is_begun_before_there_is_progress_to_show(group: Group) -> None
 @pytest.mark.usefixtures("_without_pauses")
 def test_while_a_commit_takes_its_time_nobody_waits_and_the_latest_wins(group: Group, progress: GroupCommits) -> None:
     go_on = threading.Event()
-    group.act = lambda: go_on.wait(10) and None
+    group.act = lambda: go_on.wait(120) and None
     begun = time.monotonic()
     progress.processed(at(1))
     wait_for(lambda: group.tried)
     for position in range(2, 1_000):
         progress.processed(at(position))
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 60
     go_on.set()
     wait_for(lambda: group.tried == [1, 999])
 
@@ -113,7 +113,7 @@ def test_the_end_commits_what_waits_for_its_turn(
     progress.processed(at(2))
     begun = time.monotonic()
     progress.close()
-    assert time.monotonic() - begun < 25
+    assert time.monotonic() - begun < 50
     assert group.tried == [1, 2]
     assert 0 < group.limits[-1] <= 2_000
     assert group.closed == 1
@@ -128,20 +128,20 @@ def test_the_end_tries_once_more_in_the_middle_of_a_pause_and_only_once(
     wait_for(lambda: group.tried == [1])
     begun = time.monotonic()
     progress.close()
-    assert time.monotonic() - begun < 25
+    assert time.monotonic() - begun < 50
     assert group.tried == [1, 1]
 
 
 def test_the_end_waits_two_seconds_for_a_commit_that_hangs(group: Group, progress: GroupCommits) -> None:
     hung = threading.Event()
-    group.act = lambda: hung.wait(30) and None
+    group.act = lambda: hung.wait(120) and None
     progress.processed(at(1))
     wait_for(lambda: group.tried)
     progress.processed(at(2))
     begun = time.monotonic()
     progress.close()
     progress.close()
-    assert 1.9 < time.monotonic() - begun < 15
+    assert 1.9 < time.monotonic() - begun < 60
     hung.set()
     time.sleep(0.1)
     # Its time is over.

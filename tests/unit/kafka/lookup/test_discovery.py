@@ -116,7 +116,7 @@ class SlowTopics(Topics):
 
     def topics(self, names: Collection[str] | None, expected: Set[Split] = frozenset()) -> Mapping[str, Topic]:
         found = super().topics(names, expected)
-        assert self.let.wait(10)
+        assert self.let.wait(60)
         if self.fails:
             raise UnreachableError("nobody there")
         return found
@@ -126,7 +126,7 @@ def settled(discovery: KafkaDiscovery) -> Set[Split]:
     """Ask once more when the look under way, if there is one, is over."""
     discovery.discover()
     for thread in [t for t in threading.enumerate() if t.name == "discovery"]:
-        thread.join(10)
+        thread.join(60)
     return discovery.discover()
 
 

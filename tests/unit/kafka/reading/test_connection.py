@@ -34,7 +34,7 @@ def answered_by(broker: Callable[[socket.socket], None]) -> Iterator[BrokerConne
         yield connection
     finally:
         connection.close()
-        thread.join(10)
+        thread.join(60)
 
 
 def framed(response: bytes) -> bytes:

@@ -106,7 +106,7 @@ def test_names_of_less_than_no_bytes_do_not_make_topics_of_nothing() -> None:
     began = time.monotonic()
     with pytest.raises(CorruptDataError, match="name of -6 bytes"):
         decode(claimed + struct.pack(">hih", 0, 0, -6))
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60
 
 
 @at_least(100)

@@ -55,7 +55,7 @@ def test_a_clock_that_was_set_forward_makes_no_split_idle_in_the_next_process_ei
 def until(
     process: Process, end: Mapping[str, Any], condition: Callable[[Mapping[str, Any]], bool]
 ) -> Mapping[str, Any]:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not condition(end):
         assert time.monotonic() < deadline, end
         end = process.run(end)

@@ -84,7 +84,7 @@ def test_idle_connections_at_the_port_cost_no_batch_its_reports(
     with ExitStack() as held:
         for second in range(200, 208):
             for _ in range(70):
-                held.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10))
+                held.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60))
             write(log, {0: [(second, second)]})
             end = process.run(end)
     assert wm(end) == 7_000 - 1

@@ -37,7 +37,7 @@ def end_by_signal(last: str = "pass", before: str = "pass", *, signals: int = 1)
         for _ in range(signals):
             p.send_signal(signal.SIGTERM)
             time.sleep(0.1)
-        said, _ = p.communicate(timeout=20)
+        said, _ = p.communicate(timeout=120)
     return p.returncode, said.splitlines()
 
 
@@ -64,5 +64,5 @@ def test_in_another_thread_nothing_is_done() -> None:
     former = signal.getsignal(signal.SIGTERM)
     thread = threading.Thread(target=before_termination, args=(lambda: pytest.fail("called"),))
     thread.start()
-    thread.join(10)
+    thread.join(60)
     assert signal.getsignal(signal.SIGTERM) is former
