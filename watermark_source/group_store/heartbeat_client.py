@@ -21,6 +21,7 @@ from watermark_source.planning.group import (
     OwnSilence,
     Peer,
     incomplete,
+    silent_names,
 )
 from watermark_source.planning.watermark import Millis
 
@@ -37,6 +38,7 @@ class HeartbeatClient:
         """``None`` until the first report: until then the row keeps the report of an earlier process."""
         self._trouble: Exception | None = None
         self._answered, self._report_changed = threading.Event(), threading.Event()
+        self._silence_changed = threading.Event()
         self._splits_wait = self._leaving = self._left = False
         self._list_at = 0.0
         """When the members are listed next, in seconds of the monotonic clock."""
@@ -89,6 +91,11 @@ class HeartbeatClient:
             self._report_changed.set()
         self._report, self._splits_wait = report, waits
 
+    def wait(self, seconds: float) -> None:
+        """Wait, at most until the silence of another member has begun or ended since the last call."""
+        if self._silence_changed.wait(seconds):
+            self._silence_changed.clear()
+
     def close(self) -> None:
         """Leave the group, and return within a second. It takes no lock, so that a signal handler may call it."""
         self._leaving = True
@@ -126,13 +133,16 @@ class HeartbeatClient:
         begun = time.monotonic()
         if begun < self._list_at:
             return
+        before = silent_names(self._known.peers)
         try:
             self._known.peers = peers_of(self._row.members())
         except Exception as error:  # noqa: BLE001 - a database's driver may raise any; no plan depends on the list
             # An old list would show the silence of another time.
             self._known.peers, self._list_failed = (), True
             _log.debug("the members of the group could not be listed: %s", error)
-        until_silent = (SILENT_FROM - peer.silent for peer in self._known.peers if peer.silent < SILENT_FROM)
+        if silent_names(self._known.peers) != before:
+            self._silence_changed.set()
+        until_silent = (SILENT_FROM - peer.silent for peer in self._known.peers if not peer.is_silent)
         soonest = min(_LISTED_EVERY, *(left / 1_000 for left in until_silent), math.inf)
         now = time.monotonic()
         self._list_at = now + max(store_waits.SHORTEST, store_waits.EASE * (now - begun), soonest)

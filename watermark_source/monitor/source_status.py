@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from watermark_source.durations import count_text, format_duration
 from watermark_source.monitor.report_fields import Fields
-from watermark_source.planning.group import SILENT_FROM, OwnSilence, Peer
+from watermark_source.planning.group import OwnSilence, Peer
 from watermark_source.planning.range_report import NONE_LATE, LateRows
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitStatus
@@ -352,7 +352,7 @@ class GroupStatus:
     @property
     def silent(self) -> tuple[Peer, ...]:
         """The other sources that have missed a report: each reports once a second."""
-        return tuple(peer for peer in self.peers if peer.silent >= SILENT_FROM)
+        return tuple(peer for peer in self.peers if peer.is_silent)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

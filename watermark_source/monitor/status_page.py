@@ -34,7 +34,7 @@ from watermark_source.monitor.three_clocks import TOLERANCE
 _log = logging.getLogger(__name__)
 
 PORT: Final = 4_050
-_FRESH_SECONDS = 1.0
+_FRESH_SECONDS = 0.25
 """Requests within this time share one reading of the queries."""
 _MOST_REQUESTS = 32
 """Requests at a time; more are refused."""
@@ -161,7 +161,7 @@ class _Queries(StatusListener):
             self._history.end(label)
 
     def page(self) -> Page:
-        """Return the present status; requests within a second share it."""
+        """Return the present status; requests within a quarter of a second share it."""
         with self._lock:
             if self._made is None or time.monotonic() >= self._made_until:
                 self._made = self._read()

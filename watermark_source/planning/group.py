@@ -133,6 +133,16 @@ class Peer(NamedTuple):
     is_waited_for: bool
     """Whether it has reported within its ``alignmentTimeToLive``."""
 
+    @property
+    def is_silent(self) -> bool:
+        """Whether it has missed a report."""
+        return self.silent >= SILENT_FROM
+
+
+def silent_names(peers: Iterable[Peer]) -> frozenset[str]:
+    """Return the names of those that are silent."""
+    return frozenset(peer.name for peer in peers if peer.is_silent)
+
 
 @dataclass(frozen=True, slots=True)
 class OtherMembers:

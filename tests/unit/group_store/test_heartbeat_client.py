@@ -21,7 +21,7 @@ from watermark_source.group_store import file_database, heartbeat_client, store_
 from watermark_source.group_store.database import database_of
 from watermark_source.group_store.heartbeat_client import HeartbeatClient, KnownMembers
 from watermark_source.group_store.store import Answer, GroupStore, Identity
-from watermark_source.planning.group import SILENT_FROM, GroupMember, OtherMembers, drift_in_force
+from watermark_source.planning.group import GroupMember, OtherMembers, drift_in_force, silent_names
 from watermark_source.planning.watermark import MIN, Millis
 
 
@@ -409,11 +409,27 @@ def test_a_member_that_has_stopped_reporting_is_listed_with_its_silence_and_one_
     frozen = GroupStore(database_of(f"sqlite:///{tmp_path / 'alignment.sqlite'}"))
     frozen.exchange(Identity("g", "frozen-id", "frozen", 1_000, 30_000), at(5))
     frozen.close()
-    until(lambda: any(peer.name == "frozen" and peer.silent >= SILENT_FROM for peer in a.others(None).peers))
+    until(lambda: "frozen" in silent_names(a.others(None).peers))
     peers = {peer.name: peer for peer in a.others(None).peers}
     assert peers.keys() == {"b", "frozen"}
     assert (peers["frozen"].watermark, peers["frozen"].is_waited_for) == (5, True)
-    until(lambda: all(peer.silent < SILENT_FROM for peer in b.others(None).peers if peer.name == "a"))
+    until(lambda: "a" not in silent_names(b.others(None).peers))
+
+
+def test_a_wait_ends_when_the_silence_of_another_member_begins_and_when_it_ends(make: Make, tmp_path: Path) -> None:
+    a, _ = two(make)
+    frozen = GroupStore(database_of(f"sqlite:///{tmp_path / 'alignment.sqlite'}"))
+    identity = Identity("g", "frozen-id", "frozen", 1_000, 30_000)
+    frozen.exchange(identity, at(5))
+    begun, longest = time.monotonic(), 100
+    # On a slow machine the silence of b may begin and end meanwhile.
+    while "frozen" not in silent_names(a.others(None).peers):
+        a.wait(longest)
+    frozen.exchange(identity, at(6))
+    while "frozen" in silent_names(a.others(None).peers):
+        a.wait(longest)
+    assert time.monotonic() - begun < longest
+    frozen.close()
 
 
 @pytest.mark.parametrize(("lasted", "own"), [(2.9, None), (60, True), (601, False)])

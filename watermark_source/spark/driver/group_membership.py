@@ -111,6 +111,13 @@ class Membership:
             return state
         return replace(state, member=self._client.member)
 
+    def wait(self, seconds: float) -> None:
+        """Wait; where the silence of another source begins or ends, only until then: the next status names it."""
+        if self._client is None:
+            time.sleep(seconds)
+        else:
+            self._client.wait(seconds)
+
     @property
     def place(self) -> str | None:
         """Where the sources of the group meet, without what is secret; ``None`` while that is a secret."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,13 +44,13 @@ class Pace:
         pause = min(longest, max(_SHORTEST, _SHARE * (now - self.last_batch)))
         return Pace(self.last_batch, now + pause)
 
-    def wait(self) -> None:
-        """Sleep until the next look is due.
+    def wait(self, sleep: Callable[[float], object]) -> None:
+        """Sleep until the next look is due; ``sleep`` takes seconds, and may end early.
 
         The question could be answered from memory instead, but ``processAllAvailable`` must see what was written
         before it was called.
         """
-        time.sleep(max(0.0, self.next_look - time.monotonic()))
+        sleep(max(0.0, self.next_look - time.monotonic()))
 
 
 # No-data batches: for how long a source has had nothing to do, after which time alone may be worth a batch.

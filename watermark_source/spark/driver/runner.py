@@ -515,7 +515,7 @@ class SourceRunner:
     def _state_at(self, start: Mapping[str, Any]) -> SourceState:
         """Return the state that an offset stands for; while nothing happens, after a pause."""
         if start == self._last.offset:
-            self._last.pace.wait()
+            self._last.pace.wait(self._membership.wait)
             return self._last.state
         state = self._offsets.decode(start)
         if self._last.is_first:

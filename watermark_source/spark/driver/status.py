@@ -40,7 +40,7 @@ from watermark_source.planning.announced import writers_at
 from watermark_source.planning.backlog import Limit
 from watermark_source.planning.catch_up import AfterCatchUp
 from watermark_source.planning.combined_watermark import positions_of
-from watermark_source.planning.group import FIRST, OwnSilence, drift_in_force
+from watermark_source.planning.group import FIRST, OwnSilence, drift_in_force, silent_names
 from watermark_source.planning.planner import Plan
 from watermark_source.planning.snapshot_ranges import snapshot_split, unfinished
 from watermark_source.planning.split import Split
@@ -533,6 +533,7 @@ class StatusReport:
     def note(self, seen: Seen, before: SourceState) -> None:
         """Take in the last plan, which began with the state ``before``."""
         last = None if self._seen is None else self._seen.bound
+        silent = frozenset[str]() if self._seen is None else _silent(self._seen)
         bound = bound_in_force(seen.plan, self._options.strategy)
         elapsed = self._clock.elapsed()
         self._history = self._history.after(before, seen.plan, elapsed)
@@ -542,16 +543,23 @@ class StatusReport:
             history=self._history,
             clock_moved=self._clock.wall() - elapsed,
         )
-        if seen.plan.is_batch:
+        if seen.plan.is_batch or silent != _silent(seen):
             self._made = None
-            if _log.isEnabledFor(logging.DEBUG):
-                status = source_status(self._seen, self._options, self._format_name, self._clock.wall())
-                _log.debug("%s", batch_line(status))
+        if seen.plan.is_batch and _log.isEnabledFor(logging.DEBUG):
+            status = source_status(self._seen, self._options, self._format_name, self._clock.wall())
+            _log.debug("%s", batch_line(status))
 
     def json(self) -> dict[str, Any] | None:
-        """Return the status, ``None`` before the first plan; while nothing happens the same for a second."""
+        """Return the status, ``None`` before the first plan.
+
+        Without a batch it is the same for a second, unless the silence of another source has begun or ended.
+        """
         if self._seen is not None and (self._made is None or time.monotonic() >= self._made_until):
             status = source_status(self._seen, self._options, self._format_name, self._clock.wall())
             self._made = status_to_json(status)
             self._made_until = time.monotonic() + _STATUS_INTERVAL
         return self._made
+
+
+def _silent(seen: Seen) -> frozenset[str]:
+    return silent_names(seen.plan.observation.others.peers)

@@ -33,16 +33,15 @@ def test_looks_become_rarer_while_nothing_comes_and_rarer_still_when_they_cost_m
 def test_after_a_batch_the_next_look_is_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
     monkeypatch.setattr(time, "monotonic", lambda: 1_000.0)
-    monkeypatch.setattr(time, "sleep", slept.append)
     pace = Pace(last_batch=0.0).after(is_batch=False).after(is_batch=True)
-    pace.wait()
+    pace.wait(slept.append)
     assert not any(slept)
     assert pace.last_batch == 1_000.0
 
 
 def test_a_wait_lasts_until_the_next_look() -> None:
     began = time.monotonic()
-    Pace(next_look=began + 0.05).wait()
+    Pace(next_look=began + 0.05).wait(time.sleep)
     assert time.monotonic() - began >= 0.05
 
 

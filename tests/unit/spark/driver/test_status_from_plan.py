@@ -8,15 +8,16 @@ import pytest
 
 from tests.spark.file_log import TABLE
 from tests.unit.planning.example_states import A, B, at, log_of, observation
+from watermark_source.clock import Clock
 from watermark_source.monitor.source_status import SourceStatus
 from watermark_source.monitor.status_json import status_from_json, status_to_json
-from watermark_source.planning.group import FIRST, OtherMember, OtherMembers, incomplete
+from watermark_source.planning.group import FIRST, OtherMember, OtherMembers, Peer, incomplete
 from watermark_source.planning.planner import plan
 from watermark_source.planning.policy import Alignment, PlanPolicy
 from watermark_source.planning.range_report import Coverage
 from watermark_source.planning.state import Returning, SourceState
 from watermark_source.planning.watermark import MAX, MIN, Millis
-from watermark_source.spark.driver.status import Seen, source_status
+from watermark_source.spark.driver.status import Seen, StatusReport, source_status
 from watermark_source.spark.driver.task_reports import RowCounts
 from watermark_source.spark.options import EngineOptions
 
@@ -24,17 +25,35 @@ GIVEN = {"alignmentGroup": "g", "alignmentMaxDrift": "10 ms"}
 OPTIONS = EngineOptions.of(TABLE.parse(GIVEN), format_name="file-log", given=GIVEN)
 
 
-def status_beside(others: OtherMembers) -> SourceStatus:
-    """Return what a source says that has read a row at 100, and has another one at 200."""
+BEGUN = SourceState(splits={A: at(1, 99)}, watermark=Millis(99))
+
+
+def seen_beside(others: OtherMembers, state: SourceState = BEGUN) -> Seen:
+    """Return a plan of a source that has read a row at 100, and has another one at 200."""
     log = log_of([100, 200])
     seen = observation(log, others=others)
-    planned = plan(
-        SourceState(splits={A: at(1, 99)}, watermark=Millis(99)),
-        seen,
-        PlanPolicy(alignment=Alignment(max_drift=10)),
-        log,
-    )
-    return source_status(Seen(planned, RowCounts(), store="driver"), OPTIONS, "file-log", seen.now)
+    return Seen(plan(state, seen, PlanPolicy(alignment=Alignment(max_drift=10)), log), RowCounts(), store="driver")
+
+
+def status_beside(others: OtherMembers) -> SourceStatus:
+    seen = seen_beside(others)
+    return source_status(seen, OPTIONS, "file-log", seen.plan.observation.now)
+
+
+def test_a_silence_that_begins_or_ends_is_in_the_status_at_once_and_not_a_second_later() -> None:
+    report = StatusReport(OPTIONS, "file-log", Clock())
+    shown, state = [], BEGUN
+    for silent in (900, 1_600, 100):
+        peer = Peer("frozen", "active", Millis(20), silent, is_waited_for=True)
+        seen = seen_beside(OtherMembers(Millis(20), OtherMember("frozen"), 1, peers=(peer,)), state)
+        report.note(seen, state)
+        state = seen.plan.state
+        group = status_from_json(report.json() or {}).group
+        assert group is not None
+        shown.append(group.peers[0].silent)
+    # It waits for the other one: no plan after the first is a batch.
+    assert not seen.plan.is_batch
+    assert shown == [900, 1_600, 100]
 
 
 @pytest.mark.parametrize("minimum", [MIN, FIRST])
