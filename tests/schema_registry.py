@@ -22,6 +22,8 @@ class Registry:
         self.statuses: list[int] = []
         self.may_answer = threading.Event()
         self.may_answer.set()
+        self.cut = 0
+        """How many of the next responses end in the middle."""
         self.port = 0
 
     def handler(self) -> type[BaseHTTPRequestHandler]:
@@ -41,6 +43,9 @@ class Registry:
                 self.send_header("Location", "/elsewhere")
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
+                if registry.cut:
+                    registry.cut -= 1
+                    body = body[: len(body) // 2]
                 with suppress(BrokenPipeError, ConnectionResetError):
                     self.wfile.write(body)
 

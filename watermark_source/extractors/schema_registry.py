@@ -46,6 +46,9 @@ _PAUSE_S = 0.2
 _REFUSED = (401, 403)
 _BUSY = 429
 _SERVERS_FAULT = 500
+_SHOWN = 80
+"""Bytes of a response that an error contains."""
+_VERSIONS = range(2**31)
 _UNKNOWN = range(40_401, 40_500)
 """A registry's ``error_code`` with status 404: no such subject, version or schema."""
 _SERIALIZED = "?format=serialized"
@@ -92,6 +95,8 @@ class SchemaRegistry:
             raise UsageError(f"{accepted}; seen one with scheme {parts.scheme!r} and host {parts.hostname!r}")
         if parts.query or parts.fragment:
             raise UsageError(f"{accepted}; seen one with ? or # in it, which has no meaning to a registry")
+        if "@" in parts.path:
+            raise UsageError(f"{accepted}; seen one with @ behind its host: write a / in a password as %2F")
         if not _is_sendable(parts.hostname, parts.path):
             raise UsageError(f"{accepted}; seen one with a host or a path that no request can have")
         within = f"{unquote(parts.username)}:{unquote(parts.password or '')}" if parts.username else None
@@ -135,7 +140,7 @@ class SchemaRegistry:
         if schema is None:
             return None
         references = self._references(schema, form, end)
-        kind = str(schema.get("schemaType", "AVRO"))
+        kind = str(schema.get("schemaType") or "AVRO")
         return RegisteredSchema(
             kind, schema["schema"], tuple(t for _, t in references), tuple(n for n, _ in references)
         )
@@ -166,12 +171,13 @@ class SchemaRegistry:
         for reference in references if isinstance(references, list) else [references]:
             named = isinstance(reference, dict)
             subject, version = (reference.get("subject"), reference.get("version")) if named else (None, None)
-            if not isinstance(subject, str) or type(version) is not int:
+            is_text = isinstance(subject, str) and subject.isprintable()
+            if not is_text or type(version) is not int or version not in _VERSIONS:
                 raise SchemaError(
                     f"its references, from the schema registry {self}, name no subject and version: "
-                    f"{shortened(reference)}"
+                    f"{self._shown(reference, reference)}"
                 )
-            yield str(reference.get("name", "")), subject, version
+            yield str(reference.get("name", "")), str(subject), version
 
     def _requested(self, path: str, end: float) -> dict[str, Any] | None:
         """Return a response, with retries until ``end``; ``None`` if the registry does not have the schema."""
@@ -181,7 +187,7 @@ class SchemaRegistry:
                 problem = f"status {status}"
             except (OSError, http.client.HTTPException) as error:
                 status, body = 0, b""
-                problem = f"{type(error).__name__}: {error}"
+                problem = f"{type(error).__name__}: {self._shown(error, error)}"
             if status == http.client.OK:
                 return self._read(body)
             if status in _REFUSED:
@@ -197,13 +203,12 @@ class SchemaRegistry:
                 continue
             if status and status != _BUSY and status < _SERVERS_FAULT:
                 raise UnreachableError(
-                    f"the schema registry {self} answers {problem} to {path}; is schema_registry its address?"
+                    f"the schema registry {self} answers {problem} to {shortened(path)}; is schema_registry its "
+                    "address?"
                 )
             if time.monotonic() + _PAUSE_S >= end:
                 kind = ResponseTimeoutError if status else UnreachableError
-                raise kind(
-                    f"the schema registry {self} returned no schema within {self.timeout_ms} ms: {shortened(problem)}"
-                )
+                raise kind(f"the schema registry {self} returned no schema within {self.timeout_ms} ms: {problem}")
             time.sleep(_PAUSE_S)
 
     def _response(self, path: str, end: float) -> tuple[int, bytes]:
@@ -217,14 +222,16 @@ class SchemaRegistry:
             # Redirections are not followed: they would send the login to another server.
             client.request("GET", self.path + path, headers=headers)
             response = client.getresponse()
-            body = bytearray()
+            size, body = response.length or 0, bytearray()
             while piece := response.read1(_PIECE):
                 body += piece
                 if len(body) > _LARGEST:
                     raise UnreachableError(
-                        f"the schema registry {self} answers {path} with more than {_LARGEST} bytes; is "
+                        f"the schema registry {self} answers {shortened(path)} with more than {_LARGEST} bytes; is "
                         "schema_registry its address?"
                     )
+            if len(body) < size:
+                raise http.client.IncompleteRead(bytes(body), size - len(body))
             return response.status, bytes(body)
 
     def _connected(self, port: int, end: float) -> socket.socket:
@@ -251,8 +258,21 @@ class SchemaRegistry:
         except (ValueError, RecursionError):
             response = None
         if not isinstance(response, dict) or not isinstance(response.get("schema"), str):
-            raise UnreachableError(f"the server at {self} is no schema registry: {shortened(body[:80])}")
+            shown = self._shown(body[:_SHOWN], body.decode(errors="replace"))
+            raise UnreachableError(f"the server at {self} is no schema registry: {shown}")
         return response
+
+    def _shown(self, seen: object, whole: object) -> str:
+        """Return what a server sent, for a message; not what contains the login: a server may return what it receives.
+
+        ``seen`` is the beginning of ``whole``, which is searched.
+        """
+        _, _, credential = (self.authorization or "").partition(" ")
+        secrets = [credential]
+        if self.authorization is not None and self.authorization.startswith("Basic"):
+            secrets.append(base64.b64decode(credential).decode().partition(":")[2])
+        text = str(whole)
+        return "(it contains the login)" if any(each and each in text for each in secrets) else shortened(seen)
 
 
 def _is_sendable(host: str, text: str) -> bool:

@@ -224,6 +224,8 @@ def test_no_error_and_no_option_shows_the_registry_s_login() -> None:
          "schemaRegistryToken = .*takes a user or a token, not both"),
         ({"schemaRegistryToken": "s3cret", "schemaRegistry": "http://me:s3cret@registry:8081"},
          "schemaRegistryToken = .*takes a user or a token, not both"),
+        ({"schemaRegistry": "http://me:12/s3cret@registry:8081"},
+         r'schemaRegistry = "\*\*\*": .*seen one with @ behind its host: write a / in a password as %2F'),
     ],
 )  # fmt: skip
 def test_a_login_for_the_registry_that_is_none_is_named_by_its_option(login: dict[str, str], wrong: str) -> None:

@@ -23,7 +23,14 @@ from tests.avro_examples import message
 from tests.payload_documents import block_by, values_of
 from tests.protobuf_pairs import RandomBytes, RandomTypes, decoded, mutated, reader_of, tagged, varint
 from tests.schema_registry import Registry, schema_registry
-from watermark_source.errors import OptionError, PayloadError, UnsupportedFormatError
+from watermark_source.errors import (
+    OptionError,
+    PayloadError,
+    RefusedError,
+    ResponseTimeoutError,
+    UnreachableError,
+    UnsupportedFormatError,
+)
 from watermark_source.extractors.protobuf_path import index_in_file
 from watermark_source.extractors.schema_registry import SchemaRegistry
 
@@ -308,6 +315,7 @@ ANSWERS = {
     f"/schemas/ids/6{FORM}": registered(shop(count=F.TYPE_SINT32)),
     f"/schemas/ids/7{FORM}": registered(with_other(count={"name": "how_many"}, small={"type": F.TYPE_BOOL})),
     f"/schemas/ids/8{FORM}": registered(with_other(count={"label": 3})),
+    f"/schemas/ids/9{FORM}": registered(with_other(count={"type": F.TYPE_INT64})),
     f"/schemas/ids/10{FORM}": {"schema": "message Order {}", "schemaType": "PROTOBUF"},
     f"/schemas/ids/11{FORM}": {"schema": "AAAA", "schemaType": "PROTOBUF"},
     f"/schemas/guids/{GUID}{FORM}": registered(shop()),
@@ -361,6 +369,7 @@ def test_the_first_message_has_the_short_index(registry: Registry) -> None:
         (message(5, b"\2\6" + FIVE), "schema 5 does not .*its type is AVRO, not PROTOBUF"),
         (message(6, b"\2\x08" + FIVE), "field 2, count, is a single sint32 in it, and not a single int32"),
         (message(8, b"\2\x08" + FIVE), "field 2, count, is a list int32 in it, and not a single int32"),
+        (message(9, b"\2\x08" + FIVE), "field 2, count, is a single int64 in it, and not a single int32"),
         (message(11, b"\0"), "its 3 bytes are no descriptor of a file"),
     ],
 )
@@ -376,6 +385,28 @@ def test_a_value_whose_schema_has_no_such_message_is_named(registry: Registry, v
 def test_a_registry_without_descriptors_ends_the_read_and_makes_no_nulls(registry: Registry) -> None:
     with pytest.raises(UnsupportedFormatError, match=r"as .proto files.*write valueSchema = path:message"):
         block_by(reader_of(order(), client(registry), framed=True), [message(10, b"\0")])
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "why"),
+    [
+        (registered(shop()), [500] * 99, "returned no schema within 600 ms: status 500"),
+        (registered(shop()), [401], r"refuses the login \(status 401\); give user_info or token"),
+        (registered(shop()), [404], "answers status 404 to /schemas/ids/12.*is schema_registry its address"),
+        (b"{" + b" " * (5 << 20), [], "with more than 4194304 bytes; is schema_registry its address"),
+        (b'{"schema": 5}', [], r"""is no schema registry: b'\{"schema": 5\}'"""),
+        (b"[" * 99_999, [], "is no schema registry"),
+    ],
+)
+@pytest.mark.parametrize("fail_fast", [False, True])
+def test_a_registry_that_returns_no_schema_ends_the_read_and_makes_no_nulls(
+    registry: Registry, answer: object, status: list[int], why: str, *, fail_fast: bool
+) -> None:
+    registry.answers[f"/schemas/ids/12{FORM}"], registry.statuses = answer, list(status)
+    there = SchemaRegistry.of(f"http://127.0.0.1:{registry.port}", user_info="me:s3cret", token=None, timeout_ms=600)
+    with pytest.raises((RefusedError, ResponseTimeoutError, UnreachableError), match=why) as ended:
+        block_by(reader_of(order(), there, framed=True, fail_fast=fail_fast), [message(12, b"\2\x08" + FIVE)])
+    assert not any(secret in str(ended.value) for secret in ("s3cret", "bWU6czNjcmV0"))
 
 
 def test_without_a_registry_the_index_is_that_of_the_file() -> None:
