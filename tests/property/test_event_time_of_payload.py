@@ -17,6 +17,7 @@ from pyspark_aligned_kafka.options.kafka_options import parse
 from pyspark_aligned_kafka.records.decoding import RecordDecoder
 from pyspark_aligned_kafka.records.event_time_choice import (
     EventTimeChoice,
+    FirstOf,
     Format,
     InColumn,
     InJson,
@@ -59,8 +60,9 @@ class Blocks:
         self.payload = PayloadChoice(
             parse_schema(schema), framed=framed, fail_fast=chance.random() < 0.2, zone=chance.choice(("UTC", "+01:00"))
         )
+        one, other = (InJson("value", parse_path(path), framed) for path in chance.choices(_PATHS, k=2))
         self.choice = EventTimeChoice(
-            InJson("value", parse_path(chance.choice(_PATHS)), framed),
+            FirstOf((one, other)) if chance.random() < 0.2 else one,
             chance.choice((Format.AUTO, *Format)),
             chance.choice(list(WithoutTime)),
         )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
-from pyspark_aligned_kafka.records.headers import headers_array
+from pyspark_aligned_kafka.records.headers import headers_array, id_scan
 from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
 from pyspark_aligned_kafka.records.record_fields import HEADERS_AT, KEY_AT, VALUE_AT, Located
 from watermark_source.arrow_columns import allocated, bitmap, repeated
@@ -18,7 +18,7 @@ from watermark_source.machine_code.native import Word, address_of, compiled, cop
 from watermark_source.planning.split import Split
 
 if TYPE_CHECKING:
-    from pyspark_aligned_kafka.records.payload_formats import Decoded
+    from pyspark_aligned_kafka.records.payload_formats import Decoded, PayloadChoice
 
 # Columns of one value, such as the topic's name: kept from batch to batch, and no more of them than some bytes.
 
@@ -85,6 +85,26 @@ def _gather(  # noqa: PLR0917 - arrays in, arrays out
             copy_bytes(values + end, data + starts[row], size)
             end += size
     offsets[rows] = end
+
+
+class PayloadDecoder:
+    """Decodes the keys or the values of located records. Scratch memory is kept: it serves one read at a time."""
+
+    __slots__ = ("_field", "_ids", "_reader")
+
+    def __init__(self, choice: PayloadChoice) -> None:
+        self._field, self._reader = choice.field, choice.reader()
+        self._ids = id_scan(choice.field) if choice.framed else None
+
+    def decode(self, split: Split, data: Bytes, located: Located, offsets: Longs) -> Decoded:
+        """Return the decoded keys or values.
+
+        Raises:
+            PayloadError: with the mode FAILFAST, the first that is bad.
+            CorruptDataError: headers that do not fit their record.
+        """
+        header = None if self._ids is None else self._ids.find_any(split, data, located, offsets)
+        return self._reader.read(split, data, *located.places(self._field), offsets[: located.rows], header)
 
 
 class ColumnBuilder:

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from pyspark_aligned_kafka.records.columns import TIMESTAMP, ColumnBuilder
+from pyspark_aligned_kafka.records.columns import TIMESTAMP, ColumnBuilder, PayloadDecoder
 from pyspark_aligned_kafka.records.compression import Arena
-from pyspark_aligned_kafka.records.event_time_choice import EventTimeChoice, InJson, MarkChoice
+from pyspark_aligned_kafka.records.event_time_choice import EventTimeChoice, FirstOf, InJson, MarkChoice
 from pyspark_aligned_kafka.records.event_times import Records
-from pyspark_aligned_kafka.records.headers import id_scan
 from pyspark_aligned_kafka.records.payload_formats import Decoded, PayloadChoice
 from pyspark_aligned_kafka.records.record_batches import (
     ATTRIBUTES,
@@ -43,7 +42,7 @@ _ARENA_FILL = 4 * 1024 * 1024
 class RecordDecoder:
     """Decodes record batches to columns. Scratch memory is kept from call to call: it serves one read at a time."""
 
-    __slots__ = ("_arena", "_builder", "_check_crcs", "_ids", "_locator", "_marks", "_readers", "_times")
+    __slots__ = ("_arena", "_builder", "_check_crcs", "_decoders", "_locator", "_marks", "_times")
 
     def __init__(
         self,
@@ -71,8 +70,7 @@ class RecordDecoder:
         looked_at.update("headers" for each in payloads if each.framed)
         self._locator = RowLocator(looked_at, capacity=batch_rows, byte_limit=batch_bytes)
         self._builder = ColumnBuilder(columns)
-        self._readers = {each.field: _located(each, event_time).reader() for each in payloads}
-        self._ids = {each.field: id_scan(each.field) for each in payloads if each.framed}
+        self._decoders = {each.field: PayloadDecoder(_located(each, event_time)) for each in payloads}
         self._check_crcs = check_crcs
         self._arena = Arena(decompressed_limit)
 
@@ -141,22 +139,22 @@ class RecordDecoder:
                     event_time=event_time,
                     undated=undated,
                     marks=marks,
-                    decoded=[found for field in self._readers if (found := decoded(field)) is not None],
+                    decoded=[found for field in self._decoders if (found := decoded(field)) is not None],
                 )
 
     def _decoded(self, split: Split, data: Bytes, located: Located, offsets: Longs, field: str) -> Decoded | None:
         """Return the decoded keys or values, ``None`` if they are not to be decoded; raises ``PayloadError``."""
-        if field not in self._readers:
-            return None
-        header = self._ids[field].find_any(split, data, located, offsets) if field in self._ids else None
-        return self._readers[field].read(split, data, *located.places(field), offsets[: located.rows], header)
+        decoder = self._decoders.get(field)
+        return None if decoder is None else decoder.decode(split, data, located, offsets)
 
 
 def _located(payload: PayloadChoice, event_time: EventTimeChoice | None) -> PayloadChoice:
     """Return how keys or values are decoded, together with the member of theirs that is event time."""
     where = None if event_time is None else event_time.place
+    # Of several places the first is read in each record.
+    first = where.places[0] if isinstance(where, FirstOf) else where
     return (
-        replace(payload, located=where.path) if isinstance(where, InJson) and where.field == payload.field else payload
+        replace(payload, located=first.path) if isinstance(first, InJson) and first.field == payload.field else payload
     )
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from pyspark_aligned_kafka.errors import place
-from pyspark_aligned_kafka.records.columns import TIMESTAMP, binary_column
+from pyspark_aligned_kafka.records.columns import TIMESTAMP, PayloadDecoder, binary_column
 from pyspark_aligned_kafka.records.corrupt_batches import Fault, fault_error
 from pyspark_aligned_kafka.records.event_time_choice import (
     OPTION,
@@ -28,7 +28,7 @@ from pyspark_aligned_kafka.records.event_time_choice import (
 )
 from pyspark_aligned_kafka.records.headers import HeaderScan, headers_array, id_scan
 from pyspark_aligned_kafka.records.json_scan import JsonScan, Kind
-from pyspark_aligned_kafka.records.payload_formats import Decoded, PayloadReader
+from pyspark_aligned_kafka.records.payload_formats import Decoded
 from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
 from pyspark_aligned_kafka.records.record_fields import HEADERS_AT, KEY_AT, VALUE_AT, Located
 from pyspark_aligned_kafka.records.time_texts import END_MICROS, FIRST_MICROS, MAY_BE_DATE, MomentReader
@@ -180,7 +180,7 @@ class ColumnTimes:
         self._where = where
         self._moments = MomentReader(choice.written)
         self._shows = choice.shows_records
-        self._reader: PayloadReader | None = None
+        self._decoder: PayloadDecoder | None = None
         self._absent = np.empty(0, np.bool_)
 
     def find(self, records: Records) -> Found:
@@ -228,12 +228,9 @@ class ColumnTimes:
         decoded = records.decoded(choice.field)
         if decoded is None:
             # Rows are read for their times alone: what is bad ends no query here, it has no event time.
-            if self._reader is None:
-                self._reader = replace(choice, fail_fast=False).reader()
-            where = records.split, records.data, records.located, records.offsets
-            header = id_scan(choice.field).find_any(*where) if choice.framed else None
-            places = records.located.places(choice.field)
-            decoded = self._reader.read(records.split, records.data, *places, records.offsets, header)
+            if self._decoder is None:
+                self._decoder = PayloadDecoder(replace(choice, fail_fast=False))
+            decoded = self._decoder.decode(records.split, records.data, records.located, records.offsets)
         member, kind = decoded.column, choice.schema
         for name in self._where.path.steps:
             assert isinstance(kind, StructType)
