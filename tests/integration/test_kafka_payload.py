@@ -13,13 +13,15 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
 
 from services.kafka import Kafka
+from tests.avro_examples import message
 from tests.integration.direct_kafka import DirectKafka
 from tests.integration.kafka_streams import KafkaStreams
 from tests.integration.test_kafka_event_time import produce
 from tests.payload_documents import Documents
 from tests.protobuf_pairs import decoded as messages_of
+from tests.schema_registry import schema_registry
 from tests.spark.queries import START
-from tests.unit.kafka.records.test_payload_protobuf import READ, files, order
+from tests.unit.kafka.records.test_payload_protobuf import ANSWERS, FORM, GUID, READ, files, order
 from watermark_source import data_rows, follow_watermark
 
 pytestmark = pytest.mark.service
@@ -97,22 +99,32 @@ def test_failfast_ends_the_query_and_names_the_record(streams: KafkaStreams, kaf
 def test_messages_of_protobuf_are_delivered_as_columns_in_streams_and_batches(
     streams: KafkaStreams, spark: SparkSession, kafka: Kafka, new_topic: NewTopic, tmp_path: Path
 ) -> None:
-    """Of every kind, through Spark: the same as in the column of the same bytes, with one that is bad among them."""
+    """Of every kind, through Spark: the same as in the column of the same bytes, with one that is bad among them.
+
+    The stream reads schemas from a registry, by ids in headers and before values; the batch has a file.
+    """
     topic, file = new_topic(1), tmp_path / "shop.desc"
     file.write_bytes(files().SerializeToString())
     values = [value for value, _ in READ] + [b"\x0a\x7f"]
-    produce(kafka, topic, {0: values})
-    options = {
-        "subscribe": topic,
-        "columns": "payload,offset",
-        "valueFormat": "protobuf",
-        "valueSchema": f"{file}:shop.Order",
-    }
+    answers = {**ANSWERS, f"/schemas/guids/{GUID}{FORM}": ANSWERS[f"/schemas/ids/1{FORM}"]}
+    index = b"\2\6"
+    for in_header in (True, False):
+        written = values if in_header else [message(1, index + value) for value in values]
+        header = ("__value_schema_id", b"\1" + GUID.bytes + index)
+        produce(kafka, topic, {0: written}, headers=[header] if in_header else [])
+    options = {"subscribe": topic, "columns": "payload,offset", "valueFormat": "protobuf"}
+    by_file = {**options, "valueSchema": f"{file}:shop.Order", "valueFraming": "confluent"}
     batch = (
-        spark.read.format("aligned-kafka").option("kafka.bootstrap.servers", kafka.bootstrap).options(**options).load()
+        spark.read.format("aligned-kafka").option("kafka.bootstrap.servers", kafka.bootstrap).options(**by_file).load()
     )
-    streams.run(data_rows(streams.source(**options)).drop("event_time"), "stream")
-    expected = messages_of(order(), values).column.to_pylist()
+    with schema_registry(answers) as registry:
+        by_id = {**options, "valueSchema": "orders-value:3:shop.Order",
+                 "schemaRegistry": f"http://127.0.0.1:{registry.port}"}  # fmt: skip
+        streams.run(data_rows(streams.source(**by_id)).drop("event_time"), "stream")
+        assert {path.partition("?")[0] for path in registry.asked} == {
+            "/subjects/orders-value/versions/3", "/schemas/ids/1", f"/schemas/guids/{GUID}"
+        }  # fmt: skip
+    expected = messages_of(order(), values).column.to_pylist() * 2
     for rows in (batch, streams.result("stream")):
         found = rows.orderBy("offset").toArrow()["payload"].combine_chunks()
         assert found.to_pylist() == expected

@@ -1,11 +1,13 @@
-"""Event time in a field of Protobuf, through the stream: windows by a field that its descriptor names."""
+"""Protobuf of a real broker: windows by a field that its descriptor names, and columns by a registry's schemas."""
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,10 +16,16 @@ from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's u
 
 from services.kafka import Kafka
 from tests.avro_examples import message
+from tests.integration.direct_kafka import DirectKafka
 from tests.integration.kafka_streams import KafkaStreams
+from tests.integration.test_kafka_event_time import produce
 from tests.protobuf_examples import add_field, class_of, descriptor_set, file_of
+from tests.protobuf_pairs import tagged, varint
+from tests.schema_registry import schema_registry
 from tests.spark.queries import START
+from tests.unit.kafka.records.test_payload_protobuf import FORM, registered
 from watermark_source import follow_watermark
+from watermark_source.errors import PayloadError
 
 pytestmark = [pytest.mark.service, pytest.mark.spark]
 
@@ -70,3 +78,72 @@ def test_windows_go_by_a_field_of_protobuf(
     # The partition of old times has been read to its end, and no row of theirs was late.
     assert {-1, 0, 1, 2, 3} <= closed.keys()
     assert closed == {minute: minutes[minute] for minute in closed}
+
+
+def orders(*fields: tuple[str, int, str], behind: str | None = None) -> dict[str, Any]:
+    """Return a registry's answer: an order with such fields, behind another message if one is named."""
+    file = file_of(syntax="proto3")
+    if behind is not None:
+        file.message_type.add(name=behind)
+    message_type = file.message_type.add(name="Order")
+    for name, number, kind in fields:
+        add_field(message_type, name, number, kind)
+    return registered(file)
+
+
+READ = orders(("number", 1, "string"), ("count", 2, "int64"), ("tag", 4, "string"))
+FIRST = orders(("id", 1, "string"), ("count", 2, "int32"), ("old", 3, "string"))
+LATER = orders(("tag", 4, "string"), ("number", 1, "string"), ("count", 2, "int64"), behind="First")
+
+
+def test_a_schema_evolves_while_the_query_runs_and_batches_of_both_run_again(
+    direct: DirectKafka, kafka: Kafka, new_topic: NewTopic
+) -> None:
+    """A field is removed, one renamed, one widened, then one added; one value in a hundred is bad."""
+    topic, password = new_topic(1), "pass-w0rd"
+    expected: list[dict[str, object]] = []
+
+    def write(values: list[tuple[bytes, dict[str, object]]]) -> None:
+        bad = [place % 100 == 50 for place in range(len(values))]
+        produce(kafka, topic, {0: [v[:-1] if is_bad else v for is_bad, (v, _) in zip(bad, values, strict=True)]})
+        expected.extend(dict.fromkeys(row) if is_bad else row for is_bad, (_, row) in zip(bad, values, strict=True))
+
+    def first(n: int) -> tuple[bytes, dict[str, object]]:
+        value = tagged(1, 2, b"%d" % n) + tagged(2, 0, varint(-n)) + tagged(3, 2, b"old")
+        return message(1, b"\0" + value), {"number": str(n), "count": -n, "tag": None}
+
+    def later(n: int) -> tuple[bytes, dict[str, object]]:
+        value = tagged(1, 2, b"%d" % n) + tagged(2, 0, varint(n << 40)) + tagged(4, 2, b"t")
+        return message(2, b"\2\2" + value), {"number": str(n), "count": n << 40, "tag": "t"}
+
+    answers = {f"/subjects/orders-value/versions/1{FORM}": READ, f"/schemas/ids/1{FORM}": FIRST}
+    with schema_registry(answers) as registry:
+        source = direct.source(
+            subscribe=topic, valueFormat="protobuf", valueSchema="orders-value:1", columns="topic,partition,offset",
+            schemaRegistry=f"http://me:{password}@127.0.0.1:{registry.port}", maxOffsetsPerTrigger=150,
+        )  # fmt: skip
+        query = direct.start(source, "q")
+        write([first(n) for n in range(1, 301)])
+        query.go_on_until(lambda: len(direct.data("q")) == 300)
+        answers[f"/schemas/ids/2{FORM}"] = LATER
+        write([each for n in range(1, 301) for each in (first(n), later(n))])
+        # What the last batch has read is counted when its report has come.
+        query.go_on_until(lambda: len(direct.data("q")) == query.status.rows.read == 900)
+        assert query.status.rows.malformed == 9
+        query.stop()
+        for dead in (None, direct.last_with_rows("q"), 1):
+            if dead is not None:
+                direct.die_in("q", dead)
+                direct.run(source, "q")
+            assert direct.data("q", ["payload"]) == [(row,) for row in expected]
+
+        # What does not resolve ends the query with both types, and an unknown id with the id, where the user chose so.
+        answers[f"/schemas/ids/3{FORM}"] = orders(("count", 2, "uint64"))
+        produce(kafka, topic, {0: [message(3, b"\0"), message(4, b"\0")]})
+        ends = ("schema 3 does not .*field 2, count, is a single uint64 in it, and not a single int64", "no schema of")
+        for offset, why in zip((900, 901), ends, strict=True):
+            there = json.dumps({topic: {"0": offset}})
+            with pytest.raises(PayloadError, match=rf"partition 0 offset {offset}: .*{why}") as ended:
+                direct.run({**source, "valueMode": "FAILFAST", "startingOffsets": there}, f"from {offset}")
+            assert password not in str(ended.value)
+        assert set(registry.logins) == {"Basic bWU6cGFzcy13MHJk"}
