@@ -35,12 +35,19 @@ BY_FILE := -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 SEED ?= $(shell date +%s)
 SEEDS = $(foreach each,kills day snapshot histories networks statements hypothesis,--$(each)-seed=$(1))
 SOAK_MINUTES ?= 30
-HISTORIES ?= 30
+HISTORIES ?= 300
 SNAPSHOT_REPLAYS ?= 200
 JOIN_KILLS ?= 20
 JOIN_USERS ?= 200000
 ORDERING_KILLS ?= 20
 ANNOUNCING_KILLS ?= 100
+# What makes tests longer, for each seed that chooses: every option of tests/conftest.py that has a number.
+LONG = --long --timeout=7200 $(SEEDS) --kills=30 --mysql-kills=30 --join-kills=$(JOIN_KILLS) \
+    --join-users=$(JOIN_USERS) --ordering-kills=$(ORDERING_KILLS) --announcing-kills=$(ANNOUNCING_KILLS) \
+    --chain-kills=20 --chain-clicks=5000000 --answers-kills=30 --late-rows-kills=30 --late-rows=10000000 \
+    --reader-kills=30 --reader-replays=200 --histories=$(HISTORIES) --snapshot-replays=$(SNAPSHOT_REPLAYS) \
+    --day-records=20000 --store-outage=60 --silences=20 --silent-seconds=60 --resumes=100 --wakes=50 \
+    --broker-frozen=60 --broken-networks=500 --partitions-added=50 --json-documents=1000000 --statements=100000
 FUZZ_MINUTES ?= 10
 # Files or folders, and how many faults of each file.
 MUTANTS_OF ?= watermark_source/planning
@@ -92,12 +99,7 @@ test: prepared ## all tests, against real servers: twenty-five to thirty minutes
 	$(RUN) -m pytest tests $(BY_FILE) --durations=10 $(PYTEST_ARGS)
 
 test-long: prepared ## the same and what is longer by nature: more kills, histories, silences; an hour and more
-	$(RUN) -m pytest tests $(BY_FILE) --durations=30 --long $(call SEEDS,$(SEED)) --kills=30 \
-	    --mysql-kills=30 --join-kills=$(JOIN_KILLS) --join-users=$(JOIN_USERS) --ordering-kills=$(ORDERING_KILLS) --announcing-kills=$(ANNOUNCING_KILLS) --chain-kills=20 --answers-kills=30 --chain-clicks=5000000 --late-rows-kills=30 --late-rows=10000000 \
-	    --histories=300 --snapshot-replays=$(SNAPSHOT_REPLAYS) --day-records=20000 --store-outage=60 \
-	    --silences=20 --silent-seconds=60 --reader-replays=200 --reader-kills=30 --resumes=100 --wakes=50 \
-	    --broker-frozen=60 --broken-networks=500 --partitions-added=50 --json-documents=1000000 \
-	    --hypothesis-profile=long --timeout=7200 --log-cli-level=INFO $(PYTEST_ARGS)
+	$(RUN) -m pytest tests $(BY_FILE) --durations=30 $(call LONG,$(SEED)) --hypothesis-profile=long --log-cli-level=INFO $(PYTEST_ARGS)
 
 test-versions: prepared ## a core of the tests for each Python and PySpark, with the lowest and the newest packages
 	$(RUN) -m pip install --disable-pip-version-check --quiet --group versions
@@ -140,14 +142,11 @@ site: $(INSTALLED) ## the docs as a site with search, in build/site/site; a link
 broker: java $(INSTALLED) ## a broker to play with, until Ctrl-C
 	$(RUN) -m services.kafka
 
-soak: java $(INSTALLED) ## property and integration tests and random HISTORIES (30), over and over for SOAK_MINUTES (30)
+soak: prepared ## property and integration tests as in test-long and more examples, over and over for SOAK_MINUTES (30)
 	@end=$$(( $$(date +%s) + 60 * $(SOAK_MINUTES) )); \
 	while [ "$$(date +%s)" -lt "$$end" ]; do \
-	    $(RUN) -m pytest tests/property tests/integration tests/soak -x --hypothesis-profile=soak \
-	        --timeout=7200 --kills=30 --mysql-kills=30 $(call SEEDS,$$(date +%s)) --join-kills=$(JOIN_KILLS) --join-users=$(JOIN_USERS) \
-	        --ordering-kills=$(ORDERING_KILLS) --announcing-kills=$(ANNOUNCING_KILLS) \
-	        --snapshot-replays=$(SNAPSHOT_REPLAYS) --day-records=20000 \
-	        --store-outage=60 --histories=$(HISTORIES) $(PYTEST_ARGS) || exit 1; \
+	    $(RUN) -m pytest tests/property tests/integration tests/soak -x $(call LONG,$$(date +%s)) \
+	        --hypothesis-profile=soak $(PYTEST_ARGS) || exit 1; \
 	done
 
 fuzz: $(FUZZER) ## each fuzz target for FUZZ_MINUTES (10), then what it found through compiled code

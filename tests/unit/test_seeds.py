@@ -6,11 +6,13 @@ import ast
 import re
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from hypothesis import settings
 
-from tests.conftest import SEEDS, pytest_report_header
+from tests.conftest import SEEDS, pytest_addoption, pytest_report_header
 
 ROOT = Path(__file__).parents[2]
 LONG = "pytest.mark.long"
@@ -35,11 +37,24 @@ def test_a_long_run_chooses_every_seed(goal: str, seed: str) -> None:
     ).stdout
     (command,) = (line for line in shown.replace("\\\n", " ").splitlines() if "pytest tests" in line)
     assert [f"{name}={seed}" for name in SEEDS if f"{name}={seed}" not in command] == []
+    # A number that no run passes is never larger than by day, and a test marked long runs with --long alone.
+    given = {name: float(value) for name, value in re.findall(r"(--[a-z-]+)=([\d.]+)(?= )", command)}
+    numbers = {name: options["default"] for name, options in declared_options().items() if "type" in options}
+    assert {name for name in numbers if name not in SEEDS and given.get(name, 0) < max(1, numbers[name])} == set()
+    assert " --long " in command
     # By day none is given.
     by_day = subprocess.run(
         ["make", "--dry-run", "test"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
     ).stdout
     assert "-seed" not in by_day
+
+
+def declared_options() -> dict[str, dict[str, Any]]:
+    """Return the settings of each option that tests/conftest.py declares."""
+    found: dict[str, dict[str, Any]] = {}
+    parser = SimpleNamespace(addoption=lambda name, **settings: found.update({name: settings}))
+    pytest_addoption(cast("pytest.Parser", parser))
+    return found
 
 
 def test_what_is_longer_by_nature_names_a_test_that_guards_the_same_by_day() -> None:
