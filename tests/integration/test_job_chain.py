@@ -35,7 +35,7 @@ from tests.integration.killed_chain_driver import (
     once,
     to_topic,
 )
-from tests.integration.killed_runs import rows_written, run_with_kills
+from tests.integration.killed_runs import PATIENCE_SECONDS, rows_written, run_with_kills
 from tests.spark.queries import START
 from watermark_source import follow_watermark
 from watermark_source.planning.announcement import Announcement
@@ -98,7 +98,7 @@ def test_the_last_job_has_what_a_batch_query_has_whenever_the_jobs_are_killed(
     job = ChainJob("local[2]", tmp_path, kafka.bootstrap, topic, minutes, tens, str(clicks // 12))
     run_with_kills(
         job, kills, random.Random(seed), lambda: rows_written(job) >= len(hours), most_batches=3,
-        patience=240 + clicks / 10_000,
+        patience=PATIENCE_SECONDS + clicks / 10_000,
     )  # fmt: skip
     found = {row.at // _HOUR * _HOUR: row.clicks for row in spark.read.parquet(str(job.sink(HOURS))).collect()}
     _log.info("%d kills, %d clicks, %d hours", kills, hours.total(), len(hours))

@@ -20,7 +20,7 @@ from services.kafka import Kafka
 from services.mysql import MySql
 from services.mysql_client import run
 from tests.integration.killed_join_driver import JOINED, JoinJob, RateJob, TopicsJob
-from tests.integration.killed_runs import batches, rows_written, run_with_kills, written
+from tests.integration.killed_runs import PATIENCE_SECONDS, batches, rows_written, run_with_kills, written
 from tests.spark.queries import Streams
 
 pytestmark = [pytest.mark.service, pytest.mark.timeout(7_200)]
@@ -56,7 +56,7 @@ def test_clicks_of_any_source_wait_for_the_snapshot_or_are_answered_from_the_fir
 
     try:
         run_with_kills(
-            job, kills, chance, is_done, patience=240 + users / 2_000,
+            job, kills, chance, is_done, patience=PATIENCE_SECONDS + users / 2_000,
             killed=lambda: in_snapshot.append("snapshot" in streams.offsets(JOINED, source=2)[-1]),
         )  # fmt: skip
         users_by_batch = streams.offsets(JOINED, source=2)
@@ -101,7 +101,7 @@ def test_no_click_misses_its_user_whenever_the_driver_is_killed(
     try:
         run_with_kills(
             job, kills, chance, lambda: rows_written(job) == clicks,
-            patience=240 + users / 2_000,
+            patience=PATIENCE_SECONDS + users / 2_000,
             killed=lambda: in_snapshot.append("snapshot" in streams.offsets(JOINED, source=1)[-1]),
         )  # fmt: skip
         offsets = list(zip(*(streams.offsets(JOINED, source=n) for n in range(2)), strict=True))
@@ -148,7 +148,7 @@ def test_no_click_misses_a_user_whose_key_was_in_the_topic_at_the_start_whenever
             return rows_written(job) == 2_000 + traffic.clicks
 
         run_with_kills(
-            job, kills, chance, is_done, patience=240 + users / 2_000,
+            job, kills, chance, is_done, patience=PATIENCE_SECONDS + users / 2_000,
             killed=lambda: reading.append("wm" not in streams.offsets(JOINED, source=1)[-1]),
         )  # fmt: skip
     rows = spark.read.parquet(str(job.sink(JOINED))).collect()
