@@ -24,6 +24,7 @@ from pyspark_aligned_kafka.records.event_time_choice import (
     WithoutTime,
     parse_path,
 )
+from pyspark_aligned_kafka.records.json_scan import JsonScan
 from pyspark_aligned_kafka.records.payload_formats import PayloadChoice
 from pyspark_aligned_kafka.records.payload_schema import parse_schema
 from pyspark_aligned_kafka.records.time_texts import MomentReader
@@ -118,6 +119,24 @@ def test_one_pass_over_documents_finds_what_two_passes_find(blocks: int) -> None
     assert seen["undated"] > blocks
     assert seen["bad"] > blocks / 100
     assert seen["without event time"] > blocks / 10
+
+
+def test_only_documents_without_the_first_of_several_places_are_scanned_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    scanned: list[int] = []
+    scan = JsonScan.find
+
+    def counted(self: JsonScan, data: Any, starts: Any, lengths: Any) -> Any:
+        scanned.append(len(starts))
+        return scan(self, data, starts, lengths)
+
+    monkeypatch.setattr(JsonScan, "find", counted)
+    payload = PayloadChoice(parse_schema("at BIGINT, o STRUCT<at: BIGINT>"))
+    places = tuple(InJson("value", parse_path(path)) for path in ("$.at", "$.o.at"))
+    texts = ('{"at":%d}', '{"at":%d,"o":{"at":7}}', '{"at":null,"o":{"at":%d}}')
+    recs = [Rec(n, (texts[n % 3] % (n + 1)).encode(), millis=n) for n in range(30)]
+    times, _, malformed = read(recs, EventTimeChoice(FirstOf(places), Format.MILLIS), payload)
+    assert (times, malformed) == (([1_000 * (n + 1) for n in range(30)], 0), 0)
+    assert scanned == [10]
 
 
 @given(examples())
