@@ -28,9 +28,9 @@ KAFKA_VERSION = "4.3.1"
 VERSION_VARIABLE = "WATERMARK_SOURCE_KAFKA"
 # Before it KRaft keeps no SCRAM users, and before 3.3 it was not for production.
 _FIRST_IN_KRAFT = (3, 5)
-START_SECONDS = 90.0
+START_SECONDS = 150.0
 STOP_SECONDS = 20.0
-_FORMAT_SECONDS = 60.0
+_FORMAT_SECONDS = 120.0
 # Without a binder of the logging interface a broker is mute, also about why it does not start.
 _LOGGING = Module("org.slf4j", "slf4j-simple", "1.7.36")
 _LARGEST_RECORD_BATCH = 32 * 1024 * 1024

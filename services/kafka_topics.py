@@ -41,9 +41,13 @@ def create_topics(
 
 
 def delete_topic(bootstrap: str, name: str) -> None:
-    """Delete a topic."""
+    """Delete a topic and return when the broker lists it no more: it accepts the deletion before it applies it (KRaft).
+
+    Until then the old topic would take what is written to a new one of the same name.
+    """
     with admin_client(bootstrap) as admin:
         admin.delete_topics([name], timeout_ms=_TIMEOUT_MS)
+        wait_until(lambda: name not in admin.list_topics(), _LEADERS_SECONDS, f"the deletion of topic {name}")
 
 
 def add_partitions(bootstrap: str, name: str, total: int) -> None:

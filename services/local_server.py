@@ -86,7 +86,7 @@ class ChildProcess:
             return
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait(timeout=30)
+        self._process.wait(timeout=90)
         self._gone = True
         if self._process.stdin is not None:
             self._process.stdin.close()

@@ -15,7 +15,7 @@ from services.mysql_local import LocalMySql, normalised
 from services.mysql_program import Flavour, flavour_from_environment
 from services.wait_until import wait_until
 
-_CATCH_UP_SECONDS = 60
+_CATCH_UP_SECONDS = 150
 _SEMI_SYNCHRONOUS = {
     "plugin_load_add": "semisync_source.so;semisync_replica.so",
     "loose_rpl_semi_sync_replica_enabled": "ON",

@@ -14,7 +14,7 @@ from services.local_server import LocalDatabase
 from services.mysql_client import answers
 from services.mysql_program import Flavour, Program, usable_program
 
-START_SECONDS = 90.0
+START_SECONDS = 150.0
 STOP_SECONDS = 30.0
 
 MYSQL_SETTINGS = {

@@ -112,7 +112,7 @@ def _make_starters(root: DebianRoot, programs: Path, folder: Path) -> Path:
     return made
 
 
-START_SECONDS = 60.0
+START_SECONDS = 150.0
 STOP_SECONDS = 30.0
 _INITIALISE_SECONDS = 120.0
 _GONE_SECONDS = 30.0

@@ -18,7 +18,7 @@ from services.ivy import pyspark_home
 from services.java import QUICK_START, java_command
 from services.local_server import ChildProcess, free_ports
 
-START_SECONDS = 90.0
+START_SECONDS = 150.0
 _ANSWER_SECONDS = 5.0
 _MASTER_HOST = "127.0.0.1"
 _MASTER = "org.apache.spark.deploy.master.Master"

@@ -69,7 +69,7 @@ class BatchReads:
 
     def wait_for_end(self, topic: str, end: int) -> None:
         """Wait until partition 0 ends at this offset for those who read only what is committed."""
-        at, until = TopicPartition(topic, 0), time.monotonic() + 30
+        at, until = TopicPartition(topic, 0), time.monotonic() + 120
         with closing(KafkaConsumer(bootstrap_servers=self.bootstrap, isolation_level="read_committed")) as consumer:
             while consumer.end_offsets([at])[at] < end:
                 assert time.monotonic() < until, "the end of a transaction does not appear"

@@ -35,11 +35,11 @@ from watermark_source.testing.support import behind_pickle
 
 DECLARED = (UnreachableError, ResponseTimeoutError)
 """What a broken network may be to a query. Rows are not lost, and no bytes are wrong: other errors would mislead."""
-_TO_ITS_END = 30.0
+_TO_ITS_END = 150.0
 """Seconds that a query has once the network is whole, with the same reader: it recovers by itself."""
-_UNTIL_AN_ERROR = 30.0
+_UNTIL_AN_ERROR = 90.0
 """Seconds for which the network stays broken at most, where no query has met an error: the machine may be busy."""
-_LONGEST_CALL = 30.0
+_LONGEST_CALL = 90.0
 """Seconds: a few of the limits that the histories set, and the time a busy machine takes."""
 
 
@@ -203,7 +203,7 @@ def _drive(history: History, chance: random.Random, half: float, whole: threadin
 
 
 @contextmanager
-def leaves_nothing(proxy: TcpProxy, close: Callable[[], None] = lambda: None, *, seconds: float = 15) -> Iterator[None]:
+def leaves_nothing(proxy: TcpProxy, close: Callable[[], None] = lambda: None, *, seconds: float = 90) -> Iterator[None]:
     """Fail if the block leaves a thread, a descriptor or a connection; ``close`` closes what is kept on purpose."""
     gc.collect()
     threads, files, former = set(threading.enumerate()), psutil.Process().num_fds(), signal.getsignal(signal.SIGTERM)

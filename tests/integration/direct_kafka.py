@@ -79,8 +79,9 @@ class DirectQuery:
             self.step_or_wait()
 
     def go_on(self, seconds: float) -> None:
-        """Go on for a while."""
+        """Go on for a while, one step at least."""
         end = time.monotonic() + seconds
+        self.step_or_wait()
         while time.monotonic() < end:
             self.step_or_wait()
 

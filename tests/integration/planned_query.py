@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import numpy as np
@@ -40,15 +40,33 @@ class Query:
         return rows
 
     def settle(self, seconds: float) -> dict[str, int]:
-        """Go on for a while; return how many rows were read."""
+        """Plan for a while, once at least; return how many rows were read."""
         read: dict[str, int] = {}
         until = time.monotonic() + seconds
-        while time.monotonic() < until:
-            rows = self.plan(within=10)
+        while True:
+            rows = self.plan(within=60)
             read.update(rows)
+            if time.monotonic() >= until:
+                return read
             if not rows:
                 time.sleep(_SPARK_ASKS_AFTER)
-        return read
+
+    def read(self, numbers: set[str]) -> None:
+        """Plan until each of these partitions has had rows, which are all that there are."""
+        read: set[str] = set()
+        until = time.monotonic() + 120
+        while not read >= numbers:
+            assert time.monotonic() < until, (read, numbers)
+            # A busy broker may answer later than one plan waits.
+            read |= self.settle(0.1).keys()
+        assert read == numbers
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        """Plan until the condition holds; nothing may be read."""
+        until = time.monotonic() + 120
+        while not condition():
+            assert time.monotonic() < until, self.offset
+            assert self.settle(0.1) == {}
 
     def statuses(self) -> dict[str, str]:
         report = self.reader.reportLatestOffset()

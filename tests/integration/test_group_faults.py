@@ -166,7 +166,7 @@ class OtherDriver:
         for each in below:
             with contextlib.suppress(psutil.NoSuchProcess):
                 each.kill()
-        psutil.wait_procs(below, timeout=30)
+        psutil.wait_procs(below, timeout=90)
 
 
 @pytest.fixture

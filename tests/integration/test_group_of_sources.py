@@ -125,9 +125,12 @@ def test_a_query_waits_for_another_until_that_one_is_gone(streams: KafkaStreams,
     wait_for(lambda: delivered(streams, "fast") >= last, queries["fast"])
     time.sleep(2)
     assert delivered(streams, "fast") == last
-    group = parse_progress(queries["fast"].lastProgress)[0].group
-    assert group is not None
-    assert (group.others, group.slowest) == (1, "slow")
+
+    def knows_the_other() -> bool:
+        group = parse_progress(queries["fast"].lastProgress)[0].group
+        return group is not None and (group.others, group.slowest) == (1, "slow")
+
+    wait_for(knows_the_other, queries["fast"])
     assert drift_between_queries(streams) <= DRIFT + STEP
     queries["slow"].stop()
     wait_for(lambda: delivered(streams, "fast") == len(TIMES["fast"]), queries["fast"])

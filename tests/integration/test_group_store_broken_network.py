@@ -37,7 +37,7 @@ _LIMITS = {
 }  # fmt: skip
 _CONNECT = 2
 """Seconds: PostgreSQL's driver takes no shorter limit."""
-_LONGEST_CALL = 12.0
+_LONGEST_CALL = 60.0
 """Three tries to connect, the one of the statement, and the time a busy machine takes."""
 _AT_ONCE = 12
 
@@ -103,7 +103,7 @@ def exchanges(server: Postgres, seed: int) -> Figures:
                 errors += 1
                 if store.location not in str(error):
                     wrong.append(f"names no place: {error}")
-                if calm and time.monotonic() > end + 20:
+                if calm and time.monotonic() > end + 90:
                     wrong.append(f"still no answer: {error}")
                     break
             except Exception as error:  # noqa: BLE001 - what the test is about
@@ -121,7 +121,7 @@ def exchanges(server: Postgres, seed: int) -> Figures:
         _repeated(lambda: other.leave(there))
         store.close()
         try:
-            wait_until(lambda: proxy.open_clients == 0, 5, "closed connections")
+            wait_until(lambda: proxy.open_clients == 0, 60, "closed connections")
         except Exception as left:  # noqa: BLE001 - a figure
             wrong.append(f"{proxy.open_clients} connections left: {left}")
     return Figures(1, errors, wrong=tuple(wrong))
@@ -166,7 +166,7 @@ def meetings(server: Postgres, seed: int) -> Figures:
         for proxy in (first, second):
             proxy.fates = lambda _: CALM
             proxy.break_open(Break.RESET)
-        end = time.monotonic() + 30
+        end = time.monotonic() + 120
         while not all(turn(goes_on=False)):
             if time.monotonic() > end:
                 wrong.append(f"they do not meet again: {[client.trouble for client in clients.values()]}")

@@ -272,7 +272,7 @@ def test_a_broker_that_names_a_wrong_address_is_told_with_it() -> None:
     with kafka_service(config=config, jvm=FAST_START, where=Where.LOCAL) as kafka:
         host, _, port = kafka.bootstrap.rpartition(":")
         with BrokerConnection(host, int(port)) as asked:
-            wait_until(lambda: [each.leader for each in asked.cluster("t").leaders] == [1], 30, "a topic")
+            wait_until(lambda: [each.leader for each in asked.cluster("t").leaders] == [1], 60, "a topic")
         given = {"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": "t", "kafkaConsumer.pollTimeoutMs": "2000"}
         source = KafkaSource(kafka_options.parse({**given, **LIMIT}))
         says = rf"broker 1 advertises the address 127\.0\.0\.1:{nowhere}: .*check advertised\.listeners"

@@ -44,7 +44,7 @@ class Reading:
 
     def until(self, condition: Condition) -> None:
         """Go on until the condition holds for the fields of both partitions."""
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while not condition(*self.offset["splits"][self.topic].values()):
             assert time.monotonic() < deadline, self.offset
             self.step()

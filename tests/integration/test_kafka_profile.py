@@ -55,12 +55,12 @@ def test_the_command_shows_what_to_set(kafka: Kafka, new_topic: Callable[..., st
     producer.close()
     command = [sys.executable, "-m", "watermark_source", "profile", "--kafka", "--rows", "all"]
     options = ["--kafka.bootstrap.servers", kafka.bootstrap, "--subscribe", topic, "--eventTimeColumn", "value:$.at"]
-    done = subprocess.run([*command, *options], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([*command, *options], capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     assert "maxOutOfOrderness = 30 s         for no late row" in done.stdout
     assert f"{topic}-0 is 2 h behind {topic}-1 in event time" in done.stdout
     assert "1 rows without an event time" in done.stdout
-    wrong = subprocess.run([*command, "--subscribe"], capture_output=True, text=True, timeout=120, check=False)
+    wrong = subprocess.run([*command, "--subscribe"], capture_output=True, text=True, timeout=300, check=False)
     assert (wrong.returncode, wrong.stderr) == (2, "--subscribe needs a value: --subscribe …\n")
 
 

@@ -83,7 +83,8 @@ def test_time_for_which_a_quota_lets_a_read_wait_costs_no_patience(
             waited = time.monotonic() - begun
     finally:
         limit_reading(kafka.bootstrap, topic_name, None)
-    assert caplog.text.count("a quota of this user or client is used up") == 1
+    # Once a minute.
+    assert 1 <= caplog.text.count("a quota of this user or client is used up") <= 1 + waited / 60
 
 
 def test_a_topic_that_does_not_exist_is_named(kafka: Kafka, topic_name: str) -> None:
@@ -107,7 +108,7 @@ def test_nobody_listening_is_unreachable_within_the_time_limit() -> None:
     begun = time.monotonic()
     with pytest.raises(UnreachableError):
         list(ours.read([SplitRange(Split("t", 0), 0, 5)]))
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 60
 
 
 def test_a_killed_connection_is_made_again_at_the_right_position(kafka: Kafka, new_topic: NewTopic) -> None:
@@ -149,7 +150,7 @@ def test_a_broker_that_stops_answering_ends_the_read_within_the_time_limit(own_b
             list(begun)
     finally:
         own_broker.resume(1)
-    assert time.monotonic() - at < 20
+    assert time.monotonic() - at < 60
 
 
 def test_a_connection_that_owes_an_answer_to_a_question_given_up_is_not_read_from(own_broker: LocalKafka) -> None:

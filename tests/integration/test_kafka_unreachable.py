@@ -43,19 +43,22 @@ def silent_port() -> Iterator[int]:
 
 @contextlib.contextmanager
 def port_that_hangs_up(seconds: float) -> Iterator[int]:
-    """Hangs up on whoever connects, and accepts without a word after some seconds."""
+    """Hangs up on whoever connects, and accepts without a word some seconds after the first."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        end = time.monotonic() + seconds
 
         def hang_up() -> None:
-            while time.monotonic() < end:
-                server.settimeout(max(0.01, end - time.monotonic()))
-                with contextlib.suppress(TimeoutError):
-                    server.accept()[0].close()
+            with contextlib.suppress(OSError):
+                server.accept()[0].close()
+                end = time.monotonic() + seconds
+                while (left := end - time.monotonic()) > 0:
+                    server.settimeout(left)
+                    with contextlib.suppress(TimeoutError):
+                        server.accept()[0].close()
 
         thread = threading.Thread(target=hang_up)
         thread.start()
         yield server.getsockname()[1]
+        server.shutdown(socket.SHUT_RDWR)
         thread.join()
 
 
@@ -69,7 +72,7 @@ def test_nobody_listens_is_an_error_within_the_limit() -> None:
             match=rf"within 2 s \(kafka.default.api.timeout.ms\); .*bootstrap.servers is {address}.*ECONNREFUSED",
         ):
             discovered(address, **LIMIT)
-    assert time.monotonic() - begun < 20
+    assert time.monotonic() - begun < 60
 
 
 def test_a_limit_that_the_user_has_not_set_is_not_told_by_the_name_of_one_that_is() -> None:
@@ -95,7 +98,7 @@ def test_a_port_that_never_answers_is_an_error_within_the_limit(protocol: str, k
         begun = time.monotonic()
         with pytest.raises(kind, match=f"127.0.0.1:{port}"):
             discovered(f"127.0.0.1:{port}", **{"kafka.security.protocol": protocol}, **LIMIT)
-    assert time.monotonic() - begun < 20
+    assert time.monotonic() - begun < 60
 
 
 def test_a_last_try_that_had_no_time_does_not_hide_why_those_before_it_failed() -> None:
@@ -128,7 +131,7 @@ def test_when_all_brokers_have_moved_the_bootstrap_servers_are_asked_after_two_o
         begun = time.monotonic()
         answer = brokers.run(moved)
         assert [broker.port for broker in answer.brokers] == [int(kafka.bootstrap.rpartition(":")[2])]
-        assert time.monotonic() - begun < 15
+        assert time.monotonic() - begun < 60
 
 
 def test_a_connection_that_is_lost_before_it_is_used_is_made_again(
@@ -146,7 +149,7 @@ def test_a_connection_that_is_lost_before_it_is_used_is_made_again(
         return connection
 
     with contextlib.closing(Brokers(parse_settings({"kafka.bootstrap.servers": kafka.bootstrap}))) as brokers:
-        brokers.metadata([], 5_000)
+        brokers.metadata([], 60_000)
         monkeypatch.setattr(Brokers, "_connected", lost_once)
-        brokers.socket_to(1, 5_000).socket.close()
+        brokers.socket_to(1, 60_000).socket.close()
     assert len(lost) == 1

@@ -301,7 +301,7 @@ def test_a_waiting_dump_goes_on_and_a_frozen_or_dead_server_is_noticed() -> None
         with new_database(server) as database:
             database.run(_TABLE)
             settings = root(server)
-            dump = BinlogDump(settings, database.since, server_id=77, heartbeat_seconds=0.2, timeout_seconds=2.0)
+            dump = BinlogDump(settings, database.since, server_id=77, heartbeat_seconds=0.2, timeout_seconds=5.0)
             with closing(dump):
                 blocks = dump.blocks()
                 seen: list[int] = []
@@ -315,7 +315,7 @@ def test_a_waiting_dump_goes_on_and_a_frozen_or_dead_server_is_noticed() -> None
                 with pytest.raises(ResponseTimeoutError, match="not even a heartbeat"):
                     for _ in blocks:
                         pass
-                assert time.monotonic() - since < 10
+                assert time.monotonic() - since < 60
                 server.resume()
             with closing(BinlogDump(settings, database.since, server_id=77, timeout_seconds=5.0)) as dump:
                 blocks = dump.blocks()

@@ -83,7 +83,7 @@ def test_a_server_that_is_set_up_passes_every_check(capsys: pytest.CaptureFixtur
 
 def test_it_is_a_command(server: MySql) -> None:
     command = [sys.executable, "-m", "watermark_source", "doctor", "--mysql", *words(server)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert "ok       binlog_format            ROW\n" in done.stdout
 

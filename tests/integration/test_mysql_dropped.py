@@ -125,7 +125,7 @@ def test_a_chunk_of_a_table_that_is_locked_for_longer_than_two_waits_says_so_and
     ):
         cursor.execute("LOCK TABLES t WRITE")
         rows = pool.submit(life.rows, start, end)
-        wait_until(lambda: caplog.text.count("waiting to read it") > 2, 30, "the chunk says that it waits")
+        wait_until(lambda: caplog.text.count("waiting to read it") > 2, 60, "the chunk says that it waits")
         assert not rows.done()
         cursor.execute("UNLOCK TABLES")
         assert len(rows.result(60)) == 10
@@ -206,13 +206,13 @@ def test_a_table_that_is_dropped_while_a_chunk_is_read_comes_whole_and_when_done
         def held_and_to_be_dropped(view: ConsistentView, tables: Iterable[TableName]) -> frozenset[TableName]:
             there = hold(view, tables)
             dropping.append(pool.submit(database.run, "DROP TABLE t"))
-            wait_until(lambda: waits_for_a_table(database), 30, "the statement that waits")
+            wait_until(lambda: waits_for_a_table(database), 60, "the statement that waits")
             return there
 
         with monkeypatch.context() as patched:
             patched.setattr(ConsistentView, "hold", held_and_to_be_dropped)
             first = life.rows(start, end)
-        dropping[0].result(30)
+        dropping[0].result(90)
     assert sorted((row["id"], row["amount"]) for row in first) == [(2 * i, i) for i in range(10)]
     assert "dropped before" not in caplog.text
     again = batch(life, start, end)

@@ -33,8 +33,8 @@ def test_a_frozen_server_is_an_error_after_the_limit_and_not_before(monkeypatch:
             connection.rows("SELECT 1")
             server.pause()
             # A lost connection is opened anew, once.
-            assert 3 <= seconds_until_an_error(lambda: connection.rows("SELECT 1")) < 15
-            assert 3 <= seconds_until_an_error(lambda: connected(settings)) < 10
-            assert 3 <= seconds_until_an_error(lambda: connected(settings.patient)) < 15
+            assert 3 <= seconds_until_an_error(lambda: connection.rows("SELECT 1")) < 60
+            assert 3 <= seconds_until_an_error(lambda: connected(settings)) < 60
+            assert 3 <= seconds_until_an_error(lambda: connected(settings.patient)) < 60
             server.resume()
             assert connection.rows("SELECT 1") == ((1,),)

@@ -325,7 +325,7 @@ def test_where_a_chunk_ends_is_asked_once_if_that_takes_too_long(
 ) -> None:
     fill(mysql_database, rows=23)
     # So that a locked table keeps the server from answering.
-    monkeypatch.setattr(login_settings, "ANSWER_SECONDS", 3)
+    monkeypatch.setattr(login_settings, "ANSWER_SECONDS", 6)
     monkeypatch.setattr(mysql_connection, "LOCK_WAIT_SECONDS", 600)
     life = Life(mysql_database, snapshotChunkRows=5)
     offset: Mapping[str, Any] = life.reader.initialOffset()

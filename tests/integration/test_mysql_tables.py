@@ -278,7 +278,7 @@ def test_a_table_that_is_made_anew_from_a_long_select_is_waited_for(
     with ThreadPoolExecutor(1) as beside:
         made = beside.submit(database.run, making)
         likewise = f"SELECT 1 FROM information_schema.PROCESSLIST WHERE INFO = '{making}'"
-        wait_until(lambda: bool(made.done() or database.run(likewise)), 30, "the statement")
+        wait_until(lambda: bool(made.done() or database.run(likewise)), 60, "the statement")
         assert f"{database.name}.t" in life.reader.latestOffset(end, ALL)["snapshot"]
         made.result()
     life.reader.stop()

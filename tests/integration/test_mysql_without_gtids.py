@@ -31,7 +31,7 @@ _SETTINGS = {
     "loose_rpl_semi_sync_source_timeout": "600000",
 }
 _HOLD = "SET GLOBAL rpl_semi_sync_source_enabled = {}"
-_SECONDS = 30
+_SECONDS = 120
 
 
 @contextmanager

@@ -192,7 +192,7 @@ def test_executors_report_to_a_driver_at_another_address(installed: Run) -> None
 def test_the_nodes_do_not_have_the_project(python: Path) -> None:
     tried = subprocess.run(
         [python, "-c", "import pyspark, numba, kafka\nimport watermark_source"],
-        env={}, cwd=python.parent, capture_output=True, text=True, timeout=60, check=False,
+        env={}, cwd=python.parent, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert "No module named 'watermark_source'" in tried.stderr
 

@@ -219,7 +219,7 @@ def test_nothing_is_left_when_the_owner_dies(how: signal.Signals, engine: docker
         volumes = {mount["Name"] for mount in engine.containers.get(container).attrs["Mounts"]}
         assert accepts(int(port))
         owner.send_signal(how)
-    wait_until(lambda: not _containers(engine, session), 15, "removal of the container")
+    wait_until(lambda: not _containers(engine, session), 60, "removal of the container")
     assert not accepts(int(port))
     assert volumes
     assert not volumes & {volume.id for volume in engine.volumes.list()}

@@ -45,7 +45,7 @@ def _read(bootstrap: str, topic: str, count: int) -> list[bytes]:
             found.extend(record.value for record in records)
         return len(found) >= count
 
-    wait_until(complete, 30, f"{count} records of {topic}")
+    wait_until(complete, 60, f"{count} records of {topic}")
     consumer.close()
     return found
 
@@ -124,9 +124,9 @@ def test_nothing_is_left_when_the_owner_dies(how: signal.Signals, tmp_path: Path
         group = os.getpgid(int(pid))
         assert accepts(_port(bootstrap))
         owner.send_signal(how)
-    wait_until(lambda: not members(group), 10, f"end of process group {group}")
-    wait_until(lambda: not accepts(_port(bootstrap)), 10, "closing of the broker's port")
-    wait_until(lambda: not list(tmp_path.glob("kafka-*")), 5, "removal of the broker's folder")
+    wait_until(lambda: not members(group), 60, f"end of process group {group}")
+    wait_until(lambda: not accepts(_port(bootstrap)), 60, "closing of the broker's port")
+    wait_until(lambda: not list(tmp_path.glob("kafka-*")), 60, "removal of the broker's folder")
 
 
 def test_a_broker_that_cannot_start_shows_the_end_of_its_log() -> None:

@@ -77,8 +77,8 @@ def test_nothing_is_left_when_the_owner_is_killed(tmp_path: Path) -> None:
         port = int(owner.stdout.readline())
         assert accepts(port)
         owner.send_signal(signal.SIGKILL)
-    wait_until(lambda: not accepts(port), 10, "closing of the server's port")
-    wait_until(lambda: not list(tmp_path.glob("postgres-*")), 5, "removal of the server's folder")
+    wait_until(lambda: not accepts(port), 60, "closing of the server's port")
+    wait_until(lambda: not list(tmp_path.glob("postgres-*")), 60, "removal of the server's folder")
 
 
 def test_a_wrong_setting_ends_the_start_with_the_servers_own_words() -> None:

@@ -22,7 +22,7 @@ def _child(folder: Path, script: str) -> ChildProcess:
 
 def test_a_child_that_ignores_the_request_to_end_is_killed(tmp_path: Path) -> None:
     child = _child(tmp_path, "trap '' TERM; echo ready; while :; do sleep 0.1; done")
-    wait_until(lambda: child.last_lines() == "ready", 10, "the child's trap")
+    wait_until(lambda: child.last_lines() == "ready", 60, "the child's trap")
     child.stop(seconds=0.3)
     assert child.exit_code == -signal.SIGKILL
     assert not psutil.pid_exists(child.pid)
@@ -30,17 +30,17 @@ def test_a_child_that_ignores_the_request_to_end_is_killed(tmp_path: Path) -> No
 
 def test_a_child_that_obeys_is_not_killed(tmp_path: Path) -> None:
     child = _child(tmp_path, "trap 'exit 7' TERM; echo ready; while :; do sleep 0.1; done")
-    wait_until(lambda: child.last_lines() == "ready", 10, "the child's trap")
-    child.stop(seconds=10)
+    wait_until(lambda: child.last_lines() == "ready", 60, "the child's trap")
+    child.stop(seconds=60)
     assert child.exit_code == 7
 
 
 def test_stopping_leaves_no_watcher_and_keeps_the_folder(tmp_path: Path) -> None:
     child = _child(tmp_path, "echo ready; exec sleep 60")
-    wait_until(lambda: child.last_lines() == "ready", 10, "the child's start")
+    wait_until(lambda: child.last_lines() == "ready", 60, "the child's start")
     child.kill()
     child.kill()
-    wait_until(lambda: not _group_lives(child.pid), 10, "the end of the watcher")
+    wait_until(lambda: not _group_lives(child.pid), 60, "the end of the watcher")
     assert tmp_path.exists()
 
 
@@ -54,14 +54,14 @@ def _group_lives(group: int) -> bool:
 
 def test_the_log_holds_both_streams_and_its_end_is_shown(tmp_path: Path) -> None:
     child = _child(tmp_path, "for i in 1 2 3; do echo out $i; done; echo err >&2")
-    wait_until(lambda: child.exit_code == 0, 10, "the child's end")
+    wait_until(lambda: child.exit_code == 0, 60, "the child's end")
     child.kill()
     assert child.last_lines(2) == "out 3\nerr"
 
 
 def test_a_short_command_that_fails_shows_its_output(tmp_path: Path) -> None:
     with pytest.raises(ServiceError, match=r"the check failed with exit code 3:\nreason"):
-        run_to_end(["/bin/sh", "-c", "echo reason >&2; exit 3"], folder=tmp_path, seconds=10, what="the check")
+        run_to_end(["/bin/sh", "-c", "echo reason >&2; exit 3"], folder=tmp_path, seconds=60, what="the check")
 
 
 def test_a_short_command_that_hangs_is_given_up(tmp_path: Path) -> None:

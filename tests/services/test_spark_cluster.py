@@ -33,7 +33,7 @@ def test_a_killed_worker_comes_back_and_closing_leaves_nothing(cluster: SparkClu
     assert cluster._master is not None
     pids = [cluster._master.pid, cluster._workers[0].pid]
     cluster.close()
-    wait_until(lambda: not any(map(psutil.pid_exists, pids)), 10, "the end of master and worker")
+    wait_until(lambda: not any(map(psutil.pid_exists, pids)), 60, "the end of master and worker")
     assert not folder.exists()
 
 

@@ -123,7 +123,7 @@ def test_windows_through_connect_are_the_same(streams: Streams, tmp_path: Path) 
     ended = subprocess.run(
         [sys.executable, "-c", CLIENT, str(tmp_path)],
         env={**environment, "PYTHONPATH": os.pathsep.join(sys.path), "PYSPARK_PYTHON": sys.executable},
-        capture_output=True, text=True, timeout=240, check=False,
+        capture_output=True, text=True, timeout=800, check=False,
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr
     through_connect = json.loads(ended.stdout.splitlines()[-1])

@@ -171,9 +171,13 @@ def test_no_schema_makes_a_walk_longer_than_its_bytes(case: str) -> None:
     schema, body, micros = HOSTILE[case]
     event_time = avro_event_time("at", schemas={1: schema})
     batch = records(message(1, body))
-    began = time.thread_time()
-    assert found(event_time(batch)) == [micros]
-    assert time.thread_time() - began < 0.01
+    took = []
+    for _ in range(5):
+        began = time.thread_time()
+        assert found(event_time(batch)) == [micros]
+        took.append(time.thread_time() - began)
+    # In one of them Python may have looked for garbage.
+    assert min(took) < 0.01
 
 
 def test_a_schema_whose_records_name_each_other_is_planned_once_each() -> None:

@@ -111,11 +111,12 @@ def test_groups_do_not_know_of_each_other(store: GroupStore) -> None:
 
 
 def test_a_member_silent_for_its_time_to_live_does_not_count_until_it_reports_again(store: GroupStore) -> None:
-    told(store, who("brief", time_to_live=1_000), at(10))
+    told(store, who("brief"), at(10))
     assert told(store, who("b"), at(50))[0] == 10
-    time.sleep(1.1)
+    told(store, who("brief", time_to_live=1, writer="after a restart"), at(10))
+    time.sleep(0.1)
     assert told(store, who("b"), at(50)) == (None, None, 0)
-    told(store, who("brief", time_to_live=1_000), at(12))
+    told(store, who("brief", writer="after another one"), at(12))
     assert told(store, who("b"), at(50))[0] == 12
 
 
@@ -177,14 +178,16 @@ def test_the_lowest_drift_of_the_living_members_counts(store: GroupStore) -> Non
 
     assert drift_of_others(who("a", drift=3_000)) == (None, None)
     assert drift_of_others(who("clock", drift=None)) == (3_000, "a")
-    assert drift_of_others(who("b", drift=1_000, time_to_live=1_000)) == (3_000, "a")
+    assert drift_of_others(who("b", drift=1_000)) == (3_000, "a")
     assert drift_of_others(who("c", drift=2_000)) == (1_000, "b")
     # Its own is no other's, and of equal ones the first by name.
-    assert drift_of_others(who("b", drift=1_000, time_to_live=1_000)) == (2_000, "c")
+    assert drift_of_others(who("b", drift=1_000)) == (2_000, "c")
     assert drift_of_others(who("d", drift=1_000)) == (1_000, "b")
     # Another process of the member brings another drift, with its first statement.
     assert store.exchange(who("d", drift=5_000, writer="after a restart"), None) is not None
-    time.sleep(1.1)
+    # One whose time to live has passed does not count.
+    assert drift_of_others(who("b", drift=1_000, time_to_live=1, writer="after a restart")) == (2_000, "c")
+    time.sleep(0.1)
     assert drift_of_others(who("a", drift=3_000)) == (2_000, "c")
 
 
