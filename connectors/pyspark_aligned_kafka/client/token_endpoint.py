@@ -28,6 +28,8 @@ _log = logging.getLogger(__name__)
 _TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
 _LARGEST_ANSWER = 1 << 20
 _PIECE = 65_536
+_LONGEST_LIFETIME = 1e9
+"""Seconds."""
 _RENEWED_AFTER = 0.8
 """Share of a token's lifetime after which it is renewed, the default of Java's clients."""
 _REFUSALS = range(300, 500)
@@ -104,7 +106,8 @@ def _request(source: TokenSource) -> _Token:
             raise KafkaConnectionError(f"the token file {path} cannot be read: {problem}") from None
     answer = _json(source, _post(source))
     lifetime = answer.get("expires_in")
-    seconds = float(lifetime) if isinstance(lifetime, (int, float)) and lifetime > 0 else None
+    is_number = isinstance(lifetime, (int, float)) and 0 < lifetime < _LONGEST_LIFETIME
+    seconds = float(lifetime) if is_number else None  # type: ignore[arg-type]  # a number, as checked
     return _checked(source, str(answer.get("access_token", "")), seconds, asked_at)
 
 
@@ -127,7 +130,9 @@ def _post(source: TokenSource) -> bytes:
                 f"the token endpoint {source.place} is not trusted: {why}; name its CA in ssl.truststore.location of "
                 "kafka.sasl.jaas.config"
             ) from None
-        raise KafkaConnectionError(f"the token endpoint {source.place} does not answer: {shortened(why)}") from None
+        raise KafkaConnectionError(
+            f"the token endpoint {source.place} does not answer: {_shown(source, why)}"
+        ) from None
 
 
 def _trouble(
@@ -139,7 +144,7 @@ def _trouble(
             body = _read_all(error.fp, deadline)  # type: ignore[arg-type]  # in fact an HTTPResponse
         except _NO_ANSWER:
             body = b""
-    what = f"{error.code} {error.reason}{_reported(source, body)}"
+    what = f"{error.code} {_shown(source, error.reason)}{_reported(source, body)}"
     if error.code in _REFUSALS and error.code not in _TOO_OFTEN:
         return RefusedError(f"the token endpoint {source.place} refused: {what}; {_CHECK}")
     return KafkaConnectionError(f"the token endpoint {source.place} answered {what}")
@@ -160,7 +165,7 @@ def _read_all(response: HTTPResponse, deadline: float) -> bytes:
 def _json(source: TokenSource, answer: bytes) -> dict[str, Any]:
     try:
         parsed = json.loads(answer)
-    except ValueError:
+    except (ValueError, RecursionError):
         parsed = None
     if not isinstance(parsed, dict):
         raise RefusedError(f"the token endpoint {source.place} answered no JSON object; {_CHECK}")
@@ -168,13 +173,18 @@ def _json(source: TokenSource, answer: bytes) -> dict[str, Any]:
 
 
 def _reported(source: TokenSource, answer: bytes) -> str:
-    """Return the error that an OAuth response reports, without the secret."""
+    """Return the error that an OAuth response reports."""
     try:
         parsed = json.loads(answer)
         parts = [str(parsed[name]) for name in ("error", "error_description") if name in parsed]
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         return ""
-    text = ": ".join(["", *parts])
+    return _shown(source, ": ".join(["", *parts]))
+
+
+def _shown(source: TokenSource, seen: object) -> str:
+    """Return what an endpoint sent, for a message: without the secret, which some send back."""
+    text = str(seen)
     for secret in (source.login, source.client_secret):
         text = text.replace(secret, "***") if secret else text
     return shortened(text)
@@ -196,5 +206,5 @@ def _lifetime(token: str) -> float:
         body = token.split(".")[1]
         claims = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
         return max(0.0, float(claims["exp"]) - time.time())
-    except (IndexError, KeyError, TypeError, ValueError, binascii.Error):
+    except (IndexError, KeyError, TypeError, ValueError, RecursionError, OverflowError, binascii.Error):
         return 0.0

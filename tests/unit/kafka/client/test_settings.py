@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import pickle
 import socket
 import ssl
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 import pytest
 from kafka.errors import KafkaConnectionError
@@ -14,7 +18,7 @@ from pyspark_aligned_kafka.client.login_settings import TokenSource
 from pyspark_aligned_kafka.client.setting_table import REFUSED, SETTINGS, Setting
 from pyspark_aligned_kafka.client.settings import ClientSettings, parse_settings
 from pyspark_aligned_kafka.client.token_endpoint import Tokens
-from watermark_source.errors import OptionError, UnknownOptionError
+from watermark_source.errors import OptionError, RefusedError, UnknownOptionError
 
 SERVERS = {"kafka.bootstrap.servers": "a:9092"}
 JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="geheim";'
@@ -179,6 +183,51 @@ def test_what_a_token_endpoints_url_holds_beside_its_place_is_shown_nowhere() ->
     assert "geheim" not in str(caught.value) + repr(source)
     given = {**TOKENS, TOKEN_URL: source.url}
     assert "geheim" not in repr(parse_settings({**SERVERS, **given}))
+
+
+@contextmanager
+def responding(response: bytes) -> Iterator[int]:
+    """Send a response to the first request at a port."""
+
+    def serve() -> None:
+        with suppress(OSError), listener.accept()[0] as connection:
+            connection.recv(65_536)
+            connection.sendall(response)
+            connection.shutdown(socket.SHUT_WR)
+            # Closed before all of the request has been read, the connection would be reset.
+            while connection.recv(65_536):
+                pass
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = threading.Thread(target=serve)
+        server.start()
+        yield listener.getsockname()[1]
+        server.join()
+
+
+ENDPOINT_LOGIN = base64.b64encode(b"client:geheim").decode()
+
+
+@pytest.mark.parametrize(
+    ("response", "error", "says"),
+    [
+        (f"HTTP/1.1 401 not {ENDPOINT_LOGIN}\r\n\r\n", RefusedError, r"refused: 401 not \*\*\*; check"),
+        ("HTTP/1.1 500 geheim\r\n\r\n", KafkaConnectionError, r"answered 500 \*\*\*$"),
+        (f"you sent Basic {ENDPOINT_LOGIN}\r\n", KafkaConnectionError, r"does not answer: you sent Basic \*\*\*"),
+        ("HTTP/1.1 200 OK\r\n\r\n" + "[" * 100_000, RefusedError, "answered no JSON object"),
+        ("HTTP/1.1 403 No\r\n\r\n" + "[" * 100_000, RefusedError, "refused: 403 No; check"),
+        ('HTTP/1.1 200 OK\r\n\r\n{"expires_in": 1' + "0" * 400 + "}", RefusedError, "is no token"),
+    ],
+    ids=["reason", "reason of a fault", "no HTTP", "deep", "deep refusal", "large number"],
+)
+def test_whatever_a_token_endpoint_sends_is_a_declared_error_without_the_secret(
+    response: str, error: type[Exception], says: str
+) -> None:
+    with responding(response.encode()) as port:
+        source = TokenSource(f"http://127.0.0.1:{port}/token", "client", "geheim", limit_s=60.0)
+        with pytest.raises(error, match=says) as caught:
+            Tokens(source).token()
+    assert not any(secret in str(caught.value) for secret in ("geheim", ENDPOINT_LOGIN))
 
 
 @pytest.mark.parametrize("row", SETTINGS, ids=lambda row: row.java)
