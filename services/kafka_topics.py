@@ -118,6 +118,20 @@ def admin_client(bootstrap: str) -> Iterator[KafkaAdminClient]:
         client.close()
 
 
+@contextmanager
+def records_refused(bootstrap: str, name: str) -> Iterator[None]:
+    """Have the broker refuse every record for a topic in the block, from a moment after its begin."""
+    from kafka.admin import ConfigResource, ConfigResourceType
+
+    limit = {"max.message.bytes": "1"}
+    with admin_client(bootstrap) as admin:
+        admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, name, limit)])
+        try:
+            yield
+        finally:
+            admin.reset_configs([ConfigResource(ConfigResourceType.TOPIC, name, limit)])
+
+
 # Quotas of a broker: how many bytes a second a client may read.
 
 

@@ -6,7 +6,8 @@ import json
 import random
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -23,6 +24,11 @@ def batches(job: KilledJob, log: str) -> int:
     """Return how many batches of a job's queries are in their logs of ``offsets`` or of ``commits``."""
     folders = [folder for query in job.names if (folder := job.checkpoint(query) / log).exists()]
     return sum(file.name.isdigit() for folder in folders for file in folder.iterdir())
+
+
+def last_commit(job: KilledJob, query: str) -> int:
+    """Return the number of a query's last committed batch; it must have one."""
+    return max(int(file.name) for file in (job.checkpoint(query) / "commits").iterdir() if file.name.isdigit())
 
 
 def files_of(entry: Path) -> list[Path]:
@@ -60,28 +66,41 @@ def run_with_kills(
     Each driver but the last is killed in or after one of its first ``most_batches``, and there must be as many for all
     of them. ``killed`` is called after each kill. ``patience`` is the seconds that the last one may take.
     """
-    for number in range(kills + 1):
-        command = [sys.executable, job.program, *job.arguments]
-        driver = ChildProcess(command, folder=job.folder, log=job.folder / "log")
-        try:
-            more = chance.randrange(most_batches)
-            planned, done = batches(job, "offsets") + more, batches(job, "commits") + more
-            if number == kills:
-                _wait(is_done, driver, "the last row", patience)
-                continue
-            # Half of the kills come right after a batch was planned, the others after one was done.
-            if chance.random() < 0.5:
-                _wait(lambda planned=planned: batches(job, "offsets") > planned, driver, "a batch")  # type: ignore[misc]
-                time.sleep(chance.uniform(0, 1))
-            else:
-                _wait(lambda done=done: batches(job, "commits") > done, driver, "the end of a batch")  # type: ignore[misc]
-                time.sleep(chance.uniform(0, 0.1))
-        finally:
-            driver.kill()
+    for _ in range(kills):
+        kill_once(job, chance, most_batches)
         killed()
+    with started(job) as driver:
+        wait_for(is_done, driver, "the last row", patience)
 
 
-def _wait(condition: Callable[[], object], driver: ChildProcess, what: str, patience: float = PATIENCE_SECONDS) -> None:
+def kill_once(job: KilledJob, chance: random.Random, most_batches: int) -> None:
+    """Start the driver, and kill it in or after one of its first ``most_batches``, whatever it is at."""
+    with started(job) as driver:
+        more = chance.randrange(most_batches)
+        planned, done = batches(job, "offsets") + more, batches(job, "commits") + more
+        # Half of the kills come right after a batch was planned, the others after one was done.
+        if chance.random() < 0.5:
+            wait_for(lambda: batches(job, "offsets") > planned, driver, "a batch")
+            time.sleep(chance.uniform(0, 1))
+        else:
+            wait_for(lambda: batches(job, "commits") > done, driver, "the end of a batch")
+            time.sleep(chance.uniform(0, 0.1))
+
+
+@contextmanager
+def started(job: KilledJob) -> Iterator[ChildProcess]:
+    """A driver of the job, killed at the end of the block."""
+    driver = ChildProcess([sys.executable, job.program, *job.arguments], folder=job.folder, log=job.folder / "log")
+    try:
+        yield driver
+    finally:
+        driver.kill()
+
+
+def wait_for(
+    condition: Callable[[], object], driver: ChildProcess, what: str, patience: float = PATIENCE_SECONDS
+) -> None:
+    """Wait until a condition holds, while the driver runs."""
     end = time.monotonic() + patience
     while not condition():
         assert driver.exit_code is None, driver.last_lines(60)

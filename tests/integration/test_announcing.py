@@ -22,11 +22,11 @@ from pyspark_aligned_kafka.announcing.announcer import AnnouncementTopic, announ
 from pyspark_aligned_kafka.client.settings import parse_settings
 from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
 from services.kafka import Kafka, kafka_service
-from services.kafka_topics import add_partitions, create_topic, delete_topic
+from services.kafka_topics import add_partitions, create_topic, delete_topic, records_refused
 from services.wait_until import wait_until
 from tests.integration.kafka_streams import KafkaStreams, write
-from tests.integration.killed_announcing_driver import WINDOW_SECONDS, AnnouncingJob
-from tests.integration.killed_runs import batches, run_with_kills
+from tests.integration.killed_announcing_driver import WINDOW_SECONDS, WINDOWS, AnnouncingJob
+from tests.integration.killed_runs import batches, kill_once, last_commit, started, wait_for
 from tests.spark.queries import START
 from watermark_source import follow_watermark
 from watermark_source.__main__ import main
@@ -364,6 +364,25 @@ def test_a_query_without_an_output_watermark_is_refused(
         announce_watermark(query, sink, options_of(kafka), "totals", hold="soon")
 
 
+def killed_before_its_announcement(job: AnnouncingJob, kafka: Kafka) -> bool:
+    """Kill the driver after a commit whose announcement the broker refuses; return whether there is none of it."""
+
+    def announced_last() -> int | None:
+        found = of_query(kafka, job.sink_topic)
+        return found[-1].batch if found and found[-1].watermark is not None else None
+
+    def is_unannounced() -> bool:
+        last = announced_last()
+        return last is not None and last < last_commit(job, WINDOWS)
+
+    with started(job) as driver:
+        wait_for(lambda: announced_last() is not None, driver, "an announcement")
+        with records_refused(kafka.bootstrap, announcements_of(job.sink_topic)):
+            wait_for(is_unannounced, driver, "a commit without an announcement")
+            driver.kill()
+            return is_unannounced()
+
+
 @pytest.mark.timeout(14_400)
 @pytest.mark.long("test_the_last_job_has_what_a_batch_query_has_whenever_the_jobs_are_killed")
 def test_promises_hold_whenever_the_driver_is_killed_and_when_tasks_write_again(
@@ -372,7 +391,7 @@ def test_promises_hold_whenever_the_driver_is_killed_and_when_tasks_write_again(
     kills, seed = request.config.getoption("--announcing-kills"), request.config.getoption("--kills-seed")
     source, sink = new_topic(2), new_topic(3)
     batch_rows, chance = 200, random.Random(seed)
-    rows = batch_rows * (8 + 4 * kills) // 2
+    rows = batch_rows * (8 + 5 * kills) // 2
     # Out of order by less than two seconds; the last row ends all windows before it.
     times = {p: [n / 4 + chance.uniform(0, 1.9) for n in range(rows)] + [rows / 4 + 1_000] for p in range(2)}
     write(kafka.bootstrap, source, times)
@@ -383,7 +402,14 @@ def test_promises_hold_whenever_the_driver_is_killed_and_when_tasks_write_again(
         found = of_query(kafka, sink)
         return bool(found) and (found[-1].watermark or 0) >= last
 
-    run_with_kills(job, kills, chance, is_done, most_batches=3)
+    for number in range(kills):
+        if number % 2 == 0:
+            kill_once(job, chance, most_batches=3)
+            continue
+        while not killed_before_its_announcement(job, kafka):
+            _log.info("the announcement was written before the broker refused it; once more")
+    with started(job) as driver:
+        wait_for(is_done, driver, "the last announcement")
     result = audited(kafka, sink)
     assert result, result
     (writer,) = result.writers
@@ -394,7 +420,10 @@ def test_promises_hold_whenever_the_driver_is_killed_and_when_tasks_write_again(
     counted = Counter((p, round(t * 1_000) // length) for p, found in times.items() for t in found[:-1])
     seen = {(v["partition"], (v["t"] - START) // length): v["count"] for v in values}
     assert seen == counted
-    _log.info("%d kills, %d announcements, %d rows, %d copies", kills, writer.announcements, len(values), result.copies)
+    _log.info(
+        "%d kills, %d of them between a commit and its announcement; %d announcements, %d rows, %d copies",
+        kills, kills // 2, writer.announcements, len(values), result.copies,
+    )  # fmt: skip
     # A task that Spark thinks dead writes its rows again, behind the announcement of its batch.
     with closing(KafkaProducer(bootstrap_servers=kafka.bootstrap)) as zombie:
         for value in chance.sample(values, 20):
