@@ -10,10 +10,12 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
+from pyspark.sql.streaming import StreamingQuery
 
 from benchmarks.figures import Figure, spread
 from benchmarks.latency import RATE, SteadyProducer
@@ -24,6 +26,7 @@ from pyspark_aligned_kafka.announcing.announcer import AnnouncementTopic
 from services.kafka_topics import create_topic
 from services.wait_until import wait_until
 from watermark_source import follow_watermark
+from watermark_source.planning.announced import LoggedStatement
 from watermark_source.planning.announcement import Announcement
 from watermark_source.planning.split import Split
 
@@ -72,15 +75,24 @@ def between_jobs(spark: SparkSession, bootstrap: str, topic: str, partitions: in
         for query in (a, b):
             query.stop()
         with closing(AnnouncementTopic(kafka, between)) as announcements:
-            announced = [each.statement for each in announcements.records()]
-        delays = sorted(_delays(first, second, announced, until - SECONDS, until))
+            announced = list(announcements.records())
+        found = list(_delays(first, second, announced, until - SECONDS, until))
         batches = len(_entries(first / "commits"))
+    delays = sorted(each.total for each in found)
     p50, p99 = statistics.median(delays), delays[int(len(delays) * 0.99)]
     detail = f"{delays[0]:.0f} to {delays[-1]:.0f} ms, {len(delays)} commits at {RATE} records/s"
     yield Figure(
         "commit of a job to the batch of the next that applies it: p50", p50, "ms", at_most=_P50, detail=detail
     )
     yield Figure("commit of a job to the batch of the next that applies it: p99", p99, "ms", at_most=_P99)
+    for part, of_part in (
+        ("to its announcement", [each.announced for each in found]),
+        ("from there to the batch of the next that carries it", [each.planned for each in found]),
+        ("from there to the batch that applies it", [each.applied for each in found]),
+    ):
+        yield Figure(f"commit of a job, {part}: p50", statistics.median(of_part), "ms", detail=spread(of_part, 0))
+    for job, query in (("the first", a), ("the next", b)):
+        yield Figure(f"a batch of {job} job: p50", *_duration(query))
     yield Figure("announcing: CPU of its thread", 100 * used / SECONDS, "% of a core", at_most=_CPU)
     # The first one has readers wait for a writer that is new, before any batch.
     yield Figure(
@@ -133,22 +145,51 @@ def _counts(rows: DataFrame) -> DataFrame:
     return counted.select((F.unix_millis("w.end") - 1).alias("at"), "count")
 
 
-def _delays(first: Path, second: Path, announced: Sequence[object], begin: float, end: float) -> Iterator[float]:
-    """Yield, for each commit whose announcement raised the watermark, the milliseconds until a batch applied it."""
+class _Delay(NamedTuple):
+    """The milliseconds from one moment to the next, from the commit of a batch to the batch that applies it."""
+
+    announced: float
+    planned: float
+    applied: float
+
+    @property
+    def total(self) -> float:
+        return self.announced + self.planned + self.applied
+
+
+def _delays(
+    first: Path, second: Path, announced: Sequence[LoggedStatement], begin: float, end: float
+) -> Iterator[_Delay]:
+    """Yield the delay of each commit whose announcement raised the watermark."""
     commits = {int(file.name): file.stat().st_mtime for file in _entries(first / "commits")}
-    applied = sorted(
-        (file.stat().st_mtime, json.loads(file.read_text().splitlines()[1])["batchWatermarkMs"])
-        for file in _entries(second / "offsets")
-    )
+    planned = sorted(map(_planned, _entries(second / "offsets")))
     highest = None
-    for each in announced:
+    for record in announced:
+        each = record.statement
         if not isinstance(each, Announcement) or each.watermark is None or each.watermark == highest:
             continue
         highest = each.watermark
         at = commits.get(each.batch)
-        if at is None or not begin <= at < end:
+        if at is None or record.written_at is None or not begin <= at < end:
             continue
-        yield next(1_000 * (moment - at) for moment, watermark in applied if moment > at and watermark >= highest)
+        carried = next(moment for moment, wm, _ in planned if moment > at and wm is not None and wm >= highest)
+        applied = next(moment for moment, _, watermark in planned if moment > at and watermark >= highest)
+        written = record.written_at / 1_000
+        yield _Delay(*(1_000 * each for each in (written - at, carried - written, applied - carried)))
+
+
+def _planned(file: Path) -> tuple[float, int | None, int]:
+    """Return when a batch was planned, the watermark that its rows carry and the one that its operators apply."""
+    _, of_query, of_source, *_ = file.read_text().splitlines()
+    return file.stat().st_mtime, json.loads(of_source).get("wm"), json.loads(of_query)["batchWatermarkMs"]
+
+
+def _duration(query: StreamingQuery) -> tuple[float, str, None, None, str]:
+    """Return how long a batch takes, and its parts as detail; ``Figure`` has them in this order."""
+    events = [each["durationMs"] for each in query.recentProgress if "addBatch" in each["durationMs"]]
+    medians = {part: statistics.median(each.get(part, 0) for each in events) for part in events[-1]}
+    total = medians.pop("triggerExecution")
+    return total, "ms", None, None, ", ".join(f"{part} {millis:.0f}" for part, millis in medians.items())
 
 
 def _entries(folder: Path) -> list[Path]:

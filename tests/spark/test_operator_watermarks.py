@@ -145,11 +145,18 @@ class Watched:
     rows: list[tuple[int, int]] = field(default_factory=list)
     """Batch and event time in milliseconds, as a record in Kafka would have it."""
     stated: list[tuple[int, OutputWatermark]] = field(default_factory=list)
+    before: BatchWatermarks | None = None
 
     def note(self) -> None:
         progress = self.query.lastProgress
         assert progress is not None
-        self.stated.append((progress["batchId"], output_watermark(self.query)))
+        stated = output_watermark(self.query)
+        self.stated.append((progress["batchId"], stated))
+        # What is read again after each batch is less, and states the same.
+        found = read_watermarks(self.query, self.before, only_last=True)
+        assert output_of(found, progress) == stated
+        if isinstance(found, BatchWatermarks):
+            self.before = found
 
 
 def start(build: Build, mode: str, rows: DataFrame, others: DataFrame, checkpoint: Path) -> Watched:

@@ -10,7 +10,7 @@ Only for Spark Classic: Spark Connect shows its clients no plan.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, TypeAlias
 
@@ -107,10 +107,17 @@ class BatchWatermarks:
     watermark for both, and ``late`` is that by which the batch emits rows."""
 
 
-def read_watermarks(query: StreamingQuery) -> BatchWatermarks | NoWatermark:
+def read_watermarks(
+    query: StreamingQuery, before: BatchWatermarks | None = None, *, only_last: bool = False
+) -> BatchWatermarks | NoWatermark:
     """Return what the operators of the query's newest batch state, whether it is committed or not.
 
     Takes some ten milliseconds of the driver, none of the query's own thread.
+
+    Args:
+        query: of Spark Classic.
+        before: of an earlier batch of the same run: what is the same for all batches of a run is taken from it.
+        only_last: leave out the operators whose rows another one processes; ``output_of`` does not need them.
 
     Raises:
         UsageError: the query runs by Spark Connect.
@@ -122,10 +129,13 @@ def read_watermarks(query: StreamingQuery) -> BatchWatermarks | NoWatermark:
     if not execution.tracker().phases().contains("planning"):
         return NoWatermark(Why.PLANNING)
     found: list[OperatorWatermark] = []
-    _collect(execution.executedPlan(), found, is_last=True, is_checked=False)
+    _collect(execution.executedPlan(), found, is_last=True, is_checked=False, only_last=only_last)
+    batch, operators = int(execution.currentBatchId()), tuple(found)
+    if before is not None:
+        return replace(before, batch=batch, operators=operators)
     return BatchWatermarks(
-        batch=int(execution.currentBatchId()),
-        operators=tuple(found),
+        batch=batch,
+        operators=operators,
         is_complete=str(execution.outputMode()) == "Complete",
         has_stateless_rows=_has_stateless_rows(execution.analyzed()),
         has_late=str(execution.sparkSession().conf().get(_SEVERAL, "true")) == "true",
@@ -230,16 +240,18 @@ def _has(node: Any, kind: str, method: str) -> bool:
     return _ANSWERS[kind, method]
 
 
-def _collect(node: Any, found: list[OperatorWatermark], *, is_last: bool, is_checked: bool) -> None:
+def _collect(node: Any, found: list[OperatorWatermark], *, is_last: bool, is_checked: bool, only_last: bool) -> None:
     kind = str(node.getClass().getName())
     name = kind.rpartition(".")[2]
     if all(_has(node, kind, method) for method in _WATERMARKS):
         found.append(_operator(node, kind, is_last=is_last, is_checked=is_checked))
+        if only_last:
+            return
         is_last = is_checked = False
     elif name == _CHECKED_FUNCTIONS:
         is_checked = True
     for child in _inputs(node, name):
-        _collect(child, found, is_last=is_last, is_checked=is_checked)
+        _collect(child, found, is_last=is_last, is_checked=is_checked, only_last=only_last)
 
 
 def _inputs(node: Any, name: str) -> Iterator[Any]:

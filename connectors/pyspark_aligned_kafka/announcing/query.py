@@ -1,9 +1,9 @@
 """Announces the output watermark of a running query: ``announce_watermark``, from a thread beside the query.
 
-Ten times a second the thread asks Spark for the number of the last committed batch; a listener would have to be served
-by the session's event bus, which delays events and may drop them. After a batch it reads the output watermark, then the
-ends of the topics, and writes one announcement for each. It holds the query up nowhere, and where it is slower than the
-batches the newest wins.
+The thread polls the number of the last committed batch, ever less often the longer there is no new one; a listener
+would have to be served by the session's event bus, which delays events and may drop them. After a batch it reads the
+output watermark, then the ends of the topics, and writes one announcement for each. It never holds the query up, and
+where it is slower than the batches only the newest is announced.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from pyspark_aligned_kafka.announcing.announcer import AnnouncementTopic, need_n
 from watermark_source.durations import ACCEPTED, parse_duration
 from watermark_source.errors import ResponseTimeoutError, SourceError, UsageError, WatermarkSourceError
 from watermark_source.monitor.operator_watermarks import (
+    BatchWatermarks,
     NoWatermark,
     OutputWatermark,
     Why,
@@ -35,7 +36,17 @@ from watermark_source.planning.watermark import MAX, MIN, Millis, watermark_text
 
 _log = logging.getLogger(__name__)
 
-_POLL_S: Final = 0.1
+_POLLS_S: Final = (0.03, 0.25)
+"""Shortest and longest pause between two polls."""
+_POLL_SHARE: Final = 0.1
+"""A pause is this share of the time since the last new batch, within those bounds, so that it delays an announcement by
+little of the time that a batch takes."""
+_FIRST_POLL: Final = 0.4
+"""The first poll after a batch comes after this share of the time from the batch before to it, at the longest pause."""
+_ACTIVE_S: Final = 1.0
+"""Seconds between two requests whether the query has ended."""
+_FAILED_S: Final = 0.1
+"""Pause after the first failure in a row; twice as long after each further one."""
 _LONGEST_PAUSE_S: Final = 30.0
 _FLUSH_S: Final = 60.0
 _STOP_S: Final = 10.0
@@ -139,6 +150,28 @@ def to_announce(found: Millis, hold: int | None, last: Millis | None) -> Millis:
     return Millis(lowered if last is None else max(lowered, last))
 
 
+@dataclass(frozen=True, slots=True)
+class Polls:
+    """When the last committed batch is polled next, in seconds of the monotonic clock. Pure."""
+
+    new_at: float
+    """When a new batch was found last."""
+    usual: float = 0.0
+    """Seconds from the batch before to that one."""
+    is_first: bool = True
+    """Whether no poll has followed it."""
+
+    def after(self, now: float, *, is_new: bool) -> Polls:
+        """Return it after a poll that found a new batch, or none."""
+        return Polls(now, now - self.new_at) if is_new else Polls(self.new_at, self.usual, is_first=False)
+
+    def pause(self, now: float) -> float:
+        """Return the seconds until the next poll."""
+        shortest, longest = _POLLS_S
+        wanted = _FIRST_POLL * self.usual if self.is_first else _POLL_SHARE * (now - self.new_at)
+        return min(longest, max(shortest, wanted))
+
+
 @dataclass(slots=True)
 class Without:
     """For how long the batches of a query have had no watermark."""
@@ -206,6 +239,10 @@ class AnnouncedQuery:
         """What keeps the newest batch from being announced."""
         self._warned: set[str] = set()
         self._without = Without()
+        self._watermarks: BatchWatermarks | None = None
+        """As they were read last: what does not change is not read again."""
+        self._is_wanted = False
+        """Whether a caller waits for the last batch, so that the next poll is due."""
         self._stopped = False
         self._ended = False
         self._thread = threading.Thread(target=self._run, name=f"watermarks of {writer}", daemon=True)
@@ -232,6 +269,8 @@ class AnnouncedQuery:
         if batch is None:
             return
         with self._changed:
+            self._is_wanted = True
+            self._changed.notify_all()
             self._changed.wait_for(
                 lambda: self._is_done(batch) or isinstance(self._trouble, UsageError) or self._ended, timeout
             )
@@ -260,29 +299,38 @@ class AnnouncedQuery:
         return self._done is not None and self._done >= batch
 
     def _committed(self) -> int | None:
-        """Return the number of the last committed batch; some short calls to Spark's driver process."""
+        """Return the number of the last committed batch; few and short calls to Spark's driver process."""
         progress = self._handle.lastProgress()
         if progress is None:
             return None
+        batch = int(progress.batchId())
+        if self._is_done(batch):
+            return batch
         # As ``executed_batch``, without the event's whole JSON.
-        batch = int(progress.batchId()) - (not progress.durationMs().containsKey("addBatch"))
+        batch -= not progress.durationMs().containsKey("addBatch")
         return batch if batch >= 0 else None
 
     # On the thread.
 
     def _run(self) -> None:
-        failures = 0
+        failures, asked_at, is_active = 0, -_ACTIVE_S, True
+        polls = Polls(time.monotonic())
         try:
             while not self._stopped:
                 # In this order: a query that has ended has no later batch.
-                is_active = bool(self._query.isActive)
+                if time.monotonic() - asked_at >= _ACTIVE_S:
+                    asked_at, is_active = time.monotonic(), bool(self._query.isActive)
+                before = self._done
                 is_done = self._step()
                 failures = 0 if is_done else failures + 1
                 if not is_active and (is_done or isinstance(self._trouble, UsageError)):
                     break
-                pause = _POLL_S if is_done else min(_LONGEST_PAUSE_S, _POLL_S * 2.0 ** min(failures, 10))
+                now = time.monotonic()
+                polls = polls.after(now, is_new=self._done != before)
+                pause = polls.pause(now) if is_done else min(_LONGEST_PAUSE_S, _FAILED_S * 2.0 ** min(failures, 10))
                 with self._changed:
-                    self._changed.wait_for(lambda: self._stopped, pause)
+                    self._changed.wait_for(lambda: self._stopped or self._is_wanted, pause)
+                    self._is_wanted = False
         finally:
             for each in self._topics:
                 each.of.close()
@@ -324,7 +372,10 @@ class AnnouncedQuery:
         progress = self._query.lastProgress
         batch = None if progress is None else executed_batch(progress)
         assert batch is not None
-        found = output_of(read_watermarks(self._query), progress, is_bounded=self._hold is not None)
+        watermarks = read_watermarks(self._query, self._watermarks, only_last=True)
+        if not isinstance(watermarks, NoWatermark):
+            self._watermarks = watermarks
+        found = output_of(watermarks, progress, is_bounded=self._hold is not None)
         if found == NoWatermark(Why.NO_BATCH):
             # An earlier run committed it, and nothing is there to be asked for its watermark.
             for each in self._topics:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pyspark_aligned_kafka.announcing.audit import Promises
-from pyspark_aligned_kafka.announcing.query import Without, hold_of, to_announce
+from pyspark_aligned_kafka.announcing.query import Polls, Without, hold_of, to_announce
 from watermark_source.__main__ import main
 from watermark_source.errors import UsageError
 from watermark_source.monitor.operator_watermarks import NoWatermark, Why
@@ -48,6 +48,37 @@ def test_a_query_without_a_watermark_is_named_once_after_a_minute_of_batches() -
         None
     ] * 4
     assert [without.due(none, now) for now in (120, 121, 500)] == [None, 61, None]
+
+
+def polled(batches: list[float], until: float) -> list[tuple[float, bool]]:
+    """Poll a query whose batches end at these times; return when, and whether there was a new batch."""
+    polls, now, seen, found = Polls(0.0), 0.0, 0, []
+    while (now := now + polls.pause(now)) <= until:
+        done = sum(end <= now for end in batches)
+        polls, is_new, seen = polls.after(now, is_new=done > seen), done > seen, done
+        found.append((now, is_new))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("every", "most_polls", "latest"), [(0.1, 4, 0.04), (0.5, 13, 0.06), (2.0, 25, 0.25), (10.0, 60, 0.26)]
+)
+def test_polls_are_few_and_follow_a_batch_by_little_of_its_time(every: float, most_polls: int, latest: float) -> None:
+    ends = [every * n for n in range(1, 21)]
+    found = polled(ends, ends[-1] + 0.3)
+    assert len(found) <= most_polls * len(ends)
+    new = [at for at, is_new in found if is_new]
+    assert len(new) == len(ends)
+    assert max(at - end for at, end in zip(new, ends, strict=True)) <= latest
+
+
+def test_an_idle_query_is_polled_four_times_a_second() -> None:
+    assert len([at for at, _ in polled([1.0], 70.0) if at >= 10.0]) <= 4 * 60 + 1
+
+
+def test_a_batch_much_shorter_than_the_one_before_is_found_within_the_longest_pause() -> None:
+    found = [at for at, is_new in polled([10.0, 10.05], 11.0) if is_new]
+    assert found[-1] <= 10.05 + 0.5
 
 
 def test_a_hold_is_a_duration_or_milliseconds() -> None:
