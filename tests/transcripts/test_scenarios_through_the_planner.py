@@ -394,6 +394,7 @@ def test_the_brief_valve_answers_as_recorded(name: str) -> None:
         assert brief == [said.watermark for said in expected(scenario, result)], f"{name} line {number}"
 
 
+@pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("count", [500, pytest.param(20_000, marks=pytest.mark.long("500 of them"))])
 def test_writers_are_combined_as_channels_in_random_scenarios(count: int) -> None:
     by_rule: Counter[str | None] = Counter()
