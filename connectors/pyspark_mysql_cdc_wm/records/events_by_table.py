@@ -29,7 +29,7 @@ from pyspark_mysql_cdc_wm.binlog.event_headers import (
 from pyspark_mysql_cdc_wm.binlog.gtid import committed_at
 from pyspark_mysql_cdc_wm.binlog.wire import PADDING, Bytes, Ints, Longs, uint_at
 from pyspark_mysql_cdc_wm.records.table_definition import TableMap
-from pyspark_mysql_cdc_wm.records.table_map import TABLE_ID_SIZE, read_table_map, read_table_names
+from pyspark_mysql_cdc_wm.records.table_map import TABLE_ID_SIZE, Writer, read_table_map, read_table_names
 from watermark_source.machine_code.native import Word, address_of, compiled, same_bytes
 
 NO_TABLE = -1
@@ -148,7 +148,7 @@ def every_table(database: str, table: str) -> bool:
 class Router:
     """Routes one block of events after another, in the order of the binlog."""
 
-    __slots__ = ("_arena", "_carried", "_count", "_known", "_mariadb", "_numbers", "_reads", "_used", "_wanted")
+    __slots__ = ("_arena", "_carried", "_count", "_known", "_numbers", "_reads", "_used", "_wanted", "_writer")
 
     def __init__(
         self, wanted: Callable[[TableMap], int | None], reads: Callable[[str, str], bool] = every_table
@@ -158,7 +158,7 @@ class Router:
         Of a table that ``reads``, given its database and name, says no to, no column is looked at.
         """
         self._wanted, self._reads = wanted, reads
-        self._mariadb = False
+        self._writer = Writer()
         self._numbers: dict[bytes, int] = {}
         self._carried = np.zeros(3, np.int64)
         self._forget()
@@ -178,7 +178,11 @@ class Router:
         rows = len(events)
         for event in events[events[:, TYPE] == EventType.FORMAT_DESCRIPTION]:
             version = memory[event[START] + _VERSION_BEGIN : event[START] + _VERSION_END].tobytes()
-            self._mariadb = b"mariadb" in version.lower()
+            writer = Writer.of(version.rstrip(b"\0").decode("ascii", "replace"))
+            if writer != self._writer:
+                # The same bytes may describe another table.
+                self._writer, self._numbers = writer, {}
+                self._forget()
         routes = Routes(np.empty(rows, np.int32), np.empty(rows, np.int64), np.empty(rows, np.int64))
         at = 0
         while True:
@@ -216,7 +220,7 @@ class Router:
     def _index(self, body: bytes, where: str) -> int | None:
         if not self._reads(*read_table_names(body, where)):
             return None
-        return self._wanted(read_table_map(body, where, mariadb=self._mariadb))
+        return self._wanted(read_table_map(body, where, self._writer))
 
     def _make_room(self) -> None:
         """Keep the half of the descriptions that were seen last; a statement has far fewer tables."""

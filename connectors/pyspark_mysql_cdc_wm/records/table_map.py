@@ -7,8 +7,9 @@ optional metadata of MySQL 8.0.1 and MariaDB 10.5; ``binlog_row_metadata``). Siz
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark_mysql_cdc_wm.binlog.byte_reader import Scan
@@ -21,7 +22,6 @@ from watermark_source.errors import CorruptDataError, UnsupportedFormatError
 _SIGNS, _DEFAULT_COLLATION, _COLLATIONS, _NAMES, _SET_LABELS, _ENUM_LABELS = 1, 2, 3, 4, 5, 6
 _KEY, _KEY_WITH_PREFIXES, _LABEL_DEFAULT_COLLATION, _LABEL_COLLATIONS, _VISIBILITY = 8, 9, 10, 11, 12
 
-# YEAR has an unused bit among the signs; without it all later bits would be a column off.
 _NUMERIC = frozenset(
     {
         ColumnType.TINY,
@@ -33,7 +33,6 @@ _NUMERIC = frozenset(
         ColumnType.DECIMAL,
         ColumnType.FLOAT,
         ColumnType.DOUBLE,
-        ColumnType.YEAR,
     }
 )
 _CHARACTER = frozenset(
@@ -51,22 +50,48 @@ _CHARACTER = frozenset(
 _LABELLED = frozenset({ColumnType.ENUM, ColumnType.SET})
 
 
-def with_metadata(table: TableMap, fields: Iterable[tuple[int, bytes]], *, mariadb: bool) -> TableMap:
-    """Return the table with what ``fields``, pairs of a type and a value, say; unknown types are skipped.
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """What of a TABLE_MAP event depends on the server that wrote it."""
 
-    ``mariadb`` counts geometries among the columns that have a collation.
+    mariadb: bool = False
+    """It counts geometries among the columns that have a collation."""
+    year_has_sign: bool | None = True
+    """Whether YEAR has an unused bit among the signs, without which all later bits are a column off; ``None``: it is
+    not known of this release."""
+
+    @classmethod
+    def of(cls, version: str) -> Writer:
+        """Return the writer by the version in the FORMAT_DESCRIPTION event of its binlog.
+
+        MySQL 8.0.15 writes no bit for a YEAR, nor does the source of 8.0.20; 8.0.29 and later write one, as MariaDB.
+        """
+        mariadb = "mariadb" in version.lower()
+        release = tuple(int(number) for number in re.findall(r"\d+", version)[:3])
+        if mariadb or not release or release >= _YEARS_HAVE_SIGNS:
+            return cls(mariadb)
+        return cls(mariadb, None if release > _YEARS_HAVE_NO_SIGNS else False)
+
+
+_YEARS_HAVE_NO_SIGNS, _YEARS_HAVE_SIGNS = (8, 0, 20), (8, 0, 29)
+"""The last release of MySQL that is known to write none, and the first that is known to write them."""
+
+
+def with_metadata(table: TableMap, fields: Iterable[tuple[int, bytes]], writer: Writer) -> TableMap:
+    """Return the table with what ``fields``, pairs of a type and a value, say; unknown types are skipped.
 
     Raises:
         IndexError: a value ends too early, or is for more columns than there are.
+        UnsupportedFormatError: the signs of numbers depend on what is not known of the writer.
     """
     columns = list(table.columns)
     key: tuple[KeyPart, ...] | None = None
-    numeric = _indexes(columns, _NUMERIC)
-    character = _indexes(columns, _CHARACTER | {ColumnType.GEOMETRY} if mariadb else _CHARACTER)
+    character = _indexes(columns, _CHARACTER | {ColumnType.GEOMETRY} if writer.mariadb else _CHARACTER)
     labelled = _indexes(columns, _LABELLED)
     for kind, value in fields:
         if kind == _SIGNS:
-            _put(columns, numeric, "unsigned", _bits(value, len(numeric)))
+            for index, unsigned in _signs(table, value, writer).items():
+                columns[index] = replace(columns[index], unsigned=unsigned)
         elif kind in (_DEFAULT_COLLATION, _COLLATIONS):
             _put(columns, character, "collation", _collations(value, len(character), kind == _DEFAULT_COLLATION))
         elif kind in (_LABEL_DEFAULT_COLLATION, _LABEL_COLLATIONS):
@@ -98,6 +123,22 @@ def _put(columns: list[Column], where: Sequence[int], name: str, values: Sequenc
         raise IndexError(f"{name} of {len(values)} columns, there are {len(where)}")
     for index, value in zip(where, values, strict=True):
         columns[index] = replace(columns[index], **{name: value})
+
+
+def _signs(table: TableMap, value: bytes, writer: Writer) -> Mapping[int, bool]:
+    """Return of each column that is a number whether it is unsigned."""
+    numeric, with_years = (_indexes(table.columns, kinds) for kinds in (_NUMERIC, _NUMERIC | {ColumnType.YEAR}))
+    if writer.year_has_sign is None and len(with_years) <= 8 * len(value):
+        counted, plain = (dict(zip(at, _bits(value, len(at)), strict=True)) for at in (with_years, numeric))
+        if any(counted[index] != unsigned for index, unsigned in plain.items()):
+            raise UnsupportedFormatError(
+                f"table {table.database}.{table.table} has a column YEAR before other numbers, and it is not known "
+                "whether this release of MySQL, between 8.0.20 and 8.0.29, logs a sign for it: the numbers could be "
+                "read with the signs of others. Upgrade the server to 8.0.29 or a later one, and begin a new query "
+                "behind the upgrade; or leave the table out"
+            )
+    where = with_years if writer.year_has_sign else numeric
+    return dict(zip(where, _bits(value, len(where)), strict=True))
 
 
 def _bits(value: bytes, count: int) -> list[bool]:
@@ -151,8 +192,8 @@ _SIZES: Mapping[ColumnType, Container[int]] = {
 _MOST_DIGITS = 65
 
 
-def read_table_map(body: bytes, where: str, *, mariadb: bool = False) -> TableMap:
-    """Parse a TABLE_MAP event's body, without header and checksum; ``mariadb``: that server wrote it.
+def read_table_map(body: bytes, where: str, writer: Writer = Writer()) -> TableMap:
+    """Parse a TABLE_MAP event's body, without header and checksum.
 
     Raises:
         CorruptDataError: it ends too early, or describes an impossible column.
@@ -166,7 +207,7 @@ def read_table_map(body: bytes, where: str, *, mariadb: bool = False) -> TableMa
         columns = [_column(kind, metadata, f"{where}: {database}.{table}") for kind in types]
         nulls = scan.take((len(types) + 7) // 8)
         columns = [replace(column, nullable=bool(nulls[i // 8] >> i % 8 & 1)) for i, column in enumerate(columns)]
-        return with_metadata(TableMap(database, table, tuple(columns)), _fields(scan), mariadb=mariadb)
+        return with_metadata(TableMap(database, table, tuple(columns)), _fields(scan), writer)
     except (IndexError, ValueError) as problem:
         raise _unreadable(where, problem) from problem
 

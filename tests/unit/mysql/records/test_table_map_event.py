@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pyspark_mysql_cdc_wm.binlog.event_headers import EventType
 from pyspark_mysql_cdc_wm.records.table_definition import BINARY_COLLATION, ColumnType, KeyPart
-from pyspark_mysql_cdc_wm.records.table_map import read_table_map, read_table_names
+from pyspark_mysql_cdc_wm.records.table_map import Writer, read_table_map, read_table_names
 from tests.unit.mysql.recordings import bodies, charsets, table_maps
 from watermark_source.errors import CorruptDataError, UnsupportedFormatError
 
@@ -127,5 +127,36 @@ def test_signs_and_collations_are_those_of_the_columns_that_have_a_place_for_the
         (True, b"\3\4\x3f\x3f\x2d\x08", b"\2\7\x2d\0\x3f\1\x3f\3\x08"),
     ):
         for metadata in (each, default):
-            columns = read_table_map(body + metadata, "here", mariadb=mariadb).columns
+            columns = read_table_map(body + metadata, "here", Writer(mariadb)).columns
             assert [column.collation for column in columns] == [63 if mariadb else None, 63, 45, 8]
+
+
+@pytest.mark.parametrize(
+    ("version", "signs"),
+    [
+        # What two releases wrote of the same table.
+        ("8.0.15", b"\x20"),
+        ("9.7.4-2", b"\x30"),
+        ("8.0.20-log", b"\x20"),
+        ("8.0.29", b"\x30"),
+        ("5.5.5-10.5.8-MariaDB", b"\x30"),
+    ],
+)
+def test_a_year_has_a_sign_or_none_by_the_release_that_wrote_the_binlog(version: str, signs: bytes) -> None:
+    table = read_table_map(_WITH_YEAR + b"\x01\x01" + signs, "here", Writer.of(version))
+    assert [column.unsigned for column in table.columns if column.type is not ColumnType.YEAR] == [0, 0, 1, 0]
+
+
+@pytest.mark.parametrize("version", ["8.0.21", "8.0.28"])
+def test_numbers_after_a_year_of_a_release_between_are_refused_unless_their_signs_are_the_same(version: str) -> None:
+    with pytest.raises(
+        UnsupportedFormatError, match=r"table d\.t has a column YEAR before other numbers, and it is not"
+    ):
+        read_table_map(_WITH_YEAR + b"\x01\x01\x20", "here", Writer.of(version))
+    table = read_table_map(_WITH_YEAR + b"\x01\x01\x00", "here", Writer.of(version))
+    assert not any(column.unsigned for column in table.columns)
+
+
+_KINDS = (ColumnType.LONG, ColumnType.TINY, ColumnType.YEAR, ColumnType.LONG, ColumnType.LONG)
+_WITH_YEAR = bytes(8) + b"\x01d\0\x01t\0" + bytes([5, *_KINDS]) + b"\0\x1e"
+"""id INT, a TINYINT, y YEAR, b INT UNSIGNED, c INT."""
