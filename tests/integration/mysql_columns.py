@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from services.mysql import MySql
+from services.mysql_client import run
 from services.mysql_program import Flavour
 
 
@@ -21,6 +24,8 @@ class Sample:
     asked: str = "CAST({} AS CHAR)"
     shown: Callable[[Any], Any] = str
     only: Flavour | None = None
+    since: tuple[int, ...] = ()
+    """The first release of that server with this type."""
     metadata: bool = True
     """Whether it can be read where the server logs the least of metadata (names apart)."""
 
@@ -140,16 +145,16 @@ SAMPLES: tuple[Sample, ...] = (
     Sample("timestamp_3", "TIMESTAMP(3) NULL", ("'2024-02-29 23:59:59.999'",), shown=_moment(3)),
     Sample("timestamp_6", "TIMESTAMP(6) NULL", ("'2001-09-09 01:46:40.000001'",), shown=_moment(6)),
     Sample("timestamp_late", "TIMESTAMP NULL", ("'2038-01-19 03:14:08'", "'2106-02-07 06:28:15'"), shown=_moment(0),
-           only=Flavour.MARIADB),
+           only=Flavour.MARIADB, since=(11, 5)),
     # Before the texts, whose collations are told by their number among all columns that have one.
     Sample("json_s", "JSON", _JSON, only=Flavour.MYSQL),
     Sample("point_s", "POINT", ("ST_GeomFromText('POINT(1 -2)')", "ST_GeomFromText('POINT(3 4)', 4326)"), "HEX({})",
            _shape),
     Sample("geometry_s", "GEOMETRY", ("ST_GeomFromText('LINESTRING(0 0, 1 1, 2 2)')",), "HEX({})", _shape),
     Sample("vector_s", "VECTOR(3)", ("STRING_TO_VECTOR('[1, -2.5, 0.1]')",), "VECTOR_TO_STRING({})",
-           lambda value: "[" + ",".join(f"{each:.5e}" for each in value) + "]", Flavour.MYSQL),
+           lambda value: "[" + ",".join(f"{each:.5e}" for each in value) + "]", Flavour.MYSQL, (9, 0)),
     # MariaDB's are bytes like any other in its binlog.
-    Sample("vector_bytes", "VECTOR(2)", ("VEC_FromText('[1, -2.5]')",), "HEX({})", _hex, Flavour.MARIADB),
+    Sample("vector_bytes", "VECTOR(2)", ("VEC_FromText('[1, -2.5]')",), "HEX({})", _hex, Flavour.MARIADB, (11, 7)),
     Sample("char_10", "CHAR(10) CHARACTER SET utf8mb4", ("'a'", "''", "'tail  '", "'é漢😀'")),
     Sample("char_255", "CHAR(255) CHARACTER SET utf8mb4", ("REPEAT('😀', 255)", "'x'")),
     Sample("varchar_20", "VARCHAR(20) CHARACTER SET utf8mb4", ("'tail  '", "''", "'é漢😀'")),
@@ -184,3 +189,20 @@ SAMPLES: tuple[Sample, ...] = (
            lambda value: sum(1 << ["", "a", "b"].index(each) for each in value), metadata=False),
     Sample("set_s", "SET('a','bé','c')", ("'a,c'", "''", "'bé'", "'a,bé,c'"), shown=",".join, metadata=False),
 )  # fmt: skip
+
+
+def version_of(server: MySql) -> tuple[int, ...]:
+    """Return a server's release, (8, 0, 15) for example."""
+    ((version,),) = run(server.host, server.port, "SELECT VERSION()")
+    return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
+
+
+def samples_of(server: MySql) -> tuple[Sample, ...]:
+    """Return the samples of the types that a server has."""
+    version = version_of(server)
+    return tuple(each for each in SAMPLES if each.only in (None, server.flavour) and version >= each.since)
+
+
+def has_invisible_columns(server: MySql) -> bool:
+    """Return whether a server has them: MySQL since 8.0.23, MariaDB since 10.3."""
+    return server.flavour is Flavour.MARIADB or version_of(server) >= (8, 0, 23)

@@ -12,6 +12,7 @@ import pymysql
 from services.mysql_client import connect
 from services.mysql_program import Flavour
 from tests.integration.mysql_binlog import Database
+from tests.integration.mysql_columns import version_of
 from tests.integration.mysql_keys import INTEGER, Keys
 
 # A row changed since the transaction's view (MariaDB), a duplicate key, a lock wait, a deadlock: what writers that do
@@ -86,7 +87,8 @@ def _write_on_one_connection(
 ) -> None:
     server = database.server
     with connect(server.host, server.port, database=database.name) as connection, connection.cursor() as cursor:
-        if chance.random() < 0.5 and server.flavour is Flavour.MYSQL:
+        compresses = server.flavour is Flavour.MYSQL and version_of(server) >= (8, 0, 20)
+        if chance.random() < 0.5 and compresses:
             cursor.execute("SET SESSION binlog_transaction_compression = ON")
         while not stopped.is_set():
             try:

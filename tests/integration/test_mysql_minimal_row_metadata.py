@@ -17,7 +17,7 @@ from services.containers import Where
 from services.mysql import MySql, mysql_service
 from services.mysql_program import Flavour
 from tests.integration.mysql_binlog import Database, new_database, python_rows, root
-from tests.integration.mysql_columns import SAMPLES
+from tests.integration.mysql_columns import samples_of, version_of
 from tests.integration.mysql_copy import copy_of
 from tests.integration.mysql_delivered import fill, held
 from tests.integration.mysql_lives import ALL, Life
@@ -53,8 +53,7 @@ def changes(database: Database, table: str) -> list[Changes]:
 
 def test_every_type_has_the_values_that_full_metadata_give_it(database: Database) -> None:
     # A server copies a SET by its text, which does not have an empty label.
-    copied = [each for each in SAMPLES if each.name != "set_empty"]
-    samples = [each for each in copied if each.only in (None, database.server.flavour)]
+    samples = [each for each in samples_of(database.server) if each.name != "set_empty"]
     columns = ", ".join(f"{each.name} {each.declaration}" for each in samples)
     database.run(
         f"CREATE TABLE t ({columns}, b VARCHAR(5) NOT NULL, a INT, odd ENUM('a,b',{_ODD}), odds SET({_ODD}), "
@@ -171,7 +170,8 @@ def test_rows_from_before_their_columns_changed_places_are_refused(
 def test_statements_of_a_binlog_that_was_reset_are_not_taken_for_those_of_the_new_one(database: Database) -> None:
     database.run("CREATE TABLE t (id INT PRIMARY KEY, amount INT, price INT)", "CREATE TABLE u (text LONGTEXT)")
     longer = "INSERT INTO u VALUES (REPEAT('x', {}))"
-    reset = "RESET MASTER" if database.server.flavour is Flavour.MARIADB else "RESET BINARY LOGS AND GTIDS"
+    has_new_name = database.server.flavour is Flavour.MYSQL and version_of(database.server) >= (8, 2)
+    reset = "RESET BINARY LOGS AND GTIDS" if has_new_name else "RESET MASTER"
     database.run(reset, longer.format(1_000))
     before = Life(database, startingOffsets="latest")
     start: Mapping[str, Any] = before.reader.initialOffset()

@@ -22,7 +22,7 @@ from services.containers import Where
 from services.mysql import MySql, mysql_service
 from services.mysql_program import Flavour
 from tests.integration.mysql_binlog import Database, new_database
-from tests.integration.mysql_columns import SAMPLES, Sample
+from tests.integration.mysql_columns import Sample, has_invisible_columns, samples_of
 from tests.integration.mysql_lives import ALL, Life
 from tests.integration.mysql_streams import RIGHTS, USER, make_user
 from watermark_source.errors import UnsupportedFormatError
@@ -92,14 +92,15 @@ class _Table:
         self._database = database
         self.is_generated = attribute in _GENERATED
         self.is_by_default = attribute == "by default"
-        flavour = database.server.flavour
         self.samples = tuple(
             each
-            for each in SAMPLES
+            for each in samples_of(database.server)
             # MySQL has no generated vectors.
-            if each.only in (None, flavour) and not (self.is_generated and each.declaration.startswith("VECTOR"))
+            if not (self.is_generated and each.declaration.startswith("VECTOR"))
         )
         declared = ", ".join(map(_DECLARED[attribute], self.samples))
+        if not has_invisible_columns(database.server):
+            declared = declared.replace(" INVISIBLE", "")
         database.run(_ANYTHING, f"CREATE TABLE t (id INT PRIMARY KEY, {declared}) ROW_FORMAT = DYNAMIC")
         prefix = "b_" if self.is_generated else ""
         self._names = [f"{prefix}{each.name}" for each in self.samples]
