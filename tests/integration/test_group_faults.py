@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import logging
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import numpy as np
 import psutil
 import pytest
 from pyspark.sql.streaming import StreamingQuery
+from rich.console import Console
 
 from services.local_server import ChildProcess
 from services.postgres import Postgres, postgres_service, url_of
@@ -22,8 +26,10 @@ from tests.integration import group_driver, reader_loop
 from tests.integration.kafka_streams import KafkaStreams
 from tests.integration.kafka_streams import wait_for as wait_for_at_most
 from tests.integration.reader_loop import lines
+from watermark_source.group_store.store_waits import SILENT_AFTER
 from watermark_source.monitor.source_status import GroupStatus
 from watermark_source.monitor.status_json import parse_progress
+from watermark_source.monitor.terminal import watch
 from watermark_source.planning.group import SILENT_FROM
 
 pytestmark = [pytest.mark.service, pytest.mark.spark, pytest.mark.timeout(600)]
@@ -363,3 +369,98 @@ def change_the_drift(
     assert all(p["waited"] for p in group_in(fast.folder)["peers"].values())
     frozen.resume()
     until(lambda: not named(fast) and not named(other))
+
+
+# What page, command and metric show of a source that is frozen, of one driver and of three.
+
+
+def is_shown(at: list[str], words: str, metric: str) -> bool:
+    """Return whether page and command have these words, and the metric, a pattern for its labels too, a value."""
+    page, metrics = at
+    with urlopen(page) as answer:
+        on_page = words in answer.read().decode()
+    console = Console(width=400, record=True, file=io.StringIO())
+    watch(page, console)
+    with urlopen(metrics) as answer:
+        (value,) = re.findall(rf"{metric} (\S+)", answer.read().decode()) or ("0",)
+    return on_page and words in console.export_text() and float(value) >= SILENT_FROM / 1_000
+
+
+def is_named(name: str, at: list[str]) -> bool:
+    metric = rf'alignment_peer_silence_seconds{{[^}}]*peer="{name}"[^}}]*}}'
+    return is_shown(at, f"source {name} of the alignment group faults has reported nothing for ", metric)
+
+
+def names_itself(at: list[str]) -> bool:
+    return is_shown(at, "this source itself reported nothing ", "alignment_own_silence_seconds{[^}]*}")
+
+
+def seconds_until(condition: Callable[[], object]) -> float:
+    begun = time.monotonic()
+    while not condition():
+        assert time.monotonic() - begun < PATIENCE
+        time.sleep(0.02)
+    return time.monotonic() - begun
+
+
+def test_a_frozen_source_is_named_by_the_page_the_command_and_the_metric_until_it_reports_again(
+    streams: KafkaStreams, new_topic: NewTopic, postgres: Postgres, tmp_path: Path
+) -> None:
+    topic = new_topic(1)
+    streams.write(topic, {0: SLOW[:500]})
+    # Not so short that a slow machine ends it.
+    store = options(url_of(postgres), alignmentTimeToLive="10 minutes")
+    words = {name: str(value) for name, value in {**store, "sourceName": "frozen"}.items()}
+    frozen = SourceProcess(tmp_path / "frozen", streams.bootstrap, topic, words)
+    with group_driver.shown(streams.spark) as at:
+        frozen.start()
+        try:
+            query = streams.start_file(streams.source(subscribe=topic, sourceName="other", **store), "other")
+            wait_for(lambda: planned(streams.checkpoint("other")) == 500, query)
+            wait_for(lambda: not is_named("frozen", at), query)
+            frozen.runner().suspend()
+            took = seconds_until(lambda: is_named("frozen", at))
+            _log.info("named after %.2f s, while nothing is read", took)
+            # So long that it counts as an own silence.
+            time.sleep(SILENT_AFTER)
+            frozen.runner().resume()
+            wait_for(lambda: "ownSilence" in group_in(frozen.folder), query)
+            wait_for(lambda: not is_named("frozen", at), query)
+        finally:
+            frozen.kill()
+
+
+@pytest.mark.long("test_a_frozen_source_is_named_by_the_page_the_command_and_the_metric_until_it_reports_again")
+def test_of_three_drivers_one_that_is_frozen_for_a_minute_is_named_by_both_others_within_two_seconds(
+    streams: KafkaStreams, new_topic: NewTopic, postgres: Postgres, elsewhere: Callable[..., OtherDriver]
+) -> None:
+    topic = new_topic(1)
+    streams.write(topic, {0: SLOW[:500]})
+    kafka = {"kafka.bootstrap.servers": streams.bootstrap, "startingOffsets": "earliest", "subscribe": topic}
+    store = options(url_of(postgres), alignmentTimeToLive="30 seconds", alignmentMembers=3)
+    drivers = [elsewhere(**kafka, **store, sourceName=name) for name in ("frozen", "second", "third")]
+    for driver in drivers:
+        driver.start()
+    seconds_until(lambda: all(driver.folder.joinpath("addresses").exists() for driver in drivers))
+    seconds_until(lambda: all(driver.planned() == 500 for driver in drivers))
+    of_frozen, *others = (group_driver.addresses_of(driver.folder) for driver in drivers)
+    assert drivers[0].process is not None
+    driver = psutil.Process(drivers[0].process.pid)
+    whole = [driver, *driver.children(recursive=True)]
+    took = []
+    for lasts in (0, 0, 0, 60):
+        seconds_until(lambda: not any(is_named("frozen", at) for at in others))
+        begun = time.monotonic()
+        for each in whole:
+            each.suspend()
+        for at in others:
+            seconds_until(lambda at=at: is_named("frozen", at))  # type: ignore[misc]
+        took.append(time.monotonic() - begun)
+        time.sleep(max(0.0, lasts - took[-1]))
+        # Beyond its time to live it is named, too.
+        assert all(is_named("frozen", at) for at in others)
+        for each in whole:
+            each.resume()
+    _log.info("both others named the frozen driver after %s s", took)
+    assert min(took) < 2
+    _log.info("it named its own silence after %.2f s", seconds_until(lambda: names_itself(of_frozen)))
