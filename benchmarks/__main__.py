@@ -16,6 +16,7 @@ from benchmarks.between_jobs import between_jobs
 from benchmarks.cold import cold
 from benchmarks.event_time import event_times, payload_topic
 from benchmarks.figures import Figure, save, table
+from benchmarks.freshness import freshness
 from benchmarks.latency import idle, latency, page
 from benchmarks.look_ahead import look_ahead, look_ahead_topic
 from benchmarks.memory import RECORDS as MEMORY_RECORDS
@@ -38,8 +39,8 @@ from services.kafka_topics import create_topic
 
 RESULTS = Path(__file__).parent / "results"
 KAFKA_CASES = (
-    "throughput", "compressed", "batch", "batch-filter", "alignment", "latency", "window-latency", "idle", "cold",
-    "page", "memory", "planning", "ordering", "temporal-join", "event-time", "payload", "payload-alignment",
+    "throughput", "compressed", "batch", "batch-filter", "alignment", "latency", "freshness", "window-latency", "idle",
+    "cold", "page", "memory", "planning", "ordering", "temporal-join", "event-time", "payload", "payload-alignment",
     "look-ahead", "between-jobs",
 )  # fmt: skip
 GROUP_CASE = "alignment-group"
@@ -162,6 +163,7 @@ def _on_one_broker(session: Callable[[], SparkSession], chosen: Sequence[str], r
                 "payload-alignment": partial(payload_alignment, read, "skewed-payload", rounds),
                 "look-ahead": partial(look_ahead, read, "look-ahead", rounds),
                 "latency": partial(latency, spark, kafka.bootstrap, "steady", PARTITIONS, rounds),
+                "freshness": partial(freshness, spark, kafka.bootstrap, "steady", PARTITIONS, rounds),
                 "window-latency": partial(window_latency, spark, kafka.bootstrap, "steady", PARTITIONS, rounds),
                 "event-time": partial(event_times, spark, kafka.bootstrap, "payload", rounds),
                 "payload": partial(payload, spark, kafka.bootstrap, "json", rounds),

@@ -10,6 +10,7 @@ from benchmarks.binlog import binlog
 from benchmarks.commits import commits
 from benchmarks.compiling import compiling
 from benchmarks.figures import Figure
+from benchmarks.freshness import mysql_freshness
 from benchmarks.mysql_memory import mysql_memory
 from benchmarks.orders import IN_THE_CLEAR, SERVER, fill, ranges, write
 from benchmarks.snapshot import snapshot
@@ -17,8 +18,8 @@ from services.mysql import mysql_service
 from services.mysql_program import Flavour
 
 SNAPSHOT, BINLOG, LATENCY, MEMORY = "mysql-snapshot", "mysql-binlog", "mysql-latency", "mysql-memory"
-COMPILING = "mysql-compiling"
-CASES = (SNAPSHOT, BINLOG, LATENCY, MEMORY, COMPILING)
+COMPILING, FRESHNESS = "mysql-compiling", "mysql-freshness"
+CASES = (SNAPSHOT, BINLOG, LATENCY, FRESHNESS, MEMORY, COMPILING)
 
 
 def on_one_server(
@@ -52,6 +53,9 @@ def on_one_server(
         if LATENCY in chosen:
             print(f"measuring {LATENCY} …", flush=True)
             yield from commits(session(), server, rounds)
+        if FRESHNESS in chosen:
+            print(f"measuring {FRESHNESS} …", flush=True)
+            yield from mysql_freshness(session(), server, rounds)
         if MEMORY in chosen:
             print(f"measuring {MEMORY} …", flush=True)
             yield from mysql_memory(server, rows, scale)
