@@ -58,7 +58,7 @@ def test_maxOffsetsPerTrigger(direct: DirectKafka, new_topic: NewTopic) -> None:
 def test_minOffsetsPerTrigger(direct: DirectKafka, new_topic: NewTopic) -> None:  # noqa: N802 - Spark's name
     topic = new_topic(2)
     direct.write(topic, {0: range(3)})
-    query = direct.start(direct.source(subscribe=topic, minOffsetsPerTrigger=15, maxTriggerDelay="6 seconds"), "q")
+    query = direct.start(direct.source(subscribe=topic, minOffsetsPerTrigger=15, maxTriggerDelay="12 seconds"), "q")
     # The first batch does not wait.
     query.go_on_until(lambda: sizes(direct, "q") == [3])
     direct.write(topic, {0: range(3, 8), 1: range(9)})
@@ -69,7 +69,7 @@ def test_minOffsetsPerTrigger(direct: DirectKafka, new_topic: NewTopic) -> None:
     query.go_on_until(lambda: sizes(direct, "q") == [3, 15])
     direct.write(topic, {1: [10]})
     query.go_on_until(lambda: sizes(direct, "q") == [3, 15, 1])
-    assert time.monotonic() - begun > 5.9
+    assert time.monotonic() - begun > 11.9
     query.go_on_until(lambda: len(direct.data("q")) == 19)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -36,6 +37,9 @@ def main(bootstrap: str, topics: dict[str, str]) -> None:
         if checkpoint is not None:
             writer = writer.option("checkpointLocation", checkpoint)
         query = (writer if seconds else writer.trigger(availableNow=True)).start()
+        # How long its processes take to start is up to the machine.
+        while seconds and query.isActive and query.lastProgress is None:
+            time.sleep(0.1)
         query.awaitTermination(seconds or None)
         query.stop()
 
@@ -59,7 +63,7 @@ def main(bootstrap: str, topics: dict[str, str]) -> None:
 
     stages: dict[str, Callable[[], object]] = {
         "a silent partition": lambda: counted(topics["orders"]),
-        "a silent partition, live": lambda: counted(topics["orders"], 20, watermarkWarningAfter="3 seconds"),
+        "a silent partition, live": lambda: counted(topics["orders"], 20, watermarkWarningAfter="6 seconds"),
         "disorder": lambda: counted(topics["disorder"], maxOffsetsPerTrigger=10),
         "undated": lambda: counted(topics["undated"], eventTimeColumn="value:$.at", eventTimeErrors="null"),
         "a table": of_table,

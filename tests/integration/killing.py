@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 _PATIENCE_SECONDS = 240.0
 """For the slowest machine; an idle one starts a driver within 15 s."""
-_GONE_SECONDS = 30.0
+_GONE_SECONDS = 90.0
 _LOOKS_SECONDS, _RARE_LOOKS_SECONDS = 0.002, 0.05
 """Between two looks at what a moment is told by, and at what comes when it comes: looking takes time from the rest."""
 _LONGEST_PAUSE_SECONDS = 8.0
@@ -197,15 +197,29 @@ class Killer:
 
     def _kill_executor_in_a_task(self) -> None:
         """Kill it while one of its workers reads, which is held so that it does not get done meanwhile."""
-        worker = self.rng.choice(self._wait(self._workers, "a task"))
-        with contextlib.suppress(psutil.NoSuchProcess):
-            worker.suspend()
-        (executor,) = self._executors()
+        held = self._wait(self._held_worker, "a task")
+        assert held is not None
+        worker, executor = held
         below = _pyspark(executor.pid)
         _kill(executor)
         with contextlib.suppress(psutil.NoSuchProcess):
             worker.resume()
         self._expect_gone([executor, *below])
+
+    def _held_worker(self) -> tuple[psutil.Process, psutil.Process] | None:
+        """Hold a worker that reads; return it and its executor, beside which another one may end."""
+        workers = self._workers()
+        if not workers:
+            return None
+        worker = self.rng.choice(workers)
+        with contextlib.suppress(psutil.NoSuchProcess):
+            worker.suspend()
+            above = worker.parents()
+            for executor in self._executors():
+                if executor in above:
+                    return worker, executor
+            worker.resume()
+        return None
 
     def _kill_driver(self, driver: ChildProcess) -> None:
         family = self._family()

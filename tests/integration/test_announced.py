@@ -226,9 +226,10 @@ def test_what_is_no_announcement_holds_the_writer_of_its_key_until_the_next(
     writers.send(b'{"v":2,"writer":"new"}', "new")
     query = direct.start(reading(direct, writers), "b")
     with caplog.at_level(logging.WARNING):
+        ignored = "a record without a key, at 1, is ignored: not an announcement of a watermark"
+        query.go_on_until(lambda: ignored in caplog.text)
         query.go_on(1)
     assert seconds(query) is None
-    assert "a record without a key, at 1, is ignored: not an announcement of a watermark" in caplog.text
     writers.at(7, {0: 0}, writer="new", query="qn")
     reaches(query, 7)
 
@@ -321,15 +322,15 @@ def test_a_silent_writer_is_left_out_after_its_time_to_live_and_its_rows_are_lat
 ) -> None:
     writers = announcing(1)
     writers.at(10, {0: 0}, writer="dead", query="qd")
+    begun, at = time.monotonic(), 20
     query = direct.start(reading(direct, writers, writerTimeToLive="2 seconds"), "b")
     reaches(query, 10)
-    begun, at = time.monotonic(), 20
     while seconds(query) == 10:
         writers.at(at, {0: 0}, writer="alive", query="qa")
         query.go_on(0.1)
         at += 1
-        assert time.monotonic() < begun + 60
-    assert time.monotonic() - begun > 1.5
+        assert time.monotonic() < begun + 120
+    assert time.monotonic() - begun >= 2
     (dead,) = (each for each in query.status.writers if each.name == "dead")
     assert (dead.status, dead.holds_back) == ("silent", False)
     direct.write(writers.topic, {0: [15]})

@@ -168,8 +168,11 @@ def test_a_producer_whose_broker_has_gone_is_closed_once_its_record_has_expired(
 def test_a_deleted_topic_of_announcements_is_created_again(
     kafka: Kafka, new_topic: NewTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    limits = {"delivery_timeout_ms": 3_000, "max_block_ms": 3_000, "request_timeout_ms": 2_000}
-    monkeypatch.setattr(announcer, "_OF_PRODUCER", {**announcer._OF_PRODUCER, **limits})
+    limits, usual = (
+        {"delivery_timeout_ms": 3_000, "max_block_ms": 3_000, "request_timeout_ms": 2_000},
+        announcer._OF_PRODUCER,
+    )
+    monkeypatch.setattr(announcer, "_OF_PRODUCER", {**usual, **limits})
     topic = new_topic(1)
     with WatermarkAnnouncer(topic, options_of(kafka), "web-1") as writer:
         delete_topic(kafka.bootstrap, announcements_of(topic))
@@ -178,6 +181,7 @@ def test_a_deleted_topic_of_announcements_is_created_again(
         # It may have been announced nevertheless: it is repeated under a number of its own, and nothing lower is.
         with pytest.raises(UsageError, match="a watermark never goes back"):
             writer.at(999)
+        monkeypatch.setattr(announcer, "_OF_PRODUCER", usual)
         writer.at(1_000)
     assert [(a.batch, a.watermark) for a in of_query(kafka, topic)] == [(2, 1_000)]
 

@@ -109,11 +109,12 @@ def test_while_the_store_is_away_nobody_goes_beyond_the_last_limit_and_then_all_
             wait_for(lambda query=query: group_of(query).trouble is not None, query)  # type: ignore[misc]
         away_until = time.monotonic() + request.config.getoption("--store-outage")
         # What the last answer allowed each, and nothing more; whether the slow one has heard where the fast one is
-        # depends on when the store went.
-        went = planned(streams.checkpoint("slow"))
-        assert 500 <= went <= int(np.searchsorted(SLOW, FAST[before - 1] + DRIFT + 1e-6)) < 1_250
+        # depends on when the store went, and when it plans what was written on the machine.
+        most = int(np.searchsorted(SLOW, FAST[before - 1] + DRIFT + 1e-6))
+        assert 500 < most < 1_250
         while time.monotonic() < away_until:
-            assert (planned(streams.checkpoint("slow")), planned(streams.checkpoint("fast"))) == (went, before)
+            assert 500 <= planned(streams.checkpoint("slow")) <= most
+            assert planned(streams.checkpoint("fast")) == before
             time.sleep(0.5)
         assert "does not answer" in str(group_of(queries["fast"]).trouble)
         server.start()

@@ -27,9 +27,9 @@ pytestmark = pytest.mark.service
 _logger = logging.getLogger(__name__)
 LAG, INTERVAL = 3.0, 1.0
 INGESTION = {"watermarkStrategy": "ingestion", "maxWatermarkLag": f"{LAG} seconds"}
-SLOWEST_BATCH = 20.0
+SLOWEST_BATCH = 90.0
 """Seconds; on a machine that does much else."""
-WRONG_CLOCK = 5.0
+WRONG_CLOCK = 3.0
 """Seconds by which the clock of a producer is wrong at most."""
 
 
@@ -70,11 +70,11 @@ def test_a_silent_topic_closes_its_last_window_though_a_partition_never_had_a_ro
 def test_producers_that_pause_and_resume_with_clocks_that_differ_lose_no_row(
     direct: DirectKafka, kafka: Kafka, new_topic: Callable[..., str], request: pytest.FixtureRequest
 ) -> None:
-    """Each dates its records by a clock that is wrong by up to half the lag, and is silent long enough to be passed."""
+    """Each dates its records by a clock wrong by a fifth of the lag at most, and is silent long enough to be passed."""
     topic, resumes = new_topic(3), request.config.getoption("--resumes")
     chance = random.Random(request.config.getoption("--kills-seed"))
     # One partition has records of several clocks.
-    apart = f"{2 * WRONG_CLOCK} seconds"
+    apart = f"{5 * WRONG_CLOCK} seconds"
     ingestion = {"watermarkStrategy": "ingestion", "maxWatermarkLag": apart, "maxOutOfOrderness": apart}
     query = direct.start(direct.source(subscribe=topic, includeLate="true", **ingestion), "q")
     written: Counter[int] = Counter()

@@ -86,13 +86,15 @@ def test_what_a_server_was_set_up_with_lies_before_all_its_files() -> None:
 
 
 def ends(asked: Database) -> Iterator[tuple[int, str]]:
-    """Ask for ends of the binlog for some seconds."""
+    """Ask for ends of the binlog for some seconds, and until there were more than fifty."""
     with closing(MySqlConnection(root(asked.server))) as connection:
         transactions = Transactions(connection, LogStatus(connection))
-        took, until = [], time.monotonic() + _SECONDS
-        while (began := time.monotonic()) < until:
+        took, seen, until = [], set[int](), time.monotonic() + _SECONDS
+        while (began := time.monotonic()) < until or len(seen) <= 50:
+            assert began < until + 120, f"{len(seen)} ends"
             place = transactions.end().number
             took.append(time.monotonic() - began)
+            seen.add(place)
             yield place, str(transactions.before(place))
             if len(took) % 50 == 0:
                 asked.run("FLUSH BINARY LOGS")
