@@ -41,6 +41,12 @@ PATIENCE = 60.0
 """Seconds for what takes some milliseconds on a machine with nothing else to do."""
 
 
+@pytest.fixture(autouse=True)
+def _connects_again_however_long_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where this process stands still for a second, its server takes its clients for strangers."""
+    monkeypatch.setattr(reading, "_SLOW", PATIENCE)
+
+
 @pytest.fixture
 def book() -> ReportBook:
     return ReportBook()
