@@ -388,7 +388,7 @@ def killed_before_its_announcement(job: AnnouncingJob, kafka: Kafka) -> bool:
 
 
 @pytest.mark.timeout(14_400)
-@pytest.mark.long("test_the_last_job_has_what_a_batch_query_has_whenever_the_jobs_are_killed")
+@pytest.mark.long("test_each_night_every_window_comes_out_that_the_job_before_has_finished")
 def test_promises_hold_whenever_the_driver_is_killed_and_when_tasks_write_again(
     request: pytest.FixtureRequest, kafka: Kafka, new_topic: NewTopic, tmp_path: Path
 ) -> None:
