@@ -58,12 +58,12 @@ class _Writer(threading.Thread):
 class _Producer(_Writer):
     def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
         super().__init__()
-        self._bootstrap, self._topic, self._partitions = bootstrap, topic, partitions
+        self._brokers, self._topic, self._partitions = bootstrap, topic, partitions
 
     def write(self) -> None:
         times = np.full(_ROWS // self._partitions, time.time_ns() // 1_000_000)
         records = dict.fromkeys(range(self._partitions), PartitionRecords(times))
-        bulk_produce_partitions(self._bootstrap, self._topic, records)
+        bulk_produce_partitions(self._brokers, self._topic, records)
 
 
 class _Committer(_Writer):
@@ -133,7 +133,10 @@ def _figures(
     taken, rates = [], []
     for _ in range(rounds):
         rows, writer = once()
-        taken += until_the_sink(rows, writer, warm_up=WARM_UP, seconds=SECONDS)
+        found = until_the_sink(rows, writer, warm_up=WARM_UP, seconds=SECONDS)
+        if not found:
+            raise SystemExit(f"{name}: no batch ended in the {SECONDS:g} s that are measured; is the machine busy?")
+        taken += found
         rates.append(writer.rate)
     detail = f"{len(taken):,} rows in {rounds} runs; written {min(rates):,.0f} rows/s"
     p99 = float(np.percentile(taken, 99))
