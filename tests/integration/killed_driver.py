@@ -124,7 +124,8 @@ class Job(TopicJob):
     def queries(self, spark: SparkSession) -> dict[str, DataStreamWriter]:
         """Return both queries, ready to be started.
 
-        All rows with their markers, by the event time in their values; and windows over the watermark, by timestamps.
+        All rows with their markers and decoded values, by the event time in these; and windows over the watermark, by
+        timestamps.
         """
         options = {
             "kafka.bootstrap.servers": self.bootstrap,
@@ -140,11 +141,14 @@ class Job(TopicJob):
             # A reader keeps the options it was given: one for each.
             return spark.readStream.format("aligned-kafka").options(**options, **more).load()
 
-        rows = load(eventTimeColumn="value:$.at")
+        rows = load(
+            eventTimeColumn="value:$.at", valueFormat="json", columns="value,partition,offset",
+            valueSchema="row STRING, n INT, at BIGINT, _corrupt_record STRING",
+        )  # fmt: skip
         aligned = load(alignmentGroup="all", alignmentMaxDrift="2 minutes")
         window = F.window("event_time", f"{WINDOW_MS} milliseconds").alias("window")
         frames = {
-            ROWS: rows.select("partition", "offset", "value", "event_time", "marker"),
+            ROWS: rows.select("partition", "offset", "value", "event_time", "marker", "payload"),
             WINDOWS: follow_watermark(aligned).groupBy(window).count().select("window.start", "count"),
         }
         return {name: self.written(name, frame) for name, frame in frames.items()}

@@ -34,9 +34,25 @@ def payload_times(partition: int, timestamps: Millis) -> Millis:
     return timestamps - partition * _BEHIND_MS
 
 
+def is_bad(offsets: Millis) -> npt.NDArray[np.bool_]:
+    """Return in which rows the member ``n`` is no number."""
+    found: npt.NDArray[np.bool_] = offsets % 100 == 50
+    return found
+
+
+def number_of(offsets: Millis) -> Millis:
+    """Return the number ``n`` of other rows."""
+    return 100 + offsets % 900
+
+
 def values_of(partition: int, offsets: Millis, timestamps: Millis) -> npt.NDArray[np.uint8]:
-    """Return the values of rows, JSON of one length: what a row is, where it must be, and its event time."""
-    head = np.char.mod(f'{{"row":"{partition}-%012d","at":', offsets)
+    """Return the values of rows, JSON of one length: what a row is, where it must be, and its event time.
+
+    One row in a hundred has a text in place of the number ``n``.
+    """
+    head = np.char.mod(f'{{"row":"{partition}-%012d","n":', offsets)
+    numbers = np.where(is_bad(offsets), '"x"', np.char.mod("%d", number_of(offsets)))
+    head = np.char.add(np.char.add(head, numbers), ',"at":')
     texts = np.char.add(head, np.char.mod("%d}", payload_times(partition, timestamps))).astype("S")
     return texts.view(np.uint8).reshape(len(texts), texts.itemsize)
 

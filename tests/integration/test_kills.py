@@ -25,7 +25,16 @@ from services.kafka_topics import create_topic
 from services.spark_cluster import SparkCluster, spark_cluster
 from tests.integration.killed_driver import KEEP_LOGS, OUT_OF_ORDERNESS_MS, QUERIES, ROWS, WINDOW_MS, WINDOWS, Job
 from tests.integration.killing import Killer, Kind, schedule
-from tests.integration.numbered_topic import ACTIVE, PARTITIONS, Millis, NumberedTopic, payload_times, values_of
+from tests.integration.numbered_topic import (
+    ACTIVE,
+    PARTITIONS,
+    Millis,
+    NumberedTopic,
+    is_bad,
+    number_of,
+    payload_times,
+    values_of,
+)
 from tests.integration.outages import Outages
 from tests.spark.queries import START, Streams
 from watermark_source.planning.offset import OffsetCodec
@@ -179,6 +188,25 @@ def test_every_row_comes_out_exactly_once(aftermath: Aftermath) -> None:
     _log.info("%d rows, %d lost, %d doubled", len(found), lost, doubled)
     assert (lost, doubled) == (0, 0)
     assert len(found) > 1_000
+
+
+def test_every_value_is_decoded_and_what_is_null_is_what_does_not_fit(aftermath: Aftermath) -> None:
+    """One value in a hundred has a text in place of a number: that member is null, and the text is kept."""
+    rows = aftermath.streams.result(ROWS).where("partition IS NOT NULL")
+    found = rows.selectExpr("partition", "offset", "cast(value AS STRING) AS value", "payload.*").toArrow()
+    offsets, partitions = found["offset"].to_numpy(), found["partition"].to_numpy()
+    numbers, bad = found["n"].to_pandas().to_numpy(), is_bad(offsets)
+    assert bad.any()
+    np.testing.assert_array_equal(np.isnan(numbers), bad)
+    np.testing.assert_array_equal(numbers[~bad], number_of(offsets)[~bad])
+    assert found["row"].to_pylist() == [f"{p}-{o:012d}" for p, o in zip(partitions, offsets, strict=True)]
+    for partition in aftermath.starts(ROWS):
+        mine = partitions == partition
+        times = payload_times(partition, aftermath.topic.timestamps(partition))
+        np.testing.assert_array_equal(found["at"].to_numpy()[mine], times[offsets[mine]])
+    corrupt = found["_corrupt_record"]
+    assert corrupt.filter(pa.array(bad)).equals(found["value"].filter(pa.array(bad)))
+    assert corrupt.filter(pa.array(~bad)).null_count == int(np.count_nonzero(~bad))
 
 
 def test_every_window_that_closed_holds_every_row(aftermath: Aftermath) -> None:
