@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.service, pytest.mark.timeout(600)]
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.long("test_no_click_misses_its_user_whenever_the_driver_is_killed")
+@pytest.mark.long("test_no_click_misses_its_user_though_a_batch_of_the_snapshot_fails")
 def test_every_click_finds_its_user_and_the_servers_are_as_before(kafka: Kafka, mysql: MySql) -> None:
     # Who has a password of special characters, and may do what the example's rights ask for.
     run(
@@ -37,7 +37,7 @@ def test_every_click_finds_its_user_and_the_servers_are_as_before(kafka: Kafka, 
     assert not ours
 
 
-@pytest.mark.long("test_no_click_misses_its_user_whenever_the_driver_is_killed")
+@pytest.mark.long("test_no_click_misses_its_user_though_a_batch_of_the_snapshot_fails")
 def test_clicks_of_the_rate_source_find_their_users_if_they_wait(mysql: MySql) -> None:
     address = f"mysql://root@{mysql.host}:{mysql.port}"
     assert loses_only_without_waiting(_run("rate_enrichment.py", "--clicks", "500", "--mysql", address), clicks=500)

@@ -1,4 +1,4 @@
-"""Kill -9 while clicks wait for the snapshot of their users: no click misses its user, none is lost or doubled."""
+"""Kill -9, or a batch that fails, while clicks wait for the snapshot of their users: none is lost, doubled or early."""
 
 from __future__ import annotations
 
@@ -9,16 +9,27 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kafka import KafkaProducer
-from pyspark.sql import SparkSession
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, Row, SparkSession
 
-from examples.clickstream_enrichment import GENDERS, READER, fill_users, produce_clicks
+from examples.clickstream_enrichment import (
+    GENDERS,
+    READER,
+    click_event,
+    enriched,
+    fill_users,
+    produce_clicks,
+    user_info,
+)
 from examples.servers import MySqlServer
 from services.kafka import Kafka
 from services.mysql import MySql
 from services.mysql_client import run
+from services.wait_until import wait_until
 from tests.integration.killed_join_driver import JOINED, JoinJob, RateJob, TopicsJob
 from tests.integration.killed_runs import PATIENCE_SECONDS, batches, rows_written, run_with_kills, written
 from tests.spark.queries import Streams
@@ -32,17 +43,14 @@ _log = logging.getLogger(__name__)
 
 
 @pytest.mark.parametrize("waits", ["wait", "no-wait"])
-@pytest.mark.long("test_no_click_misses_its_user_whenever_the_driver_is_killed")
+@pytest.mark.long("test_no_click_misses_its_user_though_a_batch_of_the_snapshot_fails")
 def test_clicks_of_any_source_wait_for_the_snapshot_or_are_answered_from_the_first_batch_on(
     request: pytest.FixtureRequest, mysql: MySql, spark: SparkSession, tmp_path: Path, waits: str
 ) -> None:
     kills, users = request.config.getoption("--join-kills"), request.config.getoption("--join-users")
     chance = random.Random(request.config.getoption("--kills-seed"))
     database = f"rate_{waits.replace('-', '_')}"
-    server = MySqlServer(mysql.host, mysql.port)
-    server.run(f"CREATE DATABASE {database}")
-    server.let_read(READER, database)
-    fill_users(server, users, database)
+    server = filled(mysql, database, users)
     chunk = str(max(1, users // _BATCHES))
     job = RateJob("local[2]", tmp_path, server.address, database, str(users), chunk, waits)
     streams = Streams(spark, tmp_path)
@@ -78,6 +86,72 @@ def test_clicks_of_any_source_wait_for_the_snapshot_or_are_answered_from_the_fir
         assert early > 0
 
 
+@pytest.mark.usefixtures("rocksdb")
+def test_no_click_misses_its_user_though_a_batch_of_the_snapshot_fails(
+    request: pytest.FixtureRequest,
+    kafka: Kafka,
+    mysql: MySql,
+    new_topic: Callable[..., str],
+    spark: SparkSession,
+    tmp_path: Path,
+) -> None:
+    users = request.config.getoption("--join-users")
+    clicks, database, topic = users // 2, "join_fails", new_topic(2)
+    server = filled(mysql, database, users)
+    produce_clicks(kafka.bootstrap, clicks, users, topic)
+    chunk = max(1, users // (2 * _BATCHES))
+    build = user_info(spark, server.address, database, snapshotChunkRows=chunk, snapshotParallelism=2)
+    joined = enriched(click_event(spark, kafka.bootstrap, topic), build)
+    streams = Streams(spark, tmp_path)
+    rows: dict[int, list[Row]] = {}
+    failed: list[int] = []
+
+    def keep(batch: DataFrame, number: int) -> None:
+        if number == 1 and not failed:
+            failed.append(number)
+            raise RuntimeError("within a batch of the snapshot")
+        rows[number] = batch.collect()
+
+    writer = joined.writeStream.foreachBatch(keep).option("checkpointLocation", str(streams.checkpoint(JOINED)))
+    try:
+        with pytest.raises(StreamingQueryException, match="within a batch of the snapshot"):
+            writer.start().awaitTermination(PATIENCE_SECONDS)
+        assert "snapshot" in streams.offsets(JOINED, source=1)[-1]
+        query = writer.start()
+        wait_until(lambda: sum(map(len, rows.values())) >= clicks or not query.isActive, PATIENCE_SECONDS, "the clicks")
+        query.stop()
+        assert query.exception() is None
+    finally:
+        run(mysql.host, mysql.port, f"DROP DATABASE {database}")
+    check([row for _, found in sorted(rows.items()) for row in found], clicks, offsets_of_both(streams))
+
+
+def filled(mysql: MySql, database: str, users: int) -> MySqlServer:
+    """Create the table of users, which the example may read."""
+    server = MySqlServer(mysql.host, mysql.port)
+    server.run(f"CREATE DATABASE {database}")
+    server.let_read(READER, database)
+    fill_users(server, users, database)
+    return server
+
+
+def offsets_of_both(streams: Streams) -> list[tuple[dict[str, Any], ...]]:
+    return list(zip(*(streams.offsets(JOINED, source=n) for n in range(2)), strict=True))
+
+
+def check(rows: list[Row], clicks: int, offsets: list[tuple[dict[str, Any], ...]]) -> None:
+    """Each click came out once, with its user, and none was read before the snapshot was complete."""
+    assert sorted(row.item_id for row in rows) == list(range(clicks))
+    missed = [row for row in rows if row.gender != GENDERS[row.user_id % 2]]
+    _log.info("%d clicks, %d missed", len(rows), len(missed))
+    assert missed == []
+    # Not only did they wait: they were not even read.
+    for clicked, changed in offsets:
+        read = sum(numbers[0] for splits in clicked["splits"].values() for numbers in splits.values())
+        assert not read or "snapshot" not in changed, json.dumps(clicked)
+
+
+@pytest.mark.long("test_no_click_misses_its_user_though_a_batch_of_the_snapshot_fails")
 def test_no_click_misses_its_user_whenever_the_driver_is_killed(
     request: pytest.FixtureRequest,
     kafka: Kafka,
@@ -89,10 +163,7 @@ def test_no_click_misses_its_user_whenever_the_driver_is_killed(
     kills, users = request.config.getoption("--join-kills"), request.config.getoption("--join-users")
     chance = random.Random(request.config.getoption("--kills-seed"))
     clicks, database, topic = users // 2, "join_kills", new_topic(2)
-    server = MySqlServer(mysql.host, mysql.port)
-    server.run(f"CREATE DATABASE {database}")
-    server.let_read(READER, database)
-    fill_users(server, users, database)
+    server = filled(mysql, database, users)
     produce_clicks(kafka.bootstrap, clicks, users, topic)
     chunk = str(max(1, users // (2 * _BATCHES)))
     job = JoinJob("local[2]", tmp_path, kafka.bootstrap, topic, server.address, database, chunk)
@@ -104,19 +175,12 @@ def test_no_click_misses_its_user_whenever_the_driver_is_killed(
             patience=PATIENCE_SECONDS + users / 2_000,
             killed=lambda: in_snapshot.append("snapshot" in streams.offsets(JOINED, source=1)[-1]),
         )  # fmt: skip
-        offsets = list(zip(*(streams.offsets(JOINED, source=n) for n in range(2)), strict=True))
+        offsets = offsets_of_both(streams)
     finally:
         run(mysql.host, mysql.port, f"DROP DATABASE {database}")
     assert not kills or any(in_snapshot)
-    rows = spark.read.parquet(str(job.sink(JOINED))).collect()
-    assert sorted(row.item_id for row in rows) == list(range(clicks))
-    missed = [row for row in rows if row.gender != GENDERS[row.user_id % 2]]
-    _log.info("%d kills, %d in the snapshot, %d clicks, %d missed", kills, sum(in_snapshot), len(rows), len(missed))
-    assert missed == []
-    # Not only did they wait: they were not even read.
-    for clicked, changed in offsets:
-        read = sum(numbers[0] for splits in clicked["splits"].values() for numbers in splits.values())
-        assert not read or "snapshot" not in changed, json.dumps(clicked)
+    _log.info("%d kills, %d in the snapshot", kills, sum(in_snapshot))
+    check(spark.read.parquet(str(job.sink(JOINED))).collect(), clicks, offsets)
 
 
 @pytest.mark.long("test_on_event_time_no_click_is_joined_before_a_topic_is_read_to_its_end_whatever_its_order")
