@@ -51,8 +51,6 @@ _SPAN = 6 * _HOUR
 _DISORDER = 120_000
 _SILENT = 3
 """The partition without rows."""
-_OF_NIGHTS = "test_each_night_every_window_comes_out_that_the_job_before_has_finished"
-"""Runs by day."""
 
 
 def write_clicks(bootstrap: str, topic: str, clicks: int, chance: np.random.Generator) -> Counter[int]:
@@ -86,7 +84,7 @@ def write_clicks(bootstrap: str, topic: str, clicks: int, chance: np.random.Gene
     return hours
 
 
-@pytest.mark.long(_OF_NIGHTS)
+@pytest.mark.long("test_each_night_every_window_comes_out_that_the_job_before_has_finished")
 def test_the_last_job_has_what_a_batch_query_has_whenever_the_jobs_are_killed(
     request: pytest.FixtureRequest,
     kafka: Kafka,
@@ -120,7 +118,7 @@ def _done(job: ChainJob, query: str) -> int:
 
 
 @pytest.mark.usefixtures("built_in_kafka")
-@pytest.mark.parametrize("nights", [2, pytest.param(10, marks=pytest.mark.long(_OF_NIGHTS))])
+@pytest.mark.parametrize("nights", [2, pytest.param(10, marks=pytest.mark.long("2 of them"))])
 def test_each_night_every_window_comes_out_that_the_job_before_has_finished(
     streams: KafkaStreams, new_topic: Callable[..., str], nights: int
 ) -> None:
@@ -170,7 +168,7 @@ def test_each_night_every_window_comes_out_that_the_job_before_has_finished(
         assert audit(topic, {**brokers, **IN_PAYLOAD}, IN_PAYLOAD["eventTimeColumn"])
 
 
-@pytest.mark.long(_OF_NIGHTS)
+@pytest.mark.long("test_each_night_every_window_comes_out_that_the_job_before_has_finished")
 def test_the_demo_loses_no_click_where_a_bound_loses_many(kafka: Kafka) -> None:
     command = [sys.executable, "-m", "examples.job_chain", "--seconds", "15", "--kafka", kafka.bootstrap]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
