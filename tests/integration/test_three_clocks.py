@@ -153,6 +153,9 @@ def test_rows_of_now_behind_a_sink_that_blocks_are_a_slow_batch(
     query = writer.start()
     streams.started.append(query)
     fed = Fed(streams, query)
+    # The first write of a process takes seconds, by which its row is older than its arrival.
+    fed.write(topic, {0: [now()]})
+    fed.settle()
     for _ in range(runs):
         fed.write(topic, {0: [now()]})
         fed.settle()
