@@ -12,7 +12,7 @@ from services.kafka_bulk import PartitionRecords, bulk_produce_partitions
 from tests.integration.direct_kafka import DirectKafka
 from tests.spark.queries import START
 from watermark_source.monitor.source_status import Status
-from watermark_source.planning.idle_timeout import LONGEST, SHORTEST
+from watermark_source.planning.status_transitions import LONGEST_IDLE_TIMEOUT, SHORTEST_IDLE_TIMEOUT
 
 pytestmark = pytest.mark.service
 
@@ -40,12 +40,12 @@ def test_a_busy_partition_that_falls_silent_is_not_waited_for_as_long_as_one_tha
         assert time.monotonic() - begun < 120
         write(0)
         query.go_on(0.3)
-    assert time.monotonic() - begun >= SHORTEST / 1_000
+    assert time.monotonic() - begun >= SHORTEST_IDLE_TIMEOUT / 1_000
     seen = query.status
     assert seen.splits[1].idle_after is not None
-    assert SHORTEST <= seen.splits[1].idle_after < LONGEST
+    assert SHORTEST_IDLE_TIMEOUT <= seen.splits[1].idle_after < LONGEST_IDLE_TIMEOUT
     # Nobody knows it: it never had a row.
-    assert seen.splits[2].idle_after == LONGEST
+    assert seen.splits[2].idle_after == LONGEST_IDLE_TIMEOUT
     assert seen.splits[2].status is Status.ACTIVE
     assert "idleTimeout" in seen.splits[1].why
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
-from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet, Source
+from pyspark_mysql_cdc_wm.binlog.log_position import GtidSet, Source
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from services.mysql import MySqlPair, mysql_pair
 from services.mysql_client import run

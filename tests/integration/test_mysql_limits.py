@@ -102,7 +102,7 @@ def test_a_place_at_which_a_batch_ends_is_named_by_the_transactions_before_it(da
 
 
 def test_few_bytes_are_not_read_ahead(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pyspark_mysql_cdc_wm.lookup.binlog_row_counts.batch_end", None)
+    monkeypatch.setattr("pyspark_mysql_cdc_wm.lookup.binlog_search.batch_end", None)
     life = Life(database, startingOffsets="latest")
     start: Mapping[str, Any] = life.reader.initialOffset()
     database.run(insert(0, 10))
@@ -110,7 +110,7 @@ def test_few_bytes_are_not_read_ahead(database: Database, monkeypatch: pytest.Mo
 
 
 def test_where_others_are_written_to_a_batch_ends_as_well(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pyspark_mysql_cdc_wm.lookup.binlog_row_counts._MOST_BYTES", 1_000_000)
+    monkeypatch.setattr("pyspark_mysql_cdc_wm.lookup.binlog_search._MOST_BYTES", 1_000_000)
     life = Life(database, startingOffsets="latest")
     start: Mapping[str, Any] = life.reader.initialOffset()
     database.run(insert(0, 1_000, "unread"))

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tests.simulation.log import SimulatedLog
-from watermark_source.planning.look_ahead import Unread
 from watermark_source.planning.split import Split, SplitRange
+from watermark_source.planning.split_watermarks import Unread
 from watermark_source.planning.watermark import Millis
 
 

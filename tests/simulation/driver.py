@@ -11,14 +11,20 @@ import numpy as np
 from tests.simulation.log import Row, SimulatedLog
 from watermark_source.planning.combined_watermark import passed_over
 from watermark_source.planning.disorder import NOTHING_SEEN, RangeSummary
-from watermark_source.planning.look_ahead import RowsAhead
-from watermark_source.planning.observation import BatchLimits, LogTimes, Observation, ObservedLogs, PlanHistory
+from watermark_source.planning.observation import (
+    BatchLimits,
+    FirstLook,
+    LogTimes,
+    Observation,
+    ObservedLogs,
+    PlanHistory,
+)
 from watermark_source.planning.offset import OffsetCodec
 from watermark_source.planning.planner import Plan, plan, ranges_of
 from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.split import Split, SplitRange
+from watermark_source.planning.split_watermarks import RowsAhead
 from watermark_source.planning.state import SourceState, SplitState
-from watermark_source.planning.step_sizes import FirstLook
 from watermark_source.planning.watermark import Millis
 from watermark_source.spark.driver.pace import Rest
 from watermark_source.spark.executor.event_time_observer import DisorderCount

@@ -17,7 +17,6 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from watermark_source.errors import UsageError
-from watermark_source.operators.bucketed_batches import gathered
 from watermark_source.operators.packs import IS_PROBE, ROWS, rows_of, stream_bytes
 from watermark_source.operators.state_calls import KeyValues, value_of
 from watermark_source.operators.waiting_rows import (
@@ -26,6 +25,7 @@ from watermark_source.operators.waiting_rows import (
     MapPieces,
     RowLayout,
     Waiting,
+    gathered,
     watermark_past,
 )
 

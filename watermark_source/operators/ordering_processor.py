@@ -10,9 +10,16 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from watermark_source.errors import UsageError
-from watermark_source.operators.bucketed_batches import gathered
 from watermark_source.operators.state_calls import value_of
-from watermark_source.operators.waiting_rows import Buffer, MapPieces, RowLayout, Waiting, from_bytes, to_bytes
+from watermark_source.operators.waiting_rows import (
+    Buffer,
+    MapPieces,
+    RowLayout,
+    Waiting,
+    from_bytes,
+    gathered,
+    to_bytes,
+)
 
 if TYPE_CHECKING:
     import pandas as pd

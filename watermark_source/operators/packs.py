@@ -15,8 +15,7 @@ from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, BooleanType, IntegerType, LongType, StructField, StructType
 
 from watermark_source.arrow_columns import repeated
-from watermark_source.operators.bucketed_batches import binary_column, by_bucket, gathered
-from watermark_source.operators.waiting_rows import RowLayout, from_bytes, to_bytes
+from watermark_source.operators.waiting_rows import RowLayout, binary_column, by_bucket, from_bytes, gathered, to_bytes
 
 # Packs of temporal_join.
 

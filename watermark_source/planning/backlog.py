@@ -7,11 +7,18 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from watermark_source.planning.group import OtherMember
-from watermark_source.planning.observation import Observation
+from watermark_source.planning.observation import (
+    BLIND_STEP,
+    LEAST_STEP,
+    FirstLook,
+    Observation,
+    half,
+    learned,
+    rows_up_to,
+)
 from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.split import IndexEntry, RowIndex, Split, SplitRange, TimeIndex
 from watermark_source.planning.state import SplitState
-from watermark_source.planning.step_sizes import BLIND_STEP, LEAST_STEP, FirstLook, half, learned, rows_up_to
 from watermark_source.planning.strategy import WatermarkStrategy
 from watermark_source.planning.watermark import MAX, MIN, Millis, saturating_add
 

@@ -29,13 +29,13 @@ from watermark_source.planning.combined_watermark import (
 from watermark_source.planning.disorder import Learned, RangeSummary
 from watermark_source.planning.group import GroupMember, MemberStatus, OtherMembers, drift_in_force
 from watermark_source.planning.group_limit import aligned_ends, membership
-from watermark_source.planning.look_ahead import RowsAhead
 from watermark_source.planning.loss import Loss, check_loss, refuse
-from watermark_source.planning.observation import Observation
+from watermark_source.planning.observation import Observation, with_step
 from watermark_source.planning.policy import LossKind, MinimumRows, PlanPolicy, waits_for_more
 from watermark_source.planning.snapshot_ranges import finished, snapshot_split, snapshots_after, unfinished
 from watermark_source.planning.split import RowIndex, Split, SplitRange, TimeIndex
 from watermark_source.planning.split_watermarks import (
+    RowsAhead,
     SplitWatermarks,
     advanced,
     by_clock,
@@ -65,7 +65,6 @@ from watermark_source.planning.status_transitions import (
     unanswered,
     uncommitted,
 )
-from watermark_source.planning.step_sizes import with_step
 from watermark_source.planning.strategy import WatermarkStrategy
 from watermark_source.planning.watermark import MAX, MIN, Millis
 

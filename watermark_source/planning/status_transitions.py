@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from enum import Enum
+from typing import Final, NamedTuple
 
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitState, SplitStatus
@@ -138,3 +139,52 @@ def next_since(state: SplitState, event: SplitEvent, status: SplitStatus, asked_
     if status is _ACTIVE:
         return caught_up_since(state, asked_at) if event in (SplitEvent.CAUGHT_UP, SplitEvent.QUIET) else None
     return state.since if status is state.status and state.since is not None else asked_at
+
+
+# Pauses of a split, and the idle timeout that is learned from them.
+
+
+SHORTEST_IDLE_TIMEOUT: Final = 10_000
+"""Milliseconds: the shortest timeout, however busy the split was."""
+LONGEST_IDLE_TIMEOUT: Final = 300_000
+"""Milliseconds: the longest timeout, and that of a split with too few observations."""
+_KNOWN: Final = 10
+"""Arrivals that must have been seen before a timeout is learned."""
+_MANY: Final = 1_000
+"""Pauses in a window: the longest of them is their 99.9th percentile."""
+
+
+class Pauses(NamedTuple):
+    """Between rows of a split, as plans see them: from the first that found nothing to the first that found rows."""
+
+    arrivals: int = 0
+    """Plans that found rows, except after a silence longer than ``LONGEST``."""
+    seen: int = 0
+    longest: int = 0
+    """Of those ``seen``, milliseconds."""
+    earlier: int = 0
+    """The longest of the thousand before."""
+
+    def after(self, pause: int | None) -> Pauses:
+        """Return the pauses after rows have arrived; ``pause`` is ``None`` if the previous plan found rows, too.
+
+        Nothing is learned from a silence that is longer than any timeout: after a quiet night there is no reason to
+        wait longer than before, nor to wait less if there are only such silences.
+        """
+        if pause is not None and pause > LONGEST_IDLE_TIMEOUT:
+            return self
+        arrivals = min(self.arrivals + 1, _KNOWN)
+        if pause is None:
+            return self._replace(arrivals=arrivals)
+        longest = max(pause, self.longest)
+        if self.seen + 1 < _MANY:
+            return Pauses(arrivals, self.seen + 1, longest, self.earlier)
+        return Pauses(arrivals, earlier=longest)
+
+    @property
+    def timeout(self) -> int:
+        """Return for how many milliseconds the split must be quiet: one and a half times its longest pause."""
+        if self.arrivals < _KNOWN:
+            return LONGEST_IDLE_TIMEOUT
+        longest = max(self.longest, self.earlier)
+        return min(max(longest + longest // 2, SHORTEST_IDLE_TIMEOUT), LONGEST_IDLE_TIMEOUT)

@@ -10,8 +10,8 @@ from watermark_source.contract.abilities import Abilities
 from watermark_source.errors import OptionError
 from watermark_source.option_table import OptionTable, given_text
 from watermark_source.planning.catch_up import AfterCatchUp
-from watermark_source.planning.idle_timeout import LONGEST
 from watermark_source.planning.policy import Alignment, Idleness
+from watermark_source.planning.status_transitions import LONGEST_IDLE_TIMEOUT
 from watermark_source.planning.strategy import WatermarkStrategy
 from watermark_source.spark.option_rows import AUTO, DRIVER, GROUP, NO_STORE
 from watermark_source.spark.strategy_rows import NONE, PASSES, strategy_row
@@ -135,7 +135,7 @@ class EngineOptions:
             if row.interval is None or "watermarkinterval" in named
             else row.interval,
             idleness=Idleness(
-                timeout=LONGEST if values["idleTimeout"] == AUTO else values["idleTimeout"],
+                timeout=LONGEST_IDLE_TIMEOUT if values["idleTimeout"] == AUTO else values["idleTimeout"],
                 learned=values["idleTimeout"] == AUTO,
                 follows_group=values["idleFollows"] == GROUP,
                 passes_returning=values["idleReturn"] == PASSES,

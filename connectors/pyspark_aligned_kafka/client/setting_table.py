@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from pyspark_aligned_kafka.client import jaas_config
+from pyspark_aligned_kafka.client import login_settings
 from pyspark_aligned_kafka.client.login_settings import JAAS
 from watermark_source.errors import OptionError
 from watermark_source.option_table import Option, boolean, host_name, integer, non_empty, one_of, positive_integer, word
@@ -62,9 +62,9 @@ def _buffer_size(text: str) -> int | None:
     return None if value == -1 else value
 
 
-def _jaas(text: str) -> jaas_config.LoginModule:
+def _jaas(text: str) -> login_settings.LoginModule:
     try:
-        return jaas_config.parse_jaas(text)
+        return login_settings.parse_jaas(text)
     except ValueError as error:
         raise OptionError(
             "kafka.sasl.jaas.config", "***", f"must be one login module with its options ({error})", example=JAAS
@@ -191,7 +191,7 @@ SETTINGS: tuple[Setting, ...] = (
          "Rack of the executors, for reading from the nearest replica (KIP-392).", default_text="none"),
     _one_of("security.protocol", "security_protocol", ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"), "SASL_SSL",
          "Whether connections are encrypted and whether they log in.", default="PLAINTEXT"),
-    _one_of("sasl.mechanism", "sasl_mechanism", jaas_config.MECHANISMS,
+    _one_of("sasl.mechanism", "sasl_mechanism", login_settings.MECHANISMS,
          "SCRAM-SHA-512", "Login mechanism. `AWS_MSK_IAM` needs the extra `msk`, `GSSAPI` (Kerberos) the extra "
                           "`kerberos`, on the driver and the executors.", default_text="none"),
     _row("sasl.jaas.config", None, _jaas, "must be one login module with its options", JAAS,

@@ -17,7 +17,7 @@ from kafka.net.connection import KafkaConnection
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 
-from pyspark_aligned_kafka.client.jaas_config import hide_wire_logs
+from pyspark_aligned_kafka.client.login_settings import hide_wire_logs
 from pyspark_aligned_kafka.client.settings import ClientSettings
 from pyspark_aligned_kafka.cluster.broker_errors import (
     SILENCE,

@@ -1,28 +1,86 @@
-"""Between which offsets a batch reads each partition: Spark's starting and ending options, checked and resolved."""
+"""Between which offsets a batch reads each partition: positions as a user names them, checked and resolved.
+
+Look-ups are injected: where a stream begins is resolved by the same rules (``offsets``).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from typing import Protocol
 
 from pyspark_aligned_kafka import errors
 from pyspark_aligned_kafka.lookup.pushed_filters import Wanted
-from pyspark_aligned_kafka.lookup.resolved_positions import PositionLookup, offsets_of, settle
 from pyspark_aligned_kafka.options.positions import (
     At,
     AtTime,
     Earliest,
     Everywhere,
     Latest,
+    NoMatch,
     PerSplit,
     Position,
     PositionPolicy,
+    Settled,
     positions_of,
 )
 from watermark_source.errors import OptionError, UnknownSplitError, listed, shortened
 from watermark_source.planning.ranges_per_task import OpenRange
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.watermark import Millis
+
+# Positions as a user names them become offsets, with injected look-ups.
+
+
+class PositionLookup(Protocol):
+    """The look-ups a policy may need."""
+
+    def earliest(self, splits: Set[Split]) -> Mapping[Split, int]:
+        """Return each split's first retained offset."""
+        ...
+
+    def latest(self, splits: Set[Split]) -> Mapping[Split, int]:
+        """Return each split's end offset."""
+        ...
+
+    def at_time(self, wanted: Mapping[Split, Millis]) -> Mapping[Split, int | None]:
+        """Return the first offset with a timestamp at or after the one wanted, or ``None``."""
+        ...
+
+
+def settle(policy: PositionPolicy, chosen: Mapping[Split, Position], lookup: PositionLookup) -> dict[Split, Settled]:
+    """Return the positions with timestamps looked up.
+
+    Raises:
+        OptionError: no record is as new as a timestamp, and the policy has no other place to go.
+    """
+    settled = {split: position for split, position in chosen.items() if not isinstance(position, AtTime)}
+    times = {split: position.millis for split, position in chosen.items() if isinstance(position, AtTime)}
+    found = lookup.at_time(times) if times else {}
+    unmatched = {split for split, offset in found.items() if offset is None}
+    if unmatched and policy.no_match is NoMatch.ERROR:
+        raise OptionError(
+            policy.option,
+            policy.text,
+            f"no record is that new in {listed(unmatched)}; take an earlier time, or, as a partition without records "
+            "has none of any time, begin there at the end with startingOffsetsByTimestampStrategy",
+            example='startingOffsetsByTimestampStrategy = "latest"',
+        )
+    return {**settled, **{split: Latest() if offset is None else At(offset) for split, offset in found.items()}}
+
+
+def offsets_of(settled: Mapping[Split, Settled], lookup: PositionLookup) -> dict[Split, int]:
+    """Return each split's offset as it is now; splits that are gone are left out."""
+    offsets = {split: position.offset for split, position in settled.items() if isinstance(position, At)}
+    offsets.update(_look_up(lookup.earliest, (s for s, position in settled.items() if isinstance(position, Earliest))))
+    offsets.update(_look_up(lookup.latest, (s for s, position in settled.items() if isinstance(position, Latest))))
+    return offsets
+
+
+def _look_up(lookup: Callable[[Set[Split]], Mapping[Split, int]], splits: Iterable[Split]) -> Mapping[Split, int]:
+    wanted = frozenset(splits)
+    return lookup(wanted) if wanted else {}
+
 
 _USUAL_START = PositionPolicy("startingOffsets", "earliest", Everywhere(Earliest()))
 _USUAL_END = PositionPolicy("endingOffsets", "latest", Everywhere(Latest()))

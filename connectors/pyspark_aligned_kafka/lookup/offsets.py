@@ -9,7 +9,7 @@ from typing import Protocol
 from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
 from pyspark_aligned_kafka.cluster.list_offsets import EARLIEST, LATEST, NEWEST, OffsetAndTimestamp
 from pyspark_aligned_kafka.cluster.offset_lookup import OffsetsInTime
-from pyspark_aligned_kafka.lookup.resolved_positions import PositionLookup, offsets_of, settle
+from pyspark_aligned_kafka.lookup.batch_ranges import PositionLookup, offsets_of, settle
 from pyspark_aligned_kafka.options.positions import (
     ACCEPTED,
     JSON_LATEST,

@@ -13,7 +13,6 @@ from pyspark.sql.types import StructType
 
 from pyspark_aligned_kafka.errors import place
 from pyspark_aligned_kafka.records.columns import TIMESTAMP, PayloadDecoder, binary_column
-from pyspark_aligned_kafka.records.corrupt_batches import Fault, fault_error
 from pyspark_aligned_kafka.records.event_time_choice import (
     OPTION,
     ByFunction,
@@ -29,7 +28,7 @@ from pyspark_aligned_kafka.records.event_time_choice import (
 from pyspark_aligned_kafka.records.headers import HeaderScan, headers_array, id_scan
 from pyspark_aligned_kafka.records.json_scan import JsonScan, Kind
 from pyspark_aligned_kafka.records.payload_formats import Decoded
-from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
+from pyspark_aligned_kafka.records.record_batches import Bytes, Fault, Longs, fault_error
 from pyspark_aligned_kafka.records.record_fields import HEADERS_AT, KEY_AT, VALUE_AT, Located
 from pyspark_aligned_kafka.records.time_texts import END_MICROS, FIRST_MICROS, MAY_BE_DATE, MomentReader
 from watermark_source.arrow_columns import bitmap, integers, is_valid

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from pyspark_aligned_kafka.records.corrupt_batches import Fault, fault_error
-from pyspark_aligned_kafka.records.record_batches import Bytes, Longs, varint_at
+from pyspark_aligned_kafka.records.record_batches import Bytes, Fault, Longs, fault_error, varint_at
 from pyspark_aligned_kafka.records.record_fields import HEADERS_AT, RECORD_END, Located
 from watermark_source.arrow_columns import bitmap, column
 from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, copy_bytes, inlined, same_bytes

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pyspark_aligned_kafka.records.corrupt_batches import Fault, fault_error
 from pyspark_aligned_kafka.records.record_batches import (
     ATTRIBUTES,
     BASE,
@@ -24,7 +23,9 @@ from pyspark_aligned_kafka.records.record_batches import (
     START,
     STOP,
     Bytes,
+    Fault,
     Longs,
+    fault_error,
     varint_at,
 )
 from watermark_source.machine_code.iso_8601 import NO_MOMENT

@@ -9,9 +9,17 @@ from enum import IntEnum
 
 import numpy as np
 
-from pyspark_mysql_cdc_wm.binlog.corrupt_binlog import Fault, fault_error
 from pyspark_mysql_cdc_wm.binlog.event_headers import EVENT_FIELDS, HEADER_SIZE, read_event
-from pyspark_mysql_cdc_wm.binlog.wire import LONGEST_PACKET, PACKET_HEAD, Bytes, Longs, uint32_at, uint_at
+from pyspark_mysql_cdc_wm.binlog.wire import (
+    LONGEST_PACKET,
+    PACKET_HEAD,
+    Bytes,
+    Fault,
+    Longs,
+    fault_error,
+    uint32_at,
+    uint_at,
+)
 from watermark_source.machine_code.native import Word, address_of, byte_at, compiled
 
 _LAST_END = 9

@@ -12,8 +12,7 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
-from pyspark_mysql_cdc_wm.binlog.corrupt_binlog import Fault
-from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs, checksum, uint16_at, uint32_at, uint_at
+from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Fault, Longs, checksum, uint16_at, uint32_at, uint_at
 from watermark_source.machine_code.native import Word, byte_at, inlined
 
 HEADER_SIZE = 19

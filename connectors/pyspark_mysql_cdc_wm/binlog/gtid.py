@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from pyspark_mysql_cdc_wm.binlog.corrupt_binlog import Fault, fault_error
 from pyspark_mysql_cdc_wm.binlog.event_headers import HEADER_SIZE, SECONDS, START, STOP, TYPE, EventType
-from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs, uint_at
+from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Fault, Longs, fault_error, uint_at
 from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined
 
 _MICROS = 1_000_000

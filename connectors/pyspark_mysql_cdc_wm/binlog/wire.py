@@ -1,4 +1,4 @@
-"""Compiled reading of numbers of MySQL's protocol: little-endian integers, length-encoded integers, and CRC-32.
+"""Bytes of MySQL's protocol: compiled reading of integers and CRC-32, small fields in Python, and the errors of both.
 
 A packet: size 3 (little-endian), number 1, content. A content of 0xFFFFFF bytes continues in the next packet.
 
@@ -8,9 +8,13 @@ caller checks that the number itself is inside its event.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from enum import IntEnum
+
 import numpy as np
 import numpy.typing as npt
 
+from watermark_source.errors import CorruptDataError, SourceError, UnsupportedFormatError
 from watermark_source.machine_code.native import Word, byte_at, byte_tables, inlined, word_at
 
 Bytes = npt.NDArray[np.uint8]
@@ -91,3 +95,122 @@ def checksum(data: Word, start: Word, stop: Word) -> Word:
         crc = np.uint64(_TABLE[0, (crc ^ np.uint64(byte_at(data, at))) & _BYTE]) ^ (crc >> np.uint64(8))
         at += 1
     return np.int64(crc ^ np.uint64(0xFFFFFFFF))
+
+
+# A reader of small fields in Python, for data that occurs once for a table, never for rows.
+
+
+class Scan:
+    """A reading position in bytes; reading past their end raises ``IndexError``."""
+
+    __slots__ = ("_at", "_content")
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self._at = 0
+
+    @property
+    def at(self) -> int:
+        """Bytes read so far."""
+        return self._at
+
+    @property
+    def left(self) -> int:
+        """Bytes not read yet."""
+        return len(self._content) - self._at
+
+    def skip(self, size: int) -> None:
+        """Skip bytes."""
+        self.take(size)
+
+    def take(self, size: int) -> bytes:
+        """Read bytes."""
+        if size > self.left:
+            raise IndexError(f"{size} bytes wanted, {self.left} left")
+        self._at += size
+        return self._content[self._at - size : self._at]
+
+    def byte(self) -> int:
+        """Read one byte."""
+        return self.take(1)[0]
+
+    def uint(self, size: int) -> int:
+        """Read a little-endian number."""
+        return int.from_bytes(self.take(size), "little")
+
+    def lenenc(self) -> int:
+        """Read a length-encoded integer."""
+        first = self.byte()
+        if first < 0xFB:
+            return first
+        if first not in _WIDTHS:
+            raise ValueError(f"{first:#x} begins no length")
+        return self.uint(_WIDTHS[first])
+
+
+_WIDTHS = {0xFC: 2, 0xFD: 3, 0xFE: 8}
+
+
+# The faults of a binlog's bytes, and the error for each.
+
+
+class Fault(IntEnum):
+    """The faults that compiled code returns; ``NONE`` if there is none."""
+
+    NONE = 0
+    EVENT_SIZE = 1
+    CHECKSUM = 2
+    POSITION = 3
+    ROWS_HEADER = 4
+    WIDTH = 5
+    VALUE = 6
+    ROW_OPTIONS = 7
+    ABSENT = 8
+    TABLE = 9
+    GTID = 10
+    UNKNOWN_EVENT = 11
+    DECIMAL = 12
+    JSON = 13
+    JSON_DEPTH = 14
+    TEXT = 15
+    TIME = 16
+
+
+_TEXT = {
+    Fault.EVENT_SIZE: "an impossible event size",
+    Fault.CHECKSUM: "a checksum (CRC-32) that does not fit the event",
+    Fault.POSITION: "an event whose end is not where the events before it lead",
+    Fault.ROWS_HEADER: "a row event whose head does not fit in it",
+    Fault.WIDTH: "a row event with another number of columns than its table map",
+    Fault.VALUE: "a value longer than its row event",
+    Fault.TABLE: "a row event without a table map",
+    Fault.GTID: "a transaction's identifier (GTID event) that cannot be read",
+    Fault.DECIMAL: "a decimal number that has digits above nine",
+    Fault.JSON: "a JSON document that does not fit its value",
+    Fault.JSON_DEPTH: "a JSON document nested deeper than the server allows (100)",
+    Fault.TEXT: "text that is not of its column's character set",
+    Fault.TIME: "a date or time with an impossible part",
+}
+_UNSUPPORTED = {
+    Fault.ROW_OPTIONS: "a row with options that this version does not read (binlog_row_value_options)",
+    Fault.UNKNOWN_EVENT: "an event of a type that this version does not read and that must not be ignored",
+}
+
+
+def absent_error(columns: Sequence[str], where: str) -> SourceError:
+    """Return the error for rows at ``where`` that lack columns."""
+    names = ", ".join(columns)
+    return UnsupportedFormatError(
+        f"{where}: a row without all of its columns, here {names}; set binlog_row_image to FULL, on the server and in "
+        "sessions that set it for themselves, and begin a new query. Of generated columns MariaDB logs no updates and "
+        f"deletions whatever the setting: leave them out by the option excludeColumns={','.join(columns)}"
+    )
+
+
+def fault_error(fault: Fault, where: str) -> SourceError:
+    """Return the error for a fault at ``where``, a file and position, or a table."""
+    if fault in _UNSUPPORTED:
+        return UnsupportedFormatError(f"{where}: {_UNSUPPORTED[fault]}")
+    return CorruptDataError(
+        f"{where}: {_TEXT[fault]}; the binlog on the server or on its way is damaged. Check it with mysqlbinlog"
+    )

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import pymysql
 import pymysql.connections
 
-from pyspark_mysql_cdc_wm.client.login_settings import ANSWER_SECONDS, ClientSettings
+from pyspark_mysql_cdc_wm.client.login_settings import ANSWER_SECONDS, ClientSettings, Tls, tls_context
 from pyspark_mysql_cdc_wm.client.server_errors import (
     LOG_CANNOT_BE_READ,
     ErrorKind,
@@ -24,7 +24,6 @@ from pyspark_mysql_cdc_wm.client.server_errors import (
     server_error,
     timed_out,
 )
-from pyspark_mysql_cdc_wm.client.tls import Tls, tls_context
 from watermark_source.errors import ResponseTimeoutError, SourceError, UnreachableError, WatermarkSourceError
 
 _log = logging.getLogger(__name__)

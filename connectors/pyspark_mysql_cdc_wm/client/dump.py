@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 
 import pymysql
 
-from pyspark_mysql_cdc_wm.binlog.compressed_events import uncompressed
-from pyspark_mysql_cdc_wm.binlog.compressed_transactions import Unpacker
+from pyspark_mysql_cdc_wm.binlog.compressed_transactions import Unpacker, uncompressed
 from pyspark_mysql_cdc_wm.binlog.dump_packets import PacketWalk, Stopped
 from pyspark_mysql_cdc_wm.binlog.event_headers import HEADER_SIZE, POSITION, START, TYPE, EventType, next_file
 from pyspark_mysql_cdc_wm.binlog.wire import LONGEST_PACKET, PACKET_HEAD, Bytes, Longs, padded

@@ -24,8 +24,7 @@ from pyspark_mysql_cdc_wm.binlog.event_headers import (
     begins_xa,
     next_file,
 )
-from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet
-from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition, file_name, file_number, position_number
+from pyspark_mysql_cdc_wm.binlog.log_position import GtidSet, LogPosition, file_name, file_number, position_number
 from pyspark_mysql_cdc_wm.binlog.wire import PADDING, Bytes, Longs
 from pyspark_mysql_cdc_wm.client.dump import BinlogDump, Block, FilePosition, PayloadPart
 from pyspark_mysql_cdc_wm.client.login_settings import ANSWER_SECONDS, ClientSettings

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Set
 
-from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet
-from pyspark_mysql_cdc_wm.binlog.log_position import BINLOG, LogPosition, file_number
+from pyspark_mysql_cdc_wm.binlog.log_position import BINLOG, GtidSet, LogPosition, file_number
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.client.login_settings import ClientSettings
 from watermark_source.contract.stream import Ends

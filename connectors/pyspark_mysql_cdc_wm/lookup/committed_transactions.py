@@ -9,8 +9,7 @@ from __future__ import annotations
 import logging
 import time
 
-from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet
-from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition, file_name
+from pyspark_mysql_cdc_wm.binlog.log_position import GtidSet, LogPosition, file_name, file_number
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.client.login_settings import ANSWER_SECONDS
 from pyspark_mysql_cdc_wm.client.server_errors import CANNOT_BE_LISTED, code_of
@@ -117,7 +116,7 @@ class Transactions:
     def first_after(self, place: int, end: int) -> GtidSet:
         """Return the first transaction after a position, an empty set if there is none before ``end``."""
         # This module imports the compiler, which few plans need.
-        from pyspark_mysql_cdc_wm.lookup.binlog_gtids import first_transaction  # noqa: PLC0415
+        from pyspark_mysql_cdc_wm.lookup.binlog_search import first_transaction  # noqa: PLC0415
 
         return first_transaction(self._connection.settings, self._status.base(), place, end)
 
@@ -146,7 +145,7 @@ class Transactions:
                 # The list may continue behind the end, with an event that is too large for the server to list.
                 if code_of(failure.__cause__) != CANNOT_BE_LISTED:
                     raise
-        from pyspark_mysql_cdc_wm.lookup.binlog_gtids import transactions_between  # noqa: PLC0415 - as above
+        from pyspark_mysql_cdc_wm.lookup.binlog_search import transactions_between  # noqa: PLC0415 - as above
 
         return before | transactions_between(self._connection.settings, base, start.number, end.number)
 
@@ -180,3 +179,59 @@ class Transactions:
             raise ResponseTimeoutError(why)
         _log.warning("%s Reading up to the last end before them", why)
         return LogPosition.of(max(earlier))
+
+
+# Which transactions of the binlog a SELECT sees: a transaction is written to the binlog before it is committed.
+#
+# MySQL with GTIDs reports ends before which all transactions are committed (``committed_transactions.py``). With
+# MariaDB the source waits until it reports them as visible. MySQL without GTIDs does not report visibility: the
+# transactions of all files but the last are committed, and those of the last file are read from the binlog itself.
+
+
+GTIDS_ON = (
+    "On the server, one after another: SET GLOBAL enforce_gtid_consistency = ON; SET GLOBAL gtid_mode = "
+    "OFF_PERMISSIVE; SET GLOBAL gtid_mode = ON_PERMISSIVE; SET GLOBAL gtid_mode = ON."
+)
+"""The statements that switch GTIDs on, for errors and cautions about MySQL without them."""
+_VISIBLE_SECONDS = 30
+_PAUSE_SECONDS = 0.01
+
+
+def wait_until_visible(connection: MySqlConnection) -> None:
+    """Wait until a SELECT on MariaDB sees all transactions that are in its binlog now.
+
+    MariaDB reports, with each new consistent snapshot, the position of the binlog up to which the snapshot sees.
+
+    Raises:
+        ResponseTimeoutError: some are still not visible after 30 seconds.
+        SourceError: the server cannot be reached, or refuses.
+    """
+    end, until = LogStatus(connection).end(), time.monotonic() + _VISIBLE_SECONDS
+    while (visible := _visible_end(connection)) < end:
+        if time.monotonic() > until:
+            raise ResponseTimeoutError(
+                f"{connection.settings.where}: transactions in the binlog from {visible} on "
+                f"were not committed within {_VISIBLE_SECONDS} s; is the server waiting for a replica "
+                "(semi-synchronous replication)?"
+            )
+        time.sleep(_PAUSE_SECONDS)
+
+
+def shows_all_of_its_end(connection: MySqlConnection) -> bool:
+    """Return whether a SELECT sees all transactions before the ends that batches are planned with.
+
+    This also holds for ends that were planned earlier, since switching GTIDs on begins a new file.
+
+    Raises:
+        SourceError: the server cannot be reached, or refuses.
+    """
+    return connection.is_mariadb or has_gtids(connection)
+
+
+def _visible_end(connection: MySqlConnection) -> LogPosition:
+    # Outside a consistent snapshot these variables are the end of the binlog.
+    _, rows, _ = connection.together(
+        "START TRANSACTION WITH CONSISTENT SNAPSHOT", "SHOW STATUS LIKE 'binlog_snapshot_%'", "ROLLBACK"
+    )
+    status = {str(name).lower(): value for name, value in rows}
+    return LogPosition(file_number(str(status["binlog_snapshot_file"])), int(status["binlog_snapshot_position"]))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet
-from pyspark_mysql_cdc_wm.binlog.log_position import FIRST_OFFSET, LogPosition, file_number, position_number
+from pyspark_mysql_cdc_wm.binlog.log_position import FIRST_OFFSET, GtidSet, LogPosition, file_number, position_number
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.lookup.binlog_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.committed_transactions import Transactions, check_executed

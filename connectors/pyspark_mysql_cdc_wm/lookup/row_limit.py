@@ -39,7 +39,7 @@ class BinlogRowIndex:
         if wanted.split != BINLOG or wanted.size <= rows:
             return wanted.end
         # This module imports the compiler, which a query without a limit does not need here.
-        from pyspark_mysql_cdc_wm.lookup.binlog_row_counts import batch_end  # noqa: PLC0415
+        from pyspark_mysql_cdc_wm.lookup.binlog_search import batch_end  # noqa: PLC0415
 
         try:
             end = batch_end(self._connection.settings, self._status.base(), wanted, rows, self._tables)

@@ -10,7 +10,7 @@ from pyspark_mysql_cdc_wm.client.connection import MySqlConnection, Row, check_m
 from pyspark_mysql_cdc_wm.client.server_errors import LOCKED, code_of
 from pyspark_mysql_cdc_wm.lookup.binlog_status import end_statement
 from pyspark_mysql_cdc_wm.lookup.checked_server import CheckedServer
-from pyspark_mysql_cdc_wm.lookup.commit_visibility import GTIDS_ON, shows_all_of_its_end
+from pyspark_mysql_cdc_wm.lookup.committed_transactions import GTIDS_ON, shows_all_of_its_end
 from pyspark_mysql_cdc_wm.lookup.server_cautions import advice
 from pyspark_mysql_cdc_wm.lookup.table_columns import TableColumns, nameless_in_part
 from pyspark_mysql_cdc_wm.lookup.table_list import grant_select, names_of

@@ -13,7 +13,7 @@ from watermark_source.planning.split import IndexEntry, Split
 from watermark_source.planning.watermark import Millis
 
 if TYPE_CHECKING:
-    from pyspark_mysql_cdc_wm.lookup.commit_search import Committed, FileBegin
+    from pyspark_mysql_cdc_wm.lookup.binlog_search import Committed, FileBegin
 
 _KEPT = 8
 
@@ -78,7 +78,7 @@ class BinlogTimeIndex:
 
     def _search(self, millis: int, end: int) -> Committed | None:
         # This module imports the compiler, which most queries do not need here.
-        from pyspark_mysql_cdc_wm.lookup.commit_search import first_committed_after  # noqa: PLC0415
+        from pyspark_mysql_cdc_wm.lookup.binlog_search import first_committed_after  # noqa: PLC0415
 
         settings, base = self._connection.settings, self._status.base()
         first = first_committed_after(settings, base, self._start(millis), end, 1_000 * millis + 999)
@@ -112,7 +112,7 @@ class BinlogTimeIndex:
         return begin.first is not None and begin.seconds < millis // 1_000 and begin.first // 1_000 <= millis
 
     def _begin(self, file: str) -> FileBegin:
-        from pyspark_mysql_cdc_wm.lookup.commit_search import file_begin  # noqa: PLC0415 - see above
+        from pyspark_mysql_cdc_wm.lookup.binlog_search import file_begin  # noqa: PLC0415 - see above
 
         begin = self._begins.get(file)
         if begin is None or begin.first is None:

@@ -8,7 +8,7 @@ from typing import Final
 import pyarrow as pa
 
 from pyspark_mysql_cdc_wm.binlog.statement_effects import LoggedStatements
-from pyspark_mysql_cdc_wm.client.tls import TlsMode
+from pyspark_mysql_cdc_wm.client.login_settings import TlsMode
 from pyspark_mysql_cdc_wm.options.start import StartAtTime, StartMode, parse_start
 from pyspark_mysql_cdc_wm.options.tables import TableName, parse_tables
 from pyspark_mysql_cdc_wm.records.layout import EventTimeColumn

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyspark_mysql_cdc_wm.binlog.statement_effects import LoggedStatements, Unlogged
-from pyspark_mysql_cdc_wm.client.login_settings import ClientSettings
-from pyspark_mysql_cdc_wm.client.tls import Tls, TlsMode
+from pyspark_mysql_cdc_wm.client.login_settings import ClientSettings, Tls, TlsMode
 from pyspark_mysql_cdc_wm.options.mysql_option_table import (
     FORMAT,
     NOT_BY_COLUMN,

@@ -6,8 +6,7 @@ import json
 from dataclasses import dataclass
 from enum import Enum
 
-from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet
-from pyspark_mysql_cdc_wm.binlog.log_position import FIRST_OFFSET, file_number
+from pyspark_mysql_cdc_wm.binlog.log_position import FIRST_OFFSET, GtidSet, file_number
 from watermark_source.errors import UnsupportedFormatError
 
 

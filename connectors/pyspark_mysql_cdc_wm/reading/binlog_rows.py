@@ -12,8 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet
-from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition
+from pyspark_mysql_cdc_wm.binlog.log_position import GtidSet, LogPosition
 from pyspark_mysql_cdc_wm.binlog.statement_effects import LoggedStatements, Unlogged
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.client.dump_range import PlacedBlock, TransactionStarts, dumped, dumped_without
@@ -24,8 +23,16 @@ from pyspark_mysql_cdc_wm.lookup.table_columns import as_described, columns_now
 from pyspark_mysql_cdc_wm.lookup.table_list import is_sequence
 from pyspark_mysql_cdc_wm.lookup.xa_transactions import with_prepared
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
-from pyspark_mysql_cdc_wm.reading.delivered_changes import EVERYTHING, Part, is_read
-from pyspark_mysql_cdc_wm.reading.schema_changes import Known, PresentNames, altered_in, changes_between, check_unpacked
+from pyspark_mysql_cdc_wm.reading.schema_changes import (
+    EVERYTHING,
+    Known,
+    Part,
+    PresentNames,
+    altered_in,
+    changes_between,
+    check_unpacked,
+    is_read,
+)
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder, Changes, as_logged
 from pyspark_mysql_cdc_wm.records.layout import MOMENT, Layout
 from pyspark_mysql_cdc_wm.records.stream_rows import ChangedRows, changed_rows

@@ -15,7 +15,7 @@ from pyspark_mysql_cdc_wm.records.changes import Changes
 from pyspark_mysql_cdc_wm.records.layout import ColumnChoice, Mask
 from pyspark_mysql_cdc_wm.records.table_definition import TableMap
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange
-from pyspark_mysql_cdc_wm.snapshot.logged_key_order import LoggedOrder, chunk_names
+from pyspark_mysql_cdc_wm.snapshot.rows_as_of import LoggedOrder, chunk_names
 from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.contract.stream import Relocation
 from watermark_source.errors import InternalError

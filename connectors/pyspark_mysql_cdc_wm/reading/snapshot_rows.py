@@ -15,15 +15,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_mysql_cdc_wm.binlog.ddl_statements import defined_until
-from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet
-from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition
+from pyspark_mysql_cdc_wm.binlog.log_position import GtidSet, LogPosition
 from pyspark_mysql_cdc_wm.binlog.statement_effects import REFUSED, LoggedStatements, Unlogged
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.client.dump_range import PlacedBlock, dumped, dumped_without
 from pyspark_mysql_cdc_wm.client.login_settings import ClientSettings
 from pyspark_mysql_cdc_wm.lookup.binlog_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.collations import collations_of
-from pyspark_mysql_cdc_wm.lookup.commit_visibility import shows_all_of_its_end
+from pyspark_mysql_cdc_wm.lookup.committed_transactions import shows_all_of_its_end
 from pyspark_mysql_cdc_wm.lookup.table_columns import TableColumns, as_described, described
 from pyspark_mysql_cdc_wm.lookup.xa_transactions import with_prepared
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
@@ -42,8 +41,7 @@ from pyspark_mysql_cdc_wm.records.table_definition import TableMap, key_names, s
 from pyspark_mysql_cdc_wm.snapshot.chunk_bounds import SWAP_PAUSE_SECONDS, SWAP_SECONDS
 from pyspark_mysql_cdc_wm.snapshot.consistent_view import ConsistentView
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange
-from pyspark_mysql_cdc_wm.snapshot.logged_key_order import LoggedOrder, chunk_names
-from pyspark_mysql_cdc_wm.snapshot.rows_as_of import RollBack
+from pyspark_mysql_cdc_wm.snapshot.rows_as_of import LoggedOrder, RollBack, chunk_names
 from watermark_source.arrow_columns import repeated
 from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.contract.stream import Relocation

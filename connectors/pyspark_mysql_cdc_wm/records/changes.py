@@ -9,9 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from pyspark_mysql_cdc_wm.binlog.compressed_transactions import Unpacker
-from pyspark_mysql_cdc_wm.binlog.corrupt_binlog import Fault, fault_error
 from pyspark_mysql_cdc_wm.binlog.event_headers import HEADER_SIZE, POSITION, START, TYPE, EventType, begins_transaction
-from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Ints, Longs
+from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Fault, Ints, Longs, fault_error
 from pyspark_mysql_cdc_wm.binlog.xa import rollbacks
 from pyspark_mysql_cdc_wm.records.decoding import RowImages, TableDecoder
 from pyspark_mysql_cdc_wm.records.events_by_table import NO_TABLE, Router, Routes, every_table

@@ -13,7 +13,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pyspark_mysql_cdc_wm.binlog.corrupt_binlog import Fault, fault_error
 from pyspark_mysql_cdc_wm.binlog.event_headers import (
     BEGINNINGS,
     FLAGS,
@@ -27,7 +26,7 @@ from pyspark_mysql_cdc_wm.binlog.event_headers import (
     EventType,
 )
 from pyspark_mysql_cdc_wm.binlog.gtid import committed_at
-from pyspark_mysql_cdc_wm.binlog.wire import PADDING, Bytes, Ints, Longs, uint_at
+from pyspark_mysql_cdc_wm.binlog.wire import PADDING, Bytes, Fault, Ints, Longs, fault_error, uint_at
 from pyspark_mysql_cdc_wm.records.table_definition import TableMap
 from pyspark_mysql_cdc_wm.records.table_map import TABLE_ID_SIZE, Writer, read_table_map, read_table_names
 from watermark_source.machine_code.native import Word, address_of, compiled, same_bytes

@@ -10,8 +10,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from pyspark_mysql_cdc_wm.binlog.corrupt_binlog import Fault
-from pyspark_mysql_cdc_wm.binlog.wire import PADDING, Bytes, Ints, uint16_at, uint_at
+from pyspark_mysql_cdc_wm.binlog.wire import PADDING, Bytes, Fault, Ints, uint16_at, uint_at
 from pyspark_mysql_cdc_wm.records.arrow_buffers import Values, validity
 from pyspark_mysql_cdc_wm.records.json_scalars import PLACE, put_byte, put_scalar, put_string
 from watermark_source.errors import CorruptDataError

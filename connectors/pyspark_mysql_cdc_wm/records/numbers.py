@@ -6,8 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pyspark_mysql_cdc_wm.binlog.corrupt_binlog import Fault
-from pyspark_mysql_cdc_wm.binlog.wire import PADDING, Longs, uint_at
+from pyspark_mysql_cdc_wm.binlog.wire import PADDING, Fault, Longs, uint_at
 from pyspark_mysql_cdc_wm.records.arrow_buffers import Values, binary, fixed, validity
 from pyspark_mysql_cdc_wm.records.arrow_types import GROUP_BYTES, LONGEST_DECIMAL, decimal_type, integer_type
 from watermark_source.arrow_columns import allocated, bitmap

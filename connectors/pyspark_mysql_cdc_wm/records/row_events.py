@@ -15,9 +15,18 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pyspark_mysql_cdc_wm.binlog.corrupt_binlog import Fault, absent_error, fault_error
 from pyspark_mysql_cdc_wm.binlog.event_headers import HEADER_SIZE, POSITION, START, STOP, TYPE, EventType
-from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Ints, Longs, lenenc_at, uint16_at, uint_at
+from pyspark_mysql_cdc_wm.binlog.wire import (
+    Bytes,
+    Fault,
+    Ints,
+    Longs,
+    absent_error,
+    fault_error,
+    lenenc_at,
+    uint16_at,
+    uint_at,
+)
 from watermark_source.errors import UnsupportedFormatError
 from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pyspark_mysql_cdc_wm.binlog.byte_reader import Scan
+from pyspark_mysql_cdc_wm.binlog.wire import Scan
 from pyspark_mysql_cdc_wm.records.table_definition import Column, ColumnType, KeyPart, TableMap
 from watermark_source.errors import CorruptDataError, UnsupportedFormatError
 

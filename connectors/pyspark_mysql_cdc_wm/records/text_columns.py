@@ -8,8 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pyspark_mysql_cdc_wm.binlog.corrupt_binlog import Fault
-from pyspark_mysql_cdc_wm.binlog.wire import PADDING
+from pyspark_mysql_cdc_wm.binlog.wire import PADDING, Fault
 from pyspark_mysql_cdc_wm.records.arrow_buffers import Values, binary, validity
 from pyspark_mysql_cdc_wm.records.character_sets import (
     AS_THEY_LIE,

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection, waiting_for_locks
 from pyspark_mysql_cdc_wm.client.server_errors import LOCKED, code_of
-from pyspark_mysql_cdc_wm.lookup.commit_visibility import wait_until_visible
-from pyspark_mysql_cdc_wm.lookup.committed_transactions import has_gtids
+from pyspark_mysql_cdc_wm.lookup.committed_transactions import has_gtids, wait_until_visible
 from pyspark_mysql_cdc_wm.lookup.server_checks import (
     check_key,
     check_logged,

@@ -109,5 +109,5 @@ native.long_at = _element_at
 native.put_long = native.put_real = native.put_byte = _put_element
 # The processor's instruction has no Python.
 native.HAS_CRC32C = False
-importlib.import_module("pyspark_aligned_kafka.records.crc32c").checksum = _checksum  # type: ignore[attr-defined]
+importlib.import_module("pyspark_aligned_kafka.records.record_batches").checksum = _checksum  # type: ignore[attr-defined]
 importlib.import_module("pyspark_mysql_cdc_wm.binlog.wire").checksum = _crc32  # type: ignore[attr-defined]

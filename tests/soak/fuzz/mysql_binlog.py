@@ -13,12 +13,12 @@ from functools import partial
 import pyarrow as pa
 import zstandard
 
-from pyspark_mysql_cdc_wm.binlog.compressed_events import uncompressed
+from pyspark_mysql_cdc_wm.binlog.compressed_transactions import uncompressed
 from pyspark_mysql_cdc_wm.binlog.ddl_statements import check_statements, drops
 from pyspark_mysql_cdc_wm.binlog.dump_packets import PacketWalk
 from pyspark_mysql_cdc_wm.binlog.event_headers import CHECKSUM_SIZE, EVENT_FIELDS, HEADER_SIZE, EventType
 from pyspark_mysql_cdc_wm.binlog.wire import PADDING, Bytes, Longs
-from pyspark_mysql_cdc_wm.lookup.binlog_gtids import gtids_of
+from pyspark_mysql_cdc_wm.lookup.binlog_search import gtids_of
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder
 from pyspark_mysql_cdc_wm.records.table_definition import TableMap
 from tests.soak.fuzz.memory import guarded

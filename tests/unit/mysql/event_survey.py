@@ -6,9 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pyspark_mysql_cdc_wm.binlog.corrupt_binlog import Fault, fault_error
 from pyspark_mysql_cdc_wm.binlog.event_headers import EVENT_FIELDS, HEADER_SIZE, read_event
-from pyspark_mysql_cdc_wm.binlog.wire import PADDING, Bytes, Longs, uint32_at
+from pyspark_mysql_cdc_wm.binlog.wire import PADDING, Bytes, Fault, Longs, fault_error, uint32_at
 from tests.unit.mysql.compiled_late import compiled_late
 from watermark_source.errors import InternalError
 from watermark_source.machine_code.native import Word, address_of

@@ -9,11 +9,11 @@ from tests.unit.planning.example_states import NOW, A, B, C, at, backlog, log_of
 from watermark_source.planning.backlog import Limit, backlog_of
 from watermark_source.planning.disorder import RangeSummary
 from watermark_source.planning.group_limit import Aligned, aligned_ends, group_limit
+from watermark_source.planning.observation import BLIND_STEP, FirstLook
 from watermark_source.planning.planner import plan
 from watermark_source.planning.policy import Alignment, PlanPolicy
 from watermark_source.planning.split import IndexEntry, Split, SplitRange
 from watermark_source.planning.state import SourceState, SplitState, SplitStatus
-from watermark_source.planning.step_sizes import BLIND_STEP, FirstLook
 from watermark_source.planning.strategy import Bounded
 from watermark_source.planning.watermark import MAX, MIN, Millis
 

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from watermark_source.planning.idle_timeout import LONGEST, SHORTEST, Pauses
+from watermark_source.planning.status_transitions import LONGEST_IDLE_TIMEOUT, SHORTEST_IDLE_TIMEOUT, Pauses
 
 
 def learned(*pauses: int | None) -> Pauses:
@@ -18,29 +18,29 @@ def learned(*pauses: int | None) -> Pauses:
 
 
 def test_of_a_split_of_which_little_is_known_the_timeout_is_the_longest() -> None:
-    assert Pauses().timeout == 300_000 == LONGEST
-    assert learned(*[100] * 9).timeout == LONGEST
-    assert learned(*[100] * 10).timeout == 10_000 == SHORTEST
+    assert Pauses().timeout == 300_000 == LONGEST_IDLE_TIMEOUT
+    assert learned(*[100] * 9).timeout == LONGEST_IDLE_TIMEOUT
+    assert learned(*[100] * 10).timeout == 10_000 == SHORTEST_IDLE_TIMEOUT
 
 
 def test_a_split_that_always_had_rows_is_idle_soonest() -> None:
-    assert learned(*[None] * 10).timeout == SHORTEST
+    assert learned(*[None] * 10).timeout == SHORTEST_IDLE_TIMEOUT
 
 
 def test_the_timeout_is_half_as_long_again_as_the_longest_pause() -> None:
     assert learned(*[1_000] * 20, 40_000, *[1_000] * 20).timeout == 60_000
-    assert learned(*[1_000] * 20, 250_000).timeout == LONGEST
+    assert learned(*[1_000] * 20, 250_000).timeout == LONGEST_IDLE_TIMEOUT
 
 
 def test_a_long_pause_is_forgotten_after_a_thousand_others_and_not_before() -> None:
     assert learned(40_000, *[1_000] * 1_998).timeout == 60_000
-    assert learned(40_000, *[1_000] * 1_999).timeout == SHORTEST
+    assert learned(40_000, *[1_000] * 1_999).timeout == SHORTEST_IDLE_TIMEOUT
 
 
 def test_a_silence_longer_than_any_timeout_teaches_nothing() -> None:
-    assert learned(*[1_000] * 20, LONGEST).timeout == LONGEST
-    assert learned(*[1_000] * 20, LONGEST + 1).timeout == SHORTEST
-    assert learned(*[LONGEST + 180_000] * 20).timeout == LONGEST
+    assert learned(*[1_000] * 20, LONGEST_IDLE_TIMEOUT).timeout == LONGEST_IDLE_TIMEOUT
+    assert learned(*[1_000] * 20, LONGEST_IDLE_TIMEOUT + 1).timeout == SHORTEST_IDLE_TIMEOUT
+    assert learned(*[LONGEST_IDLE_TIMEOUT + 180_000] * 20).timeout == LONGEST_IDLE_TIMEOUT
 
 
 @pytest.mark.parametrize("rate", [0.02, 0.05, 0.2, 1, 10, 1_000])
@@ -59,4 +59,4 @@ def test_hardly_a_row_of_a_steady_stream_finds_its_split_idle(rate: float) -> No
     assert idle <= 0.004 * len(plans)
     if rate >= 0.05:
         assert idle <= 0.001 * len(plans)
-    assert known.timeout <= max(SHORTEST, 2 * max(seen))
+    assert known.timeout <= max(SHORTEST_IDLE_TIMEOUT, 2 * max(seen))

@@ -4,10 +4,9 @@ import pytest
 
 from tests.simulation.ahead import SimulatedLookAhead
 from tests.unit.planning.example_states import A, B, C, at, log_of, observation
-from watermark_source.planning.look_ahead import Unread
 from watermark_source.planning.planner import plan
 from watermark_source.planning.policy import PlanPolicy
-from watermark_source.planning.split_watermarks import ahead_of_batch
+from watermark_source.planning.split_watermarks import Unread, ahead_of_batch
 from watermark_source.planning.state import SourceState
 from watermark_source.planning.strategy import LookAhead
 from watermark_source.planning.watermark import Millis

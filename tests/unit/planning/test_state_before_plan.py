@@ -6,10 +6,10 @@ import pytest
 
 from tests.unit.planning.example_states import A, log_of, observation
 from watermark_source.planning.disorder import MILLION, Learned, RangeSummary
+from watermark_source.planning.observation import learned
 from watermark_source.planning.planner import known_before
 from watermark_source.planning.policy import Alignment, PlanPolicy
 from watermark_source.planning.state import SourceState, SplitState
-from watermark_source.planning.step_sizes import learned
 from watermark_source.planning.strategy import Percentile
 from watermark_source.planning.watermark import Millis
 

@@ -8,10 +8,10 @@ import pytest
 from tests.simulation.driver import START, Driver
 from tests.simulation.log import SimulatedLog
 from tests.unit.planning.example_states import at
+from watermark_source.planning.observation import GROWTH, LEAST_STEP, MOST_STEP, half, learned, rows_up_to, with_step
 from watermark_source.planning.policy import Alignment, PlanPolicy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitState
-from watermark_source.planning.step_sizes import GROWTH, LEAST_STEP, MOST_STEP, half, learned, rows_up_to, with_step
 from watermark_source.planning.strategy import Bounded
 from watermark_source.planning.watermark import Millis
 

@@ -15,10 +15,10 @@ import numpy.typing as npt
 from watermark_source.arrow_columns import integers
 from watermark_source.contract.stream import RangeReader
 from watermark_source.errors import WatermarkSourceError
-from watermark_source.planning.look_ahead import Unread
+from watermark_source.planning.observation import BLIND_STEP, FirstLook
 from watermark_source.planning.split import Split, SplitRange
+from watermark_source.planning.split_watermarks import Unread
 from watermark_source.planning.state import SourceState
-from watermark_source.planning.step_sizes import BLIND_STEP, FirstLook
 from watermark_source.planning.watermark import MAX, MIN, Millis
 
 # Event times of ranges that the driver reads, all columns left out.

@@ -14,9 +14,9 @@ from watermark_source.errors import SourceError, listed
 from watermark_source.planning.announced import ObservedAnnouncements
 from watermark_source.planning.combined_watermark import are_idle, due_now, passed_over, reached_by
 from watermark_source.planning.group import OtherMembers
-from watermark_source.planning.idle_timeout import SHORTEST, Pauses
 from watermark_source.planning.observation import (
     BatchLimits,
+    FirstLook,
     Observation,
     ObservedLogs,
     ObservedSnapshots,
@@ -27,7 +27,7 @@ from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.snapshot_ranges import completed, snapshot_split, unfinished
 from watermark_source.planning.split import SAMPLE, Split, SplitRange, sample
 from watermark_source.planning.state import SourceState, SplitState, SplitStatus
-from watermark_source.planning.step_sizes import FirstLook
+from watermark_source.planning.status_transitions import SHORTEST_IDLE_TIMEOUT, Pauses
 from watermark_source.planning.watermark import Millis
 from watermark_source.spark.driver.group_membership import Membership
 from watermark_source.spark.driver.logs import Announcements, Logs, TimeAtDiscovery
@@ -94,7 +94,7 @@ def with_chunks(
 # What a process has seen of the pauses of its splits: it decides when they are idle, and is in no offset.
 
 
-_CLOSE = SHORTEST // 3
+_CLOSE = SHORTEST_IDLE_TIMEOUT // 3
 """Milliseconds between two plans. Of rows that both found, the pause between them is less than twice that: they need
 not be waited for longer than ``SHORTEST``."""
 

@@ -41,11 +41,11 @@ from watermark_source.monitor.watermark_warnings import (
     standing_text,
 )
 from watermark_source.planning.catch_up import AfterCatchUp, is_done
-from watermark_source.planning.idle_timeout import SHORTEST
 from watermark_source.planning.planner import Plan, plan
 from watermark_source.planning.policy import MinimumRows, OnLoss, PlanPolicy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState, SplitStatus
+from watermark_source.planning.status_transitions import SHORTEST_IDLE_TIMEOUT
 from watermark_source.planning.strategy import CLOCKS_DIFFER, Observed
 from watermark_source.planning.watermark import LAST, MAX, MIN, Millis, is_moment, watermark_text
 from watermark_source.spark.driver.group_membership import Membership
@@ -393,7 +393,7 @@ class SourceRunner:
         if not options.strategy.follows_highest:
             self._connector = replace(self._connector, time_index=None)
         idleness = options.idleness
-        quiet = SHORTEST if idleness.learned else idleness.timeout
+        quiet = SHORTEST_IDLE_TIMEOUT if idleness.learned else idleness.timeout
         logs = Logs(self._connector, clock, policy, quiet=quiet)
         self._membership = membership or Membership.of(options)
         spare_imports()

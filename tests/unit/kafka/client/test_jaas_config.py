@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from pyspark_aligned_kafka.client.jaas_config import hide_wire_logs, parse_jaas
+from pyspark_aligned_kafka.client.login_settings import hide_wire_logs, parse_jaas
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"

@@ -10,9 +10,8 @@ from typing import Any, cast
 
 import pytest
 
-from pyspark_aligned_kafka.client import tls
-from pyspark_aligned_kafka.client.settings import parse_settings
-from pyspark_aligned_kafka.client.tls import Tls, tls_context
+from pyspark_aligned_kafka.client import settings
+from pyspark_aligned_kafka.client.settings import Tls, parse_settings, tls_context
 from watermark_source.errors import OptionError
 
 PEM = Path(__file__).parents[3] / "certificates"
@@ -115,8 +114,8 @@ def test_where_files_can_lie_in_memory_the_private_key_never_lies_on_a_disk(monk
 
     monkeypatch.setattr(tempfile, "mkstemp", noted)
     tls_context(Tls(identity_key=key, identity_chain=chain))
-    assert len(on_disk) == (0 if tls._HAS_FILES_IN_MEMORY else 1)
-    monkeypatch.setattr(tls, "_HAS_FILES_IN_MEMORY", False)
+    assert len(on_disk) == (0 if settings._HAS_FILES_IN_MEMORY else 1)
+    monkeypatch.setattr(settings, "_HAS_FILES_IN_MEMORY", False)
     on_disk.clear()
     tls_context(Tls(identity_key=key, identity_chain=chain))
     (path,) = on_disk

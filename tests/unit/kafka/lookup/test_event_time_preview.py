@@ -8,7 +8,7 @@ import pytest
 
 from pyspark_aligned_kafka.cluster.admin import Newest
 from pyspark_aligned_kafka.cluster.record_batch_headers import BatchHeader
-from pyspark_aligned_kafka.lookup.event_time_preview import KafkaPreview
+from pyspark_aligned_kafka.driver import KafkaPreview
 from watermark_source.errors import UnreachableError
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.watermark import Millis

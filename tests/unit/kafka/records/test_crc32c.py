@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_aligned_kafka.records import crc32c
+from pyspark_aligned_kafka.records import record_batches
 from watermark_source.machine_code import native
 
 # RFC 3720, B.4.
@@ -23,10 +23,10 @@ KNOWN = [
     (bytes(range(31, -1, -1)), 0x113FDB5C),
 ]
 
-_checksum: Any = crc32c.checksum
-_by_tables: Any = crc32c.by_tables
+_checksum: Any = record_batches.checksum
+_by_tables: Any = record_batches.by_tables
 _address_of: Any = native.address_of
-_finish: Any = crc32c.finish
+_finish: Any = record_batches.finish
 
 
 @numba.njit

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_mysql_cdc_wm.binlog.byte_reader import Scan
+from pyspark_mysql_cdc_wm.binlog.wire import Scan
 from tests.unit.mysql.binlog.length_encoded import NUMBERS
 
 

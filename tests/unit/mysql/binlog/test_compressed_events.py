@@ -7,7 +7,7 @@ import zlib
 import numpy as np
 import pytest
 
-from pyspark_mysql_cdc_wm.binlog.compressed_events import uncompressed
+from pyspark_mysql_cdc_wm.binlog.compressed_transactions import uncompressed
 from pyspark_mysql_cdc_wm.binlog.event_headers import EVENT_FIELDS, HEADER_SIZE, START, STOP, TYPE
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs, padded
 from watermark_source.errors import CorruptDataError, SourceError, UnsupportedFormatError

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet, Source
+from pyspark_mysql_cdc_wm.binlog.log_position import GtidSet, Source
 
 A, B = "0a000000-0000-0000-0000-00000000000a", "0b000000-0000-0000-0000-00000000000b"
 Members = frozenset[tuple[str, str, int]]

@@ -6,12 +6,11 @@ from collections.abc import Mapping
 
 import pytest
 
-from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet
-from pyspark_mysql_cdc_wm.binlog.log_position import BINLOG, LogPosition, position_number
-from pyspark_mysql_cdc_wm.lookup import commit_search
+from pyspark_mysql_cdc_wm.binlog.log_position import BINLOG, GtidSet, LogPosition, position_number
+from pyspark_mysql_cdc_wm.lookup import binlog_search
 from pyspark_mysql_cdc_wm.lookup.binlog_bounds import BinlogBounds
+from pyspark_mysql_cdc_wm.lookup.binlog_search import FileBegin
 from pyspark_mysql_cdc_wm.lookup.binlog_status import LogStatus
-from pyspark_mysql_cdc_wm.lookup.commit_search import FileBegin
 from pyspark_mysql_cdc_wm.lookup.committed_transactions import Transactions
 from pyspark_mysql_cdc_wm.lookup.time_index import BinlogTimeIndex
 from pyspark_mysql_cdc_wm.options.start import Start, StartAfter, StartAt, StartAtTime, StartMode
@@ -107,7 +106,7 @@ def test_a_set_to_begin_after_has_all_that_was_purged_and_nothing_that_was_not_e
 
 
 def begun_at(monkeypatch: pytest.MonkeyPatch, seconds: int) -> None:
-    monkeypatch.setattr(commit_search, "file_begin", lambda _, file: FileBegin(seconds, None))
+    monkeypatch.setattr(binlog_search, "file_begin", lambda _, file: FileBegin(seconds, None))
 
 
 def test_a_time_before_the_oldest_file_is_data_loss_if_files_were_purged(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,7 +120,7 @@ def test_a_time_before_the_oldest_file_begins_with_it_where_that_is_accepted(
 ) -> None:
     begun_at(monkeypatch, NOW // 1_000)
     searched: list[int] = []
-    monkeypatch.setattr(commit_search, "first_committed_after", lambda _s, _b, start, *_: searched.append(start))
+    monkeypatch.setattr(binlog_search, "first_committed_after", lambda _s, _b, start, *_: searched.append(start))
     assert first(StartAtTime(NOW), fails=False) == END
     assert searched == [LogPosition(3).number]
     assert "failOnDataLoss=false: beginning with the oldest file" in caplog.text

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet
-from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition
+from pyspark_mysql_cdc_wm.binlog.log_position import GtidSet, LogPosition
 from pyspark_mysql_cdc_wm.lookup.binlog_status import LogStatus, end_statement, replica_statement
 from tests.unit.mysql.recorded_answers import Answer, RecordedConnection
 from watermark_source.errors import RefusedError, SourceError, UnreachableError, UnsupportedFormatError

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_mysql_cdc_wm.lookup import commit_visibility
-from pyspark_mysql_cdc_wm.lookup.commit_visibility import shows_all_of_its_end, wait_until_visible
+from pyspark_mysql_cdc_wm.lookup import committed_transactions
+from pyspark_mysql_cdc_wm.lookup.committed_transactions import shows_all_of_its_end, wait_until_visible
 from tests.unit.mysql.recorded_answers import Answer, RecordedConnection, in_turn
 from watermark_source.errors import ResponseTimeoutError
 
@@ -38,7 +38,7 @@ def test_a_snapshot_waits_until_all_of_the_binlog_is_visible() -> None:
 
 
 def test_what_stays_invisible_is_an_error_with_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commit_visibility, "_VISIBLE_SECONDS", 0)
+    monkeypatch.setattr(committed_transactions, "_VISIBLE_SECONDS", 0)
     with pytest.raises(ResponseTimeoutError, match="from file 2 position 499 on were not committed within 0 s"):
         wait_until_visible(mariadb(visible("bin.000002", 499)))
 

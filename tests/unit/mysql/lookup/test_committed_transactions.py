@@ -5,9 +5,8 @@ from __future__ import annotations
 import pymysql
 import pytest
 
-from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet
-from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition, position_number
-from pyspark_mysql_cdc_wm.lookup import binlog_gtids
+from pyspark_mysql_cdc_wm.binlog.log_position import GtidSet, LogPosition, position_number
+from pyspark_mysql_cdc_wm.lookup import binlog_search
 from pyspark_mysql_cdc_wm.lookup.binlog_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.committed_transactions import Transactions, has_gtids
 from tests.unit.mysql.recorded_answers import Answer, RecordedConnection, in_turn
@@ -113,7 +112,7 @@ def test_events_too_large_to_list_and_long_ranges_are_read_from_a_dump(monkeypat
         read.append((start, end))
         return GtidSet.parse(f"{SERVER}:48-49")
 
-    monkeypatch.setattr(binlog_gtids, "transactions_between", between)
+    monkeypatch.setattr(binlog_search, "transactions_between", between)
     found, _ = transactions(**{"SHOW BINLOG EVENTS IN 'binlog.000005' FROM 4 ": refused(1220)})
     assert known(found, END) == f"{SERVER}:1-49"
     far = position_number(5, 1_000_000)

@@ -6,9 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet
-from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition, position_number
-from pyspark_mysql_cdc_wm.lookup import binlog_gtids
+from pyspark_mysql_cdc_wm.binlog.log_position import GtidSet, LogPosition, position_number
+from pyspark_mysql_cdc_wm.lookup import binlog_search
 from pyspark_mysql_cdc_wm.lookup.binlog_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.committed_transactions import Transactions
 from pyspark_mysql_cdc_wm.lookup.replicas import MySqlReplica
@@ -59,7 +58,7 @@ def next_is(monkeypatch: pytest.MonkeyPatch) -> Callable[[str | Exception], None
                 raise first
             return GtidSet.parse(first)
 
-        monkeypatch.setattr(binlog_gtids, "first_transaction", found)
+        monkeypatch.setattr(binlog_search, "first_transaction", found)
 
     return choose
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from pyspark_mysql_cdc_wm.binlog.log_position import BINLOG, LogPosition, file_number, position_number
-from pyspark_mysql_cdc_wm.lookup import commit_search
+from pyspark_mysql_cdc_wm.lookup import binlog_search
+from pyspark_mysql_cdc_wm.lookup.binlog_search import Committed, FileBegin
 from pyspark_mysql_cdc_wm.lookup.binlog_status import LogStatus
-from pyspark_mysql_cdc_wm.lookup.commit_search import Committed, FileBegin
 from pyspark_mysql_cdc_wm.lookup.time_index import BinlogTimeIndex
 from tests.unit.mysql.recorded_answers import Answer, RecordedConnection, in_turn
 from watermark_source.planning.split import IndexEntry, Split
@@ -27,8 +27,8 @@ class Binlog:
         self.looked: list[int] = []
         self.searches: list[tuple[int, int]] = []
         self.finds: Committed | None = Committed(position_number(6, 500), position_number(6, 600), 1_000_000 * SECOND)
-        monkeypatch.setattr(commit_search, "file_begin", self._begin)
-        monkeypatch.setattr(commit_search, "first_committed_after", self._search)
+        monkeypatch.setattr(binlog_search, "file_begin", self._begin)
+        monkeypatch.setattr(binlog_search, "first_committed_after", self._search)
         answers: dict[str, Answer] = {
             "SELECT FLOOR(UNIX_TIMESTAMP": [(1_000 * (SECOND + 5_000),)],
             "SHOW BINARY LOG STATUS": [("binlog.000009", 900, "", "", "")],

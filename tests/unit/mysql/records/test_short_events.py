@@ -11,7 +11,7 @@ import pytest
 from pyspark_mysql_cdc_wm.binlog.ddl_statements import check_statements
 from pyspark_mysql_cdc_wm.binlog.event_headers import HEADER_SIZE, START, STOP, TYPE, EventType
 from pyspark_mysql_cdc_wm.binlog.wire import padded
-from pyspark_mysql_cdc_wm.lookup.binlog_gtids import gtids_of
+from pyspark_mysql_cdc_wm.lookup.binlog_search import gtids_of
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
 from pyspark_mysql_cdc_wm.records.table_definition import ColumnType
 from tests.unit.mysql.recordings import surveyed

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.spark.driver.rows_in_memory import RowsInMemory
+from watermark_source.planning.observation import BLIND_STEP, FirstLook
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import SourceState, SplitState
-from watermark_source.planning.step_sizes import BLIND_STEP, FirstLook
 from watermark_source.planning.watermark import Millis
 from watermark_source.spark.driver.look_ahead import FirstLooks
 

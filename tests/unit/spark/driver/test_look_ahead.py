@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tests.unit.spark.driver.rows_in_memory import RowsInMemory
-from watermark_source.planning.look_ahead import Unread
 from watermark_source.planning.split import Split, SplitRange
+from watermark_source.planning.split_watermarks import Unread
 from watermark_source.planning.watermark import Millis
 from watermark_source.spark.driver import look_ahead
 from watermark_source.spark.driver.look_ahead import PIECE_ROWS, MinMaxIndex, ReadingAhead

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from watermark_source.planning.idle_timeout import LONGEST, SHORTEST
 from watermark_source.planning.observation import ObservedLogs
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState, SplitState, SplitStatus
+from watermark_source.planning.status_transitions import LONGEST_IDLE_TIMEOUT, SHORTEST_IDLE_TIMEOUT
 from watermark_source.planning.watermark import Millis
 from watermark_source.spark.driver.observer import PauseMemory
 
@@ -47,7 +47,7 @@ class Watched:
 
 def test_only_a_split_with_nothing_left_has_a_timeout() -> None:
     watched = Watched()
-    assert watched.look(rows=0) == LONGEST
+    assert watched.look(rows=0) == LONGEST_IDLE_TIMEOUT
     assert watched.look() is None
 
 
@@ -62,7 +62,7 @@ def test_pauses_run_from_the_first_plan_without_rows_to_the_first_with_some() ->
 def test_a_split_that_was_idle_was_quiet_before_too() -> None:
     watched = Watched()
     watched.look_often()
-    assert watched.look(rows=0) == SHORTEST
+    assert watched.look(rows=0) == SHORTEST_IDLE_TIMEOUT
     watched.look(150_000, since=100_000, status=SplitStatus.IDLE)
     assert watched.look(200_000, rows=0) == 225_000
 
@@ -73,7 +73,7 @@ def test_rows_that_long_batches_find_each_time_are_no_knowledge_of_pauses() -> N
     watched.look(rows=0)
     for batch in range(1, 40):
         watched.look(13_000 * batch)
-    assert watched.look(13_000 * 40, rows=0) == LONGEST
+    assert watched.look(13_000 * 40, rows=0) == LONGEST_IDLE_TIMEOUT
 
 
 def test_a_pause_that_long_batches_saw_may_have_been_longer_than_it_seemed() -> None:
@@ -88,7 +88,7 @@ def test_a_pause_that_long_batches_saw_may_have_been_longer_than_it_seemed() -> 
         since = None if rows else since or at
     timeout = watched.look(13_000 * 60, rows=0)
     assert timeout is not None
-    assert 30_000 <= timeout < LONGEST
+    assert 30_000 <= timeout < LONGEST_IDLE_TIMEOUT
 
 
 def test_nothing_is_learned_of_what_came_before_the_process_of_paused_splits_and_of_fixed_ends() -> None:
@@ -96,11 +96,11 @@ def test_nothing_is_learned_of_what_came_before_the_process_of_paused_splits_and
     watched.look(130_000, since=100_000)
     for _ in range(9):
         watched.look(130_000)
-    assert watched.look(130_000, rows=0) == LONGEST
+    assert watched.look(130_000, rows=0) == LONGEST_IDLE_TIMEOUT
     watched.look(130_000)
     watched.look(230_000, since=130_000, status=SplitStatus.PAUSED)
     watched.look(230_000, since=130_000, final=True)
-    assert watched.look(330_000, rows=0) == SHORTEST
+    assert watched.look(330_000, rows=0) == SHORTEST_IDLE_TIMEOUT
 
 
 def test_batches_of_a_backlog_tell_nothing_of_when_its_rows_came() -> None:
@@ -108,10 +108,10 @@ def test_batches_of_a_backlog_tell_nothing_of_when_its_rows_came() -> None:
     watched = Watched()
     for left in range(40, 0, -1):
         watched.look(rows=left, read=1)
-    assert watched.look(rows=0) == LONGEST
+    assert watched.look(rows=0) == LONGEST_IDLE_TIMEOUT
     # Nor do those that come until it has caught up.
     watched.look(rows=2, read=1)
     for _ in range(40):
         watched.look(rows=2, read=1)
     watched.look()
-    assert watched.look(rows=0) == LONGEST
+    assert watched.look(rows=0) == LONGEST_IDLE_TIMEOUT
