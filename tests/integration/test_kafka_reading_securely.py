@@ -16,6 +16,7 @@ from services.kafka_bulk import bulk_produce
 from services.kafka_local import FAST_START
 from services.kafka_topics import create_topic
 from services.local_server import free_ports
+from services.wait_until import wait_until
 from watermark_source.errors import RefusedError
 from watermark_source.planning.split import Split, SplitRange
 
@@ -58,8 +59,12 @@ def allow(bootstrap: str, topic: str, operation: str) -> None:
     from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
 
     admin = KafkaAdminClient(bootstrap_servers=bootstrap)
-    pattern = ResourcePattern(ResourceType.TOPIC, topic)
-    admin.create_acls([ACL("User:u", "*", ACLOperation[operation], ACLPermissionType.ALLOW, pattern)])
+    right = ACL(
+        "User:u", "*", ACLOperation[operation], ACLPermissionType.ALLOW, ResourcePattern(ResourceType.TOPIC, topic)
+    )
+    admin.create_acls([right])
+    # The broker accepts a right before it grants it (KRaft).
+    wait_until(lambda: bool(admin.describe_acls(right)[0]), 60, f"the right to {operation} {topic}")
     admin.close()
 
 

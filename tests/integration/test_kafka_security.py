@@ -22,6 +22,7 @@ from services.kafka import kafka_cluster
 from services.kafka_local import FAST_START
 from services.kafka_topics import create_topic
 from services.local_server import free_ports
+from services.wait_until import wait_until
 from watermark_source.errors import RefusedError
 from watermark_source.planning.split import Split
 
@@ -72,6 +73,8 @@ def ports() -> Iterator[Ports]:
         create_topic(cluster.bootstrap, "t")
         with contextlib.closing(KafkaAdminClient(bootstrap_servers=cluster.bootstrap)) as admin:
             admin.alter_user_scram_credentials([_scram("s")])
+        # The broker accepts a user before it lets it in (KRaft).
+        wait_until(lambda: gets_in(sasl, login(SCRAM, "s", SECRET)), 60, "user s")
         yield Ports(sasl, tls, both)
 
 
@@ -97,6 +100,13 @@ def discovered(port: int, protocol: str, given: dict[str, str], host: str = "127
         **given,
     }))  # fmt: skip
     return set(source.open().discovery.discover())
+
+
+def gets_in(port: int, who: dict[str, str]) -> bool:
+    try:
+        return discovered(port, "SASL_PLAINTEXT", who) == {Split("t", 0)}
+    except RefusedError:
+        return False
 
 
 def refused(port: int, protocol: str, given: dict[str, str]) -> str:
