@@ -207,30 +207,30 @@ def leaves_nothing(proxy: TcpProxy, close: Callable[[], None] = lambda: None, *,
     """Fail if the block leaves a thread, a descriptor or a connection; ``close`` closes what is kept on purpose."""
     gc.collect()
     threads, files, former = set(threading.enumerate()), psutil.Process().num_fds(), signal.getsignal(signal.SIGTERM)
-    # What a test keeps of logs holds errors, and they hold the frames in which they were raised.
+    # What a test keeps of logs holds errors, and they hold the frames in which they were raised, and their sockets.
     logging.disable(logging.CRITICAL)
     try:
         yield
+        close()
+        # A source that has something to report at its end listens for it as long as its process lives.
+        signal.signal(signal.SIGTERM, former)
+
+        def left() -> list[str]:
+            # What is found to be garbage may hold coroutines, which come to their end first.
+            gc.collect()
+            more = psutil.Process().num_fds() - files
+            return [
+                *(f"thread {each.name}" for each in set(threading.enumerate()) - threads),
+                *([f"{more} descriptors"] if more > 0 else []),
+                *([f"{proxy.open_clients} connections"] if proxy.open_clients else []),
+            ]
+
+        end = time.monotonic() + seconds
+        while (still := left()) and time.monotonic() < end:
+            time.sleep(0.05)
+        assert not still, f"left behind: {still}"
     finally:
         logging.disable(logging.NOTSET)
-    close()
-    # A source that has something to report at its end listens for it as long as its process lives.
-    signal.signal(signal.SIGTERM, former)
-
-    def left() -> list[str]:
-        # What is found to be garbage may hold coroutines, which come to their end first.
-        gc.collect()
-        more = psutil.Process().num_fds() - files
-        return [
-            *(f"thread {each.name}" for each in set(threading.enumerate()) - threads),
-            *([f"{more} descriptors"] if more > 0 else []),
-            *([f"{proxy.open_clients} connections"] if proxy.open_clients else []),
-        ]
-
-    end = time.monotonic() + seconds
-    while (still := left()) and time.monotonic() < end:
-        time.sleep(0.05)
-    assert not still, f"left behind: {still}"
 
 
 def _json(offset: Mapping[str, Any]) -> dict[str, Any]:

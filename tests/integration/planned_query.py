@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
 import numpy as np
+import pytest
 
 from pyspark_aligned_kafka import DefaultSource
 from services.kafka_bulk import PartitionRecords, bulk_produce_partitions
@@ -15,6 +17,17 @@ from watermark_source.spark.stream_reader import AlignedStreamReader
 
 _SPARK_ASKS_AFTER = 0.01
 START = 1_700_000_000_000
+_STARTED: list[Query] = []
+
+
+@pytest.fixture(autouse=True)
+def stopped() -> Iterator[None]:
+    """Stop the queries of a test: their threads would ask brokers that are gone, beside all later tests."""
+    former = signal.getsignal(signal.SIGTERM)
+    yield
+    while _STARTED:
+        _STARTED.pop().reader.stop()
+    signal.signal(signal.SIGTERM, former)
 
 
 class Query:
@@ -24,6 +37,7 @@ class Query:
         given = {"kafka.bootstrap.servers": cluster.bootstrap, "subscribe": topic, **options}
         self.reader = cast(AlignedStreamReader, DefaultSource(given).streamReader(DefaultSource(given).schema()))
         self.topic = topic
+        _STARTED.append(self)
         self.offset: Mapping[str, Any] = self.reader.initialOffset()
 
     def plan(self, *, within: float) -> dict[str, int]:

@@ -35,6 +35,8 @@ _LIMITS = {
     "CUT_AFTER": 0.5, "LONGEST": 0.2, "FIRST_ANSWER": 1.0, "SILENT_AFTER": 0.5, "SETTLING": 0.1, "COMING": 0.5,
     "LATE_SETTLING": 0.7,
 }  # fmt: skip
+_CALM_CUT_AFTER = 10
+"""Seconds, once the network is whole: the machine may be busy."""
 _CONNECT = 2
 """Seconds: PostgreSQL's driver takes no shorter limit."""
 _LONGEST_CALL = 60.0
@@ -81,12 +83,12 @@ def exchanges(server: Postgres, seed: int) -> Figures:
     ):
         here, there = _who(group, "here"), _who(group, "there")
         proxy.fates = random_fates(seed, most_bytes=20_000)
-        end = time.monotonic() + 1.5
+        end, calm = time.monotonic() + 1.5, False
         while True:
-            calm = time.monotonic() >= end
-            if calm:
-                proxy.fates = lambda _: CALM
+            if not calm and time.monotonic() >= end:
+                calm, proxy.fates = True, lambda _: CALM
                 proxy.break_open(Break.RESET)
+                store_waits.CUT_AFTER = _CALM_CUT_AFTER
             told += 1
             answer = _repeated(lambda: other.exchange(there, _at(told)))  # noqa: B023 - called here and now
             if answer is None or (answer.minimum or 0) < heard:
@@ -112,7 +114,7 @@ def exchanges(server: Postgres, seed: int) -> Figures:
                     break
             if time.monotonic() - begun > _LONGEST_CALL:
                 wrong.append(f"a call took {time.monotonic() - begun:.1f} s")
-            if chance.random() < 0.05:
+            if not calm and chance.random() < 0.05:
                 proxy.break_open(chance.choice(tuple(Break)))
             time.sleep(0.01)
         # The last reset may come only now.
@@ -166,6 +168,7 @@ def meetings(server: Postgres, seed: int) -> Figures:
         for proxy in (first, second):
             proxy.fates = lambda _: CALM
             proxy.break_open(Break.RESET)
+        store_waits.CUT_AFTER = _CALM_CUT_AFTER
         end = time.monotonic() + 120
         while not all(turn(goes_on=False)):
             if time.monotonic() > end:

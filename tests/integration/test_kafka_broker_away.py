@@ -10,8 +10,9 @@ import pytest
 from services.kafka import kafka_cluster
 from services.kafka_local import FAST_START, LocalKafka
 from services.kafka_topics import create_topic, wait_for_leaders
-from tests.integration.planned_query import START, Query, write
+from tests.integration.planned_query import START, Query, stopped, write
 
+__all__ = ["stopped"]
 pytestmark = pytest.mark.service
 
 
@@ -89,4 +90,3 @@ def test_an_outage_within_one_long_batch_is_no_quiet_time_and_a_long_batch_witho
         if set(query.statuses().values()) == {"i"}:
             break
     assert set(query.statuses().values()) == {"i"}
-    query.reader.stop()

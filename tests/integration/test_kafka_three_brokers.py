@@ -30,14 +30,14 @@ from services.wait_until import wait_until
 from tests.integration.examined import Examined, examined
 from tests.integration.kafka_lookups import ENDS, SPLITS, ask_again_and_again, connect, splits_of
 from tests.integration.kafka_reads import SMALL_FETCHES, number_topic, reader
-from tests.integration.planned_query import START, Query, write
+from tests.integration.planned_query import START, Query, stopped, write
 from watermark_source.contract.stream import Ends
 from watermark_source.errors import ResponseTimeoutError, UnreachableError
 from watermark_source.planning.announcement import Announcement, encoded
 from watermark_source.planning.split import Split
 from watermark_source.planning.watermark import Millis
 
-__all__ = ["examined"]
+__all__ = ["examined", "stopped"]
 pytestmark = pytest.mark.service
 AWAY = 3
 PARTITIONS = 6
@@ -409,7 +409,6 @@ def test_announcements_on_a_broker_that_is_away_only_keep_the_watermark_where_it
     announce(2, 1)
     reach(2)
     assert ("has not been read to its end" in caplog.text) == (seconds > 60)
-    query.reader.stop()
 
 
 def bootstrap_without(cluster: LocalKafka, node: int) -> str:
