@@ -7,6 +7,7 @@ import logging
 import random
 import threading
 import time
+import traceback
 from collections.abc import Awaitable, Callable, Collection, Iterator, Set
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
@@ -117,7 +118,12 @@ class _BoundedReads(KafkaConnectionManager):  # type: ignore[misc]  # kafka-pyth
     """
 
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
-        transport = await super()._build_transport(node, timeout_at)
+        try:
+            transport = await super()._build_transport(node, timeout_at)
+        except Exception as error:
+            # Its frames hold the socket until garbage is collected, and a process that plans collects rarely.
+            traceback.clear_frames(error.__traceback__)
+            raise
         receive = transport._sock_recv  # noqa: SLF001 - there is no public place to mend it
 
         def bounded() -> tuple[bytes, KafkaError | None]:

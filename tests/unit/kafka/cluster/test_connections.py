@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import gc
+import logging
 import resource
 import socket
 import threading
 import time
 from typing import Any
 
+import psutil
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.errors import KafkaError
@@ -18,7 +21,8 @@ from kafka.protocol.metadata import MetadataRequest
 from pyspark_aligned_kafka.client.settings import parse_settings
 from pyspark_aligned_kafka.cluster.connections import Cluster, configs_for
 from pyspark_aligned_kafka.cluster.retry import Deadline
-from watermark_source.errors import SourceError
+from services.local_server import free_ports
+from watermark_source.errors import SourceError, UnreachableError
 
 
 @pytest.mark.parametrize("hops", [0, 1])
@@ -47,6 +51,31 @@ def test_an_answer_that_comes_as_the_wait_ends_is_taken(hops: int) -> None:
     try:
         assert cluster.run(work) == (True, 7)
     finally:
+        cluster.close()
+
+
+def test_tries_to_connect_leave_no_descriptors_until_garbage_is_collected() -> None:
+    """A process that plans collects rarely: in an outage of minutes it would have no descriptor left."""
+    dead = ",".join(f"127.0.0.1:{port}" for port in free_ports(3))
+    limits = {"kafka.default.api.timeout.ms": "2000", "kafka.request.timeout.ms": "1000"}
+    cluster = Cluster(parse_settings({"kafka.bootstrap.servers": dead, **limits}))
+
+    async def work(deadline: Deadline) -> None:
+        await cluster.ask_any(MetadataRequest, deadline)
+
+    # What pytest keeps of logs holds their errors.
+    logging.disable(logging.CRITICAL)
+    gc.collect()
+    gc.disable()
+    try:
+        with pytest.raises(UnreachableError):
+            cluster.run(work)
+        open_now = psutil.Process().num_fds()
+        gc.collect()
+        assert open_now - psutil.Process().num_fds() < 2
+    finally:
+        gc.enable()
+        logging.disable(logging.NOTSET)
         cluster.close()
 
 
