@@ -120,6 +120,11 @@ class MySqlSource(SourceDefinition):
         return self.layout.event_time is not None
 
     @property
+    def change_columns(self) -> tuple[str, ...]:
+        """The kind of change, and what orders changes, also where ``excludeColumns`` leaves a column out."""
+        return "_change_type", "_commit_version", "_change_number"
+
+    @property
     def range_reader(self) -> RangeReader:
         """The executor side."""
         return self._reader(self.layout, knows=True)

@@ -19,6 +19,7 @@ from tests.integration.kafka_streams import KafkaStreams
 from tests.integration.mysql_streams import MySqlStreams
 from tests.spark.queries import START, Running
 from watermark_source import follow_clock, follow_watermark, temporal_join
+from watermark_source.errors import UsageError
 
 pytestmark = [
     pytest.mark.service, pytest.mark.spark, pytest.mark.timeout(900), pytest.mark.usefixtures("rocksdb"),
@@ -61,6 +62,9 @@ def test_on_processing_time_no_click_is_joined_before_the_snapshot_and_each_find
         clicks(streams, topic, **ON_CLOCK), build, on="id", probe_time="at", build_time="since", buckets=4
     )
     assert joined.columns == ["id", "offset", "at", "name"]
+    with pytest.raises(UsageError, match="without _change_type and _commit_version and _change_number"):
+        temporal_join(clicks(streams, topic, **ON_CLOCK), build.select("id", "name", "since"), on="id", probe_time="at",
+                      build_time="since")  # fmt: skip
     query = streams.start(joined)
     asked = "SELECT id, name FROM users"
     expected = answers(mysql_streams, asked, range(1, 951))

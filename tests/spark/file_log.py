@@ -34,6 +34,7 @@ OWN_OPTIONS = (
     Option(name="directory", parse=non_empty, accepted="a path", example="/data", doc="Where the files are."),
     Option(name="dieAt", parse=non_empty, accepted="a path", example="/x", doc="Which file makes a task die."),
     Option(name="snapshot", parse=boolean, default=False, accepted="a boolean", example="true", doc="Declares one."),
+    Option(name="changes", parse=boolean, default=False, accepted="a boolean", example="true", doc="Declares them."),
     Option(name="undeclared", parse=boolean, default=False, accepted="a boolean", example="true", doc="Declares."),
 )
 TABLE = OptionTable((*OWN_OPTIONS, *STREAM_OPTIONS, *ENGINE_OPTIONS))
@@ -113,4 +114,7 @@ class FileLogDataSource(example.DefaultSource):
 
     def _schema(self, source: SourceDefinition, options: SourceOptions) -> StructType:
         declared = WatermarkCharacteristic.UNDEFINED if options["undeclared"] else self.characteristic
-        return stream_schema(source.columns, options.engine, declared, begins_with_snapshot=options["snapshot"])
+        changes = ("_change_type", "_commit_version", "_change_number") if options["changes"] else ()
+        return stream_schema(
+            source.columns, options.engine, declared, begins_with_snapshot=options["snapshot"], change_columns=changes
+        )

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame
+from pyspark.errors import SparkRuntimeException
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
 
 from watermark_source import data_rows, follow_clock, follow_watermark, temporal_join
 from watermark_source.errors import UsageError
 from watermark_source.operators.followed_time import STATE_STORE
+from watermark_source.operators.temporal_join import KindsOfChange
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("rocksdb")]
 
@@ -134,6 +136,14 @@ CASES = {
         ("'months' is interval year, which Spark cannot pass to Python", "drop or cast it"),
         probe=lambda rows: follow_watermark(rows).selectExpr("value", "event_time", "INTERVAL '1' YEAR AS months"),
     ),
+    "kinds of change without their column": Case(
+        ("deletes=('d',), and build has no column '_change_type'", 'change_type="op"'), arguments={"deletes": "d"},
+    ),
+    "a kind of change with two meanings": Case(
+        ("'update_preimage' is more than once", "ignored=()"),
+        arguments={"deletes": ("delete", "update_preimage")},
+    ),
+    "a text for a boolean": Case(("wait = 'false'; it must be True or False",), arguments={"wait": "false"}),
     "no such order": Case(("no column 'offset'",), arguments={"sequence": "offset"}),
     "no order": Case(("column 'split' is array<bigint>, which has no order",), arguments={"sequence": "split"},
         build=lambda rows: renamed(follow_watermark(rows).withColumn("split", F.array("split")))),
@@ -275,3 +285,104 @@ def test_a_topic_without_tombstones_needs_no_column_for_them(loaded: Load) -> No
     build = topic(probe, **FIRST).selectExpr(KEY, "timestampType AS kind", "offset", "event_time AS since")
     joined = temporal_join(probe, build, on="value", build_time="since", deletes=())
     assert joined.columns == ["value", "event_time", "kind"]
+
+
+# Changes of a table as build side: of their kinds, their order and of a key's changes nothing may be lost.
+
+
+def changes(rows: DataFrame) -> DataFrame:
+    """Return the columns that a source of changes has."""
+    return rows.selectExpr(
+        "value", "split AS name", "'insert' AS _change_type", "1L AS _commit_version", "2L AS _change_number",
+        "'users' AS _table", "event_time AS since",
+    )  # fmt: skip
+
+
+Change = Callable[[DataFrame], DataFrame]
+
+
+@pytest.mark.parametrize(
+    ("change", "arguments", "says"),
+    [
+        (lambda rows: rows.select("value", "name", "since"), {},
+         ("without _change_type and _commit_version and _change_number:", "deletes=(), ignored=()")),
+        (lambda rows: rows.drop("_change_number"), {}, ("without _change_number:", "excludeColumns")),
+        (lambda rows: rows.drop("_change_type"), {"deletes": ()}, ("without _change_type:",)),
+        (lambda rows: rows.where("name > 1"), {},
+         ("the filter (name > CAST(1 AS BIGINT))", "IF((name > CAST(1 AS BIGINT)), _change_type, 'delete')")),
+        (lambda rows: rows.where("value > 1 AND name IS NOT NULL"), {}, ("the filter ", "Filter the result")),
+        (lambda rows: rows.where("rand() < 0.5"), {}, ("the filter (rand(",)),
+        (lambda rows: rows.dropDuplicates(["value"]), {}, ("dropDuplicates may leave out", "Leave it out")),
+        (lambda rows: rows.join(rows.sparkSession.range(9).toDF("name"), "name"), {}, ("a join that leaves out rows",)),
+    ],
+)  # fmt: skip
+def test_changes_of_a_table_that_have_lost_some_are_no_build_side(
+    loaded: Load, change: Change, arguments: dict[str, Any], says: tuple[str, ...]
+) -> None:
+    """Otherwise a row that was deleted or changed would count on, without a word."""
+    probe = follow_watermark(loaded()).drop("split")
+    build = change(changes(follow_watermark(loaded(changes="true", sourceName="users"))))
+    with pytest.raises(UsageError) as refused:
+        temporal_join(probe, build, on="value", build_time="since", **arguments)
+    assert [text for text in ("build (users)", *says) if text not in str(refused.value)] == [], str(refused.value)
+    # A source whose rows are no changes of keys may be filtered, and has no such columns.
+    rows = change(changes(follow_watermark(loaded(sourceName="users"))))
+    temporal_join(probe, rows.drop("_table"), on="value", build_time="since", **arguments)
+
+
+@pytest.mark.parametrize(
+    ("change", "arguments"),
+    [
+        (lambda rows: rows, {}),
+        (lambda rows: rows.where("value > 1 AND _table = 'users' AND _change_type <> 'update_preimage'"), {}),
+        (lambda rows: rows.withColumn("value", F.expr("CAST(CAST(value AS STRING) AS BIGINT)")), {}),
+        (lambda rows: rows.withColumnRenamed("_change_number", "n"), {"sequence": ("_commit_version", "n")}),
+        (lambda rows: rows.select("value", "name", "since"), {"deletes": (), "ignored": (), "sequence": ()}),
+        (lambda rows: rows.join(rows.sparkSession.range(9).toDF("name"), "name", "left"), {}),
+    ],
+)
+def test_changes_of_a_table_may_lose_whole_keys_and_columns(
+    loaded: Load, change: Change, arguments: dict[str, Any]
+) -> None:
+    rows = follow_watermark(loaded(changes="true").where("marker IS NOT NULL OR value > 0"))
+    build = change(changes(rows)).drop("_table")
+    probe = follow_watermark(loaded()).drop("split")
+    joined = temporal_join(probe, build, on="value", build_time="since", **arguments)
+    assert [name for name in joined.columns if name != "n"] == ["value", "event_time", "name"]
+
+
+def test_a_filter_that_leaves_out_tombstones_of_a_topic_is_refused(loaded: Load) -> None:
+    probe = follow_watermark(loaded()).drop("split")
+    rows = topic(probe, **FIRST, sourceName="users")
+    columns = [KEY, KIND, "offset", "event_time AS since"]
+    with pytest.raises(UsageError, match=r"the filter \(value IS NOT NULL\) may leave out .*build \(users\)"):
+        temporal_join(probe, rows.where("value IS NOT NULL").selectExpr(*columns), on="value", build_time="since")
+    temporal_join(probe, rows.where("key IS NOT NULL").selectExpr(*columns), on="value", build_time="since")
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_version"),
+    [("'c'", True), ("'d'", True), ("'x'", False), ("'r'", None), ("CAST(NULL AS STRING)", None)],
+)
+def test_a_row_of_a_kind_that_nothing_names_ends_the_query(
+    spark: SparkSession, kind: str, is_version: bool | None
+) -> None:
+    """A tombstone behind Debezium's row of a delete has none, and would begin a version of nulls."""
+    kinds = KindsOfChange(("c", "u"), ("d",), ("x",))
+    rows = spark.sql(f"SELECT {kind} AS op").select(kinds.is_version("op"))
+    if is_version is not None:
+        assert rows.first() == (is_version,)
+        return
+    seen = kind if kind == "'r'" else "null"
+    with pytest.raises(
+        SparkRuntimeException, match=rf"has op = {seen}, which is not among upserts=\('c', 'u'\)"
+    ) as failed:
+        rows.collect()
+    assert 'upserts=("c", "r", "u"), deletes="d"' in str(failed.value)
+
+
+def test_a_join_examines_the_kind_of_each_row(loaded: Load) -> None:
+    rows = follow_watermark(loaded())
+    build = rows.selectExpr("value", "event_time AS since", "'r' AS op")
+    joined = temporal_join(rows.drop("split"), build, on="value", build_time="since", change_type="op", upserts="r")
+    assert "a row of build has op = " in joined._jdf.queryExecution().analyzed().toString()

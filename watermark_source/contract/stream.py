@@ -506,6 +506,14 @@ class SourceDefinition(Protocol):
         return False
 
     @property
+    def change_columns(self) -> Sequence[str]:
+        """The column of the kind of change, then those that order the changes of a row; by default none.
+
+        A source that names them has rows that are changes of a table. A join refuses it as build side without them.
+        """
+        return ()
+
+    @property
     def event_time(self) -> str | None:
         """Return the user's choice of event time as text, such as ``eventTimeColumn = at``.
 

@@ -25,10 +25,11 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from watermark_source.errors import UsageError
+from watermark_source.errors import UsageError, shortened
 from watermark_source.operators.followed_time import WAITED, followed_time, need_rocksdb
 from watermark_source.operators.join_processor import JoinLayout, TemporalJoinProcessor
 from watermark_source.operators.packs import BUCKET, PACKED, UNPACKED, Packer, unpacker
+from watermark_source.spark.accepted_operators import left_out
 from watermark_source.spark.column_names import EVENT_TIME
 from watermark_source.spark.columns import SourceTime
 from watermark_source.spark.follow import is_case_sensitive, quoted, spelling
@@ -37,6 +38,7 @@ CALLER = "temporal_join"
 CHANGE_TYPE = "_change_type"
 SEQUENCE = ("_commit_version", "_change_number")
 """Columns of this project's MySQL source: the kind of change, and the columns that order the changes of a row."""
+UPSERTS = ("insert", "update_postimage", "update", "upsert")
 TOPIC_SEQUENCE = "offset"
 """The column that orders the rows of a key in a topic."""
 DELETES, IGNORED = ("delete",), ("update_preimage",)
@@ -55,6 +57,7 @@ def temporal_join(
     buffer: bool = False,
     wait: bool = True,
     change_type: str | None = None,
+    upserts: str | Sequence[str] = UPSERTS,
     deletes: str | Sequence[str] = DELETES,
     ignored: str | Sequence[str] = IGNORED,
     sequence: str | Sequence[str] | None = None,
@@ -83,6 +86,8 @@ def temporal_join(
             ``TemporalFunctionJoin``). Any build side will do, also one without a snapshot.
         change_type: the build column with the kind of change; by default ``_change_type`` if it exists, else every row
             is a new version.
+        upserts: values of ``change_type`` that begin a version. A row with a value that is in none of the three ends
+            the query.
         deletes: values of ``change_type`` that end a version without a new one.
         ignored: values of ``change_type`` whose rows are dropped, such as an updated row's previous values.
         sequence: columns that order changes of a key at one time, on processing time all changes of a key; by default
@@ -101,6 +106,7 @@ def temporal_join(
         raise UsageError(f'{CALLER}: how = {how!r}; a temporal join is "left" or "inner"')
     if not 1 <= buckets <= _MOST_BUCKETS:
         raise UsageError(f"{CALLER}: buckets = {buckets!r}; it must be from 1 to {_MOST_BUCKETS}, for example 64")
+    _need_booleans(buffer=buffer, wait=wait)
     need_rocksdb(probe, CALLER)
     probe_time, probe_source = followed_time(probe, probe_time, f"{CALLER}, probe")
     build_time, build_source = followed_time(build, build_time, f"{CALLER}, build")
@@ -117,8 +123,11 @@ def temporal_join(
     if build_source.reads_to_end_first:
         sequence = _sequence_of_topic(build, build_source, sequence)
     columns = columns_of_build(build, build_key, build_time, change_type, sequence)
-    if build_source.reads_to_end_first:
-        _need_deletes(build_source, columns, as_list(deletes))
+    kinds = KindsOfChange(tuple(as_list(upserts)), tuple(as_list(deletes)), tuple(as_list(ignored)))
+    kinds.check(build, columns.change_type)
+    if build_source.change_columns or build_source.reads_to_end_first:
+        _need_known_changes(build_source, columns, kinds, is_ordered=sequence is not None)
+        _need_all_changes(build, build_source, build_key, columns.change_type or CHANGE_TYPE)
     refuse_equal_names(probe, columns.added)
 
     added = [StructField(name, build.schema[name].dataType) for name in columns.added]
@@ -139,8 +148,8 @@ def temporal_join(
     key = key_bytes(build, build_key)
     is_version, is_delete = key.isNotNull(), F.lit(False)
     if columns.change_type is not None:
-        kind = F.coalesce(quoted(columns.change_type), F.lit(""))
-        is_version, is_delete = is_version & ~kind.isin(*as_list(ignored)), kind.isin(*as_list(deletes))
+        is_version = is_version & kinds.is_version(columns.change_type)
+        is_delete = quoted(columns.change_type).isin(*kinds.deletes)
     # On processing time the last row counts, in the order of sequence alone: rows read first may have other times.
     since = F.lit(0).cast("long") if layout.processing_time else F.unix_micros(quoted(build_time))
     first = {"key": key, "time": since, "gone": is_delete}
@@ -290,14 +299,50 @@ def _sequence_of_topic(build: DataFrame, source: SourceTime, sequence: str | Seq
     )
 
 
-def _need_deletes(source: SourceTime, columns: BuildColumns, deletes: Sequence[str]) -> None:
-    """Refuse a topic of which nothing states what its tombstones are."""
-    if columns.change_type is None and deletes:
+def _need_known_changes(source: SourceTime, columns: BuildColumns, kinds: KindsOfChange, *, is_ordered: bool) -> None:
+    """Refuse changes of keys that have lost what states their kind, or their order."""
+    if source.reads_to_end_first and columns.change_type is None and kinds.deletes:
         raise UsageError(
             f"{CALLER}: build ({source.source}) is a topic, and no column states which of its rows delete their key. "
             "For tombstones, add to its selection \"IF(value IS NULL, 'delete', 'upsert') AS _change_type\"; if no "
             "row deletes, give deletes=()"
         )
+    kind, order = source.change_columns[:1], source.change_columns[1:]
+    missing = [] if columns.change_type is not None or not (kinds.deletes or kinds.ignored) else [*kind]
+    missing += [] if is_ordered else [name for name in order if name not in columns.sequence]
+    if missing:
+        raise UsageError(
+            f"{CALLER}: the rows of build ({source.source}) are changes of a table, and its columns are without "
+            f"{' and '.join(missing)}: deleted rows, or values from before an update, could count as the latest. "
+            "Select what is missing too, and leave it out of excludeColumns; the result does not have it. Under "
+            "another name, give it as change_type or sequence. Of a table whose rows are never updated nor deleted, "
+            "deletes=(), ignored=() need no kind of change"
+        )
+
+
+def _need_all_changes(build: DataFrame, source: SourceTime, key: Sequence[str], change_type: str) -> None:
+    """Refuse changes of keys of which an operator may leave some out."""
+    if (found := left_out(build, [*key, change_type])) is None:
+        return
+    operator, condition = found
+    instead = "Leave it out"
+    if condition is not None:
+        instead = (
+            "Filter the result of the join. Or let a row that shall not count end the version of its key: "
+            f'withColumn("{change_type}", expr("IF({shortened(condition)}, {change_type}, \'delete\')"))'
+        )
+    raise UsageError(
+        f"{CALLER}: {operator} may leave out some changes of a key in build ({source.source}) and not others: an "
+        f"update or a delete that is left out ends no version, and the previous row would count on. {instead}. "
+        f"Filters on {', '.join(key)}, on columns that it is a cast of, on {change_type} and on the table or topic "
+        "are accepted"
+    )
+
+
+def _need_booleans(**given: object) -> None:
+    """Refuse ``wait="false"``, which Python takes for true."""
+    if wrong := [name for name, value in given.items() if not isinstance(value, bool)]:
+        raise UsageError(f"{CALLER}: {wrong[0]} = {given[wrong[0]]!r}; it must be True or False")
 
 
 def _need_one_group(probe: SourceTime, build: SourceTime) -> None:
@@ -335,6 +380,51 @@ class BuildColumns:
     sequence: tuple[str, ...]
     added: tuple[str, ...]
     """The columns that the join adds to the probe's."""
+
+
+@dataclass(frozen=True, slots=True)
+class KindsOfChange:
+    """Values of the column ``change_type``, by what their rows do."""
+
+    upserts: tuple[str, ...]
+    deletes: tuple[str, ...]
+    ignored: tuple[str, ...]
+
+    def check(self, build: DataFrame, change_type: str | None) -> None:
+        """Raise ``UsageError`` if a value has two meanings, or values are given and there is no column of kinds."""
+        every = (*self.upserts, *self.deletes, *self.ignored)
+        if twice := sorted({kind for kind in every if every.count(kind) > 1}):
+            raise UsageError(
+                f"{CALLER}: {', '.join(map(repr, twice))} is more than once among upserts={self.upserts}, "
+                f"deletes={self.deletes} and ignored={self.ignored}; a row either begins a version, ends one or is "
+                "ignored. Leave it out of all but one, as in deletes=('delete', 'update_preimage'), ignored=()"
+            )
+        given = {"upserts": (self.upserts, UPSERTS), "deletes": (self.deletes, DELETES)}
+        given["ignored"] = (self.ignored, IGNORED)
+        unused = [f"{name}={kinds}" for name, (kinds, default) in given.items() if kinds and kinds != default]
+        if change_type is None and unused:
+            raise UsageError(
+                f"{CALLER}: {' and '.join(unused)}, and build has no column {CHANGE_TYPE!r} of such kinds; its columns "
+                f'are {build.columns}. Name the column that has them, as in change_type="op"'
+            )
+
+    def is_version(self, change_type: str) -> Column:
+        """Return whether a row begins or ends a version; of an unknown kind it ends the query."""
+        kind = quoted(change_type).cast("string")
+        seen = F.coalesce(F.concat(F.lit("'"), kind, F.lit("'")), F.lit("null"))
+        accepted = f"upserts={self.upserts}, deletes={self.deletes} or ignored={self.ignored}"
+        unknown = F.raise_error(
+            F.concat(
+                F.lit(f"{CALLER}: a row of build has {change_type} = "),
+                seen,
+                F.lit(
+                    f", which is not among {accepted}. Give temporal_join the values that your stream has, as in "
+                    'upserts=("c", "r", "u"), deletes="d"; a record without a value has none: coalesce it to one'
+                ),
+            )
+        )
+        known = F.when(kind.isin(*self.upserts, *self.deletes), True).when(kind.isin(*self.ignored), False)
+        return known.otherwise(unknown.cast("boolean"))
 
 
 def as_list(names: str | Sequence[str]) -> list[str]:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from pyspark.sql import DataFrame
 
 from watermark_source.errors import UsageError, shortened
-from watermark_source.spark.column_names import MARKER
+from watermark_source.spark.column_names import LATE, MARKER
 
 _KEEP_EVERY_ROW = frozenset(
     {
@@ -102,6 +102,72 @@ def _check(node: Any) -> None:
         raise _refused(_USERS_WORDS.get(kind, f"the operator {kind}"))
     for child in _children(node):
         _check(child)
+
+
+# Filters and the like above a stream of changes: a change that is left out ends no version of its key.
+
+
+def left_out(df: DataFrame, constant: Sequence[str]) -> tuple[str, str | None] | None:
+    """Return the first operator that may leave out some rows of a key and not others, and a filter's condition.
+
+    Args:
+        df: a stream, of which the plan is followed down to its source, or to an operator that makes other rows.
+        constant: columns that never change for a key. What they are casts of does not either, nor does
+            ``ROWS_ALIKE`` of a source.
+
+    Returns:
+        ``None`` if there is no such operator, or under Spark Connect, which exposes no plan.
+    """
+    plan = getattr(df, "_jdf", None)
+    if plan is None:
+        return None
+    node = plan.queryExecution().analyzed()
+    alike = {_number(each) for each in _items(node.output()) if each.name() in constant}
+    while True:
+        kind = _kind(node)
+        if kind == "Project":
+            alike |= {
+                _number(of) for each in _items(node.projectList()) if _number(each) in alike and (of := _cast(each))
+            }
+        elif kind == "Filter" and _kind(node.child()) != "EventTimeWatermark":
+            condition = node.condition()
+            read = list(_items(condition.references().toSeq()))
+            if not condition.deterministic() or any(_number(a) not in alike | _named(a) for a in read):
+                return f"the filter {shortened(condition.sql())}", condition.sql()
+        elif kind in _LEAVE_OUT and not (kind == "Join" and str(node.joinType()).endswith("Outer")):
+            return _LEAVE_OUT[kind], None
+        elif kind not in (*_KEEP_EVERY_ROW, "Filter", "EventTimeWatermark", "Join"):
+            return None
+        streams = [child for child in _children(node) if _is_stream(child)]
+        if len(streams) != 1:
+            return None
+        (node,) = streams
+
+
+ROWS_ALIKE = frozenset({MARKER, LATE, "topic", "partition", "_change_type", "_database", "_table"})
+"""Columns by which a filter chooses splits, or kinds of rows, as its author intends."""
+_LEAVE_OUT = {
+    kind: _USERS_WORDS[kind]
+    for kind in (
+        "Deduplicate", "DeduplicateWithinWatermark", "Distinct", "GlobalLimit", "Join", "LocalLimit", "Sample",
+    )
+}  # fmt: skip
+
+
+def _number(expression: Any) -> int:
+    """Return the number by which Spark tells columns apart."""
+    return int(expression.exprId().id())
+
+
+def _named(attribute: Any) -> set[int]:
+    return {_number(attribute)} if attribute.name() in ROWS_ALIKE else set()
+
+
+def _cast(named: Any) -> Any:
+    """Return the column that an expression is, or is a cast of."""
+    while _kind(named) in ("Alias", "Cast"):
+        named = named.child()
+    return named if _kind(named) == "AttributeReference" else None
 
 
 def _refused(what: str, condition: str | None = None) -> UsageError:

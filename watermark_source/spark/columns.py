@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -166,6 +166,8 @@ class SourceTime:
     """Whether that is its logs, whose rows are changes of keys (``readToEndFirst``)."""
     deletes_keep_event_time: bool = False
     """Whether a row that reports a deletion has the event time of the row that was deleted."""
+    change_columns: tuple[str, ...] = ()
+    """The column of the kind of change, then those that order changes; none where rows are not changes of a table."""
     batch_clock: bool = False
     """Whether its watermark is the time of Spark's batches (``follow_clock``), and not one of a source."""
 
@@ -177,6 +179,7 @@ class SourceTime:
         *,
         begins_with_snapshot: bool,
         deletes_keep_event_time: bool,
+        change_columns: Sequence[str] = (),
     ) -> SourceTime:
         """Return a source's time by the user's options and the connector's declaration."""
         group = options.group
@@ -190,6 +193,7 @@ class SourceTime:
             begins_with_snapshot=begins_with_snapshot,
             reads_to_end_first=options.after_catch_up is AfterCatchUp.WATERMARK,
             deletes_keep_event_time=deletes_keep_event_time,
+            change_columns=tuple(change_columns),
         )
 
     @classmethod
@@ -207,6 +211,7 @@ class SourceTime:
             begins_with_snapshot=declared["beginsWithSnapshot"],
             reads_to_end_first=declared.get("readsToEndFirst", False),
             deletes_keep_event_time=declared.get("deletesKeepEventTime", False),
+            change_columns=tuple(declared.get("changeColumns", ())),
             batch_clock=declared.get("batchClock", False),
         )
 
@@ -231,6 +236,8 @@ class SourceTime:
             declared["readsToEndFirst"] = True
         if self.deletes_keep_event_time:
             declared["deletesKeepEventTime"] = True
+        if self.change_columns:
+            declared["changeColumns"] = list(self.change_columns)
         if self.batch_clock:
             declared["batchClock"] = True
         return {KEY: declared}
