@@ -13,7 +13,7 @@ from watermark_source.planning.watermark import Millis
 
 @dataclass
 class SimulatedLookAhead:
-    """``LookAhead`` over a simulated log, exact."""
+    """``RowsAhead`` over a simulated log, exact."""
 
     log: SimulatedLog
     rows: int

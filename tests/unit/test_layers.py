@@ -93,6 +93,22 @@ def test_a_module_can_be_read_in_one_sitting(folder: str) -> None:
     assert [path for path, count in lines.items() if count > LONGEST] == []
 
 
+def constants_of(module: ast.Module) -> Iterator[str]:
+    """Yield each name in capitals that a module sets, as often as it does so."""
+    for node in module.body:
+        if isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names = (each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name))
+            yield from (name for name in names if name.isupper())
+
+
+@pytest.mark.parametrize("folder", [*FOLDERS, "benchmarks", "examples"])
+def test_no_module_sets_a_constant_twice(folder: str) -> None:
+    """The first value would be gone for functions above the second, too: two halves of a module may share a name."""
+    counts = {path: Counter(constants_of(ast.parse(path.read_text("utf-8")))) for path in (ROOT / folder).rglob("*.py")}
+    assert {path: twice for path, found in counts.items() if (twice := [n for n, k in found.items() if k > 1])} == {}
+
+
 def test_an_idea_is_not_cut_into_files_that_only_one_other_reads() -> None:
     modules = {
         ".".join(path.relative_to(base).with_suffix("").parts): path

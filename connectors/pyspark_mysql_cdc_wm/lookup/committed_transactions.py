@@ -183,9 +183,9 @@ class Transactions:
 
 # Which transactions of the binlog a SELECT sees: a transaction is written to the binlog before it is committed.
 #
-# MySQL with GTIDs reports ends before which all transactions are committed (``committed_transactions.py``). With
-# MariaDB the source waits until it reports them as visible. MySQL without GTIDs does not report visibility: the
-# transactions of all files but the last are committed, and those of the last file are read from the binlog itself.
+# MySQL with GTIDs reports ends before which all transactions are committed (above). With MariaDB the source waits until
+# it reports them as visible. MySQL without GTIDs does not report visibility: the transactions of all files but the last
+# are committed, and those of the last file are read from the binlog itself.
 
 
 GTIDS_ON = (
@@ -194,7 +194,7 @@ GTIDS_ON = (
 )
 """The statements that switch GTIDs on, for errors and cautions about MySQL without them."""
 _VISIBLE_SECONDS = 30
-_PAUSE_SECONDS = 0.01
+_VISIBLE_PAUSE_SECONDS = 0.01
 
 
 def wait_until_visible(connection: MySqlConnection) -> None:
@@ -214,7 +214,7 @@ def wait_until_visible(connection: MySqlConnection) -> None:
                 f"were not committed within {_VISIBLE_SECONDS} s; is the server waiting for a replica "
                 "(semi-synchronous replication)?"
             )
-        time.sleep(_PAUSE_SECONDS)
+        time.sleep(_VISIBLE_PAUSE_SECONDS)
 
 
 def shows_all_of_its_end(connection: MySqlConnection) -> bool:

@@ -265,7 +265,7 @@ _STEP = 10_000
 
 
 class ReadingAhead:
-    """``LookAhead`` of planning. What it knows it keeps in memory: the offset holds what was decided."""
+    """``RowsAhead`` of planning. What it knows it keeps in memory: the offset holds what was decided."""
 
     def __init__(self, reader: RangeReader, *, rows: int, span: int | None) -> None:
         """Look at so many rows behind each planned range, or until event time has advanced by ``span`` ms."""
@@ -287,7 +287,7 @@ class ReadingAhead:
         late_at: Millis | None,
         future_cap: Millis | None,
     ) -> Mapping[Split, Unread]:
-        """See ``LookAhead``."""
+        """See ``RowsAhead``."""
         targets: dict[Split, int] = {}
         for split, batch in planned.items():
             targets[split] = min(batch.end + self._rows, ends[split])
@@ -404,7 +404,7 @@ _ROWS = 100
 """That are looked at, at the beginning of a split and further on."""
 _FURTHER = 100_000
 """How many positions further: about what a batch reads of a split."""
-_LONGEST = 5.0
+_LONGEST_FIRST_LOOK = 5.0
 """Seconds after which splits that have to be read one by one are left out."""
 _SPLITS = 64
 """At most: of more a step each is no small batch, and looking takes as long."""
@@ -444,7 +444,7 @@ class FirstLooks:
     def _times_at(self, positions: Mapping[Split, int], future_cap: Millis | None) -> dict[Split, Longs]:
         """Return event times in milliseconds that count, of the splits that have some there."""
         ranges = [SplitRange(s, p, p + _ROWS) for s, p in sorted(positions.items())]
-        found = read_event_times(self._reader, ranges, until=monotonic() + _LONGEST)
+        found = read_event_times(self._reader, ranges, until=monotonic() + _LONGEST_FIRST_LOOK)
         for split, error in found.failed.items():
             # The batch that reads it reports that.
             _log.warning("%s cannot be looked at before its first batch: %s", split, error)
