@@ -92,7 +92,7 @@ def between_jobs(spark: SparkSession, bootstrap: str, topic: str, partitions: in
     ):
         yield Figure(f"commit of a job, {part}: p50", statistics.median(of_part), "ms", detail=spread(of_part, 0))
     for job, query in (("the first", a), ("the next", b)):
-        yield Figure(f"a batch of {job} job: p50", *_duration(query))
+        yield _duration(job, query)
     yield Figure("announcing: CPU of its thread", 100 * used / SECONDS, "% of a core", at_most=_CPU)
     # The first one has readers wait for a writer that is new, before any batch.
     yield Figure(
@@ -184,12 +184,13 @@ def _planned(file: Path) -> tuple[float, int | None, int]:
     return file.stat().st_mtime, json.loads(of_source).get("wm"), json.loads(of_query)["batchWatermarkMs"]
 
 
-def _duration(query: StreamingQuery) -> tuple[float, str, None, None, str]:
-    """Return how long a batch takes, and its parts as detail; ``Figure`` has them in this order."""
+def _duration(job: str, query: StreamingQuery) -> Figure:
+    """Return how long a batch takes, and its parts as detail."""
     events = [each["durationMs"] for each in query.recentProgress if "addBatch" in each["durationMs"]]
     medians = {part: statistics.median(each.get(part, 0) for each in events) for part in events[-1]}
     total = medians.pop("triggerExecution")
-    return total, "ms", None, None, ", ".join(f"{part} {millis:.0f}" for part, millis in medians.items())
+    detail = ", ".join(f"{part} {millis:.0f}" for part, millis in medians.items())
+    return Figure(f"a batch of {job} job: p50", total, "ms", detail=detail)
 
 
 def _entries(folder: Path) -> list[Path]:

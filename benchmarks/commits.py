@@ -6,16 +6,16 @@ import statistics
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 
 from pyspark.sql import SparkSession
 
 from benchmarks.figures import Figure
 from benchmarks.orders import DATABASE
 from benchmarks.snapshot import tables
-from benchmarks.until_the_sink import until_the_sink
+from benchmarks.until_the_sink import until_the_sink, with_both_checkpoints
 from services.mysql import MySql
 from services.mysql_client import connect, run
-from services.spark_start import LOCAL_CHECKPOINTS
 
 RATE = 200
 WARM_UP, SECONDS = 10.0, 20.0
@@ -51,13 +51,8 @@ def commits(spark: SparkSession, server: MySql, rounds: int) -> Iterator[Figure]
         server.host, server.port, f"USE {DATABASE}",
         f"CREATE TABLE {_TABLE} (id BIGINT PRIMARY KEY AUTO_INCREMENT, note VARCHAR(64))",
     )  # fmt: skip
-    name = f"commit to sink at {RATE} changes/s"
-    yield from _figures(name, spark, server, rounds)
-    for setting, value in LOCAL_CHECKPOINTS.items():
-        spark.conf.set(setting, value)
-    yield from _figures(f"{name}, no processes for a checkpoint", spark, server, rounds)
-    for setting in LOCAL_CHECKPOINTS:
-        spark.conf.unset(setting)
+    measure = partial(_figures, spark=spark, server=server, rounds=rounds)
+    yield from with_both_checkpoints(spark, f"commit to sink at {RATE} changes/s", measure)
 
 
 def _figures(name: str, spark: SparkSession, server: MySql, rounds: int) -> Iterator[Figure]:

@@ -7,6 +7,7 @@ import threading
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 from pyspark.sql import DataFrame, SparkSession
@@ -15,11 +16,10 @@ from benchmarks.figures import Figure
 from benchmarks.orders import DATABASE
 from benchmarks.queries import BUILT_IN, OURS
 from benchmarks.snapshot import tables
-from benchmarks.until_the_sink import until_the_sink
+from benchmarks.until_the_sink import until_the_sink, with_both_checkpoints
 from services.kafka_bulk import PartitionRecords, bulk_produce_partitions
 from services.mysql import MySql
 from services.mysql_client import connect, run
-from services.spark_start import LOCAL_CHECKPOINTS
 
 RATE, EVERY = 40_000, 0.025
 """Rows a second, and seconds between two writes."""
@@ -94,7 +94,8 @@ def freshness(spark: SparkSession, bootstrap: str, topic: str, partitions: int, 
         def once(source: str = source) -> tuple[DataFrame, _Writer]:
             return rows_of(source), _Producer(bootstrap, topic, partitions)
 
-        yield from _both(f"record to sink at {RATE:,} records/s, {source}", spark, once, rounds, target)
+        measure = partial(_figures, once=once, rounds=rounds, target=target)
+        yield from with_both_checkpoints(spark, f"record to sink at {RATE:,} records/s, {source}", measure)
 
 
 def mysql_freshness(spark: SparkSession, server: MySql, rounds: int) -> Iterator[Figure]:
@@ -108,23 +109,8 @@ def mysql_freshness(spark: SparkSession, server: MySql, rounds: int) -> Iterator
         changes = tables(spark, server, _TABLE, startingOffsets="latest").where("marker IS NULL")
         return changes.selectExpr("unix_micros(_commit_timestamp) / 1e3 AS at"), _Committer(server)
 
-    yield from _both(f"commit to sink at {RATE:,} changes/s", spark, once, rounds, P99_MS)
-
-
-def _both(
-    name: str,
-    spark: SparkSession,
-    once: Callable[[], tuple[DataFrame, _Writer]],
-    rounds: int,
-    target: float | None,
-) -> Iterator[Figure]:
-    """Measure as Spark is, and with a lighter checkpoint."""
-    yield from _figures(name, once, rounds, target)
-    for setting, value in LOCAL_CHECKPOINTS.items():
-        spark.conf.set(setting, value)
-    yield from _figures(f"{name}, no processes for a checkpoint", once, rounds, target)
-    for setting in LOCAL_CHECKPOINTS:
-        spark.conf.unset(setting)
+    measure = partial(_figures, once=once, rounds=rounds, target=P99_MS)
+    yield from with_both_checkpoints(spark, f"commit to sink at {RATE:,} changes/s", measure)
 
 
 def _figures(

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import tempfile
 import time
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import numpy as np
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
+from benchmarks.figures import Figure
 from examples.sinks import WholeBatches
+from services.spark_start import LOCAL_CHECKPOINTS
 
 
 class SteadyWriter(Protocol):
@@ -18,6 +21,18 @@ class SteadyWriter(Protocol):
     def start(self) -> None: ...
 
     def stop(self) -> None: ...
+
+
+def with_both_checkpoints(
+    spark: SparkSession, name: str, measure: Callable[[str], Iterator[Figure]]
+) -> Iterator[Figure]:
+    """Yield the figures of ``measure``, which is given their name: as Spark is, and with a lighter checkpoint."""
+    yield from measure(name)
+    for setting, value in LOCAL_CHECKPOINTS.items():
+        spark.conf.set(setting, value)
+    yield from measure(f"{name}, no processes for a checkpoint")
+    for setting in LOCAL_CHECKPOINTS:
+        spark.conf.unset(setting)
 
 
 def until_the_sink(
