@@ -21,6 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's u
 from services.kafka import Kafka
 from tests.avro_examples import encoded, message
 from tests.integration.direct_kafka import DirectKafka
+from tests.integration.evolving_payload import Value, check_both_schemas
 from tests.integration.kafka_streams import KafkaStreams
 from tests.integration.test_kafka_event_time import produce
 from tests.schema_registry import Registry, schema_registry
@@ -152,20 +153,12 @@ def test_a_schema_evolves_while_the_query_runs_and_batches_of_both_run_again(
 ) -> None:
     """A field is removed, one renamed, one widened, then one added; one value in a hundred is bad."""
     topic = new_topic(1)
-    expected: list[dict[str, object]] = []
-    nothing: dict[str, object] = {"id": None, "amount": None, "tag": None}
 
-    def write(values: list[tuple[bytes, dict[str, object]]]) -> None:
-        bad = [place % 100 == 50 for place in range(len(values))]
-        contents = [value[:-1] if is_bad else value for is_bad, (value, _) in zip(bad, values, strict=True)]
-        expected.extend(nothing if is_bad else row for is_bad, (_, row) in zip(bad, values, strict=True))
-        produce(kafka, topic, {0: contents}, key=message(9, b"\x02k"))
-
-    def first(n: int) -> tuple[bytes, dict[str, object]]:
+    def first(n: int) -> Value:
         value = encoded(FIRST, {"number": n, "amount": n, "old": "x"})
         return message(1, value), {"id": n, "amount": float(n), "tag": "none"}
 
-    def later(n: int) -> tuple[bytes, dict[str, object]]:
+    def later(n: int) -> Value:
         return message(2, encoded(LATER, {"id": n, "amount": n / 4, "tag": "t"})), {
             "id": n,
             "amount": n / 4,
@@ -183,20 +176,11 @@ def test_a_schema_evolves_while_the_query_runs_and_batches_of_both_run_again(
             columns="topic,partition,offset", schemaRegistry=f"http://127.0.0.1:{registry.port}",
             maxOffsetsPerTrigger=150,
         )  # fmt: skip
-        query = direct.start(source, "q")
-        write([first(n) for n in range(300)])
-        query.go_on_until(lambda: len(direct.data("q")) == 300)
-        answers["/schemas/ids/2"] = {"schema": json.dumps(LATER)}
-        write([each for n in range(300) for each in (first(n), later(n))])
-        # What the last batch has read is counted when its report has come.
-        query.go_on_until(lambda: len(direct.data("q")) == query.status.rows.read == 900)
-        assert query.status.rows.malformed == 9
-        query.stop()
-        for dead in (None, direct.last_with_rows("q"), 1):
-            if dead is not None:
-                direct.die_in("q", dead)
-                direct.run(source, "q")
-            assert direct.data("q", ["key_payload", "payload"]) == [("k", row) for row in expected]
+        check_both_schemas(
+            direct, source, lambda values: produce(kafka, topic, {0: values}, key=message(9, b"\x02k")), first, later,
+            lambda: answers.update({"/schemas/ids/2": {"schema": json.dumps(LATER)}}),
+            columns=("key_payload", "payload"), key=("k",),
+        )  # fmt: skip
 
         # What does not resolve ends the query with both schemas, where the user chose so.
         answers["/schemas/ids/3"] = {"schema": json.dumps({**FIRST, "name": "Another"})}

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's u
 from services.kafka import Kafka
 from tests.avro_examples import message
 from tests.integration.direct_kafka import DirectKafka
+from tests.integration.evolving_payload import Value, check_both_schemas
 from tests.integration.kafka_streams import KafkaStreams
 from tests.integration.test_kafka_event_time import produce
 from tests.protobuf_examples import add_field, class_of, descriptor_set, file_of
@@ -101,18 +102,12 @@ def test_a_schema_evolves_while_the_query_runs_and_batches_of_both_run_again(
 ) -> None:
     """A field is removed, one renamed, one widened, then one added; one value in a hundred is bad."""
     topic, password = new_topic(1), "pass-w0rd"
-    expected: list[dict[str, object]] = []
 
-    def write(values: list[tuple[bytes, dict[str, object]]]) -> None:
-        bad = [place % 100 == 50 for place in range(len(values))]
-        produce(kafka, topic, {0: [v[:-1] if is_bad else v for is_bad, (v, _) in zip(bad, values, strict=True)]})
-        expected.extend(dict.fromkeys(row) if is_bad else row for is_bad, (_, row) in zip(bad, values, strict=True))
-
-    def first(n: int) -> tuple[bytes, dict[str, object]]:
+    def first(n: int) -> Value:
         value = tagged(1, 2, b"%d" % n) + tagged(2, 0, varint(-n)) + tagged(3, 2, b"old")
         return message(1, b"\0" + value), {"number": str(n), "count": -n, "tag": None}
 
-    def later(n: int) -> tuple[bytes, dict[str, object]]:
+    def later(n: int) -> Value:
         value = tagged(1, 2, b"%d" % n) + tagged(2, 0, varint(n << 40)) + tagged(4, 2, b"t")
         return message(2, b"\2\2" + value), {"number": str(n), "count": n << 40, "tag": "t"}
 
@@ -122,20 +117,10 @@ def test_a_schema_evolves_while_the_query_runs_and_batches_of_both_run_again(
             subscribe=topic, valueFormat="protobuf", valueSchema="orders-value:1", columns="topic,partition,offset",
             schemaRegistry=f"http://me:{password}@127.0.0.1:{registry.port}", maxOffsetsPerTrigger=150,
         )  # fmt: skip
-        query = direct.start(source, "q")
-        write([first(n) for n in range(1, 301)])
-        query.go_on_until(lambda: len(direct.data("q")) == 300)
-        answers[f"/schemas/ids/2{FORM}"] = LATER
-        write([each for n in range(1, 301) for each in (first(n), later(n))])
-        # What the last batch has read is counted when its report has come.
-        query.go_on_until(lambda: len(direct.data("q")) == query.status.rows.read == 900)
-        assert query.status.rows.malformed == 9
-        query.stop()
-        for dead in (None, direct.last_with_rows("q"), 1):
-            if dead is not None:
-                direct.die_in("q", dead)
-                direct.run(source, "q")
-            assert direct.data("q", ["payload"]) == [(row,) for row in expected]
+        check_both_schemas(
+            direct, source, lambda values: produce(kafka, topic, {0: values}), first, later,
+            lambda: answers.update({f"/schemas/ids/2{FORM}": LATER}),
+        )  # fmt: skip
 
         # What does not resolve ends the query with both types, and an unknown id with the id, where the user chose so.
         answers[f"/schemas/ids/3{FORM}"] = orders(("count", 2, "uint64"))
