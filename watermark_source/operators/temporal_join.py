@@ -399,9 +399,9 @@ class KindsOfChange:
                 f"deletes={self.deletes} and ignored={self.ignored}; a row either begins a version, ends one or is "
                 "ignored. Leave it out of all but one, as in deletes=('delete', 'update_preimage'), ignored=()"
             )
-        given = {"upserts": (self.upserts, UPSERTS), "deletes": (self.deletes, DELETES)}
-        given["ignored"] = (self.ignored, IGNORED)
-        unused = [f"{name}={kinds}" for name, (kinds, default) in given.items() if kinds and kinds != default]
+        usual = {"upserts": UPSERTS, "deletes": DELETES, "ignored": IGNORED}
+        given = {"upserts": self.upserts, "deletes": self.deletes, "ignored": self.ignored}
+        unused = [f"{name}={kinds}" for name, kinds in given.items() if kinds and kinds != usual[name]]
         if change_type is None and unused:
             raise UsageError(
                 f"{CALLER}: {' and '.join(unused)}, and build has no column {CHANGE_TYPE!r} of such kinds; its columns "

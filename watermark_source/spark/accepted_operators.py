@@ -107,13 +107,23 @@ def _check(node: Any) -> None:
 # Filters and the like above a stream of changes: a change that is left out ends no version of its key.
 
 
+_ROWS_ALIKE = frozenset({MARKER, LATE, "topic", "partition", "_change_type", "_database", "_table"})
+"""Columns by which a filter chooses splits, or kinds of rows, as its author intends."""
+_LEAVE_OUT = {
+    kind: _USERS_WORDS[kind]
+    for kind in (
+        "Deduplicate", "DeduplicateWithinWatermark", "Distinct", "GlobalLimit", "Join", "LocalLimit", "Sample",
+    )
+}  # fmt: skip
+
+
 def left_out(df: DataFrame, constant: Sequence[str]) -> tuple[str, str | None] | None:
     """Return the first operator that may leave out some rows of a key and not others, and a filter's condition.
 
     Args:
         df: a stream, of which the plan is followed down to its source, or to an operator that makes other rows.
         constant: columns that never change for a key. What they are casts of does not either, nor does
-            ``ROWS_ALIKE`` of a source.
+            ``_ROWS_ALIKE`` of a source.
 
     Returns:
         ``None`` if there is no such operator, or under Spark Connect, which exposes no plan.
@@ -132,7 +142,9 @@ def left_out(df: DataFrame, constant: Sequence[str]) -> tuple[str, str | None] |
         elif kind == "Filter" and _kind(node.child()) != "EventTimeWatermark":
             condition = node.condition()
             read = list(_items(condition.references().toSeq()))
-            if not condition.deterministic() or any(_number(a) not in alike | _named(a) for a in read):
+            if not condition.deterministic() or any(
+                _number(a) not in alike and a.name() not in _ROWS_ALIKE for a in read
+            ):
                 return f"the filter {shortened(condition.sql())}", condition.sql()
         elif kind in _LEAVE_OUT and not (kind == "Join" and str(node.joinType()).endswith("Outer")):
             return _LEAVE_OUT[kind], None
@@ -144,23 +156,9 @@ def left_out(df: DataFrame, constant: Sequence[str]) -> tuple[str, str | None] |
         (node,) = streams
 
 
-ROWS_ALIKE = frozenset({MARKER, LATE, "topic", "partition", "_change_type", "_database", "_table"})
-"""Columns by which a filter chooses splits, or kinds of rows, as its author intends."""
-_LEAVE_OUT = {
-    kind: _USERS_WORDS[kind]
-    for kind in (
-        "Deduplicate", "DeduplicateWithinWatermark", "Distinct", "GlobalLimit", "Join", "LocalLimit", "Sample",
-    )
-}  # fmt: skip
-
-
 def _number(expression: Any) -> int:
     """Return the number by which Spark tells columns apart."""
     return int(expression.exprId().id())
-
-
-def _named(attribute: Any) -> set[int]:
-    return {_number(attribute)} if attribute.name() in ROWS_ALIKE else set()
 
 
 def _cast(named: Any) -> Any:
