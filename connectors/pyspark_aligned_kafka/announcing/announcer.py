@@ -21,7 +21,7 @@ from kafka.errors import AuthorizationError, KafkaError, KafkaTimeoutError, Topi
 from pyspark_aligned_kafka.client.settings import PREFIX, parse_settings
 from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
 from pyspark_aligned_kafka.cluster.broker_errors import reason, translated
-from pyspark_aligned_kafka.cluster.connections import configs_for
+from pyspark_aligned_kafka.cluster.connections import opened
 from pyspark_aligned_kafka.cluster.list_offsets import EARLIEST, LATEST
 from pyspark_aligned_kafka.cluster.metadata import Topic
 from pyspark_aligned_kafka.lookup.announcements import COLUMNS, statements_of
@@ -117,7 +117,7 @@ class AnnouncementTopic:
         settings = self._new_settings()
         replicas = max((r.all for s, r in self._admin.replicas([self.topic]).items()), default=1)
         try:
-            with contextlib.closing(KafkaAdminClient(**configs_for(KafkaAdminClient, self._settings))) as client:
+            with contextlib.closing(opened(KafkaAdminClient, self._settings)) as client:
                 wanted = {"num_partitions": 1, "replication_factor": replicas, "configs": settings}
                 client.create_topics({self.name: wanted}, timeout_ms=_LIMIT_MS, wait_for_metadata=True)
         except TopicAlreadyExistsError:
@@ -205,7 +205,7 @@ class AnnouncementTopic:
         """
         self.prepare()
         if self._producer is None:
-            self._producer = KafkaProducer(**{**configs_for(KafkaProducer, self._settings), **_OF_PRODUCER})
+            self._producer = opened(KafkaProducer, self._settings, **_OF_PRODUCER)
         try:
             sent = self._producer.send(self.name, key=statement.writer.encode(), value=encoded(statement), partition=0)
             sent.get(_LIMIT_MS / 1_000)

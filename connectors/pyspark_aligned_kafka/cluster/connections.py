@@ -77,6 +77,7 @@ class BrokerOrder:
         return sorted(asked, key=turn)
 
 
+_Client = TypeVar("_Client")
 _Result = TypeVar("_Result")
 
 _SHORTEST_TRY_MS = 20
@@ -140,15 +141,35 @@ class _BoundedReads(KafkaConnectionManager):  # type: ignore[misc]  # kafka-pyth
         return transport
 
 
-def configs_for(client: Any, settings: ClientSettings) -> dict[str, Any]:
-    """Return the settings that a client of kafka-python, such as ``KafkaProducer``, takes; its reads are bounded."""
-    known = {k: v for k, v in settings.client_configs().items() if k in client.DEFAULT_CONFIG}
-    return {**known, "kafka_client": _bounded_client}
+def opened(client: Callable[..., _Client], settings: ClientSettings, **more: Any) -> _Client:
+    """Return a client of kafka-python, such as ``KafkaProducer``; its reads are bounded.
 
+    What connects it is closed again where it cannot be made: kafka-python 3.0 would leave the sockets, and the thread
+    that tries to reach a broker.
 
-def _bounded_client(**configs: Any) -> KafkaNetClient:
-    net = NetworkSelector(**configs)
-    return KafkaNetClient(net, _BoundedReads(net, **configs))
+    Args:
+        client: the class to be made.
+        settings: the client takes those that it knows.
+        more: in their place, by the names of kafka-python.
+
+    Raises:
+        KafkaError: no broker could be reached, or none takes the login.
+    """
+    known = client.DEFAULT_CONFIG  # type: ignore[attr-defined]  # kafka-python has no types
+    connecting: list[KafkaNetClient] = []
+
+    def bounded(**configs: Any) -> KafkaNetClient:
+        net = NetworkSelector(**configs)
+        connecting.append(KafkaNetClient(net, _BoundedReads(net, **configs)))
+        return connecting[-1]
+
+    configs = {name: value for name, value in settings.client_configs().items() if name in known}
+    try:
+        return client(**{**configs, "kafka_client": bounded, **more})
+    except BaseException:
+        for each in connecting:
+            each.close()
+        raise
 
 
 @dataclass(slots=True)

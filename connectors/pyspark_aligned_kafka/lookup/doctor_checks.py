@@ -15,7 +15,7 @@ from kafka.errors import KafkaError
 from pyspark_aligned_kafka.client.settings import ClientSettings
 from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
 from pyspark_aligned_kafka.cluster.broker_errors import reason
-from pyspark_aligned_kafka.cluster.connections import configs_for
+from pyspark_aligned_kafka.cluster.connections import opened
 from pyspark_aligned_kafka.cluster.list_offsets import EARLIEST, LATEST
 from pyspark_aligned_kafka.cluster.metadata import CREATE_TIME, LOG_APPEND_TIME, TIMESTAMP_TYPE, Replicas
 from pyspark_aligned_kafka.lookup.discovery import select
@@ -129,10 +129,9 @@ def probe(client: ClientSettings, topic: str, partitions: Mapping[int, int]) -> 
     Raises:
         SourceError: a broker does not take the record, for example for lack of permission.
     """
-    configs = {**configs_for(KafkaProducer, client), "acks": 1, "max_block_ms": _SECONDS * 1_000}
     found: dict[int, Skew] = {}
     try:
-        with closing(KafkaProducer(**configs)) as producer:
+        with closing(opened(KafkaProducer, client, acks=1, max_block_ms=_SECONDS * 1_000)) as producer:
             for node, partition in partitions.items():
                 # The first one connects; what is measured is the second.
                 for _ in range(2):

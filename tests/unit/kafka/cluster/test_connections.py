@@ -19,7 +19,7 @@ from kafka.future import Future
 from kafka.protocol.metadata import MetadataRequest
 
 from pyspark_aligned_kafka.client.settings import parse_settings
-from pyspark_aligned_kafka.cluster.connections import Cluster, configs_for
+from pyspark_aligned_kafka.cluster.connections import Cluster, opened
 from pyspark_aligned_kafka.cluster.retry import Deadline
 from services.local_server import free_ports
 from watermark_source.errors import SourceError, UnreachableError
@@ -134,16 +134,32 @@ def test_a_broker_that_streams_bytes_without_end_is_an_error_and_takes_no_memory
 @pytest.mark.parametrize("byte", [b"\xff", b"\x03"])
 def test_a_client_that_writes_or_administers_has_the_same_limit(client: Any, byte: bytes) -> None:
     broker = Endless(byte)
-    configs = configs_for(client, parse_settings({"kafka.bootstrap.servers": f"127.0.0.1:{broker.port}"}))
+    settings = parse_settings({"kafka.bootstrap.servers": f"127.0.0.1:{broker.port}"})
     # What pytest keeps of logs holds errors, and they hold what was read.
     logging.disable(logging.CRITICAL)
     gc.collect()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     try:
         with pytest.raises(KafkaError):
-            client(**configs, bootstrap_timeout_ms=1_500)
+            opened(client, settings, bootstrap_timeout_ms=1_500)
     finally:
         broker.close()
         logging.disable(logging.NOTSET)
 
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < _MOST_KB
+
+
+@pytest.mark.parametrize("client", [KafkaProducer, KafkaAdminClient])
+def test_a_client_that_reaches_no_broker_leaves_neither_thread_nor_descriptor(client: Any) -> None:
+    (nobody,) = free_ports(1)
+    settings = parse_settings({"kafka.bootstrap.servers": f"127.0.0.1:{nobody}"})
+    this = psutil.Process()
+    threads, descriptors = set(threading.enumerate()), this.num_fds()
+    gc.disable()
+    try:
+        with pytest.raises(KafkaError):
+            opened(client, settings, bootstrap_timeout_ms=100)
+        assert set(threading.enumerate()) <= threads
+        assert this.num_fds() <= descriptors
+    finally:
+        gc.enable()
