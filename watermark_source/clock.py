@@ -21,6 +21,10 @@ class Clock:
         """Return the wall time of the start plus the time since by the monotonic clock, without later steps."""
         return Millis(int(self._wall + (time.monotonic() - self._monotonic) * 1_000))
 
+    def steady(self) -> Millis:
+        """Return the monotonic clock alone: no step of the system's clock changes the time between two readings."""
+        return Millis(int(time.monotonic() * 1_000))
+
     def catches_up(self) -> bool:
         """Advance ``elapsed`` to the wall time if the system's clock was set forward; return whether it was.
 

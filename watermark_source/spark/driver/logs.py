@@ -426,7 +426,7 @@ class Announcements:
         if kept is None:
             self._table = AnnouncedTable()
             return
-        self._table = AnnouncedTable.of_names(kept.writers)
+        self._table = AnnouncedTable.of_names(kept.writers, kept.former)
         self._position, self._id = kept.position, kept.log
 
     def _take(self, read: AnnouncementsRead, positions: Mapping[str, int], cap: Millis | None) -> None:
@@ -460,7 +460,7 @@ class Announcements:
     def _remark(self, remarks: Sequence[str]) -> None:
         """Log what is not as it should be: the first remark, and one a minute with the number of the others."""
         for text in remarks:
-            now = self._clock.elapsed()
+            now = self._clock.steady()
             if self._remarked_at is not None and now - self._remarked_at < _WARN_AFTER:
                 self._unremarked += 1
                 continue

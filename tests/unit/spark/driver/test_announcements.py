@@ -88,9 +88,13 @@ class Discovery(SplitDiscovery):
 
 
 class SteppedClock(Clock):
-    now_ms = 0
+    now_ms = step_ms = 0
+    """Milliseconds by the monotonic clock, and by how much the system's clock was set forward."""
 
     def elapsed(self) -> Millis:
+        return Millis(self.now_ms + self.step_ms)
+
+    def steady(self) -> Millis:
         return Millis(self.now_ms)
 
 
@@ -173,6 +177,17 @@ def test_only_time_in_which_announcements_could_be_read_makes_a_writer_silent() 
     assert process.now(passed=500).silent == {"a": 1_500}
     process.log.add(2, batch=1)
     assert process.now(passed=500).silent == {"a": 0}
+
+
+def test_a_system_clock_that_is_set_forward_makes_no_writer_silent() -> None:
+    """As after a suspension: the writers have had no time to announce."""
+    process = Process(by=AnnouncedBy(time_to_live=60_000))
+    process.log.add(1)
+    process.now()
+    process.clock.step_ms = 3_600_000
+    found = process.now(passed=200)
+    assert found.silent == {"a": 200}
+    assert [each.status for each in writers_at(found, {}, None)] == [WriterStatus.ACTIVE]
 
 
 def test_a_log_that_is_away_slows_few_plans_and_is_warned_of_after_a_minute(caplog: pytest.LogCaptureFixture) -> None:
