@@ -26,6 +26,8 @@ MOST_CUTS: Final = 4_096
 """Announcements that are kept of a writer while they are not reached: dropping one in between only delays."""
 _MOST_FORMER: Final = 100
 """Earlier queries that are kept of a writer."""
+_FORMER_IN_CHECKPOINT: Final = 4
+"""The newest of them that a checkpoint keeps: of queries that announce by turns it is the last one."""
 
 
 class LoggedStatement(NamedTuple):
@@ -65,8 +67,8 @@ class Writer:
     name: str
     query: str | None = None
     """The query that announces; ``None`` while only the name is known, from a checkpoint."""
-    former: frozenset[str] = frozenset()
-    """Queries that announced under the name before."""
+    former: tuple[str, ...] = ()
+    """Queries that announced under the name before, oldest first."""
     rival: str | None = None
     """The former query that announced again after this one began."""
     unreadable: str | None = None
@@ -99,9 +101,12 @@ class AnnouncedTable:
     """Id of the data topic that the announcements are about; ``None`` before it is known."""
 
     @classmethod
-    def of_names(cls, names: Iterable[str]) -> AnnouncedTable:
-        """Return a table that knows only who has announced: each is waited for until it is read again."""
-        return cls({name: Writer(name) for name in sorted(names)})
+    def of_names(cls, names: Iterable[str], former: Mapping[str, tuple[str, ...]] | None = None) -> AnnouncedTable:
+        """Return a table that knows only who has announced: each is waited for until it is read again.
+
+        ``former``: by writer, the queries that the checkpoint knows to be superseded; their records are passed over.
+        """
+        return cls({name: Writer(name, former=(former or {}).get(name, ())) for name in sorted(names)})
 
     def ends_of(self, positions: Mapping[str, int]) -> array[int]:
         """Return positions by partition in the order of ``parts``; 0 for a partition that is not read yet."""
@@ -174,6 +179,9 @@ class _Changing:
 
     def announce(self, of: Announcement, logged: LoggedStatement) -> None:
         writer = self._writers.get(of.writer, Writer(of.writer))
+        if writer.query is None and of.query in writer.former:
+            # Read again after a restart, or a query that should have ended: the present one is known once it announces.
+            return
         if writer.query != of.query:
             writer = self._begun(writer, of.query)
         pending = self._pending.setdefault(of.writer, list(writer.pending))
@@ -183,18 +191,20 @@ class _Changing:
             self.remarks[f"{of.writer} announced {stale}"] = None
             self._writers[of.writer] = writer
             return
-        watermark = of.watermark
-        if newest is not None and newest.watermark is not None and (watermark is None or watermark < newest.watermark):
-            if watermark is not None:
-                self.remarks[
-                    f"{of.writer} announced {watermark_text(watermark)} after {watermark_text(newest.watermark)}: a "
-                    "watermark never goes back, so the earlier one remains in force"
-                ] = None
-            watermark = newest.watermark
-        cut = Cut(logged.position, of.batch, watermark, of.idle, ends, logged.written_at)
-        while pending and not _is_within(pending[-1].ends, cut.ends):
+        while pending and not _is_within(pending[-1].ends, ends):
             # The log was truncated. Without the earlier cut the watermark is only later.
             pending.pop()
+        before = pending[-1] if pending else writer.reached
+        watermark = of.watermark
+        if before is not None and before.watermark is not None and (watermark is None or watermark < before.watermark):
+            if watermark is not None:
+                self.remarks[
+                    f"{of.writer} announced {watermark_text(watermark)} after {watermark_text(before.watermark)}: a "
+                    "watermark never goes back, so the earlier one remains in force"
+                ] = None
+            if _is_within(before.ends, ends):
+                watermark = before.watermark
+        cut = Cut(logged.position, of.batch, watermark, of.idle, ends, logged.written_at)
         if newest is not None and not _is_within(newest.ends, cut.ends):
             self.remarks[
                 f"{of.writer} announced a cut that ends before an earlier one: the topic was truncated, as by an "
@@ -210,10 +220,8 @@ class _Changing:
         self._pending[writer.name] = []
         if writer.query is None:
             return replace(writer, query=query, pending=())
-        former = writer.former | {writer.query}
-        if query in writer.former:
-            return Writer(writer.name, query, former - {query}, rival=writer.query)
-        return Writer(writer.name, query, former if len(former) <= _MOST_FORMER else frozenset({writer.query}))
+        former = (*(each for each in writer.former if each != query), writer.query)[-_MOST_FORMER:]
+        return Writer(writer.name, query, former, rival=writer.query if query in writer.former else None)
 
     def _why_stale(self, of: Announcement, ends: array[int], newest: Cut) -> str | None:
         """Return why a record must not count: it was written before the newest one, or its cut is not whole."""
@@ -465,6 +473,9 @@ class AnnouncedFrom:
     """Id of the log that the position is of."""
     writers: tuple[str, ...]
     """Who has announced and was not removed. They are waited for even if their records have expired."""
+    former: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
+    """By writer, the newest queries that announced under its name before the present one. A restart must not take one
+    of them for a new query."""
 
 
 class Coming(Enum):
@@ -498,7 +509,8 @@ def needed_from(
         return before
     table = advanced(observed.table, positions, cap)
     needed = (at for writer in table.writers.values() if (at := writer.needed) is not None)
-    return AnnouncedFrom(min(needed, default=observed.next_position), observed.log, tuple(table.writers))
+    former = {name: kept for name, writer in table.writers.items() if (kept := writer.former[-_FORMER_IN_CHECKPOINT:])}
+    return AnnouncedFrom(min(needed, default=observed.next_position), observed.log, tuple(table.writers), former)
 
 
 def unknown_parts(table: AnnouncedTable, known: Set[str]) -> Set[str]:

@@ -2,8 +2,9 @@
 
 Layout of version 1, keys sorted, integers only (but in "own"), absent keys for absent values::
 
-    {"announced": {"at": 42, "log": "Yk2…", "writers": ["sessions"]},  the watermark was announced: from where, and of
-                                        which log, announcements are read again; who has announced
+    {"announced": {"at": 42, "log": "Yk2…", "writers": ["sessions"], "former": {"sessions": ["5b1d…"]}},
+                                        the watermark was announced: from where, and of which log, announcements are
+                                        read again; who has announced, and queries that these superseded
      "cap": 1700000600000,              event times later than this were not observed
      "catch_up": {"ends": {"users": {"0": 1200}}, "again": true},  ends of logs that are still to be reached: of those
                                         found at the start, or, again, of those found when these were reached
@@ -350,18 +351,26 @@ def _decode_own(value: object, splits: Mapping[Split, SplitState]) -> tuple[str,
 
 def _encode_announced(of: AnnouncedFrom) -> dict[str, Any]:
     log = {} if of.log is None else {"log": of.log}
-    return {"at": of.position, **log, "writers": list(of.writers)}
+    former = {"former": {name: list(queries) for name, queries in of.former.items()}} if of.former else {}
+    return {"at": of.position, **log, **former, "writers": list(of.writers)}
 
 
 def _decode_announced(value: object) -> AnnouncedFrom:
-    if not isinstance(value, Mapping) or not {"at", "writers"} <= value.keys() <= {"at", "log", "writers"}:
-        raise _broken(f'"announced" is {_shown(value)}', "an object with at, log and writers")
-    log, writers = value.get("log"), value["writers"]
-    if not isinstance(writers, list) or not all(isinstance(name, str) and name for name in writers):
+    if not isinstance(value, Mapping) or not {"at", "writers"} <= value.keys() <= {"at", "former", "log", "writers"}:
+        raise _broken(f'"announced" is {_shown(value)}', "an object with at, log, writers and former")
+    log, writers, former = value.get("log"), value["writers"], value.get("former", {})
+    if not _are_names(writers):
         raise _broken(f'"announced" has writers {_shown(writers)}', "a list of names")
+    if not isinstance(former, Mapping) or not all(map(_are_names, former.values())):
+        raise _broken(f'"announced" has former {_shown(former)}', "lists of queries by writer")
     if log is not None and (not isinstance(log, str) or not log):
         raise _broken(f'"announced" has a log {_shown(log)}', "an id or no such key")
-    return AnnouncedFrom(_integer(value["at"], '"announced" at', minimum=0), log, tuple(writers))
+    earlier = {name: tuple(queries) for name, queries in former.items()}
+    return AnnouncedFrom(_integer(value["at"], '"announced" at', minimum=0), log, tuple(writers), earlier)
+
+
+def _are_names(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) and name for name in value)
 
 
 def _encode_catch_up(of: CatchUp) -> dict[str, Any]:

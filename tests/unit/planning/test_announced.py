@@ -128,6 +128,31 @@ def test_a_new_query_under_an_old_name_supersedes_it_and_one_that_comes_back_is_
     assert watermark([*turns, Removal("a"), said(70, {}, query="q2", batch=9)], {}) == 70
 
 
+def test_a_restart_does_not_take_a_superseded_query_for_a_new_one() -> None:
+    """Its rows are not those of the query that superseded it, and what it announces holds only for its own."""
+    logged = [
+        LoggedStatement(at, None, each)
+        for at, each in enumerate(
+            [said(10, {}, query="q0"), said(50, {}, query="q1"), said(20, {}, query="q2"), said(90, {}, query="q1")]
+        )
+    ]
+    before, _ = with_statements(AnnouncedTable(), logged[:3], TOPIC)
+    kept = needed_from(observed(before), {}, None, None)
+    assert kept is not None
+    assert (kept.position, kept.former) == (2, {"a": ("q0", "q1")})
+    # From the present query's first record, from the beginning because of another writer, and without it.
+    for first in (2, 0):
+        table, _ = with_statements(AnnouncedTable.of_names(kept.writers, kept.former), logged[first:3], TOPIC)
+        assert reached(observed(table), {}, None, None) == 20
+        table, _ = with_statements(table, logged[3:], TOPIC)
+        with pytest.raises(UsageError, match="as a: q2 and q1"):
+            reached(observed(table), {}, None, None)
+    table, _ = with_statements(AnnouncedTable.of_names(kept.writers, kept.former), logged[3:], TOPIC)
+    assert reached(observed(table), {}, None, None) is None
+    again = [LoggedStatement(4, None, Removal("a")), LoggedStatement(5, None, said(95, {}, query="q1"))]
+    assert reached(observed(with_statements(table, again, TOPIC)[0]), {}, None, None) == 95
+
+
 @pytest.mark.parametrize(("later", "positions", "expected", "remark"), [
     (said(99, {"0": 5}, batch=3), {"0": 9}, 50, "batch 3 after batch 5 of the same query"),
     (said(40, {"0": 5}, batch=6), {"0": 9}, 50, "a watermark never goes back"),
@@ -340,3 +365,26 @@ def test_the_newest_cut_reached_everywhere_is_the_minimum_over_splits_of_the_new
             sent = found
             if chance.random() < 0.5:
                 table = advanced(table, positions, None)
+
+
+def test_whatever_a_writer_announces_nothing_is_applied_that_it_did_not_promise_there() -> None:
+    """With batches, watermarks, ends and partitions that go back, and with queries that follow one another."""
+    for seed in range(500):
+        chance = random.Random(seed)
+        table, made = AnnouncedTable(), list[Announcement]()
+        query = 0
+        for step in range(chance.randint(1, 12)):
+            query += chance.random() < 0.1
+            ends = {part: chance.randint(0, 6) for part in "01" if chance.random() < 0.9}
+            time = None if chance.random() < 0.1 else chance.randint(0, 50)
+            made.append(said(time, ends, query=f"q{query}", batch=max(0, step - chance.choice((0, 0, 0, 1, 2)))))
+            table, _ = with_statements(table, [LoggedStatement(step, None, made[-1])], TOPIC)
+            positions = {part: chance.randint(0, 7) for part in "01"}
+            found = reached(observed(table), positions, None, None)
+            promised = [
+                each.watermark
+                for each in made
+                if each.query == f"q{query}" and all(positions[part] >= each.ends.get(part, 0) for part in "01")
+            ]
+            most = max((at for at in promised if at is not None), default=None)
+            assert found is None or (most is not None and found <= most), f"seed {seed}, step {step}"

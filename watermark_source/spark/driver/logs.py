@@ -365,7 +365,7 @@ class Announcements:
             self._of_run = replace(self._of_run, table=table)
             return self._of_run
         until = time.monotonic() + (_WAIT_OF_RUN if is_run else self._wait())
-        asked_at = self._clock.elapsed()
+        asked_at = self._clock.steady()
         while True:
             read = self._log.read(self._position, self._id, wait=max(0.0, until - time.monotonic()))
             self._take(read, positions, cap)
