@@ -250,10 +250,10 @@ def _writer_view(of: WriterAt, observed: ObservedAnnouncements, *, holds_back: b
 def writer_reason(of: WriterAt, observed: ObservedAnnouncements) -> str:
     """Return why a writer is where it is as one sentence, without a full stop."""
     writer, silent = of.writer, observed.silent.get(of.writer.name, 0)
-    if writer.unreadable is not None:
-        return f"its last record cannot be read, so the watermark waits for the next one: {writer.unreadable}"
     if of.status is WriterStatus.SILENT:
         return f"{_has_not_announced(silent)}, longer than {_time_to_live(observed.by)}: the watermark does not wait"
+    if writer.unreadable is not None:
+        return f"its last record cannot be read, so the watermark waits for the next one: {writer.unreadable}"
     if of.status in _OUT:
         return _OUT[of.status]
     if writer.newest is None and writer.query is None:

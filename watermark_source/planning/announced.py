@@ -84,6 +84,12 @@ class Writer:
         return self.pending[-1] if self.pending else self.reached
 
     @property
+    def is_awaited(self) -> bool:
+        """Whether it is waited for after its last record, which is neither of idleness nor of the end."""
+        newest = self.newest
+        return self.unreadable is not None or newest is None or not (newest.idle or newest.watermark == MAX)
+
+    @property
     def needed(self) -> int | None:
         """Position of the first record that is still of use; ``None`` without one."""
         first = self.reached or (self.pending[0] if self.pending else None)
@@ -399,13 +405,12 @@ def _reached(pending: Sequence[Cut], ends: array[int], cap: Millis | None) -> tu
 def _status(writer: Writer, at: Cut | None, observed: ObservedAnnouncements, *, all_reached: bool) -> WriterStatus:
     # Rows before an announcement that is not reached are on time, however long ago it was made.
     limit = observed.by.time_to_live if all_reached and writer.name in observed.table.writers else None
-    if writer.unreadable is None:
-        if at is not None and at.watermark == MAX:
-            return WriterStatus.ENDED
-        if limit is not None and observed.silent.get(writer.name, 0) > limit:
-            return WriterStatus.SILENT
-        if at is not None and at.idle:
-            return WriterStatus.IDLE
+    if writer.unreadable is None and at is not None and at.watermark == MAX:
+        return WriterStatus.ENDED
+    if limit is not None and observed.silent.get(writer.name, 0) > limit:
+        return WriterStatus.SILENT
+    if writer.unreadable is None and at is not None and at.idle:
+        return WriterStatus.IDLE
     return WriterStatus.AWAITED if at is None or at.watermark in (None, MAX) else WriterStatus.ACTIVE
 
 

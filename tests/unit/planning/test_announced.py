@@ -249,6 +249,13 @@ def test_a_silent_writer_is_left_out_after_its_time_to_live_unless_it_is_new_to_
     assert [each.status for each in writers_at(names, {}, None)] == [WriterStatus.SILENT]
 
 
+def test_a_time_to_live_ends_the_wait_for_a_record_that_can_be_read() -> None:
+    statements = [said(50, {}), said(20, {}, writer="b"), "b"]
+    assert watermark(statements, {}, time_to_live=10, silent={"b": 10}) == 20
+    assert watermark(statements, {}, time_to_live=10, silent={"b": 11}) == 50
+    assert watermark([said(50, {}), "new"], {}, time_to_live=10, silent={"new": 11}) == 50
+
+
 def test_in_a_run_a_writer_is_silent_from_its_last_record_to_the_newest_of_all() -> None:
     logged = [
         LoggedStatement(at, None if written is None else Millis(written), said(1, {}, writer=writer, query=writer))

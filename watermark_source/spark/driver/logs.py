@@ -10,7 +10,7 @@ from dataclasses import replace
 from watermark_source.clock import Clock
 from watermark_source.contract.stream import AnnouncementLog, AnnouncementsRead, Connector, Ends, SplitDiscovery
 from watermark_source.durations import format_duration
-from watermark_source.errors import listed
+from watermark_source.errors import listed, shortened
 from watermark_source.planning.announced import (
     AnnouncedBy,
     AnnouncedTable,
@@ -22,6 +22,7 @@ from watermark_source.planning.announced import (
     unknown_parts,
     with_statements,
 )
+from watermark_source.planning.announcement import Announcement
 from watermark_source.planning.combined_watermark import due_now, positions_of
 from watermark_source.planning.observation import LogTimes, ObservedLogs
 from watermark_source.planning.planner import Plan
@@ -30,7 +31,7 @@ from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import SourceState
 from watermark_source.planning.status_transitions import is_quiet
 from watermark_source.planning.strategy import Observed
-from watermark_source.planning.watermark import MAX, MIN, Millis
+from watermark_source.planning.watermark import MIN, Millis
 from watermark_source.spark.driver.pace import splits_behind
 from watermark_source.spark.driver.silence_watch import PolledSplits, Watch
 
@@ -341,6 +342,8 @@ class Announcements:
         self._waited_at = 0.0
         """When a plan last waited, by ``time.monotonic()``, while there was no answer."""
         self._warned = False
+        self._other_topics: set[str] = set()
+        """Ids of other topics that announcements were about."""
         self._remarked_at: Millis | None = None
         self._unremarked = 0
         self._looked_at = 0.0
@@ -456,6 +459,14 @@ class Announcements:
             name = each.writer if each.statement is None else each.statement.writer
             if name is not None:
                 self._heard.add(name)
+        about_others = {a.topic: a for each in read.statements if isinstance(a := each.statement, Announcement)}
+        for topic in about_others.keys() - self._other_topics - {read.topic}:
+            self._other_topics.add(topic)
+            self._remark([(
+                f"{about_others[topic].writer} announced a watermark of a topic with the id {shortened(topic)}, and "
+                f"the topic has the id {read.topic}: what is announced of another topic, or of an earlier one of the "
+                "name, is ignored"
+            )])  # fmt: skip
 
     def _remark(self, remarks: Sequence[str]) -> None:
         """Log what is not as it should be: the first remark, and one a minute with the number of the others."""
@@ -505,9 +516,7 @@ class Announcements:
         """Warn of each writer that the watermark waits for and that announces nothing, ever less often."""
         assert self._table is not None
         for name, silent in self._silent.items():
-            newest = self._table.writers[name].newest
-            limit = self._by.time_to_live
-            is_awaited = newest is None or not (newest.idle or newest.watermark == MAX)
+            limit, is_awaited = self._by.time_to_live, self._table.writers[name].is_awaited
             due = self._warn_at.get(name, _SILENT_AFTER)
             if is_awaited and name not in self._quiet and silent >= due and (limit is None or limit > due):
                 self._quiet.add(name)
@@ -521,9 +530,11 @@ class Announcements:
 
     def _warn_of_left_out(self) -> None:
         """Warn of each writer whose time to live has passed, once for each silence."""
+        assert self._table is not None
         limit = self._by.time_to_live
         for name, silent in self._silent.items():
-            if limit is not None and silent > limit and name not in self._left_out:
+            is_out = limit is not None and silent > limit and self._table.writers[name].is_awaited
+            if limit is not None and is_out and name not in self._left_out:
                 self._left_out.add(name)
                 _log.warning(
                     "%s: writer %s has announced nothing for %s, longer than writerTimeToLive (%s): once the rows "

@@ -25,7 +25,7 @@ from watermark_source.planning.announcement import Announcement
 from watermark_source.planning.observation import ObservedLogs
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState, SplitState
-from watermark_source.planning.watermark import Millis
+from watermark_source.planning.watermark import MAX, Millis
 from watermark_source.spark.driver import logs
 from watermark_source.spark.driver.logs import Announcements
 
@@ -67,10 +67,13 @@ class LogInMemory(AnnouncementLog):
         batch: int = 0,
         ends: Mapping[str, int] | None = None,
         written_at: int | None = None,
+        idle: bool = False,
+        topic: str = "T",
     ) -> None:
         made = Announcement(
-            writer=writer, query=f"q{writer}", batch=batch, watermark=Millis(watermark), topic="T", ends=ends or {}
-        )
+            writer=writer, query=f"q{writer}", batch=batch, watermark=Millis(watermark), idle=idle, topic=topic,
+            ends=ends or {},
+        )  # fmt: skip
         at = None if written_at is None else Millis(written_at)
         self.statements.append(LoggedStatement(len(self.statements), at, made))
 
@@ -296,6 +299,28 @@ def test_a_writer_that_is_left_out_is_named_once_for_each_silence(caplog: pytest
     for passed, warnings in ((1_000, 1), (6_000, 2)):
         process.now(passed=passed)
         assert sum("longer than writerTimeToLive (5 s)" in text for text in caplog.messages) == warnings
+
+
+def test_a_writer_that_was_not_waited_for_is_not_left_out_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    process = Process(by=AnnouncedBy(time_to_live=5_000))
+    process.log.add(1, idle=True)
+    process.log.add(MAX, writer="b")
+    for passed in (0, 5_000, 90_000):
+        process.now(passed=passed)
+    assert caplog.messages == []
+
+
+def test_announcements_about_another_topic_are_named_once_for_each(caplog: pytest.LogCaptureFixture) -> None:
+    """They may be about an earlier topic of the name. Of a producer that writes ids in another form all are ignored."""
+    process = Process()
+    for batch, topic in enumerate(("earlier", "earlier", "T")):
+        process.log.add(batch, batch=batch, topic=topic)
+        process.now()
+    process.log.add(9, writer="b", topic="0b1c")
+    process.now(passed=60_000)
+    first, second = (text for text in caplog.messages if "the topic has the id T" in text)
+    assert "a announced a watermark of a topic with the id earlier" in first
+    assert "b announced a watermark of a topic with the id 0b1c" in second
 
 
 def test_rows_wait_a_moment_for_their_announcement_and_more_rarely_where_none_comes(
