@@ -226,7 +226,7 @@ def test_what_is_no_announcement_holds_the_writer_of_its_key_until_the_next(
     writers.send(b'{"v":2,"writer":"new"}', "new")
     query = direct.start(reading(direct, writers), "b")
     with caplog.at_level(logging.WARNING):
-        ignored = "a record without a key, at 1, is ignored: not an announcement of a watermark"
+        ignored = "a record without a writer's name as its key, at 1, is ignored: not an announcement of a watermark"
         query.go_on_until(lambda: ignored in caplog.text)
         query.go_on(1)
     assert seconds(query) is None

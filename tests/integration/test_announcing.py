@@ -9,6 +9,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,7 @@ from watermark_source import follow_watermark
 from watermark_source.__main__ import main
 from watermark_source.errors import SourceError, UsageError
 from watermark_source.planning.announcement import Announcement, Removal
-from watermark_source.planning.watermark import MAX
+from watermark_source.planning.watermark import MAX, Millis
 
 pytestmark = pytest.mark.service
 
@@ -147,6 +148,43 @@ def test_of_several_writers_a_row_is_judged_by_its_own_or_by_the_lowest(
     assert command(capsys, kafka, topic)[0] == 2
     fast.close()
     slow.close()
+
+
+def test_a_writer_finds_its_last_announcement_however_many_others_came_since(
+    kafka: Kafka, new_topic: NewTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that runs once a night would begin again with batch 0 otherwise, which readers take for a restored one."""
+    monkeypatch.setattr(announcer, "_LOOKED_AT", (10, *announcer._LOOKED_AT[1:]))
+    topic = new_topic(1)
+    with closing(AnnouncementTopic(options_of(kafka), topic)) as announcements:
+        cut = announcements.cut()
+        night = Announcement(
+            writer="night", query="q", batch=7, watermark=Millis(5), topic=cut.topic, ends=cut.ends
+        )  # fmt: skip
+        announcements.send(night)
+        for batch in range(25):
+            announcements.send(replace(night, writer="day", batch=batch))
+        assert announcements.last_of("night") == night
+        announcements.send(Removal("night"))
+        assert announcements.last_of("night") is None
+        assert announcements.last_of("night" * 2) is None
+
+
+def test_keys_of_any_bytes_are_audited_and_rows_without_a_key_are_no_copies(kafka: Kafka, new_topic: NewTopic) -> None:
+    topic = new_topic(1)
+    with (
+        WatermarkAnnouncer(topic, options_of(kafka), "w") as writer,
+        closing(KafkaProducer(bootstrap_servers=kafka.bootstrap)) as producer,
+    ):
+        for key in (b"\xff", None, b"w"):
+            producer.send(topic, b'{"t":2000}', key=key)
+        producer.flush()
+        writer.at(1_500)
+        for key in (b"\xff", None, b"w"):
+            producer.send(topic, b'{"t":1000}', key=key)
+        producer.flush()
+    assert [b.offset for b in audited(kafka, topic, writer_column="key").broken] == [5]
+    assert [(b.offset, b.writer) for b in audited(kafka, topic, copies_by="key").broken] == [(4, "w")]
 
 
 def test_a_producer_whose_broker_has_gone_is_closed_once_its_record_has_expired() -> None:

@@ -174,7 +174,9 @@ class _Changing:
     def note_unreadable(self, logged: LoggedStatement) -> None:
         if logged.writer is None:
             # The key is the writer: without one no writer can be meant.
-            self.remarks[f"a record without a key, at {logged.position}, is ignored: {logged.fault}"] = None
+            self.remarks[
+                f"a record without a writer's name as its key, at {logged.position}, is ignored: {logged.fault}"
+            ] = None
             return
         writer = self._writers.get(logged.writer, Writer(logged.writer))
         self._writers[logged.writer] = replace(writer, unreadable=logged.fault)

@@ -24,9 +24,10 @@ Pravega's PDP-26 has the same parts: a stream of its own, a cut, one mark a writ
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeGuard
 
 from watermark_source.errors import CorruptDataError, shortened
 from watermark_source.planning.watermark import MAX, MIN, Millis
@@ -36,6 +37,8 @@ _END = "end"
 _KEYS = frozenset({"v", "writer", "query", "batch", "wm", "idle", "topic", "ends"})
 _REMOVAL_KEYS = frozenset({"v", "writer", "drop"})
 _MOST_NAME = 255
+_UNSHOWN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+"""Control characters, which logs and terminals would act on, and halves of characters, which UTF-8 has not."""
 _MOST = 2**63 - 1
 
 
@@ -139,10 +142,18 @@ def _check_keys(found: Mapping[str, Any], expected: frozenset[str]) -> None:
         raise ValueError(f"expected the keys {sorted(expected)}, seen {shortened(sorted(found))}")
 
 
+def is_name(value: object) -> TypeGuard[str]:
+    """Return whether a value can be the name of a writer, or an id."""
+    return isinstance(value, str) and 0 < len(value) <= _MOST_NAME and _UNSHOWN.search(value) is None
+
+
 def _name(found: Mapping[str, Any], key: str) -> str:
     value = found[key]
-    if not isinstance(value, str) or not 0 < len(value) <= _MOST_NAME:
-        raise ValueError(f'expected "{key}" to be a text of 1 to {_MOST_NAME} characters, seen {shortened(value)}')
+    if not is_name(value):
+        raise ValueError(
+            f'expected "{key}" to be a text of 1 to {_MOST_NAME} characters, none of them a control character, seen '
+            f"{shortened(ascii(value))}"
+        )
     return value
 
 

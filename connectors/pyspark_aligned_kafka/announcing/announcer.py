@@ -15,10 +15,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
+import pyarrow.compute as pc
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.errors import AuthorizationError, KafkaError, KafkaTimeoutError, TopicAlreadyExistsError
 
-from pyspark_aligned_kafka.client.settings import PREFIX, parse_settings
+from pyspark_aligned_kafka.client.settings import PREFIX, parse_settings, setting_names
 from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
 from pyspark_aligned_kafka.cluster.broker_errors import reason, translated
 from pyspark_aligned_kafka.cluster.connections import opened
@@ -26,7 +27,9 @@ from pyspark_aligned_kafka.cluster.list_offsets import EARLIEST, LATEST
 from pyspark_aligned_kafka.cluster.metadata import Topic
 from pyspark_aligned_kafka.lookup.announcements import COLUMNS, statements_of
 from pyspark_aligned_kafka.options import kafka_options
+from pyspark_aligned_kafka.options.subscription import MOST_TOPIC_NAME, is_topic_name
 from pyspark_aligned_kafka.source import range_reader
+from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.errors import (
     RefusedError,
     ResponseTimeoutError,
@@ -35,9 +38,11 @@ from watermark_source.errors import (
     UnsupportedFormatError,
     UsageError,
     listed,
+    shortened,
 )
+from watermark_source.option_table import unknown_option
 from watermark_source.planning.announced import LoggedStatement
-from watermark_source.planning.announcement import Announcement, Statement, encoded
+from watermark_source.planning.announcement import Announcement, Statement, encoded, is_name
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.watermark import MAX, MIN, Millis, watermark_text
 
@@ -57,8 +62,9 @@ _OF_PRODUCER: Final[Mapping[str, Any]] = {
 _COPIED: Final = ("retention.ms", "min.insync.replicas")
 """Settings that the topic of announcements has from the data topic."""
 _POLICY: Final = "cleanup.policy"
-_LOOKED_AT: Final = (1_000, 100_000)
-"""How many of the newest announcements are searched for a writer's last one, in two tries."""
+_LOOKED_AT: Final = (1_000, None)
+"""How many of the newest announcements are searched for a writer's last one, in two tries: at last all of them, since
+another writer may have announced a hundred thousand times between two nights of this one."""
 
 
 def announcements_of(topic: str) -> str:
@@ -78,11 +84,18 @@ class AnnouncementTopic:
     """The announcements of one data topic, as a writer needs them. One thread; connects on first use."""
 
     def __init__(self, kafka: Mapping[str, str], topic: str) -> None:
-        """Check the options ``kafka.*``; raises ``OptionError``, ``UnknownOptionError``."""
+        """Check the options ``kafka.*``; raises ``OptionError``, ``UnknownOptionError``, ``UsageError``."""
         self.topic = topic
         self.name = announcements_of(topic)
+        if not is_topic_name(topic) or not is_topic_name(self.name):
+            raise UsageError(
+                f"topic = {shortened(ascii(topic))}: expected the name of a topic, of at most "
+                f"{MOST_TOPIC_NAME - len(SUFFIX)} characters, because its watermarks are announced in <topic>{SUFFIX}, "
+                'for example topic="sessions"'
+            )
         self._kafka = {name: value for name, value in kafka.items() if name.lower().startswith(PREFIX)}
         self._settings = parse_settings(kafka)
+        self._servers = f"--bootstrap-server {','.join(self._settings.bootstrap_servers)}"
         # The end of the log, not that of its committed transactions: a cut must not be before a row that was written.
         self._admin = KafkaAdmin(self._settings, read_committed=False)
         self._producer: KafkaProducer | None = None
@@ -126,8 +139,8 @@ class AnnouncementTopic:
             configs = " ".join(f"--config {name}={value}" for name, value in settings.items())
             raise RefusedError(
                 f"topic {self.name} does not exist, and the user may not create it: {reason(error)}. Create it: "
-                f"kafka-topics.sh --create --topic {self.name} --partitions 1 --replication-factor {replicas} "
-                f"{configs}, or give the user the right CREATE on it"
+                f"kafka-topics.sh {self._servers} --create --topic {self.name} --partitions 1 --replication-factor "
+                f"{replicas} {configs}, or give the user the right CREATE on it"
             ) from error
         except KafkaError as error:
             raise translated(error, self._settings) from error
@@ -144,7 +157,8 @@ class AnnouncementTopic:
         if "compact" in policy:
             raise UsageError(
                 f"topic {self.name} has cleanup.policy={policy}; compaction removes announcements that a reader with a "
-                f"backlog needs: kafka-configs.sh --alter --topic {self.name} --add-config cleanup.policy=delete"
+                f"backlog needs: kafka-configs.sh {self._servers} --alter --topic {self.name} --add-config "
+                "cleanup.policy=delete"
             )
 
     def _new_settings(self) -> dict[str, str]:
@@ -184,18 +198,25 @@ class AnnouncementTopic:
         if data is None:
             self._data_topic()
             raise SourceError(f"topic {self.topic} was created just now, and not all brokers know it yet")
-        if data.id is None:
-            raise UnsupportedFormatError(
-                f"the brokers give topic {self.topic} no id (KIP-516), and a topic of the same name that is created "
-                "later would look the same to readers; Kafka 2.8 or later is needed"
-            )
         splits = {Split(self.topic, number) for number in data.leaders}
         found = self._admin.list_offsets(dict.fromkeys(splits, LATEST))
         ends = {str(s.number): at.offset for s, at in found.items() if at.offset is not None}
         if len(ends) < len(splits):
             missing = {s for s in splits if str(s.number) not in ends}
             raise SourceError(f"no end of {listed(missing)} is known, and a cut needs the end of every partition")
-        return Cut(data.id, ends)
+        return Cut(self._id_of(data), ends)
+
+    def topic_id(self) -> str:
+        """Return the id of the data topic; raises ``UnknownSplitError``, ``UnsupportedFormatError``."""
+        return self._id_of(self._data_topic())
+
+    def _id_of(self, data: Topic) -> str:
+        if data.id is None:
+            raise UnsupportedFormatError(
+                f"the brokers give topic {self.topic} no id (KIP-516), and a topic of the same name that is created "
+                "later would look the same to readers; Kafka 2.8 or later is needed"
+            )
+        return data.id
 
     def send(self, statement: Statement) -> None:
         """Write a record; returns once all in-sync replicas have it.
@@ -218,18 +239,17 @@ class AnnouncementTopic:
             raise translated(error, self._settings) from error
 
     def last_of(self, writer: str) -> Announcement | None:
-        """Return a writer's last announcement among the newest of the topic."""
+        """Return a writer's last announcement; ``None`` without one, or once the writer was removed."""
         for count in _LOOKED_AT:
             last = None
-            for record in self.records(count):
-                if isinstance(record.statement, Announcement) and record.statement.writer == writer:
-                    last = record.statement
+            for record in self.records(count, writer):
+                last = record.statement or last
             if last is not None:
-                return last
+                return last if isinstance(last, Announcement) else None
         return None
 
-    def records(self, newest: int | None = None) -> Iterator[LoggedStatement]:
-        """Yield the records that are there now, or only the newest; none without the topic."""
+    def records(self, newest: int | None = None, writer: str | None = None) -> Iterator[LoggedStatement]:
+        """Yield the records that are there now, or only those among the newest, or with a writer as their key."""
         if not self._admin.topics([self.name]):
             return
         split = Split(self.name, 0)
@@ -240,7 +260,13 @@ class AnnouncementTopic:
         first = first if newest is None else max(first, last - newest)
         if first < last:
             reader = range_reader(kafka_options.parse({**self._kafka, "subscribe": self.name}), COLUMNS)
-            yield from statements_of(reader.read([SplitRange(split, first, last)]))
+            read = reader.read([SplitRange(split, first, last)])
+            yield from statements_of(read if writer is None else (_of_key(each, writer.encode()) for each in read))
+
+
+def _of_key(batch: ReadBatch, key: bytes) -> ReadBatch:
+    wanted = pc.equal(batch.columns[0], key)
+    return replace(batch, columns=tuple(column.filter(wanted) for column in batch.columns))
 
 
 def _close(producer: KafkaProducer) -> None:
@@ -297,6 +323,7 @@ class WatermarkAnnouncer:
             SourceError: see ``AnnouncementTopic.prepare``.
         """
         need_name(writer)
+        need_settings(kafka)
         self._topic = AnnouncementTopic(kafka, topic)
         self._lock = threading.Lock()
         self._announced = Announced(writer, str(uuid.uuid4()))
@@ -380,9 +407,16 @@ class WatermarkAnnouncer:
 
 
 def need_name(writer: str) -> None:
-    """Refuse a name that no announcement can have; raises ``UsageError``."""
-    if not isinstance(writer, str) or not 0 < len(writer) <= 255:
+    """Refuse a name that no announcement can have, or that ``announcedBy`` cannot name; raises ``UsageError``."""
+    if not is_name(writer) or "," in writer or writer != writer.strip():
         raise UsageError(
-            f"writer = {writer!r}: expected a name of 1 to 255 characters, unique among the writers of the topic, for "
-            'example writer="sessions-job"'
+            f"writer = {shortened(ascii(writer))}: expected a name of 1 to 255 characters without commas, control "
+            "characters, and spaces at its ends, unique among the writers of the topic, for example "
+            'writer="sessions-job"'
         )
+
+
+def need_settings(kafka: Mapping[str, str]) -> None:
+    """Refuse options other than ``kafka.*``, which would have no effect; raises ``UnknownOptionError``."""
+    if others := [name for name in kafka if not name.lower().startswith(PREFIX)]:
+        raise unknown_option(others[0], setting_names())

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_aligned_kafka.announcing.announcer import AnnouncementTopic, need_name
+from pyspark_aligned_kafka.announcing.announcer import AnnouncementTopic
 from pyspark_aligned_kafka.client.setting_table import SETTINGS
 from pyspark_aligned_kafka.options import kafka_options
 from pyspark_aligned_kafka.options.kafka_option_table import OPTION_TABLE
@@ -28,7 +28,7 @@ from watermark_source.durations import format_seconds
 from watermark_source.errors import UsageError, listed, shortened
 from watermark_source.option_table import OptionTable
 from watermark_source.planning.announced import LoggedStatement
-from watermark_source.planning.announcement import Announcement, Removal
+from watermark_source.planning.announcement import Announcement, Removal, is_name
 from watermark_source.planning.watermark import MAX, MIN, Millis, watermark_text
 
 OPTIONS = OptionTable((*OPTION_TABLE.options, *(row.option for row in SETTINGS if row.option.secret)))
@@ -112,9 +112,9 @@ def audit(
     _check(writer_column, copies_by)
     with closing(AnnouncementTopic(kafka, topic)) as announced:
         # Before the rows: what is announced later is about later rows.
-        records, cut = list(announced.records()), announced.cut()
+        records, topic_id = list(announced.records()), announced.topic_id()
     faults = [f"record {r.position}: {r.fault}" for r in records if r.statement is None]
-    promises = Promises(records, cut.topic, faults)
+    promises = Promises(records, topic_id, faults)
     given = {**kafka, "subscribe": topic} | ({} if event_time is None else {"eventTimeColumn": event_time})
     rows, behind = 0, list[pa.Table]()
     for batch in _rows(given, writer_column):
@@ -173,16 +173,21 @@ class Promises:
     def __init__(self, records: Sequence[LoggedStatement], topic: str, faults: list[str]) -> None:
         """Take in the announcements about the topic with this id, and list those that contradict earlier ones."""
         self._runs: defaultdict[str, list[_Run]] = defaultdict(list)
+        self._removed_at: dict[str, int] = {}
+        """By writer, how many runs there were when it was removed last: readers forget these then."""
         for record in records:
             statement = record.statement
             if isinstance(statement, Announcement) and statement.topic == topic:
                 self._take(statement, record.position, faults)
+            elif isinstance(statement, Removal):
+                self._removed_at[statement.writer] = len(self._runs.get(statement.writer, ()))
         self._steps: dict[tuple[str, int], _Steps] = {}
 
     def _take(self, of: Announcement, offset: int, faults: list[str]) -> None:
         runs = self._runs[of.writer]
-        if not runs or runs[-1].query != of.query:
-            if any(run.query == of.query for run in runs):
+        known = runs[self._removed_at.get(of.writer, 0) :]
+        if not known or known[-1].query != of.query:
+            if any(run.query == of.query for run in known):
                 faults.append(f"record {offset}: two queries announce by turns as {of.writer}: {of.query} again")
             runs.append(_Run(of.query))
         last = runs[-1].announcements[-1] if runs[-1].announcements else None
@@ -278,11 +283,11 @@ def _watermarks(
     number = batch.split.number
     if writer_column is not None:
         names = _writers(batch, writer_column)
-        after = np.full(len(offsets), MIN, dtype=np.int64)
-        for name in promises.names:
+        after, which = np.full(len(offsets), MIN, dtype=np.int64), np.zeros(len(offsets), dtype=np.int64)
+        for at, name in enumerate(promises.names, start=1):
             own = pc.fill_null(pc.equal(names, name.encode()), False).to_numpy(zero_copy_only=False)
-            after[own] = promises.at(name, number, offsets[own])
-        return after, names.cast(pa.string())
+            after[own], which[own] = promises.at(name, number, offsets[own]), at
+        return after, pa.array([None, *promises.names], pa.string()).take(pa.array(which))
     after = np.full(len(offsets), MAX if promises.names else MIN, dtype=np.int64)
     for name in promises.names:
         after = np.minimum(after, promises.at(name, number, offsets))
@@ -320,6 +325,8 @@ def _without_copies(
         originals.update(_identities(pc.filter(batch.columns[0], kept), pc.filter(batch.columns[1], kept), copies_by))
     identities = _identities(late["key"], late["value"], copies_by)
     rows = zip(*(late[name].to_pylist() for name in BrokenPromise._fields), strict=True)
+    # Rows without a key are not copies of one another by it.
+    originals -= {(None, None)} if copies_by == _KEY else set()
     return [BrokenPromise(*row) for row, one in zip(rows, identities, strict=True) if one not in originals]
 
 
@@ -354,7 +361,7 @@ def watermarks(given: Mapping[str, str], action: str, writer: str | None, out: T
         return report(audit(topic, rest, writer_column=own["writercolumn"], copies_by=str(own["copiesby"])), out)
     with closing(AnnouncementTopic(rest, topic)) as announced:
         records = list(announced.records())
-        found = Promises(records, announced.cut().topic, []).writers(records)
+        found = Promises(records, announced.topic_id(), []).writers(records)
         if action == "drop":
             _drop(announced, found, str(writer), out)
         else:
@@ -363,7 +370,8 @@ def watermarks(given: Mapping[str, str], action: str, writer: str | None, out: T
 
 
 def _drop(announced: AnnouncementTopic, writers: Sequence[AuditedWriter], name: str, out: TextIO) -> None:
-    need_name(name)
+    if not is_name(name):
+        raise UsageError(f"drop {shortened(ascii(name))}: expected the name of a writer, as list shows it")
     if name not in {each.name for each in writers}:
         # Its announcements may have expired, while the checkpoints of readers name it.
         names = listed(each.name for each in writers) or "none"

@@ -19,7 +19,7 @@ from typing import Any, Final
 from py4j.protocol import Py4JNetworkError
 from pyspark.sql.streaming import StreamingQuery
 
-from pyspark_aligned_kafka.announcing.announcer import AnnouncementTopic, need_name
+from pyspark_aligned_kafka.announcing.announcer import AnnouncementTopic, need_name, need_settings
 from watermark_source.durations import ACCEPTED, parse_duration
 from watermark_source.errors import ResponseTimeoutError, SourceError, UsageError, WatermarkSourceError
 from watermark_source.monitor.operator_watermarks import (
@@ -94,6 +94,7 @@ def announce_watermark(
     topics = [topic] if isinstance(topic, str) else list(topic)
     if not topics:
         raise UsageError('announce_watermark: topic names none; write the topic of the query, for example "sessions"')
+    need_settings(kafka)
     held = hold_of(hold)
     _refuse(read_output(query, is_bounded=hold is not None), str(query.name or query.id))
     announced = AnnouncedQuery(query, [AnnouncementTopic(kafka, name) for name in topics], writer, held)

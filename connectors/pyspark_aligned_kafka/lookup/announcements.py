@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
@@ -26,9 +27,10 @@ from watermark_source.errors import (
     SourceError,
     UnsupportedFormatError,
     WatermarkSourceError,
+    shortened,
 )
 from watermark_source.planning.announced import LoggedStatement
-from watermark_source.planning.announcement import decoded
+from watermark_source.planning.announcement import Announcement, Statement, decoded, is_name
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.watermark import Millis
 
@@ -45,6 +47,9 @@ _AFTER_FAILURE: Final = 1.0
 _TRUNCATED_AFTER: Final = 3.0
 """Seconds after which a topic that ends before the position counts as truncated: a broker that has just become leader
 may be behind for a moment."""
+
+_NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,9}")
+_MOST_PARTITION: Final = 2**31 - 1
 
 ReadRange = Callable[[SplitRange], Iterator[ReadBatch]]
 """Reads a range of the topic with the announcements."""
@@ -219,8 +224,10 @@ class KafkaAnnouncements(AnnouncementLog):
         return True
 
     def _first(self) -> int:
-        offset = self._admin.list_offsets({self._split: EARLIEST})[self._split].offset
-        return 0 if offset is None else offset
+        answers = self._admin.list_offsets({self._split: EARLIEST})
+        if self._split not in answers:
+            raise _MissingError(f"topic {self.name} was deleted just now")
+        return answers[self._split].offset or 0
 
     def _with_ids(self, found: AnnouncementsRead) -> AnnouncementsRead:
         """Return it with the ids of both topics, and at no position if the topic was created again."""
@@ -269,7 +276,21 @@ def statements_of(batches: Iterable[ReadBatch]) -> Iterator[LoggedStatement]:
         for key, value, offset, micros in rows:
             written_at = Millis(micros // 1_000)
             try:
-                yield LoggedStatement(offset, written_at, decoded(value))
+                yield LoggedStatement(offset, written_at, _of_partitions(decoded(value)))
             except CorruptDataError as error:
                 writer = key.decode(errors="backslashreplace") if key else None
-                yield LoggedStatement(offset, written_at, None, writer, str(error))
+                yield LoggedStatement(offset, written_at, None, writer if is_name(writer) else None, str(error))
+
+
+def _of_partitions(statement: Statement) -> Statement:
+    """Refuse ends of what is no partition: no position would ever reach them."""
+    if isinstance(statement, Announcement) and (strange := [p for p in statement.ends if not _is_partition(p)]):
+        raise CorruptDataError(
+            f'not an announcement of a watermark: expected "ends" to have the numbers of partitions as keys, such as '
+            f'"0", seen {shortened(ascii(strange[0]))}'
+        )
+    return statement
+
+
+def _is_partition(name: str) -> bool:
+    return _NUMBER.fullmatch(name) is not None and int(name) <= _MOST_PARTITION

@@ -203,7 +203,8 @@ def _probed(cluster: CheckedCluster, topic: str) -> Mapping[int, Skew]:
     if kind != LOG_APPEND_TIME:
         raise SourceError(
             f"probeTopic {topic} has message.timestamp.type {kind}, and must have LogAppendTime: else its records do "
-            "not have the brokers' time. Make one: kafka-topics.sh --create --topic probe --config "
+            "not have the brokers' time. Make one: kafka-topics.sh --bootstrap-server "
+            f"{','.join(cluster.options.client.bootstrap_servers)} --create --topic probe --config "
             "message.timestamp.type=LogAppendTime"
         )
     return probe(cluster.options.client, topic, leaders)

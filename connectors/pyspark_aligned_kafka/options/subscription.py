@@ -11,7 +11,9 @@ from pyspark_aligned_kafka.options.positions import parse_partitions
 from watermark_source.errors import listed, shortened
 from watermark_source.planning.split import Split
 
-_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+MOST_TOPIC_NAME = 249
+"""Characters of a topic's name."""
+_TOPIC = re.compile(rf"[A-Za-z0-9._-]{{1,{MOST_TOPIC_NAME}}}")
 
 
 @dataclass(frozen=True, slots=True)

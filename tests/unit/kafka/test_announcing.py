@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
+import pyarrow as pa
 import pytest
 
+from pyspark_aligned_kafka.announcing.announcer import AnnouncementTopic, WatermarkAnnouncer
 from pyspark_aligned_kafka.announcing.audit import Promises
 from pyspark_aligned_kafka.announcing.query import Polls, Without, hold_of, to_announce
+from pyspark_aligned_kafka.lookup.announcements import statements_of
 from watermark_source.__main__ import main
-from watermark_source.errors import UsageError
+from watermark_source.contract.read_batch import ReadBatch
+from watermark_source.errors import UnknownOptionError, UsageError
 from watermark_source.monitor.operator_watermarks import NoWatermark, Why
 from watermark_source.planning.announced import LoggedStatement
 from watermark_source.planning.announcement import Announcement, Removal
+from watermark_source.planning.split import Split
 from watermark_source.planning.watermark import MAX, MIN, Millis
 
 
@@ -88,6 +95,53 @@ def test_a_hold_is_a_duration_or_milliseconds() -> None:
             hold_of(wrong)  # type: ignore[arg-type]
 
 
+KAFKA = {"kafka.bootstrap.servers": "localhost:1"}
+
+
+@pytest.mark.parametrize("name", ["", "x" * 256, "a,b", " a", "a\n", "\ud800", "\x1b[2J", None])
+def test_a_name_that_announcedby_cannot_name_is_refused(name: str) -> None:
+    with pytest.raises(UsageError, match="writer = ") as refused:
+        WatermarkAnnouncer("t", KAFKA, name)
+    str(refused.value).encode()
+
+
+@pytest.mark.parametrize("topic", ["", "a/b", "x" * 239, "x" * 250])
+def test_a_topic_whose_announcements_have_no_topic_is_refused(topic: str) -> None:
+    with pytest.raises(UsageError, match="at most 238 characters"):
+        AnnouncementTopic(KAFKA, topic)
+    assert AnnouncementTopic(KAFKA, "x" * 238).name == "x" * 238 + ".watermarks"
+
+
+def test_a_setting_without_its_prefix_is_refused_and_named_with_it() -> None:
+    """It would have no effect: connections would be made without encryption."""
+    with pytest.raises(UnknownOptionError, match=r"the nearest is kafka\.security\.protocol"):
+        WatermarkAnnouncer("t", {**KAFKA, "security.protocol": "SSL"}, "a")
+
+
+def records(*given: tuple[bytes | None, bytes | None]) -> list[LoggedStatement]:
+    keys, values = zip(*given, strict=True)
+    offsets = pa.array(range(len(given)), pa.int64())
+    times = pa.array([0] * len(given), pa.timestamp("us", "UTC"))
+    columns = (pa.array(keys, pa.binary()), pa.array(values, pa.binary()), offsets, times)
+    return list(statements_of([ReadBatch(Split("t", 0), len(given), columns, times)]))
+
+
+@pytest.mark.parametrize("part", ["sessions-0", "00", "-1", "+1", " 1", "\u0661", "", "2147483648"])
+def test_ends_of_what_is_no_partition_are_refused(part: str) -> None:
+    """No position reaches them, so their writer would hold the watermark for ever, and without a reason."""
+    value = {"v": 1, "writer": "a", "query": "q", "batch": 1, "wm": 5, "idle": False, "topic": "t", "ends": {part: 3}}
+    (found,) = records((b"a", json.dumps(value).encode()))
+    assert (found.statement, found.writer) == (None, "a")
+    assert '"ends" to have the numbers of partitions' in found.fault
+    assert records((b"a", json.dumps({**value, "ends": {"0": 3, "2147483647": 4}}).encode()))[0].statement is not None
+
+
+def test_the_key_of_an_unreadable_record_names_a_writer_only_if_it_can_be_one() -> None:
+    """A removal can name no other, so such a writer would be waited for until the record expires."""
+    keys = (b"a", None, b"", b"\xff", b"x" * 256, b"\x1b[2J")
+    assert [each.writer for each in records(*((key, b"?") for key in keys))] == ["a", None, None, "\\xff", None, None]
+
+
 def test_rows_at_or_behind_a_cut_must_be_after_its_watermark() -> None:
     found, faults = promises(
         announcement(0, None, 2, 0), announcement(1, 100, 5, 3), announcement(2, 200, 5, 9), announcement(3, MAX, 7, 9),
@@ -112,6 +166,15 @@ def test_announcements_that_contradict_earlier_ones_are_faults() -> None:
         announcement(0, 100, 5, query="other"), announcement(3, 100, 5),
     )  # fmt: skip
     assert [fault.partition(": ")[0] for fault in faults] == [f"record {n}, of a" for n in (1, 2, 3)] + ["record 5"]
+
+
+def test_a_removal_forgets_a_query_and_its_batches_as_readers_do() -> None:
+    found, faults = promises(
+        announcement(5, 500, 10), announcement(0, None, 11, query="other"), Removal("a"), announcement(0, None, 12),
+        announcement(1, 300, 15),
+    )  # fmt: skip
+    assert faults == []
+    assert promised(found, "a", 0, 10, 11, 12, 15) == [500, MIN, MIN, 300]
 
 
 def test_the_words_of_the_command_come_first_or_last(capsys: pytest.CaptureFixture[str]) -> None:

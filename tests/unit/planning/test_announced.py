@@ -180,7 +180,7 @@ def test_a_record_that_cannot_be_read_holds_the_writer_of_its_key_until_the_next
     assert watermark([a, said(MAX, {}, writer="b"), "b"], {}, sent=3) == 3
     assert watermark([a, "b", Removal("b")], {}) == 50
     _, remarks = with_statements(AnnouncedTable(), [LoggedStatement(4, None, None, None, "no JSON")], TOPIC)
-    assert remarks == ("a record without a key, at 4, is ignored: no JSON",)
+    assert remarks == ("a record without a writer's name as its key, at 4, is ignored: no JSON",)
 
 
 def test_announcements_about_another_topic_are_ignored_and_a_new_topic_keeps_only_names() -> None:
@@ -250,7 +250,7 @@ def test_a_silent_writer_is_left_out_after_its_time_to_live_unless_it_is_new_to_
 
 
 def test_a_time_to_live_ends_the_wait_for_a_record_that_can_be_read() -> None:
-    statements = [said(50, {}), said(20, {}, writer="b"), "b"]
+    statements: list[Statement | str] = [said(50, {}), said(20, {}, writer="b"), "b"]
     assert watermark(statements, {}, time_to_live=10, silent={"b": 10}) == 20
     assert watermark(statements, {}, time_to_live=10, silent={"b": 11}) == 50
     assert watermark([said(50, {}), "new"], {}, time_to_live=10, silent={"new": 11}) == 50

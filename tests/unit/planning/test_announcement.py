@@ -52,6 +52,8 @@ def test_the_bytes_are_those_of_the_documented_format() -> None:
         ({"more": 1}, "more"),
         ({"writer": ""}, "writer"),
         ({"writer": "x" * 256}, "writer"),
+        ({"writer": "x\x1b[2J"}, "writer"),
+        ({"query": "\ud800"}, "query"),
         ({"batch": 1.5}, "1.5"),
         ({"batch": -1}, "batch"),
         ({"wm": "END"}, "END"),
