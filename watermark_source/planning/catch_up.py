@@ -46,8 +46,22 @@ def is_done(catch_up: CatchUp | None) -> bool:
     return catch_up is not None and catch_up.again and not catch_up.ends
 
 
+def begins(before: SourceState, after: AfterCatchUp) -> bool:
+    """Return whether the next plan finds the ends up to which a source catches up.
+
+    What came after an earlier first reading (``readToEndFirst``) is history, too, for a source that changes to the
+    clock now.
+    """
+    is_of_first_reading = after is AfterCatchUp.CLOCK and is_done(before.catch_up) and not before.use_processing_time
+    return before.catch_up is None or is_of_first_reading
+
+
 def caught_up_after(
-    before: SourceState, splits: Mapping[Split, SplitState], logs: ObservedLogs, shorter: Set[Split]
+    before: SourceState,
+    splits: Mapping[Split, SplitState],
+    logs: ObservedLogs,
+    shorter: Set[Split],
+    after: AfterCatchUp,
 ) -> CatchUp | None:
     """Return how far a source has caught up with its last planned batch.
 
@@ -56,11 +70,12 @@ def caught_up_after(
         splits: those that exist now, after the checks for losses: a split that lost rows continues behind them.
         logs: as they are now.
         shorter: splits whose log was found shorter than what was read: it is read to its present end.
+        after: what begins then.
 
     Returns:
         ``None`` until the end of each split that exists is known.
     """
-    known = before.catch_up
+    known = None if begins(before, after) else before.catch_up
     if known is None:
         # Rows that are committed may lie behind one of a transaction that is open, and are read after it only.
         opened = {split: end for split, end in logs.open_ends.items() if end is not None}
@@ -88,7 +103,7 @@ def check_start(state: SourceState, after: AfterCatchUp | None) -> None:
     Raises:
         OffsetError: the checkpoint was begun without the option.
     """
-    if after is AfterCatchUp.WATERMARK and state.catch_up is None and state.watermark is not None:
+    if after is AfterCatchUp.WATERMARK and not is_done(state.catch_up) and state.watermark is not None:
         raise OffsetError(
             f"{after.value} is true, and the checkpoint was begun without it: a watermark has been sent before the "
             "logs were read to their ends. Leave the option out, or start with a new checkpoint location."

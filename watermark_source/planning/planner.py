@@ -149,7 +149,7 @@ def known_before(
     catch_up = None
     if policy.after_catch_up is not None:
         shorter = {loss.split for loss in losses if loss.kind is LossKind.LOG_SHORTER}
-        catch_up = caught_up_after(state, splits, logs, shorter)
+        catch_up = caught_up_after(state, splits, logs, shorter, policy.after_catch_up)
     if policy.after_catch_up is AfterCatchUp.CLOCK and is_done(catch_up):
         if not state.use_processing_time:
             check_clock(state.watermark, observation.now)
@@ -255,6 +255,9 @@ def choose(
     backlog = backlog_of(going, observation, policy, index, rows)
     # A table that is found later holds no other source: its rows are late in any case.
     reads_first = (bool(known.continuing) or known.reads_to_end_first) and state.watermark is None
+    if known.reads_to_end_first and logs.ends_are_final and all(splits[s].position >= e for s, e in logs.ends.items()):
+        # A later run reads what is missing. In this one the others would wait for ever.
+        reads_first = False
     holds_group = reads_first and policy.alignment.holds_in_snapshot
     # A snapshot that waits for its next chunks leaves the log to its group.
     reads_alone = holds_group and (bool(upcoming.chunks) or known.reads_to_end_first)

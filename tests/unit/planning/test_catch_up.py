@@ -12,7 +12,7 @@ import pytest
 from tests.simulation.driver import Driver
 from tests.unit.planning.example_states import NOW, A, B, C, at, log_of, observed
 from watermark_source.errors import OffsetError
-from watermark_source.planning.catch_up import AfterCatchUp, CatchUp, is_done
+from watermark_source.planning.catch_up import AfterCatchUp, CatchUp, begins, is_done
 from watermark_source.planning.disorder import RangeSummary
 from watermark_source.planning.group import MemberStatus, OtherMember, OtherMembers
 from watermark_source.planning.offset import OffsetCodec
@@ -203,6 +203,50 @@ def test_a_checkpoint_that_has_sent_a_watermark_is_not_read_to_its_end_first() -
     with pytest.raises(OffsetError, match="readToEndFirst is true, and the checkpoint was begun without it"):
         planned(state, {A: 1, B: 1}, FIRST)
     assert planned(state, {A: 1, B: 1}, THEN_CLOCK).state.catch_up == CatchUp({A: 1, B: 1})
+
+
+def test_history_by_event_times_that_has_sent_a_watermark_is_not_read_to_its_end_first() -> None:
+    """Both options record the same ends: those of one are none of the other's."""
+    state = planned(planned(NEW, {A: 10, B: 4}, THEN_CLOCK, max_rows=6).state, {A: 10, B: 4}, THEN_CLOCK).state
+    assert state.watermark is not None
+    assert not is_done(state.catch_up)
+    with pytest.raises(OffsetError, match="a watermark has been sent before the logs were read to their ends"):
+        planned(reread(state), {A: 10, B: 4}, FIRST)
+
+
+def test_what_came_after_a_first_reading_is_history_for_an_option_that_is_added_later() -> None:
+    state = NEW
+    while not is_done(state.catch_up):
+        state = planned(state, {A: 10, B: 4}, FIRST).state
+    assert begins(state, AfterCatchUp.CLOCK)
+    state = planned(reread(state), {A: 1_000, B: 400}, THEN_CLOCK, max_rows=700).state
+    assert state.catch_up == CatchUp({A: 1_000, B: 400})
+    positions = []
+    while not state.use_processing_time:
+        positions.append(state.splits[A].position)
+        assert not begins(state, AfterCatchUp.CLOCK)
+        state = planned(reread(state), {A: 1_000, B: 400}, THEN_CLOCK, max_rows=700).state
+    assert positions[-1] == 1_000
+    assert not begins(state, AfterCatchUp.CLOCK)
+
+
+@pytest.mark.parametrize("policy", [FIRST, FIRST_ON_CLOCK])
+def test_a_run_that_ends_before_the_ends_of_the_start_holds_no_other(policy: PlanPolicy) -> None:
+    """Rows behind an open transaction are no part of it: a source that waited for them would never end its run."""
+    state = planned(NEW, {A: 10, B: 4}, policy, open_ends={A: 13, B: 4}, max_rows=6).state
+    made = planned(reread(state), {A: 10, B: 4}, policy, ends_are_final=True, max_rows=6)
+    assert made.member.status is MemberStatus.HOLDING
+    while made.has_rows:
+        made = planned(reread(made.state), {A: 10, B: 4}, policy, ends_are_final=True)
+    assert made.member.status is MemberStatus.FINISHED
+    assert not made.is_batch
+    assert made.state.watermark is None
+    # The next run reads on, and the others wait again.
+    made = planned(reread(made.state), {A: 14, B: 4}, policy, ends_are_final=True)
+    assert made.member.status is MemberStatus.HOLDING
+    while made.is_batch:
+        made = planned(reread(made.state), {A: 14, B: 4}, policy, ends_are_final=True)
+    assert is_done(made.state.catch_up)
 
 
 # Processing time once caught up.

@@ -12,6 +12,7 @@ from watermark_source.clock import Clock
 from watermark_source.contract.stream import Connector, OpenTransactions, Snapshots
 from watermark_source.errors import SourceError, listed
 from watermark_source.planning.announced import ObservedAnnouncements
+from watermark_source.planning.catch_up import begins
 from watermark_source.planning.combined_watermark import are_idle, due_now, passed_over, reached_by
 from watermark_source.planning.group import OtherMembers
 from watermark_source.planning.observation import (
@@ -244,8 +245,8 @@ class Observer:
     def _with_open_ends(self, logs: ObservedLogs, state: SourceState) -> ObservedLogs:
         """Add the ends with rows of open transactions, for the plan that records up to where a source catches up."""
         transactions = self._connector.transactions
-        begins = self._policy.after_catch_up is not None and state.catch_up is None
-        if transactions is None or not begins or logs.unknown or logs.ends_are_final:
+        after = self._policy.after_catch_up
+        if transactions is None or after is None or not begins(state, after) or logs.unknown or logs.ends_are_final:
             return logs
         answers = transactions.ends(logs.ends.keys())
         return replace(logs, open_ends={split: answers.get(split) for split in logs.ends})

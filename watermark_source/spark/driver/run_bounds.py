@@ -9,6 +9,7 @@ from typing import Any
 
 from watermark_source.contract.stream import Connector, Relocation, SourceDefinition
 from watermark_source.errors import OptionError, StartMismatchError, StreamEndedError, listed
+from watermark_source.planning.catch_up import AfterCatchUp, is_done
 from watermark_source.planning.combined_watermark import come_since, last_was_sent
 from watermark_source.planning.observation import Observation, ObservedLogs
 from watermark_source.planning.planner import Plan
@@ -108,23 +109,26 @@ class StreamEnd:
         _log.warning("failOnDataLoss is false, so the query continues: %s", text)
 
     def note(self, planned: Plan, logs: ObservedLogs) -> None:
-        """Say in the log, once, why a run that was to be the last leaves the stream open."""
-        if planned.is_batch or not self._options.final_watermark or last_was_sent(planned.state):
+        """Say in the log, once, why a run ends before what it was to bring: the last one, or a first reading."""
+        if planned.is_batch or last_was_sent(planned.state):
             return
-        why = None
-        if not logs.all_found:
-            why = (
-                "it was not answered in time whether there are new partitions, so this run is not the last, and its "
-                "watermark stays where it was. Run the query again when the system answers"
-            )
-        elif logs.uncommitted:
-            why = (
-                f"{listed(logs.uncommitted)} have rows of a transaction that is open, or it was not answered in time "
-                "whether they have, so this run is not the last. Run the query again when the transaction is over"
-            )
+        why = self._why_no_watermark(planned.state, logs)
+        if self._options.final_watermark:
+            why = why or _why_not_last(logs)
         if why is not None and why not in self._logged:
             self._logged.add(why)
-            _log.warning("finalWatermark: %s", why)
+            _log.warning("%s", why)
+
+    def _why_no_watermark(self, state: SourceState, logs: ObservedLogs) -> str | None:
+        is_first_reading = self._options.after_catch_up is AfterCatchUp.WATERMARK and not is_done(state.catch_up)
+        if not logs.ends_are_final or not is_first_reading:
+            return None
+        ends = {} if state.catch_up is None else state.catch_up.ends
+        return (
+            f"{AfterCatchUp.WATERMARK.value}: this run ends before {listed(ends)} have been read to the ends that they "
+            "had when the query began, and without a watermark: rows that wait for it wait for a later run. Their "
+            "last rows are in a transaction that is open, or behind it, or the topic was truncated since"
+        )
 
     @property
     def _ended(self) -> str:
@@ -132,6 +136,21 @@ class StreamEnd:
             f"the stream of {self._options.source_name} has ended: a run had finalWatermark, and its watermark is the "
             "end of time"
         )
+
+
+def _why_not_last(logs: ObservedLogs) -> str | None:
+    if not logs.all_found:
+        return (
+            "finalWatermark: it was not answered in time whether there are new partitions, so this run is not the "
+            "last, and its watermark stays where it was. Run the query again when the system answers"
+        )
+    if logs.uncommitted:
+        return (
+            f"finalWatermark: {listed(logs.uncommitted)} have rows of a transaction that is open, or it was not "
+            "answered in time whether they have, so this run is not the last. Run the query again when the "
+            "transaction is over"
+        )
+    return None
 
 
 _SHOWN = 10

@@ -14,6 +14,7 @@ from tests.spark.queries import write
 from tests.unit.planning.example_states import A, at, log_of, observation
 from tests.unit.spark.runner_process import TWO
 from watermark_source.errors import OptionError, StreamEndedError
+from watermark_source.planning.catch_up import AfterCatchUp, CatchUp
 from watermark_source.planning.planner import plan
 from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.state import SourceState
@@ -108,6 +109,18 @@ def test_a_run_that_an_open_transaction_keeps_from_being_the_last_says_so_once(
     # Nothing is amiss while there are batches.
     end.note(replace(planned, is_batch=True), replace(seen.logs, all_found=False))
     assert not caplog.records
+
+
+def test_a_run_that_ends_before_the_first_reading_has_ended_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
+    options = EngineOptions.of(TABLE.parse({}), format_name="file-log", given={})
+    end = StreamEnd(replace(options, after_catch_up=AfterCatchUp.WATERMARK), fails_on_loss=True)
+    policy = PlanPolicy(after_catch_up=AfterCatchUp.WATERMARK)
+    seen = observation(log_of([100, 200]), ends_are_final=True)
+    for ends in ({A: 5}, {A: 5}, {}):
+        state = SourceState({A: at(2)}, catch_up=CatchUp(ends))
+        end.note(plan(state, seen, policy, None), seen.logs)
+    (told,) = [r.getMessage() for r in caplog.records]
+    assert "readToEndFirst: this run ends before log-0 have been read" in told
 
 
 @pytest.mark.parametrize(
