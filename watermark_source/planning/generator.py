@@ -254,7 +254,7 @@ def load_generator(name: str) -> WatermarkGenerator:
         )  # fmt: skip
     try:
         found = getattr(import_module(module), cls)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise OptionError(
             OPTION, name, f"cannot be imported ({type(error).__name__}: {error}). The driver's Python needs its "
             "module: install it there, give it as one .py file to --py-files, or set PYTHONPATH before Spark starts. A "
@@ -268,7 +268,7 @@ def load_generator(name: str) -> WatermarkGenerator:
         )  # fmt: skip
     try:
         made = found()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise OptionError(
             OPTION, name, f"cannot be made without arguments ({type(error).__name__}: {error}). Parameters belong in "
             "the class, or in a class derived from it", example=EXAMPLE,
@@ -284,11 +284,14 @@ def _value(text: str | None) -> Json:
     return None if text is None else json.loads(text)
 
 
+# A program that is imported, or a class that gives up, by sys.exit would end the process that plans, without a reason.
+
+
 @contextmanager
 def _wrapped(name: str, split: Split, method: str) -> Iterator[None]:
     try:
         yield
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise GeneratorError(
             f"watermarkStrategy {name} failed in {method} for split {split}: {type(error).__name__}: {error}"
         ) from error

@@ -95,6 +95,16 @@ class Fails(WatermarkGenerator):
         raise KeyError("bound")
 
 
+class Exits(WatermarkGenerator):
+    def on_range(self, rows: RowsRead, state: Any) -> tuple[int | None, Any]:
+        raise SystemExit("no bound")
+
+
+class ExitsAtOnce(ByParity):
+    def __init__(self) -> None:
+        raise SystemExit(2)
+
+
 class Backwards(WatermarkGenerator):
     """Returns lower watermarks from one range to the next."""
 

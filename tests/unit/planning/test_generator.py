@@ -59,6 +59,7 @@ def test_the_option_names_a_class() -> None:
     (f"{HERE}:function", "is a function, and must be a class"),
     (f"{HERE}:Returns", "x"),
     (f"{HERE}:NeedsArguments", r"cannot be made without arguments \(TypeError: .*bound"),
+    (f"{HERE}:ExitsAtOnce", r"cannot be made without arguments \(SystemExit: 2\)"),
     (f"{HERE}:FormerlyAText", r"must be a tuple of names, \(\"a:B\",\)"),
     (f"{HERE}:LaterOfMarkAndBound", r"reads watermarks that records carry \(reads_marks\), and those of this source"),
 ])  # fmt: skip
@@ -158,12 +159,22 @@ def test_what_is_no_watermark_or_no_state_ends_the_query_and_names_class_and_spl
         after(name, RangeSummary(Millis(START)))
 
 
-def test_an_error_of_the_class_is_raised_with_its_name_and_the_split() -> None:
+@pytest.mark.parametrize(("name", "cause"), [("Fails", KeyError), ("Exits", SystemExit)])
+def test_an_error_of_the_class_is_raised_with_its_name_and_the_split(name: str, cause: type[BaseException]) -> None:
     with pytest.raises(
-        GeneratorError, match=f"^watermarkStrategy {HERE}:Fails failed in on_range for split log-0"
+        GeneratorError, match=f"^watermarkStrategy {HERE}:{name} failed in on_range for split log-0: {cause.__name__}"
     ) as at:
-        after("Fails", RangeSummary(Millis(START)))
-    assert isinstance(at.value.__cause__, KeyError)
+        after(name, RangeSummary(Millis(START)))
+    assert isinstance(at.value.__cause__, cause)
+
+
+def test_a_program_that_exits_when_it_is_imported_is_no_module_of_a_class(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a_program_that_exits.py").write_text("raise SystemExit(0)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(OptionError, match=r"cannot be imported \(SystemExit: 0\)"):
+        parsed("a_program_that_exits:Class")
 
 
 # In plans.
