@@ -18,6 +18,9 @@ DOCUMENTS = 2_000
 _FLOAT_TEXT = re.compile(rb"-?[0-9]+\.[0-9]+(?:E-?[0-9]+)?")
 
 
+_CUT_BASE64 = re.compile(rb'"(?:[A-Za-z0-9+/]{4}|\s)*[A-Za-z0-9+/](?:[A-Za-z0-9+/]=)?"(?!\s*:)')
+
+
 def from_json(spark: SparkSession, schema: str, documents: Sequence[bytes | None]) -> tuple[list[Any], list[bool]]:
     """Return what Spark reads in documents, and whether each is a JSON object, whatever its members."""
     table = pa.table({"value": pa.array(documents, pa.binary())})
@@ -64,6 +67,10 @@ def differences(
             if ours != nothing or (theirs["_corrupt_record"] != document and "BINARY" not in schema):
                 found.append((schema, document, ours, theirs))
         elif not same(ours, theirs):
+            bad = ours is not None and ours["_corrupt_record"] == document == theirs["_corrupt_record"]
+            if bad and "BINARY" in schema and _CUT_BASE64.search(document or b""):
+                # The rule of Base64 that is cut short: Spark's parser reads beyond its end.
+                continue
             found.append((schema, document, ours, theirs))
     return found
 

@@ -7,6 +7,7 @@ document is bad; the other members are kept. A document that is not JSON is bad,
 
 from __future__ import annotations
 
+import base64
 import codecs
 import json
 import math
@@ -64,10 +65,9 @@ class Number(NamedTuple):
 
 
 class Text(NamedTuple):
-    """A string: its characters, and what is written between its quotes."""
+    """A string."""
 
     characters: str
-    written: str
 
 
 class Members(list[tuple[str, Any]]):
@@ -191,7 +191,7 @@ class _Document:
     def _string(self) -> Text:
         quote = self._next()
         self._at += 1
-        begin, parts = self._at, list[str]()
+        parts = list[str]()
         while True:
             plain = _PLAIN[quote].match(self._text, self._at)
             assert plain is not None
@@ -204,14 +204,13 @@ class _Document:
                 raise NotJsonError
             parts.append(chr(int(found[1], 16)) if found[1] else _LETTERS.get(found[2], found[2]))
             self._at = found.end()
-        written = self._text[begin : self._at]
         self._at += 1
         whole = "".join(parts)
         if _SURROGATES.search(whole):
             whole = whole.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
         if len(whole) > _LONGEST_TEXT:
             raise NotJsonError
-        return Text(whole, written)
+        return Text(whole)
 
 
 # Values: a tree to what the schema says.
@@ -386,7 +385,7 @@ def java_double(value: float) -> str:
     return f"{minus}{text[0]}.{text[1:] or '0'}E{point - 1}"
 
 
-_SIX_BITS = {c: n for n, c in enumerate("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")}
+_BASE64 = re.compile(r"[A-Za-z0-9+/]{2}(?:[A-Za-z0-9+/]{2}|[A-Za-z0-9+/]=|==)")
 
 
 def _binary(value: Any) -> bytes:
@@ -400,19 +399,9 @@ def _binary(value: Any) -> bytes:
         if at == len(text):
             return bytes(made)
         group = text[at : at + 4]
-        count = len(group.rstrip("=")) if group[2:] in (group[2:3] + "=", "==") else len(group)
-        is_complete = len(group) == 4 and (count == 4 or group[count:] == "=" * (4 - count))
-        if any(c not in _SIX_BITS for c in group[:count]):
+        if not _BASE64.fullmatch(group):
             raise _bad("BINARY, which is Base64")
-        if not is_complete:
-            if len(group) in (1, 3) and (len(group) == 1 or group.endswith("=")):
-                # Jackson has read beyond the string's end there, and finds no JSON behind it.
-                raise NotJsonError
-            raise _bad("BINARY, which is Base64")
-        bits = 0
-        for c in group[:count]:
-            bits = bits << 6 | _SIX_BITS[c]
-        made += (bits << 6 * (4 - count)).to_bytes(3, "big")[: count - 1]
+        made += base64.b64decode(group)
         at += 4
 
 

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterable
 
+from pyspark.errors import PySparkException
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -38,6 +39,8 @@ _SIMPLE: dict[str, Callable[[], DataType]] = {
     "real": FloatType, "double": DoubleType, "string": StringType, "binary": BinaryType, "date": DateType,
     "timestamp": TimestampType, "timestamp_ltz": TimestampType,
 }  # fmt: skip
+_NO_SCHEMA = (KeyError, TypeError, ValueError, AttributeError, AssertionError, ImportError, PySparkException)
+"""What Spark's reader of schemas raises."""
 _DECIMALS = ("decimal", "dec", "numeric")
 ACCEPTED_TYPES = (
     "BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, FLOAT, DOUBLE, DECIMAL(p,s), STRING, BINARY, DATE, TIMESTAMP, STRUCT<…>, "
@@ -57,10 +60,13 @@ def parse_schema(text: str) -> StructType:
     stripped = text.strip()
     if stripped.startswith("{"):
         try:
-            found: DataType = StructType.fromJson(json.loads(stripped))
+            read = json.loads(stripped)
+            # Half of a pair of surrogates can be in JSON, and in no name.
+            json.dumps(read, ensure_ascii=False).encode()
+            found: DataType = StructType.fromJson(read)
         except RecursionError:
             raise ValueError(f"has more than {DEEPEST} types in each other") from None
-        except (KeyError, TypeError, ValueError, AttributeError, AssertionError, ImportError) as error:
+        except _NO_SCHEMA as error:
             raise ValueError(f"is no schema of Spark in JSON: {error}") from None
     else:
         found = _Ddl(stripped).schema()

@@ -65,6 +65,8 @@ def test_a_schema_is_spark_s_ddl_or_json(text: str, schema: str) -> None:
         ("a " + "ARRAY<" * 100 + "INT" + ">" * 100, "types in each other"),
         ('{"type":"struct"}', "no schema of Spark"),
         ('{"type":"struct","fields":[{"name":1,"type":"int","nullable":true,"metadata":{}}]}', "no schema of Spark"),
+        ('{"type":"struct","fields":[{"name":"\\ud800","type":"integer"}]}', "no schema of Spark.* surrogates"),
+        ('{"type":"struct","fields":[{"name":"a","type":"geography(4326)"}]}', "no schema of Spark"),
         ('{"type":"array","elementType":' * 20_000, "types in each other"),
         (", ".join(f"a{number} INT" for number in range(10_001)), "has 10002 columns"),
         ('{"type":"struct","fields":[{"name":"a","type":"variant","nullable":true,"metadata":{}}]}', "accepted are"),

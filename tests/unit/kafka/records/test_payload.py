@@ -92,6 +92,13 @@ BAD: list[tuple[bytes, dict[str, Any]]] = [
     (b'{"m":{"a":"x","b":2},"l":2}', {"l": 2}),
     (b'{"ast":[{"x":1},{"x":"a"}],"l":2}', {"l": 2, "ast": [{"x": 1}, {"x": None}]}),
     (b'{"bin":"QU*D","l":2}', {"l": 2}),
+    # Spark's parser reads beyond the end of these two, and keeps nothing.
+    (b'{"bin":"QA=","l":2}', {"l": 2}),
+    (b'{"bin":"QUJDQ","l":2}', {"l": 2}),
+    (b"{'bin':'Q','l':2}", {"l": 2}),
+    (b'{"bin":"QUI","l":2}', {"l": 2}),
+    (b'{"bin":"Q=","l":2}', {"l": 2}),
+    (b'{"bin":"QQ=A","l":2}', {"l": 2}),
     (b'{"i":01}', {}),
     (b'{"i":1,"s":"\x01"}', {}),
     (b'{"i":1,"s":"\\q"}', {}),
