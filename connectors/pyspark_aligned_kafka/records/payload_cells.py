@@ -417,17 +417,24 @@ def _validity(states: Bytes) -> tuple[pa.Buffer | None, int]:
     return (bitmap(states) if nulls else None), nulls
 
 
+def check_size(size: int) -> None:
+    """Raise ``PayloadError`` for more bytes of texts than a column can have.
+
+    Defaults and symbols of a schema may take more in the column than in the values.
+    """
+    if size > _MOST_BYTES:
+        raise PayloadError(
+            f"the texts of one member take {size} bytes in the column of one block of records, more than the "
+            f"{_MOST_BYTES} that it can have: leave the member out of the schema, or shorten its default or symbols"
+        )
+
+
 def _texts(  # noqa: PLR0917 - the parts of a column
     gather: Any, data: Bytes, states: Bytes, cells: Longs, sizes: Longs,
     kind: pa.DataType, validity: pa.Buffer | None, nulls: int,
 ) -> pa.Array:  # fmt: skip
     most = int(np.dot(sizes, states != Cell.NULL))
-    if most > _MOST_BYTES:
-        # Defaults and symbols of a schema may take more bytes in the column than in the values.
-        raise PayloadError(
-            f"the texts of one member take {most} bytes in the column of one block of records, more than the "
-            f"{_MOST_BYTES} that it can have: leave the member out of the schema, or shorten its default or symbols"
-        )
+    check_size(most)
     offsets, target = np.empty(len(states) + 1, np.int32), pa.allocate_buffer(max(most, 1))
     end = gather(data, states, cells, sizes, offsets, np.frombuffer(target, np.uint8))
     return pa.Array.from_buffers(kind, len(states), [validity, pa.py_buffer(offsets), target.slice(0, end)], nulls)

@@ -36,7 +36,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pyspark_aligned_kafka.records.payload_cells import IdReader
+from pyspark_aligned_kafka.records.payload_cells import IdReader, check_size
 from pyspark_aligned_kafka.records.payload_formats import NO_ID, IdHeader
 from pyspark_aligned_kafka.records.payload_schema import DEEPEST, first_twice
 from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
@@ -545,6 +545,7 @@ def _value_of(column: pa.Array, field: Field, kind: pa.DataType) -> pa.Array:
         return _named(column, field.enum)
     if isinstance(field.default, bytes):
         text = field.default.decode() if pa.types.is_string(kind) else field.default
+        check_size(column.nbytes + column.null_count * len(field.default))
         return pc.fill_null(column, pa.scalar(text, kind))
     if field.message is not None and field.moment is None:
         return delivered(column, field.message, kind)
@@ -564,6 +565,8 @@ def _named(column: pa.Array, enum: Names) -> pa.Array:
         unknown, places = np.unique(numbers[other], return_inverse=True)
         at[other] = len(names) + places
         names += [f"UNKNOWN_ENUM_VALUE_{enum.name}_{number}" for number in unknown.tolist()]
+    sizes = np.array([len(name.encode()) for name in names], np.int64)
+    check_size(int(np.bincount(at, minlength=len(names)) @ sizes))
     indices = pa.Array.from_buffers(
         pa.int64(), len(column), [column.buffers()[0], pa.py_buffer(at.astype(np.int64))], column.null_count
     )

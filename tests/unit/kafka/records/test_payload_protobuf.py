@@ -222,6 +222,19 @@ def test_random_bytes_of_random_types_do_nothing_else() -> None:
         assert len(values_of(block_by(reader, values).column)) == len(values)
 
 
+@pytest.mark.parametrize("values", [[b""] * 2_048, [tagged(1, 2, bytes(2_048))]], ids=["defaults", "names"])
+def test_texts_of_a_schema_that_exceed_the_offsets_of_a_column_end_the_query(values: list[bytes]) -> None:
+    file = descriptor_pb2.FileDescriptorProto(name="large.proto", syntax="proto2")
+    file.enum_type.add(name="State").value.add(name="N" * (1 << 20), number=0)
+    large = file.message_type.add(name="Large")
+    large.field.add(name="states", number=1, label=3, type=F.TYPE_ENUM, type_name=".State")
+    large.field.add(name="note", number=2, label=1, type=F.TYPE_STRING, default_value="x" * (1 << 20))
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    with pytest.raises(PayloadError, match="the texts of one member take 214"):
+        decoded(pool.FindMessageTypeByName("Large"), values)
+
+
 def test_records_in_errors_are_shown_as_chosen() -> None:
     with pytest.raises(PayloadError) as caught:
         block_by(reader_of(order(), fail_fast=True, shows_records=False), [b"\x0a\x05secret"])
