@@ -62,6 +62,7 @@ _PRIMITIVE: Final = {
     "int": (Node.VARINT,), "long": (Node.VARINT,), "bytes": (Node.SIZED,), "string": (Node.SIZED,),
 }  # fmt: skip
 _NAMED: Final = frozenset({"record", "error", "enum", "fixed"})
+TOO_DEEP: Final = "an Avro schema whose types contain each other too deeply, a thousand of them"
 Json: TypeAlias = Any
 
 
@@ -89,7 +90,7 @@ def plan_of(schema: Json, path: tuple[str, ...], unit: str, others: Iterable[Jso
         planner = Planner(schema, unit, others)
         return planner.plan(schema, path)
     except RecursionError:
-        raise SchemaError("an Avro schema whose types contain each other too deeply, a thousand of them") from None
+        raise SchemaError(TOO_DEEP) from None
 
 
 class Planner:
@@ -104,8 +105,11 @@ class Planner:
         self.code = [] if code is None else code
         if not self.code:
             self.code += [Node.NO_TIME, Node.FIXED, 0]
-        for document in (*others, schema):
-            self._collect(document, "")
+        try:
+            for document in (*others, schema):
+                self._collect(document, "")
+        except RecursionError:
+            raise SchemaError(TOO_DEEP) from None
 
     def plan(self, schema: Json, path: tuple[str, ...]) -> Plan:
         """Return the walk to the field at ``path``."""
@@ -121,8 +125,13 @@ class Planner:
             kind = schema.get("type")
             if isinstance(kind, str) and kind in _NAMED:
                 name, space = _full_name(schema, space)
-                self._named[name] = schema, space
-                for field in fields_of(schema) if kind in ("record", "error") else ():
+                if self._named.setdefault(name, (schema, space)) != (schema, space):
+                    raise SchemaError(f"an Avro schema that defines {shortened(name)} twice")
+                fields = fields_of(schema) if kind in ("record", "error") else []
+                names = [field["name"] for field in fields]
+                if not all(isinstance(each, str) for each in names) or len(set(names)) < len(names):
+                    raise SchemaError(f"an Avro record has each field once, by its name; seen {shortened(names)}")
+                for field in fields:
                     self._collect(field["type"], space)
             else:
                 for inner in (kind, schema.get("items"), schema.get("values")):

@@ -48,7 +48,8 @@ _BUSY = 429
 _SERVERS_FAULT = 500
 _SHOWN = 80
 """Bytes of a response that an error contains."""
-_VERSIONS = range(2**31)
+_VERSIONS = _IDS = range(2**31)
+"""Registries number by Java's int, and answer a larger number as a page that they do not have."""
 _UNKNOWN = range(40_401, 40_500)
 """A registry's ``error_code`` with status 404: no such subject, version or schema."""
 _SERIALIZED = "?format=serialized"
@@ -342,10 +343,14 @@ _requested_again: dict[_Key, float] = {}
 def schema_of(registry: SchemaRegistry, number: int | UUID, *, serialized: bool = False) -> RegisteredSchema | None:
     """Return a schema, requested once in this process; ``None`` without one, requested once in ``_UNKNOWN_SECONDS``.
 
+    No schema has an id beyond 31 bits: it is not requested.
+
     Raises:
         SchemaError, RefusedError, UnreachableError, ResponseTimeoutError: see ``SchemaRegistry.schema``.
         PayloadError: within that time the registry did not have too many others. Each would be a request.
     """
+    if isinstance(number, int) and number not in _IDS:
+        return None
     key, now = (registry, number, serialized), time.monotonic()
     known = _schemas.get(key)
     if known is not None or _requested_again.get(key, now) > now:

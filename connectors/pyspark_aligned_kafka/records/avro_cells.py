@@ -94,7 +94,8 @@ class Fault(IntEnum):
 
 
 _STEPS_A_BYTE, _FIRST_STEPS = 64, 16_384
-"""A walk may visit 64 nodes for each byte of a value, and 16 384 more: items of a list may have no bytes."""
+"""A walk may visit 64 nodes for each byte of a value, and 16 384 more, constants aside: items of a list may have no
+bytes."""
 _READS = int(min(Read))
 _INT, _LONG, _SCALED, _NUMBER, _FLOAT, _DOUBLE, _BOOLEAN, _BYTES, _FIXED, _DECIMAL = map(int, list(Read)[:10])
 _ENUM, _RECORD, _LIST, _MAP, _UNION, _NULL, _MEMBER, _DEFAULT, _REFUSED = map(int, list(Read)[10:])
@@ -198,10 +199,11 @@ def _read(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the value
                         return np.int64(_NO_ROOM)
                     at += size
                     op = long_at(code, place + 3)
-        steps -= 1
+        kind = long_at(code, op)
+        # Constants are the reader's, and there are no more of them than its schema has.
+        steps -= np.int64(data == block and kind != _DEFAULT)
         if steps < 0:
             return np.int64(_TOO_DEEP)
-        kind = long_at(code, op)
         if kind < _READS:
             at, steps = skip(data, at, stop, plan, op, skipped, steps)
             if at < 0:

@@ -33,14 +33,15 @@ from pyspark.sql.types import (
 )
 
 from pyspark_aligned_kafka.records.avro_cells import Read
-from pyspark_aligned_kafka.records.payload_schema import DEEPEST, MOST_COLUMNS, first_twice
+from pyspark_aligned_kafka.records.payload_schema import DEEPEST, MOST_COLUMNS
 from watermark_source.errors import SchemaError, shortened
-from watermark_source.extractors.avro_plan import Json, Planner, fields_of, kind_of, member_of
+from watermark_source.extractors.avro_plan import TOO_DEEP, Json, Planner, fields_of, kind_of, member_of
 
 _UNITS: Final = {"millis": (1_000, 1), "micros": (1, 1), "nanos": (1, 1_000)}
 """Multiplier and divisor to microseconds."""
 _MOMENTS: Final = {"timestamp-millis": TimestampType, "timestamp-micros": TimestampType,
                    "local-timestamp-millis": TimestampNTZType, "local-timestamp-micros": TimestampNTZType}  # fmt: skip
+_TIMES: Final = {"date": "int", "time-millis": "int", "time-micros": "long"}
 _SIMPLE: Final = {
     "boolean": BooleanType, "int": IntegerType, "long": LongType, "float": FloatType, "double": DoubleType,
     "bytes": BinaryType, "string": StringType, "fixed": BinaryType, "enum": StringType,
@@ -112,6 +113,11 @@ class AvroType:
             if self.kind == "long" and prefix in ("timestamp", "local-timestamp") and unit in _UNITS
             else ""
         )
+
+    @property
+    def time(self) -> str:
+        """The logical type of a day, a time of day or a moment; empty for another type."""
+        return self.logical if self.moment or _TIMES.get(self.logical) == self.kind else ""
 
     @property
     def symbols(self) -> list[str]:
@@ -226,9 +232,6 @@ class _Columns:
     ) -> StructType:
         if not members:
             raise SchemaError(f"{named} has no fields, and no column: leave it out of the schema")
-        names = [name for name, _ in members]
-        if (twice := first_twice(names)) is not None:
-            raise SchemaError(f"{named} has the field {twice} twice")
         prefix = f"{where}." if where else ""
         return StructType(
             [StructField(name, self.of(inner, f"{prefix}{name}", within, depth)) for name, inner in members]
@@ -293,7 +296,7 @@ class Resolver:
         try:
             return self._resolve(writer, self._reader, 0, "")
         except RecursionError:
-            raise SchemaError("an Avro schema whose types contain each other too deeply, a thousand of them") from None
+            raise SchemaError(TOO_DEEP) from None
 
     def _add(self, *numbers: int) -> int:
         if len(self.code) - self._begin > _MOST_CODE:
@@ -375,8 +378,10 @@ class Resolver:
             return self._add(Read.BYTES, node, int(kind == "string"))
         if kind == "boolean":
             return self._add(Read.BOOLEAN, node)
+        _check_times(writer, reader, where)
         if reader.moment in _MOMENTS:
-            return self._moment(writer, reader, node, where)
+            # A moment has the unit of its writer.
+            return self._add(Read.SCALED, node, *_UNITS[(writer.moment or reader.moment).rpartition("-")[2]])
         return self._number(writer, kind, node, is_float=kind == "float")
 
     def _number(self, writer: AvroType, kind: str, node: int, *, is_float: bool) -> int:
@@ -385,13 +390,6 @@ class Resolver:
         if writer.kind in ("int", "long"):
             return self._add(Read.NUMBER, node, int(is_float), int(writer.kind == "int"))
         return self._add(Read.FLOAT if writer.kind == "float" else Read.DOUBLE, node)
-
-    def _moment(self, writer: AvroType, reader: AvroType, node: int, where: str) -> int:
-        """A moment has the unit of its writer: Avro's rules would take seconds of one unit for those of another."""
-        unit = writer.moment or reader.moment
-        if unit.rpartition("-")[0] != reader.moment.rpartition("-")[0]:
-            raise UnresolvableError(f"{_at(where)}the writer's {unit} is no {reader.moment}")
-        return self._add(Read.SCALED, node, *_UNITS[unit.rpartition("-")[2]])
 
     def _decimal(self, writer: AvroType, reader: AvroType, node: int, where: str) -> int:
         precision, scale = reader.decimal or (1, 0)
@@ -462,6 +460,14 @@ def _matching(writer: AvroType, values: Sequence[AvroType]) -> int | None:
         lambda value: value.kind in _PROMOTED.get(writer.kind, ()),
     ]
     return next((place for rule in rules for place, value in enumerate(values) if rule(value)), None)
+
+
+def _check_times(writer: AvroType, reader: AvroType, where: str) -> None:
+    """Refuse a day, a time or a moment of another unit or kind: by Avro's rules its number would be another time."""
+    written, read = writer.time, reader.time
+    is_scaled = reader.moment in _MOMENTS and written.rpartition("-")[0] == read.rpartition("-")[0]
+    if written and read and written != read and not is_scaled:
+        raise UnresolvableError(f"{_at(where)}the writer's {written} is no {read}")
 
 
 def _mismatch(writer: AvroType, reader: AvroType, where: str) -> UnresolvableError:
@@ -544,6 +550,9 @@ def _encode(out: io.BytesIO, schema: AvroType, value: Any) -> None:  # noqa: PLR
     elif kind in ("bytes", "string", "fixed") and isinstance(value, str):
         content = value.encode("utf-8" if kind == "string" else "iso-8859-1")
         if kind == "fixed" and len(content) != schema.size:
+            raise ValueError
+        digits = abs(int.from_bytes(content, "big", signed=True)) if schema.decimal is not None else 0
+        if schema.decimal is not None and (not content or digits >= 10 ** schema.decimal[0]):
             raise ValueError
         out.write(content if kind == "fixed" else _varint(len(content)) + content)
     elif kind == "enum":

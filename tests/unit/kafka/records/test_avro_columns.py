@@ -100,6 +100,9 @@ def test_a_type_is_that_of_from_avro(schema: Any, kind: str, content: bytes, val
         ('{"type":"enum","name":"E","symbols":["A","B","A"]}', "has each symbol once"),
         ('{"type":"enum","name":"E","symbols":["A","B"],"default":"C"}', "default of an Avro enum is one of its"),
         ('{"type":"enum","name":"E","symbols":["A"],"default":null}', "default of an Avro enum is one of its"),
+        (json.dumps(record(("a", "int"), ("a", "int"))), "has each field once"),
+        (json.dumps(record(("a", logical("bytes", "decimal", precision=2), {"default": ""}))), "is none of bytes"),
+        (json.dumps(record(("a", logical("bytes", "decimal", precision=2), {"default": "d"}))), "is none of bytes"),
     ],
 )
 def test_another_schema_is_refused(schema: str, why: str) -> None:
@@ -274,6 +277,66 @@ def test_a_value_whose_schema_does_not_fit_is_named_with_both(registry: Registry
         block_by(orders(registry, fail_fast=True), [good, value])
 
 
+TWO = '{"type":"fixed","name":"F","size":%d}'
+
+
+@pytest.mark.parametrize(
+    ("schema", "why"),
+    [
+        # Each field of a value would be one of the next value's.
+        (json.dumps(record(("id", "int"), ("id", "int"))), "has each field once, by its name"),
+        (json.dumps(record(("id", "int"), ("z", "int"), ("z", "int"))), "has each field once, by its name"),
+        (
+            '{"type":"record","name":"Order","fields":[{"name":["id"],"type":"int"}]}',
+            "has each field once, by its name",
+        ),
+        (json.dumps(record(("id", json.loads(TWO % 1)), ("z", json.loads(TWO % 2)))), "defines F twice"),
+    ],
+    ids=lambda each: str(each)[:40],
+)
+def test_a_schema_of_a_writer_that_is_none_is_named_and_ends_no_query(schema: str, why: str) -> None:
+    reader = json.dumps(record(("id", "int")))
+    with (
+        schema_registry({"/schemas/ids/30": {"schema": schema}}) as server,
+        pytest.raises(PayloadError, match=rf"offset 0: .*schema 30.*{why}"),
+    ):
+        block_by(reader_of(reader, client(server), fail_fast=True), [message(30, b"\x02\x04")])
+
+
+def test_a_writer_s_schema_of_any_depth_ends_no_query() -> None:
+    """Python's limit is met while the JSON is read, or while its types are."""
+    deep = {
+        f"/schemas/ids/{depth}": {"schema": '{"type":"array","items":' * depth + '"int"' + "}" * depth}
+        for depth in range(900, 1_000)
+    }
+    with schema_registry(deep) as server:
+        found = block_by(reader_of('"int"', client(server)), [message(depth, b"\x02") for depth in range(900, 1_000)])
+    assert found.malformed == 100
+
+
+def test_a_type_may_be_defined_twice_alike() -> None:
+    pair = [json.loads(TWO % 1), json.loads(TWO % 1)]
+    found = decoded(json.dumps(record(("a", pair[0]), ("b", pair[1]))), [b"ab"])
+    assert values_of(found.column) == [{"a": b"a", "b": b"b"}]
+
+
+def test_an_id_that_no_registry_can_have_is_bad_without_a_request(registry: Registry) -> None:
+    found = block_by(orders(registry), [message(2**32 - 1, b""), message(2**31, b"")])
+    assert found.malformed == 2
+    assert not any("/schemas/ids" in each for each in registry.asked)
+
+
+def test_defaults_count_for_no_limit_on_small_items() -> None:
+    added = [(f"f{place}", ["null", "string"], {"default": None}) for place in range(60)]
+    written = {"type": "array", "items": record(("b", "boolean"), name="Item")}
+    read = {"type": "array", "items": record(("b", "boolean"), *added, name="Item")}
+    with schema_registry({"/schemas/ids/31": {"schema": json.dumps(written)}}) as server:
+        value = message(31, encoded("long", 1_000) + b"\x01" * 1_000 + b"\x00")
+        found = block_by(reader_of(json.dumps(read), client(server)), [value])
+    assert found.malformed == 0
+    assert len(found.column[0]) == 1_000
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
@@ -407,3 +470,22 @@ def test_a_moment_has_the_unit_of_its_writer_and_a_decimal_its_scale(
     with schema_registry({"/schemas/ids/20": {"schema": json.dumps(written)}}) as server:
         found = block_by(reader_of(json.dumps(read), client(server)), [message(20, b"\x0a\x02\x01")])
     assert values_of(found.column) == [row]
+
+
+TIMES = [
+    logical("int", "date"), logical("int", "time-millis"), logical("long", "time-micros"),
+    logical("long", "timestamp-millis"), logical("long", "timestamp-micros"), logical("long", "timestamp-nanos"),
+    logical("long", "local-timestamp-micros"),
+]  # fmt: skip
+
+
+def test_a_time_is_read_as_itself_or_as_a_number_and_a_moment_in_any_unit() -> None:
+    ids = {f"/schemas/ids/{number}": {"schema": json.dumps(record(("at", each)))} for number, each in enumerate(TIMES)}
+    moments = {"timestamp-millis", "timestamp-micros", "timestamp-nanos"}
+    with schema_registry(ids) as server:
+        for read in [*TIMES, {"type": "long"}]:
+            reader = reader_of(json.dumps(record(("at", read))), client(server))
+            for number, written in enumerate(TIMES):
+                name, wanted = written["logicalType"], read.get("logicalType", "")
+                is_read = wanted in {name, ""} or (name in moments and wanted in moments - {"timestamp-nanos"})
+                assert block_by(reader, [message(number, b"\x02")]).malformed == (not is_read), (name, wanted)
