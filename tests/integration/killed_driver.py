@@ -241,6 +241,8 @@ def session(master: str, more: Mapping[str, str] = MappingProxyType({})) -> Spar
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         KEEP_LOGS[0]: KEEP_LOGS[1],
+        # An entry of a file sink's log names the files of its batch; a compacted one replaces those before it.
+        "spark.sql.streaming.fileSink.log.compactInterval": "100000",
         **more,
     }
     for name, value in settings.items():

@@ -37,8 +37,6 @@ class OrderingJob(TopicJob):
 
     def queries(self, spark: SparkSession) -> dict[str, DataStreamWriter]:
         spark.conf.set(STATE_STORE, ROCKSDB)
-        # The sink's log says of each batch which files it wrote, as long as it is not made shorter.
-        spark.conf.set("spark.sql.streaming.fileSink.log.compactInterval", "100000")
         source = spark.readStream.format("aligned-kafka").options(
             **{
                 "kafka.bootstrap.servers": self.bootstrap,

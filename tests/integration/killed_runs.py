@@ -38,7 +38,7 @@ def files_of(entry: Path) -> list[Path]:
 
 
 def written(job: KilledJob) -> list[list[Path]]:
-    """Return the files of each batch of a job's only query, which has too few batches for a compacted log."""
+    """Return the files of each batch of a job's only query."""
     (query,) = job.names
     log = job.sink(query) / "_spark_metadata"
     return [files_of(entry) for entry in sorted(log.glob("[0-9]*"), key=lambda file: int(file.name))]
@@ -46,10 +46,7 @@ def written(job: KilledJob) -> list[list[Path]]:
 
 def rows_written(job: KilledJob) -> int:
     """Return how many rows the sink of a job's only query holds."""
-    (query,) = job.names
-    # A compacted entry names the files of those before it again.
-    files = {file for entry in (job.sink(query) / "_spark_metadata").glob("[0-9]*") for file in files_of(entry)}
-    return sum(pq.read_metadata(file).num_rows for file in files)
+    return sum(pq.read_metadata(file).num_rows for files in written(job) for file in files)
 
 
 def run_with_kills(
