@@ -8,7 +8,7 @@ import random
 import threading
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Collection, Iterator, Set
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
@@ -192,6 +192,8 @@ class Cluster:
         self._manager: KafkaConnectionManager | None = None
         self._why_not: dict[int | str, str] = {}
         self._order = BrokerOrder()
+        self.answered_by: int | str = ""
+        """The broker of the last answer to ``ask_any``."""
 
     def run(self, work: Callable[[Deadline], Awaitable[_Result]]) -> _Result:
         """Run ``work`` with the time limit ``default.api.timeout.ms``.
@@ -359,14 +361,11 @@ class Cluster:
                     if is_first_round and isinstance(error, SILENCE):
                         self._order.note_silent(broker.node_id)
                 else:
+                    self.answered_by = broker.node_id
                     return answer
             is_first_round = False
             if not await backoff.wait():
                 raise no_broker(failures, self._settings, deadline)
-
-    def brokers(self) -> Set[int | str]:
-        """Return the brokers that the last metadata named."""
-        return {broker.node_id for broker in self._open().cluster.brokers()}
 
     async def ask_each(
         self, nodes: Collection[int | str], request: Callable[[], Any], deadline: Deadline

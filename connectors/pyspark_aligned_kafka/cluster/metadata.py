@@ -220,7 +220,7 @@ class TopicLookup:
         backoff = self._cluster.backoff(deadline)
         missing_since: dict[str | Split, float] = {}
         while True:
-            topics = await self._metadata(names, deadline, anyone=bool(missing_since))
+            _, topics = await self._metadata(names, deadline, anyone=bool(missing_since))
             missing: set[str | Split] = {name for name in names or () if name not in topics}
             missing |= {split for split in splits if not _exists(split, topics)}
             missing_since = absent_since(missing_since, missing)
@@ -248,15 +248,13 @@ class TopicLookup:
             SourceError: the topic was deleted and created again, and not all brokers know that yet; or a broker knows
                 the topic, and does not name its partitions for the moment.
         """
-        await self._metadata([name], deadline)
-        answers: dict[int | str, Any] = {}
-        new: Set[int | str] = self._cluster.brokers()
-        while new:
-            answers |= await self._cluster.ask_each(new, lambda: metadata_request([name]), deadline)
-            more = next((each for each in answers.values() if _brokers_in(each) - answers.keys()), None)
-            new = frozenset() if more is None else _brokers_in(more) - answers.keys()
-            if more is not None:
+        first, _ = await self._metadata([name], deadline)
+        answers: dict[int | str, Any] = {self._cluster.answered_by: first}
+        while more := next((each for each in answers.values() if _brokers_in(each) - answers.keys()), None):
+            if more is not first:
                 self._cluster.learn_brokers(more)
+            new = _brokers_in(more) - answers.keys()
+            answers |= await self._cluster.ask_each(new, lambda: metadata_request([name]), deadline)
         found = [read_metadata(each) for each in answers.values()]
         if any(each.unready for each in found):
             raise SourceError(
@@ -282,7 +280,7 @@ class TopicLookup:
 
     async def _metadata(
         self, names: Collection[str] | None, deadline: Deadline, *, anyone: bool = False
-    ) -> Mapping[str, Topic]:
+    ) -> tuple[Any, Mapping[str, Topic]]:
         backoff = self._cluster.backoff(deadline)
         while True:
             answer = await self._cluster.ask_any(lambda: metadata_request(names), deadline, anyone=anyone)
@@ -290,7 +288,7 @@ class TopicLookup:
             found = read_metadata(answer)
             if not found.unready or not await backoff.wait():
                 self._learn(found.topics)
-                return found.topics
+                return answer, found.topics
 
     def _learn(self, topics: Mapping[str, Topic]) -> None:
         if self.missing:

@@ -78,13 +78,12 @@ class Brokers(Answering):
 
     def __init__(self, *answers: MetadataResponse) -> None:
         super().__init__(answers, takes_s=0, limit_ms=60_000)
-
-    def brokers(self) -> set[int | str]:
-        return {0}
+        self.answered_by = 0
 
     async def ask_each(
         self, nodes: Collection[int | str], request: Callable[[], Any], deadline: Deadline
     ) -> dict[int | str, Any]:
+        assert self.answered_by not in nodes, "it has answered already"
         if silent := [node for node in nodes if int(node) >= len(self._answers)]:
             raise ResponseTimeoutError(f"not all brokers of the cluster answer: {silent}")
         return {node: self._answers[int(node)] for node in nodes}
