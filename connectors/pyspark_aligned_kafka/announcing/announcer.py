@@ -49,6 +49,8 @@ from watermark_source.planning.watermark import MAX, MIN, Millis, watermark_text
 _log = logging.getLogger(__name__)
 
 SUFFIX: Final = ".watermarks"
+_LAST_MOMENT: Final = 253_402_300_799_999
+"""The last millisecond of the year 9999."""
 _LIMIT_MS: Final = 30_000
 """Time limit of a topic's creation and of one record."""
 _OF_PRODUCER: Final[Mapping[str, Any]] = {
@@ -341,11 +343,7 @@ class WatermarkAnnouncer:
         Raises:
             UsageError: it is no such number or lower than the last, or the announcer is closed.
         """
-        if type(watermark) is not int or not MIN < watermark < MAX:
-            raise UsageError(
-                f"WatermarkAnnouncer.at({watermark!r}): expected milliseconds since 1970-01-01 UTC as an int, for "
-                "example round(moment.timestamp() * 1000)"
-            )
+        need_millis(watermark)
         with self._lock:
             last = self._next("at")
             if last.watermark is not None and watermark < last.watermark:
@@ -413,6 +411,16 @@ def need_name(writer: str) -> None:
             f"writer = {shortened(ascii(writer))}: expected a name of 1 to 255 characters without commas, control "
             "characters, and spaces at its ends, unique among the writers of the topic, for example "
             'writer="sessions-job"'
+        )
+
+
+def need_millis(watermark: int) -> None:
+    """Refuse what is no number of milliseconds since 1970; raises ``UsageError``."""
+    # Microseconds of the present are beyond it, too: readers could never go back from such a watermark.
+    if type(watermark) is not int or not MIN < watermark <= _LAST_MOMENT:
+        raise UsageError(
+            f"WatermarkAnnouncer.at({watermark!r}): expected milliseconds since 1970-01-01 UTC as an int, up to the "
+            "year 9999, for example round(moment.timestamp() * 1000). If nothing more is written, close(end=True)"
         )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pyspark_aligned_kafka.announcing.announcer import AnnouncementTopic, WatermarkAnnouncer
+from pyspark_aligned_kafka.announcing.announcer import AnnouncementTopic, WatermarkAnnouncer, need_millis
 from pyspark_aligned_kafka.announcing.audit import Promises
 from pyspark_aligned_kafka.announcing.query import Polls, Without, hold_of, to_announce
 from pyspark_aligned_kafka.lookup.announcements import statements_of
@@ -116,6 +116,14 @@ def test_a_setting_without_its_prefix_is_refused_and_named_with_it() -> None:
     """It would have no effect: connections would be made without encryption."""
     with pytest.raises(UnknownOptionError, match=r"the nearest is kafka\.security\.protocol"):
         WatermarkAnnouncer("t", {**KAFKA, "security.protocol": "SSL"}, "a")
+
+
+@pytest.mark.parametrize("wrong", [1_700_000_000_000_000, 1.7e12, True, "1700000000000", MIN, None])
+def test_a_watermark_in_microseconds_is_refused(wrong: int) -> None:
+    need_millis(1_700_000_000_000)
+    need_millis(-1)
+    with pytest.raises(UsageError, match=r"expected milliseconds since 1970-01-01 UTC as an int, up to the year 9999"):
+        need_millis(wrong)
 
 
 def records(*given: tuple[bytes | None, bytes | None]) -> list[LoggedStatement]:
