@@ -219,7 +219,9 @@ def test_without_waiting_each_row_of_any_stream_finds_the_latest_version_of_its_
 
     probe = follow_clock(streams.spark.readStream.schema("click long, key long").json(str(folder)), "at")
     build = users(follow_watermark(streams.load(name="users", **ON_CLOCK)))
-    joined = temporal_join(probe, build, on="key", probe_time="at", build_time="since", wait=False, buckets=2)
+    joined = temporal_join(
+        probe, build, on="key", probe_time="at", build_time="since", wait=False, sequence=(), buckets=2
+    )
     query = streams.start(joined.select("click", "user"))
     answers: list[tuple[int, int | None]] = []
     for number, (change, latest) in enumerate([(None, None), (1, 1), (8, 8), (DELETED * 7 + 1, None)]):

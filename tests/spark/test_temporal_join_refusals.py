@@ -106,6 +106,10 @@ CASES = {
         ("wait=False and buffer=True", "leave one of them out"),
         probe_options=ON_CLOCK, build_options=TABLE, arguments={"wait": False, "buffer": True},
     ),
+    "no waiting, and no order": Case(
+        ("wait=False, and no column orders the rows of a key in build (file-log)", 'sequence="offset"', "sequence=()"),
+        probe=clocked, build_options=ON_CLOCK, arguments={"wait": False},
+    ),
     "no column to compare": Case(("on names no column", 'on="user_id"'), arguments={"on": []}),
     "pairs of names": Case(
         ("on={'value': 'split'} pairs names", 'withColumnRenamed("id", "user_id")'),
@@ -121,6 +125,13 @@ CASES = {
         ("'value' is double", "cast it on both sides"),
         probe=lambda rows: follow_watermark(rows).selectExpr("CAST(value AS DOUBLE) AS value", "event_time"),
         build=lambda rows: follow_watermark(rows).selectExpr("CAST(value AS DOUBLE) AS value", "event_time AS since"),
+    ),
+    "a key of many types": Case(
+        ("'value' is variant", "cast it on both sides"),
+        probe=lambda rows: follow_watermark(rows).selectExpr("to_variant_object(array(value)) AS value", "event_time"),
+        build=lambda rows: follow_watermark(rows).selectExpr(
+            "to_variant_object(array(value)) AS value", "event_time AS since"
+        ),
     ),
     "a collated key": Case(
         ("'value' is string collate UTF8_LCASE",),
@@ -191,6 +202,32 @@ def test_a_side_with_one_source_on_the_clock_goes_by_the_event_times_of_the_othe
     assert joined.columns == ["split", "value", "event_time"]
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_of_a_union_as_build_side_each_source_is_waited_for(loaded: Load, first: bool) -> None:
+    """Spark's metadata has the declaration of the first one alone."""
+    read = {"sourceName": "users", **TABLE, **GROUP}
+    users, guests = (follow_watermark(loaded(**{**read, **o})) for o in ({}, {"sourceName": "guests", **ON_CLOCK}))
+    unread = follow_watermark(loaded(sourceName="new", **ON_CLOCK, **GROUP))
+    apart = follow_watermark(loaded(sourceName="apart", **TABLE))
+    probe = follow_watermark(loaded(**ON_CLOCK, **GROUP)).drop("split")
+
+    def joined(other: DataFrame, **arguments: Any) -> DataFrame:
+        both = users.union(other) if first else other.union(users)
+        return temporal_join(probe, renamed(both.drop("split")), on="value", build_time="since", **arguments)
+
+    joined(guests)
+    for buffer in (False, True):
+        with pytest.raises(UsageError, match=r"build \(new\) begins with neither"):
+            joined(unread, buffer=buffer)
+        with pytest.raises(UsageError, match=r"build \(follow_clock\) begins with neither"):
+            joined(clocked(users).selectExpr("value AS split", "value", "event_time"), buffer=buffer)
+    with pytest.raises(UsageError, match=r"build \(apart\) has none"):
+        joined(apart)
+    joined(apart, buffer=True)
+    with pytest.raises(UsageError, match=r"wait=False, and probe \(file-log\) would wait in its source"):
+        joined(unread, wait=False)
+
+
 def test_spark_s_highest_watermark_is_refused_where_rows_wait_for_the_snapshot(loaded: Load) -> None:
     build = renamed(follow_watermark(loaded(**TABLE)).drop("split"))
     policy = "spark.sql.streaming.multipleWatermarkPolicy"
@@ -198,7 +235,7 @@ def test_spark_s_highest_watermark_is_refused_where_rows_wait_for_the_snapshot(l
     try:
         with pytest.raises(UsageError, match=f"{policy} is max.*conf.set.*min"):
             temporal_join(clocked(build), build, on="value", build_time="since", buffer=True)
-        temporal_join(clocked(build), build, on="value", build_time="since", wait=False)
+        temporal_join(clocked(build), build, on="value", build_time="since", wait=False, sequence=())
     finally:
         build.sparkSession.conf.unset(policy)
 
@@ -270,6 +307,18 @@ def test_a_topic_that_nothing_waits_for_is_refused_with_the_line_to_write(loaded
     build = topic(probe, **given).selectExpr(KEY, KIND, "offset", "event_time AS since")
     with pytest.raises(UsageError, match=r'\.option\("readToEndFirst", "true"\)'):
         temporal_join(probe, build, on="value", build_time="since")
+
+
+def test_a_topic_that_changes_to_the_clock_is_no_build_side_of_event_times(loaded: Load) -> None:
+    then_clock = {"useProcessingTimeWhenCaughtUp": "true"}
+    probe = follow_watermark(loaded()).drop("split")
+    columns = [KEY, KIND, "offset", "event_time AS since"]
+    build = topic(probe, **then_clock, sourceName="users").selectExpr(*columns)
+    with pytest.raises(UsageError, match=r"build \(users\) has useProcessingTimeWhenCaughtUp, .* Give both sources"):
+        temporal_join(probe, build, on="value", build_time="since")
+    changing = topic(probe, **then_clock).selectExpr(KEY, "event_time")
+    for side in (build, topic(probe).selectExpr(*columns)):
+        temporal_join(changing, side, on="value", build_time="since", sequence="offset")
 
 
 def test_the_clock_of_batches_waits_in_state_for_a_topic(loaded: Load) -> None:

@@ -45,10 +45,10 @@ def followed_time(df: DataFrame, name: str, caller: str) -> tuple[str, SourceTim
             f"{caller}: column {name!r} has a watermark of Spark's own withWatermark, which ignores its source's "
             "splits; use follow_watermark in its place, on a stream of this project's sources"
         )
-    return name, next((source for source in _declarations(df) if not source.processing_time), declared)
+    return name, next((source for source in declarations(df) if not source.processing_time), declared)
 
 
-def _declarations(df: DataFrame) -> list[SourceTime]:
+def declarations(df: DataFrame) -> list[SourceTime]:
     """Return what the plan's sources declare about time; nothing under Spark Connect, which exposes no plan."""
     plan = getattr(df, "_jdf", None)
     if plan is None:

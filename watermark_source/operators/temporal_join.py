@@ -14,9 +14,12 @@ from pyspark.sql.types import (
     ArrayType,
     AtomicType,
     BinaryType,
+    BooleanType,
     DataType,
-    DoubleType,
-    FloatType,
+    DatetimeType,
+    DayTimeIntervalType,
+    DecimalType,
+    IntegralType,
     MapType,
     NumericType,
     StringType,
@@ -26,7 +29,7 @@ from pyspark.sql.types import (
 )
 
 from watermark_source.errors import UsageError, shortened
-from watermark_source.operators.followed_time import WAITED, followed_time, need_rocksdb
+from watermark_source.operators.followed_time import WAITED, declarations, followed_time, need_rocksdb
 from watermark_source.operators.join_processor import JoinLayout, TemporalJoinProcessor
 from watermark_source.operators.packs import BUCKET, PACKED, UNPACKED, Packer, unpacker
 from watermark_source.spark.accepted_operators import left_out
@@ -42,6 +45,10 @@ UPSERTS = ("insert", "update_postimage", "update", "upsert")
 TOPIC_SEQUENCE = "offset"
 """The column that orders the rows of a key in a topic."""
 DELETES, IGNORED = ("delete",), ("update_preimage",)
+_COMPARED = (
+    IntegralType, DecimalType, StringType, BooleanType, DatetimeType, DayTimeIntervalType, BinaryType,
+)  # fmt: skip
+"""Types of columns in ``on``: equal values have equal texts, and others have other ones."""
 _OWN = "__temporal_join_"
 _MOST_BUCKETS = 65_536
 
@@ -92,6 +99,7 @@ def temporal_join(
         ignored: values of ``change_type`` whose rows are dropped, such as an updated row's previous values.
         sequence: columns that order changes of a key at one time, on processing time all changes of a key; by default
             ``_commit_version`` and ``_change_number`` if they exist, and ``offset`` of a topic with ``readToEndFirst``.
+            With ``wait=False`` they are needed; ``()`` states that no batch has two rows of a key.
         buckets: the number of hash partitions of the keys, which bounds the number of tasks. It cannot change for a
             checkpoint.
 
@@ -111,18 +119,14 @@ def temporal_join(
     probe_time, probe_source = followed_time(probe, probe_time, f"{CALLER}, probe")
     build_time, build_source = followed_time(build, build_time, f"{CALLER}, build")
     _need_one_kind_of_time(probe_source, build_source)
-    if not wait:
-        _need_no_wait(probe_source, build_source, buffer=buffer)
-    elif probe_source.processing_time:
-        _need_lowest_watermark(probe)
-        _need_declared_clock(probe_source, build_source)
-        _need_snapshot(build_source)
-        if not buffer:
-            _need_one_group(probe_source, build_source)
+    if probe_source.processing_time or not wait:
+        _need_waiting_or_none(probe, build, probe_source, build_source, buffer=buffer, wait=wait)
     probe_key, build_key = names_of_key(probe, build, on)
     if build_source.reads_to_end_first:
         sequence = _sequence_of_topic(build, build_source, sequence)
     columns = columns_of_build(build, build_key, build_time, change_type, sequence)
+    if not wait and sequence is None:
+        _need_order(build_source, columns)
     kinds = KindsOfChange(tuple(as_list(upserts)), tuple(as_list(deletes)), tuple(as_list(ignored)))
     kinds.check(build, columns.change_type)
     if build_source.change_columns or build_source.reads_to_end_first:
@@ -201,6 +205,12 @@ def _described(probe: DataFrame, added: Sequence[StructField], key: Sequence[str
 
 
 def _need_one_kind_of_time(probe: SourceTime, build: SourceTime) -> None:
+    if build.becomes_clock and not (probe.becomes_clock or probe.processing_time):
+        raise UsageError(
+            f"{CALLER}: build ({build.source}) has useProcessingTimeWhenCaughtUp, and probe ({probe.source}) has not: "
+            "from then on versions would begin when they are read, later than they did, and probe rows by event time "
+            "would be joined with the previous ones. Give both sources the option, or leave it out of build's"
+        )
     if probe.processing_time == build.processing_time:
         return
     kinds = {False: "event time", True: "processing time (watermarkStrategy none)"}
@@ -210,6 +220,34 @@ def _need_one_kind_of_time(probe: SourceTime, build: SourceTime) -> None:
         "watermarkStrategy none, and mysql-cdc-wm useProcessingTimeDuringBinlog true. A stream of another source is on "
         "processing time by follow_clock"
     )
+
+
+def _need_waiting_or_none(
+    probe: DataFrame, build: DataFrame, probe_source: SourceTime, build_source: SourceTime, *, buffer: bool, wait: bool
+) -> None:
+    """Refuse, on processing time, sides with which rows would wait although they shall not, or would not wait."""
+    # Of a union, each source: the first one alone does not show when the others have been read.
+    sources = dict.fromkeys([build_source, *declarations(build)])
+    if not wait:
+        for source in sources:
+            _need_no_wait(probe_source, source, buffer=buffer)
+        return
+    _need_lowest_watermark(probe)
+    _need_declared_clock(probe_source, *sources)
+    for source in sources:
+        _need_snapshot(source)
+        if not buffer:
+            _need_one_group(probe_source, source)
+
+
+def _need_order(build: SourceTime, columns: BuildColumns) -> None:
+    """Refuse rows of a key without an order: tasks read the ranges of a batch side by side."""
+    if not columns.sequence:
+        raise UsageError(
+            f"{CALLER}: wait=False, and no column orders the rows of a key in build ({build.source}): of two that one "
+            "batch reads, in several tasks, the older one might count as the latest. Name the column, which the "
+            'result does not have: sequence="offset" of a topic. If no batch has two rows of a key, give sequence=()'
+        )
 
 
 def _need_no_wait(probe: SourceTime, build: SourceTime, *, buffer: bool) -> None:
@@ -256,11 +294,11 @@ def _need_lowest_watermark(probe: DataFrame) -> None:
         )
 
 
-def _need_declared_clock(probe: SourceTime, build: SourceTime) -> None:
+def _need_declared_clock(*sources: SourceTime) -> None:
     """Refuse, on processing time, sources that do not declare to send a watermark of the clock (FLIP-326)."""
     # With follow_clock the watermark is that of Spark's batches, and is there although no source announces it.
     undeclared = [
-        source.source for source in (probe, build) if not source.announces_processing_time and not source.batch_clock
+        source.source for source in sources if not source.announces_processing_time and not source.batch_clock
     ]
     if undeclared:
         raise UsageError(
@@ -490,11 +528,11 @@ def names_of_key(probe: DataFrame, build: DataFrame, on: str | Sequence[str]) ->
                 f"{CALLER}: column {one!r} is {kind.simpleString()} in probe and {its.simpleString()} in build. Cast "
                 f'one of them first, as in probe.withColumn("{one}", col("{one}").cast("{its.simpleString()}"))'
             )
-        exact = isinstance(kind, AtomicType) and not isinstance(kind, FloatType | DoubleType)
-        if not exact or (isinstance(kind, StringType) and kind.collation != "UTF8_BINARY"):
+        if not isinstance(kind, _COMPARED) or (isinstance(kind, StringType) and kind.collation != "UTF8_BINARY"):
             raise UsageError(
                 f"{CALLER}: column {one!r} is {kind.simpleString()}, and the join compares whole numbers, decimals, "
-                "strings of UTF8_BINARY, booleans, dates, timestamps and binary only; cast it on both sides first"
+                "strings of UTF8_BINARY, booleans, dates, times, timestamps, intervals of days and binary only; cast "
+                "it on both sides first"
             )
     return ours, theirs
 

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
-from pyspark.sql.types import StructType
+from pyspark.sql.types import BooleanType, StructField, StructType
 
 from watermark_source.errors import UsageError
 from watermark_source.planning.watermark import WatermarkCharacteristic
@@ -149,9 +149,9 @@ class ClockTicks(DataSource):
         """Return the format's name."""
         return "watermark-source-clock"
 
-    def schema(self) -> str:
-        """Return the only column: true."""
-        return f"{_TICK} boolean"
+    def schema(self) -> StructType:
+        """Return the only column: true. Its metadata declares the time to operators that examine a union's plan."""
+        return StructType([StructField(_TICK, BooleanType(), metadata=_DECLARED.metadata)])
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return the reader."""

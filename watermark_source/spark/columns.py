@@ -168,6 +168,8 @@ class SourceTime:
     """Whether a row that reports a deletion has the event time of the row that was deleted."""
     change_columns: tuple[str, ...] = ()
     """The column of the kind of change, then those that order changes; none where rows are not changes of a table."""
+    becomes_clock: bool = False
+    """Whether it changes from event times to the clock (``useProcessingTimeWhenCaughtUp``)."""
     batch_clock: bool = False
     """Whether its watermark is the time of Spark's batches (``follow_clock``), and not one of a source."""
 
@@ -194,6 +196,7 @@ class SourceTime:
             reads_to_end_first=options.after_catch_up is AfterCatchUp.WATERMARK,
             deletes_keep_event_time=deletes_keep_event_time,
             change_columns=tuple(change_columns),
+            becomes_clock=options.after_catch_up is AfterCatchUp.CLOCK,
         )
 
     @classmethod
@@ -212,6 +215,7 @@ class SourceTime:
             reads_to_end_first=declared.get("readsToEndFirst", False),
             deletes_keep_event_time=declared.get("deletesKeepEventTime", False),
             change_columns=tuple(declared.get("changeColumns", ())),
+            becomes_clock=declared.get("becomesClock", False),
             batch_clock=declared.get("batchClock", False),
         )
 
@@ -238,6 +242,8 @@ class SourceTime:
             declared["deletesKeepEventTime"] = True
         if self.change_columns:
             declared["changeColumns"] = list(self.change_columns)
+        if self.becomes_clock:
+            declared["becomesClock"] = True
         if self.batch_clock:
             declared["batchClock"] = True
         return {KEY: declared}
