@@ -132,7 +132,10 @@ def left_out(df: DataFrame, constant: Sequence[str]) -> tuple[str, str | None] |
     if plan is None:
         return None
     node = plan.queryExecution().analyzed()
-    alike = {_number(each) for each in _items(node.output()) if each.name() in constant}
+    return _left_out(node, {_number(each) for each in _items(node.output()) if each.name() in constant})
+
+
+def _left_out(node: Any, alike: set[int]) -> tuple[str, str | None] | None:
     while True:
         kind = _kind(node)
         if kind == "Project":
@@ -148,6 +151,10 @@ def left_out(df: DataFrame, constant: Sequence[str]) -> tuple[str, str | None] |
                 return f"the filter {shortened(condition.sql())}", condition.sql()
         elif kind in _LEAVE_OUT and not (kind == "Join" and str(node.joinType()).endswith("Outer")):
             return _LEAVE_OUT[kind], None
+        elif kind == "Union":
+            places = [place for place, each in enumerate(_items(node.output())) if _number(each) in alike]
+            parts = ((part, {_number(part.output().apply(place)) for place in places}) for part in _children(node))
+            return next((found for part, its in parts if (found := _left_out(part, its)) is not None), None)
         elif kind not in (*_KEEP_EVERY_ROW, "Filter", "EventTimeWatermark", "Join"):
             return None
         streams = [child for child in _children(node) if _is_stream(child)]
