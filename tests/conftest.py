@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import os
 import random
 import re
 import sys
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,8 @@ from services.mysql import MySql, mysql_service
 from services.mysql_program import Flavour, flavour_from_environment
 from services.postgres import Postgres, postgres_service
 from services.spark_start import LOCAL_CHECKPOINTS, quick_spark
+from tests.left_open import count_beside_spark, take_counts
+from tests.left_open import found_in_its_file as _found_in_its_file  # noqa: F401 - a fixture of every file
 from tests.longest_first import in_order
 from watermark_source.operators.followed_time import ROCKSDB, STATE_STORE
 
@@ -133,7 +136,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if not item.get_closest_marker(marker)]
         config.hook.pytest_deselected(items=needing)
         config.stash[_left_out][reason] = len(needing)
+    count_beside_spark(items)
     items[:] = [items[index] for index in in_order([item.path for item in items], config.rootpath)]
+
+
+def pytest_collection_finish() -> None:
+    """Leave what importing and collecting made out of later collections of garbage: it stays for the whole run."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -145,10 +155,18 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
                 module.random = _OTHERS_NUMBERS  # type: ignore[attr-defined]
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # before the warnings are listed
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> Generator[None, object, object]:
+    left_open = take_counts(terminalreporter)
+    result = yield
+    if left_open:
+        terminalreporter.write_line(f"left open until garbage was collected: {left_open}", yellow=True)
     for reason, count in config.stash.get(_left_out, {}).items():
         if count:
             terminalreporter.write_line(f"{count} tests that {reason}", yellow=True)
+    return result
 
 
 @pytest.fixture(scope="session")
