@@ -350,7 +350,8 @@ def test_each_run_ends_though_a_writer_is_gone_and_names_it_until_its_time_to_li
         direct.write(writers.topic, {0: [60 * night, 61 * night]})
     gone = watermark_text(Millis(1_000 * (now - 2 * day)))
     # The first one had its watermark from nothing; the second read rows, and closed no window.
-    (text,) = (each for each in caplog.messages if "the run is over, and closed no window: 2 rows read" in each)
+    words = "the run is over, and the source's watermark closed no window: 2 rows read"
+    (text,) = (each for each in caplog.messages if words in each)
     assert f"The writers of the topic announce it: dead announced last at {gone} UTC, after batch 0. Start a w" in text
     assert "drop WRITER" in text
     assert seconds(direct.run(reading(direct, writers, writerTimeToLive="1 day"), "b")) == 100

@@ -78,7 +78,8 @@ def test_a_run_that_closes_nothing_ends_with_cause_and_line(hour: dict[str, str]
     moment, rest = line[:17], line[17:]
     assert time.strptime(moment, "%y/%m/%d %H:%M:%S")
     assert rest.startswith(
-        " WARN watermark_source: [query by_minute, source aligned-kafka] the run is over, and closed no window: 120 "
+        " WARN watermark_source: [query by_minute, source aligned-kafka] the run is over, and the source's "
+        "watermark closed no window: 120 "
     )
     assert "-2: no record seen yet" in rest
     assert 'write .option("idleTimeout", "30 seconds")' in rest

@@ -10,8 +10,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
 
 from tests.spark.counting_timer import counted_after
-from tests.spark.queries import Rows, Streams, at
-from watermark_source import data_rows, follow_watermark
+from tests.spark.queries import START, Rows, Streams, at
+from watermark_source import data_rows, follow_watermark, why_open
+from watermark_source.monitor.open_windows import Verdict
 
 pytestmark = pytest.mark.spark
 
@@ -76,6 +77,30 @@ def test_by_a_watermark_of_sparks_own_the_same_rows_are_late(streams: Streams) -
         plain.settle()
     assert plain.dropped > 0
     assert plain.rows() == [(at(0), 2), (at(HOUR), 2)]
+
+
+@pytest.mark.parametrize("slow", [[(0, 1)], []], ids=["slow", "empty"])
+def test_a_watermark_of_sparks_own_is_the_diagnosis_of_a_live_query_from_its_first_windows_on(
+    streams: Streams, slow: list[tuple[float, int]]
+) -> None:
+    """Of a window that it closed too early, at and beyond it, and of all; also before the sources have a watermark."""
+    streams.write({0: [(0, 1), (HOUR, 1)], 1: slow})
+    plain = streams.start(in_windows(data_rows(streams.load()).withWatermark("event_time", "0 seconds")))
+    plain.settle()
+    assert plain.rows() == [(at(0), 1 + len(slow))]
+    for asked in (plain.query, streams.checkpoint(plain.table)):
+        for end in (600, HOUR, HOUR + 600, None):
+            found = why_open(asked, None if end is None else START + end * 1_000)
+            assert found.verdict is Verdict.UNFOLLOWED, (asked, end)
+            assert "use follow_watermark(stream) instead of withWatermark" in found.sentence
+        closed = why_open(asked, START + 600_000)
+        assert (
+            "closed before the sources' watermark passed it, and rows that come for it now are dro" in closed.sentence
+        )
+    # The same of a window that both have passed.
+    both = why_open(plain.query, START - 60_000)
+    assert both.verdict is (Verdict.CLOSED if slow else Verdict.UNFOLLOWED)
+    assert any("instead of withWatermark" in text for text in (both.sentence, *both.remarks))
 
 
 def test_outer_join_of_two_sources_waits_for_the_slowest_split_of_both(streams: Streams) -> None:

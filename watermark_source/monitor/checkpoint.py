@@ -287,10 +287,7 @@ def _why_of_offset(at: SplitState, pending: int, *, by_records: bool) -> str:
 def _unfollowed(of: Checkpoint) -> str | None:
     """Return that Spark's watermark is not that of the sources, after the last batch that is committed."""
     sources, spark = (of.sources, of.next_applied) if of.is_committed else (of.before, of.applied)
-    states = [source.state for source in sources]
-    if not states or None in states:
+    states = [source.state for source in sources if source.state is not None]
+    if len(states) < len(sources):
         return None
-    sent = [state.watermark for state in states if state is not None and state.watermark is not None]
-    if len(sent) < len(states):
-        return None
-    return unfollowed_text(spark, max(sent) if of.takes_highest else min(sent), max(sent))
+    return unfollowed_text(spark, [state.watermark for state in states], takes_highest=of.takes_highest)

@@ -217,11 +217,11 @@ def _unfollowed(progress: Mapping[str, Any], *, takes_highest: bool) -> str | No
     if "addBatch" not in progress.get("durationMs", {}):
         return None
     starts = [own_offset(source.get("startOffset")) for source in progress.get("sources", ())]
-    sent = [int(start["wm"]) for start in starts if start is not None and "wm" in start]
-    if not sent or len(sent) < len(starts):
+    begun = [start for start in starts if start is not None]
+    if len(begun) < len(starts):
         return None
     spark = moment_of(progress.get("eventTime", {}).get("watermark"))
-    return unfollowed_text(spark, max(sent) if takes_highest else min(sent), max(sent))
+    return unfollowed_text(spark, [start.get("wm") for start in begun], takes_highest=takes_highest)
 
 
 def _tolerance(text: str) -> int:

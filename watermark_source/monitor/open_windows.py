@@ -46,7 +46,7 @@ class Verdict(Enum):
     SOURCES = "sources"
     """The watermark of a source."""
     UNFOLLOWED = "unfollowed"
-    """Spark's watermark does not follow the sources'."""
+    """Spark's watermark does not follow the sources': the window is open, or closed before theirs passed it."""
     UNKNOWN = "unknown"
     """The query has not planned a batch yet, or reads no source of this project."""
 
@@ -95,6 +95,8 @@ def open_window(of: QueryAt, end: int | None) -> OpenWindow:
     window = "any window" if end is None else f"the window that ends at {time_text(end)}"
     verdict, sentence = _decide(of, end, target, window)
     remarks = [*(_advice(of, target, end) if verdict is Verdict.SOURCES else ()), *_missing_rows(of), *of.remarks]
+    if of.unfollowed is not None and verdict is not Verdict.UNFOLLOWED:
+        remarks.insert(0, of.unfollowed)
     if of.foreign:
         remarks.append(
             f"the query also reads {', '.join(of.foreign)}: Spark's watermark is the "
@@ -119,15 +121,22 @@ def _decide(of: QueryAt, end: int | None, target: int, window: str) -> tuple[Ver
     if not of.sources:
         return Verdict.UNKNOWN, f"why {window} is open is not known: the query reads no source of this project"
     if end is not None and reached(of.applied, end):
-        return Verdict.CLOSED, (
-            f"{window} is closed: batch {of.batch} and earlier ones emitted all windows that end by "
-            f"{time_text(of.applied)}; rows that come for it now are late and are dropped"
-        )
+        return _closed(of, end, window)
     if of.unfollowed is not None:
         return Verdict.UNFOLLOWED, f"{window} is open because {of.unfollowed}"
     if end is not None and (waits := _batch_wait(of, end)) is not None:
         return Verdict.BATCH, f"{window} {waits}"
     return Verdict.SOURCES, _source_sentence(of, end, target, window)
+
+
+def _closed(of: QueryAt, end: int, window: str) -> tuple[Verdict, str]:
+    emitted = f"batch {of.batch} and earlier ones emitted all windows that end by {time_text(of.applied)}"
+    if of.unfollowed is not None and not reached(of.sent, end):
+        return Verdict.UNFOLLOWED, (
+            f"{window} closed before the sources' watermark passed it, and rows that come for it now are dropped: "
+            f"{emitted}, because {of.unfollowed}"
+        )
+    return Verdict.CLOSED, f"{window} is closed: {emitted}; rows that come for it now are late and are dropped"
 
 
 def _batch_wait(of: QueryAt, end: int) -> str | None:

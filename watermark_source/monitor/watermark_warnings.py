@@ -244,12 +244,15 @@ def standing_text(stand: Stand, max_future_skew: int | None) -> str:
 
 
 def end_text(stand: Stand, max_future_skew: int | None) -> str:
-    """Return the warning of a run with an end that closed no window."""
+    """Return the warning of a run with an end whose source's watermark closed no window.
+
+    Spark's own may have: the source does not see a ``withWatermark``.
+    """
     what = (
         "there is no watermark yet" if stand.watermark is None else f"the watermark is still {_shown(stand.watermark)}"
     )
     why = _cause(stand, max_future_skew, at_end=True)
-    return f"the run is over, and closed no window: {_rows(stand.rows)} read, and {what}. {why}"
+    return f"the run is over, and the source's watermark closed no window: {_rows(stand.rows)} read, and {what}. {why}"
 
 
 def _shown(watermark: int) -> str:

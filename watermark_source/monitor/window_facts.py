@@ -6,6 +6,7 @@ decides from them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -185,24 +186,32 @@ def moves_without_quiet(source: SourceAt, target: int) -> bool:
     return bool(holds & MOVING) or any(reached(s.watermark, target) for s in left_out)
 
 
-def unfollowed_text(spark: int | None, lowest: int, highest: int) -> str | None:
+def unfollowed_text(spark: int | None, sent: Sequence[int | None], *, takes_highest: bool) -> str | None:
     """Return that Spark's watermark is not that of the sources; ``None`` if it is.
 
     Args:
         spark: the watermark that Spark has for a batch; ``None``: none.
-        lowest: the watermark that the sources sent with the batch before.
-        highest: the highest watermark of a single source.
+        sent: the watermark of each source as of the batch before; ``None``: it had none.
+        takes_highest: whether Spark takes the highest watermark of several sources instead of the lowest.
     """
-    if not is_moment(lowest) or lowest <= 0:
+    known = [watermark for watermark in sent if watermark is not None]
+    highest = max(known, default=None)
+    if not sent or (highest is not None and (not is_moment(highest) or highest <= 0)):
         return None
     if spark is None:
+        if len(known) < len(sent):
+            return None
+        lowest = max(known) if takes_highest else min(known)
+        if not is_moment(lowest) or lowest <= 0:
+            return None
         return (
             f"Spark has no watermark, although the sources have sent {time_text(lowest)}: the query does not follow "
             "them, so that no window ever closes: put follow_watermark(stream) in front of the aggregation"
         )
-    if is_moment(highest) and spark > highest:
+    if is_moment(spark) and (highest is None or spark > highest):
+        theirs = "which have none yet" if highest is None else time_text(highest)
         return (
-            f"Spark's watermark, {time_text(spark)}, is ahead of that of the sources, {time_text(highest)}: the query "
+            f"Spark's watermark, {time_text(spark)}, is ahead of that of the sources, {theirs}: the query "
             "takes its watermark from a withWatermark, or began with a checkpoint of Spark's own source; use "
             "follow_watermark(stream) instead of withWatermark"
         )

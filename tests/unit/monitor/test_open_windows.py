@@ -427,6 +427,10 @@ def test_a_query_that_does_not_follow_the_source_is_found_out(tmp_path: Path) ->
     ahead = why_open(checkpoint(tmp_path / "ahead", [offset_of(NOON, wm=NOON)], [END - 1]), END)
     assert "is ahead of that of the sources" in ahead.sentence
     assert "use follow_watermark(stream) instead of withWatermark" in ahead.sentence
+    early = why_open(checkpoint(tmp_path / "early", [offset_of(NOON, wm=None)] * 2, [END, END]), END)
+    assert early.verdict is Verdict.UNFOLLOWED
+    assert "is ahead of that of the sources, which have none yet" in early.sentence
+    assert "and rows that come for it now are dropped" in early.sentence
 
 
 def test_a_partition_that_never_had_a_record_is_named_from_a_checkpoint(tmp_path: Path) -> None:

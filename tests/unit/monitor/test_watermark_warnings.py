@@ -133,9 +133,9 @@ def test_the_warning_names_the_split_since_when_and_the_line() -> None:
 
 def test_the_warning_of_a_run_says_that_silence_counts_from_run_to_run() -> None:
     assert end_text(stand(SILENT), None) == (
-        "the run is over, and closed no window: 1 200 rows read, and there is no watermark yet. It is held back "
-        "by orders-2: no record seen yet; holds the watermark. To continue without a silent partition, write "
-        '.option("idleTimeout", "30 seconds"); its silence counts from one run to the next'
+        "the run is over, and the source's watermark closed no window: 1 200 rows read, and there is no watermark "
+        "yet. It is held back by orders-2: no record seen yet; holds the watermark. To continue without a silent "
+        'partition, write .option("idleTimeout", "30 seconds"); its silence counts from one run to the next'
     )
 
 

@@ -48,7 +48,7 @@ def test_a_run_that_closes_nothing_is_warned_of_at_its_end(
     end = process.run(process.runner.initial_offset())
     process.plan(end)
     (text,) = warned(caplog)
-    assert text.startswith("the run is over, and closed no window: 2 rows read")
+    assert text.startswith("the run is over, and the source's watermark closed no window: 2 rows read")
     assert "log-1: no record seen yet" in text
 
 
