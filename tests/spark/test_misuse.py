@@ -96,3 +96,31 @@ def test_a_user_schema_is_refused(streams: Streams) -> None:
     reader = streams.spark.readStream.format("file-log").option("directory", str(streams.directory()))
     with pytest.raises(PySparkException, match=r"takes none from the user.*Leave \.schema"):
         streams.start(reader.schema("value BIGINT").load()).settle()
+
+
+TIMES: dict[str, tuple[Callable[[DataFrame], DataFrame], str, bool]] = {
+    "the source's own": (lambda df: df, "event_time", False),
+    "renamed and cast": (lambda df: df.select(F.col("event_time").cast("timestamp").alias("t"), "marker"), "t", False),
+    "computed": (lambda df: df.withColumn("t", F.timestamp_seconds("value")), "t", True),
+    "computed, of the same name": (
+        lambda df: df.withColumn("event_time", F.timestamp_seconds("value")),
+        "event_time",
+        True,
+    ),
+    "computed further down": (
+        lambda df: df.select(F.timestamp_seconds("value").alias("a"), "marker").repartition(2).select("marker", "a"),
+        "a",
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize("times", TIMES)
+def test_a_column_with_times_of_its_own_is_warned_of_where_no_option_names_them(
+    loaded: Load, caplog: pytest.LogCaptureFixture, times: str
+) -> None:
+    """Rows that are further behind in it than in the source's event time would be dropped without a word."""
+    change, column, warned = TIMES[times]
+    follow_watermark(change(loaded()), column)
+    assert [r.getMessage() for r in caplog.records if "has times of its own" in r.getMessage()][1:] == []
+    assert (f"column {column} has times of its own" in caplog.text) is warned

@@ -212,24 +212,48 @@ def _is_null(expression: Any, at: Any) -> bool | None:
 
 
 def _traced(attribute: Any, node: Any) -> bool | None:
-    """Follow a column through projections down to the source."""
+    """Follow a column of a node's input through projections down to the source."""
+    defined = next((_defined(attribute, child) for child in _children(node) if _is_stream(child)), None)
+    if defined is None:
+        return None
+    expression, at = defined
+    return expression.name() != MARKER if _is_leaf(at) else _is_null(expression, at)
+
+
+def _defined(attribute: Any, node: Any) -> tuple[Any, Any] | None:
+    """Return what a column of a node is, in the nearest projection or the source, and that place."""
     wanted = attribute.exprId()
-    for child in _children(node):
-        if not _is_stream(child):
-            continue
-        if _is_leaf(child):
-            if _kind(child) == "CTERelationRef":
-                return None
-            found = [a for a in _items(child.output()) if a.exprId().equals(wanted)]
-            return None if not found else found[0].name() != MARKER
-        if _kind(child) == "Project":
-            for named in _items(child.projectList()):
-                if named.exprId().equals(wanted):
-                    source = named.child() if _kind(named) == "Alias" else named
-                    return _is_null(source, child)
-            return None
-        return _traced(attribute, child)
-    return None
+    if _is_leaf(node):
+        found = [a for a in _items(node.output()) if a.exprId().equals(wanted)]
+        return (found[0], node) if found and _kind(node) != "CTERelationRef" else None
+    if _kind(node) == "Project":
+        named = next((each for each in _items(node.projectList()) if each.exprId().equals(wanted)), None)
+        return None if named is None else (named.child() if _kind(named) == "Alias" else named, node)
+    return next((_defined(attribute, child) for child in _children(node) if _is_stream(child)), None)
+
+
+# The column that users name as event time: the source's own, or one with times of its own.
+
+
+def has_times_of_its_own(df: DataFrame, name: str, own: Sequence[str]) -> bool:
+    """Return whether a column is certainly neither a column in ``own`` of the source, nor a rename or cast of one.
+
+    False under Spark Connect, which exposes no plan, and where the plan cannot be followed.
+    """
+    plan = getattr(df, "_jdf", None)
+    if plan is None:
+        return False
+    node = plan.queryExecution().analyzed()
+    column = next((each for each in _items(node.output()) if each.name() == name), None)
+    while column is not None:
+        defined = _defined(column, node)
+        if defined is None:
+            return False
+        expression, at = defined
+        if _is_leaf(at):
+            return expression.name() not in own
+        column, node = _cast(expression), at.child()
+    return True
 
 
 def _is_stream(node: Any) -> bool:

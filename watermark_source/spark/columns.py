@@ -168,6 +168,8 @@ class SourceTime:
     """Whether a row that reports a deletion has the event time of the row that was deleted."""
     change_columns: tuple[str, ...] = ()
     """The column of the kind of change, then those that order changes; none where rows are not changes of a table."""
+    default_time: bool = False
+    """Whether its watermark is about the rows' default event time, such as a record's timestamp: no option names it."""
     becomes_clock: bool = False
     """Whether it changes from event times to the clock (``useProcessingTimeWhenCaughtUp``)."""
     batch_clock: bool = False
@@ -182,6 +184,7 @@ class SourceTime:
         begins_with_snapshot: bool,
         deletes_keep_event_time: bool,
         change_columns: Sequence[str] = (),
+        names_event_time: bool = False,
     ) -> SourceTime:
         """Return a source's time by the user's options and the connector's declaration."""
         group = options.group
@@ -196,6 +199,7 @@ class SourceTime:
             reads_to_end_first=options.after_catch_up is AfterCatchUp.WATERMARK,
             deletes_keep_event_time=deletes_keep_event_time,
             change_columns=tuple(change_columns),
+            default_time=not names_event_time and options.strategy.observed in (Observed.HIGHEST, Observed.DISORDER),
             becomes_clock=options.after_catch_up is AfterCatchUp.CLOCK,
         )
 
@@ -215,6 +219,7 @@ class SourceTime:
             reads_to_end_first=declared.get("readsToEndFirst", False),
             deletes_keep_event_time=declared.get("deletesKeepEventTime", False),
             change_columns=tuple(declared.get("changeColumns", ())),
+            default_time=declared.get("defaultTime", False),
             becomes_clock=declared.get("becomesClock", False),
             batch_clock=declared.get("batchClock", False),
         )
@@ -242,6 +247,8 @@ class SourceTime:
             declared["deletesKeepEventTime"] = True
         if self.change_columns:
             declared["changeColumns"] = list(self.change_columns)
+        if self.default_time:
+            declared["defaultTime"] = True
         if self.becomes_clock:
             declared["becomesClock"] = True
         if self.batch_clock:

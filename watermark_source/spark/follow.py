@@ -8,6 +8,8 @@ column. A filter that is not deterministic keeps the optimizer from pushing filt
 
 from __future__ import annotations
 
+import logging
+
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
@@ -15,9 +17,13 @@ from pyspark.sql.types import StructType, TimestampType
 
 from watermark_source import durations
 from watermark_source.errors import UsageError
-from watermark_source.spark.accepted_operators import need_kept_markers, refuse_second_watermark
+from watermark_source.spark.accepted_operators import has_times_of_its_own, need_kept_markers, refuse_second_watermark
 from watermark_source.spark.column_names import EVENT_TIME, LATE, MARKER
 from watermark_source.spark.columns import MARKER_TYPE, SourceTime
+
+_log = logging.getLogger(__name__)
+_DEFAULT_TIMES = (EVENT_TIME, "timestamp")
+"""The column of a source's event times, and Kafka's own of the same ones."""
 
 # Columns of a DataFrame by the names that users write.
 
@@ -109,7 +115,7 @@ def follow_watermark(df: DataFrame, event_time: str = EVENT_TIME, *, delay: str 
             has a watermark of its own, and Spark takes the lowest of them.
         event_time: the column that is event time for the operators above; a ``timestamp``, its name read as Spark does.
             The watermark is about the source's own event times: a row whose value in another column lies further
-            behind than that may be late.
+            behind than that may be late. Where no option of the source names these times, a warning is logged.
         delay: how long ``dropDuplicatesWithinWatermark`` remembers a row beyond its event time; nothing else uses it.
             Allowed disorder is the source's option ``maxOutOfOrderness``.
 
@@ -139,6 +145,14 @@ def follow_watermark(df: DataFrame, event_time: str = EVENT_TIME, *, delay: str 
         )
     kept = [c for c in df.columns if c != MARKER]
     declared = SourceTime.of_metadata(df.schema[MARKER].metadata)
+    if declared and declared.default_time and has_times_of_its_own(df, event_time, _DEFAULT_TIMES):
+        _log.warning(
+            "follow_watermark: column %s has times of its own, and the watermark of %s is about the default event time "
+            "of its rows: rows whose %s is further behind are dropped as late without an error. Name these times in "
+            'the source, as in .option("eventTimeColumn", "value:$.%s"), and use the column event_time; or ignore this '
+            "if both are in the same order",
+            event_time, declared.source, event_time, event_time,
+        )  # fmt: skip
     about_time = {DELAY_KEY: delay_ms, **(declared.metadata if declared else {})}
     # A select: under Spark Connect withColumn forgets the metadata of an alias it is given.
     return _clocked(df).select(
