@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -53,7 +53,7 @@ def test_inserts_updates_and_deletes_come_in_order(mysql_streams: MySqlStreams) 
     rows = mysql_streams.changes("all", shown)
     assert {(row[0], row[1], row[5]) for row in rows} == {(mysql_streams.database.name, "t", False)}
     assert all(row[2] == row[3] for row in rows)
-    assert all(abs(row[2] - datetime.utcnow()) < timedelta(minutes=5) for row in rows)  # noqa: DTZ003
+    assert all(abs(row[2] - datetime.now(UTC).replace(tzinfo=None)) < timedelta(minutes=5) for row in rows)
     assert [row[2] for row in rows] == sorted(row[2] for row in rows)
     assert len({row[4] for row in rows}) == 5
 
@@ -145,7 +145,7 @@ def test_with_the_clock_during_the_binlog_there_is_no_watermark_before_and_the_c
     frame = mysql_streams.source(**options)
     mysql_streams.run(frame, "all")
     mysql_streams.run_sql("SET TIMESTAMP = 1000000000", "INSERT INTO t VALUES (100, 'later', 0)")
-    before = datetime.utcnow()  # noqa: DTZ003
+    before = datetime.now(UTC).replace(tzinfo=None)
     mysql_streams.run(frame, "all")
     offsets = mysql_streams.offsets("all")
     flips = [("snapshot" in offset, "pt" in offset, "wm" in offset) for offset in offsets]
