@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import random
+import socket
 import threading
 import time
 import traceback
@@ -122,8 +123,12 @@ class _BoundedReads(KafkaConnectionManager):  # type: ignore[misc]  # kafka-pyth
         try:
             transport = await super()._build_transport(node, timeout_at)
         except Exception as error:
-            # Its frames hold the socket until garbage is collected, and a process that plans collects rarely.
-            traceback.clear_frames(error.__traceback__)
+            # kafka-python leaves the socket to its frames, which last until garbage is collected: a process that plans
+            # collects rarely.
+            for frame, _ in traceback.walk_tb(error.__traceback__):
+                for value in frame.f_locals.values():
+                    if isinstance(value, socket.socket):
+                        value.close()
             raise
         receive = transport._sock_recv  # noqa: SLF001 - there is no public place to mend it
 
