@@ -15,6 +15,7 @@ from pyspark_aligned_kafka.options.kafka_option_table import OPTION_TABLE
 from pyspark_aligned_kafka.records.event_time_choice import WithoutTime
 from watermark_source.arrow_columns import integers
 from watermark_source.checks import Caution, Check, Finding, examine
+from watermark_source.durations import format_duration
 from watermark_source.errors import listed
 from watermark_source.option_table import OptionTable
 from watermark_source.planning.split import Split, SplitRange
@@ -25,8 +26,8 @@ OPTIONS = OptionTable((*OPTION_TABLE.options, *(row.option for row in SETTINGS i
 ASKED_FOR = None
 """Many clusters need no password."""
 _PROBE = "probetopic"
-_LONG_AGO_MILLIS, _SOON_MILLIS = 366 * 86_400_000, 3_600_000
-"""Milliseconds from now: an event time further in the past, or in the future, may have another unit."""
+_LONG_AGO_MILLIS, _SOON_MILLIS = 366 * 86_400_000, 300_000
+"""Milliseconds from now: an event time further in the past, or in the future, may have another unit or lack a zone."""
 
 
 def findings(given: Mapping[str, str]) -> Iterator[Finding]:
@@ -81,6 +82,12 @@ def _event_times(given: Mapping[str, str], cluster: CheckedCluster) -> str | Cau
     shown = f"found in the newest record of {len(found)} partitions: {watermark_text(lowest)}"
     text = shown if lowest == highest else f"{shown} to {watermark_text(highest)}"
     now = time.time() * 1_000
-    if lowest < now - _LONG_AGO_MILLIS or highest > now + _SOON_MILLIS:
-        return Caution(f"{text}. That is not near to now: if it should be, the unit may be another (eventTimeFormat)")
+    if highest > now + _SOON_MILLIS:
+        return Caution(
+            f"{text}. The last one is {format_duration(round(highest - now))} in the future. Are these times without "
+            "a zone, which are read as UTC (the producer writes the zone, as in 2026-11-27T12:00:00+02:00), or is the "
+            "unit another (eventTimeFormat)? maxFutureSkew keeps such rows from moving the watermark"
+        )
+    if lowest < now - _LONG_AGO_MILLIS:
+        return Caution(f"{text}. The first one is over a year ago: the unit may be another (eventTimeFormat)")
     return text

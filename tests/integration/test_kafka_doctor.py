@@ -175,5 +175,12 @@ def test_a_wrong_event_time_column_is_found_before_a_query_starts(
     verdict, text = of(topic, eventTimeColumn="value:$.at", eventTimeFormat="micros")
     assert verdict == "warning"
     assert "the unit may be another (eventTimeFormat)" in text
+    producer = KafkaProducer(bootstrap_servers=kafka.bootstrap)
+    # An hour ahead, as wall-clock times without their zone are, and written 13 minutes ago.
+    producer.send(topic, b'{"at": %d}' % (time.time_ns() // 1_000_000 + 47 * 60_000), partition=0).get(30)
+    producer.close()
+    verdict, text = of(topic, eventTimeColumn="value:$.at")
+    assert verdict == "warning"
+    assert re.search("The last one is 4[67] min .* in the future. Are these times without a zone", text)
     assert of(empty, eventTimeColumn="value:$.at") == ("ok", "no partition has a record")
     assert of(topic) == ("ok", "not given: event time is the record's own timestamp")
