@@ -42,6 +42,9 @@ HISTORY_WINDOW_MS = 5_000
 _BROKEN_BY_SPARK = ("Illegal size", "Task not serializable")
 """What queries fail with once two of them have broken the table of environment variables Spark keeps for both."""
 KEEP_LOGS = ("spark.sql.streaming.minBatchesToRetain", "100000")
+KEEP_ENTRIES = ("spark.sql.streaming.fileSink.log.compactInterval", "100000")
+"""An entry of a file sink's log names the files of its own batch, as long as no compacted one replaces it. Spark reads
+such a sink only where this is set, too."""
 """Spark deletes old entries of a checkpoint's logs; what they say is the evidence."""
 
 
@@ -241,8 +244,6 @@ def session(master: str, more: Mapping[str, str] = MappingProxyType({})) -> Spar
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         KEEP_LOGS[0]: KEEP_LOGS[1],
-        # An entry of a file sink's log names the files of its batch; a compacted one replaces those before it.
-        "spark.sql.streaming.fileSink.log.compactInterval": "100000",
         **more,
     }
     for name, value in settings.items():

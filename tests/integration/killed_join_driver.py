@@ -17,7 +17,7 @@ from pyspark.sql.streaming import DataStreamWriter
 
 from examples.clickstream_enrichment import TOGETHER, click_event, enriched, user_info
 from examples.rate_enrichment import answered
-from tests.integration.killed_driver import KilledJob, TopicJob, main
+from tests.integration.killed_driver import KEEP_ENTRIES, KilledJob, TopicJob, main
 from watermark_source import follow_watermark
 from watermark_source.operators.followed_time import ROCKSDB, STATE_STORE
 
@@ -73,6 +73,7 @@ class RateJob(KilledJob):
 
     def queries(self, spark: SparkSession) -> dict[str, DataStreamWriter]:
         spark.conf.set(STATE_STORE, ROCKSDB)
+        spark.conf.set(*KEEP_ENTRIES)
         joined = answered(
             spark, self.address, int(self.users), self.database, rows_per_second=100, wait=self.waits == "wait",
             snapshotChunkRows=self.chunk_rows, snapshotParallelism=1,

@@ -12,7 +12,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import DataStreamWriter
 
-from tests.integration.killed_driver import TopicJob, main
+from tests.integration.killed_driver import KEEP_ENTRIES, TopicJob, main
 from watermark_source import follow_watermark, order_by_event_time
 from watermark_source.operators.followed_time import ROCKSDB, STATE_STORE
 
@@ -37,6 +37,7 @@ class OrderingJob(TopicJob):
 
     def queries(self, spark: SparkSession) -> dict[str, DataStreamWriter]:
         spark.conf.set(STATE_STORE, ROCKSDB)
+        spark.conf.set(*KEEP_ENTRIES)
         source = spark.readStream.format("aligned-kafka").options(
             **{
                 "kafka.bootstrap.servers": self.bootstrap,

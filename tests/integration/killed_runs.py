@@ -38,7 +38,7 @@ def files_of(entry: Path) -> list[Path]:
 
 
 def written(job: KilledJob) -> list[list[Path]]:
-    """Return the files of each batch of a job's only query."""
+    """Return the files of each batch of a job's only query, which keeps its entries (``KEEP_ENTRIES``)."""
     (query,) = job.names
     log = job.sink(query) / "_spark_metadata"
     return [files_of(entry) for entry in sorted(log.glob("[0-9]*"), key=lambda file: int(file.name))]
@@ -46,7 +46,10 @@ def written(job: KilledJob) -> list[list[Path]]:
 
 def rows_written(job: KilledJob) -> int:
     """Return how many rows the sink of a job's only query holds."""
-    return sum(pq.read_metadata(file).num_rows for files in written(job) for file in files)
+    (query,) = job.names
+    # A compacted entry names the files of those before it again.
+    files = {file for entry in (job.sink(query) / "_spark_metadata").glob("[0-9]*") for file in files_of(entry)}
+    return sum(pq.read_metadata(file).num_rows for file in files)
 
 
 def run_with_kills(

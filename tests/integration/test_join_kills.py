@@ -71,12 +71,13 @@ def test_clicks_of_any_source_wait_for_the_snapshot_or_are_answered_from_the_fir
     finally:
         run(mysql.host, mysql.port, f"DROP DATABASE {database}")
     assert not kills or any(in_snapshot)
-    rows = spark.read.parquet(str(job.sink(JOINED))).orderBy("item_id").collect()
+    files_of_batches = [list(map(str, files)) for files in written(job)]
+    rows = spark.read.parquet(*(file for files in files_of_batches for file in files)).orderBy("item_id").collect()
     assert [row.item_id for row in rows] == list(range(len(rows)))
     missed = [row for row in rows if row.gender is None]
     _log.info("%d kills, %d in the snapshot, %d clicks, %d missed", kills, sum(in_snapshot), len(rows), len(missed))
     assert [row for row in rows if row.gender not in (None, GENDERS[row.user_id % 2])] == []
-    in_batches = [spark.read.parquet(*map(str, files)).count() if files else 0 for files in written(job)]
+    in_batches = [spark.read.parquet(*files).count() if files else 0 for files in files_of_batches]
     before = ["snapshot" in offset for offset in users_by_batch[: len(in_batches)]]
     early = sum(count for count, reading in zip(in_batches, before, strict=True) if reading)
     if waits == "wait":
