@@ -298,6 +298,24 @@ def test_a_query_announces_what_its_operators_state(
     assert result.rows > 15
 
 
+def test_a_topic_that_was_deleted_keeps_nothing_from_the_readers_of_another(
+    streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic, built_in_kafka: str
+) -> None:
+    source, gone, sink = new_topic(1), new_topic(1), new_topic(1)
+    rows = windows(follow_watermark(streams.source(subscribe=source)))
+    writer = rows.writeStream.format(built_in_kafka).option("kafka.bootstrap.servers", kafka.bootstrap)
+    query = writer.option("topic", sink).option("checkpointLocation", str(streams.checkpoint("a"))).start()
+    streams.started.append(query)
+    announcing = announce_watermark(query, [gone, sink], options_of(kafka), "sessions")
+    delete_topic(kafka.bootstrap, gone)
+    streams.write(source, {0: [15]})
+    query.processAllAvailable()
+    wait_until(lambda: of_query(kafka, sink)[-1].watermark is not None, 120, "an announcement for the other topic")
+    with pytest.raises(SourceError, match=gone):
+        announcing.flush(timeout=1)
+    query.stop()
+
+
 @pytest.mark.long("test_a_query_announces_what_its_operators_state")
 def test_for_each_batch_into_two_topics_announces_both_and_holds_back(
     streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic, built_in_kafka: str

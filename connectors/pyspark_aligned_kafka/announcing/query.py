@@ -401,22 +401,33 @@ class AnnouncedQuery:
                 "without a row holds it (idleTimeout), or a source has none (watermarkStrategy=none)",
                 self._writer, waited,
             )  # fmt: skip
-        for each in self._topics:
-            if each.last is not None and each.last.batch > batch:
-                _log_restored(self._writer, each.last, batch, self._warned)
-                continue
-            if each.last is not None and each.last.batch == batch and each.last.watermark is not None:
-                # Of a try before: with the same batch the same was announced.
-                continue
-            last = None if each.last is None else each.last.watermark
-            watermark = last if isinstance(found, NoWatermark) else to_announce(found, self._hold, last)
-            each.announce(self._writer, self._id, batch, watermark)
-            _log.debug(
-                "writer %s announced %s for %s after batch %d, in %.0f ms",
-                self._writer, watermark_text(watermark), each.of.topic, batch, (time.monotonic() - began) * 1_000,
-            )  # fmt: skip
+        # A topic that is away, or was deleted, keeps nothing from the readers of the others.
+        troubles = [self._announce(each, found, batch, began) for each in self._topics]
+        if trouble := next((each for each in troubles if each is not None), None):
+            return trouble
         with self._changed:
             self._done = batch
+        return None
+
+    def _announce(self, topic: _Topic, found: OutputWatermark, batch: int, began: float) -> WatermarkSourceError | None:
+        """Announce a batch for one topic, unless that was done; return what keeps it from that."""
+        last = topic.last
+        if last is not None and last.batch > batch:
+            _log_restored(self._writer, last, batch, self._warned)
+            return None
+        if last is not None and last.batch == batch and last.watermark is not None:
+            # Of a try before: with the same batch the same was announced.
+            return None
+        before = None if last is None else last.watermark
+        watermark = before if isinstance(found, NoWatermark) else to_announce(found, self._hold, before)
+        try:
+            topic.announce(self._writer, self._id, batch, watermark)
+        except WatermarkSourceError as error:
+            return error
+        _log.debug(
+            "writer %s announced %s for %s after batch %d, in %.0f ms",
+            self._writer, watermark_text(watermark), topic.of.topic, batch, (time.monotonic() - began) * 1_000,
+        )  # fmt: skip
         return None
 
     def _note_success(self) -> None:
