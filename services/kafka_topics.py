@@ -34,9 +34,22 @@ def create_topics(
     config: Mapping[str, str] | None = None,
 ) -> None:
     """Create topics that are alike, at once, and return when every partition can be written and read."""
+    from kafka.errors import TopicAlreadyExistsError
+
     wanted = {"num_partitions": partitions, "replication_factor": replicas, "configs": dict(config or {})}
     with admin_client(bootstrap) as admin:
-        admin.create_topics(dict.fromkeys(names, wanted), timeout_ms=_TIMEOUT_MS, wait_for_metadata=True)
+
+        def created() -> bool:
+            try:
+                admin.create_topics(dict.fromkeys(names, wanted), timeout_ms=_TIMEOUT_MS, wait_for_metadata=True)
+            except TopicAlreadyExistsError as error:
+                # A broker with ZooKeeper lists a deleted topic no more before its name is free again.
+                if "marked for deletion" not in str(error):
+                    raise
+                return False
+            return True
+
+        wait_until(created, _LEADERS_SECONDS, f"the names {', '.join(names)}")
         _wait_for_leaders(lambda: nullcontext(admin), names, partitions)
 
 

@@ -35,12 +35,18 @@ def _pointer(memory: Bytes) -> int:
     return int(memory.ctypes.data)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Address:
     """Where in a piece of memory; all that compiled code can do with an address."""
 
     memory: Bytes
     at: int = 0
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Address) and self.pointer == other.pointer
+
+    def __hash__(self) -> int:
+        return hash(self.pointer)
 
     def __add__(self, distance: int) -> Address:
         moved = Address(self.memory, self.at + int(distance))

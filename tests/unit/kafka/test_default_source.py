@@ -24,7 +24,7 @@ from watermark_source.planning.watermark import WatermarkCharacteristic
 from watermark_source.spark.columns import MARKER_TYPE, SourceTime
 
 GIVEN = {"kafka.bootstrap.servers": "localhost:1", "subscribe": "t"}
-DECLARED = SourceTime("aligned-kafka", WatermarkCharacteristic.ANY_WATERMARK, processing_time=False)
+DECLARED = SourceTime("aligned-kafka", WatermarkCharacteristic.ANY_WATERMARK, processing_time=False, default_time=True)
 ENGINES = [
     StructField("event_time", TimestampType()),
     StructField("marker", MARKER_TYPE, metadata=DECLARED.metadata),
@@ -98,7 +98,8 @@ def test_the_schema_is_the_chosen_columns_then_event_time_and_marker(
 
 @pytest.mark.parametrize(("extra", "declared"), [
     ({"watermarkStrategy": "none"}, (True, None, False)),
-    ({"alignmentGroup": "g", "alignmentMaxDrift": "1 minute", "alignmentStore": "none"}, (False, None, False)),
+    ({"alignmentGroup": "g", "alignmentMaxDrift": "1 minute", "alignmentStore": "none"}, (False, None, True)),
+    ({"eventTimeColumn": "value:$.at"}, (False, None, False)),
     ({"alignmentGroup": "g", "watermarkStrategy": "none"}, (True, "g", False)),
 ])  # fmt: skip
 def test_the_schema_declares_the_sources_time_and_whom_it_meets(
@@ -106,7 +107,10 @@ def test_the_schema_declares_the_sources_time_and_whom_it_meets(
 ) -> None:
     marker = DefaultSource({**GIVEN, **extra, "sourceName": "clicks"}).schema()["marker"]
     told = SourceTime.of_metadata(json.loads(json.dumps(marker.metadata)))
-    assert told == SourceTime("clicks", WatermarkCharacteristic.ANY_WATERMARK, *declared)
+    processing_time, group, default_time = declared
+    assert told == SourceTime(
+        "clicks", WatermarkCharacteristic.ANY_WATERMARK, processing_time, group, default_time=default_time
+    )
     assert told.metadata == marker.metadata
 
 
