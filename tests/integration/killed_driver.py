@@ -42,10 +42,10 @@ HISTORY_WINDOW_MS = 5_000
 _BROKEN_BY_SPARK = ("Illegal size", "Task not serializable")
 """What queries fail with once two of them have broken the table of environment variables Spark keeps for both."""
 KEEP_LOGS = ("spark.sql.streaming.minBatchesToRetain", "100000")
+"""Spark deletes old entries of a checkpoint's logs; what they say is the evidence."""
 KEEP_ENTRIES = ("spark.sql.streaming.fileSink.log.compactInterval", "100000")
 """An entry of a file sink's log names the files of its own batch, as long as no compacted one replaces it. Spark reads
 such a sink only where this is set, too."""
-"""Spark deletes old entries of a checkpoint's logs; what they say is the evidence."""
 
 
 @dataclass(frozen=True)
