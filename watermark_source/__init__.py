@@ -7,9 +7,11 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from watermark_source.installation import name_python
+from watermark_source.installation import after_import, name_python
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from watermark_source.monitor.followed_queries import status, why, why_open
     from watermark_source.monitor.status_page import StatusPage
     from watermark_source.operators.ordering import order_by_event_time
@@ -54,6 +56,15 @@ _HOMES = {
 }
 
 name_python(os.environ, sys.executable)
+
+
+def _check_dataframes(module: ModuleType) -> None:
+    from watermark_source.spark.accepted_operators import check_with_watermark  # noqa: PLC0415 - needed beside Spark
+
+    check_with_watermark(module.DataFrame)
+
+
+after_import(("pyspark.sql.classic.dataframe", "pyspark.sql.connect.dataframe"), _check_dataframes)
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""The installation: which packages are missing, without importing them, and which Python Spark starts."""
+"""The installation: which packages are missing, which Python Spark starts, and what follows an import of Spark."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import re
 import shlex
 import sys
 import warnings
-from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 
 from watermark_source.errors import MissingPackageError
 
@@ -155,3 +158,52 @@ def _settings_in_file(file: Path | None) -> Mapping[str, str]:
     except OSError:
         return {}
     return {found[1]: found[2] for line in lines if (found := _SETTING.fullmatch(line)) is not None}
+
+
+# What is done with a module of Spark as soon as something imports it. Nothing is imported for it here.
+
+
+def after_import(names: Collection[str], call: Callable[[ModuleType], None]) -> None:
+    """Call ``call`` with each module of these names: at once if it has been imported, or as soon as it is."""
+    later = set(names)
+    for module in [sys.modules[name] for name in names if name in sys.modules]:
+        later.discard(module.__name__)
+        call(module)
+    if later:
+        sys.meta_path.insert(0, _Finder(later, call))
+
+
+class _Finder(MetaPathFinder):
+    """Finds each module once, where the other finders do, and has it loaded by ``_Loader``."""
+
+    def __init__(self, names: set[str], call: Callable[[ModuleType], None]) -> None:
+        self._names = names
+        self._call = call
+
+    def find_spec(self, name: str, path: object = None, target: ModuleType | None = None) -> ModuleSpec | None:
+        if name not in self._names:
+            return None
+        # The search below comes here again.
+        self._names.discard(name)
+        spec = find_spec(name)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _Loader(spec.loader, self._call)
+        return spec
+
+
+class _Loader(Loader):
+    """Loads a module by its own loader, which the module keeps, and calls ``call`` with it."""
+
+    def __init__(self, own: Loader, call: Callable[[ModuleType], None]) -> None:
+        self._own = own
+        self._call = call
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self._own.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._own
+        module.__loader__ = self._own
+        self._own.exec_module(module)
+        self._call(module)

@@ -35,7 +35,7 @@ class AMinuteBehind(WatermarkGenerator):
 """
 
 CLIENT = """
-import json, sys
+import json, logging, sys
 from pathlib import Path
 from urllib.request import urlopen
 from pyspark.errors import PySparkException
@@ -45,7 +45,7 @@ from services.spark_start import LOCAL_CHECKPOINTS, quick_spark
 from tests.spark.file_log import FileLogDataSource
 from tests.spark.queries import START, Streams
 from tests.spark.test_connect import FIRST, GENERATOR, SECOND, minutes
-from watermark_source import StatusPage, follow_clock, follow_watermark, markers, why_open
+from watermark_source import StatusPage, data_rows, follow_clock, follow_watermark, markers, why_open
 from watermark_source.errors import UsageError
 
 spark = (
@@ -79,8 +79,16 @@ for followed in (follow_watermark(df), follow_watermark(df).select("event_time")
     except UsageError as error:
         refused.append(str(error))
 assert "takes no second one" in refused[7] and "takes no second one" in refused[8], refused
-assert df.withWatermark("event_time", "1 minute").isStreaming
+warned = []
+handler = logging.Handler()
+handler.emit = lambda record: warned.append(record.getMessage())
+logging.getLogger("watermark_source.spark.accepted_operators").addHandler(handler)
 rate = spark.readStream.format("rate").load()
+others = rate.withColumnRenamed("timestamp", "event_time")
+for frame in (df, data_rows(df), df.where("marker IS NULL AND value > 3"), others):
+    assert frame.withWatermark("event_time", "1 minute").isStreaming
+df.select("event_time").withWatermark("event_time", "1 minute").withWatermark("event_time", "2 minutes")
+assert [text.partition(":")[0] for text in warned] == ['withWatermark("event_time", "1 minute")'] * 2, warned
 clocked = follow_clock(rate, "proctime")
 assert clocked.columns == ["timestamp", "value", "proctime"]
 assert "watermark_source" in clocked.schema["proctime"].metadata

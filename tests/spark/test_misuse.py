@@ -11,8 +11,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
 
 from tests.spark.queries import Streams
-from watermark_source import follow_watermark, markers
+from watermark_source import data_rows, follow_watermark, markers
 from watermark_source.errors import UsageError
+from watermark_source.spark import accepted_operators
 
 pytestmark = pytest.mark.spark
 
@@ -124,3 +125,40 @@ def test_a_column_with_times_of_its_own_is_warned_of_where_no_option_names_them(
     follow_watermark(change(loaded()), column)
     assert [r.getMessage() for r in caplog.records if "has times of its own" in r.getMessage()][1:] == []
     assert (f"column {column} has times of its own" in caplog.text) is warned
+
+
+IN_ITS_PLACE = 'follow_watermark(spark.readStream….option("maxOutOfOrderness", "10 seconds").load()'
+UNFOLLOWED: dict[str, tuple[Callable[[Load], DataFrame], str, str | None]] = {
+    "the source's own": (lambda load: load(), "event_time", f"{IN_ITS_PLACE})."),
+    "some columns": (lambda load: load().select("value", "event_time"), "event_time", f"{IN_ITS_PLACE})."),
+    "computed": (lambda load: load().withColumn("t", F.timestamp_seconds("value")), "t", f'{IN_ITS_PLACE}, "t").'),
+    "markers spared": (lambda load: load().where("marker IS NOT NULL OR value > 1"), "event_time", IN_ITS_PLACE),
+    "united": (lambda load: data_rows(load()).union(load().drop("marker")), "event_time", IN_ITS_PLACE),
+    "twice": (lambda load: load().withWatermark("event_time", "10 seconds"), "event_time", IN_ITS_PLACE),
+    "data rows": (lambda load: data_rows(load()).where("value > 1"), "event_time", None),
+    "filtered with the markers": (lambda load: load().where("value > 1 AND marker IS NULL"), "event_time", None),
+    "markers": (lambda load: markers(load()), "watermark", None),
+    "without markers": (lambda load: load(includeMarkers="false"), "event_time", None),
+    "another source": (lambda load: load().sparkSession.readStream.format("rate").load(), "timestamp", None),
+    "no stream": (lambda load: load().sparkSession.sql("SELECT now() AS t, 'x' AS marker"), "t", None),
+}
+
+
+@pytest.mark.parametrize("stream", UNFOLLOWED)
+def test_a_watermark_in_place_of_follow_watermark_is_warned_of_once(
+    loaded: Load, caplog: pytest.LogCaptureFixture, stream: str
+) -> None:
+    """Windows would drop the rows of slower partitions, and only the status would show it."""
+    made, column, text = UNFOLLOWED[stream]
+    made(loaded).withWatermark(column, "10 seconds")
+    found = [r.getMessage() for r in caplog.records if r.getMessage().startswith("withWatermark")]
+    assert len(found) == (text is not None)
+    assert text is None or (text in found[0] and "highest event time of all rows of file-log" in found[0])
+
+
+def test_a_plan_that_cannot_be_examined_is_left_to_spark(loaded: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(plan: Any) -> bool:
+        raise RuntimeError(plan)
+
+    monkeypatch.setattr(accepted_operators, "_reads_from_project", unknown)
+    assert loaded().withWatermark("event_time", "10 seconds").isStreaming

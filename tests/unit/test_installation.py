@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from watermark_source.errors import MissingPackageError
-from watermark_source.installation import lacking, name_python, to_install
+from watermark_source.installation import after_import, lacking, name_python, to_install
 
 OWN = "/job/.venv/bin/python"
 ELSEWHERE = {"PATH": "/nowhere"}
@@ -152,3 +154,31 @@ def test_a_view_without_its_package_names_it(monkeypatch: pytest.MonkeyPatch, mo
     monkeypatch.delitem(sys.modules, f"watermark_source.monitor.{module}", raising=False)
     with pytest.raises(MissingPackageError, match=f"needs the package {package}.*pip install 'prometheus-client"):
         importlib.import_module(f"watermark_source.monitor.{module}")
+
+
+def test_a_module_is_passed_on_as_soon_as_it_is_imported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "comes_later_here.py").write_text("MADE = 1")
+    called: list[tuple[str, int]] = []
+    after_import(["comes_later_here"], lambda module: called.append((module.__name__, module.MADE)))
+    assert called == []
+    module = importlib.import_module("comes_later_here")
+    after_import(["comes_later_here"], lambda module: called.append((module.__name__, 0)))
+    assert called == [("comes_later_here", 1), ("comes_later_here", 0)]
+    assert module.__spec__ is not None
+    assert module.__loader__ is module.__spec__.loader
+    assert type(module.__loader__).__module__.startswith("_frozen_importlib")
+
+
+@pytest.mark.parametrize(
+    "imports",
+    [
+        "watermark_source, pyspark.sql.classic.dataframe as made",
+        "pyspark.sql.classic.dataframe as made, watermark_source",
+        "watermark_source, pyspark.sql.connect.dataframe as made",
+    ],
+)
+def test_dataframes_check_watermarks_whatever_is_imported_first(imports: str) -> None:
+    code = f"import {imports}; print(hasattr(made.DataFrame.withWatermark, '_checked_by_watermark_source'))"
+    assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "True\n"

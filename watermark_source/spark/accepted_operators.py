@@ -8,14 +8,19 @@ examined: operators that keep every row are accepted, a filter if it is certainl
 from __future__ import annotations
 
 import functools
+import json
+import logging
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
-
-from pyspark.sql import DataFrame
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from watermark_source.errors import UsageError, shortened
-from watermark_source.spark.column_names import LATE, MARKER
+from watermark_source.spark.column_names import CLOCK, EVENT_TIME, KEY, LATE, MARKER
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_log = logging.getLogger(__name__)
 
 _KEEP_EVERY_ROW = frozenset(
     {
@@ -288,32 +293,113 @@ def _check_connect(plan: Any) -> None:
         plan = getattr(plan, "_child", None)
 
 
-# withWatermark above follow_watermark is refused when it is called. Spark accepts it: then a run with an end closes
-# nothing, and a live query fails after some batches with advice that makes it worse. A DataFrame that is derived from
-# another one is of Spark's own class, so the method of that class checks what it is called on. What calls Spark without
-# Python's DataFrame (SQL, Scala) is not checked.
+# ``withWatermark`` is checked when it is called. Above follow_watermark it is refused: Spark accepts it, and then a run
+# with an end closes nothing, and a live query fails after some batches with advice that makes it worse. In place of
+# follow_watermark it is warned of. A DataFrame that is derived from another one is of Spark's own class, so the method
+# of that class checks what it is called on. What calls Spark without Python's DataFrame (SQL, Scala) is not checked.
 
 _CHECKED = "_checked_by_watermark_source"
 
 
-def refuse_second_watermark(of: type[DataFrame], clock: str) -> None:
-    """Let ``withWatermark`` of a class of DataFrames raise ``UsageError`` if a column ``clock…`` has one below."""
+def check_with_watermark(of: type[DataFrame]) -> None:
+    """Let ``withWatermark`` of a class of DataFrames check what it is called on.
+
+    It raises ``UsageError`` above ``follow_watermark`` or ``follow_clock``, and logs a warning on a stream of this
+    project's sources that nothing follows, unless a filter has separated its markers from its rows, as ``data_rows``
+    does. The check itself raises nothing, and of a stream of other sources it reads the columns of the sources alone.
+    """
     spark_own = of.withWatermark
     if hasattr(spark_own, _CHECKED):
         return
 
     @functools.wraps(spark_own)
     def checked(self: DataFrame, eventTime: str, delayThreshold: str) -> DataFrame:  # noqa: N803 (Spark's names)
-        if any(clock in name for name in watermark_columns(self)):
+        follows, unfollowed = _seen_below(self, eventTime)
+        if follows:
             raise UsageError(
                 f'withWatermark("{eventTime}", "{delayThreshold}"): this stream has a watermark already, by '
                 "follow_watermark or follow_clock, and Spark takes no second one: leave it out. To allow for disorder "
                 f'of event times, write .option("maxOutOfOrderness", "{delayThreshold}") where the source is read'
             )
-        return spark_own(self, eventTime, delayThreshold)
+        watermarked = spark_own(self, eventTime, delayThreshold)
+        if unfollowed is not None:
+            _log.warning(
+                'withWatermark("%s", "%s"): Spark\'s watermark is then the highest event time of all rows of %s, and '
+                "windows drop rows of slower partitions without an error. Write in its place, with a new checkpoint "
+                'location: follow_watermark(spark.readStream….option("maxOutOfOrderness", "%s").load()%s). Where the '
+                "highest is meant, data_rows(stream).withWatermark(…) logs nothing",
+                eventTime, delayThreshold, unfollowed, delayThreshold,
+                "" if eventTime == EVENT_TIME else f', "{eventTime}"',
+            )  # fmt: skip
+        return watermarked
 
     setattr(checked, _CHECKED, True)
     of.withWatermark = checked  # type: ignore[method-assign]
+
+
+def _seen_below(df: DataFrame, column: str) -> tuple[bool, str | None]:
+    """Return whether a stream follows a watermark of this project, and a source of this project that nothing follows.
+
+    Nothing is seen in a plan that cannot be examined: whether that one is right is Spark's to decide.
+    """
+    try:
+        if CLOCK in column:
+            return False, None
+        java = getattr(df, "_jdf", None)
+        plan = getattr(df, "_plan", None) if java is None else java.queryExecution().analyzed()
+        if java is not None and not _reads_from_project(plan):
+            return False, None
+        if any(CLOCK in name for name in watermark_columns(df)):
+            return True, None
+        return False, next(_unfollowed_of_connect(plan, df) if java is None else _unfollowed(plan), None)
+    except Exception:  # noqa: BLE001 - a check must not stop what Spark accepts
+        _log.debug("withWatermark is not checked", exc_info=True)
+        return False, None
+
+
+def _reads_from_project(plan: Any) -> bool:
+    leaves = (leaf for leaf in _items(plan.collectLeaves()) if _is_stream(leaf))
+    return any(f'"{KEY}"' in str(leaf.schema().json()) for leaf in leaves)
+
+
+def _unfollowed(node: Any) -> Iterator[str]:
+    """Yield the sources of this project whose rows and markers come up to a node together, below no watermark."""
+    kind = _kind(node)
+    if kind == "EventTimeWatermark" or (kind == "Filter" and _is_by_marker(node.condition())):
+        return
+    if _is_leaf(node):
+        for each in _items(node.output()):
+            if each.name() == MARKER and each.metadata().contains(KEY):
+                yield str(json.loads(each.metadata().json())[KEY]["source"])
+    for child in _children(node):
+        if _is_stream(child):
+            yield from _unfollowed(child)
+
+
+def _is_by_marker(condition: Any) -> bool:
+    """Return whether a condition, or a part of it that has to be true, reads nothing but the marker."""
+    if _kind(condition) == "And":
+        return any(map(_is_by_marker, _children(condition)))
+    read = list(_items(condition.references().toSeq()))
+    return bool(read) and all(each.metadata().contains(KEY) for each in read)
+
+
+_OF_SPARK = frozenset({"csv", "delta", "json", "kafka", "orc", "parquet", "rate", "rate-micro-batch", "socket", "text"})
+"""Formats that are known, without a request to the server, not to be of this project."""
+
+
+def _unfollowed_of_connect(node: Any, df: Any) -> Iterator[str]:
+    """As ``_unfollowed``, of a plan of Spark Connect's client: the server is asked for the columns of a source."""
+    kind = type(node).__name__
+    if kind == "WithWatermark" or (kind == "Filter" and re.search(rf"\b{MARKER}\b", str(node.filter))):
+        return
+    if getattr(node, "_is_streaming", False) and getattr(node, "_format", None) not in _OF_SPARK:
+        for field in type(df)(node, df.sparkSession).schema:
+            if field.name == MARKER and KEY in field.metadata:
+                yield str(field.metadata[KEY]["source"])
+    for part in vars(node).values():
+        if isinstance(part, _plan_class()):
+            yield from _unfollowed_of_connect(part, df)
 
 
 def watermark_columns(df: DataFrame) -> list[str]:

@@ -1,4 +1,4 @@
-"""The columns every source adds to its system's own."""
+"""The columns every source adds to its system's own, and how operators recognise them."""
 
 from __future__ import annotations
 
@@ -7,3 +7,7 @@ from typing import Final
 EVENT_TIME: Final = "event_time"
 LATE: Final = "late"
 MARKER: Final = "marker"
+KEY: Final = "watermark_source"
+"""Of the metadata in which a source declares its time (``columns.SourceTime``)."""
+CLOCK: Final = "__watermark_source_clock"
+"""The column under Spark's watermark node; that of ``follow_clock`` begins with the same text."""

@@ -19,7 +19,7 @@ from watermark_source.planning.state import SourceState, SplitStatus
 from watermark_source.planning.status_transitions import changed_status
 from watermark_source.planning.strategy import Observed
 from watermark_source.planning.watermark import WatermarkCharacteristic
-from watermark_source.spark.column_names import MARKER
+from watermark_source.spark.column_names import KEY, MARKER
 from watermark_source.spark.options import EngineOptions
 
 _THOUSAND_YEARS = 1_000 * 366 * 86_400_000
@@ -142,10 +142,6 @@ def no_markers(rows: int, schema: StructType) -> pa.Array:
 #
 # The source writes it to its ``marker`` column, ``follow_watermark`` carries it to the event-time column, and Spark
 # keeps it there through ``select``, renames, filters and unions of equals; a column that is computed has none.
-
-
-KEY = "watermark_source"
-"""Of the metadata."""
 
 
 @dataclass(frozen=True, slots=True)

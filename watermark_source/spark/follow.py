@@ -17,8 +17,8 @@ from pyspark.sql.types import StructType, TimestampType
 
 from watermark_source import durations
 from watermark_source.errors import UsageError
-from watermark_source.spark.accepted_operators import has_times_of_its_own, need_kept_markers, refuse_second_watermark
-from watermark_source.spark.column_names import EVENT_TIME, LATE, MARKER
+from watermark_source.spark.accepted_operators import check_with_watermark, has_times_of_its_own, need_kept_markers
+from watermark_source.spark.column_names import CLOCK, EVENT_TIME, LATE, MARKER
 from watermark_source.spark.columns import MARKER_TYPE, SourceTime
 
 _log = logging.getLogger(__name__)
@@ -95,8 +95,6 @@ def known_columns(df: DataFrame) -> list[str] | None:
 
 
 _LAST_DAY = "9999-12-31 00:00:00 UTC"
-CLOCK = "__watermark_source_clock"
-"""The column under Spark's watermark node; that of ``follow_clock`` begins with the same text."""
 DELAY_KEY = "spark.watermarkDelayMs"
 """By this metadata key Spark's operators find the event-time column (``EventTimeWatermark.delayKey``)."""
 
@@ -174,7 +172,7 @@ def _clocked(df: DataFrame) -> DataFrame:
     """Return the data rows above Spark's watermark, with the column that it follows."""
     marked_time = F.when(F.col(f"{MARKER}.type") == "watermark", F.col(f"{MARKER}.watermark"))
     clocked = df.withColumn(CLOCK, marked_time).withWatermark(CLOCK, "0 seconds")
-    refuse_second_watermark(type(df), CLOCK)
+    check_with_watermark(type(df))
     # An OR cannot be split: as two conjuncts the first one would be pushed below the watermark node.
     return clocked.where(F.col(MARKER).isNull() | (F.expr("spark_partition_id()") < 0))
 
