@@ -54,7 +54,10 @@ class Standing:
         return read and now - self.since >= patience
 
     def is_due_at_end(self, rows: int) -> bool:
-        """Return whether to warn as a run with an end is over: it read rows, and its watermark is where it was."""
+        """Return whether to warn as a run with an end is over: rows were read, and its watermark is where it was.
+
+        ``rows``: of this run; without a watermark, of the run before too.
+        """
         return rows > 0 and self.watermark == self.begun_with
 
 

@@ -160,10 +160,11 @@ class WatermarkWarnings:
             self._late_rows = seen.counts.totals.late.rows
             self._warn_of_late_rows(seen, before.watermark)
         now, totals = self._clock.elapsed(), seen.counts.totals
-        standing = self._standing or Standing(before.watermark, now, 0, before.watermark)
+        standing = self._standing or Standing(before.watermark, now, seen.counts.looked_again, before.watermark)
         standing = standing.at(state.watermark, totals.read, now, totals.late.rows)
         is_over = seen.plan.observation.logs.ends_are_final and not seen.plan.is_batch
-        if is_over and not self._ended and standing.is_due_at_end(totals.read):
+        read = totals.read if state.watermark is None else totals.read - seen.counts.looked_again
+        if is_over and not self._ended and standing.is_due_at_end(read):
             _log.warning("%s", end_text(self._stand(standing, now, seen), options.max_future_skew))
         elif not is_over:
             self._warn_of_standing(standing, now, seen)

@@ -126,6 +126,8 @@ class RowCounts:
     totals: RowTotals = NO_ROWS
     by_split: dict[Split, RowTotals] = field(default_factory=dict)
     """Of splits that rows were read of."""
+    looked_again: int = 0
+    """Rows of ``totals`` that an earlier run had read last: their event times are needed again."""
 
     def add(self, split: Split, seen: Coverage) -> None:
         """Count what was seen in a range of a split."""
@@ -295,4 +297,5 @@ class TaskReports:
                 coverage = self._reading_again.at(again, coverage, reports_due=not is_first)
             seen[wanted.split] = coverage.summary
             self.rows.add(wanted.split, coverage)
+            self.rows.looked_again += coverage.rows - reported.rows if is_first else 0
         return seen

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.spark.queries import START, write
+from tests.spark.queries import START, Rows, write
 from tests.unit.spark.runner_process import Process
 from watermark_source.planning.state import SourceState
 from watermark_source.planning.watermark import Millis
@@ -50,6 +50,29 @@ def test_a_run_that_closes_nothing_is_warned_of_at_its_end(
     (text,) = warned(caplog)
     assert text.startswith("the run is over, and the source's watermark closed no window: 2 rows read")
     assert "log-1: no record seen yet" in text
+
+
+@pytest.mark.parametrize(
+    ("rows", "read"),
+    [(OF_ONE, [["2 rows"], ["0 rows"], ["1 row"], ["0 rows"]]), ({**OF_ONE, 1: [(90, 3)]}, [[], [], ["1 row"], []])],
+    ids=["no watermark", "a watermark that stays"],
+)
+def test_a_run_reports_its_own_rows_at_its_end(
+    log: Path, live: Any, caplog: pytest.LogCaptureFixture, rows: Rows, read: list[list[str]]
+) -> None:
+    """What the run before read last is looked at again, for its event times."""
+    write(log, rows)
+    end: Any = None
+    texts = []
+    for added in (0, 0, 1, 0):
+        process = live()
+        write(log, {0: [(200 + n, n) for n in range(added)]})
+        caplog.clear()
+        process.runner.freeze()
+        end = process.run(process.runner.initial_offset() if end is None else end)
+        process.plan(end)
+        texts.append([text.partition("closed no window: ")[2].partition(" read,")[0] for text in warned(caplog)])
+    assert texts == read
 
 
 @pytest.mark.parametrize("given", [{"includeMarkers": "false"}, {"watermarkStrategy": "none"}])
