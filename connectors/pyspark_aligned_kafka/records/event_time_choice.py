@@ -170,14 +170,14 @@ class ByFunction:
         """Import the function.
 
         Raises:
-            OptionError: there is no such module, or no such function in it.
+            OptionError: there is no such module, it fails when it is imported, or has no such function.
         """
         try:
             found = getattr(importlib.import_module(self.module), self.name)
-        except (ImportError, AttributeError) as error:
+        except BaseException as error:  # noqa: BLE001 - a module of the user's raises anything, and exits
             raise OptionError(
-                OPTION, self, f"cannot be imported: {error}. The driver and every executor need its module, for "
-                "example by --py-files",
+                OPTION, self, f"cannot be imported: {type(error).__name__}: {error}. The driver and every executor "
+                "need its module, for example by --py-files",
             ) from None  # fmt: skip
         if not callable(found):
             raise OptionError(OPTION, self, f"is a {type(found).__name__}, and must be a function", example=_EXAMPLE)

@@ -34,6 +34,7 @@ from pyspark_aligned_kafka.records.time_texts import END_MICROS, FIRST_MICROS, M
 from watermark_source.arrow_columns import bitmap, integers, is_valid
 from watermark_source.errors import EventTimeError, PayloadError, WatermarkSourceError, shortened
 from watermark_source.planning.split import Split
+from watermark_source.time_limit import TimeLimitExceeded, time_limit
 
 # The finder of event times in one place of each record: what it is given, and what it finds.
 
@@ -346,6 +347,12 @@ def _chosen(records: Records, rows: Longs) -> Records:
 
 
 COLUMNS = ("key", "value", "headers", "timestamp", "offset")
+LONGEST_S = 600.0
+"""Time limit for a call of the function, in seconds."""
+_ANSWER = (
+    "an Arrow array of timestamps, or of int64 with milliseconds since 1970-01-01 UTC, one element for each record, "
+    "null where there is no time"
+)
 _MICROS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
 
@@ -365,25 +372,30 @@ class FunctionTimes:
         """
         given = _batch(records)
         try:
-            answer = self._function(given)
-        except Exception as error:  # noqa: BLE001 - a function of the user's raises anything
+            with time_limit(LONGEST_S):
+                answer = self._function(given)
+        except TimeLimitExceeded:
+            raise EventTimeError(
+                f"the function {self._where} has not returned for {LONGEST_S:g} seconds for {_of(records)}; it must "
+                f"return {_ANSWER}, without waiting for anything that may never come"
+            ) from None
+        except BaseException as error:  # noqa: BLE001 - a function of the user's raises anything, and exits
             # The message of a user's exception may quote the record. Our own errors do not.
             is_ours = isinstance(error, WatermarkSourceError)
             text = f": {shortened(error)}" if self._shows or is_ours else " (recordsInErrors=true shows its message)"
             failed = f"the function {self._where} failed for {_of(records)}: {type(error).__name__}{text}"
-            raise EventTimeError(failed) from (error if self._shows else None)
+            raise EventTimeError(f"{failed}. It must return {_ANSWER}") from (error if self._shows else None)
         if isinstance(answer, pa.ChunkedArray):
             answer = answer.combine_chunks()
         if not isinstance(answer, pa.Array) or not (pa.types.is_timestamp(answer.type) or answer.type == pa.int64()):
             seen = answer.type if isinstance(answer, pa.Array) else type(answer).__name__
             raise EventTimeError(
-                f"the function {self._where} answered {seen} for {_of(records)}; it must answer an Arrow array of "
-                "timestamps, or of int64 with milliseconds since 1970-01-01 UTC"
+                f"the function {self._where} answered {seen} for {_of(records)}; it must return {_ANSWER}"
             )
         if len(answer) != given.num_rows:
             raise EventTimeError(
                 f"the function {self._where} answered {len(answer)} times for the {given.num_rows} {_of(records)}; it "
-                "must answer one for each, null where there is none"
+                f"must return {_ANSWER}"
             )
         return _found(answer)
 
@@ -395,7 +407,11 @@ class FunctionTimes:
         """Return what the function answered for a row, and why, if it can say so."""
         explain = getattr(self._function, "explain", None)
         if explain is not None:
-            return str(explain(_batch(records).slice(row, 1)))
+            try:
+                with time_limit(LONGEST_S):
+                    return str(explain(_batch(records).slice(row, 1)))
+            except BaseException as error:  # noqa: BLE001 - as the function
+                return f"null from the function, whose explain failed with {type(error).__name__}"
         return "null from the function, or a moment before the year 1 or after the year 9999"
 
 
@@ -410,7 +426,8 @@ def _batch(records: Records) -> pa.RecordBatch:
         records.timestamps,
         offsets,
     ]
-    return pa.RecordBatch.from_arrays(columns, names=list(COLUMNS))
+    # What crosses the C interface cannot be written to: rows are delivered from the same memory.
+    return pa.record_batch(pa.RecordBatch.from_arrays(columns, names=list(COLUMNS)))
 
 
 def _of(records: Records) -> str:

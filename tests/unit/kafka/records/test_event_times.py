@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
+import signal
 import sys
+import time
 import traceback
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -15,6 +19,7 @@ import pyarrow as pa
 import pytest
 
 from pyspark_aligned_kafka.options.kafka_options import parse
+from pyspark_aligned_kafka.records import event_times
 from pyspark_aligned_kafka.records.decoding import RecordDecoder
 from pyspark_aligned_kafka.records.event_time_choice import (
     ByFunction,
@@ -321,7 +326,10 @@ def test_a_function_answers_moments_of_any_unit(module: ModuleType, answer: obje
     ("answer", "told"),
     [
         (pa.array([1]), "answered 1 times for the 2 records 0 to 1 of topic orders partition 3"),
-        (pa.array(["1", "2"]), "answered string for records 0 to 1 of topic orders partition 3; it must answer"),
+        (
+            pa.array(["1", "2"]),
+            "answered string for records 0 to 1 of topic orders partition 3; it must return an Arrow array",
+        ),
         (pa.array([1, 2], pa.int32()), "answered int32"),
         ([1, 2], "answered list"),
         (None, "answered NoneType"),
@@ -346,11 +354,68 @@ def test_a_function_that_fails_is_told_with_the_records_and_one_that_leaves_time
         read(RECS, by(module, lambda _: pa.array([1, None])))
 
 
+@pytest.mark.parametrize("end", [SystemExit(3), KeyboardInterrupt(), GeneratorExit(), RecursionError("deep")])
+def test_a_function_that_exits_is_an_error_and_no_end_of_a_process(module: ModuleType, end: BaseException) -> None:
+    def event_time(_: pa.RecordBatch) -> pa.Array:
+        raise end
+
+    failed = f"event_time failed for records 0 to 1 of topic orders partition 3: {type(end).__name__}"
+    with pytest.raises(EventTimeError, match=f"{failed}.*It must return an Arrow array of timestamps"):
+        read(RECS, by(module, event_time))
+
+
+def test_a_function_that_never_returns_is_an_error(module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_times, "LONGEST_S", 0.05)
+    before = signal.getsignal(signal.SIGALRM)
+
+    def waits(_: pa.RecordBatch) -> pa.Array:
+        while True:
+            with contextlib.suppress(Exception):
+                time.sleep(99)
+
+    with pytest.raises(EventTimeError, match=r"has not returned for 0.05 seconds for records 0 to 1 of topic orders"):
+        read(RECS, by(module, waits))
+    assert signal.getsignal(signal.SIGALRM) is before
+
+
+def test_a_function_cannot_change_the_records_that_are_delivered(module: ModuleType) -> None:
+    def event_time(records: pa.RecordBatch) -> pa.Array:
+        for column in (*records.columns, records["headers"].values.field("value")):
+            for buffer in column.buffers():
+                assert buffer is None or not buffer.is_mutable
+        np.frombuffer(records["value"].buffers()[2], np.uint8)[:] = 0
+        return pa.array([1, 2])
+
+    with pytest.raises(EventTimeError, match=r"failed for records 0 to 1 .*ValueError: assignment destination is read"):
+        read(RECS, by(module, event_time))
+
+
+def test_an_explanation_that_fails_is_left_out(module: ModuleType) -> None:
+    class Times:
+        def __call__(self, records: pa.RecordBatch) -> pa.Array:
+            return pa.nulls(records.num_rows, pa.int64())
+
+        def explain(self, _: pa.RecordBatch) -> str:
+            sys.exit(3)
+
+    with pytest.raises(EventTimeError, match=r"no event time .*null from the function, whose explain failed with Sys"):
+        read(RECS, by(module, Times()))
+
+
+def test_a_module_that_exits_when_it_is_imported_is_a_wrong_option(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a_program_of_a_test.py").write_text("import sys\nsys.exit(3)\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(OptionError, match=r"a_program_of_a_test:f.*cannot be imported: SystemExit: 3. The driver"):
+        read(RECS, ByFunction("a_program_of_a_test", "f"))
+
+
 @pytest.mark.parametrize(
     ("place", "told"),
     [
-        (ByFunction("no_such_module_anywhere", "f"), "cannot be imported: No module named"),
-        (ByFunction("json", "no_such"), "cannot be imported: module 'json' has no attribute"),
+        (ByFunction("no_such_module_anywhere", "f"), "cannot be imported: ModuleNotFoundError: No module named"),
+        (ByFunction("json", "no_such"), "cannot be imported: AttributeError: module 'json' has no attribute"),
         (ByFunction("json", "decoder"), "is a module, and must be a function.*my_package.times:event_time"),
     ],
 )
