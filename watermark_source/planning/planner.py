@@ -59,6 +59,7 @@ from watermark_source.planning.status_transitions import (
     after_range,
     changed_status,
     next_since,
+    on_the_clock,
     quiet_while_read,
     rest_event,
     stays_quiet,
@@ -162,14 +163,17 @@ def known_before(
     # Before the limit is found: the group waits for them as for any active split.
     opened = logs.uncommitted - logs.unknown - upcoming.waiting
     splits |= {s: uncommitted(t) for s, t in splits.items() if s in opened}
+    is_on_clock = policy.strategy.is_on_clock(
+        reads_first=bool(continuing) or reads_to_end_first, was_on_clock=state.use_processing_time
+    )
+    if is_on_clock:
+        splits = {s: on_the_clock(t) for s, t in splits.items()}
     return KnownSplits(
         splits=splits,
         losses=losses,
         learned=learned,
         policy=policy,
-        on_clock=policy.strategy.is_on_clock(
-            reads_first=bool(continuing) or reads_to_end_first, was_on_clock=state.use_processing_time
-        ),
+        on_clock=is_on_clock,
         opened=opened,
         done=done,
         continuing=continuing,

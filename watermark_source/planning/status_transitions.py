@@ -33,6 +33,8 @@ class SplitEvent(Enum):
     """It has had no rows left for longer than the idle timeout, or none with an event time."""
     UNCOMMITTED = "uncommitted"
     """It has rows that cannot be read before their transaction ends: they may be older than any watermark so far."""
+    ON_CLOCK = "on the clock"
+    """Time is the clock, which no split has to show by rows (FLIP-326: such a channel is considered active)."""
 
 
 _ACTIVE, _IDLE, _PAUSED = SplitStatus.ACTIVE, SplitStatus.IDLE, SplitStatus.PAUSED
@@ -44,6 +46,7 @@ TRANSITIONS: dict[tuple[SplitStatus, SplitEvent], SplitStatus] = {
     (_ACTIVE, SplitEvent.CAUGHT_UP): _ACTIVE,
     (_ACTIVE, SplitEvent.QUIET): _IDLE,
     (_ACTIVE, SplitEvent.UNCOMMITTED): _ACTIVE,
+    (_ACTIVE, SplitEvent.ON_CLOCK): _ACTIVE,
     (_IDLE, SplitEvent.READS): _ACTIVE,
     (_IDLE, SplitEvent.WAITS): _ACTIVE,
     (_IDLE, SplitEvent.PAUSED): _PAUSED,
@@ -51,6 +54,7 @@ TRANSITIONS: dict[tuple[SplitStatus, SplitEvent], SplitStatus] = {
     (_IDLE, SplitEvent.CAUGHT_UP): _IDLE,
     (_IDLE, SplitEvent.QUIET): _IDLE,
     (_IDLE, SplitEvent.UNCOMMITTED): _ACTIVE,
+    (_IDLE, SplitEvent.ON_CLOCK): _ACTIVE,
     (_PAUSED, SplitEvent.READS): _ACTIVE,
     (_PAUSED, SplitEvent.WAITS): _PAUSED,
     (_PAUSED, SplitEvent.PAUSED): _PAUSED,
@@ -58,6 +62,7 @@ TRANSITIONS: dict[tuple[SplitStatus, SplitEvent], SplitStatus] = {
     # A paused split has rows, so it cannot have been quiet; its log was truncated: the quiet time restarts.
     (_PAUSED, SplitEvent.QUIET): _ACTIVE,
     (_PAUSED, SplitEvent.UNCOMMITTED): _ACTIVE,
+    (_PAUSED, SplitEvent.ON_CLOCK): _PAUSED,
 }
 
 
@@ -95,6 +100,12 @@ def uncommitted(state: SplitState) -> SplitState:
     """Return a split with rows whose transaction is open: active, and its quiet time restarts."""
     status = TRANSITIONS[state.status, SplitEvent.UNCOMMITTED]
     return replace(state, status=status, since=None)
+
+
+def on_the_clock(state: SplitState) -> SplitState:
+    """Return a split whose time is the clock: none is idle."""
+    status = TRANSITIONS[state.status, SplitEvent.ON_CLOCK]
+    return state if status is state.status else replace(state, status=status, since=None)
 
 
 def after_range(state: SplitState, *, undated: bool) -> SplitState:

@@ -17,9 +17,9 @@ from watermark_source.planning.disorder import RangeSummary
 from watermark_source.planning.group import MemberStatus, OtherMember, OtherMembers
 from watermark_source.planning.offset import OffsetCodec
 from watermark_source.planning.planner import Plan, plan, ranges_of
-from watermark_source.planning.policy import Alignment, OnLoss, PlanPolicy
+from watermark_source.planning.policy import Alignment, Idleness, OnLoss, PlanPolicy
 from watermark_source.planning.split import Split
-from watermark_source.planning.state import SourceState
+from watermark_source.planning.state import SourceState, SplitStatus
 from watermark_source.planning.strategy import Bounded, Clock, Percentile
 from watermark_source.planning.watermark import MAX, MIN, Millis
 
@@ -268,6 +268,22 @@ def test_time_is_the_events_and_then_the_clock_and_stays_it() -> None:
     later = planned(state, {A: 50, B: 90}, policy, now=Millis(NOW + 5_000)).state
     assert (later.use_processing_time, later.watermark) == (True, NOW + 4_999)
     assert [later.splits[s].position for s in (A, B)] == [50, 90]
+
+
+@pytest.mark.parametrize("flipped", [False, True])
+def test_on_the_clock_no_split_is_idle_from_before_the_flip(flipped: bool) -> None:
+    """FLIP-326: an input that uses processing time is considered active; a checkpoint may have another status."""
+    policy = replace(THEN_CLOCK, idleness=Idleness(timeout=1_000))
+    state = planned(planned(NEW, {A: 10, B: 4}, policy).state, {A: 10, B: 4}, policy).state
+    assert state.use_processing_time
+    idle = replace(state.splits[B], status=SplitStatus.IDLE, since=Millis(NOW - 5_000))
+    state = replace(state, splits={**state.splits, B: idle})
+    if not flipped:
+        state = replace(state, use_processing_time=False, watermark=Millis(500), catch_up=CatchUp({}))
+    made = planned(reread(state), {A: 10, B: 4}, policy, now=Millis(NOW + 60_000))
+    assert made.state.use_processing_time
+    assert {at.status for at in made.state.splits.values()} == {SplitStatus.ACTIVE}
+    assert made.is_batch
 
 
 def test_a_replay_flips_in_the_same_batch() -> None:

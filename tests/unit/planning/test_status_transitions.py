@@ -11,6 +11,7 @@ from watermark_source.planning.status_transitions import (
     caught_up_since,
     is_quiet,
     next_since,
+    on_the_clock,
     rest_event,
     unanswered,
     uncommitted,
@@ -47,6 +48,12 @@ def test_rows_end_idleness(event: SplitEvent) -> None:
 @pytest.mark.parametrize("status", SplitStatus)
 def test_rows_in_an_open_transaction_make_a_split_active_and_its_quiet_time_starts_anew(status: SplitStatus) -> None:
     assert uncommitted(split(status, since=7)) == split(ACTIVE)
+
+
+def test_on_the_clock_no_split_is_idle_and_a_pause_lasts() -> None:
+    assert on_the_clock(split(IDLE, since=7)) == split(ACTIVE)
+    for other in (split(since=7), split(PAUSED, since=7)):
+        assert on_the_clock(other) == other
 
 
 def test_while_nobody_answers_no_quiet_time_passes_and_nothing_else_changes() -> None:

@@ -271,6 +271,8 @@ class Seen:
 def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Millis) -> SourceStatus:
     """Return the status after a plan."""
     state, splits = seen.plan.state, seen.plan.watermarks.states
+    if state.use_processing_time and options.after_catch_up is AfterCatchUp.CLOCK:
+        options = options.on_clock
     group = None
     if options.group is not None:
         others, own_drift = seen.plan.observation.others, options.alignment.max_drift

@@ -9,13 +9,14 @@ import pytest
 from tests.spark.file_log import TABLE
 from tests.unit.planning.example_states import A, B, at, log_of, observation
 from watermark_source.clock import Clock
-from watermark_source.monitor.source_status import SourceStatus
+from watermark_source.monitor.source_status import SourceStatus, Status
 from watermark_source.monitor.status_json import status_from_json, status_to_json
+from watermark_source.planning.catch_up import AfterCatchUp, CatchUp
 from watermark_source.planning.group import FIRST, OtherMember, OtherMembers, Peer, incomplete
 from watermark_source.planning.planner import plan
 from watermark_source.planning.policy import Alignment, PlanPolicy
 from watermark_source.planning.range_report import Coverage
-from watermark_source.planning.state import Returning, SourceState
+from watermark_source.planning.state import Returning, SourceState, SplitStatus
 from watermark_source.planning.watermark import MAX, MIN, Millis
 from watermark_source.spark.driver.status import Seen, StatusReport, source_status
 from watermark_source.spark.driver.task_reports import RowCounts
@@ -101,6 +102,23 @@ def test_the_status_has_the_watermark_that_there_would_be_without_what_holds_it(
         status = source_status(Seen(planned, RowCounts()), OPTIONS, "file-log", seen.now)
         assert status.without_holder == without
         assert status_from_json(status_to_json(status)) == status
+
+
+def test_once_time_is_the_clock_the_status_has_no_watermarks_of_splits_and_none_is_idle() -> None:
+    given = {**GIVEN, "idleTimeout": "5 ms"}
+    options = EngineOptions.of(TABLE.parse(given), format_name="file-log", given=given)
+    options = replace(options, after_catch_up=AfterCatchUp.CLOCK)
+    policy = PlanPolicy(alignment=options.alignment, idleness=options.idleness, after_catch_up=AfterCatchUp.CLOCK)
+    log = log_of([100], [400])
+    idle = replace(at(1, 99), status=SplitStatus.IDLE, since=Millis(0))
+    state = SourceState(splits={A: idle, B: at(1, 399)}, watermark=Millis(99), catch_up=CatchUp({}, again=True))
+    planned = plan(state, observation(log), policy, log)
+    status = source_status(Seen(planned, RowCounts()), options, "file-log", planned.observation.now)
+    assert status.processing_time
+    assert [(v.status, v.holds_back, v.idle_after) for v in status.splits] == [(Status.ACTIVE, False, None)] * 2
+    assert (status.idle_timeout, status.out_of_orderness, status.without_holder) == (None, None, None)
+    assert status.group is not None
+    assert status.group.max_drift is None
 
 
 def test_the_lowest_drift_of_the_group_sets_the_limit_and_the_status_names_whose_it_is() -> None:
