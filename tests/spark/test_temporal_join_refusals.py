@@ -11,7 +11,7 @@ from pyspark.errors import SparkRuntimeException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
 
-from watermark_source import data_rows, follow_clock, follow_watermark, temporal_join
+from watermark_source import data_rows, follow_clock, follow_watermark, order_by_event_time, temporal_join
 from watermark_source.errors import UsageError
 from watermark_source.operators.followed_time import STATE_STORE
 from watermark_source.operators.temporal_join import KindsOfChange
@@ -350,6 +350,29 @@ def changes(rows: DataFrame) -> DataFrame:
 Change = Callable[[DataFrame], DataFrame]
 
 
+def in_sql(rows: DataFrame, query: str) -> DataFrame:
+    rows.createOrReplaceTempView("rows_of_users")
+    return rows.sparkSession.sql(query.replace("{rows}", "rows_of_users"))
+
+
+def joined_itself(rows: DataFrame, where: str = "true", **arguments: Any) -> DataFrame:
+    """Return changes, or some of them, joined with a version of their own key."""
+    versions = rows.withColumnRenamed("name", "previous").withColumnRenamed("_table", "of")
+    some = rows.where(where)
+    joined = temporal_join(some, versions, on="value", probe_time="since", build_time="since", **arguments)
+    return joined.drop("previous", "of")
+
+
+def of_plain_topic(rows: DataFrame) -> DataFrame:
+    """Return rows of a source that declares no changes."""
+    of_topic = topic(rows, sourceName="plain")
+    return changes(of_topic.selectExpr(KEY, "CAST(partition AS BIGINT) AS split", "event_time"))
+
+
+def ordered(rows: DataFrame) -> DataFrame:
+    return order_by_event_time(rows, "value", "since").drop("late")
+
+
 @pytest.mark.parametrize(
     ("change", "arguments", "says"),
     [
@@ -362,8 +385,39 @@ Change = Callable[[DataFrame], DataFrame]
         (lambda rows: rows.where("value > 1 AND name IS NOT NULL"), {}, ("the filter ", "Filter the result")),
         (lambda rows: rows.where("rand() < 0.5"), {}, ("the filter (rand(",)),
         (lambda rows: rows.union(rows.where("name > 1")), {}, ("the filter (name > CAST(1 AS BIGINT))",)),
+        (lambda rows: rows.where("value > unix_timestamp()"), {}, ("the filter (value > unix_timestamp(",)),
+        (lambda rows: rows.where("value IN (SELECT id FROM range(9))"), {}, ("the filter (value IN ",)),
+        (lambda rows: rows.where("EXISTS (SELECT id FROM range(9))"), {}, ("the filter exists(",)),
+        (lambda rows: rows.withColumn("partition", F.col("name")).where("partition > 1").drop("partition"), {},
+         ("the filter (partition > ",)),
+        (lambda rows: in_sql(rows, "WITH some AS (SELECT * FROM {rows} WHERE name > 1) SELECT * FROM some"), {},
+         ("the filter (rows_of_users.name > ",)),
         (lambda rows: rows.dropDuplicates(["value"]), {}, ("dropDuplicates may leave out", "Leave it out")),
+        (lambda rows: rows.dropDuplicatesWithinWatermark(["value"]), {}, ("dropDuplicatesWithinWatermark may ",)),
+        (lambda rows: in_sql(rows, "SELECT DISTINCT * FROM {rows}"), {}, ("distinct may leave out",)),
+        (lambda rows: rows.limit(5), {}, ("limit may leave out",)),
+        (lambda rows: rows.sample(0.5), {}, ("sample may leave out",)),
         (lambda rows: rows.join(rows.sparkSession.range(9).toDF("name"), "name"), {}, ("a join that leaves out rows",)),
+        (lambda rows: rows.join(rows.selectExpr("value", "since AS then"), "value", "left").drop("then"), {},
+         ("a join of two streams may ",)),
+        (lambda rows: rows.withColumn("name", F.explode(F.array("name"))), {}, ("explode, or another generator",)),
+        (lambda rows: rows.withColumn("name", F.explode_outer(F.array("name"))), {}, ("explode, or another",)),
+        (lambda rows: rows.selectExpr("*", "inline(array(struct(1 AS n)))").drop("n"), {}, ("explode, or another",)),
+        (lambda rows: in_sql(rows, "SELECT r.* FROM {rows} r LATERAL VIEW explode(array(name)) AS n"), {},
+         ("explode, or another",)),
+        (lambda rows: rows.mapInArrow(lambda batches: batches, rows.schema), {}, ("mapInArrow may ", "pandas UDFs")),
+        (lambda rows: rows.mapInPandas(lambda frames: frames, rows.schema), {}, ("mapInPandas may ",)),
+        (lambda rows: rows.groupBy("value").applyInPandas(lambda frame: frame, rows.schema), {},
+         ("applyInPandas may ",)),
+        (lambda rows: rows.groupBy("value").applyInArrow(lambda table: table, rows.schema), {}, ("applyInArrow may ",)),
+        (lambda rows: rows.groupBy(*rows.columns).count().drop("count"), {}, ("an aggregation may ",)),
+        (lambda rows: rows.unpivot([c for c in rows.columns if c != "name"], ["name"], "of", "name").drop("of"), {},
+         ("the operator Expand may ",)),
+        (lambda rows: joined_itself(rows, how="inner"), {}, ("an inner temporal_join may ",)),
+        (lambda rows: joined_itself(rows, "name > 1"), {}, ("the filter (name > ",)),
+        (lambda rows: ordered(rows.where("name > 1")), {}, ("the filter (name > ",)),
+        (lambda rows: of_plain_topic(rows).union(rows.where("name > 1")), {}, ("the filter (name > ",)),
+        (lambda rows: of_plain_topic(rows).union(rows).drop("_change_number"), {}, ("without _change_number:",)),
     ],
 )  # fmt: skip
 def test_changes_of_a_table_that_have_lost_some_are_no_build_side(
@@ -390,6 +444,13 @@ def test_changes_of_a_table_that_have_lost_some_are_no_build_side(
         (lambda rows: rows.withColumnRenamed("_change_number", "n"), {"sequence": ("_commit_version", "n")}),
         (lambda rows: rows.select("value", "name", "since"), {"deletes": (), "ignored": (), "sequence": ()}),
         (lambda rows: rows.join(rows.sparkSession.range(9).toDF("name"), "name", "left"), {}),
+        (lambda rows: in_sql(rows, "WITH some AS (SELECT * FROM {rows} WHERE value > 1) SELECT * FROM some"), {}),
+        (lambda rows: in_sql(rows, "WITH r AS (SELECT * FROM {rows}) SELECT * FROM r UNION ALL SELECT * FROM r"), {}),
+        (lambda rows: rows.withColumnRenamed("_table", "from").where("from = 'users'").drop("from"), {}),
+        (lambda rows: rows.repartition(2).observe("seen", F.count(F.lit(1))).hint("rebalance"), {}),
+        (lambda rows: joined_itself(rows, "value > 1").where("value > 1"), {}),
+        (lambda rows: ordered(rows.where("value > 1")).where("value > 1"), {}),
+        (lambda rows: of_plain_topic(rows).where("name > 1").union(rows), {}),
     ],
 )
 def test_changes_of_a_table_may_lose_whole_keys_and_columns(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import TimestampType
 
 from watermark_source.errors import UsageError
+from watermark_source.spark.accepted_operators import is_stream, items
 from watermark_source.spark.columns import SourceTime
 from watermark_source.spark.follow import DELAY_KEY, spelling
 
@@ -54,8 +56,12 @@ def declarations(df: DataFrame) -> list[SourceTime]:
     if plan is None:
         return []
     leaves = plan.queryExecution().analyzed().collectLeaves()
-    outputs = [leaves.apply(i).output() for i in range(leaves.size()) if leaves.apply(i).isStreaming()]
-    texts = [output.apply(i).metadata().json() for output in outputs for i in range(output.size())]
+    return [source for leaf in items(leaves) if is_stream(leaf) for source in declared_by(leaf)]
+
+
+def declared_by(leaf: Any) -> list[SourceTime]:
+    """Return what the columns of a plan's leaf declare about time; nothing of another project's source."""
+    texts = [column.metadata().json() for column in items(leaf.output())]
     return [source for text in texts if (source := SourceTime.of_metadata(json.loads(text))) is not None]
 
 

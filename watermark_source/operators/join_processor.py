@@ -17,6 +17,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from watermark_source.errors import UsageError
+from watermark_source.operators.lost_changes import INNER, JOIN
 from watermark_source.operators.packs import IS_PROBE, ROWS, rows_of, stream_bytes
 from watermark_source.operators.state_calls import KeyValues, value_of
 from watermark_source.operators.waiting_rows import (
@@ -70,7 +71,8 @@ class JoinLayout:
     def name(self) -> str:
         """The join's name in Spark's plan."""
         kind = "processing time" if self.processing_time else "event time"
-        return f"temporal_join[{kind if self.waits else f'{kind}, without waiting'}]"
+        parts = [kind, *(() if self.waits else ("without waiting",)), *((INNER,) if self.inner else ())]
+        return f"{JOIN}{', '.join(parts)}]"
 
     def confirm(self, described: str) -> None:
         """Raise ``UsageError`` if another join has written the state."""

@@ -28,11 +28,11 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from watermark_source.errors import UsageError, shortened
+from watermark_source.errors import UsageError
 from watermark_source.operators.followed_time import WAITED, declarations, followed_time, need_rocksdb
 from watermark_source.operators.join_processor import JoinLayout, TemporalJoinProcessor
+from watermark_source.operators.lost_changes import Path, need_all_changes, row_paths
 from watermark_source.operators.packs import BUCKET, PACKED, UNPACKED, Packer, unpacker
-from watermark_source.spark.accepted_operators import left_out
 from watermark_source.spark.column_names import EVENT_TIME
 from watermark_source.spark.columns import SourceTime
 from watermark_source.spark.follow import is_case_sensitive, quoted, spelling
@@ -122,16 +122,21 @@ def temporal_join(
     if probe_source.processing_time or not wait:
         _need_waiting_or_none(probe, build, probe_source, build_source, buffer=buffer, wait=wait)
     probe_key, build_key = names_of_key(probe, build, on)
-    if build_source.reads_to_end_first:
-        sequence = _sequence_of_topic(build, build_source, sequence)
-    columns = columns_of_build(build, build_key, build_time, change_type, sequence)
+    kind = CHANGE_TYPE if change_type is None and CHANGE_TYPE in build.columns else change_type
+    kind = None if kind is None else spelling(build, kind, CALLER)
+    # Spark Connect shows no plan.
+    paths = row_paths(build, [*build_key, kind or CHANGE_TYPE]) or [Path(build_source)]
+    changes = dict.fromkeys(path.source for path in paths if _has_changes(path.source))
+    is_ordered = sequence is not None
+    sequence = _sequence_of_changes(build, list(changes), sequence)
+    columns = columns_of_build(build, build_key, build_time, kind, sequence)
     if not wait and sequence is None:
         _need_order(build_source, columns)
     kinds = KindsOfChange(tuple(as_list(upserts)), tuple(as_list(deletes)), tuple(as_list(ignored)))
     kinds.check(build, columns.change_type)
-    if build_source.change_columns or build_source.reads_to_end_first:
-        _need_known_changes(build_source, columns, kinds, is_ordered=sequence is not None)
-        _need_all_changes(build, build_source, build_key, columns.change_type or CHANGE_TYPE)
+    for source in changes:
+        _need_known_changes(source, columns, kinds, is_ordered=is_ordered)
+    need_all_changes([path for path in paths if path.source in changes], build_key, kind or CHANGE_TYPE)
     refuse_equal_names(probe, columns.added)
 
     added = [StructField(name, build.schema[name].dataType) for name in columns.added]
@@ -147,7 +152,7 @@ def temporal_join(
         probe=arrow_columns(probe_rows.schema.fields[1:]),
         build=arrow_columns(added),
         described=_described(probe, added, probe_key, buckets, _kind_of_join(probe_source, wait=wait)),
-        deletes_keep_event_time=build_source.deletes_keep_event_time,
+        deletes_keep_event_time=any(path.source.deletes_keep_event_time for path in paths),
     )
     key = key_bytes(build, build_key)
     is_version, is_delete = key.isNotNull(), F.lit(False)
@@ -323,15 +328,24 @@ def _need_snapshot(build: SourceTime) -> None:
     )
 
 
-def _sequence_of_topic(build: DataFrame, source: SourceTime, sequence: str | Sequence[str] | None) -> Sequence[str]:
+def _has_changes(source: SourceTime) -> bool:
+    """Return whether a source's rows are changes of keys, of which none may be lost."""
+    return bool(source.change_columns or source.reads_to_end_first)
+
+
+def _sequence_of_changes(
+    build: DataFrame, changes: Sequence[SourceTime], sequence: str | Sequence[str] | None
+) -> Sequence[str] | str | None:
     """Return the columns that order the rows of a key in a topic: two of one batch may have one time."""
-    named = as_list(sequence or ())
-    if named:
-        return named
+    topics = [source for source in changes if source.reads_to_end_first]
+    if not topics or as_list(sequence or ()):
+        return sequence
     if TOPIC_SEQUENCE in build.columns:
-        return (TOPIC_SEQUENCE,)
+        # A union of topics and tables has the columns of both.
+        of_tables = SEQUENCE if len(topics) < len(changes) else ()
+        return (TOPIC_SEQUENCE, *(name for name in of_tables if name in build.columns))
     raise UsageError(
-        f"{CALLER}: build ({source.source}) is a topic, and no column orders the rows of a key: of two in one batch "
+        f"{CALLER}: build ({topics[0].source}) is a topic, and no column orders the rows of a key: of two in one batch "
         f"the older one might count. Keep the topic's column {TOPIC_SEQUENCE!r} in build: the result does not have it. "
         "Under another name, give it as sequence"
     )
@@ -356,25 +370,6 @@ def _need_known_changes(source: SourceTime, columns: BuildColumns, kinds: KindsO
             "another name, give it as change_type or sequence. Of a table whose rows are never updated nor deleted, "
             "deletes=(), ignored=() need no kind of change"
         )
-
-
-def _need_all_changes(build: DataFrame, source: SourceTime, key: Sequence[str], change_type: str) -> None:
-    """Refuse changes of keys of which an operator may leave some out."""
-    if (found := left_out(build, [*key, change_type])) is None:
-        return
-    operator, condition = found
-    instead = "Leave it out"
-    if condition is not None:
-        instead = (
-            "Filter the result of the join. Or let a row that shall not count end the version of its key: "
-            f'withColumn("{change_type}", expr("IF({shortened(condition)}, {change_type}, \'delete\')"))'
-        )
-    raise UsageError(
-        f"{CALLER}: {operator} may leave out some changes of a key in build ({source.source}) and not others: an "
-        f"update or a delete that is left out ends no version, and the previous row would count on. {instead}. "
-        f"Filters on {', '.join(key)}, on columns that it is a cast of, on {change_type} and on the table or topic "
-        "are accepted"
-    )
 
 
 def _need_booleans(**given: object) -> None:
@@ -471,16 +466,14 @@ def as_list(names: str | Sequence[str]) -> list[str]:
 
 
 def columns_of_build(
-    df: DataFrame, on: Sequence[str], time: str, change_type: str | None, sequence: str | Sequence[str] | None
+    df: DataFrame, on: Sequence[str], time: str, kind: str | None, sequence: str | Sequence[str] | None
 ) -> BuildColumns:
     """Return the purposes of the build side's columns.
 
     Raises:
         UsageError: a column does not exist, or a column of ``sequence`` has no order.
     """
-    kind = CHANGE_TYPE if change_type is None and CHANGE_TYPE in df.columns else change_type
     ordered = [name for name in SEQUENCE if name in df.columns] if sequence is None else as_list(sequence)
-    kind = None if kind is None else spelling(df, kind, CALLER)
     ordered = [spelling(df, name, CALLER) for name in ordered]
     for name in ordered:
         if not isinstance(df.schema[name].dataType, AtomicType):

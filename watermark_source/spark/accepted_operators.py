@@ -15,14 +15,14 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from watermark_source.errors import UsageError, shortened
-from watermark_source.spark.column_names import CLOCK, EVENT_TIME, KEY, LATE, MARKER
+from watermark_source.spark.column_names import CLOCK, EVENT_TIME, KEY, MARKER
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _log = logging.getLogger(__name__)
 
-_KEEP_EVERY_ROW = frozenset(
+KEEP_EVERY_ROW = frozenset(
     {
         "CollectMetrics",
         "CTERelationDef",
@@ -36,7 +36,7 @@ _KEEP_EVERY_ROW = frozenset(
         "WithCTE",
     }
 )
-_USERS_WORDS = {
+USERS_WORDS = {
     "Aggregate": "an aggregation",
     "Deduplicate": "dropDuplicates",
     "DeduplicateWithinWatermark": "dropDuplicatesWithinWatermark",
@@ -61,7 +61,7 @@ _CONNECT_KEEPS = re.compile(
     rf"(isnotnull\(|not\(isnull\()`?{MARKER}\b|\b{MARKER}\b\S*\s+is\s+not\s+null\b", re.IGNORECASE
 )
 """``marker IS NOT NULL`` within a condition, whether it was written as a text or as a column."""
-_OUTER_JOINS = {"LeftOuter": (True, False), "RightOuter": (False, True), "FullOuter": (True, True)}
+OUTER_JOINS = {"LeftOuter": (True, False), "RightOuter": (False, True), "FullOuter": (True, True)}
 """Which sides keep all their rows."""
 
 
@@ -89,95 +89,31 @@ def need_kept_markers(df: DataFrame) -> None:
 
 
 def _check(node: Any) -> None:
-    streams = [_is_stream(child) for child in _children(node)]
+    streams = [is_stream(child) for child in children_of(node)]
     if not any(streams):
         return
-    kind = _kind(node)
+    kind = kind_of(node)
     if kind == "Filter":
         if not _truth(node.condition(), node).true:
             raise _refused(f"the filter {shortened(node.condition().sql())}", node.condition().sql())
     elif kind == "Generate":
         if not node.outer():
-            raise _refused(_USERS_WORDS[kind])
+            raise _refused(USERS_WORDS[kind])
     elif kind == "Join":
-        kept = _OUTER_JOINS.get(str(node.joinType()), (False, False))
-        if any(is_stream and not keeps for is_stream, keeps in zip(streams, kept, strict=False)):
-            raise _refused(_USERS_WORDS[kind])
-    elif kind not in _KEEP_EVERY_ROW:
-        raise _refused(_USERS_WORDS.get(kind, f"the operator {kind}"))
-    for child in _children(node):
+        kept = OUTER_JOINS.get(str(node.joinType()), (False, False))
+        if any(streamed and not keeps for streamed, keeps in zip(streams, kept, strict=False)):
+            raise _refused(USERS_WORDS[kind])
+    elif kind not in KEEP_EVERY_ROW:
+        raise _refused(USERS_WORDS.get(kind, f"the operator {kind}"))
+    for child in children_of(node):
         _check(child)
 
 
-# Filters and the like above a stream of changes: a change that is left out ends no version of its key.
-
-
-_ROWS_ALIKE = frozenset({MARKER, LATE, "topic", "partition", "_change_type", "_database", "_table"})
-"""Columns by which a filter chooses splits, or kinds of rows, as its author intends."""
-_LEAVE_OUT = {
-    kind: _USERS_WORDS[kind]
-    for kind in (
-        "Deduplicate", "DeduplicateWithinWatermark", "Distinct", "GlobalLimit", "Join", "LocalLimit", "Sample",
-    )
-}  # fmt: skip
-
-
-def left_out(df: DataFrame, constant: Sequence[str]) -> tuple[str, str | None] | None:
-    """Return the first operator that may leave out some rows of a key and not others, and a filter's condition.
-
-    Args:
-        df: a stream, of which the plan is followed down to its source, or to an operator that makes other rows.
-        constant: columns that never change for a key. What they are casts of does not either, nor does
-            ``_ROWS_ALIKE`` of a source.
-
-    Returns:
-        ``None`` if there is no such operator, or under Spark Connect, which exposes no plan.
-    """
-    plan = getattr(df, "_jdf", None)
-    if plan is None:
-        return None
-    node = plan.queryExecution().analyzed()
-    return _left_out(node, {_number(each) for each in _items(node.output()) if each.name() in constant})
-
-
-def _left_out(node: Any, alike: set[int]) -> tuple[str, str | None] | None:
-    while True:
-        kind = _kind(node)
-        if kind == "Project":
-            alike |= {
-                _number(of) for each in _items(node.projectList()) if _number(each) in alike and (of := _cast(each))
-            }
-        elif kind == "Filter" and _kind(node.child()) != "EventTimeWatermark":
-            condition = node.condition()
-            read = list(_items(condition.references().toSeq()))
-            if not condition.deterministic() or any(
-                _number(a) not in alike and a.name() not in _ROWS_ALIKE for a in read
-            ):
-                return f"the filter {shortened(condition.sql())}", condition.sql()
-        elif kind in _LEAVE_OUT and not (kind == "Join" and str(node.joinType()).endswith("Outer")):
-            return _LEAVE_OUT[kind], None
-        elif kind == "Union":
-            places = [place for place, each in enumerate(_items(node.output())) if _number(each) in alike]
-            parts = ((part, {_number(part.output().apply(place)) for place in places}) for part in _children(node))
-            return next((found for part, its in parts if (found := _left_out(part, its)) is not None), None)
-        elif kind not in (*_KEEP_EVERY_ROW, "Filter", "EventTimeWatermark", "Join"):
-            return None
-        streams = [child for child in _children(node) if _is_stream(child)]
-        if len(streams) != 1:
-            return None
-        (node,) = streams
-
-
-def _number(expression: Any) -> int:
-    """Return the number by which Spark tells columns apart."""
-    return int(expression.exprId().id())
-
-
-def _cast(named: Any) -> Any:
+def uncast(named: Any) -> Any:
     """Return the column that an expression is, or is a cast of."""
-    while _kind(named) in ("Alias", "Cast"):
+    while kind_of(named) in ("Alias", "Cast"):
         named = named.child()
-    return named if _kind(named) == "AttributeReference" else None
+    return named if kind_of(named) == "AttributeReference" else None
 
 
 def _refused(what: str, condition: str | None = None) -> UsageError:
@@ -190,8 +126,8 @@ def _refused(what: str, condition: str | None = None) -> UsageError:
 
 def _truth(condition: Any, at: Any) -> _Truth:
     """Evaluate a filter's condition for a marker, in which every column but ``marker`` is null."""
-    kind = _kind(condition)
-    parts = [_truth(part, at) for part in _children(condition)] if kind in ("And", "Or", "Not") else []
+    kind = kind_of(condition)
+    parts = [_truth(part, at) for part in children_of(condition)] if kind in ("And", "Or", "Not") else []
     if kind == "And":
         return _Truth(all(p.true for p in parts), any(p.false for p in parts))
     if kind == "Or":
@@ -208,33 +144,33 @@ def _truth(condition: Any, at: Any) -> _Truth:
 
 def _is_null(expression: Any, at: Any) -> bool | None:
     """Return whether a value is null in marker rows, ``None`` if that is not certain."""
-    if _kind(expression) == "GetStructField":
+    if kind_of(expression) == "GetStructField":
         of_marker = _is_null(expression.child(), at) is False
         return False if of_marker and expression.extractFieldName() == "type" else None
-    if _kind(expression) != "AttributeReference":
+    if kind_of(expression) != "AttributeReference":
         return None
     return _traced(expression, at)
 
 
 def _traced(attribute: Any, node: Any) -> bool | None:
     """Follow a column of a node's input through projections down to the source."""
-    defined = next((_defined(attribute, child) for child in _children(node) if _is_stream(child)), None)
+    defined = next((_defined(attribute, child) for child in children_of(node) if is_stream(child)), None)
     if defined is None:
         return None
     expression, at = defined
-    return expression.name() != MARKER if _is_leaf(at) else _is_null(expression, at)
+    return expression.name() != MARKER if is_leaf(at) else _is_null(expression, at)
 
 
 def _defined(attribute: Any, node: Any) -> tuple[Any, Any] | None:
     """Return what a column of a node is, in the nearest projection or the source, and that place."""
     wanted = attribute.exprId()
-    if _is_leaf(node):
-        found = [a for a in _items(node.output()) if a.exprId().equals(wanted)]
-        return (found[0], node) if found and _kind(node) != "CTERelationRef" else None
-    if _kind(node) == "Project":
-        named = next((each for each in _items(node.projectList()) if each.exprId().equals(wanted)), None)
-        return None if named is None else (named.child() if _kind(named) == "Alias" else named, node)
-    return next((_defined(attribute, child) for child in _children(node) if _is_stream(child)), None)
+    if is_leaf(node):
+        found = [a for a in items(node.output()) if a.exprId().equals(wanted)]
+        return (found[0], node) if found and kind_of(node) != "CTERelationRef" else None
+    if kind_of(node) == "Project":
+        named = next((each for each in items(node.projectList()) if each.exprId().equals(wanted)), None)
+        return None if named is None else (named.child() if kind_of(named) == "Alias" else named, node)
+    return next((_defined(attribute, child) for child in children_of(node) if is_stream(child)), None)
 
 
 # The column that users name as event time: the source's own, or one with times of its own.
@@ -249,35 +185,40 @@ def has_times_of_its_own(df: DataFrame, name: str, own: Sequence[str]) -> bool:
     if plan is None:
         return False
     node = plan.queryExecution().analyzed()
-    column = next((each for each in _items(node.output()) if each.name() == name), None)
+    column = next((each for each in items(node.output()) if each.name() == name), None)
     while column is not None:
         defined = _defined(column, node)
         if defined is None:
             return False
         expression, at = defined
-        if _is_leaf(at):
+        if is_leaf(at):
             return expression.name() not in own
-        column, node = _cast(expression), at.child()
+        column, node = uncast(expression), at.child()
     return True
 
 
-def _is_stream(node: Any) -> bool:
+def is_stream(node: Any) -> bool:
+    """Return whether a plan's node has the rows of a stream."""
     return bool(node.isStreaming())
 
 
-def _is_leaf(node: Any) -> bool:
+def is_leaf(node: Any) -> bool:
+    """Return whether a plan's node has no input."""
     return bool(node.children().isEmpty())
 
 
-def _kind(node: Any) -> str:
+def kind_of(node: Any) -> str:
+    """Return the name of the class of a plan's node, or of an expression."""
     return str(node.getClass().getSimpleName())
 
 
-def _children(node: Any) -> list[Any]:
-    return list(_items(node.children()))
+def children_of(node: Any) -> list[Any]:
+    """Return the inputs of a plan's node, or the parts of an expression."""
+    return list(items(node.children()))
 
 
-def _items(sequence: Any) -> Iterator[Any]:
+def items(sequence: Any) -> Iterator[Any]:
+    """Yield the elements of a sequence of Scala."""
     return (sequence.apply(i) for i in range(sequence.size()))
 
 
@@ -358,29 +299,29 @@ def _seen_below(df: DataFrame, column: str) -> tuple[bool, str | None]:
 
 
 def _reads_from_project(plan: Any) -> bool:
-    leaves = (leaf for leaf in _items(plan.collectLeaves()) if _is_stream(leaf))
+    leaves = (leaf for leaf in items(plan.collectLeaves()) if is_stream(leaf))
     return any(f'"{KEY}"' in str(leaf.schema().json()) for leaf in leaves)
 
 
 def _unfollowed(node: Any) -> Iterator[str]:
     """Yield the sources of this project whose rows and markers come up to a node together, below no watermark."""
-    kind = _kind(node)
+    kind = kind_of(node)
     if kind == "EventTimeWatermark" or (kind == "Filter" and _is_by_marker(node.condition())):
         return
-    if _is_leaf(node):
-        for each in _items(node.output()):
+    if is_leaf(node):
+        for each in items(node.output()):
             if each.name() == MARKER and each.metadata().contains(KEY):
                 yield str(json.loads(each.metadata().json())[KEY]["source"])
-    for child in _children(node):
-        if _is_stream(child):
+    for child in children_of(node):
+        if is_stream(child):
             yield from _unfollowed(child)
 
 
 def _is_by_marker(condition: Any) -> bool:
     """Return whether a condition, or a part of it that has to be true, reads nothing but the marker."""
-    if _kind(condition) == "And":
-        return any(map(_is_by_marker, _children(condition)))
-    read = list(_items(condition.references().toSeq()))
+    if kind_of(condition) == "And":
+        return any(map(_is_by_marker, children_of(condition)))
+    read = list(items(condition.references().toSeq()))
     return bool(read) and all(each.metadata().contains(KEY) for each in read)
 
 
