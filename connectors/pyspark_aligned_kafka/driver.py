@@ -34,10 +34,9 @@ from watermark_source.planning.ranges_per_task import OpenRange
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.watermark import Millis
 
-# Preview of event time: how far it will be when ranges at the end of partitions have been read.
-
-
 _log = logging.getLogger(__name__)
+
+# Preview of event time: how far it will be when ranges at the end of partitions have been read.
 
 
 class BatchQueries(Protocol):
@@ -62,7 +61,7 @@ def _doing_without() -> Iterator[None]:
 
 
 class KafkaPreview:
-    """``EventTimePreview`` of ``spark.connector``.
+    """Implements ``EventTimePreview``.
 
     The broker's answer where the newest record is only locates its batch. What counts is the header of the batch
     there, if all of it is in the range and all of it is delivered: neither the end of a transaction nor, for readers of

@@ -109,6 +109,20 @@ def test_no_module_sets_a_constant_twice(folder: str) -> None:
     assert {path: twice for path, found in counts.items() if (twice := [n for n, k in found.items() if k > 1])} == {}
 
 
+def test_prose_names_only_files_that_exist() -> None:
+    """A module that was renamed or merged is looked for by the name that a docstring or a decision gives it."""
+    folders = (*FOLDERS, "tests", "benchmarks", "examples", "docs")
+    files = {f"/{path.relative_to(ROOT)}" for folder in folders for path in (ROOT / folder).rglob("*.py")}
+    prose = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
+    named = {
+        name: path.name
+        for path in (*prose, *(ROOT / "docs" / "decisions").glob("*.md"))
+        for name in re.findall(r"`([\w/]+\.py)`", path.read_text(encoding="utf-8"))
+    }
+    assert named
+    assert {name: by for name, by in named.items() if not any(file.endswith(f"/{name}") for file in files)} == {}
+
+
 def test_an_idea_is_not_cut_into_files_that_only_one_other_reads() -> None:
     modules = {
         ".".join(path.relative_to(base).with_suffix("").parts): path

@@ -97,7 +97,7 @@ class Backlog:
     def up_to(self, watermark: Millis, limit: Limit | None = None) -> Reach:
         """Return how far each split may be read for its watermark not to exceed ``watermark``.
 
-        Where the index does not show that, in steps: see ``step_sizes.py``.
+        Where the index does not show that, as far as ``rows_up_to`` estimates it.
 
         With a drift, the gap rule: a split that would end the batch further behind than the drift, only because its
         next row lies beyond, reads that one row. It cannot hold the watermark back across a gap in time, and the group

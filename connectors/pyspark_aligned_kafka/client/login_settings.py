@@ -15,6 +15,8 @@ from typing import Any
 from watermark_source.errors import OptionError
 from watermark_source.installation import to_install
 
+_log = logging.getLogger(__name__)
+
 # ``sasl.jaas.config`` as Kafka's Java clients write it: a login module and its options.
 
 
@@ -129,7 +131,6 @@ def _above_debug(record: logging.LogRecord) -> bool:
     return record.levelno > logging.DEBUG
 
 
-_log = logging.getLogger(__name__)
 JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="user" password="secret";'
 _URL = "sasl.oauthbearer.token.endpoint.url"
 _ID = "sasl.oauthbearer.client.credentials.client.id"

@@ -18,6 +18,8 @@ from pyspark_aligned_kafka.client.login_settings import check_login, login_confi
 from watermark_source.errors import OptionError
 from watermark_source.option_table import unknown_option
 
+_log = logging.getLogger(__name__)
+
 # TLS from PEM files or PEM texts, as a context that can be pickled to the executors.
 
 
@@ -116,7 +118,6 @@ def _as_file(text: str) -> Iterator[str]:
 
 PREFIX = "kafka."
 
-_log = logging.getLogger(__name__)
 _HIDDEN = "***"
 _PEM_BLOCK = re.compile(r"(?P<begin>-----BEGIN [^-]+-----)(?P<body>.*?)(?P<end>-----END [^-]+-----)", re.DOTALL)
 

@@ -33,10 +33,10 @@ from pyspark_aligned_kafka.cluster.retry import Deadline
 from watermark_source.errors import SourceError
 from watermark_source.planning.split import Split
 
+_log = logging.getLogger(__name__)
+
 # Committing to a consumer group without joining it, as ``kafka-consumer-groups --reset-offsets`` does.
 
-
-_log = logging.getLogger(__name__)
 
 _LONGEST_NOTE: Final = 4_096
 """Bytes; the default of the broker's ``offset.metadata.max.bytes``."""
@@ -193,7 +193,7 @@ _END_MS: Final = 2_000
 
 
 class GroupCommits:
-    """``ProgressSink`` of ``spark.connector``.
+    """Implements ``ProgressSink``.
 
     The caller's side takes no lock: a signal's handler may call ``close`` in the middle of ``processed``.
     """

@@ -80,7 +80,7 @@ class _BehindError(SourceError):
 
 
 class KafkaAnnouncements(AnnouncementLog):
-    """``AnnouncementLog`` of ``watermark_source.connector``. The topic with the announcements has one partition."""
+    """Implements ``AnnouncementLog``. The topic with the announcements has one partition."""
 
     def __init__(self, admin: TopicQueries, read_range: ReadRange, *, topic: str, announced_in: str) -> None:
         self._admin = admin

@@ -51,7 +51,7 @@ class _Listing:
 
 
 class KafkaDiscovery:
-    """``SplitDiscovery`` of ``spark.connector``.
+    """Implements ``SplitDiscovery``.
 
     ``admin`` makes the first listing, in the caller's thread; ``other_admin`` the later ones, in another. In the
     caller's thread ``on_listed`` is called with the partitions of each listing, and ``on_new_topics`` with topics that

@@ -37,7 +37,7 @@ class OffsetQueries(Protocol):
 
 
 class KafkaLogBounds:
-    """``LogBounds`` of ``spark.connector``. Every call sends requests: the caller decides how often."""
+    """Implements ``LogBounds``. Every call sends requests: the caller decides how often."""
 
     def __init__(self, admin: OffsetQueries, stale: OffsetRetries = ACCEPTED) -> None:
         self._admin = admin
@@ -86,7 +86,7 @@ def _offsets(found: Mapping[Split, OffsetAndTimestamp]) -> Mapping[Split, int]:
 
 
 class KafkaPositionLookup:
-    """``PositionLookup`` of ``resolved_positions.py``. Every call asks the brokers: "latest" may differ."""
+    """Implements ``PositionLookup``. Every call sends a request: "latest" may differ between two."""
 
     def __init__(self, admin: OffsetQueries) -> None:
         self._admin = admin
@@ -109,9 +109,7 @@ class KafkaPositionLookup:
 
 
 class KafkaTimeIndex:
-    """``EventTimeIndex`` of ``spark.connector``, for the record timestamp. Exact, also where timestamps are out of
-    order.
-    """
+    """Implements ``EventTimeIndex`` for record timestamps. Exact, also where timestamps are out of order."""
 
     def __init__(self, admin: OffsetQueries) -> None:
         self._admin = admin
@@ -143,7 +141,7 @@ class KafkaTimeIndex:
 
 
 class KafkaTransactions:
-    """``OpenTransactions`` of ``spark.connector``; ``admin`` reads uncommitted data too."""
+    """Implements ``OpenTransactions``; ``admin`` reads uncommitted data too."""
 
     def __init__(self, admin: OffsetQueries) -> None:
         self._admin = admin
@@ -158,7 +156,7 @@ class KafkaTransactions:
 
 
 class KafkaWatch:
-    """``CurrentEnds`` of ``spark.connector``. No request stays in flight after a poll, and no connection that failed.
+    """Implements ``CurrentEnds``. No request stays in flight after a poll, and no connection that failed.
 
     Requests in flight, and connections that are tried again, advance only during calls, and polls are seconds apart. A
     client whose connection was refused also waits longer and longer before it connects again.
@@ -206,7 +204,7 @@ def resolve(policy: PositionPolicy, splits: Set[Split], lookup: PositionLookup) 
 
 
 class KafkaStartPositions:
-    """``StartPositions`` of ``spark.connector``."""
+    """Implements ``StartPositions``."""
 
     def __init__(self, admin: OffsetQueries, policy: PositionPolicy) -> None:
         self._policy = policy

@@ -12,10 +12,9 @@ from typing import Any
 
 from watermark_source.errors import OptionError
 
-# TLS to a server: MySQL's modes, and certificates from PEM files that every node has at the same path.
-
-
 _log = logging.getLogger(__name__)
+
+# TLS to a server: MySQL's modes, and certificates from PEM files that every node has at the same path.
 
 
 class TlsMode(Enum):

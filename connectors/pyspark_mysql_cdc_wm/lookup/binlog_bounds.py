@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 class BinlogBounds:
-    """``SplitDiscovery``, ``StartPositions`` and ``LogBounds`` of ``spark.connector``, for the one split."""
+    """Implements ``SplitDiscovery``, ``StartPositions`` and ``LogBounds`` for the one split."""
 
     def __init__(
         self,
@@ -152,7 +152,7 @@ _PIECES = 2
 
 
 class BinlogPieces:
-    """``RangeCutter`` of ``spark.connector``: cuts at the beginnings of files, and if necessary within a file.
+    """Implements ``RangeCutter``: cuts at the beginnings of files, and if necessary within a file.
 
     A dump can begin at a file's first event, or where a batch ended. For a piece within a file the task therefore also
     receives the events before the piece, and skips them. Skipping costs the task little, but the server sends these

@@ -126,7 +126,7 @@ class LogStatus:
 
 
 class BinlogWatch:
-    """``CurrentEnds`` of ``spark.connector``: whether the server responds while a batch is read.
+    """Implements ``CurrentEnds``: whether the server responds while a batch is read.
 
     It is used beside planning, on a connection of its own, which the first request opens.
     """

@@ -21,7 +21,7 @@ _CATCH_UP_SECONDS = 30
 
 
 class MySqlReplica:
-    """``Replicas`` of ``spark.connector``, by GTIDs."""
+    """Implements ``Replicas`` by GTIDs."""
 
     def __init__(
         self,

@@ -19,7 +19,7 @@ _KEPT = 8
 
 
 class BinlogTimeIndex:
-    """``EventTimeIndex`` of ``spark.connector``, by commit times, which grow along the binlog as the server's clock
+    """Implements ``EventTimeIndex`` by commit times, which grow along the binlog as the server's clock
     does.
 
     If the clock was set back, the search begins in the last file that began before the given time.

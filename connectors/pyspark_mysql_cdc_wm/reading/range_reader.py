@@ -25,7 +25,7 @@ from watermark_source.planning.split import Piece, SplitRange
 
 @dataclass(frozen=True, slots=True)
 class MySqlRangeReader:
-    """``RangeReader`` of ``spark.connector``, with snapshots and replicas. Each range has a connection of its own."""
+    """Implements ``RangeReader``, with snapshots and replicas. Each range has a connection of its own."""
 
     binlog: BinlogRows
     snapshot: SnapshotRows

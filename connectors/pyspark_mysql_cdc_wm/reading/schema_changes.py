@@ -34,6 +34,8 @@ from pyspark_mysql_cdc_wm.records.table_definition import TableMap, shown_names
 from pyspark_mysql_cdc_wm.snapshot.chunk_bounds import SWAP_SECONDS
 from watermark_source.errors import SchemaError, UnsupportedFormatError
 
+_log = logging.getLogger(__name__)
+
 # Which changes of a range of the binlog are delivered: all, or during a snapshot those of chunks that were read.
 
 
@@ -82,9 +84,6 @@ EVERYTHING = Everything()
 def is_read(tables: Selection, part: Part, name: TableName) -> bool:
     """Return whether a table is read, and any of its changes is delivered."""
     return tables.matches(name) and part.has(name)
-
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

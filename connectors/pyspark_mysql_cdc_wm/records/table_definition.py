@@ -12,13 +12,12 @@ from enum import IntEnum
 class ColumnType(IntEnum):
     """Types of columns in a binlog; ENUM and SET are logged as STRING and distinguished when the event is read.
 
-    Where each is entered: its metadata in ``table_map_event.py``; whether it has a place among the signs, collations
-    and labels in ``row_metadata.py``, without which those of other columns are read as its own; its width and type in
-    Arrow in ``arrow_types.py``; its values from a row in ``column_decoders.py``, and from a SELECT in
-    ``snapshot_values.py``; whether chunks can be cut by it in ``key_column.py``; its form in JSON rows, where the type
-    in Arrow does not tell, in ``json_rows.py``; its names in a table's description in ``lookup/table_columns.py``. A
-    sample in tests/unit/mysql/records/type_samples.py shows what is missing: test_every_type.py has a test for each
-    place.
+    Where each is entered: in ``table_map.py`` its metadata, and whether it has a place among the signs, collations and
+    labels, without which those of other columns are read as its own; its width and type in Arrow in ``arrow_types.py``;
+    its values from a row in ``decoding.py``, and from a SELECT in ``snapshot_values.py``; whether chunks can be cut by
+    it in ``key_column.py``; its form in JSON rows, where the type in Arrow does not give it, in ``json_rows.py``; its
+    names in a table's description in ``lookup/table_columns.py``. A sample in tests/unit/mysql/records/type_samples.py
+    shows what is missing: test_every_type.py has a test for each place.
     """
 
     DECIMAL = 0

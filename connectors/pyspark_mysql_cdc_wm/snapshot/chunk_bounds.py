@@ -118,7 +118,7 @@ class ChunkSize:
 
 
 class ChunkBounds:
-    """``Snapshots`` of ``spark.connector``."""
+    """Implements ``Snapshots``."""
 
     def __init__(
         self,

@@ -23,10 +23,9 @@ from watermark_source.spark.driver.task_reports import TaskReports
 from watermark_source.spark.options import EngineOptions
 from watermark_source.spark.read_tasks import ReadTask, beginnings_of
 
-# Ranges that go back further than the last plan: to where the batch begins, and not beyond where its logs do.
-
-
 _log = logging.getLogger(__name__)
+
+# Ranges that go back further than the last plan: to where the batch begins, and not beyond where its logs do.
 
 
 def reaching_back(

@@ -35,6 +35,8 @@ from watermark_source.planning.watermark import MIN, Millis
 from watermark_source.spark.driver.pace import splits_behind
 from watermark_source.spark.driver.silence_watch import PolledSplits, Watch
 
+_log = logging.getLogger(__name__)
+
 # How far something had advanced when splits were last discovered.
 #
 # A row of a split that a discovery did not find was written later. That bounds a watermark that advances without rows
@@ -88,8 +90,6 @@ class TimeAtDiscovery:
         """Take in that a discovery has ended, and how far it had advanced before that began."""
         self._known = before if self._known is None else max(self._known, before)
 
-
-_log = logging.getLogger(__name__)
 
 _WAIT_FOR_PREVIEW = 0.2
 """The same for a preview: without a discovery the watermark of a batch's rows is emitted with the next batch."""

@@ -21,6 +21,8 @@ from watermark_source.planning.split_watermarks import Unread
 from watermark_source.planning.state import SourceState
 from watermark_source.planning.watermark import MAX, MIN, Millis
 
+_log = logging.getLogger(__name__)
+
 # Event times of ranges that the driver reads, all columns left out.
 
 
@@ -251,7 +253,6 @@ def _later(one: int | None, other: int | None) -> int | None:
     return one if other is None else other if one is None else max(one, other)
 
 
-_log = logging.getLogger(__name__)
 _LONGEST = 1.0
 """Seconds after which a plan continues without the rest."""
 _ONE_LOOK = 0.2

@@ -38,10 +38,9 @@ from watermark_source.spark.driver.pace import LastPlan, exceeds, splits_behind
 from watermark_source.spark.driver.run_bounds import AvailableNowEnds
 from watermark_source.spark.driver.task_reports import TaskReports
 
-# What comes next of snapshots, as an observation: chunks of those under way, logs that are new, logs that are gone.
-
-
 _log = logging.getLogger(__name__)
+
+# What comes next of snapshots, as an observation: chunks of those under way, logs that are new, logs that are gone.
 
 
 def with_chunks(

@@ -16,13 +16,12 @@ from watermark_source.planning.state import Origin, SourceState, SplitState
 from watermark_source.planning.strategy import WatermarkStrategy
 from watermark_source.planning.watermark import Millis, watermark_text
 
+_log = logging.getLogger(__name__)
+
 # Continuing with another copy of a system: positions of the copy that is read, in a checkpoint made on several.
 #
 # Within a process all positions are the copy's own. On their way into an offset they are shifted, so that they grow
 # from copy to copy, and the offset names all that lies before them: that alone is found again in another copy.
-
-
-_log = logging.getLogger(__name__)
 
 
 class TranslatedBatch(NamedTuple):

@@ -1,7 +1,7 @@
 """Receives the progress reports of tasks, and keeps them until they are used.
 
-The messages are described in ``exchange/report_protocol.py``. A report that does not arrive costs nothing but time:
-the runner looks at the range again by itself.
+The messages are described in ``report_protocol.py``. A report that does not arrive costs only time: the driver reads
+the range again.
 
 Anything may connect to the port. One thread serves all connections; one that has not proved within half a second that
 it knows the key of this query is closed, and earlier if its place is needed. Until then it holds 68 bytes.

@@ -22,10 +22,9 @@ from watermark_source.spark.driver.task_reports import again_of
 from watermark_source.spark.executor.reading import batches_of
 from watermark_source.spark.options import EngineOptions
 
-# What a query may do with a stream that has an end (``finalWatermark``), and with one that has come to it.
-
-
 _log = logging.getLogger(__name__)
+
+# What a query may do with a stream that has an end (``finalWatermark``), and with one that has come to it.
 
 
 class StreamEnd:

@@ -62,11 +62,11 @@ from watermark_source.spark.garbage_collector import collect_later, collect_rare
 from watermark_source.spark.options import EngineOptions
 from watermark_source.spark.read_tasks import ReadTask
 
+_log = logging.getLogger(__name__)
+
 # Warnings of what in a plan may not be what the user wants: a watermark that stands or is of the future, late rows,
 # new splits, losses.
 
-
-_log = logging.getLogger(__name__)
 
 _FAR_FUTURE = 3_600_000
 """Milliseconds beyond the clock from which a watermark of the future is logged, where no cap holds it."""

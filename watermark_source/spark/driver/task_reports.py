@@ -25,10 +25,9 @@ from watermark_source.spark.options import ReportOptions
 from watermark_source.spark.read_tasks import ReadTask, beginnings_of
 from watermark_source.spark.report_protocol import ReportAddress
 
-# Reading again what no task reported: the driver reads event times, and logs what may be wrong.
-
-
 _log = logging.getLogger(__name__)
+
+# Reading again what no task reported: the driver reads event times, and logs what may be wrong.
 
 
 def again_of(

@@ -26,10 +26,10 @@ from watermark_source.spark.read_tasks import ReadTask
 from watermark_source.spark.report_protocol import ReportAddress
 from watermark_source.spark_process import noted_query
 
-# Sends progress reports to the runner; what the messages are is described in ``exchange/report_protocol.py``.
-
-
 _log = logging.getLogger(__name__)
+
+# Sends progress reports to the driver; the messages are described in ``report_protocol.py``.
+
 
 _SLOW = 1.0
 """Seconds after which a failure counts as slow: of a host that is down, or of a name nobody knows."""
