@@ -79,7 +79,7 @@ class LookingDriver(Driver):
         found_at, followed = None, found.followed
         if logs.times.reached:
             if all_found:
-                self.clock_at_look.has_ended(self.rows_at)
+                self.clock_at_look.note_ended(self.rows_at)
             due = policy.strategy.clock_at(due_now(sent, rest, policy.watermark_interval))
             assert due is not None
             found_at = self.clock_at_look.as_of(found.now, due)

@@ -46,6 +46,14 @@ _log = logging.getLogger(__name__)
 
 DISCOVERY_WAIT = 1.0
 """Seconds that a plan waits for a discovery of new splits; without one the watermark stands still."""
+_WAIT_FOR_PREVIEW = 0.2
+"""Seconds that a preview waits for one; without it the watermark of a batch's rows goes out with the next batch."""
+_DISCOVERY_WAIT_OF_RUN = 30.0
+"""Seconds for which ``Trigger.AvailableNow`` repeats discovery until no split is new."""
+_PAUSE_BETWEEN_DISCOVERIES = 0.05
+"""Seconds between two requests for a discovery that pauses."""
+_PREVIEWED = 256
+"""The most splits with rows whose newest rows are previewed: beyond that it costs more than it gains."""
 
 
 class TimeAtDiscovery:
@@ -83,22 +91,12 @@ class TimeAtDiscovery:
             moment, before = self._wanted
             if self._discovery.looked_since(moment, wait=self._wait):
                 self._wanted = None
-                self.has_ended(before)
+                self.note_ended(before)
         return None if self._known is None else min(self._known, reached)
 
-    def has_ended(self, before: Millis) -> None:
+    def note_ended(self, before: Millis) -> None:
         """Take in that a discovery has ended, and how far it had advanced before that began."""
         self._known = before if self._known is None else max(self._known, before)
-
-
-_WAIT_FOR_PREVIEW = 0.2
-"""The same for a preview: without a discovery the watermark of a batch's rows is emitted with the next batch."""
-_PREVIEWED = 256
-"""The most splits with rows whose newest rows are previewed: beyond that it costs more than it gains."""
-_WAIT_FOR_LOOK_OF_RUN = 30.0
-"""The same for ``Trigger.AvailableNow``, which repeats discovery until no split is new."""
-_PAUSE_BETWEEN_LOOKS = 0.05
-"""Seconds between two requests for a discovery that pauses."""
 
 
 class Logs:
@@ -109,16 +107,16 @@ class Logs:
         self._connector = connector
         self._clock = clock
         self._strategy, self._interval = policy.strategy, policy.watermark_interval
-        self._ends_at = 0.0
+        self._poll_returned_at = 0.0
         """When the last poll for ends returned, by ``time.monotonic()``."""
         self._polled_at = Millis(0)
         """When the last poll for ends began, by the wall clock."""
-        self._rows_planned: float | None = None
-        """When the poll returned that found the rows which were planned last."""
+        self._rows_returned_at: float | None = None
+        """When the poll returned that found the rows planned last, by ``time.monotonic()``."""
         self._rows_polled_at = Millis(0)
-        """When that poll began."""
-        self._clock_at_look = TimeAtDiscovery(connector.discovery)
-        self._rows_at_look = TimeAtDiscovery(connector.discovery, wait=0)
+        """When that poll began, by the wall clock."""
+        self._clock_at_discovery = TimeAtDiscovery(connector.discovery)
+        self._rows_at_discovery = TimeAtDiscovery(connector.discovery, wait=0)
         self._splits: Set[Split] = frozenset()
         """The splits of the last poll for the ends of all."""
         self._polled = PolledSplits()
@@ -138,8 +136,8 @@ class Logs:
         quiet are watched until then.
         """
         if planned.has_rows or planned.watermarks.unread:
-            self._rows_planned, self._rows_polled_at = self._ends_at, self._polled_at
-            self._connector.discovery.looked_since(self._rows_planned, wait=0)
+            self._rows_returned_at, self._rows_polled_at = self._poll_returned_at, self._polled_at
+            self._connector.discovery.looked_since(self._rows_returned_at, wait=0)
         if not self._is_run:
             self._watch.begin({s for s, t in planned.state.splits.items() if is_quiet(t)})
 
@@ -152,9 +150,8 @@ class Logs:
         discovery = self._connector.discovery
         # An announced watermark bounds the rows of splits that are found later, too.
         by_writers = self._strategy.announced_by is not None
-        all_found = (
-            by_writers or self._rows_planned is None or discovery.looked_since(self._rows_planned, wait=DISCOVERY_WAIT)
-        )
+        rows_at = self._rows_returned_at
+        all_found = by_writers or rows_at is None or discovery.looked_since(rows_at, wait=DISCOVERY_WAIT)
         found_at = self._found_at(state, rest, all_found=all_found)
         # A connector may hand out a set that it changes itself.
         self._splits, self._previewed = frozenset(discovery.discover()), False
@@ -182,7 +179,7 @@ class Logs:
         discovery = self._connector.discovery
         splits = frozenset(discovery.discover())
         now, logs = self._clock.wall(), self._of_run(splits)
-        until = time.monotonic() + _WAIT_FOR_LOOK_OF_RUN
+        until = time.monotonic() + _DISCOVERY_WAIT_OF_RUN
         # A split that is new by now is part of the run: in the next one it would lie behind this one's watermark.
         while not (all_found := self._has_discovered(until) and discovery.discover() <= splits):
             if time.monotonic() >= until:
@@ -190,7 +187,7 @@ class Logs:
                     _log.warning(
                         "no look-up within %.0f s showed whether there are new partitions: rows are read, and the "
                         "watermark stays where it is until the next run",
-                        _WAIT_FOR_LOOK_OF_RUN,
+                        _DISCOVERY_WAIT_OF_RUN,
                     )
                 break
             splits |= discovery.discover()
@@ -202,10 +199,10 @@ class Logs:
     def _has_discovered(self, until: float) -> bool:
         """Return whether a discovery began after the last poll for ends; waits for it, also while discovery pauses."""
         discovery, until = self._connector.discovery, max(until, time.monotonic() + DISCOVERY_WAIT)
-        while not discovery.looked_since(self._ends_at, wait=max(0.0, until - time.monotonic())):
+        while not discovery.looked_since(self._poll_returned_at, wait=max(0.0, until - time.monotonic())):
             if time.monotonic() >= until:
                 return False
-            time.sleep(_PAUSE_BETWEEN_LOOKS)
+            time.sleep(_PAUSE_BETWEEN_DISCOVERIES)
         return True
 
     def _of_run(self, splits: Set[Split]) -> ObservedLogs:
@@ -213,7 +210,7 @@ class Logs:
         ends = self._ends(splits)
         # A run needs the ends of all of them.
         late = self._connector.bounds.end_positions(ends.unknown.keys()) if ends.unknown else {}
-        self._ends_at = time.monotonic()
+        self._poll_returned_at = time.monotonic()
         logs = ObservedLogs(
             asked_at=asked_at,
             ends={**ends.positions, **late},
@@ -235,14 +232,15 @@ class Logs:
     def all_found_now(self) -> bool:
         """Return whether a discovery began after the last poll for ends, and found no other split."""
         discovery = self._connector.discovery
-        return discovery.looked_since(self._ends_at, wait=_WAIT_FOR_PREVIEW) and discovery.discover() <= self._splits
+        has_ended = discovery.looked_since(self._poll_returned_at, wait=_WAIT_FOR_PREVIEW)
+        return has_ended and discovery.discover() <= self._splits
 
-    def combined_at_look(self, combined: Millis, sent: Millis | None) -> Millis | None:
+    def combined_at_discovery(self, combined: Millis, sent: Millis | None) -> Millis | None:
         """Return the combined watermark before the last discovery that has ended; ``combined``: of the last plan.
 
         ``None`` while that discovery has found a split whose end has not been polled yet.
         """
-        found = self._rows_at_look.as_of(combined, MIN if sent is None else sent, since=self._rows_planned)
+        found = self._rows_at_discovery.as_of(combined, MIN if sent is None else sent, since=self._rows_returned_at)
         return found if self._connector.discovery.discover() <= self._splits else None
 
     def reached(self, ranges: Sequence[SplitRange]) -> Mapping[Split, Millis]:
@@ -251,7 +249,7 @@ class Logs:
         if preview is None or not self._previewed:
             return {}
         # It begins beside the next request.
-        self._connector.discovery.looked_since(self._ends_at, wait=0)
+        self._connector.discovery.looked_since(self._poll_returned_at, wait=0)
         reached = preview.reached(ranges)
         return reached if reached and self.all_found_now() else {}
 
@@ -268,7 +266,7 @@ class Logs:
         newest = index.newest(splits)
         # Polled again: a log whose newest row came just now should be read up to it, not up to a moment before.
         ends = self._connector.bounds.end_positions(splits)
-        self._ends_at = time.monotonic()
+        self._poll_returned_at = time.monotonic()
         settled = {s for s, end in ends.items() if end == logs.ends[s]}
         others = {s: end for s, end in logs.ends.items() if s not in splits}
         return replace(logs, ends={**others, **ends}, times=replace(logs.times, newest=newest, settled=settled))
@@ -276,7 +274,7 @@ class Logs:
     def _ends(self, splits: Set[Split]) -> Ends:
         began = time.monotonic()
         ends = self._connector.bounds.current_ends(splits)
-        self._ends_at = time.monotonic()
+        self._poll_returned_at = time.monotonic()
         self._polled.note_poll(splits, ends, began)
         return ends
 
@@ -285,9 +283,9 @@ class Logs:
         due = self._strategy.clock_at(due_now(state.watermark, rest, self._interval))
         if due is None:
             return None
-        if all_found and self._rows_planned is not None:
-            self._clock_at_look.has_ended(self._rows_polled_at)
-        return self._clock_at_look.as_of(self._clock.wall(), due)
+        if all_found and self._rows_returned_at is not None:
+            self._clock_at_discovery.note_ended(self._rows_polled_at)
+        return self._clock_at_discovery.as_of(self._clock.wall(), due)
 
 
 # What the writers announce: read beside each plan, after the ends of the data were requested.

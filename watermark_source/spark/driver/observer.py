@@ -178,7 +178,7 @@ class Observer:
         self._replica = replica
         self._pauses = pauses
         self._looks = looks
-        self._others_at_look = TimeAtDiscovery(connector.discovery)
+        self._others_at_discovery = TimeAtDiscovery(connector.discovery)
 
     def observe(self, state: SourceState, limit: ReadLimit, last: LastPlan) -> Observation:
         """Return the outside world for the plan that begins in ``state``."""
@@ -295,7 +295,7 @@ class Observer:
         if reached is None or self._ends.logs is not None or not are_idle(state.splits):
             return None
         rest, interval = last.rest.lasted(self._clock.elapsed()), self._policy.watermark_interval
-        return self._others_at_look.as_of(reached, due_now(state.watermark, rest, interval))
+        return self._others_at_discovery.as_of(reached, due_now(state.watermark, rest, interval))
 
     def _looked_at(
         self, state: SourceState, added: Mapping[Split, int], ends: Mapping[Split, int], now: Millis
@@ -320,7 +320,7 @@ class Observer:
             return None
         if logs.all_found or last.combined is None:
             return last.combined
-        return self._logs.combined_at_look(last.combined, state.watermark)
+        return self._logs.combined_at_discovery(last.combined, state.watermark)
 
     def _logs_now(self, state: SourceState, limit: ReadLimit, last: LastPlan) -> ObservedLogs:
         logs = self._logs.now(state, last.rest.lasted(self._clock.elapsed()))

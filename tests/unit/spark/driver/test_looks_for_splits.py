@@ -103,7 +103,7 @@ def test_one_that_nobody_answered_before_a_run_holds_its_watermark(
     process = live(watermarkStrategy=strategy)
     looks.discover(FileLog(str(log)))
     write(log, {1: [(50, 9)]})
-    monkeypatch.setattr(logs, "_WAIT_FOR_LOOK_OF_RUN", 0.1)
+    monkeypatch.setattr(logs, "_DISCOVERY_WAIT_OF_RUN", 0.1)
     process.runner.freeze()
     end = process.runner.initial_offset()
     while (planned := process.plan(end, ReadMaxRows(1))) != end:
@@ -124,7 +124,7 @@ def test_a_run_has_its_time_for_looks_however_long_the_ends_take_and_says_when_i
         return newest(log, splits)
 
     monkeypatch.setattr(FileLog, "newest", slow)
-    monkeypatch.setattr(logs, "_WAIT_FOR_LOOK_OF_RUN", 0.1)
+    monkeypatch.setattr(logs, "_DISCOVERY_WAIT_OF_RUN", 0.1)
     write(log, {0: [(100, 1)]})
 
     def watermark_of_a_run(looked: bool) -> int | None:

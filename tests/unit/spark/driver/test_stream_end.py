@@ -80,7 +80,7 @@ def test_a_run_that_cannot_tell_whether_there_are_more_splits_says_that_it_is_no
     write(log, TWO)
     with monkeypatch.context() as patched:
         patched.setattr(FileLog, "looked_since", lambda _, moment, *, wait: False)
-        patched.setattr("watermark_source.spark.driver.logs._WAIT_FOR_LOOK_OF_RUN", 0.1)
+        patched.setattr("watermark_source.spark.driver.logs._DISCOVERY_WAIT_OF_RUN", 0.1)
         process = run_of(live, **ENDS)
         end = process.run(process.runner.initial_offset())
         assert process.plan(end) == end

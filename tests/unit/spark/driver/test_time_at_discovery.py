@@ -54,7 +54,7 @@ def test_a_look_is_asked_for_only_where_it_takes_something_on() -> None:
     assert at(looks, found, 20, 20) == 10
     assert len(looks.asked) == 1
     assert at(looks, found, 21, 20) == 21
-    found.has_ended(Millis(30))
+    found.note_ended(Millis(30))
     assert at(looks, found, 40, 20) == 30
     assert len(looks.asked) == 2
 
