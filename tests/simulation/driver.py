@@ -129,7 +129,7 @@ class Driver:
         """Begin a new process from the last offset; with ``final`` one whose ends are fixed now."""
         self._memory: tuple[str, SourceState] | None = None
         self._reports: dict[SplitRange, RangeSummary] = {}
-        self._announced = False
+        self._has_planned = False
         self._rows_at: int | None = None
         self._rest = Rest()
         self._asked: Millis | None = None
@@ -203,10 +203,10 @@ class Driver:
         before = self.state()
         index = self.log if self.index else None
         planned = plan(
-            before, observation, self.policy, index, ahead=self.ahead, lookups=self, announce=not self._announced
+            before, observation, self.policy, index, ahead=self.ahead, lookups=self, is_first=not self._has_planned
         )
         observation = planned.observation
-        self._announced, self._asked = True, observation.logs.asked_at
+        self._has_planned, self._asked = True, observation.logs.asked_at
         self._silent.clear()
         if planned.has_rows:
             self._rows_at = self.now

@@ -248,13 +248,13 @@ def come_since(state: SourceState, logs: ObservedLogs) -> list[SplitRange]:
     return [SplitRange(s, start, logs.ends[s]) for s, start in sorted(starts.items()) if start < logs.ends[s]]
 
 
-def closed(state: SourceState, *, announce: bool) -> SourceState:
+def closed(state: SourceState, *, is_first: bool) -> SourceState:
     """Return the state of the second batch that carries the end of time, and of all plans after it.
 
-    ``announce``: this process has not sent it yet.
+    ``is_first``: as of ``plan``; this process has not sent it yet.
     """
     splits = {s: replace(t, observed=t.position) for s, t in state.splits.items()}
-    return replace(state, splits=splits, ended=True, run=state.run + announce)
+    return replace(state, splits=splits, ended=True, run=state.run + is_first)
 
 
 # Splits that a plan treats as read to their end, though they may have rows in open transactions.

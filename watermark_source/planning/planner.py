@@ -1,8 +1,8 @@
 """The planner: what the next batch reads, and which watermark goes out with it. Pure; nothing else decides.
 
 Order of rules: what tasks observed in the last batch -> loss checks -> clocks of logs at rest (``known_before``) ->
-alignment limit -> planned ends -> minimum rows -> row budget -> status (``choose``) -> combined watermark -> is there
-anything to send (``plan``)?
+alignment limit -> planned ends -> minimum rows -> row budget -> status (``batch_ends``) -> combined watermark -> is
+there anything to send (``plan``)?
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
 from watermark_source.planning.announced import needed_from
-from watermark_source.planning.backlog import Backlog, Limit, backlog_of
+from watermark_source.planning.backlog import Backlog, Limit, backlog_of, with_step
 from watermark_source.planning.budget import budgeted_ends
 from watermark_source.planning.catch_up import AfterCatchUp, CatchUp, caught_up_after, check_clock, check_start, is_done
 from watermark_source.planning.combined_watermark import (
@@ -30,7 +30,7 @@ from watermark_source.planning.disorder import Learned, RangeSummary
 from watermark_source.planning.group import GroupMember, MemberStatus, OtherMembers, drift_in_force
 from watermark_source.planning.group_limit import aligned_ends, membership
 from watermark_source.planning.loss import Loss, check_loss, refuse
-from watermark_source.planning.observation import Observation, with_step
+from watermark_source.planning.observation import Observation
 from watermark_source.planning.policy import LossKind, MinimumRows, PlanPolicy, waits_for_more
 from watermark_source.planning.snapshot_ranges import finished, snapshot_split, snapshots_after, unfinished
 from watermark_source.planning.split import RowIndex, Split, SplitRange, TimeIndex
@@ -104,7 +104,7 @@ class KnownSplits:
 
 
 def known_before(
-    state: SourceState, observation: Observation, policy: PlanPolicy, *, has_index: bool, has_rows: bool
+    state: SourceState, observation: Observation, policy: PlanPolicy, *, has_time_index: bool, has_row_index: bool
 ) -> KnownSplits:
     """Apply what tasks observed in the last batch, losses, and the clocks of logs at rest.
 
@@ -112,8 +112,8 @@ def known_before(
         state: as of the last planned batch.
         observation: what the plan is made from.
         policy: the user's decisions.
-        has_index: whether event times can be looked up.
-        has_rows: whether positions are not rows, and rows can be looked up.
+        has_time_index: whether event times can be looked up.
+        has_row_index: whether positions are not rows, and rows can be looked up.
 
     Raises:
         DataLossError: rows are gone and ``policy.on_loss.fails`` is set.
@@ -133,8 +133,8 @@ def known_before(
     strategy = policy.strategy.with_learned(learned)
     if strategy is not policy.strategy:
         policy = replace(policy, strategy=strategy)
-    drift = None if has_rows else policy.alignment.max_drift
-    kept = _with_last_ranges(state, done, observation.seen, strategy, drift, has_index=has_index)
+    drift = None if has_row_index else policy.alignment.max_drift
+    kept = _with_last_ranges(state, done, observation.seen, strategy, drift, has_time_index=has_time_index)
     if policy.idleness.passes_returning:
         read = {s for s, t in state.splits.items() if t.returning is not None and t.observed != t.position}
         kept |= {s: returned(kept[s], observation.seen[s]) for s in read & kept.keys()}
@@ -204,7 +204,7 @@ def _with_last_ranges(
     strategy: WatermarkStrategy,
     drift: int | None,
     *,
-    has_index: bool,
+    has_time_index: bool,
 ) -> dict[Split, SplitState]:
     """Return the splits with what tasks observed in the last batch, without those that are done.
 
@@ -221,7 +221,7 @@ def _with_last_ranges(
     if state.generator is not None and strategy.generator is None:
         before = _without_kept(before)
     return {
-        s: with_step(folded(s, t), t, None if has_index and t.step is None else drift)
+        s: with_step(folded(s, t), t, None if has_time_index and t.step is None else drift)
         for s, t in before.items()
         if s not in done
     }
@@ -240,7 +240,9 @@ class BatchEnds:
     reached: Mapping[Split, Millis]
     """Watermarks of splits at their planned ends, as far as a time index shows them."""
     waits_for_more: bool
+    """Whether there are rows that wait for more to come (``minimum_rows``)."""
     newest_matters: bool
+    """Whether the newest event times of the logs could change what is read."""
     holds_group: bool
     """Whether sources elsewhere in the group wait for what this one reads first."""
 
@@ -250,10 +252,10 @@ class BatchEnds:
         return any(t.position > t.observed for t in self.splits.values())
 
 
-def choose(
+def batch_ends(
     state: SourceState, known: KnownSplits, observation: Observation, index: TimeIndex | None, rows: RowIndex | None
 ) -> BatchEnds:
-    """Choose what is read next: see the order of rules in ``planner``."""
+    """Return what is read next: see the order of rules in ``planner``."""
     splits, policy, logs, upcoming = known.splits, known.policy, observation.logs, observation.snapshots
     going = {s: t for s, t in splits.items() if s not in upcoming.waiting}
     backlog = backlog_of(going, observation, policy, index, rows)
@@ -270,7 +272,7 @@ def choose(
         s for s in known.undated if stays_quiet(splits[s], asked_before, policy.idleness.timeout_of(s, timeouts))
     } - logs.stale
     aligned = aligned_ends(splits, observation, backlog, quiet, reads_alone=reads_alone)
-    splits = _with_steps(splits, aligned.steps, has_index=index is not None)
+    splits = _with_steps(splits, aligned.steps, has_time_index=index is not None)
     allowed = aligned.ends
     waits = _waits_for_more(backlog, allowed, observation, policy.minimum_rows)
     left_out = {s for s in allowed if is_left_out(splits[s], state, policy.idleness)}
@@ -308,12 +310,12 @@ def choose(
 
 
 def _with_steps(
-    splits: Mapping[Split, SplitState], steps: Mapping[Split, int], *, has_index: bool
+    splits: Mapping[Split, SplitState], steps: Mapping[Split, int], *, has_time_index: bool
 ) -> Mapping[Split, SplitState]:
-    if not has_index and not steps:
+    if not has_time_index and not steps:
         return splits
     # With an index only while a row beyond the future cap lies between the rows read and those that can be looked up.
-    wanted = steps if has_index else {**{s: t.step for s, t in splits.items()}, **steps}
+    wanted = steps if has_time_index else {**{s: t.step for s, t in splits.items()}, **steps}
     return {s: t if t.step == (step := wanted.get(s)) else replace(t, step=step) for s, t in splits.items()}
 
 
@@ -400,7 +402,7 @@ def plan(
     rows: RowIndex | None = None,
     ahead: RowsAhead | None = None,
     lookups: Lookups | None = None,
-    announce: bool = False,
+    is_first: bool = False,
 ) -> Plan:
     """Plan the next batch.
 
@@ -415,7 +417,7 @@ def plan(
         rows: look-ups of rows in a log whose positions are not rows.
         ahead: what reads ahead of the batch; needed where the strategy has a band.
         lookups: what is looked up only for plans that need it.
-        announce: the first plan of a process: the watermark is sent even if it is unchanged.
+        is_first: the first plan of a process, which sends the watermark even if it is unchanged.
 
     Raises:
         DataLossError: rows were deleted before they were read, and ``policy.on_loss.fails`` is set.
@@ -424,25 +426,25 @@ def plan(
         UsageError: two queries announce watermarks under one name.
     """
     if last_was_sent(state):
-        return _closing(state, observation, announce=announce)
+        return _closing(state, observation, is_first=is_first)
     chosen = _choose(state, observation, policy, index, rows)
     if lookups is not None and chosen.ends.newest_matters and not observation.logs.times.newest:
         observation = lookups.dated(observation, state)
         chosen = _choose(state, observation, policy, index, rows)
-    planned = _planned(state, observation, chosen, ahead, lookups, announce=announce)
+    planned = _planned(state, observation, chosen, ahead, lookups, is_first=is_first)
     if lookups is not None and (opened := lookups.uncommitted(observation, planned.state, state)) is not None:
         chosen = _choose(state, opened, policy, index, rows)
-        planned = _planned(state, opened, chosen, ahead, lookups, announce=announce)
+        planned = _planned(state, opened, chosen, ahead, lookups, is_first=is_first)
     return planned
 
 
-def _closing(state: SourceState, observation: Observation, *, announce: bool) -> Plan:
-    after = closed(state, announce=announce)
+def _closing(state: SourceState, observation: Observation, *, is_first: bool) -> Plan:
+    after = closed(state, is_first=is_first)
     return Plan(
         state=after,
         observation=observation,
         # Spark forgets a source's watermark with each process, and uses the lowest of the query's sources.
-        is_batch=announce or not state.ended,
+        is_batch=is_first or not state.ended,
         has_rows=False,
         waits_for_more=False,
         limit=None,
@@ -465,16 +467,14 @@ class _Chosen(NamedTuple):
 def _choose(
     state: SourceState, observation: Observation, policy: PlanPolicy, index: TimeIndex | None, rows: RowIndex | None
 ) -> _Chosen:
-    def chosen(observation: Observation) -> _Chosen:
-        known = known_before(state, observation, policy, has_index=index is not None, has_rows=rows is not None)
-        return _Chosen(known, choose(state, known, observation, index, rows), observation)
-
-    found = chosen(observation)
-    if observation.snapshots.found and _leaves_rows(found, observation.logs.ends):
+    has_time_index, has_row_index = index is not None, rows is not None
+    known = known_before(state, observation, policy, has_time_index=has_time_index, has_row_index=has_row_index)
+    chosen = _Chosen(known, batch_ends(state, known, observation, index, rows), observation)
+    if observation.snapshots.found and _leaves_rows(chosen, observation.logs.ends):
         # A new table existed at the log's end, but perhaps not where this batch ends. Its snapshot begins with a batch
         # that reads the log to its end.
-        return chosen(_without_found(observation))
-    return found
+        return _choose(state, _without_found(observation), policy, index, rows)
+    return chosen
 
 
 def _leaves_rows(chosen: _Chosen, ends: Mapping[Split, int]) -> bool:
@@ -503,7 +503,7 @@ def _planned(
     ahead: RowsAhead | None,
     lookups: Lookups | None,
     *,
-    announce: bool,
+    is_first: bool,
 ) -> Plan:
     """Return the plan that reads what was chosen."""
     known, ends, observation = chosen
@@ -533,9 +533,9 @@ def _planned(
         moved = tick_is_due(state, observation, policy.watermark_interval, has_rows=has_rows)
     else:
         moved = watermark != state.watermark
-    first = announce and watermark is not None
+    repeats = is_first and watermark is not None
     caught_up = is_done(known.catch_up) and not is_done(state.catch_up)
-    has_news = bool(moved or known.done or changed_status(state.splits, splits) or first or caught_up)
+    has_news = bool(moved or known.done or changed_status(state.splits, splits) or repeats or caught_up)
     # A run with an end would be over with the first plan that is no batch.
     held = logs.ends_are_final and any(t.status is SplitStatus.PAUSED for t in splits.values())
     is_batch = has_rows or bool(known.losses) or held or (policy.sends_markers and has_news)
@@ -557,7 +557,7 @@ def _planned(
         if observation.announced is None
         else needed_from(observation.announced, positions_of(splits), cap, state.announced),
         catch_up=known.catch_up,
-        run=state.run + announce,
+        run=state.run + is_first,
     )
     looks_up = lookups if has_rows and knows_new_splits(state, logs) and not known.reads_to_end_first else None
     if looks_up is not None and (reached := looks_up.reached(ranges_of(after))):

@@ -6,10 +6,10 @@ from typing import Any
 from tests.simulation.driver import Driver
 from tests.simulation.log import SimulatedLog
 from tests.unit.planning.example_states import NOW, A, B, C, at, backlog, log_of, observation
-from watermark_source.planning.backlog import Limit, backlog_of
+from watermark_source.planning.backlog import BLIND_STEP, Limit, backlog_of
 from watermark_source.planning.disorder import RangeSummary
 from watermark_source.planning.group_limit import Aligned, aligned_ends, group_limit
-from watermark_source.planning.observation import BLIND_STEP, FirstLook
+from watermark_source.planning.observation import FirstLook
 from watermark_source.planning.planner import plan
 from watermark_source.planning.policy import Alignment, PlanPolicy
 from watermark_source.planning.split import IndexEntry, Split, SplitRange

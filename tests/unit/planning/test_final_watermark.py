@@ -47,12 +47,12 @@ def test_rows_that_the_group_holds_back_are_still_to_be_read() -> None:
 
 def test_it_goes_out_twice_then_once_from_each_process_and_nothing_after_it() -> None:
     said, seen = SourceState({A: SplitState(2, 1, Millis(199))}, watermark=MAX, run=3), observation(log_of([1, 2, 3]))
-    again = plan(said, seen, POLICY, None, announce=True)
+    again = plan(said, seen, POLICY, None, is_first=True)
     assert again.is_batch
     assert again.state == SourceState({A: at(2, 199)}, watermark=MAX, ended=True, run=4)
     after = plan(again.state, seen, POLICY, None)
     assert (after.is_batch, after.state) == (False, again.state)
-    told = plan(again.state, seen, POLICY, None, announce=True)
+    told = plan(again.state, seen, POLICY, None, is_first=True)
     assert (told.is_batch, told.state) == (True, replace(again.state, run=5))
 
 

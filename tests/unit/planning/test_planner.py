@@ -239,7 +239,7 @@ def test_event_time_may_go_over_to_processing_time_and_its_watermark_waits_for_t
         observation(SimulatedLog()),
         PlanPolicy(strategy=Clock()),
         None,
-        announce=True,
+        is_first=True,
     )
     assert found.state.watermark == NOW + 50
     assert found.state.use_processing_time

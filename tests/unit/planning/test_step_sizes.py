@@ -8,7 +8,15 @@ import pytest
 from tests.simulation.driver import START, Driver
 from tests.simulation.log import SimulatedLog
 from tests.unit.planning.example_states import at
-from watermark_source.planning.observation import GROWTH, LEAST_STEP, MOST_STEP, half, learned, rows_up_to, with_step
+from watermark_source.planning.backlog import (
+    GROWTH,
+    LEAST_STEP,
+    MOST_STEP,
+    learned_step,
+    rows_up_to,
+    step_span,
+    with_step,
+)
 from watermark_source.planning.policy import Alignment, PlanPolicy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitState
@@ -17,24 +25,24 @@ from watermark_source.planning.watermark import Millis
 
 
 def test_a_range_tells_how_many_rows_span_half_the_drift() -> None:
-    assert learned(None, rows=10_000, advanced=20_000, drift=60_000) == 15_000
-    assert learned(15_000, rows=15_000, advanced=60_000, drift=60_000) == 7_500
+    assert learned_step(None, rows=10_000, advanced=20_000, drift=60_000) == 15_000
+    assert learned_step(15_000, rows=15_000, advanced=60_000, drift=60_000) == 7_500
 
 
 def test_one_range_changes_a_step_only_so_far() -> None:
-    assert learned(10_000, rows=10_000, advanced=1, drift=60_000) == GROWTH * 10_000
-    assert learned(16_000, rows=16_000, advanced=10**9, drift=60_000) == 16_000 // GROWTH
-    assert learned(10_000, rows=10_000, advanced=0, drift=60_000) == GROWTH * 10_000
-    assert learned(MOST_STEP, rows=MOST_STEP, advanced=0, drift=60_000) == MOST_STEP
-    assert learned(None, rows=1, advanced=10**9, drift=0) == 1
-    assert [half(drift) for drift in (0, 3, 4)] == [1, 1, 2]
+    assert learned_step(10_000, rows=10_000, advanced=1, drift=60_000) == GROWTH * 10_000
+    assert learned_step(16_000, rows=16_000, advanced=10**9, drift=60_000) == 16_000 // GROWTH
+    assert learned_step(10_000, rows=10_000, advanced=0, drift=60_000) == GROWTH * 10_000
+    assert learned_step(MOST_STEP, rows=MOST_STEP, advanced=0, drift=60_000) == MOST_STEP
+    assert learned_step(None, rows=1, advanced=10**9, drift=0) == 1
+    assert [step_span(drift) for drift in (0, 3, 4)] == [1, 1, 2]
 
 
 def test_a_few_rows_tell_nothing_but_when_they_lead_far() -> None:
-    assert learned(100_000, rows=10, advanced=1, drift=60_000) == 100_000
-    assert learned(100_000, rows=10, advanced=60_000, drift=60_000) == 100_000 // GROWTH
-    assert learned(100_000, rows=10, advanced=30_000 // GROWTH, drift=60_000) == 100_000 // GROWTH
-    assert learned(10 * GROWTH, rows=10, advanced=1, drift=60_000) == 10 * GROWTH * GROWTH
+    assert learned_step(100_000, rows=10, advanced=1, drift=60_000) == 100_000
+    assert learned_step(100_000, rows=10, advanced=60_000, drift=60_000) == 100_000 // GROWTH
+    assert learned_step(100_000, rows=10, advanced=30_000 // GROWTH, drift=60_000) == 100_000 // GROWTH
+    assert learned_step(10 * GROWTH, rows=10, advanced=1, drift=60_000) == 10 * GROWTH * GROWTH
 
 
 def test_a_split_learns_from_a_range_between_two_watermarks() -> None:
@@ -106,4 +114,4 @@ def test_ranges_come_to_span_half_the_drift(apart: tuple[int, ...], max_rows: in
 def test_a_range_teaches_its_event_time_though_a_bound_that_grows_holds_the_watermark() -> None:
     learning = SplitState(10_000, 0, Millis(START), highest=Millis(START + 1_001))
     read = replace(learning, observed=10_000, highest=Millis(START + 1_001 + 20_000))
-    assert with_step(read, learning, 60_000).step == learned(None, rows=10_000, advanced=20_000, drift=60_000)
+    assert with_step(read, learning, 60_000).step == learned_step(None, rows=10_000, advanced=20_000, drift=60_000)

@@ -15,7 +15,8 @@ import numpy.typing as npt
 from watermark_source.arrow_columns import integers
 from watermark_source.contract.stream import RangeReader
 from watermark_source.errors import WatermarkSourceError
-from watermark_source.planning.observation import BLIND_STEP, FirstLook
+from watermark_source.planning.backlog import BLIND_STEP
+from watermark_source.planning.observation import FirstLook
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.split_watermarks import Unread
 from watermark_source.planning.state import SourceState

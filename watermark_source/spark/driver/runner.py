@@ -478,7 +478,7 @@ class SourceRunner:
             rows=self._connector.row_index,
             ahead=self._ahead,
             lookups=self._observer,
-            announce=self._last.is_first,
+            is_first=self._last.is_first,
         )
         observation = planned.observation
         warn_of(planned.state, state, observation.now, self._policy.max_future_skew)

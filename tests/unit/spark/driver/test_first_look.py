@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.spark.driver.rows_in_memory import RowsInMemory
-from watermark_source.planning.observation import BLIND_STEP, FirstLook
+from watermark_source.planning.backlog import BLIND_STEP
+from watermark_source.planning.observation import FirstLook
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import SourceState, SplitState
 from watermark_source.planning.watermark import Millis
