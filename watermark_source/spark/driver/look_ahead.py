@@ -7,7 +7,6 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from time import monotonic
 
 import numpy as np
 import numpy.typing as npt
@@ -76,7 +75,7 @@ def _apart(
 ) -> EventTimesRead:
     left_out: set[Split] = set()
     for each in ranges:
-        if monotonic() >= until:
+        if time.monotonic() >= until:
             left_out.add(each.split)
             continue
         try:
@@ -101,12 +100,12 @@ def _read(reader: RangeReader, wanted: Sequence[SplitRange]) -> dict[Split, Long
 
 PIECE_ROWS = 1_024
 """Rows of which only the lowest and the highest event time are kept, in 32 bytes, until a batch ends among them."""
-_NONE = np.empty(0, np.int64)
+_NO_TIMES = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class MinMaxIndex:
-    """Event times in milliseconds. Positions before it count no more."""
+    """Event times in milliseconds, of positions from ``begins`` on."""
 
     begins: int
     until: int
@@ -124,11 +123,11 @@ class MinMaxIndex:
 
     @classmethod
     def at(cls, position: int) -> MinMaxIndex:
-        """Return one in which nothing was looked at."""
-        return cls(position, position, _NONE, _NONE, _NONE, _NONE)
+        """Return an index in which nothing was looked at."""
+        return cls(position, position, _NO_TIMES, _NO_TIMES, _NO_TIMES, _NO_TIMES)
 
-    def going_on(self, position: int, at_least: int) -> MinMaxIndex:
-        """Return what is left of it at a position; empty if it does not cover ``at_least``."""
+    def remaining(self, position: int, at_least: int) -> MinMaxIndex:
+        """Return the index from a position on; an empty one at ``at_least`` if it does not cover that."""
         if not self.begins <= at_least <= self.until:
             return replace(MinMaxIndex.at(at_least), reached=self.reached)
         kept = int(np.searchsorted(self.ends, position, side="right"))
@@ -159,7 +158,7 @@ class MinMaxIndex:
             np.concatenate((self.ends, found.ends)),
             np.concatenate((self.lowest, found.lowest)),
             np.concatenate((self.highest, found.highest)),
-            _later(self.reached, found.reached),
+            max((at for at in (self.reached, found.reached) if at is not None), default=None),
         )
 
     def blurred(self, position: int) -> tuple[int, int] | None:
@@ -240,7 +239,7 @@ def _pieces(
 
 
 def _lowest(times: Longs) -> int | None:
-    """Return the lowest watermark of the splits that count."""
+    """Return the lowest of the pieces' lowest event times; ``None`` if nothing counts in any of them."""
     counted = times[times != MAX]
     return int(counted.min()) if len(counted) else None
 
@@ -250,24 +249,20 @@ def _highest(times: Longs) -> int | None:
     return int(counted.max()) if len(counted) else None
 
 
-def _later(one: int | None, other: int | None) -> int | None:
-    return one if other is None else other if one is None else max(one, other)
-
-
 _LONGEST = 1.0
 """Seconds after which a plan continues without the rest."""
 _ONE_LOOK = 0.2
-"""Seconds that reading ahead should take before the clock is looked at: how many rows that are is learned."""
+"""Seconds that one look should take, after which the time is checked: how many rows that are is learned."""
 _AT_FIRST, _MOST = 50_000, 2_000_000
 """Positions of all splits together in one look."""
 _LEAST = 1_000
-"""Positions of one split, if there are very many."""
+"""Positions of one split in a look, at least."""
 _STEP = 10_000
-"""Positions of one split where it is looked at as far as event time goes, which may be less far."""
+"""Positions of one split in a look, at most, where event time (``span``) may end it sooner."""
 
 
 class ReadingAhead:
-    """``RowsAhead`` of planning. What it knows it keeps in memory: the offset holds what was decided."""
+    """Implements ``RowsAhead``. Its indexes are in memory alone: the offset holds what was decided from them."""
 
     def __init__(self, reader: RangeReader, *, rows: int, span: int | None) -> None:
         """Look at so many rows behind each planned range, or until event time has advanced by ``span`` ms."""
@@ -295,7 +290,7 @@ class ReadingAhead:
             targets[split] = min(batch.end + self._rows, ends[split])
             # Near the log's end also what the batch itself reads: nothing else shows how far it advances.
             begin = max(batch.start, targets[split] - self._rows)
-            self._indexes[split] = self._indexes.get(split, MinMaxIndex.at(begin)).going_on(batch.start, begin)
+            self._indexes[split] = self._indexes.get(split, MinMaxIndex.at(begin)).remaining(batch.start, begin)
         until = time.monotonic() + _LONGEST
         hidden: set[Split] = set()
         while wanted := self._next(planned, {s: t for s, t in targets.items() if s not in hidden}):
@@ -339,7 +334,7 @@ class ReadingAhead:
             took = time.monotonic() - begun
             self._at_a_time = _learned(self._at_a_time, sum(each.size for each in wanted), took)
         for each in read:
-            micros = found.micros.get(each.split, _EMPTY)
+            micros = found.micros.get(each.split, _NO_TIMES)
             self._indexes[each.split] = self._indexes[each.split].with_rows(each, micros, late_at, future_cap)
         return {*found.failed, *found.left_out}
 
@@ -366,7 +361,7 @@ class ReadingAhead:
         found = self._read(blurred, until)
         for each in blurred:
             if each.split not in found.failed and each.split not in found.left_out:
-                micros = found.micros.get(each.split, _EMPTY)
+                micros = found.micros.get(each.split, _NO_TIMES)
                 self._indexes[each.split] = self._indexes[each.split].with_each_row(each, micros, late_at, future_cap)
         return set(found.failed)
 
@@ -396,20 +391,17 @@ def _learned(at_a_time: int, looked_at: int, took: float) -> int:
     return max(min(in_time, 4 * at_a_time), at_a_time if took <= _ONE_LOOK else _LEAST)
 
 
-_EMPTY = np.empty(0, np.int64)
-
-
-# A first look: how fast event time goes in splits that nothing is known of, before a row of them is planned.
+# A first look: how fast event time advances in splits of which no row has been planned.
 
 
 _ROWS = 100
-"""That are looked at, at the beginning of a split and further on."""
+"""Positions read at the beginning of a split's backlog, and again ``_FURTHER`` behind it."""
 _FURTHER = 100_000
-"""How many positions further: about what a batch reads of a split."""
+"""Positions between the two: about what a batch reads of a split."""
 _LONGEST_FIRST_LOOK = 5.0
 """Seconds after which splits that have to be read one by one are left out."""
 _SPLITS = 64
-"""At most: of more a step each is no small batch, and looking takes as long."""
+"""The most splits that are looked at: of more, a step each is no small batch, and looking takes as long."""
 
 
 class FirstLooks:
@@ -446,7 +438,7 @@ class FirstLooks:
     def _times_at(self, positions: Mapping[Split, int], future_cap: Millis | None) -> dict[Split, Longs]:
         """Return event times in milliseconds that count, of the splits that have some there."""
         ranges = [SplitRange(s, p, p + _ROWS) for s, p in sorted(positions.items())]
-        found = read_event_times(self._reader, ranges, until=monotonic() + _LONGEST_FIRST_LOOK)
+        found = read_event_times(self._reader, ranges, until=time.monotonic() + _LONGEST_FIRST_LOOK)
         for split, error in found.failed.items():
             # The batch that reads it reports that.
             _log.warning("%s cannot be looked at before its first batch: %s", split, error)
