@@ -7,22 +7,19 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 from functools import partial
 
-from pyspark_aligned_kafka.client.setting_table import SETTINGS
 from pyspark_aligned_kafka.cluster.list_offsets import EARLIEST, LATEST
 from pyspark_aligned_kafka.lookup.doctor_checks import CheckedCluster, checks_of
 from pyspark_aligned_kafka.options import kafka_options
-from pyspark_aligned_kafka.options.kafka_option_table import OPTION_TABLE
+from pyspark_aligned_kafka.options.kafka_option_table import COMMAND_OPTIONS
 from pyspark_aligned_kafka.records.event_time_choice import WithoutTime
 from watermark_source.arrow_columns import integers
 from watermark_source.checks import Caution, Check, Finding, examine
 from watermark_source.durations import format_duration
 from watermark_source.errors import listed
-from watermark_source.option_table import OptionTable
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.watermark import watermark_text
 
-OPTIONS = OptionTable((*OPTION_TABLE.options, *(row.option for row in SETTINGS if row.option.secret)))
-"""The source's options and the secret settings, which come from the environment."""
+OPTIONS = COMMAND_OPTIONS
 ASKED_FOR = None
 """Many clusters need no password."""
 _PROBE = "probetopic"

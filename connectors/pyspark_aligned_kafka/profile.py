@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from pyspark_aligned_kafka.client.setting_table import SETTINGS
 from pyspark_aligned_kafka.options import kafka_options
-from pyspark_aligned_kafka.options.kafka_option_table import OPTION_TABLE
+from pyspark_aligned_kafka.options.kafka_option_table import COMMAND_OPTIONS
 from pyspark_aligned_kafka.options.kafka_options import KafkaOptions
 from pyspark_aligned_kafka.source import KafkaBatch, range_reader
 from watermark_source.arrow_columns import integers
 from watermark_source.monitor.profile import EventTimes
-from watermark_source.option_table import OptionTable
 from watermark_source.planning.split import SplitRange
 
-OPTIONS = OptionTable((*OPTION_TABLE.options, *(row.option for row in SETTINGS if row.option.secret)))
-"""The source's options and the secret settings, which come from the environment."""
+OPTIONS = COMMAND_OPTIONS
 _ERRORS = "eventTimeErrors"
 LOOKED_AT = 16
 """How many of the newest offsets are read for a record: the last may be a transaction's end, or compacted."""

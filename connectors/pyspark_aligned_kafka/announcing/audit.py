@@ -18,21 +18,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_aligned_kafka.announcing.announcer import AnnouncementTopic
-from pyspark_aligned_kafka.client.setting_table import SETTINGS
 from pyspark_aligned_kafka.options import kafka_options
-from pyspark_aligned_kafka.options.kafka_option_table import OPTION_TABLE
+from pyspark_aligned_kafka.options.kafka_option_table import COMMAND_OPTIONS
 from pyspark_aligned_kafka.source import KafkaBatch, range_reader
 from watermark_source.arrow_columns import integers
 from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.durations import format_seconds
 from watermark_source.errors import UsageError, listed, shortened
-from watermark_source.option_table import OptionTable
 from watermark_source.planning.announced import LoggedStatement
 from watermark_source.planning.announcement import Announcement, Removal, is_name
 from watermark_source.planning.watermark import MAX, MIN, Millis, watermark_text
 
-OPTIONS = OptionTable((*OPTION_TABLE.options, *(row.option for row in SETTINGS if row.option.secret)))
-"""The source's options and the secret settings, which come from the environment."""
+OPTIONS = COMMAND_OPTIONS
 _HEADER: Final = "header:"
 _RECORD, _KEY = "record", "key"
 _MOST_LISTED: Final = 10_000

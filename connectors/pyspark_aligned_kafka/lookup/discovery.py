@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from pyspark_aligned_kafka.cluster.metadata import Topic
-from pyspark_aligned_kafka.options.subscription import Assign, Subscribe, SubscribePattern, Subscription
+from pyspark_aligned_kafka.options.subscription import Assign, Subscribe, SubscribePattern, Subscription, selects
 from watermark_source.errors import SourceError, UnknownSplitError, listed
 from watermark_source.planning.split import Split
 
@@ -92,7 +92,7 @@ class KafkaDiscovery:
         Raises:
             RefusedError, UnreachableError, ResponseTimeoutError: they had to be listed, and no broker answered.
         """
-        wanted = {split for split in splits if is_selected(self._subscription, split)}
+        wanted = {split for split in splits if selects(self._subscription, split)}
         known = frozenset() if self._last is None else self._last.splits
         if wanted - known:
             self._expected = wanted
@@ -251,13 +251,6 @@ def select(
     topics = admin.topics({split.log for split in subscription.splits}, expected)
     existing = subscription.splits & _splits(topics, topics)
     return existing, frozenset(str(split) for split in subscription.splits - existing)
-
-
-def is_selected(subscription: Subscription, split: Split) -> bool:
-    """Return whether a subscription selects a split, whether it exists or not."""
-    if isinstance(subscription, SubscribePattern):
-        return subscription.pattern.search(split.log) is not None
-    return split.log in subscription.topics if isinstance(subscription, Subscribe) else split in subscription.splits
 
 
 def _splits(topics: Mapping[str, Topic], names: Collection[str]) -> frozenset[Split]:

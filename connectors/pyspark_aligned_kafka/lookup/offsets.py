@@ -149,7 +149,7 @@ class KafkaTransactions:
     def ends(self, splits: Set[Split]) -> Mapping[Split, int]:
         """Return the high watermarks that are answered in time."""
         answers = self._admin.list_offsets_in_time(dict.fromkeys(splits, LATEST))
-        return {split: answer.offset for split, answer in answers.offsets.items() if answer.offset is not None}
+        return _offsets(answers.offsets)
 
 
 # Whether brokers answer while a batch is read: polled beside planning, on connections of its own.
@@ -178,8 +178,7 @@ class KafkaWatch:
             raise
         if answers.unknown:
             self._admin.close()
-        found = {split: answer.offset for split, answer in answers.offsets.items() if answer.offset is not None}
-        return Ends(found, dict.fromkeys(answers.unknown))
+        return Ends(_offsets(answers.offsets), dict.fromkeys(answers.unknown))
 
 
 # Where a stream begins in each partition: a new query by Spark's starting options, those found later at earliest.

@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 from pyspark_aligned_kafka.client import settings
-from pyspark_aligned_kafka.client.setting_table import may_be_secret, protocol_name
+from pyspark_aligned_kafka.client.setting_table import SETTINGS, may_be_secret, protocol_name
 from pyspark_aligned_kafka.options import positions
-from pyspark_aligned_kafka.options.event_time_options import (
-    ANNOUNCED_IN,
-    EVENT_TIME_OPTIONS,
-    MARK_OPTIONS,
-)
+from pyspark_aligned_kafka.options.event_time_options import ANNOUNCED_IN, EVENT_TIME_OPTIONS, MARK_OPTIONS
 from pyspark_aligned_kafka.options.payload_options import PAYLOAD_OPTIONS
 from pyspark_aligned_kafka.options.positions import NoMatch
-from pyspark_aligned_kafka.options.subscription import (
-    parse_assign,
-    parse_subscribe,
-    parse_subscribe_pattern,
-)
+from pyspark_aligned_kafka.options.subscription import parse_assign, parse_subscribe, parse_subscribe_pattern
 from watermark_source import durations
 from watermark_source.option_table import (
     Option,
@@ -309,3 +301,5 @@ OPTION_TABLE = OptionTable(
     ),
     is_secret_in_family=_is_secret_setting,
 )
+COMMAND_OPTIONS = OptionTable((*OPTION_TABLE.options, *(row.option for row in SETTINGS if row.option.secret)))
+"""The options of commands: the source's, and the secret settings, which come from the environment."""

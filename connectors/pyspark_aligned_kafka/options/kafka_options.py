@@ -23,9 +23,7 @@ from pyspark_aligned_kafka.options.kafka_option_table import (
 )
 from pyspark_aligned_kafka.options.payload_options import payload_choices
 from pyspark_aligned_kafka.options.positions import Everywhere, Latest, NoMatch, OffsetRetries, PositionPolicy
-from pyspark_aligned_kafka.options.subscription import (
-    Subscription,
-)
+from pyspark_aligned_kafka.options.subscription import Subscription
 from pyspark_aligned_kafka.records.event_time_choice import EventTimeChoice, MarkChoice
 from pyspark_aligned_kafka.records.payload_formats import PayloadChoice
 from watermark_source.contract.abilities import Abilities, RowLimits

@@ -41,10 +41,15 @@ Subscription = Subscribe | SubscribePattern | Assign
 
 
 def selects_topic(subscription: Subscription, topic: str) -> bool:
-    """Return whether a subscription reads partitions of a topic, be it there or not."""
+    """Return whether a subscription reads partitions of a topic, whether it exists or not."""
     if isinstance(subscription, SubscribePattern):
         return subscription.pattern.search(topic) is not None
     return topic in topics_of(subscription)
+
+
+def selects(subscription: Subscription, split: Split) -> bool:
+    """Return whether a subscription reads a partition, whether it exists or not."""
+    return split in subscription.splits if isinstance(subscription, Assign) else selects_topic(subscription, split.log)
 
 
 def topics_of(subscription: Subscribe | Assign) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""Event-time observer: what a task sees of event times in its ranges, for the progress report that follows."""
+"""Event-time observer: what a task observes of event times in its ranges, for the progress report that follows."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class DisorderCount:
 
     def _add(self, micros: _Longs, half: int) -> None:
         if half // 2 != self._half // 2:
-            self._begin_anew()
+            self._begin_segment()
         if half != self._half and not self._counts_all:
             self._before = self._highest
         self._half = half
@@ -77,7 +77,7 @@ class DisorderCount:
             highest = int(micros.max())
             self._highest = highest if self._highest is None else max(highest, self._highest)
 
-    def _begin_anew(self) -> None:
+    def _begin_segment(self) -> None:
         if self._half >= 0:
             self._segments.append(self._segment())
         self._highest = self._before = None
@@ -97,11 +97,7 @@ class DisorderCount:
     def _segment(self) -> DisorderSegment:
         (found,) = self._counts.nonzero()
         counts = tuple(zip(found.tolist(), self._counts[found].tolist(), strict=True))
-        return DisorderSegment(_counted_millis(self._before), _counted_millis(self._highest), counts)
-
-
-def _counted_millis(micros: int | None) -> Millis | None:
-    return None if micros is None else Millis(micros // 1_000)
+        return DisorderSegment(_millis(self._before), _millis(self._highest), counts)
 
 
 @dataclass(slots=True)
@@ -142,7 +138,7 @@ class EventTimeObserver:
         self._counts: defaultdict[Split, _SplitCounts] = defaultdict(_SplitCounts)
 
     def observe(self, batch: ReadBatch) -> None:
-        """Take a batch's event times in."""
+        """Take in a batch's event times."""
         counts = self._counts[batch.split]
         counts.rows += batch.rows
         # Not every connector counts them; with a time of another kind in their place they are dated all the same.
@@ -239,7 +235,7 @@ def observe(
     late_at: Millis | None = None,
     beginnings: Mapping[Split, Beginning] | None = None,
 ) -> list[RangeReport]:
-    """Read batches only for what their event times say."""
+    """Return the reports of ranges whose batches are read for their event times alone."""
     observer = EventTimeObserver(ranges, future_cap, late_at, beginnings)
     for batch in batches:
         observer.observe(batch)
