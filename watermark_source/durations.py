@@ -100,9 +100,10 @@ def format_seconds(millis: int) -> str:
     return format_duration(max(0, millis) // 1_000 * 1_000)
 
 
-def count_text(n: int) -> str:
-    """Return a whole number with a blank between thousands."""
-    return f"{n:,}".replace(",", " ")
+def count_text(n: int, unit: str = "") -> str:
+    """Return a whole number with a blank between thousands; with a unit, ``1 row`` or ``2 000 rows``."""
+    number = f"{n:,}".replace(",", " ")
+    return f"{number} {unit}{'' if n == 1 else 's'}" if unit else number
 
 
 def share_text(share: float) -> str:

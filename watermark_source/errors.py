@@ -77,6 +77,11 @@ def shortened(seen: object) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
+def printable(text: object) -> str:
+    """Return a text without control characters: a terminal would obey them, and a log would break its lines."""
+    return "".join(character if character.isprintable() else "?" for character in str(text))
+
+
 def listed(things: Iterable[Any]) -> str:
     """Return sortable items, such as splits, as one line: the first ten in order, and the number of the others."""
     ordered = sorted(things)

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from watermark_source.errors import CorruptDataError, shortened
+from watermark_source.errors import CorruptDataError, printable, shortened
 from watermark_source.group_store import statements
 from watermark_source.planning.group import LONGEST_NAME, GroupMember, counts_with
 from watermark_source.planning.watermark import Millis
@@ -232,13 +232,13 @@ class GroupStore(Store):
         """Limit what a row of another program can do: no such row counts longer, or later, than a source's row may."""
         if answer.lasting is not None:
             self._warn(
-                f"has a row of {_printable(answer.lasting)} whose time_to_live is more than a day, which counts as a "
+                f"has a row of {printable(answer.lasting)} whose time_to_live is more than a day, which counts as a "
                 "day; no source writes so much"
             )
         if answer.slowest is not None:
-            answer = answer._replace(slowest=_printable(answer.slowest))
+            answer = answer._replace(slowest=printable(answer.slowest))
         if answer.drift_of is not None:
-            answer = answer._replace(drift_of=_printable(answer.drift_of))
+            answer = answer._replace(drift_of=printable(answer.drift_of))
         if answer.minimum is not None and answer.minimum > LAST_MOMENT:
             self._warn(f"has a watermark after the year 9999, of {answer.slowest}: it is ignored")
             answer = answer._replace(minimum=None, slowest=None)
@@ -262,11 +262,6 @@ class GroupStore(Store):
                 f"the store of the alignment group, {self.location}, has in column {column} of table "
                 f"{statements.TABLE} a value that no member writes, {shortened(repr(value))}: delete that row"
             )
-
-
-def _printable(name: object) -> str:
-    """Return a name without line breaks and control characters: it goes into logs and the status."""
-    return "".join(character if character.isprintable() else "?" for character in str(name))
 
 
 class OwnRow:

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 from watermark_source.durations import count_text
 from watermark_source.errors import UsageError, listed, shortened
 from watermark_source.monitor.source_status import STATUS_OF, WriterView
-from watermark_source.monitor.window_facts import QueryAt, SourceAt, SplitAt, records_text, time_text, unfollowed_text
+from watermark_source.monitor.window_facts import QueryAt, SourceAt, SplitAt, time_text, unfollowed_text
 from watermark_source.planning.offset import OffsetCodec, own_offset
 from watermark_source.planning.snapshot_ranges import unfinished
 from watermark_source.planning.split import Split
@@ -278,7 +278,7 @@ def _why_of_offset(at: SplitState, pending: int, *, by_records: bool) -> str:
     if at.status is SplitStatus.PAUSED:
         return f"ahead of its alignment group{since}"
     if pending:
-        return f"{records_text(pending)} in the last batch, not yet in its watermark"
+        return f"{count_text(pending, 'record')} in the last batch, not yet in its watermark"
     if by_records and at.watermark is None and at.position:
         return f"none of the records before position {count_text(at.position)} was read and had an event time"
     return f"nothing to read{since}" if since else "had more to read, or its log did not answer"

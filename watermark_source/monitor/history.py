@@ -10,9 +10,9 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from watermark_source.monitor.source_status import GroupStatus, SourceStatus, Status
-from watermark_source.monitor.three_clocks import holder
+from watermark_source.monitor.three_clocks import behind_clock, holder
 from watermark_source.planning.split import Split
-from watermark_source.planning.watermark import is_moment, watermark_text
+from watermark_source.planning.watermark import watermark_text
 
 MOST_CHANGES: Final = 1_000
 """Changes that are kept, of all queries together."""
@@ -135,7 +135,7 @@ class History:
 def _after(before: _Known | None, query: str, source: SourceStatus) -> tuple[_Known, list[Change]]:
     held, limit = holder(source), _limit(source.group)
     name = "nothing" if held is None else held.name
-    point = Point(source.at, _behind(source), source.lag, _drift(source))
+    point = Point(source.at, behind_clock(source.at, source.watermark), source.lag, _drift(source))
     statuses = {view.split: view.status for view in source.splits}
     if before is None:
         return _Known(name, source.at, limit, statuses, (point,)), []
@@ -167,10 +167,6 @@ def _after(before: _Known | None, query: str, source: SourceStatus) -> tuple[_Kn
     since = before.since if name == before.holder else source.at
     points = _thinned((*before.points, point)) if point.at > before.points[-1].at else before.points
     return _Known(name, since, limit, {**before.statuses, **statuses}, points), found
-
-
-def _behind(source: SourceStatus) -> int | None:
-    return source.at - source.watermark if source.watermark is not None and is_moment(source.watermark) else None
 
 
 def _drift(source: SourceStatus) -> int | None:

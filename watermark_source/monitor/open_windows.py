@@ -24,7 +24,6 @@ from watermark_source.monitor.window_facts import (
     hold_of,
     moves_without_quiet,
     reached,
-    records_text,
     time_text,
 )
 from watermark_source.planning.watermark import MIN, is_moment, watermark_text
@@ -245,12 +244,12 @@ def _passed(splits: Sequence[SplitAt], _: _Window) -> str:
 
 def _backlog(splits: Sequence[SplitAt], at: _Window) -> str:
     lags = [s.lag for s in splits if s.lag is not None]
-    records = f", with {records_text(sum(lags))} to read" if lags else ", with records to read"
+    records = f", with {count_text(sum(lags), 'record')} to read" if lags else ", with records to read"
     return f"{_subject(splits)} {_behind(splits, at.base)}{records}"
 
 
 def _pending(splits: Sequence[SplitAt], at: _Window) -> str:
-    records = records_text(sum(s.pending for s in splits))
+    records = count_text(sum(s.pending for s in splits), "record")
     if all(s.watermark is None for s in splits):
         return f"{_subject(splits)} {_has(splits)} {records} in the last batch, and had no watermark before it"
     return f"{_subject(splits)} {_behind(splits, at.base)} without the {records} of the last batch"
@@ -448,14 +447,14 @@ def _profile(source: SourceAt) -> str:
 
 
 def _rows_text(n: int) -> str:
-    return "1 row of this run is" if n == 1 else f"{count_text(n)} rows of this run are"
+    return f"{count_text(n, 'row')} of this run {'is' if n == 1 else 'are'}"
 
 
 def _late_rows(source: SourceAt, *, is_ahead: bool) -> str:
     late = sorted((split for split in source.splits if split.late), key=lambda s: -s.late)
     longest = source.rows.late.longest
     of = f" of {_names([split.name for split in late])}" if late else ""
-    rows = "1 row" if source.rows.late.rows == 1 else f"{count_text(source.rows.late.rows)} rows"
+    rows = count_text(source.rows.late.rows, "row")
     what = (
         f"{rows}{of} came up to {format_duration(longest)} late in this run: windows, joins and deduplication drop "
         'such rows, and .option("includeLate", "true") keeps them'

@@ -126,24 +126,24 @@ def _without_watermark(facts: Facts) -> str:
 
 
 def _without_time(facts: Facts) -> str:
-    rows = facts.rows
+    rows, read = facts.rows, count_text(facts.rows.read, "record")
     if not rows.read:
         return "no record seen since the query was started" if facts.resumed else "no record seen yet"
     if facts.by_marks:
         far = "" if not rows.future else f" but {count_text(rows.future)} too far in the future (maxFutureSkew)"
-        return f"{_records(rows.read)}, none with a watermark (watermarkColumn){far}"
+        return f"{read}, none with a watermark (watermarkColumn){far}"
     if rows.undated and rows.future:
         return (
-            f"{_records(rows.read)}: {count_text(rows.undated)} without an event time, {count_text(rows.future)} too "
-            "far in the future (maxFutureSkew)"
+            f"{read}: {count_text(rows.undated)} without an event time, {count_text(rows.future)} too far in the future "
+            "(maxFutureSkew)"
         )
     if rows.future:
-        return f"{_records(rows.read)}, all too far in the future (maxFutureSkew)"
-    return f"{_records(rows.read)}, none with an event time"
+        return f"{read}, all too far in the future (maxFutureSkew)"
+    return f"{read}, none with an event time"
 
 
 def _behind(facts: Facts) -> str:
-    behind = f"behind by {_records(facts.lag or 0)}"
+    behind = f"behind by {count_text(facts.lag or 0, 'record')}"
     if facts.watermark is None and facts.rows.read:
         behind = f"{behind}; {_without_time(facts)} so far"
     if facts.waits_for_more:
@@ -195,10 +195,6 @@ _SENTENCES: dict[Status, Callable[[Facts], str]] = {
 }
 
 
-def _records(n: int) -> str:
-    return "1 record" if n == 1 else f"{count_text(n)} records"
-
-
 # Writers that announce watermarks.
 
 
@@ -217,7 +213,7 @@ def first_reading(state: SourceState) -> str | None:
         return None
     ends = {} if state.catch_up is None else state.catch_up.ends
     left = sum(max(0, end - state.splits[s].position) for s, end in ends.items() if s in state.splits)
-    return f"it is read to its end first (readToEndFirst), {_records(left)} to go"
+    return f"it is read to its end first (readToEndFirst), {count_text(left, 'record')} to go"
 
 
 def unannounced(observed: ObservedAnnouncements) -> str | None:
@@ -272,8 +268,7 @@ def _announcing(of: WriterAt, observed: ObservedAnnouncements, silent: int) -> s
     if of.next is not None and of.is_future:
         return f"its watermark of batch {of.next.batch} is in the future (maxFutureSkew): it waits for the clock"
     if of.next is not None:
-        rows = "1 row" if of.rows_before_next == 1 else f"{count_text(of.rows_before_next)} rows"
-        return f"{rows} before the cut of batch {of.next.batch}"
+        return f"{count_text(of.rows_before_next, 'row')} before the cut of batch {of.next.batch}"
     if _watermark(of) is None:
         return "asked to be waited for, and has no watermark yet"
     newest = of.writer.newest

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from watermark_source.durations import count_text, format_duration, format_seconds, share_text
+from watermark_source.errors import printable
 from watermark_source.monitor.source_status import (
     BoundInForce,
     GroupStatus,
@@ -176,7 +177,7 @@ def headline(status: SourceStatus, *, now: int | None = None, raw: bool = False)
             limit = f"limit {_short(group.limit, raw=raw, day=_day(status.watermark))}"
         pieces += _of_group(group, limit, status.at if now is None else now)
     counts = ", ".join(f"{n} {s.name.lower()}" for s in Status if (n := status.counts.get(s, 0)))
-    total = f"{count_text(status.splits_total)} split{'' if status.splits_total == 1 else 's'}"
+    total = count_text(status.splits_total, "split")
     pieces.append(f"{total}: {counts}" if counts else "no splits")
     pieces.append(f"lag {'?' if status.lag is None else count_text(status.lag)}")
     if late := status.rows.late.rows:
@@ -212,8 +213,8 @@ def snapshot_lines(status: SourceStatus, *, width: int, lines: int | None = None
 
 
 def _of_group(group: GroupStatus, limit: str, now: int) -> Iterator[str]:
-    members = f"{count_text(group.members)} member{'' if group.members == 1 else 's'}"
-    others = f" and {count_text(group.others)} other source{'' if group.others == 1 else 's'}" if group.others else ""
+    members = count_text(group.members, "member")
+    others = f" and {count_text(group.others, 'other source')}" if group.others else ""
     drift = "" if group.max_drift is None else f", max drift {format_duration(group.max_drift)}"
     if group.max_drift_of is not None and group.own_max_drift is not None:
         drift += f" of {printable(group.max_drift_of)} (here {format_duration(group.own_max_drift)})"
@@ -325,8 +326,3 @@ def text_table(titles: Sequence[str], rows: Iterable[Sequence[str]], numbers: Se
             for title, text, width in zip(titles, line, widths, strict=True)
         )
         yield (" " * GAP).join(padded).rstrip()
-
-
-def printable(text: str) -> str:
-    """Return a text without control characters, which a terminal would obey."""
-    return "".join(c if c.isprintable() else "?" for c in text)

@@ -17,14 +17,14 @@ from typing import Any, Protocol
 
 from watermark_source.clock import Clock
 from watermark_source.durations import count_text
-from watermark_source.errors import UsageError, shortened
+from watermark_source.errors import UsageError, printable, shortened
 from watermark_source.installation import lacking
 from watermark_source.monitor.followed_queries import QueryReader, QueryStatus, query_view
 from watermark_source.monitor.history import History
 from watermark_source.monitor.page_html import Page, framed_html
 from watermark_source.monitor.source_status import SourceStatus, Status
 from watermark_source.monitor.status_json import status_from_json
-from watermark_source.monitor.status_table import GAP, Layout, headline, join_pieces, layout, printable, snapshot_lines
+from watermark_source.monitor.status_table import GAP, Layout, headline, join_pieces, layout, snapshot_lines
 from watermark_source.monitor.three_clocks import TOLERANCE, Verdict, clock_pieces
 
 try:

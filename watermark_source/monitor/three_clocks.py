@@ -98,15 +98,16 @@ class QueryClocks:
     @property
     def event_time_latency(self) -> int | None:
         """How many milliseconds the output watermark is behind the clock."""
-        return _behind(self.at, self.output_watermark)
+        return behind_clock(self.at, self.output_watermark)
 
     @property
     def input_latency(self) -> int | None:
         """How many milliseconds the input watermark is behind the clock."""
-        return _behind(self.at, self.input_watermark)
+        return behind_clock(self.at, self.input_watermark)
 
 
-def _behind(now: int, watermark: int | None) -> int | None:
+def behind_clock(now: int, watermark: int | None) -> int | None:
+    """Return how many milliseconds a watermark is behind the clock; ``None`` without one, and at the ends of time."""
     return now - watermark if watermark is not None and is_moment(watermark) else None
 
 
@@ -332,7 +333,7 @@ def _within(millis: int) -> str:
 
 
 def _rows_wait(of: QueryClocks, parts: Delays) -> str:
-    rows = f"operators hold {count_text(of.state_rows)} row{'' if of.state_rows == 1 else 's'}"
+    rows = f"operators hold {count_text(of.state_rows, 'row')}"
     passed = _passed(of)
     if passed is None:
         return f"rows wait for time: {rows}, and there is no watermark yet{_held_by(of)}"

@@ -1,4 +1,4 @@
-"""PURE. Warnings of a watermark that closes no window: when one is due, its cause, and the line to write."""
+"""Warnings of a watermark that closes no window: when one is due, its cause, and the line to write. Pure."""
 
 from __future__ import annotations
 
@@ -241,7 +241,7 @@ def standing_text(stand: Stand, max_future_skew: int | None) -> str:
     """Return the warning of a watermark that stands while a query runs."""
     since = f"since {watermark_text(stand.since)} UTC ({format_duration(stand.lasted)})"
     what = "there is no watermark" if stand.watermark is None else f"the watermark stands at {_shown(stand.watermark)}"
-    rows = f", with {_rows(stand.rows)} read since" if stand.rows else ""
+    rows = f", with {count_text(stand.rows, 'row')} read since" if stand.rows else ""
     why = _cause(stand, max_future_skew, at_end=False)
     return f"{what} {since}{rows}: no window closes, and no row leaves a join. {why}"
 
@@ -255,7 +255,8 @@ def end_text(stand: Stand, max_future_skew: int | None) -> str:
         "there is no watermark yet" if stand.watermark is None else f"the watermark is still {_shown(stand.watermark)}"
     )
     why = _cause(stand, max_future_skew, at_end=True)
-    return f"the run is over, and the source's watermark closed no window: {_rows(stand.rows)} read, and {what}. {why}"
+    read = count_text(stand.rows, "row")
+    return f"the run is over, and the source's watermark closed no window: {read} read, and {what}. {why}"
 
 
 def _shown(watermark: int) -> str:
@@ -430,7 +431,7 @@ def late_text(
     found = sorted(splits)
     rows, longest = sum(each.late.rows for each in found), max(each.late.longest for each in found)
     what = (
-        f"{_rows(rows)} of {listed(each.split for each in found)} came up to "
+        f"{count_text(rows, 'row')} of {listed(each.split for each in found)} came up to "
         f"{format_duration(longest)} late: windows, joins and deduplication drop such rows. "
     )
     if 2 * ahead > longest:
@@ -500,10 +501,6 @@ def clock_text(behind: Mapping[Split, int], watermark: int, *, follows_group: bo
         f"{listed(behind)}: the server's clock, which dates the rows, is {by} behind the watermark: {why}. "
         f"Until it has passed {_shown(watermark)}, the watermark stands, and rows have event times just after it"
     )
-
-
-def _rows(n: int) -> str:
-    return "1 row" if n == 1 else f"{count_text(n)} rows"
 
 
 def _seconds(millis: int) -> str:

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from watermark_source.durations import count_text
 from watermark_source.monitor.source_status import NO_ROWS, RowTotals, Status, WriterView
 from watermark_source.planning.watermark import MAX, is_moment, watermark_text
 
@@ -226,8 +225,3 @@ def time_text(watermark: int | None) -> str:
     if watermark is None or not is_moment(watermark) or watermark > _END:
         return watermark_text(MAX if watermark is not None and watermark > _END else watermark)
     return f"{watermark_text(watermark).removesuffix('.000')} UTC"
-
-
-def records_text(n: int) -> str:
-    """Return a number of records."""
-    return "1 record" if n == 1 else f"{count_text(n)} records"
