@@ -134,8 +134,8 @@ def _without_time(facts: Facts) -> str:
         return f"{read}, none with a watermark (watermarkColumn){far}"
     if rows.undated and rows.future:
         return (
-            f"{read}: {count_text(rows.undated)} without an event time, {count_text(rows.future)} too far in the future "
-            "(maxFutureSkew)"
+            f"{read}: {count_text(rows.undated)} without an event time, {count_text(rows.future)} too far in the "
+            "future (maxFutureSkew)"
         )
     if rows.future:
         return f"{read}, all too far in the future (maxFutureSkew)"
