@@ -357,7 +357,7 @@ class GroupStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceStatus:
-    """A source at one moment. Build it with ``of``, which keeps the counts and the splits consistent."""
+    """A source at one moment. ``reported_splits`` gives its splits, counts and lag."""
 
     format_name: str
     source_name: str
@@ -406,65 +406,6 @@ class SourceStatus:
     without_holder: int | None = None
     """The watermark if the splits that hold it back were left out; ``None`` if it would be the same or is unknown."""
 
-    @classmethod
-    def of(
-        cls,
-        splits: Sequence[Outline],
-        view: Callable[[Outline], SplitView],
-        *,
-        format_name: str,
-        source_name: str,
-        at: int,
-        watermark: int | None,
-        processing_time: bool = False,
-        group: GroupStatus | None = None,
-        rows: RowTotals = NO_ROWS,
-        uncounted: bool = False,
-        bound: BoundInForce | None = None,
-        snapshots: Iterable[SnapshotProgress] = (),
-        writers: Iterable[WriterView] = (),
-        unannounced: str | None = None,
-        first_reading: str | None = None,
-        unprocessed: Unprocessed | None = None,
-        unread: Unprocessed | None = None,
-        newest: int | None = None,
-        rows_at: int | None = None,
-        rows_after: int | None = None,
-        changes: Changes = NO_CHANGES,
-        idle_timeout: int | None = None,
-        out_of_orderness: int | None = None,
-        without_holder: int | None = None,
-    ) -> SourceStatus:
-        """Build the status of a source from *all* its splits. ``view`` is called for reported splits only."""
-        reported = map(view, most_interesting(splits, REPORTED_SPLITS))
-        left = sum(outline.lag or 0 for outline in splits)
-        return cls(
-            format_name=format_name,
-            source_name=source_name,
-            at=at,
-            watermark=watermark,
-            processing_time=processing_time,
-            group=group,
-            splits=tuple(sorted(reported, key=_by_split)),
-            counts=dict(Counter(outline.status for outline in splits)),
-            lag=None if left and uncounted else left,
-            rows=rows,
-            bound=bound,
-            snapshots=_reported_snapshots(snapshots),
-            writers=tuple(sorted(writers, key=lambda of: (not of.holds_back, of.name))[:REPORTED_SPLITS]),
-            unannounced=unannounced,
-            first_reading=first_reading,
-            unprocessed=unprocessed,
-            unread=unread,
-            newest=newest,
-            rows_at=rows_at,
-            rows_after=rows_after,
-            changes=changes,
-            idle_timeout=idle_timeout,
-            out_of_orderness=out_of_orderness,
-            without_holder=without_holder,
-        )
-
     @property
     def splits_total(self) -> int:
         """Number of splits of the source; ``splits`` may hold fewer."""
@@ -493,7 +434,36 @@ def _interest(of: Outline | SplitView) -> tuple[bool, int, int, Split]:
     return not of.holds_back, _STATUS_INTEREST.get(of.status, rest), -(of.lag or 0), of.split
 
 
-def _reported_snapshots(snapshots: Iterable[SnapshotProgress]) -> tuple[SnapshotProgress, ...]:
+class ReportedSplits(NamedTuple):
+    """The fields of ``SourceStatus`` that follow from *all* its splits."""
+
+    splits: tuple[SplitView, ...]
+    counts: Mapping[Status, int]
+    lag: int | None
+
+
+def reported_splits(
+    splits: Sequence[Outline], view: Callable[[Outline], SplitView], *, uncounted: bool = False
+) -> ReportedSplits:
+    """Return what a status reports of all splits of a source.
+
+    Args:
+        splits: all of them.
+        view: called for the ``REPORTED_SPLITS`` most interesting ones only.
+        uncounted: whether positions only order rows.
+    """
+    views = map(view, most_interesting(splits, REPORTED_SPLITS))
+    left = sum(outline.lag or 0 for outline in splits)
+    counts = Counter(outline.status for outline in splits)
+    return ReportedSplits(tuple(sorted(views, key=_by_split)), dict(counts), None if left and uncounted else left)
+
+
+def reported_writers(writers: Iterable[WriterView]) -> tuple[WriterView, ...]:
+    """Return the reported writers: those that hold the watermark first, then by name."""
+    return tuple(sorted(writers, key=lambda of: (not of.holds_back, of.name))[:REPORTED_SPLITS])
+
+
+def reported_snapshots(snapshots: Iterable[SnapshotProgress]) -> tuple[SnapshotProgress, ...]:
     """Return the reported snapshots by name. If there are too many, those that are being read take precedence."""
     by_interest = sorted(snapshots, key=lambda snapshot: (snapshot.done, not snapshot.chunks, snapshot.log))
     return tuple(sorted(by_interest[:REPORTED_SPLITS], key=lambda snapshot: snapshot.log))

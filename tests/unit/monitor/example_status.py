@@ -19,6 +19,9 @@ from watermark_source.monitor.source_status import (
     SourceStatus,
     SplitView,
     Status,
+    reported_snapshots,
+    reported_splits,
+    reported_writers,
 )
 from watermark_source.monitor.status_json import status_to_json
 from watermark_source.monitor.three_clocks import diagnose, query_clocks
@@ -47,12 +50,19 @@ def source_status(*splits: SplitView, **fields: Any) -> SourceStatus:
         "source_name": "orders",
         "at": NOON + 5_000,
         "watermark": NOON,
+        "processing_time": False,
+        "group": None,
     } | fields
     views = {view.split: view for view in splits}
     outlines = [Outline(view.split, view.status, view.lag, view.holds_back) for view in splits]
     counted = {"rows": "read", "late": "late"} | {f"{name}_rows": name for name in ("future", "undated", "malformed")}
     rows = RowTotals(**{name: given.pop(each) for each, name in counted.items() if each in given})
-    return SourceStatus.of(outlines, lambda outline: views[outline.split], rows=rows, **given)
+    reported = reported_splits(outlines, lambda outline: views[outline.split])
+    given |= {
+        "writers": reported_writers(given.get("writers", ())),
+        "snapshots": reported_snapshots(given.get("snapshots", ())),
+    }
+    return SourceStatus(**reported._asdict(), rows=rows, **given)
 
 
 def checkout(**fields: Any) -> SourceStatus:

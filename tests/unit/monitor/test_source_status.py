@@ -23,6 +23,7 @@ from watermark_source.monitor.source_status import (
     Unprocessed,
     WriterView,
     most_interesting,
+    reported_splits,
 )
 from watermark_source.monitor.status_json import late_rows, parse_progress, status_from_json, status_to_json
 from watermark_source.planning.range_report import LateRows
@@ -248,10 +249,16 @@ def test_what_is_left_is_not_told_in_rows_where_positions_do_not_count_them() ->
     views = {view.split: view for view in (ahead, done)}
 
     def status(*of: Outline) -> SourceStatus:
-        return SourceStatus.of(
-            of, lambda outline: views[outline.split], format_name="f", source_name="s", at=1, watermark=None,
-            uncounted=True,
-        )  # fmt: skip
+        reported = reported_splits(of, lambda outline: views[outline.split], uncounted=True)
+        return SourceStatus(
+            **reported._asdict(),
+            format_name="f",
+            source_name="s",
+            at=1,
+            watermark=None,
+            processing_time=False,
+            group=None,
+        )
 
     assert status(*outlines).lag is None
     assert status(outlines[1]).lag == 0

@@ -24,6 +24,9 @@ from watermark_source.monitor.source_status import (
     TimeInStatus,
     Unprocessed,
     WriterView,
+    reported_snapshots,
+    reported_splits,
+    reported_writers,
 )
 from watermark_source.monitor.status_json import status_to_json
 from watermark_source.monitor.status_reasons import (
@@ -319,9 +322,15 @@ def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Mil
 
     history, by_wall = seen.history, seen.clock_moved
     positions = {s: t.position for s, t in state.splits.items()}
-    return SourceStatus.of(
+    reported = reported_splits(
         [outline(s, t) for s, t in splits.items()],
         lambda of: _view(of, splits[of.split], seen, options, lowest=lowest, now=now, growing=of.split in growing),
+        uncounted=seen.uncounted,
+    )
+    return SourceStatus(
+        splits=reported.splits,
+        counts=reported.counts,
+        lag=reported.lag,
         format_name=format_name,
         source_name=options.source_name,
         at=now,
@@ -329,10 +338,9 @@ def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Mil
         processing_time=state.use_processing_time,
         group=group,
         rows=seen.counts.totals,
-        uncounted=seen.uncounted,
         bound=seen.bound,
-        snapshots=seen.snapshots,
-        writers=_writers(seen),
+        snapshots=reported_snapshots(seen.snapshots),
+        writers=reported_writers(_writers(seen)),
         first_reading=first_reading(state) if options.after_catch_up is AfterCatchUp.WATERMARK else None,
         unannounced=None if seen.plan.observation.announced is None else unannounced(seen.plan.observation.announced),
         unprocessed=_at_wall(history.unprocessed, by_wall),
