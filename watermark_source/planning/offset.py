@@ -83,13 +83,13 @@ def encode_learned(learned: Learned | None, splits: Mapping[Split, SplitState]) 
     """
     if learned is None:
         return None
-    behind: dict[str, dict[str, int | None]] = {}
-    for (log, number), state in splits.items():
-        if state.highest != _usual(state, learned):
-            at = None if state.highest is None else state.highest - (state.watermark or 0)
-            behind.setdefault(log, {})[str(number)] = at
+    behind = {
+        split: None if state.highest is None else state.highest - (state.watermark or 0)
+        for split, state in splits.items()
+        if state.highest != _usual(state, learned)
+    }
     found: dict[str, Any] = {
-        "behind": {log: dict(sorted(numbers.items())) for log, numbers in sorted(behind.items())},
+        "behind": _by_log(behind),
         "bound": learned.bound,
         "earlier": _flat(learned.earlier),
         "recent": _flat(learned.recent),
@@ -128,6 +128,14 @@ def _usual(state: SplitState, learned: Learned) -> Millis | None:
     """Return the highest event time that goes with the watermark and the bound."""
     highest = None if state.watermark is None else state.watermark + learned.bound + 1
     return None if highest is None or highest > MAX else Millis(highest)
+
+
+def _by_log(values: Mapping[Split, Any]) -> dict[str, dict[str, Any]]:
+    """Return values by log and number, as in Spark's Kafka offsets, with sorted keys."""
+    found: defaultdict[str, dict[str, Any]] = defaultdict(dict)
+    for (log, number), value in values.items():
+        found[log][str(number)] = value
+    return {log: dict(sorted(numbers.items())) for log, numbers in sorted(found.items())}
 
 
 def _flat(counts: Counts) -> list[int]:
@@ -189,9 +197,7 @@ class OffsetCodec:
     def encode(self, state: SourceState) -> dict[str, Any]:
         """Return the offset; its JSON text is equal exactly when the states are equal."""
         since = min((t.since for t in state.splits.values() if t.since is not None), default=None)
-        splits: defaultdict[str, dict[str, list[Any]]] = defaultdict(dict)
-        for (log, number), split in state.splits.items():
-            splits[log][str(number)] = _encode_split(split, state.watermark or 0, since or 0)
+        splits = {s: _encode_split(t, state.watermark or 0, since or 0) for s, t in state.splits.items()}
         origin, snapshots, group = state.origin or Origin(None), state.snapshots, state.group
         ordered = sorted(snapshots.frontiers.items())
         offset: dict[str, Any] = {
@@ -214,7 +220,7 @@ class OffsetCodec:
             "since": since,
             "snapshot": {log: [None if b is None else list(b) for b in bounds] for log, bounds in ordered} or None,
             "source": self.source,
-            "splits": {log: dict(sorted(numbers.items())) for log, numbers in sorted(splits.items())},
+            "splits": _by_log(splits),
             "system": origin.copy,
             "time": state.event_time,
             "v": VERSION,
@@ -324,12 +330,8 @@ def _decode_learned(
 
 
 def _encode_own(generator: str, splits: Mapping[Split, SplitState]) -> dict[str, Any]:
-    states: dict[str, dict[str, Any]] = {}
-    for (log, number), split in splits.items():
-        if split.kept is not None:
-            states.setdefault(log, {})[str(number)] = json.loads(split.kept)
-    own = {log: dict(sorted(numbers.items())) for log, numbers in sorted(states.items())}
-    return {"class": generator, **({"states": own} if own else {})}
+    states = _by_log({split: json.loads(at.kept) for split, at in splits.items() if at.kept is not None})
+    return {"class": generator, **({"states": states} if states else {})}
 
 
 def _decode_own(value: object, splits: Mapping[Split, SplitState]) -> tuple[str, dict[Split, str]]:
@@ -374,11 +376,8 @@ def _are_names(value: object) -> bool:
 
 
 def _encode_catch_up(of: CatchUp) -> dict[str, Any]:
-    ends: dict[str, dict[str, int]] = {}
-    for (log, number), end in of.ends.items():
-        ends.setdefault(log, {})[str(number)] = end
-    found = {"ends": {log: dict(sorted(numbers.items())) for log, numbers in sorted(ends.items())}}
-    return {**(found if ends else {}), **({"again": True} if of.again else {})}
+    ends = {"ends": _by_log(of.ends)} if of.ends else {}
+    return {**ends, **({"again": True} if of.again else {})}
 
 
 def _decode_catch_up(value: object) -> CatchUp:
