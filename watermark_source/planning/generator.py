@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Final, TypeAlias
 from watermark_source.errors import GeneratorError, OffsetError, OptionError, shortened
 from watermark_source.planning.disorder import RangeSummary
 from watermark_source.planning.split import Split
-from watermark_source.planning.strategy import LateCause, Observed, WatermarkStrategy
+from watermark_source.planning.strategy import LateCause, Observed, Unbounded
 from watermark_source.planning.watermark import LAST, MIN, Millis
 
 Json: TypeAlias = Any
@@ -92,21 +92,15 @@ class WatermarkGenerator(ABC):
         return None  # noqa: RET501 - without a body no class could leave it out
 
 
-class OwnStrategy(WatermarkStrategy):
-    """The strategy that asks a generator. It holds the class by name, so that executors need not import it."""
+class OwnStrategy(Unbounded):
+    """The strategy that calls a generator. It holds the class by name, so that executors need not import it."""
 
     __slots__ = ()
 
-    previews: ClassVar[bool] = False
     follows_highest: ClassVar[bool] = False
 
     name: str
     """The class, as ``package.module:Class``."""
-
-    @property
-    def bound(self) -> int:
-        """None: the generator alone knows how far a watermark is behind."""
-        return 0
 
     @property
     def generator(self) -> str:
@@ -115,14 +109,6 @@ class OwnStrategy(WatermarkStrategy):
 
     def on_range(self, seen: RangeSummary) -> Millis | None:
         """Return ``None``: see ``after_range``."""
-        return None
-
-    def at_end(self, reached: Millis) -> Millis | None:
-        """Return ``None``: only rows advance a split."""
-        return None
-
-    def at_rest(self, reached: Millis) -> Millis | None:
-        """Return ``None``: only rows advance a split."""
         return None
 
     def after_range(

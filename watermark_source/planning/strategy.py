@@ -342,25 +342,17 @@ class Percentile(WatermarkStrategy):
         return self.most
 
 
-@dataclass(frozen=True, slots=True)
-class Punctuated(WatermarkStrategy):
-    """Uses the watermarks that rows carry; nothing else advances a split."""
+class Unbounded(WatermarkStrategy):
+    """A strategy in which no watermark follows an event time, or a clock, at a distance."""
 
-    needs: ClassVar[Mapping[str, str]] = {
-        "marks": "needs records that carry watermarks, and those of this source carry none"
-    }
-    observed: ClassVar[Observed] = Observed.MARKS
+    __slots__ = ()
+
     previews: ClassVar[bool] = False
-    follows_highest: ClassVar[bool] = False
 
     @property
     def bound(self) -> int:
-        """None: a producer states the watermark itself."""
+        """None."""
         return 0
-
-    def on_range(self, seen: RangeSummary) -> Millis | None:
-        """Return the highest of the range's watermarks."""
-        return seen.marked
 
     def at_end(self, reached: Millis) -> Millis | None:
         """Return ``None``."""
@@ -369,6 +361,21 @@ class Punctuated(WatermarkStrategy):
     def at_rest(self, reached: Millis) -> Millis | None:
         """Return ``None``."""
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class Punctuated(Unbounded):
+    """Uses the watermarks that rows carry; nothing else advances a split."""
+
+    needs: ClassVar[Mapping[str, str]] = {
+        "marks": "needs records that carry watermarks, and those of this source carry none"
+    }
+    observed: ClassVar[Observed] = Observed.MARKS
+    follows_highest: ClassVar[bool] = False
+
+    def on_range(self, seen: RangeSummary) -> Millis | None:
+        """Return the highest of the range's watermarks."""
+        return seen.marked
 
     def cause_of_late_rows(self, longest: int) -> LateCause:
         """Name the producer, which states the watermarks."""
@@ -377,29 +384,15 @@ class Punctuated(WatermarkStrategy):
         )
 
 
-class WholeSource(WatermarkStrategy):
+class WholeSource(Unbounded):
     """A strategy whose watermark is of the source as a whole: splits have none, and no row is behind by a bound."""
 
     __slots__ = ()
 
-    previews: ClassVar[bool] = False
     has_split_watermarks: ClassVar[bool] = False
-
-    @property
-    def bound(self) -> int:
-        """None: no watermark follows an event time at a distance."""
-        return 0
 
     def on_range(self, seen: RangeSummary) -> Millis | None:
         """Return ``None``, as all methods about one split."""
-        return None
-
-    def at_end(self, reached: Millis) -> Millis | None:
-        """Return ``None``."""
-        return None
-
-    def at_rest(self, reached: Millis) -> Millis | None:
-        """Return ``None``."""
         return None
 
 
