@@ -155,7 +155,7 @@ class OtherMembers:
     ceiling: Millis | None = None
     """The last known limit, while the group is not known completely: no split goes beyond it. ``None``: it is known."""
     awaited: bool = False
-    """Whether that is because other members have not joined yet, and not because the store does not answer."""
+    """Whether the group is not known completely because members have not joined yet; else the store does not answer."""
     idle: Millis | None = None
     """Highest watermark of the idle members; ``None`` if no idle member has one."""
     drift: int | None = None

@@ -77,7 +77,7 @@ class RangeReport:
 
 
 class Coverage(NamedTuple):
-    """What reports say about a range, and which parts of it they leave out."""
+    """The sum of the reports about a range, and the parts of it without a report."""
 
     max_event_time: Millis | None
     rows: int
@@ -97,9 +97,10 @@ class Coverage(NamedTuple):
 
 
 def cover(wanted: SplitRange, reports: Iterable[RangeReport]) -> Coverage:
-    """Put together the reports that lie inside ``wanted``; what overlaps an earlier part is not counted twice.
+    """Return the sum of the reports that lie inside ``wanted``.
 
-    Nor does a report that counts disorder in other segments than those of ``wanted``.
+    A report that overlaps an earlier one is left out, and so is one that counts disorder in other segments than those
+    of ``wanted``: their parts of the range are then missing.
     """
     own = (r for r in reports if r.range.split == wanted.split)
     inside = sorted(

@@ -348,8 +348,8 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         "query uses one.",
     ),
 )
-
 """The rows that every source has: event time, watermarks, idleness, alignment, markers, tasks (docs/options.md)."""
+
 IN_A_BATCH = frozenset({"includeMarkers", "minPartitions", "maxRecordsPerPartition"})
 """The engine's options that mean something in a batch read too; it ignores the others."""
 ONLY_IN_STREAMS = tuple(row.name for row in ENGINE_OPTIONS if row.name not in IN_A_BATCH)

@@ -456,8 +456,7 @@ def _view(
 def _quiet(state: SplitState, idle_timeout: int | None, now: Millis) -> int | None:
     if state.since is None:
         return None
-    # An idle split has been idle since then, and quiet for the timeout before.
-    # The clock may have been set back.
+    # An idle split has been idle since then, and was quiet for the timeout before. The clock may have been set back.
     return max(0, now - state.since) + (idle_timeout or 0 if state.status is SplitStatus.IDLE else 0)
 
 
@@ -472,8 +471,9 @@ def _behind(split: Split, state: SplitState, seen: Seen, options: EngineOptions)
 
 def is_behind(state: SplitState, sent: Millis | None) -> bool:
     """Return whether an active split is behind the combined watermark, so that its rows up to there are late."""
-    known = sent is not None and state.watermark is not None and MIN < sent < MAX
-    return known and state.status is SplitStatus.ACTIVE and (state.watermark or MIN) < (sent or MIN)
+    if sent is None or state.watermark is None or state.status is not SplitStatus.ACTIVE:
+        return False
+    return MIN < sent < MAX and state.watermark < sent
 
 
 def _order(state: SplitState) -> int:
