@@ -13,8 +13,8 @@ from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's u
 
 from watermark_source import data_rows, follow_clock, follow_watermark, order_by_event_time, temporal_join
 from watermark_source.errors import UsageError
+from watermark_source.operators.changes import KindsOfChange
 from watermark_source.operators.followed_time import STATE_STORE
-from watermark_source.operators.temporal_join import KindsOfChange
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("rocksdb")]
 
@@ -24,6 +24,8 @@ ON_CLOCK = {"watermarkStrategy": "none"}
 TABLE = {**ON_CLOCK, "snapshot": "true"}
 COLLATED = "CAST(value AS STRING) COLLATE UTF8_LCASE"
 GROUP = {"alignmentGroup": "together"}
+COLUMN = object()
+"""In place of a column: without a session there is none."""
 
 
 def renamed(rows: DataFrame) -> DataFrame:
@@ -51,7 +53,7 @@ class Case:
 
 CASES = {
     "another kind of join": Case(("how = 'outer'", '"left" or "inner"'), arguments={"how": "outer"}),
-    "no buckets": Case(("buckets = 0", "for example 64"), arguments={"buckets": 0}),
+    "no buckets": Case(("buckets = 0", "as in 64"), arguments={"buckets": 0}),
     "a probe side that follows nothing": Case(
         ("probe: column 'event_time' (timestamp) follows no watermark", 'follow_watermark(stream, "event_time")'),
         probe=lambda rows: data_rows(rows).drop("split"),
@@ -155,6 +157,24 @@ CASES = {
         arguments={"deletes": ("delete", "update_preimage")},
     ),
     "a text for a boolean": Case(("wait = 'false'; it must be True or False",), arguments={"wait": "false"}),
+    "a column in place of its name": Case(
+        ("on = Column<", "it must be a text, or a tuple or list of texts", 'on="name"'),
+        arguments={"on": COLUMN},
+    ),
+    "names without an order": Case(("sequence = {'value'}; it must be a text, or",), arguments={"sequence": {"value"}}),
+    "a kind of change that is no text": Case(("deletes = 3; it must be a text, or",), arguments={"deletes": 3}),
+    "nothing for no kinds": Case(("deletes = None; it must be a text, or",), arguments={"deletes": None}),
+    "a column of kinds in place of its name": Case(
+        ("change_type = Column<", "it must be a text, as in"), arguments={"change_type": COLUMN}
+    ),
+    "a column of times in place of its name": Case(
+        ("build_time = Column<",), arguments={"build_time": COLUMN}
+    ),
+    "a part of a bucket": Case(("buckets = 2.5; it must be an integer",), arguments={"buckets": 2.5}),
+    "an order of many types": Case(("column 'many' is variant, which has no order",), arguments={"sequence": "many"},
+        build=lambda rows: renamed(follow_watermark(rows)).withColumn("many", F.expr("parse_json('1')"))),
+    "an order by a collation": Case(("'text' is string collate UTF8_LCASE, which",), arguments={"sequence": "text"},
+        build=lambda rows: renamed(follow_watermark(rows)).withColumn("text", F.expr(COLLATED))),
     "no such order": Case(("no column 'offset'",), arguments={"sequence": "offset"}),
     "no order": Case(("column 'split' is array<bigint>, which has no order",), arguments={"sequence": "split"},
         build=lambda rows: renamed(follow_watermark(rows).withColumn("split", F.array("split")))),
@@ -165,8 +185,11 @@ CASES = {
 def test_it_is_refused(loaded: Load, case: Case) -> None:
     probe = case.probe(loaded(name="probe", **case.probe_options))
     build = case.build(loaded(name="build", **case.build_options))
+    arguments: dict[str, Any] = {
+        name: F.col("value") if each is COLUMN else each for name, each in case.arguments.items()
+    }
     with pytest.raises(UsageError) as refused:
-        temporal_join(probe, build, **{"on": "value", "build_time": "since", **case.arguments})
+        temporal_join(probe, build, **{"on": "value", "build_time": "since", **arguments})
     assert [text for text in case.says if text not in str(refused.value)] == [], str(refused.value)
     assert str(refused.value).startswith("temporal_join")
 
@@ -491,6 +514,14 @@ def test_a_row_of_a_kind_that_nothing_names_ends_the_query(
     ) as failed:
         rows.collect()
     assert 'upserts=("c", "r", "u"), deletes="d"' in str(failed.value)
+
+
+def test_spelling_of_the_columns_of_changes_is_as_free_as_spark_s(loaded: Load) -> None:
+    """A kind of change in other letters was a column as any other, and deleted rows versions."""
+    probe = follow_watermark(loaded()).drop("split")
+    rows = changes(follow_watermark(loaded(changes="true"))).drop("_table")
+    upper = rows.toDF(*(name.upper() if name.startswith("_") else name for name in rows.columns))
+    assert temporal_join(probe, upper, on="value", build_time="since").columns == ["value", "event_time", "name"]
 
 
 def test_a_join_examines_the_kind_of_each_row(loaded: Load) -> None:

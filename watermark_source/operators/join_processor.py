@@ -17,7 +17,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from watermark_source.errors import UsageError
-from watermark_source.operators.lost_changes import INNER, JOIN
+from watermark_source.operators.changes import INNER, JOIN
 from watermark_source.operators.packs import IS_PROBE, ROWS, rows_of, stream_bytes
 from watermark_source.operators.state_calls import KeyValues, value_of
 from watermark_source.operators.waiting_rows import (

@@ -12,7 +12,6 @@ from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's u
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
-    AtomicType,
     BinaryType,
     BooleanType,
     DataType,
@@ -29,26 +28,36 @@ from pyspark.sql.types import (
 )
 
 from watermark_source.errors import UsageError
+from watermark_source.operators.changes import (
+    CALLER,
+    CHANGE_TYPE,
+    DELETES,
+    IGNORED,
+    UPSERTS,
+    KindsOfChange,
+    Path,
+    as_list,
+    need_all_changes,
+    need_names,
+    row_paths,
+)
 from watermark_source.operators.followed_time import WAITED, declarations, followed_time, need_rocksdb
 from watermark_source.operators.join_processor import JoinLayout, TemporalJoinProcessor
-from watermark_source.operators.lost_changes import Path, need_all_changes, row_paths
 from watermark_source.operators.packs import BUCKET, PACKED, UNPACKED, Packer, unpacker
 from watermark_source.spark.column_names import EVENT_TIME
 from watermark_source.spark.columns import SourceTime
 from watermark_source.spark.follow import is_case_sensitive, quoted, spelling
 
-CALLER = "temporal_join"
-CHANGE_TYPE = "_change_type"
 SEQUENCE = ("_commit_version", "_change_number")
 """Columns of this project's MySQL source: the kind of change, and the columns that order the changes of a row."""
-UPSERTS = ("insert", "update_postimage", "update", "upsert")
 TOPIC_SEQUENCE = "offset"
 """The column that orders the rows of a key in a topic."""
-DELETES, IGNORED = ("delete",), ("update_preimage",)
 _COMPARED = (
     IntegralType, DecimalType, StringType, BooleanType, DatetimeType, DayTimeIntervalType, BinaryType,
 )  # fmt: skip
 """Types of columns in ``on``: equal values have equal texts, and others have other ones."""
+_ORDERED = (*_COMPARED, NumericType)
+"""Types of columns in ``sequence``, which Arrow sorts."""
 _OWN = "__temporal_join_"
 _MOST_BUCKETS = 65_536
 
@@ -112,9 +121,10 @@ def temporal_join(
     """
     if how not in ("left", "inner"):
         raise UsageError(f'{CALLER}: how = {how!r}; a temporal join is "left" or "inner"')
-    if not 1 <= buckets <= _MOST_BUCKETS:
-        raise UsageError(f"{CALLER}: buckets = {buckets!r}; it must be from 1 to {_MOST_BUCKETS}, for example 64")
+    if type(buckets) is not int or not 1 <= buckets <= _MOST_BUCKETS:
+        raise UsageError(f"{CALLER}: buckets = {buckets!r}; it must be an integer from 1 to {_MOST_BUCKETS}, as in 64")
     _need_booleans(buffer=buffer, wait=wait)
+    need_names(probe_time=probe_time, build_time=build_time, change_type=change_type)
     need_rocksdb(probe, CALLER)
     probe_time, probe_source = followed_time(probe, probe_time, f"{CALLER}, probe")
     build_time, build_source = followed_time(build, build_time, f"{CALLER}, build")
@@ -122,7 +132,7 @@ def temporal_join(
     if probe_source.processing_time or not wait:
         _need_waiting_or_none(probe, build, probe_source, build_source, buffer=buffer, wait=wait)
     probe_key, build_key = names_of_key(probe, build, on)
-    kind = CHANGE_TYPE if change_type is None and CHANGE_TYPE in build.columns else change_type
+    kind = next(iter(_present(build, CHANGE_TYPE)), None) if change_type is None else change_type
     kind = None if kind is None else spelling(build, kind, CALLER)
     # Spark Connect shows no plan.
     paths = row_paths(build, [*build_key, kind or CHANGE_TYPE]) or [Path(build_source)]
@@ -132,7 +142,7 @@ def temporal_join(
     columns = columns_of_build(build, build_key, build_time, kind, sequence)
     if not wait and sequence is None:
         _need_order(build_source, columns)
-    kinds = KindsOfChange(tuple(as_list(upserts)), tuple(as_list(deletes)), tuple(as_list(ignored)))
+    kinds = KindsOfChange.of(upserts, deletes, ignored)
     kinds.check(build, columns.change_type)
     for source in changes:
         _need_known_changes(source, columns, kinds, is_ordered=is_ordered)
@@ -158,7 +168,7 @@ def temporal_join(
     is_version, is_delete = key.isNotNull(), F.lit(False)
     if columns.change_type is not None:
         is_version = is_version & kinds.is_version(columns.change_type)
-        is_delete = quoted(columns.change_type).isin(*kinds.deletes)
+        is_delete = quoted(columns.change_type).cast("string").isin(*kinds.deletes)
     # On processing time the last row counts, in the order of sequence alone: rows read first may have other times.
     since = F.lit(0).cast("long") if layout.processing_time else F.unix_micros(quoted(build_time))
     first = {"key": key, "time": since, "gone": is_delete}
@@ -338,12 +348,11 @@ def _sequence_of_changes(
 ) -> Sequence[str] | str | None:
     """Return the columns that order the rows of a key in a topic: two of one batch may have one time."""
     topics = [source for source in changes if source.reads_to_end_first]
-    if not topics or as_list(sequence or ()):
+    if not topics or as_list(sequence or (), "sequence"):
         return sequence
-    if TOPIC_SEQUENCE in build.columns:
+    if offset := _present(build, TOPIC_SEQUENCE):
         # A union of topics and tables has the columns of both.
-        of_tables = SEQUENCE if len(topics) < len(changes) else ()
-        return (TOPIC_SEQUENCE, *(name for name in of_tables if name in build.columns))
+        return (*offset, *(_present(build, *SEQUENCE) if len(topics) < len(changes) else ()))
     raise UsageError(
         f"{CALLER}: build ({topics[0].source}) is a topic, and no column orders the rows of a key: of two in one batch "
         f"the older one might count. Keep the topic's column {TOPIC_SEQUENCE!r} in build: the result does not have it. "
@@ -361,7 +370,9 @@ def _need_known_changes(source: SourceTime, columns: BuildColumns, kinds: KindsO
         )
     kind, order = source.change_columns[:1], source.change_columns[1:]
     missing = [] if columns.change_type is not None or not (kinds.deletes or kinds.ignored) else [*kind]
-    missing += [] if is_ordered else [name for name in order if name not in columns.sequence]
+    # Found in other letters, too, where Spark ignores case.
+    found = {name.lower() for name in columns.sequence}
+    missing += [] if is_ordered else [name for name in order if name not in found]
     if missing:
         raise UsageError(
             f"{CALLER}: the rows of build ({source.source}) are changes of a table, and its columns are without "
@@ -415,54 +426,10 @@ class BuildColumns:
     """The columns that the join adds to the probe's."""
 
 
-@dataclass(frozen=True, slots=True)
-class KindsOfChange:
-    """Values of the column ``change_type``, by what their rows do."""
-
-    upserts: tuple[str, ...]
-    deletes: tuple[str, ...]
-    ignored: tuple[str, ...]
-
-    def check(self, build: DataFrame, change_type: str | None) -> None:
-        """Raise ``UsageError`` if a value has two meanings, or values are given and there is no column of kinds."""
-        every = (*self.upserts, *self.deletes, *self.ignored)
-        if twice := sorted({kind for kind in every if every.count(kind) > 1}):
-            raise UsageError(
-                f"{CALLER}: {', '.join(map(repr, twice))} is more than once among upserts={self.upserts}, "
-                f"deletes={self.deletes} and ignored={self.ignored}; a row either begins a version, ends one or is "
-                "ignored. Leave it out of all but one, as in deletes=('delete', 'update_preimage'), ignored=()"
-            )
-        usual = {"upserts": UPSERTS, "deletes": DELETES, "ignored": IGNORED}
-        given = {"upserts": self.upserts, "deletes": self.deletes, "ignored": self.ignored}
-        unused = [f"{name}={kinds}" for name, kinds in given.items() if kinds and kinds != usual[name]]
-        if change_type is None and unused:
-            raise UsageError(
-                f"{CALLER}: {' and '.join(unused)}, and build has no column {CHANGE_TYPE!r} of such kinds; its columns "
-                f'are {build.columns}. Name the column that has them, as in change_type="op"'
-            )
-
-    def is_version(self, change_type: str) -> Column:
-        """Return whether a row begins or ends a version; of an unknown kind it ends the query."""
-        kind = quoted(change_type).cast("string")
-        seen = F.coalesce(F.concat(F.lit("'"), kind, F.lit("'")), F.lit("null"))
-        accepted = f"upserts={self.upserts}, deletes={self.deletes} or ignored={self.ignored}"
-        unknown = F.raise_error(
-            F.concat(
-                F.lit(f"{CALLER}: a row of build has {change_type} = "),
-                seen,
-                F.lit(
-                    f", which is not among {accepted}. Give temporal_join the values that your stream has, as in "
-                    'upserts=("c", "r", "u"), deletes="d"; a record without a value has none: coalesce it to one'
-                ),
-            )
-        )
-        known = F.when(kind.isin(*self.upserts, *self.deletes), True).when(kind.isin(*self.ignored), False)
-        return known.otherwise(unknown.cast("boolean"))
-
-
-def as_list(names: str | Sequence[str]) -> list[str]:
-    """Return one name, or several, as a list."""
-    return [names] if isinstance(names, str) else list(names)
+def _present(df: DataFrame, *names: str) -> list[str]:
+    """Return the columns of these names, spelled as in the schema, in which Spark may ignore case."""
+    fold = str if is_case_sensitive(df) else str.lower
+    return [column for name in names for column in df.columns if fold(column) == name]
 
 
 def columns_of_build(
@@ -473,13 +440,13 @@ def columns_of_build(
     Raises:
         UsageError: a column does not exist, or a column of ``sequence`` has no order.
     """
-    ordered = [name for name in SEQUENCE if name in df.columns] if sequence is None else as_list(sequence)
+    ordered = _present(df, *SEQUENCE) if sequence is None else as_list(sequence, "sequence")
     ordered = [spelling(df, name, CALLER) for name in ordered]
     for name in ordered:
-        if not isinstance(df.schema[name].dataType, AtomicType):
+        if not _is_compared(df.schema[name].dataType, *_ORDERED):
             raise UsageError(
                 f"{CALLER}: column {name!r} is {df.schema[name].dataType.simpleString()}, which has no order for "
-                "changes; name columns of numbers, texts or times in sequence"
+                "changes; name columns of numbers, texts of UTF8_BINARY or times in sequence"
             )
     used = {*on, time, kind, *ordered}
     return BuildColumns(time, kind, tuple(ordered), tuple(name for name in df.columns if name not in used))
@@ -509,7 +476,7 @@ def names_of_key(probe: DataFrame, build: DataFrame, on: str | Sequence[str]) ->
             f"{CALLER}: on={on} pairs names, and a column has one name on both sides. Rename it on one of them first, "
             'as in build.withColumnRenamed("id", "user_id"), and give on="user_id"'
         )
-    wanted = as_list(on)
+    wanted = as_list(on, "on")
     if not wanted:
         raise UsageError(f'{CALLER}: on names no column; name those that are equal on both sides, as in on="user_id"')
     ours = [spelling(probe, name, f"{CALLER}, probe") for name in wanted]
@@ -521,13 +488,17 @@ def names_of_key(probe: DataFrame, build: DataFrame, on: str | Sequence[str]) ->
                 f"{CALLER}: column {one!r} is {kind.simpleString()} in probe and {its.simpleString()} in build. Cast "
                 f'one of them first, as in probe.withColumn("{one}", col("{one}").cast("{its.simpleString()}"))'
             )
-        if not isinstance(kind, _COMPARED) or (isinstance(kind, StringType) and kind.collation != "UTF8_BINARY"):
+        if not _is_compared(kind, *_COMPARED):
             raise UsageError(
                 f"{CALLER}: column {one!r} is {kind.simpleString()}, and the join compares whole numbers, decimals, "
                 "strings of UTF8_BINARY, booleans, dates, times, timestamps, intervals of days and binary only; cast "
                 "it on both sides first"
             )
     return ours, theirs
+
+
+def _is_compared(kind: DataType, *kinds: type[DataType]) -> bool:
+    return isinstance(kind, kinds) and not (isinstance(kind, StringType) and kind.collation != "UTF8_BINARY")
 
 
 def key_bytes(df: DataFrame, names: Sequence[str]) -> Column:

@@ -1,4 +1,4 @@
-"""Lost changes: between a source of changes and ``temporal_join`` no change of a key may be lost, and none be made.
+"""Changes of keys below ``temporal_join``: of which kinds they are, and that none is lost or made.
 
 A change that is left out ends no version of its key, and one that an operator makes begins one that no source has. So
 the plan is followed from the build side down to its sources: what keeps each row is accepted, filters that leave out
@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
 
 from watermark_source.errors import UsageError, shortened
 from watermark_source.operators.followed_time import declared_by
@@ -28,8 +29,14 @@ from watermark_source.spark.accepted_operators import (
 )
 from watermark_source.spark.column_names import LATE, MARKER
 from watermark_source.spark.columns import SourceTime
+from watermark_source.spark.follow import quoted
 
-ORDERING, JOIN = "RowUnpacker", "temporal_join["
+CALLER = "temporal_join"
+CHANGE_TYPE = "_change_type"
+"""Column of this project's MySQL source: the kind of change."""
+UPSERTS = ("insert", "update_postimage", "update", "upsert")
+DELETES, IGNORED = ("delete",), ("update_preimage",)
+ORDERING, JOIN = "RowUnpacker", f"{CALLER}["
 """Names, in Spark's plan, of this project's operators: of the ordering, and how those of the joins begin."""
 INNER = "inner"
 """Part of the name of a join that drops rows."""
@@ -38,6 +45,85 @@ _ROWS_ALIKE = frozenset({MARKER, LATE, "topic", "partition", "_change_type", "_d
 _MOVING = ("CurrentDate", "CurrentTime", "CurrentTimestamp", "LocalTimestamp", "Now", "Exists")
 """Expressions whose value is another one in a later batch, beside those of ``_SUBQUERIES``."""
 _SUBQUERIES = ("Query", "Subquery")
+
+
+# Kinds of change, and arguments that name them.
+
+
+@dataclass(frozen=True, slots=True)
+class KindsOfChange:
+    """Values of the column ``change_type``, by what their rows do."""
+
+    upserts: tuple[str, ...]
+    deletes: tuple[str, ...]
+    ignored: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls, upserts: str | Sequence[str], deletes: str | Sequence[str], ignored: str | Sequence[str]
+    ) -> KindsOfChange:
+        """Read the user's arguments; raises ``UsageError`` for what is no text."""
+        given = {"upserts": upserts, "deletes": deletes, "ignored": ignored}
+        return cls(*(tuple(as_list(values, argument)) for argument, values in given.items()))
+
+    def check(self, build: DataFrame, change_type: str | None) -> None:
+        """Raise ``UsageError`` if a value has two meanings, or values are given and there is no column of kinds."""
+        every = (*self.upserts, *self.deletes, *self.ignored)
+        if twice := sorted({kind for kind in every if every.count(kind) > 1}):
+            raise UsageError(
+                f"{CALLER}: {', '.join(map(repr, twice))} is more than once among upserts={self.upserts}, "
+                f"deletes={self.deletes} and ignored={self.ignored}; a row either begins a version, ends one or is "
+                "ignored. Leave it out of all but one, as in deletes=('delete', 'update_preimage'), ignored=()"
+            )
+        usual = {"upserts": UPSERTS, "deletes": DELETES, "ignored": IGNORED}
+        given = {"upserts": self.upserts, "deletes": self.deletes, "ignored": self.ignored}
+        unused = [f"{name}={kinds}" for name, kinds in given.items() if kinds and kinds != usual[name]]
+        if change_type is None and unused:
+            raise UsageError(
+                f"{CALLER}: {' and '.join(unused)}, and build has no column {CHANGE_TYPE!r} of such kinds; its columns "
+                f'are {build.columns}. Name the column that has them, as in change_type="op"'
+            )
+
+    def is_version(self, change_type: str) -> Column:
+        """Return whether a row begins or ends a version; of an unknown kind it ends the query."""
+        kind = quoted(change_type).cast("string")
+        seen = F.coalesce(F.concat(F.lit("'"), kind, F.lit("'")), F.lit("null"))
+        accepted = f"upserts={self.upserts}, deletes={self.deletes} or ignored={self.ignored}"
+        unknown = F.raise_error(
+            F.concat(
+                F.lit(f"{CALLER}: a row of build has {change_type} = "),
+                seen,
+                F.lit(
+                    f", which is not among {accepted}. Give temporal_join the values that your stream has, as in "
+                    'upserts=("c", "r", "u"), deletes="d"; a record without a value has none: coalesce it to one'
+                ),
+            )
+        )
+        known = F.when(kind.isin(*self.upserts, *self.deletes), True).when(kind.isin(*self.ignored), False)
+        return known.otherwise(unknown.cast("boolean"))
+
+
+def as_list(names: str | Sequence[str], argument: str) -> list[str]:
+    """Return one text, or several, as a list; raises ``UsageError`` for anything else, such as a Column."""
+    found = [names] if isinstance(names, str) else names
+    if not isinstance(found, Sequence) or not all(isinstance(each, str) for each in found):
+        raise _no_names(argument, names)
+    return list(found)
+
+
+def need_names(**given: object) -> None:
+    """Raise ``UsageError`` for a name that is no text, such as a Column; ``None`` is no name."""
+    for argument, name in given.items():
+        if name is not None and not isinstance(name, str):
+            raise _no_names(argument, name)
+
+
+def _no_names(argument: str, seen: object) -> UsageError:
+    several = "" if argument.endswith(("_time", "change_type")) else ", or a tuple or list of texts"
+    return UsageError(f'{CALLER}: {argument} = {shortened(seen)}; it must be a text{several}, as in {argument}="name"')
+
+
+# What lies between a source of changes and the join.
 
 
 class Lost(NamedTuple):
@@ -118,7 +204,7 @@ def need_all_changes(paths: Sequence[Path], key: Sequence[str], change_type: str
             f'withColumn("{change_type}", expr("IF({shortened(condition)}, {change_type}, \'delete\')"))'
         )
     raise UsageError(
-        f"temporal_join: {operator} may leave out some changes of a key in build ({lossy.source.source}) and not "
+        f"{CALLER}: {operator} may leave out some changes of a key in build ({lossy.source.source}) and not "
         "others, or make new ones: a version that nothing ends would count on, without an error. "
         f"{instead}. Filters on {', '.join(key)}, on columns that it is a cast of, on {change_type} and on the table "
         "or topic are accepted, if their answer is the same in each batch"
