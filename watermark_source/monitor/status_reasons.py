@@ -69,6 +69,8 @@ class Facts:
     """Whether the records behind its end are in an open transaction."""
     by_marks: bool = False
     """Whether only watermarks in records move it (``watermarkStrategy`` ``punctuated``)."""
+    has_watermark_of_own: bool = True
+    """Whether splits have watermarks of their own; ``False`` where the watermark is the source's (``announced``)."""
     resumed: bool = False
     """Whether an earlier run of the query may have read rows of the split, which ``rows`` does not count."""
 
@@ -107,7 +109,7 @@ def _reading(facts: Facts) -> str:
         return _behind(facts)
     if facts.has_open_transaction:
         return "its next records are in a transaction that is open"
-    if facts.watermark is None:
+    if facts.watermark is None and not (facts.rows.read and not facts.has_watermark_of_own):
         reads_first = facts.reading and not facts.rows.read
         return "its first records are being read" if reads_first else _without_watermark(facts)
     return _caught_up(facts)
@@ -144,7 +146,7 @@ def _without_time(facts: Facts) -> str:
 
 def _behind(facts: Facts) -> str:
     behind = f"behind by {count_text(facts.lag or 0, 'record')}"
-    if facts.watermark is None and facts.rows.read:
+    if facts.watermark is None and facts.rows.read and facts.has_watermark_of_own:
         behind = f"{behind}; {_without_time(facts)} so far"
     if facts.waits_for_more:
         return f"{behind}; waits for more to come (minOffsetsPerTrigger)"

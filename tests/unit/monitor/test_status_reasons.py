@@ -116,6 +116,16 @@ def test_a_split_without_a_watermark_says_what_its_records_lack(
     assert behind == f"behind by 3 records; {sentence} so far"
 
 
+def test_where_writers_announce_the_watermark_a_split_needs_none_and_its_records_lack_nothing() -> None:
+    facts = Facts(
+        status=Status.ACTIVE, lag=0, watermark=None, rows=RowTotals(read=202), has_watermark_of_own=False
+    )  # fmt: skip
+    assert reason(facts) == "caught up"
+    assert reason(replace(facts, quiet=4_000)) == "nothing to read for 4 s"
+    assert reason(replace(facts, lag=3)) == "behind by 3 records"
+    assert reason(replace(facts, rows=RowTotals())) == "no record seen yet"
+
+
 def test_a_split_whose_records_have_no_event_time_says_when_it_stops_holding_the_watermark() -> None:
     facts = Facts(status=Status.ACTIVE, lag=0, watermark=None, holds_back=True, rows=RowTotals(read=20, undated=20))
     held = "20 records, none with an event time; holds the watermark"

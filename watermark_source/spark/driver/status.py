@@ -440,6 +440,7 @@ def _view(
                 rows=rows,
                 has_open_transaction=split in seen.open_transactions,
                 by_marks=observed is Observed.MARKS,
+                has_watermark_of_own=options.strategy.has_split_watermarks,
                 resumed=seen.plan.state.run > 1 and state.position > 0,
             )
         ),

@@ -11,12 +11,14 @@ from tests.unit.planning.example_states import A, B, at, log_of, observation
 from watermark_source.clock import Clock
 from watermark_source.monitor.source_status import SourceStatus, Status
 from watermark_source.monitor.status_json import status_from_json, status_to_json
+from watermark_source.planning.announced import AnnouncedBy
 from watermark_source.planning.catch_up import AfterCatchUp, CatchUp
 from watermark_source.planning.group import FIRST, OtherMember, OtherMembers, Peer, incomplete
 from watermark_source.planning.planner import plan
 from watermark_source.planning.policy import Alignment, PlanPolicy
 from watermark_source.planning.range_report import Coverage
 from watermark_source.planning.state import Returning, SourceState, SplitStatus
+from watermark_source.planning.strategy import Announced
 from watermark_source.planning.watermark import MAX, MIN, Millis
 from watermark_source.spark.driver.status import Seen, StatusReport, source_status
 from watermark_source.spark.driver.task_reports import RowCounts
@@ -176,6 +178,16 @@ def test_a_split_without_a_watermark_says_what_was_read_of_it(run: int, seen: Co
     planned = plan(SourceState(splits={A: at(1, 99), B: at(20)}, run=run), observed, PlanPolicy(), log)
     status = source_status(Seen(planned, counts), OPTIONS, "file-log", observed.now)
     assert {v.split: v.why for v in status.splits}[B] == why
+
+
+def test_a_split_of_an_announced_source_lacks_no_event_time() -> None:
+    log, counts = log_of(range(20)), RowCounts()
+    counts.add(A, Coverage(None, rows=20, future_rows=0, missing=()))
+    observed = observation(log)
+    options = replace(OPTIONS, strategy=Announced(AnnouncedBy()))
+    planned = plan(SourceState(splits={A: at(20)}), observed, PlanPolicy(strategy=options.strategy), log)
+    (view,) = source_status(Seen(planned, counts), options, "file-log", observed.now).splits
+    assert (view.watermark, view.why) == (None, "caught up")
 
 
 @pytest.mark.parametrize("passes", [False, True])
