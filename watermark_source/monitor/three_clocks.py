@@ -269,7 +269,9 @@ def diagnose(of: QueryClocks, tolerance: int = TOLERANCE) -> Diagnosis:
     Up to ``tolerance`` milliseconds, all parts together are no delay.
     """
     if of.unprocessed is None:
-        return Diagnosis(Verdict.UNKNOWN, "no batch has been planned yet by a source of this project")
+        if of.batch is None:
+            return Diagnosis(Verdict.UNKNOWN, "the query is starting: its first batch is not planned yet")
+        return Diagnosis(Verdict.UNKNOWN, "no source of this project has reported a batch of this query")
     parts = delays(of)
     no_watermark = bool(of.state_rows) and _passed(of) is None
     waits = parts.held + (parts.quiet if of.state_rows else 0)
@@ -310,9 +312,7 @@ def _trigger(of: QueryClocks, parts: Delays) -> str:
 
 def _fresh(of: QueryClocks, parts: Delays) -> str:
     latency = of.event_time_latency
-    shown = (
-        "" if latency is None else f", and the output watermark is {format_duration(max(0, latency))} behind the clock"
-    )
+    shown = "" if latency is None else f", and the output watermark is {_from_clock(latency)}"
     return f"the data are fresh: rows are processed {_within(parts.processing)} after they arrive{shown}"
 
 
@@ -407,11 +407,11 @@ def _since(of: QueryClocks, parts: Delays) -> str:
 
 
 def _batch_slow(of: QueryClocks, parts: Delays) -> str:
-    where = "" if of.unprocessed is None else f" of {of.unprocessed.split}"
-    return (
-        f"the batch is slow: the oldest row{where} that is not processed arrived {_since(of, parts)}{_progress(of)}"
-        f"{_unread(of)}"
-    )
+    if of.unprocessed is None or of.unprocessed.split is None:
+        oldest = f"no row was unread when the logs were last read, {format_duration(parts.processing)} ago"
+    else:
+        oldest = f"the oldest row of {of.unprocessed.split} that is not processed arrived {_since(of, parts)}"
+    return f"the batch is slow: {oldest}{_progress(of)}{_unread(of)}"
 
 
 def _progress(of: QueryClocks) -> str:
@@ -462,4 +462,8 @@ def clock_pieces(of: QueryClocks) -> tuple[str, ...]:
 
 
 def _latency(millis: int | None) -> str:
-    return "" if millis is None else f" ({format_duration(max(0, millis))} behind the clock)"
+    return "" if millis is None else f" ({_from_clock(millis)})"
+
+
+def _from_clock(latency: int) -> str:
+    return f"{format_duration(abs(latency))} {'behind' if latency >= 0 else 'ahead of'} the clock"

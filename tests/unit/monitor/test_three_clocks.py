@@ -267,7 +267,16 @@ BEGUN = source(arrived=NOON - MINUTE, split="orders-0", older=True, newest=NOON 
                 "batch begins at its interval"
             ),
         ),
-        (clocks(), Verdict.UNKNOWN, "no batch has been planned yet by a source of this project"),
+        (
+            clocks(source(arrived=NOON - HOUR), in_batch=True, running=HOUR),
+            Verdict.BATCH_SLOW,
+            (
+                "the batch is slow: no row was unread when the logs were last read, 1 h ago; batch 4 has been running "
+                "for 1 h; batch 3 took 1.2 s (addBatch 1 s, queryPlanning 100 ms); 50 rows behind it are unread"
+            ),
+        ),
+        (clocks(), Verdict.UNKNOWN, "no source of this project has reported a batch of this query"),
+        (query_clocks({}, (), NOON), Verdict.UNKNOWN, "the query is starting: its first batch is not planned yet"),
     ],
     ids=lambda given: given.name if isinstance(given, Verdict) else None,
 )
@@ -312,6 +321,13 @@ def test_the_line_of_the_clocks_has_each_operator_from_the_source_to_the_sink() 
         "Operator0: emitted up to 2026-11-21 11:59:00.000 UTC, output watermark 2026-11-21 11:58:00.000 UTC",
         "rows in state 12",
     )
+
+
+def test_a_watermark_ahead_of_the_clock_is_shown_as_ahead_and_by_how_much() -> None:
+    found = clocks(source(watermark=NOON + 9 * MINUTE, newest=NOON))
+    ahead = "2026-11-21 12:09:00.000 UTC (9 min ahead of the clock)"
+    assert clock_pieces(found)[:2] == (f"input watermark {ahead}", f"output watermark {ahead}")
+    assert str(diagnose(found)).endswith("and the output watermark is 9 min ahead of the clock")
 
 
 class Execution:
