@@ -368,21 +368,27 @@ def _leave_out(holder: Holder) -> str:
 
 def future_text(ahead: int, max_future_skew: int | None) -> str:
     """Return the cause and the way out where the watermark is so many milliseconds ahead of the clock."""
-    zone = zone_text(ahead)
+    zone = zone_text(ahead, delay=_READ_WITHIN)
+    datetime = "; of a DATETIME of MySQL, set serverTimeZone"
     return (
         f"The watermark is {format_duration(ahead)} in the future: a row with a wrong event time moved it. "
-        f"{f'{zone}. ' if zone else ''}{_way_out(max_future_skew)}"
+        f"{f'{zone}{datetime}. ' if zone else ''}{_way_out(max_future_skew)}"
     )
 
 
 _HALF_HOUR, _HOUR, _MINUTE = 1_800_000, 3_600_000, 60_000
 _FARTHEST_ZONE = 14 * _HOUR
+_READ_WITHIN = 10 * _MINUTE
+"""Milliseconds by which rows that are read late, or ``maxOutOfOrderness``, make a zone's difference look smaller."""
 
 
-def zone_text(millis: int) -> str:
-    """Return that a difference between event time and clock may be that of a time zone; empty if it is not near one."""
-    zone = round(abs(millis) / _HALF_HOUR) * _HALF_HOUR
-    if not _HOUR <= zone <= _FARTHEST_ZONE or abs(abs(millis) - zone) > _MINUTE:
+def zone_text(millis: int, *, delay: int = _MINUTE) -> str:
+    """Return that a difference between event time and clock may be that of a time zone; empty if it is not near one.
+
+    It may be a minute more than the zone's, and ``delay`` less.
+    """
+    zone = -((_MINUTE - abs(millis)) // _HALF_HOUR) * _HALF_HOUR
+    if not _HOUR <= zone <= _FARTHEST_ZONE or zone - abs(millis) > delay:
         return ""
     return (
         f"{format_duration(zone)} may be the difference of a time zone: a time without a zone is read as UTC, so write "
@@ -396,7 +402,10 @@ def _wrong_time(max_future_skew: int | None) -> str:
 
 def _way_out(max_future_skew: int | None) -> str:
     if max_future_skew is None:
-        option = 'write .option("maxFutureSkew", "1 hour"), with which a row of the future moves no watermark'
+        option = (
+            'write .option("maxFutureSkew", "1 hour"), with which no row further in the future moves the watermark; '
+            "where all are, correct the event times first: with it alone the watermark would stand"
+        )
     else:
         option = f"maxFutureSkew ({format_duration(max_future_skew)}) limits how far a row can move it"
     return f"A watermark never goes back, and the checkpoint keeps it: begin with a new checkpoint location; {option}"

@@ -17,6 +17,7 @@ from watermark_source.monitor.watermark_warnings import (
     clock_text,
     clocks_behind,
     end_text,
+    future_text,
     late_text,
     moving_text,
     noted,
@@ -202,6 +203,27 @@ def test_another_difference_is_none_of_a_zone(millis: int) -> None:
 def test_a_watermark_two_hours_ahead_names_the_zone() -> None:
     ahead = stand(SILENT, watermark=AT + 120 * MINUTE)._replace(late=1_200, ahead=120 * MINUTE)
     assert "2 h may be the difference of a time zone" in standing_text_of(ahead)
+
+
+@pytest.mark.parametrize("minutes", [60, 110, 118, 121])
+def test_rows_without_a_zone_that_are_read_with_a_delay_are_known_by_it(minutes: int) -> None:
+    """Their log was being caught up with: the watermark was ahead by the zone less the delay."""
+    text = future_text(minutes * MINUTE, None)
+    assert f"{'1 h' if minutes == 60 else '2 h'} may be the difference of a time zone" in text
+    assert "of a DATETIME of MySQL, set serverTimeZone" in text
+
+
+@pytest.mark.parametrize("minutes", [45, 62, 75, 109, 122])
+def test_a_watermark_that_is_ahead_by_no_zone_gets_no_hint_of_one(minutes: int) -> None:
+    assert "zone" not in future_text(minutes * MINUTE, None).lower()
+
+
+def test_a_cap_on_the_future_is_no_way_out_where_all_rows_are_ahead() -> None:
+    """With it none of them would move the watermark."""
+    assert future_text(120 * MINUTE, None).endswith(
+        'write .option("maxFutureSkew", "1 hour"), with which no row further in the future moves the watermark; where '
+        "all are, correct the event times first: with it alone the watermark would stand"
+    )
 
 
 CHECKPOINT = 'begin with a new checkpoint location; write .option("maxFutureSkew", "1 hour")'
