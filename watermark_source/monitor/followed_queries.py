@@ -65,7 +65,8 @@ def why(query: Any, *, tolerance: str = "10 seconds") -> str:
     """Return in one sentence why the results of a running query are behind the clock.
 
     It begins with one of: "the data are old", "rows wait for time", "the batch is slow", "rows wait for the trigger",
-    "no rows arrive", "the data are fresh". Arguments and errors are those of ``status``.
+    "no rows arrive", "the data are fresh"; at the start "the query is starting", "the first batch is running".
+    Arguments and errors are those of ``status``.
     """
     return str(status(query, tolerance=tolerance).why)
 

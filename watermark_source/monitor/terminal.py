@@ -25,7 +25,7 @@ from watermark_source.monitor.page_html import Page, framed_html
 from watermark_source.monitor.source_status import SourceStatus, Status
 from watermark_source.monitor.status_json import status_from_json
 from watermark_source.monitor.status_table import GAP, Layout, headline, join_pieces, layout, snapshot_lines
-from watermark_source.monitor.three_clocks import TOLERANCE, Verdict, clock_pieces
+from watermark_source.monitor.three_clocks import TOLERANCE, clock_pieces
 
 try:
     from rich import box
@@ -103,7 +103,7 @@ def clock_lines(status: QueryStatus, width: int) -> list[str]:
 
     There are none while nothing of this is known.
     """
-    if status.why.verdict is Verdict.UNKNOWN:
+    if status.clocks.unprocessed is None:
         return []
     sentence = f"{status.why.sentence[0].upper()}{status.why.sentence[1:]}"
     return [*join_pieces([sentence], width), *join_pieces(clock_pieces(status.clocks), width)]

@@ -80,6 +80,8 @@ class QueryClocks:
     batch: Batch | None
     waits_for_trigger: bool = False
     """Whether the next batch begins at the interval of the trigger."""
+    first_batch: int | None = None
+    """For how many milliseconds the first batch of this run has been running; ``None`` if it is not running."""
 
     @property
     def processing_time_watermark(self) -> int | None:
@@ -148,6 +150,7 @@ def query_clocks(
     unprocessed = [source.unprocessed if in_batch else _read_up_to(source.unread, idle_at) for source in sources]
     newest = [source.newest for source in sources if source.newest is not None]
     rows_at = [at for source in sources if (at := _last_arrival(source)) is not None]
+    batch = _batch(progress, running)
     return QueryClocks(
         at=now,
         sources=tuple(sources),
@@ -168,8 +171,9 @@ def query_clocks(
             for operator in stateful
             if operator.get("operatorName") not in _HOLDS_NO_ROWS
         ),
-        batch=_batch(progress, running),
+        batch=batch,
         waits_for_trigger=waits_for_trigger,
+        first_batch=(running or 0) if in_batch and batch is None else None,
     )
 
 
@@ -273,6 +277,9 @@ def diagnose(of: QueryClocks, tolerance: int = TOLERANCE) -> Diagnosis:
             return Diagnosis(Verdict.UNKNOWN, "the query is starting: its first batch is not planned yet")
         return Diagnosis(Verdict.UNKNOWN, "no source of this project has reported a batch of this query")
     parts = delays(of)
+    if of.first_batch is not None:
+        found = Verdict.BATCH_SLOW if parts.processing > tolerance else Verdict.UNKNOWN
+        return Diagnosis(found, _first_batch(of.first_batch))
     no_watermark = bool(of.state_rows) and _passed(of) is None
     waits = parts.held + (parts.quiet if of.state_rows else 0)
     paused = _paused(of)
@@ -301,6 +308,13 @@ def diagnose(of: QueryClocks, tolerance: int = TOLERANCE) -> Diagnosis:
         Verdict.TRIGGER: _trigger,
     }
     return Diagnosis(found, sentences[found](of, parts))
+
+
+def _first_batch(running: int) -> str:
+    return (
+        f"the first batch is running: it began {format_duration(running)} ago, and its first task may compile the "
+        "decoder once"
+    )
 
 
 def _trigger(of: QueryClocks, parts: Delays) -> str:

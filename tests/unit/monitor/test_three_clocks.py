@@ -17,6 +17,7 @@ from watermark_source.monitor.operator_watermarks import (
     executed_batch,
 )
 from watermark_source.monitor.source_status import SourceStatus, Status, Unprocessed, WriterView
+from watermark_source.monitor.terminal import clock_lines
 from watermark_source.monitor.three_clocks import (
     Delays,
     QueryClocks,
@@ -321,6 +322,22 @@ def test_the_line_of_the_clocks_has_each_operator_from_the_source_to_the_sink() 
         "Operator0: emitted up to 2026-11-21 11:59:00.000 UTC, output watermark 2026-11-21 11:58:00.000 UTC",
         "rows in state 12",
     )
+
+
+@pytest.mark.parametrize(
+    ("status", "verdict"),
+    [(source(arrived=NOON - 277, split="orders-0"), Verdict.UNKNOWN), (BLOCKED, Verdict.BATCH_SLOW)],
+)
+def test_while_the_first_batch_runs_the_sentence_is_that_it_runs(status: SourceStatus, verdict: Verdict) -> None:
+    running = query_clocks({}, [status], NOON, in_batch=True, running=MINUTE)
+    diagnosis = diagnose(running)
+    assert (diagnosis.verdict, str(diagnosis)) == (
+        verdict,
+        "the first batch is running: it began 1 min ago, and its first task may compile the decoder once",
+    )
+    shown = clock_lines(followed_queries.QueryStatus(running, diagnosis), 200)
+    assert shown[0].startswith("The first batch is running: ")
+    assert diagnose(clocks(status, in_batch=True)).verdict is not Verdict.UNKNOWN
 
 
 def test_a_watermark_ahead_of_the_clock_is_shown_as_ahead_and_by_how_much() -> None:
