@@ -14,10 +14,9 @@ from pyspark_aligned_kafka import DefaultSource
 from services.kafka import Kafka
 from tests.integration.kafka_streams import write
 from tests.spark.queries import START
-from watermark_source.monitor.followed_queries import source_of_status
 from watermark_source.monitor.open_windows import open_window
 from watermark_source.monitor.status_json import parse_report
-from watermark_source.monitor.window_facts import QueryAt
+from watermark_source.monitor.window_facts import QueryAt, source_of_status
 from watermark_source.spark.driver import observer
 from watermark_source.spark.stream_reader import AlignedStreamReader
 

@@ -14,11 +14,10 @@ from tests.integration.mysql_binlog import Database
 from tests.integration.mysql_lives import ALL, Life
 from tests.unit.monitor.example_status import checkpoint
 from watermark_source import why_open
-from watermark_source.monitor.followed_queries import source_of_status
 from watermark_source.monitor.open_windows import open_window
 from watermark_source.monitor.source_status import SnapshotProgress
 from watermark_source.monitor.status_json import status_from_json
-from watermark_source.monitor.window_facts import QueryAt
+from watermark_source.monitor.window_facts import QueryAt, source_of_status
 
 pytestmark = pytest.mark.service
 

@@ -18,10 +18,10 @@ from watermark_source.monitor.history import History
 from watermark_source.monitor.open_windows import OpenWindow, open_window
 from watermark_source.monitor.operator_watermarks import BatchWatermarks, NoWatermark, executed_batch, read_watermarks
 from watermark_source.monitor.page_html import QueryView
-from watermark_source.monitor.source_status import SourceStatus, SplitView, silence_text
+from watermark_source.monitor.source_status import SourceStatus
 from watermark_source.monitor.status_json import parse_progress, parse_report
 from watermark_source.monitor.three_clocks import Diagnosis, QueryClocks, diagnose, holder, moment_of, query_clocks
-from watermark_source.monitor.window_facts import QueryAt, SourceAt, SplitAt, unfollowed_text
+from watermark_source.monitor.window_facts import QueryAt, source_of_status, unfollowed_text
 from watermark_source.planning.offset import own_offset
 
 _log = logging.getLogger(__name__)
@@ -65,8 +65,8 @@ def why(query: Any, *, tolerance: str = "10 seconds") -> str:
     """Return in one sentence why the results of a running query are behind the clock.
 
     It begins with one of: "the data are old", "rows wait for time", "the batch is slow", "rows wait for the trigger",
-    "no rows arrive", "the data are fresh"; at the start "the query is starting", "the first batch is running".
-    Arguments and errors are those of ``status``.
+    "no window can close", "no rows arrive", "the data are fresh"; at the start "the query is starting",
+    "the first batch is running". Arguments and errors are those of ``status``.
     """
     return str(status(query, tolerance=tolerance).why)
 
@@ -164,46 +164,6 @@ def _ended(query: Any) -> str:
     if error is None:
         return f"the query has ended: {left}"
     return f"the query has failed, and emits nothing more: {shortened(str(error).partition(chr(10))[0])}; {left}"
-
-
-def source_of_status(of: SourceStatus) -> SourceAt:
-    """Return a source as its status reports it."""
-    group = of.group
-    return SourceAt(
-        name=of.source_name,
-        format_name=of.format_name,
-        watermark=of.watermark,
-        at=of.at,
-        rows=of.rows,
-        splits=tuple(map(_split_of_view, of.splits)),
-        more_splits=of.splits_total - len(of.splits),
-        on_clock=of.processing_time,
-        snapshots=tuple(snapshot.log for snapshot in of.snapshots if not snapshot.done),
-        writers=of.writers if of.writers or of.unannounced is not None else None,
-        unannounced=of.unannounced,
-        first_reading=of.first_reading,
-        idle_timeout=of.idle_timeout,
-        out_of_orderness=of.out_of_orderness,
-        held_by=None if group is None else group.slowest,
-        is_held=group is not None and group.hold,
-        trouble=None if group is None else group.trouble,
-        silent=() if group is None else tuple(silence_text(peer, group.name) for peer in group.silent),
-    )
-
-
-def _split_of_view(view: SplitView) -> SplitAt:
-    return SplitAt(
-        name=str(view.split),
-        watermark=view.watermark,
-        status=view.status,
-        position=view.backlog.position,
-        lag=view.lag,
-        never=view.watermark is None and view.backlog.end == 0,
-        why=view.why,
-        late=view.late_rows,
-        was_idle=view.times is not None and view.times.idle > 0,
-        has_open_transaction=view.has_open_transaction,
-    )
 
 
 def _conf(query: Any, name: str, default: str) -> str:

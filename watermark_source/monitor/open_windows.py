@@ -114,6 +114,23 @@ def open_window(of: QueryAt, end: int | None) -> OpenWindow:
     )
 
 
+_AT_REST = {Hold.NEVER, Hold.NO_WATERMARK, Hold.NO_ANSWER, Hold.SILENT, Hold.OPEN}
+"""What no rows that are being read end."""
+
+
+def standing(source: SourceAt, target: int = MIN + 1) -> str | None:
+    """Return what holds a source's watermark below a time, by default below any, and the line to write.
+
+    ``None`` if nothing does, or only rows that are being read or an alignment group.
+    """
+    if source.on_clock or reached(source.watermark, target):
+        return None
+    waits_first = source.snapshots or source.first_reading is not None or source.writers is not None
+    if waits_first or {hold_of(split, source, target) for split in source.splits} & _AT_REST:
+        return "; ".join(_clauses(source, target, None))
+    return None
+
+
 def _decide(of: QueryAt, end: int | None, target: int, window: str) -> tuple[Verdict, str]:
     if of.batch is None and not of.sources:
         return Verdict.UNKNOWN, f"{window} waits for the first batch: none has been planned yet"

@@ -15,6 +15,7 @@ from enum import Enum
 from typing import Any, Final, NamedTuple
 
 from watermark_source.durations import count_text, format_duration
+from watermark_source.monitor.open_windows import standing
 from watermark_source.monitor.operator_watermarks import (
     BatchWatermarks,
     NoWatermark,
@@ -24,6 +25,7 @@ from watermark_source.monitor.operator_watermarks import (
 )
 from watermark_source.monitor.source_status import SourceStatus, SplitView, Status, Unprocessed
 from watermark_source.monitor.watermark_warnings import zone_text
+from watermark_source.monitor.window_facts import source_of_status
 from watermark_source.planning.watermark import is_moment, watermark_text
 
 TOLERANCE: Final = 10_000
@@ -78,6 +80,8 @@ class QueryClocks:
     state_rows: int
     """Rows in the state of operators, except deduplication, which has emitted the rows whose keys it keeps."""
     batch: Batch | None
+    has_windows: bool = True
+    """Whether it has operators that hold rows; taken to have before the first batch."""
     waits_for_trigger: bool = False
     """Whether the next batch begins at the interval of the trigger."""
     first_batch: int | None = None
@@ -151,6 +155,7 @@ def query_clocks(
     newest = [source.newest for source in sources if source.newest is not None]
     rows_at = [at for source in sources if (at := _last_arrival(source)) is not None]
     batch = _batch(progress, running)
+    holding = [operator for operator in stateful if operator.get("operatorName") not in _HOLDS_NO_ROWS]
     return QueryClocks(
         at=now,
         sources=tuple(sources),
@@ -166,11 +171,8 @@ def query_clocks(
         ),
         newest=max(newest, default=None),
         rows_at=max(rows_at, default=None),
-        state_rows=sum(
-            operator.get("numRowsTotal", 0)
-            for operator in stateful
-            if operator.get("operatorName") not in _HOLDS_NO_ROWS
-        ),
+        state_rows=sum(operator.get("numRowsTotal", 0) for operator in holding),
+        has_windows=batch is None or bool(holding),
         batch=batch,
         waits_for_trigger=waits_for_trigger,
         first_batch=(running or 0) if in_batch and batch is None else None,
@@ -307,7 +309,37 @@ def diagnose(of: QueryClocks, tolerance: int = TOLERANCE) -> Diagnosis:
         Verdict.QUIET: _quiet,
         Verdict.TRIGGER: _trigger,
     }
-    return Diagnosis(found, sentences[found](of, parts))
+    return _held(of, parts, Diagnosis(found, sentences[found](of, parts)), tolerance)
+
+
+def _held(of: QueryClocks, parts: Delays, found: Diagnosis, tolerance: int) -> Diagnosis:
+    """Return that no window can close, where something at rest holds the watermark; else what was found."""
+    if found.verdict in (Verdict.BATCH_SLOW, Verdict.TRIGGER):
+        return found
+    held = [(source, text) for source in of.sources if source.watermark is None and (text := _stands(source))]
+    which = "no window"
+    if not held and found.verdict is Verdict.DATA_OLD and parts.held > tolerance:
+        held = [(source, text) for source in of.sources if (text := _stands_behind(source, tolerance))]
+        which = "no later window"
+    if not held:
+        return found
+    why = "; ".join(f"source {source.source_name}: {text}" if len(of.sources) > 1 else text for source, text in held)
+    if not of.has_windows:
+        return Diagnosis(found.verdict, f"{found}; there is no watermark: {why}")
+    more = f"; besides, {found}" if found.verdict is Verdict.DATA_OLD else ""
+    return Diagnosis(Verdict.ROWS_WAIT, f"{which} can close: {why}{more}")
+
+
+def _stands(source: SourceStatus) -> str | None:
+    return standing(source_of_status(source))
+
+
+def _stands_behind(source: SourceStatus, tolerance: int) -> str | None:
+    """Return what holds a watermark further behind than the tolerance, for as long as no row comes."""
+    then = source.without_holder
+    if source.watermark is None or then is None or source.idle_timeout is not None:
+        return None
+    return standing(source_of_status(source), then) if then - source.watermark > tolerance else None
 
 
 def _first_batch(running: int) -> str:

@@ -10,7 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from watermark_source.monitor.source_status import NO_ROWS, RowTotals, Status, WriterView
+from watermark_source.monitor.source_status import (
+    NO_ROWS,
+    RowTotals,
+    SourceStatus,
+    SplitView,
+    Status,
+    WriterView,
+    silence_text,
+)
 from watermark_source.planning.watermark import MAX, is_moment, watermark_text
 
 _END = 2**62 // 1_000
@@ -143,6 +151,46 @@ class QueryAt:
         if self.takes_highest:
             return max((mark for mark in known if mark is not None), default=None)
         return None if not known or None in known else min(mark for mark in known if mark is not None)
+
+
+def source_of_status(of: SourceStatus) -> SourceAt:
+    """Return a source as its status reports it."""
+    group = of.group
+    return SourceAt(
+        name=of.source_name,
+        format_name=of.format_name,
+        watermark=of.watermark,
+        at=of.at,
+        rows=of.rows,
+        splits=tuple(map(_split_of_view, of.splits)),
+        more_splits=of.splits_total - len(of.splits),
+        on_clock=of.processing_time,
+        snapshots=tuple(snapshot.log for snapshot in of.snapshots if not snapshot.done),
+        writers=of.writers if of.writers or of.unannounced is not None else None,
+        unannounced=of.unannounced,
+        first_reading=of.first_reading,
+        idle_timeout=of.idle_timeout,
+        out_of_orderness=of.out_of_orderness,
+        held_by=None if group is None else group.slowest,
+        is_held=group is not None and group.hold,
+        trouble=None if group is None else group.trouble,
+        silent=() if group is None else tuple(silence_text(peer, group.name) for peer in group.silent),
+    )
+
+
+def _split_of_view(view: SplitView) -> SplitAt:
+    return SplitAt(
+        name=str(view.split),
+        watermark=view.watermark,
+        status=view.status,
+        position=view.backlog.position,
+        lag=view.lag,
+        never=view.watermark is None and view.backlog.end == 0,
+        why=view.why,
+        late=view.late_rows,
+        was_idle=view.times is not None and view.times.idle > 0,
+        has_open_transaction=view.has_open_transaction,
+    )
 
 
 def reached(watermark: int | None, end: int) -> bool:

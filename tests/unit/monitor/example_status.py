@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from watermark_source.monitor.followed_queries import source_of_status
 from watermark_source.monitor.history import Point
 from watermark_source.monitor.open_windows import open_window
 from watermark_source.monitor.page_html import Page, QueryView
@@ -25,7 +24,7 @@ from watermark_source.monitor.source_status import (
 )
 from watermark_source.monitor.status_json import status_to_json
 from watermark_source.monitor.three_clocks import diagnose, query_clocks
-from watermark_source.monitor.window_facts import QueryAt
+from watermark_source.monitor.window_facts import QueryAt, source_of_status
 from watermark_source.planning.split import Split
 
 NOON = 1_795_262_400_000

@@ -15,7 +15,6 @@ from tests.unit.monitor.example_status import NOON, checkout, checkpoint, source
 from watermark_source import why_open
 from watermark_source.__main__ import main
 from watermark_source.errors import OffsetError, UsageError
-from watermark_source.monitor.followed_queries import source_of_status
 from watermark_source.monitor.open_windows import OpenWindow, Verdict, open_window
 from watermark_source.monitor.source_status import (
     GroupStatus,
@@ -25,7 +24,7 @@ from watermark_source.monitor.source_status import (
     TimeInStatus,
     WriterView,
 )
-from watermark_source.monitor.window_facts import Hold, QueryAt
+from watermark_source.monitor.window_facts import Hold, QueryAt, source_of_status
 from watermark_source.planning.group import Peer
 from watermark_source.planning.range_report import BOUNDS_MS, LateRows
 from watermark_source.planning.watermark import MAX

@@ -286,6 +286,76 @@ def test_the_sentence_names_the_largest_part_of_the_delay(found: QueryClocks, ve
     assert (diagnosis.verdict, str(diagnosis)) == (verdict, sentence)
 
 
+NEVER = split_view(1, watermark=None, position=0, end=0, why="no record seen yet; holds the watermark")
+LINE = '.option("idleTimeout", "30 seconds")'
+UNDATED = "no record seen since the query was started; holds the watermark"
+NO_MARK: dict[str, Any] = {"watermark": None, "views": (split_view(0), NEVER)}
+
+
+@pytest.mark.parametrize(
+    ("fields", "held"),
+    [
+        (NO_MARK, f"orders-1 has never had a record, and no idleTimeout is set: {LINE}"),
+        (
+            NO_MARK | {"idle_timeout": 30_000},
+            "orders-1 has never had a record, and it is left out once silent for idleTimeout (30 s)",
+        ),
+        (
+            NO_MARK | {"views": (split_view(0), split_view(1, watermark=None, position=9, end=9, why=UNDATED))},
+            f"orders-1 has no watermark: {UNDATED}",
+        ),
+        (
+            {"watermark": None, "unannounced": "no writer has announced a watermark yet"},
+            "no writer has announced a watermark yet",
+        ),
+        (
+            {"watermark": None, "writers": [WriterView(name="a", status="awaited", why="has announced nothing yet")]},
+            "writer a: has announced nothing yet",
+        ),
+    ],
+)
+@pytest.mark.parametrize("newest", [NOON, NOON - HOUR])
+def test_without_a_watermark_the_sentence_begins_with_who_holds_it(
+    fields: dict[str, Any], held: str, newest: int
+) -> None:
+    status = source(newest=newest, **fields)
+    found = diagnose(clocks(status, state=(JOIN,), operators=NoWatermark(Why.NO_WATERMARK)))
+    sentence = str(found)
+    assert (found.verdict, sentence.partition("; besides, ")[0]) == (Verdict.ROWS_WAIT, f"no window can close: {held}")
+    assert sentence.partition("; besides, ")[2].startswith("the data are old" if newest < NOON else "")
+    assert str(diagnose(query_clocks({}, [status], NOON))).startswith(f"no window can close: {held}")
+    # Without operators that hold rows nothing waits for a watermark.
+    unheld = diagnose(clocks(status))
+    assert unheld.verdict is (Verdict.DATA_OLD if newest < NOON else Verdict.FRESH)
+    assert str(unheld).endswith(f"; there is no watermark: {held}")
+
+
+def test_the_source_without_a_watermark_is_named_where_there_are_several() -> None:
+    found = clocks(FRESH, source(source_name="payments", **NO_MARK), state=(JOIN,))
+    assert str(diagnose(found)).startswith("no window can close: source payments: orders-1 has never had a record")
+
+
+def test_a_watermark_that_stands_comes_before_data_that_are_older_still() -> None:
+    day = 24 * HOUR
+    marks = {"watermark": NOON - day - HOUR, "newest": NOON - day, "without_holder": NOON - day}
+    quiet = split_view(
+        1, watermark=NOON - day - HOUR, position=9, end=9, holds_back=True, why="nothing to read for 1 h"
+    )
+    views = (split_view(0, watermark=NOON - day), quiet)
+
+    def of(**fields: Any) -> str:
+        status = source(**(marks | {"views": views} | fields))
+        return str(diagnose(clocks(status, state=(JOIN,), operators=operators(NOON - day - HOUR))))
+
+    assert of().startswith(
+        f"no later window can close: orders-1 is 1 h behind, with nothing to read, and no idleTimeout is set: {LINE}; "
+        "besides, the data are old: the newest event time read, 2026-11-20 12:00:00.000 UTC, is 1 d older"
+    )
+    assert of(idle_timeout=30_000).startswith("the data are old")
+    assert of(without_holder=NOON - day - HOUR + 5_000).startswith("the data are old")
+    assert of(views=(views[0], split_view(1, watermark=NOON - day - HOUR))).startswith("the data are old")
+
+
 def test_a_delay_within_the_tolerance_needs_no_cause() -> None:
     assert diagnose(clocks(BLOCKED), 2 * HOUR).verdict is Verdict.FRESH
 
