@@ -36,6 +36,7 @@ from benchmarks.window_latency import window_latency
 from services.ivy import mysql_driver_jars, spark_kafka_jars
 from services.kafka import kafka_service
 from services.kafka_topics import create_topic
+from watermark_source import recommended_conf
 
 RESULTS = Path(__file__).parent / "results"
 KAFKA_CASES = (
@@ -72,6 +73,9 @@ def main() -> None:
         "--without-debezium", action="store_true", help="leave it out of mysql-binlog: it needs a JDK and 60 MB of jars"
     )
     parser.add_argument(
+        "--recommended", action="store_true", help="Spark's settings by recommended_conf(), for local folders"
+    )
+    parser.add_argument(
         "--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of Spark's; may be given again"
     )
     parser.add_argument("--results", type=Path, default=RESULTS, help=f"folder to save in (default {RESULTS})")
@@ -89,7 +93,8 @@ def main() -> None:
         figures += alignment_group(given.rounds)
     of_kafka = [case for case in chosen if case in KAFKA_CASES and case != "planning"]
     of_mysql = [case for case in chosen if case in MYSQL_CASES]
-    settings = dict(setting.split("=", 1) for setting in given.conf)
+    recommended = recommended_conf(local_checkpoints=True, installed_on_executors=True) if given.recommended else {}
+    settings = recommended | dict(setting.split("=", 1) for setting in given.conf)
     session = partial(_session, of_kafka=bool(of_kafka), of_mysql=bool(of_mysql), settings=settings)
     if of_kafka:
         figures += _on_one_broker(session, of_kafka, given.rounds)

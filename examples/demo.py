@@ -52,7 +52,7 @@ def quiet_spark(name: str, console: Console, settings: Mapping[str, Any] = _NONE
             spark = (
                 SparkSession.builder.master("local[2]")
                 .appName(name)
-                .config(map=recommended_conf(local_checkpoints=True))
+                .config(map=recommended_conf(local_checkpoints=True, installed_on_executors=True))
                 .config("spark.ui.enabled", "false")
                 .config("spark.ui.showConsoleProgress", "false")
                 .config("spark.sql.shuffle.partitions", "2")

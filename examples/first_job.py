@@ -49,7 +49,7 @@ def main() -> None:
     parser.add_argument("--checkpoint", default="checkpoints/first-job", help="where the job keeps how far it is")
     given = parser.parse_args()
 
-    settings = recommended_conf(local_checkpoints=True)
+    settings = recommended_conf(local_checkpoints=True, installed_on_executors=True)
     settings |= {"spark.sql.shuffle.partitions": "2", "spark.ui.showConsoleProgress": "false"}
     spark = SparkSession.builder.master("local[2]").appName("first-job").config(map=settings).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")

@@ -30,6 +30,7 @@ from tests.left_open import count_beside_spark, take_counts
 from tests.left_open import found_in_its_file as _found_in_its_file  # noqa: F401 - a fixture of every file
 from tests.longest_first import in_order
 from watermark_source.operators.followed_time import ROCKSDB, STATE_STORE
+from watermark_source.spark.session_conf import OUR_DAEMON, WORKER_DAEMON
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -230,7 +231,7 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         "spark.log.level": "ERROR",
         # A busy machine takes longer than the 15 seconds Spark gives a Python process to come up.
         "spark.python.authenticate.socketTimeout": "60s",
-        "spark.python.daemon.module": "tests.worker_daemon",
+        WORKER_DAEMON: OUR_DAEMON,
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "1",
         # Between two questions for news: by default a hundred a second, in every query that waits.

@@ -41,6 +41,7 @@ class DefaultSource(AlignedDataSource):
     format_name = "aligned-kafka"
     needed_packages = ("kafka", "numba", "cramjam", "zstandard")
     requirement = "watermark-source[kafka]"
+    task_module = "pyspark_aligned_kafka.reading.range_reader"
 
     def option_table(self) -> OptionTable:
         """Return the options of Spark's Kafka source, this one's, and those of every source."""

@@ -26,6 +26,7 @@ class DefaultSource(AlignedDataSource):
     format_name = "mysql-cdc-wm"
     needed_packages = ("pymysql", "numba", "zstandard")
     requirement = "watermark-source[mysql]"
+    task_module = "pyspark_mysql_cdc_wm.reading.range_reader"
 
     def option_table(self) -> OptionTable:
         """Return the options of Flink CDC in Spark's spelling, this source's, and those of every source."""

@@ -14,12 +14,11 @@ from pyspark.sql.types import StructField, StructType
 
 from pyspark_mysql_cdc_wm.binlog.log_position import BINLOG, LogPosition
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
-from pyspark_mysql_cdc_wm.lookup.binlog_bounds import BinlogBounds, BinlogPieces
+from pyspark_mysql_cdc_wm.lookup.binlog_bounds import BinlogBounds, BinlogPieces, BinlogRowIndex
 from pyspark_mysql_cdc_wm.lookup.binlog_status import BinlogWatch, LogStatus
 from pyspark_mysql_cdc_wm.lookup.checked_server import CheckedServer
 from pyspark_mysql_cdc_wm.lookup.committed_transactions import Transactions
 from pyspark_mysql_cdc_wm.lookup.replicas import MySqlReplica
-from pyspark_mysql_cdc_wm.lookup.row_limit import BinlogRowIndex
 from pyspark_mysql_cdc_wm.lookup.server_cautions import gaps
 from pyspark_mysql_cdc_wm.lookup.server_checks import checks_of
 from pyspark_mysql_cdc_wm.lookup.table_columns import TableColumns

@@ -89,6 +89,9 @@ class AlignedDataSource(DataSource):
     """Packages that the connector imports beside Spark and pyarrow: a missing one is an error at ``load()``."""
     requirement: ClassVar[str] = ""
     """What pip installs them by, such as ``my-connector[all]``."""
+    task_module: ClassVar[str] = ""
+    """The module that tasks import to read ranges: ``watermark_source.spark.executor.worker_daemon`` imports it before
+    it forks workers. It must start no threads."""
     characteristic: ClassVar[WatermarkCharacteristic] = WatermarkCharacteristic.ANY_WATERMARK
     """Which watermarks operators may expect (FLIP-326). The default is right where the planner makes them."""
     _own_from: str | None = None

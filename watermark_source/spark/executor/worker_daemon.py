@@ -1,0 +1,48 @@
+"""Spark's daemon of Python workers, which has loaded what tasks of these sources need before it forks a worker.
+
+Spark's own daemon imports nothing, for what it imports may start threads, which a fork does not copy. Each worker then
+imports for a second and a half of a core before its first row. Spark starts one for each task that runs beside others,
+and ends it after a minute without a task. ``recommended_conf(installed_on_executors=True)`` names this module in
+``spark.python.daemon.module``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import pkgutil
+import sys
+
+import pyspark.daemon
+
+_OF_SPARK = ("pyspark.worker", "pyspark.sql.worker.plan_data_source_read")
+_PREFIX = "pyspark_"
+"""Of packages in which Spark looks for formats."""
+
+
+def preload() -> None:
+    """Import what tasks of all installed connectors need, and keep it from garbage collections."""
+    # Spark reads the daemon's port from its standard output.
+    with contextlib.redirect_stdout(sys.stderr):
+        for name in _OF_SPARK:
+            importlib.import_module(name)
+        importlib.import_module("watermark_source.spark.executor.reading")
+        for package in pkgutil.iter_modules():
+            if package.name.startswith(_PREFIX):
+                _preload(package.name)
+    gc.freeze()
+
+
+def _preload(package: str) -> None:
+    # What cannot be imported here is reported by the task that needs it: another project's package, or a connector
+    # whose own packages are not installed.
+    with contextlib.suppress(Exception):
+        module = getattr(importlib.import_module(package).DefaultSource, "task_module", "")
+        if module:
+            importlib.import_module(module)
+
+
+if __name__ == "__main__":
+    preload()
+    pyspark.daemon.manager()
