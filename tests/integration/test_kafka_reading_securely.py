@@ -1,13 +1,15 @@
-"""Reading over TLS with a login, and without the right to."""
+"""Reading and announcing over TLS with a login, and without the right to."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 
+from pyspark_aligned_kafka import WatermarkAnnouncer
 from pyspark_aligned_kafka.client.settings import parse_settings
 from pyspark_aligned_kafka.reading import kept_sessions as sessions
 from pyspark_aligned_kafka.reading.range_reader import KafkaRangeReader
@@ -27,11 +29,19 @@ SECRET = "correct-horse"
 COUNT = 300_000
 
 
+class Secure(NamedTuple):
+    """A broker that asks for a login over TLS."""
+
+    bootstrap: str
+    """Without a login, for the superuser."""
+    port: int
+
+
 @pytest.fixture(scope="module")
-def secure_port() -> Iterator[int]:
-    """A broker that asks for a login over TLS; user u may read topic open, and only look at topic closed."""
-    controller, secure = free_ports(2)
-    listeners = f"PLAINTEXT://127.0.0.1:{{port}},BOTH://127.0.0.1:{secure}"
+def secure() -> Iterator[Secure]:
+    """User u may read topic open, and only look at topic closed."""
+    controller, port = free_ports(2)
+    listeners = f"PLAINTEXT://127.0.0.1:{{port}},BOTH://127.0.0.1:{port}"
     config = {
         "listeners": f"{listeners},CONTROLLER://127.0.0.1:{controller}",
         "advertised.listeners": listeners,
@@ -43,14 +53,15 @@ def secure_port() -> Iterator[int]:
         "listener.name.both.plain.sasl.jaas.config": f'{PLAIN} required user_u="{SECRET}";',
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",
+        "log.retention.ms": "86400000",
     }
     with kafka_cluster(1, config=config, jvm=FAST_START) as cluster:
         for topic in ("open", "closed"):
-            create_topic(cluster.bootstrap, topic)
+            create_topic(cluster.bootstrap, topic, config={"retention.ms": "-1"})
             bulk_produce(cluster.bootstrap, topic, 0, np.arange(COUNT, dtype=np.int64))
         allow(cluster.bootstrap, "open", "READ")
         allow(cluster.bootstrap, "closed", "DESCRIBE")
-        yield secure
+        yield Secure(cluster.bootstrap, port)
         sessions.close_kept()
 
 
@@ -68,26 +79,63 @@ def allow(bootstrap: str, topic: str, operation: str) -> None:
     admin.close()
 
 
+def login(port: int) -> dict[str, str]:
+    return {
+        "kafka.bootstrap.servers": f"127.0.0.1:{port}",
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.jaas.config": f'{PLAIN} required username="u" password="{SECRET}";',
+        "kafka.ssl.truststore.location": str(PEM / "ca.pem"),
+    }
+
+
 def reader(port: int) -> KafkaRangeReader:
-    settings = parse_settings(
-        {
-            "kafka.bootstrap.servers": f"127.0.0.1:{port}",
-            "kafka.security.protocol": "SASL_SSL",
-            "kafka.sasl.mechanism": "PLAIN",
-            "kafka.sasl.jaas.config": f'{PLAIN} required username="u" password="{SECRET}";',
-            "kafka.ssl.truststore.location": str(PEM / "ca.pem"),
-        }
-    )
+    settings = parse_settings(login(port))
     return KafkaRangeReader(settings, ("offset",), fail_on_data_loss=True, poll_timeout_ms=120_000)
 
 
-def test_a_logged_in_reader_over_tls_reads_every_row_again_and_again(secure_port: int) -> None:
+def test_a_logged_in_reader_over_tls_reads_every_row_again_and_again(secure: Secure) -> None:
     wanted = [SplitRange(Split("open", 0), 0, COUNT)]
     for _ in range(2):
-        seen = [offset for batch in reader(secure_port).read(wanted) for offset in batch.columns[0].to_pylist()]
+        seen = [offset for batch in reader(secure.port).read(wanted) for offset in batch.columns[0].to_pylist()]
         assert seen == list(range(COUNT))
 
 
-def test_no_right_to_read_is_refused_naming_the_topic(secure_port: int) -> None:
+def test_no_right_to_read_is_refused_naming_the_topic(secure: Secure) -> None:
     with pytest.raises(RefusedError, match=r"topic closed partition 0 offset 0: .*needs the READ right"):
-        list(reader(secure_port).read([SplitRange(Split("closed", 0), 0, COUNT)]))
+        list(reader(secure.port).read([SplitRange(Split("closed", 0), 0, COUNT)]))
+
+
+def test_settings_that_an_announcer_may_not_read_are_warned_of_once_with_the_lines_to_write(
+    secure: Secure, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The topic of announcements had the brokers' retention in silence, and not that of the data."""
+    topic, side, servers = "unset", "unset.watermarks", f"--bootstrap-server 127.0.0.1:{secure.port}"
+    create_topic(secure.bootstrap, topic, config={"retention.ms": "-1"})
+    allow(secure.bootstrap, topic, "DESCRIBE")
+    for operation in ("CREATE", "WRITE", "READ"):
+        allow(secure.bootstrap, side, operation)
+
+    def warned() -> list[str]:
+        caplog.clear()
+        with WatermarkAnnouncer(topic, login(secure.port), "a") as writer:
+            writer.at(1)
+            # After trouble both topics are looked at again.
+            writer._topic.close()
+            writer.at(2)
+        return [text for text in caplog.messages if text.startswith(f"topic {side}: ")]
+
+    (created,) = warned()
+    assert f"created with the brokers' own retention.ms and min.insync.replicas, not with those of {topic}" in created
+    assert "the watermark of a reader with a backlog stands" in created
+    right = f"kafka-acls.sh {servers} --add --allow-principal User:NAME --operation DescribeConfigs --topic"
+    assert f"{right} {topic}; and set them: kafka-configs.sh {servers} --alter --topic {side} --add-config" in created
+    (unknown,) = warned()
+    assert f"as long as {topic} keeps rows, and without compaction, is not known" in unknown
+    assert f"{right} {topic} --topic {side}; and" in unknown
+    for each in (topic, side):
+        allow(secure.bootstrap, each, "DESCRIBE_CONFIGS")
+    (shorter,) = warned()
+    assert f"retention.ms=86400000 is shorter than that of {topic}, -1" in shorter
+    line = f"Set it: kafka-configs.sh {servers} --alter --topic {side} --add-config retention.ms=-1"
+    assert shorter.endswith(line)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import threading
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
@@ -61,9 +62,15 @@ _OF_PRODUCER: Final[Mapping[str, Any]] = {
     "request_timeout_ms": _LIMIT_MS // 2,
 }
 """A record that no broker took within the limit has failed."""
-_COPIED: Final = ("retention.ms", "min.insync.replicas")
+_RETENTION: Final = "retention.ms"
+_COPIED: Final = (_RETENTION, "min.insync.replicas")
 """Settings that the topic of announcements has from the data topic."""
 _POLICY: Final = "cleanup.policy"
+_FOR_EVER: Final = "-1"
+_IF_SHORTER: Final = (
+    "Where announcements expire before the rows that they are about, the watermark of a reader with a backlog stands "
+    "until it reaches a later one"
+)
 _LOOKED_AT: Final = (1_000, None)
 """How many of the newest announcements are searched for a writer's last one, in two tries: at last all of them, since
 another writer may have announced a hundred thousand times between two nights of this one."""
@@ -102,6 +109,8 @@ class AnnouncementTopic:
         self._admin = KafkaAdmin(self._settings, read_committed=False)
         self._producer: KafkaProducer | None = None
         self._is_prepared = False
+        self._warned = False
+        """Whether the settings of the topics were warned of: once is enough."""
 
     def close(self) -> None:
         """Close the connections; the next call opens new ones, and prepares the topic again."""
@@ -122,14 +131,17 @@ class AnnouncementTopic:
         if self._is_prepared:
             return
         self._data_topic()
-        if (there := self._admin.topics([self.name]).get(self.name)) is not None:
-            self._check(there)
+        there = self._admin.topics([self.name]).get(self.name)
+        found = self._admin.topic_settings([self.topic, self.name], [_POLICY, *_COPIED])
+        data = found.get(self.topic, {})
+        if there is None:
+            self._create(data)
         else:
-            self._create()
+            self._check(there, data, found.get(self.name, {}))
         self._is_prepared = True
 
-    def _create(self) -> None:
-        settings = self._new_settings()
+    def _create(self, data: Mapping[str, str]) -> None:
+        settings = _new_settings(data)
         replicas = max((r.all for s, r in self._admin.replicas([self.topic]).items()), default=1)
         try:
             with contextlib.closing(opened(KafkaAdminClient, self._settings)) as client:
@@ -148,28 +160,51 @@ class AnnouncementTopic:
             raise translated(error, self._settings) from error
         else:
             _log.info("created topic %s for the watermarks of %s", self.name, self.topic)
+            if _RETENTION not in settings:
+                self._warn(
+                    f"it was created with the brokers' own retention.ms and min.insync.replicas, not with those of "
+                    f"{self.topic}. {_IF_SHORTER}", describe=[self.topic],
+                    wanted="retention.ms=MILLISECONDS,min.insync.replicas=NUMBER",
+                )  # fmt: skip
 
-    def _check(self, there: Topic) -> None:
+    def _check(self, there: Topic, data: Mapping[str, str], own: Mapping[str, str]) -> None:
         if len(there.leaders) != 1:
             raise UsageError(
                 f"topic {self.name} has {len(there.leaders)} partitions; announcements need their order, so it must "
                 f"have 1: delete it, and the next start creates it"
             )
-        policy = self._admin.topic_settings([self.name], [_POLICY]).get(self.name, {}).get(_POLICY, "delete")
-        if "compact" in policy:
+        if "compact" in (policy := own.get(_POLICY, "")):
             raise UsageError(
                 f"topic {self.name} has cleanup.policy={policy}; compaction removes announcements that a reader with a "
-                f"backlog needs: kafka-configs.sh {self._servers} --alter --topic {self.name} --add-config "
-                "cleanup.policy=delete"
+                f"backlog needs: {self._configs('cleanup.policy=delete')}"
+            )
+        if hidden := [name for name, found in ((self.topic, data), (self.name, own)) if _RETENTION not in found]:
+            self._warn(
+                f"whether it keeps announcements as long as {self.topic} keeps rows, and without compaction, is not "
+                f"known. {_IF_SHORTER}", describe=hidden, wanted="cleanup.policy=delete,retention.ms=MILLISECONDS",
+            )  # fmt: skip
+        elif _kept(own) < _kept(data):
+            wanted = _new_settings(data)[_RETENTION]
+            self._warn(
+                f"its retention.ms={own[_RETENTION]} is shorter than that of {self.topic}, {wanted}. {_IF_SHORTER}",
+                wanted=f"{_RETENTION}={wanted}",
             )
 
-    def _new_settings(self) -> dict[str, str]:
-        found = self._admin.topic_settings([self.topic], [_POLICY, *_COPIED]).get(self.topic, {})
-        settings = {name: found[name] for name in _COPIED if name in found}
-        if "compact" in found.get(_POLICY, ""):
-            # Its rows stay for ever, and a reader may begin with the first.
-            settings["retention.ms"] = "-1"
-        return {_POLICY: "delete", **settings}
+    def _warn(self, seen: str, *, describe: Sequence[str] = (), wanted: str) -> None:
+        """Log once what the settings are and what follows, and the lines to write."""
+        if self._warned:
+            return
+        self._warned = True
+        topics = " ".join(f"--topic {name}" for name in describe)
+        _log.warning(
+            "topic %s: %s. %s%s", self.name, seen,
+            f"The brokers do not show the settings of {listed(describe)}. Give the user the right: kafka-acls.sh "
+            f"{self._servers} --add --allow-principal User:NAME --operation DescribeConfigs {topics}; and set them: "
+            if describe else "Set it: ", self._configs(wanted),
+        )  # fmt: skip
+
+    def _configs(self, settings: str) -> str:
+        return f"kafka-configs.sh {self._servers} --alter --topic {self.name} --add-config {settings}"
 
     def _data_topic(self) -> Topic:
         found = self._admin.topics([self.topic]).get(self.topic)
@@ -264,6 +299,21 @@ class AnnouncementTopic:
             reader = range_reader(kafka_options.parse({**self._kafka, "subscribe": self.name}), COLUMNS)
             read = reader.read([SplitRange(split, first, last)])
             yield from statements_of(read if writer is None else (_of_key(each, writer.encode()) for each in read))
+
+
+def _new_settings(data: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of a topic of announcements, from those of its data topic as far as these are known."""
+    settings = {name: data[name] for name in _COPIED if name in data}
+    if "compact" in data.get(_POLICY, ""):
+        # Its rows stay for ever, and a reader may begin with the first.
+        settings[_RETENTION] = _FOR_EVER
+    return {_POLICY: "delete", **settings}
+
+
+def _kept(settings: Mapping[str, str]) -> float:
+    """Return for how many milliseconds a topic keeps its rows."""
+    retention = _new_settings(settings)[_RETENTION]
+    return math.inf if retention == _FOR_EVER else int(retention)
 
 
 def _of_key(batch: ReadBatch, key: bytes) -> ReadBatch:
