@@ -13,7 +13,9 @@ from kafka import KafkaProducer
 from pyspark.sql.functions import window
 from pyspark.sql.streaming import StreamingQuery
 
+from pyspark_aligned_kafka import WatermarkAnnouncer
 from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
+from pyspark_aligned_kafka.lookup import announcements
 from pyspark_aligned_kafka.options.kafka_options import parse
 from services.kafka import Kafka
 from services.kafka_topics import add_partitions, create_topic, delete_records, delete_topic
@@ -262,6 +264,36 @@ def test_announcements_about_an_earlier_topic_of_the_name_are_ignored(
     assert seconds(query) is None
     writers.at(5, {0: 0}, query="other")
     reaches(query, 5)
+
+
+def test_what_was_announced_of_a_topic_is_not_applied_to_one_created_again_and_refilled_between_two_looks(
+    direct: DirectKafka,
+    announcing: Callable[..., Announcing],
+    kafka: Kafka,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The reader's positions pass the cuts of the earlier topic in rows of the new one, which were late then."""
+    monkeypatch.setattr(announcements, "_IDS_LAST", 600.0)
+    writers = announcing(1)
+    with WatermarkAnnouncer(writers.topic, {"kafka.bootstrap.servers": kafka.bootstrap}, "w") as writer:
+        for seconds_of in ((1, 2, 3), (100, 101)):
+            direct.write(writers.topic, {0: seconds_of})
+            writer.at(START + 1_000 * seconds_of[-1])
+        query = direct.start(reading(direct, writers, maxOffsetsPerTrigger=1), "b")
+        query.go_on_until(lambda: len(direct.data("b")) == 2)
+        assert seconds(query) is None
+        delete_topic(kafka.bootstrap, writers.topic)
+        create_again(kafka, writers.topic)
+        direct.write(writers.topic, {0: [20, 21, 22, 23, 24, 25, 26, 27]})
+        with caplog.at_level(logging.WARNING):
+            query.go_on_until(lambda: len(direct.data("b")) == 8)
+            query.process_all()
+        assert (seconds(query), query.status.rows.late.rows) == (None, 0)
+        assert "the data's topic was deleted and created again" in caplog.text
+        # The writer's next announcement is about the new one.
+        writer.at(START + 102_000)
+        reaches(query, 102)
 
 
 def test_a_topic_of_announcements_that_is_created_again_is_read_from_its_beginning(

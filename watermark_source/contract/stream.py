@@ -303,7 +303,8 @@ class AnnouncementsRead:
     log: str | None = None
     """Id of the log, which is another one once the log was deleted and created again."""
     topic: str | None = None
-    """Id of the data's own topic, as announcements name it (``Announcement.topic``)."""
+    """Id of the data's own topic, as announcements name it (``Announcement.topic``). With statements, or where
+    ``topic_now`` was given, it is that of a moment after the call began, if these are current."""
     deleted: tuple[int, int] | None = None
     """First and end position of records that were deleted before they were read."""
     truncated: bool = False
@@ -322,7 +323,7 @@ class AnnouncementLog(Protocol):
         """What users know the log by, such as the name of its topic."""
         ...
 
-    def read(self, position: int | None, log: str | None, *, wait: float) -> AnnouncementsRead:
+    def read(self, position: int | None, log: str | None, *, wait: float, topic_now: bool = False) -> AnnouncementsRead:
         """Return the announcements from a position on; ``None``: from the first one.
 
         Waits at most ``wait`` seconds. What another try may cure is ``trouble``, and reading continues beside the plan.
@@ -331,6 +332,7 @@ class AnnouncementLog(Protocol):
             position: where to continue.
             log: id of the log that the position is of; ``None`` if it is not known.
             wait: seconds.
+            topic_now: whether the id of the data's topic is requested again; otherwise it may be some seconds old.
 
         Raises:
             RefusedError: the user may not read the log.

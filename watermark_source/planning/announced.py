@@ -133,7 +133,15 @@ def with_statements(
         topic: id of the data topic now. Announcements about an earlier topic of the same name are ignored, and the
             cuts of such are dropped; their writers are waited for, since what they write now is not known.
     """
-    changing = _Changing(table if table.topic in (None, topic) else _of_new_topic(table))
+    is_new = table.topic not in (None, topic)
+    changing = _Changing(_of_new_topic(table) if is_new else table)
+    if is_new:
+        changing.remarks[
+            f"the data's topic was deleted and created again: it had the id {table.topic}, and has {topic}. What was "
+            "announced of the earlier one is dropped, and the watermark waits until each known writer has announced "
+            "again. Positions are of the earlier one, too: rows that the new one has before them are not read; to read "
+            "it whole, begin with a new checkpoint location"
+        ] = None
     for each in logged:
         statement = each.statement
         if statement is None:
@@ -433,6 +441,22 @@ def reached(
         return sent
     writers = writers_at(observed, positions, cap)
     _refuse_rivals(writers)
+    return _combined(writers, sent)
+
+
+def may_advance(
+    table: AnnouncedTable, by: AnnouncedBy, silent: Mapping[str, int], sent: Millis | None, cap: Millis | None
+) -> bool:
+    """Return whether a plan can advance the watermark without a new announcement: by cuts that are not reached yet, or
+    by writers that are ``silent`` by now (milliseconds)."""
+    if any(writer.pending for writer in table.writers.values()):
+        return True
+    observed = ObservedAnnouncements(table=table, by=by, log=None, next_position=None, is_current=True, silent=silent)
+    found = _combined(writers_at(observed, {}, cap), sent)
+    return found is not None and (sent is None or found > sent)
+
+
+def _combined(writers: Sequence[WriterAt], sent: Millis | None) -> Millis | None:
     if not writers or any(w.status is WriterStatus.AWAITED for w in writers):
         return sent
     counting = [w for w in writers if w.status is not WriterStatus.ENDED]

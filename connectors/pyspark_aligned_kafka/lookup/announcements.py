@@ -41,7 +41,8 @@ COLUMNS: Final = ("key", "value", "offset", "timestamp")
 _AT_ONCE: Final = 5_000
 """Records that are read before they are handed over: announcements about a thousand partitions have 15 kB each."""
 _IDS_LAST: Final = 5.0
-"""Seconds after which the ids of both topics are requested again; new announcements request them at once."""
+"""Seconds after which the ids of both topics are requested again; new announcements, and a plan that may apply earlier
+ones, request them at once."""
 _AFTER_FAILURE: Final = 1.0
 """Seconds from a failure to the next try."""
 _TRUNCATED_AFTER: Final = 3.0
@@ -92,6 +93,8 @@ class KafkaAnnouncements(AnnouncementLog):
         self._closed = False
         self._asked_at = 0.0
         """When a plan asked last."""
+        self._topic_now = False
+        """Whether that plan needs the id of the data's topic as of now."""
         self._ready = AnnouncementsRead()
         """What no plan has taken yet."""
         self._current_as_of = 0.0
@@ -108,7 +111,7 @@ class KafkaAnnouncements(AnnouncementLog):
         """The topic's name."""
         return self._split.log
 
-    def read(self, position: int | None, log: str | None, *, wait: float) -> AnnouncementsRead:
+    def read(self, position: int | None, log: str | None, *, wait: float, topic_now: bool = False) -> AnnouncementsRead:
         """Return what has been read, once that is all there is, or ``wait`` seconds have passed.
 
         The position and its log matter in the first call; later ones continue where the one before ended.
@@ -119,7 +122,7 @@ class KafkaAnnouncements(AnnouncementLog):
                 self._ready = AnnouncementsRead(next_position=position, log=log)
                 self._thread = threading.Thread(target=self._run, name="announcements", daemon=True)
                 self._thread.start()
-            self._asked_at = began
+            self._asked_at, self._topic_now = began, topic_now
             self._changed.notify_all()
             self._changed.wait_for(lambda: self._is_answered(began), wait)
             if self._refused is not None:
@@ -231,8 +234,11 @@ class KafkaAnnouncements(AnnouncementLog):
 
     def _with_ids(self, found: AnnouncementsRead) -> AnnouncementsRead:
         """Return it with the ids of both topics, and at no position if the topic was created again."""
-        if self._ids_at is not None and time.monotonic() - self._ids_at < _IDS_LAST:
+        # A cut of an earlier topic must not be applied to the rows of one created again, whose ends a plan has by now.
+        since = self._asked_at if self._topic_now or found.statements else time.monotonic() - _IDS_LAST
+        if self._ids_at is not None and self._ids_at >= since:
             return found
+        asked_at = time.monotonic()
         topics = self._admin.topics({self._topic, self.name})
         announced, data = topics.get(self.name), topics.get(self._topic)
         self._note_missing(missing=announced is None)
@@ -252,7 +258,7 @@ class KafkaAnnouncements(AnnouncementLog):
                 f"topic {self.name} has {len(announced.leaders)} partitions; announcements have the order of one "
                 "partition, so create the topic with one, or let announce_watermark create it"
             )
-        self._ids_at = time.monotonic()
+        self._ids_at = asked_at
         if found.log not in (None, announced.id):
             # Positions are of the earlier one.
             found = replace(found, next_position=None, statements=())

@@ -186,7 +186,9 @@ def test_a_record_that_cannot_be_read_holds_the_writer_of_its_key_until_the_next
 def test_announcements_about_another_topic_are_ignored_and_a_new_topic_keeps_only_names() -> None:
     table, remarks = table_of(said(50, {"0": 1}), said(70, {}, writer="old", topic="before"))
     assert (list(table.writers), remarks) == (["a"], ())
-    table, _ = with_statements(table, [], "T2")
+    table, remarks = with_statements(table, [], "T2")
+    assert f"it had the id {TOPIC}, and has T2. What was announced of the earlier one is dropped" in remarks[0]
+    assert with_statements(table, [], "T2") == (table, ())
     assert reached(observed(table), {"0": 9}, None, None) is None
     table, _ = with_statements(table, [LoggedStatement(9, None, said(4, {}, batch=1, topic="T2"))], "T2")
     assert reached(observed(table), {}, None, None) == 4

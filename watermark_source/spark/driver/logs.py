@@ -18,6 +18,7 @@ from watermark_source.planning.announced import (
     ObservedAnnouncements,
     advanced,
     coming,
+    may_advance,
     silent_by_records,
     unknown_parts,
     with_statements,
@@ -368,7 +369,8 @@ class Announcements:
         until = time.monotonic() + (_WAIT_OF_RUN if is_run else self._wait())
         asked_at = self._clock.steady()
         while True:
-            read = self._log.read(self._position, self._id, wait=max(0.0, until - time.monotonic()))
+            wait, topic_now = max(0.0, until - time.monotonic()), self._may_advance(state, asked_at, cap)
+            read = self._log.read(self._position, self._id, wait=wait, topic_now=topic_now)
             self._take(read, positions, cap)
             # A run waits for what another try may cure: its next plans come too late.
             gives_up = read.is_missing or (read.trouble is not None and not is_run)
@@ -413,6 +415,14 @@ class Announcements:
     def close(self) -> None:
         """Read no more."""
         self._log.close()
+
+    def _may_advance(self, state: SourceState, now: Millis, cap: Millis | None) -> bool:
+        """Return whether the plan can advance the watermark by what was read before: a topic that was created again
+        since may have rows beyond the cuts of the earlier one."""
+        assert self._table is not None
+        passed = 0 if self._current_at is None else now - self._current_at
+        silent = {name: milliseconds + passed for name, milliseconds in self._silent.items()}
+        return may_advance(self._table, self._by, silent, state.watermark, cap)
 
     def _wait(self) -> float:
         now = time.monotonic()

@@ -38,6 +38,7 @@ class LogInMemory(AnnouncementLog):
     answer: AnnouncementsRead = field(default_factory=lambda: AnnouncementsRead(is_current=True, log="L", topic="T"))
     asked: list[tuple[int | None, str | None]] = field(default_factory=list)
     waits: list[float] = field(default_factory=list)
+    topics_now: list[bool] = field(default_factory=list)
     added_at: int | None = None
     """The read before which another announcement is made."""
 
@@ -45,7 +46,8 @@ class LogInMemory(AnnouncementLog):
     def name(self) -> str:
         return "t.watermarks"
 
-    def read(self, position: int | None, log: str | None, *, wait: float) -> AnnouncementsRead:
+    def read(self, position: int | None, log: str | None, *, wait: float, topic_now: bool = False) -> AnnouncementsRead:
+        self.topics_now.append(topic_now)
         self.asked.append((position, log))
         if len(self.asked) == self.added_at:
             self.add(9, batch=9, ends={"0": 20})
@@ -180,6 +182,25 @@ def test_only_time_in_which_announcements_could_be_read_makes_a_writer_silent() 
     assert process.now(passed=500).silent == {"a": 1_500}
     process.log.add(2, batch=1)
     assert process.now(passed=500).silent == {"a": 0}
+
+
+def test_before_an_earlier_announcement_applies_the_topic_s_id_is_requested_again() -> None:
+    """A topic that was created again may have rows beyond the cuts of the earlier one by now."""
+    process = Process(by=AnnouncedBy(time_to_live=60_000))
+    process.log.add(5, ends={"0": 7})
+    process.log.add(9, writer="b", ends={"0": 0})
+    process.now()
+    # Of the first read the id is new; the second could reach the cut; in the third all has been applied.
+    process.now()
+    process.now(splits={SPLIT: SplitState(8, 8)}, watermark=Millis(5))
+    process.now()
+    assert process.log.topics_now == [False, True, True, False]
+    # Once one writer is silent for longer than its time to live, the other's watermark counts.
+    for passed, announces in ((59_000, True), (500, False), (1_000, False)):
+        if announces:
+            process.log.add(9, writer="b", batch=1)
+        process.now(passed=passed)
+    assert process.log.topics_now[4:] == [False, False, True]
 
 
 def test_a_system_clock_that_is_set_forward_makes_no_writer_silent() -> None:
