@@ -28,6 +28,8 @@ _MOST_FORMER: Final = 100
 """Earlier queries that are kept of a writer."""
 _FORMER_IN_CHECKPOINT: Final = 4
 """The newest of them that a checkpoint keeps: of queries that announce by turns it is the last one."""
+_GONE_IN_CHECKPOINT: Final = 50
+"""Of writers that no plan waits for, the newest that a checkpoint keeps: under new names there may be one a night."""
 
 
 class LoggedStatement(NamedTuple):
@@ -105,14 +107,19 @@ class AnnouncedTable:
     """Names of the partitions in the order of ``Cut.ends``."""
     topic: str | None = None
     """Id of the data topic that the announcements are about; ``None`` before it is known."""
+    left_out: bool = False
+    """Whether a checkpoint has left out writers that had not ended. Then the end of all others is not the end."""
 
     @classmethod
-    def of_names(cls, names: Iterable[str], former: Mapping[str, tuple[str, ...]] | None = None) -> AnnouncedTable:
+    def of_names(
+        cls, names: Iterable[str], former: Mapping[str, tuple[str, ...]] | None = None, *, left_out: bool = False
+    ) -> AnnouncedTable:
         """Return a table that knows only who has announced: each is waited for until it is read again.
 
         ``former``: by writer, the queries that the checkpoint knows to be superseded; their records are passed over.
         """
-        return cls({name: Writer(name, former=(former or {}).get(name, ())) for name in sorted(names)})
+        writers = {name: Writer(name, former=(former or {}).get(name, ())) for name in sorted(names)}
+        return cls(writers, left_out=left_out)
 
     def ends_of(self, positions: Mapping[str, int]) -> array[int]:
         """Return positions by partition in the order of ``parts``; 0 for a partition that is not read yet."""
@@ -154,7 +161,8 @@ def with_statements(
 
 
 def _of_new_topic(table: AnnouncedTable) -> AnnouncedTable:
-    return AnnouncedTable({name: replace(w, reached=None, pending=()) for name, w in table.writers.items()})
+    writers = {name: replace(w, reached=None, pending=()) for name, w in table.writers.items()}
+    return AnnouncedTable(writers, left_out=table.left_out)
 
 
 class _Changing:
@@ -165,6 +173,7 @@ class _Changing:
         self._pending: dict[str, list[Cut]] = {}
         """Of writers that have announced since."""
         self._parts = list(table.parts)
+        self._left_out = table.left_out
         self._index = {part: at for at, part in enumerate(table.parts)}
         self.remarks: dict[str, None] = {}
 
@@ -173,7 +182,7 @@ class _Changing:
             name: replace(w, pending=tuple(self._pending[name])) if name in self._pending else w
             for name, w in self._writers.items()
         }
-        return AnnouncedTable(dict(sorted(writers.items())), tuple(self._parts), topic)
+        return AnnouncedTable(dict(sorted(writers.items())), tuple(self._parts), topic, self._left_out)
 
     def remove(self, name: str) -> None:
         self._writers.pop(name, None)
@@ -441,7 +450,7 @@ def reached(
         return sent
     writers = writers_at(observed, positions, cap)
     _refuse_rivals(writers)
-    return _combined(writers, sent)
+    return _combined(observed.table, writers, sent)
 
 
 def may_advance(
@@ -452,16 +461,16 @@ def may_advance(
     if any(writer.pending for writer in table.writers.values()):
         return True
     observed = ObservedAnnouncements(table=table, by=by, log=None, next_position=None, is_current=True, silent=silent)
-    found = _combined(writers_at(observed, {}, cap), sent)
+    found = _combined(table, writers_at(observed, {}, cap), sent)
     return found is not None and (sent is None or found > sent)
 
 
-def _combined(writers: Sequence[WriterAt], sent: Millis | None) -> Millis | None:
+def _combined(table: AnnouncedTable, writers: Sequence[WriterAt], sent: Millis | None) -> Millis | None:
     if not writers or any(w.status is WriterStatus.AWAITED for w in writers):
         return sent
     counting = [w for w in writers if w.status is not WriterStatus.ENDED]
     if not counting:
-        return LAST
+        return sent if table.left_out else LAST
     members = (
         (MIN if w.at is None or w.at.watermark is None else w.at.watermark, w.status is not WriterStatus.ACTIVE)
         for w in counting
@@ -503,10 +512,12 @@ class AnnouncedFrom:
     log: str | None
     """Id of the log that the position is of."""
     writers: tuple[str, ...]
-    """Who has announced and was not removed. They are waited for even if their records have expired."""
+    """Who has announced, was not removed, and still matters. They are waited for even if their records expire."""
     former: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
     """By writer, the newest queries that announced under its name before the present one. A restart must not take one
     of them for a new query."""
+    left_out: bool = False
+    """Whether it leaves out writers that had not ended."""
 
 
 class Coming(Enum):
@@ -533,15 +544,38 @@ def coming(table: AnnouncedTable, positions: Mapping[str, int], ends: Mapping[st
 
 
 def needed_from(
-    observed: ObservedAnnouncements, positions: Mapping[str, int], cap: Millis | None, before: AnnouncedFrom | None
+    observed: ObservedAnnouncements,
+    positions: Mapping[str, int],
+    cap: Millis | None,
+    before: AnnouncedFrom | None,
+    sent: Millis | None,
 ) -> AnnouncedFrom | None:
-    """Return what the checkpoint keeps of a plan; ``before`` while the log has not been read to its end yet."""
+    """Return what the checkpoint keeps of a plan; ``before`` while the log has not been read to its end yet.
+
+    All but the newest of the writers that no plan waits for are left out, so that a checkpoint does not grow with each
+    that is gone: a restart learns of them when they announce again. ``sent``: the watermark as the plan leaves it.
+    """
     if not observed.is_current or observed.next_position is None:
         return before
-    table = advanced(observed.table, positions, cap)
-    needed = (at for writer in table.writers.values() if (at := writer.needed) is not None)
-    former = {name: kept for name, writer in table.writers.items() if (kept := writer.former[-_FORMER_IN_CHECKPOINT:])}
-    return AnnouncedFrom(min(needed, default=observed.next_position), observed.log, tuple(table.writers), former)
+    every, table = writers_at(observed, positions, cap), advanced(observed.table, positions, cap)
+    # While a watermark waits for its interval, all matter.
+    is_sent = _combined(table, every, sent) == sent
+    past = [w for w in every if is_sent and w.writer.name not in observed.by.names and _is_past(w, sent)]
+    past = sorted(past, key=lambda w: w.at.position if w.at else -1)[:-_GONE_IN_CHECKPOINT]
+    gone = {w.writer.name for w in past}
+    kept = {name: writer for name, writer in table.writers.items() if name not in gone}
+    needed = (at for writer in kept.values() if (at := writer.needed) is not None)
+    former = {name: queries for name, writer in kept.items() if (queries := writer.former[-_FORMER_IN_CHECKPOINT:])}
+    left_out = table.left_out or any(w.status is not WriterStatus.ENDED for w in past)
+    return AnnouncedFrom(min(needed, default=observed.next_position), observed.log, tuple(kept), former, left_out)
+
+
+def _is_past(of: WriterAt, sent: Millis | None) -> bool:
+    """Return whether the watermark neither waits for a writer nor can advance to what it announced last."""
+    if of.next is not None or of.status in (WriterStatus.AWAITED, WriterStatus.ACTIVE):
+        return False
+    at = None if of.at is None else of.at.watermark
+    return of.status is WriterStatus.ENDED or at is None or (sent is not None and at <= sent)
 
 
 def unknown_parts(table: AnnouncedTable, known: Set[str]) -> Set[str]:

@@ -4,7 +4,8 @@ Layout of version 1, keys sorted, integers only (but in "own"), absent keys for 
 
     {"announced": {"at": 42, "log": "Yk2…", "writers": ["sessions"], "former": {"sessions": ["5b1d…"]}},
                                         the watermark was announced: from where, and of which log, announcements are
-                                        read again; who has announced, and queries that these superseded
+                                        read again; who has announced, and queries that these superseded; with
+                                        "left_out": true, others that had not ended are not waited for
      "cap": 1700000600000,              event times later than this were not observed
      "catch_up": {"ends": {"users": {"0": 1200}}, "again": true},  ends of logs that are still to be reached: of those
                                         found at the start, or, again, of those found when these were reached
@@ -354,12 +355,16 @@ def _decode_own(value: object, splits: Mapping[Split, SplitState]) -> tuple[str,
 def _encode_announced(of: AnnouncedFrom) -> dict[str, Any]:
     log = {} if of.log is None else {"log": of.log}
     former = {"former": {name: list(queries) for name, queries in of.former.items()}} if of.former else {}
-    return {"at": of.position, **log, **former, "writers": list(of.writers)}
+    left_out = {"left_out": True} if of.left_out else {}
+    return {"at": of.position, **left_out, **log, **former, "writers": list(of.writers)}
 
 
 def _decode_announced(value: object) -> AnnouncedFrom:
-    if not isinstance(value, Mapping) or not {"at", "writers"} <= value.keys() <= {"at", "former", "log", "writers"}:
-        raise _broken(f'"announced" is {_shown(value)}', "an object with at, log, writers and former")
+    known = {"at", "former", "left_out", "log", "writers"}
+    if not isinstance(value, Mapping) or not {"at", "writers"} <= value.keys() <= known:
+        raise _broken(f'"announced" is {_shown(value)}', "an object with at, log, writers, former and left_out")
+    if value.get("left_out", True) is not True:
+        raise _broken(f'"announced" has left_out {_shown(value["left_out"])}', "true or no such key")
     log, writers, former = value.get("log"), value["writers"], value.get("former", {})
     if not _are_names(writers):
         raise _broken(f'"announced" has writers {_shown(writers)}', "a list of names")
@@ -368,7 +373,8 @@ def _decode_announced(value: object) -> AnnouncedFrom:
     if log is not None and (not isinstance(log, str) or not log):
         raise _broken(f'"announced" has a log {_shown(log)}', "an id or no such key")
     earlier = {name: tuple(queries) for name, queries in former.items()}
-    return AnnouncedFrom(_integer(value["at"], '"announced" at', minimum=0), log, tuple(writers), earlier)
+    at = _integer(value["at"], '"announced" at', minimum=0)
+    return AnnouncedFrom(at, log, tuple(writers), earlier, "left_out" in value)
 
 
 def _are_names(value: object) -> bool:

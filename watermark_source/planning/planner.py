@@ -555,7 +555,7 @@ def _planned(
         generator=strategy.generator,
         announced=None
         if observation.announced is None
-        else needed_from(observation.announced, positions_of(splits), cap, state.announced),
+        else needed_from(observation.announced, positions_of(splits), cap, state.announced, watermark),
         catch_up=known.catch_up,
         run=state.run + is_first,
     )

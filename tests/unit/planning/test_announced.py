@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from watermark_source.errors import UsageError
+from watermark_source.planning import announced
 from watermark_source.planning.announced import (
     MOST_CUTS,
     AnnouncedBy,
+    AnnouncedFrom,
     AnnouncedTable,
     Coming,
     LoggedStatement,
@@ -33,7 +35,7 @@ from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState, SplitState
 from watermark_source.planning.strategy import Announced
-from watermark_source.planning.watermark import LAST, MAX, Millis
+from watermark_source.planning.watermark import LAST, MAX, MIN, Millis
 
 TOPIC = "T"
 
@@ -137,7 +139,7 @@ def test_a_restart_does_not_take_a_superseded_query_for_a_new_one() -> None:
         )
     ]
     before, _ = with_statements(AnnouncedTable(), logged[:3], TOPIC)
-    kept = needed_from(observed(before), {}, None, None)
+    kept = needed_from(observed(before), {}, None, None, None)
     assert kept is not None
     assert (kept.position, kept.former) == (2, {"a": ("q0", "q1")})
     # From the present query's first record, from the beginning because of another writer, and without it.
@@ -302,17 +304,93 @@ def test_a_checkpoint_keeps_the_first_record_that_is_still_of_use() -> None:
     table, _ = table_of(
         said(10, {}), said(10, {}, writer="b"), said(20, {"0": 3}, batch=1), said(30, {"0": 9}, batch=2)
     )
-    kept = needed_from(observed(table), {"0": 3}, None, None)
+    kept = needed_from(observed(table), {"0": 3}, None, None, None)
     assert kept is not None
     assert (kept.position, kept.log, kept.writers) == (1, "L", ("a", "b"))
     table, _ = with_statements(table, [LoggedStatement(5, None, Removal("b"))], TOPIC)
-    kept = needed_from(observed(table), {"0": 3}, None, kept)
+    kept = needed_from(observed(table), {"0": 3}, None, kept, None)
     assert kept is not None
     assert (kept.position, kept.writers) == (2, ("a",))
-    assert needed_from(observed(table, is_current=False), {"0": 9}, None, kept) is kept
-    nothing = needed_from(observed(AnnouncedTable()), {}, None, None)
+    assert needed_from(observed(table, is_current=False), {"0": 9}, None, kept, None) is kept
+    nothing = needed_from(observed(AnnouncedTable()), {}, None, None, None)
     assert nothing is not None
     assert (nothing.position, nothing.writers) == (100, ())
+
+
+@pytest.mark.parametrize("ends", ["ended", "idle", "silent"])
+def test_a_checkpoint_does_not_grow_with_writers_that_are_gone(ends: str) -> None:
+    """Such as one under a new name each night."""
+    gone = [
+        said(MAX if ends == "ended" else 10 * n, {"0": n}, writer=f"night-{n}", query=f"q{n}", idle=ends == "idle")
+        for n in range(400)
+    ]
+    table, _ = table_of(*gone, said(5_000, {"0": 400}, writer="day", query="d"))
+    silent = {each.writer: 90_000 for each in gone}
+    seen = observed(table, time_to_live=60_000, silent=silent)
+    sent = reached(seen, {"0": 400}, None, None)
+    assert sent == 5_000
+    kept = needed_from(seen, {"0": 400}, None, None, sent)
+    newest = tuple(sorted(["day", *(f"night-{n}" for n in range(350, 400))]))
+    assert kept == AnnouncedFrom(350, "L", newest, left_out=ends != "ended")
+    # One that is named is waited for until it announces, so a restart must find what it announced.
+    named = observed(table, "night-7", time_to_live=60_000, silent=silent)
+    kept = needed_from(named, {"0": 400}, None, None, sent)
+    assert kept == AnnouncedFrom(7, "L", (*newest, "night-7"), left_out=ends != "ended")
+    # So must it while the rows before an announcement are to be read.
+    before = needed_from(seen, {"0": 398}, None, None, None)
+    assert before is not None
+    assert {"day", "night-399"} <= set(before.writers)
+
+
+def history(chance: random.Random) -> list[tuple[list[LoggedStatement], int]]:
+    """Return what three writers announce, and positions; in the end each begins again, and all is read."""
+    end, position, times, queries = 0, 0, dict.fromkeys("abc", 0), dict.fromkeys("abc", 0)
+    begins_again: set[str] = set()
+    steps: list[tuple[list[LoggedStatement], int]] = []
+    for step in range(20):
+        is_last, made = step == 19, list[LoggedStatement]()
+        for writer in "abc" if is_last else chance.choice("abc"):
+            queries[writer] += is_last or writer in begins_again or chance.random() < 0.1
+            begins_again -= {writer}
+            times[writer] += 1_000 if is_last else chance.choice((1, 5))
+            end = max(end, position + chance.choice((0, 1, 4)))
+            watermark, idle = times[writer], not is_last and chance.random() < 0.4
+            if not is_last and chance.random() < 0.1:
+                watermark, begins_again = MAX, begins_again | {writer}
+            at = sum(len(earlier) for earlier, _ in steps) + len(made)
+            query = f"{writer}{queries[writer]}"
+            of = said(watermark, {"0": end}, writer=writer, query=query, batch=at, idle=idle)
+            made.append(LoggedStatement(at, None, of))
+        position += 9 if is_last else chance.choice((0, 1, 4))
+        steps.append((made, position))
+    return steps
+
+
+@pytest.mark.parametrize("histories", [300, pytest.param(20_000, marks=pytest.mark.long("300 of them"))])
+def test_a_restart_never_has_a_later_watermark_and_in_the_end_the_same(
+    histories: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for seed in range(histories):
+        # Those that are left out never make it later, and without such it is the same.
+        most = seed % 4 or 3
+        monkeypatch.setattr(announced, "_GONE_IN_CHECKPOINT", most)
+        chance = random.Random(seed)
+        log, table, again = list[LoggedStatement](), AnnouncedTable(), AnnouncedTable()
+        sent = sent_again = None
+        restart = chance.randrange(19)
+        for step, (made, position) in enumerate(history(chance)):
+            log += made
+            (table, _), (again, _) = with_statements(table, made, TOPIC), with_statements(again, made, TOPIC)
+            seen = observed(table, next_position=len(log))
+            sent = reached(seen, {"0": position}, sent, None)
+            sent_again = reached(observed(again), {"0": position}, sent_again, None)
+            assert (sent_again or MIN) <= (sent or MIN), f"seed {seed}, step {step}"
+            if step == restart:
+                kept = needed_from(seen, {"0": position}, None, None, sent)
+                assert kept is not None
+                known = AnnouncedTable.of_names(kept.writers, kept.former, left_out=kept.left_out)
+                again, _ = with_statements(known, log[kept.position :], TOPIC)
+        assert sent_again == sent or most < 3, f"seed {seed}"
 
 
 def test_thinning_keeps_the_newest_announcement_and_only_delays() -> None:

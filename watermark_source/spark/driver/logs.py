@@ -437,7 +437,7 @@ class Announcements:
         if kept is None:
             self._table = AnnouncedTable()
             return
-        self._table = AnnouncedTable.of_names(kept.writers, kept.former)
+        self._table = AnnouncedTable.of_names(kept.writers, kept.former, left_out=kept.left_out)
         self._position, self._id = kept.position, kept.log
 
     def _take(self, read: AnnouncementsRead, positions: Mapping[str, int], cap: Millis | None) -> None:
@@ -450,7 +450,7 @@ class Announcements:
                 "deleted and created again" if created_again else "truncated, as by an unclean leader election",
                 listed(self._table.writers) or "none",
             )  # fmt: skip
-            self._table = AnnouncedTable.of_names(self._table.writers)
+            self._table = AnnouncedTable.of_names(self._table.writers, left_out=self._table.left_out)
         if read.deleted is not None:
             _log.warning(
                 "announcements %d to %d of %s were deleted before they were read. A writer that announced only there "
