@@ -309,6 +309,8 @@ def test_announced_watermarks_follow_the_named_writers_at_an_interval_of_their_o
     ({"announcedBy": "a"}, "announcedBy", "belongs to watermarkStrategy announced, and the strategy is bounded"),
     ({"writerTimeToLive": "1 minute"}, "writerTimeToLive", "belongs to watermarkStrategy announced"),
     ({**ANNOUNCED, "announcedBy": " , "}, "announcedBy", "comma list of the names of writers"),
+    ({**ANNOUNCED, "announcedBy": "a,b\nc"}, "announcedBy", "no writer can have the name 'b"),
+    ({**ANNOUNCED, "announcedBy": "a" * 256}, "announcedBy", "no writer can have the name 'aaa"),
     ({**ANNOUNCED, "maxOutOfOrderness": "1 s"}, "maxOutOfOrderness", "and the strategy is announced"),
     ({**ANNOUNCED, "idleTimeout": "1 s"}, "idleTimeout", "a writer that is silent does, and writerTimeToLive ends"),
     ({**ANNOUNCED, "idleReturn": "pass"}, "idleReturn", "a writer that comes back is waited for"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from watermark_source import durations
+from watermark_source.errors import shortened
 from watermark_source.option_table import (
     Option,
     at_least_one,
@@ -15,6 +16,7 @@ from watermark_source.option_table import (
     ports,
     true_or_false,
 )
+from watermark_source.planning.announcement import is_name
 from watermark_source.planning.generator import OPTION
 from watermark_source.planning.group import LONGEST_NAME
 from watermark_source.spark.strategy_rows import (
@@ -62,6 +64,9 @@ def _names(text: str) -> frozenset[str]:
     names = frozenset(name for part in text.split(",") if (name := part.strip()))
     if not names:
         raise ValueError("names no writer")
+    if strange := sorted(name for name in names if not is_name(name)):
+        # It would be waited for, and never announce.
+        raise ValueError(f"no writer can have the name {shortened(ascii(strange[0]))}")
     return names
 
 

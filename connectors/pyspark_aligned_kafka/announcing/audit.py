@@ -34,6 +34,8 @@ _HEADER: Final = "header:"
 _RECORD, _KEY = "record", "key"
 _MOST_LISTED: Final = 10_000
 _MOST_SHOWN: Final = 20
+_LIVING_MS: Final = 60_000
+"""Milliseconds since an announcement after which a writer that is removed may well be running still."""
 
 
 class BrokenPromise(NamedTuple):
@@ -374,6 +376,12 @@ def _drop(announced: AnnouncementTopic, writers: Sequence[AuditedWriter], name: 
         names = listed(each.name for each in writers) or "none"
         out.write(f"{announced.name} holds no announcement of {shortened(name)}; it has writers: {names}\n")
     announced.send(Removal(name))
+    ages = [time.time() * 1_000 - each.last_at for each in writers if each.name == name and each.last and each.last_at]
+    if ages and ages[0] < _LIVING_MS:
+        out.write(
+            f"{shortened(name)} announced {format_seconds(round(ages[0]))} ago: if it runs, readers do not wait for it "
+            "until its next announcement, and rows that it writes until then may be late\n"
+        )
     out.write(
         f"{shortened(name)} is removed: readers of {announced.topic} no longer wait for it, unless it announces again "
         "or their announcedBy names it\n"
