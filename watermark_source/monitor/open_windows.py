@@ -250,8 +250,8 @@ def _clauses(source: SourceAt, target: int, end: int | None) -> Iterator[str]:
 
 
 _HELD = (
-    Hold.BACKLOG, Hold.PENDING, Hold.PAUSED, Hold.OPEN, Hold.SILENT, Hold.BOUND, Hold.NO_WATERMARK, Hold.NEVER,
-    Hold.NO_ANSWER,
+    Hold.BACKLOG, Hold.READ, Hold.PENDING, Hold.PAUSED, Hold.OPEN, Hold.SILENT, Hold.BOUND, Hold.NO_WATERMARK,
+    Hold.NEVER, Hold.NO_ANSWER,
 )  # fmt: skip
 
 
@@ -265,8 +265,14 @@ def _backlog(splits: Sequence[SplitAt], at: _Window) -> str:
     return f"{_subject(splits)} {_behind(splits, at.base)}{records}"
 
 
+def _read(splits: Sequence[SplitAt], at: _Window) -> str:
+    was = "was" if len(splits) == 1 else "were"
+    return f"{_subject(splits)} {_behind(splits, at.base)}, and {was} read to the end just now"
+
+
 def _pending(splits: Sequence[SplitAt], at: _Window) -> str:
-    records = count_text(sum(s.pending for s in splits), "record")
+    count = sum(s.pending for s in splits)
+    records = count_text(count, "record") if all(s.is_counted for s in splits) else "records"
     if all(s.watermark is None for s in splits):
         return f"{_subject(splits)} {_has(splits)} {records} in the last batch, and had no watermark before it"
     return f"{_subject(splits)} {_behind(splits, at.base)} without the {records} of the last batch"
@@ -328,6 +334,7 @@ _CLAUSES: Mapping[Hold, Callable[[Sequence[SplitAt], _Window], str]] = {
     Hold.BOUND: _bound,
     Hold.SILENT: _silent,
     Hold.BACKLOG: _backlog,
+    Hold.READ: _read,
     Hold.PENDING: _pending,
     Hold.PASSED: _passed,
     Hold.LEFT_OUT: _left_out,

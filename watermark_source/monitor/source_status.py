@@ -220,6 +220,10 @@ class TimeInStatus:
     """How often its status changed."""
 
 
+SHORTEST_SILENCE: Final = 1_000
+"""Milliseconds without rows up to which a split was read to its end just now, and is not silent."""
+
+
 class Outline(NamedTuple):
     """The part of a split's status that decides whether it is among the reported splits."""
 
@@ -274,6 +278,11 @@ class SplitView:
     has_open_transaction: bool = False
     """Whether it is read to its end, and the records behind that are in an open transaction. It is looked up of splits
     that hold the watermark."""
+    unobserved: int = 0
+    """Positions of the last batch, or of the current one, whose rows are not in ``watermark`` yet."""
+    quiet: int | None = None
+    """For how long it had had nothing to read when its log's end was last requested; ``None`` if it has rows, or if
+    that is unknown."""
     times: TimeInStatus | None = None
     """Exact, from the moments at which the status changed; ``None`` in older reports."""
 

@@ -310,6 +310,8 @@ def _split_to_json(view: SplitView) -> dict[str, Any]:
         idleAfter=view.idle_after,
         ahead=view.looked_ahead,
         openTransaction=view.has_open_transaction or None,
+        unobserved=view.unobserved or None,
+        quiet=view.quiet,
         times=_times_to_json(view.times),
     )
 
@@ -328,6 +330,8 @@ def _split_from_json(split: Split, fields: Fields) -> SplitView:
         idle_after=fields.optional_integer("idleAfter"),
         looked_ahead=fields.optional_integer("ahead"),
         has_open_transaction=fields.flag("openTransaction"),
+        unobserved=fields.optional_integer("unobserved") or 0,
+        quiet=fields.optional_integer("quiet"),
         times=_times_from_json(fields.child("times")) if "times" in fields else None,
     )
 

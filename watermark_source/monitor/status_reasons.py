@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from watermark_source.durations import count_text, format_duration, format_seconds
-from watermark_source.monitor.source_status import NO_ROWS, RowTotals, Status, WriterView
+from watermark_source.monitor.source_status import NO_ROWS, SHORTEST_SILENCE, RowTotals, Status, WriterView
 from watermark_source.planning.announced import AnnouncedBy, ObservedAnnouncements, WriterAt, WriterStatus
 from watermark_source.planning.catch_up import is_done
 from watermark_source.planning.state import SourceState, SplitStatus
@@ -48,7 +48,7 @@ class Facts:
     watermark: int | None
     holds_back: bool = False
     quiet: int | None = None
-    """How long the split has had nothing to read; ``None`` if it has rows."""
+    """How long the split had had nothing to read when its log's end was last requested; ``None`` if it has rows."""
     idle_timeout: int | None = None
     wait: AlignmentWait | None = None
     hidden_ahead: bool = False
@@ -154,7 +154,7 @@ def _behind(facts: Facts) -> str:
 
 
 def _caught_up(facts: Facts) -> str:
-    if not facts.quiet:
+    if facts.quiet is None or facts.quiet < SHORTEST_SILENCE:
         return "caught up"
     quiet = f"{_nothing(facts)} for {format_duration(facts.quiet)}"
     if facts.idle_timeout is not None:

@@ -76,6 +76,8 @@ class Holder(NamedTuple):
     is_paused: bool = False
     """Its alignment group lets it not read."""
     has_open_transaction: bool = False
+    is_read: bool = False
+    """Its rows are being read, or were until not long ago: it is not silent."""
 
 
 class Stand(NamedTuple):
@@ -172,7 +174,7 @@ def _cause_of(holder: Holder) -> Cause:  # noqa: PLR0911  one line a case
         return Cause.PAUSED
     if holder.has_open_transaction:
         return Cause.OPEN
-    if holder.lag:
+    if holder.lag or (holder.is_read and not (holder.by_marks and rows.read)):
         return Cause.BACKLOG
     return Cause.NO_MARKS if holder.by_marks and rows.read else Cause.SILENT
 

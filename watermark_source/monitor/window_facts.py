@@ -12,6 +12,7 @@ from enum import Enum, auto
 
 from watermark_source.monitor.source_status import (
     NO_ROWS,
+    SHORTEST_SILENCE,
     RowTotals,
     SourceStatus,
     SplitView,
@@ -42,8 +43,10 @@ class Hold(Enum):
     """Its records have passed the time, and its watermark is ``maxOutOfOrderness`` behind them."""
     BACKLOG = auto()
     """It is behind, and is being read."""
+    READ = auto()
+    """It is behind, and was read to its end just now."""
     PENDING = auto()
-    """Its last records are in a batch whose event times a checkpoint does not hold."""
+    """Its last records are in a batch, and not in its watermark yet."""
     PASSED = auto()
     LEFT_OUT = auto()
     """It is idle: the watermark does not wait for it."""
@@ -64,6 +67,10 @@ class SplitAt:
     why: str
     pending: int = 0
     """Positions in the last batch, which are not in ``watermark``."""
+    is_counted: bool = True
+    """Whether positions count records."""
+    quiet: int | None = None
+    """Milliseconds for which it had had nothing to read; ``None`` if it has rows, or that is unknown."""
     late: int = 0
     """Rows of this run that were late."""
     was_idle: bool = False
@@ -187,6 +194,9 @@ def _split_of_view(view: SplitView) -> SplitAt:
         lag=view.lag,
         never=view.watermark is None and view.backlog.end == 0,
         why=view.why,
+        pending=view.unobserved,
+        is_counted=not view.backlog.uncounted,
+        quiet=view.quiet,
         late=view.late_rows,
         was_idle=view.times is not None and view.times.idle > 0,
         has_open_transaction=view.has_open_transaction,
@@ -209,7 +219,7 @@ def hold_of(split: SplitAt, source: SourceAt, target: int) -> Hold:  # noqa: PLR
         return Hold.PAUSED
     if split.status is Status.UNKNOWN:
         return Hold.NO_ANSWER
-    if split.pending:
+    if split.pending and not split.lag:
         return Hold.PENDING
     if split.never:
         return Hold.NEVER
@@ -219,11 +229,14 @@ def hold_of(split: SplitAt, source: SourceAt, target: int) -> Hold:  # noqa: PLR
         return Hold.BACKLOG if split.lag else Hold.NO_WATERMARK
     if split.lag != 0:
         return Hold.BACKLOG
-    return Hold.BOUND if reached(split.watermark + (source.out_of_orderness or 0), target) else Hold.SILENT
+    if reached(split.watermark + (source.out_of_orderness or 0), target):
+        return Hold.BOUND
+    is_new = split.status is Status.ACTIVE and split.quiet is not None and split.quiet < SHORTEST_SILENCE
+    return Hold.READ if is_new else Hold.SILENT
 
 
 QUIET = {Hold.NEVER, Hold.NO_WATERMARK, Hold.SILENT, Hold.BOUND}
-MOVING = {Hold.PASSED, Hold.BACKLOG, Hold.PENDING, Hold.PAUSED, Hold.NO_ANSWER, Hold.OPEN}
+MOVING = {Hold.PASSED, Hold.BACKLOG, Hold.READ, Hold.PENDING, Hold.PAUSED, Hold.NO_ANSWER, Hold.OPEN}
 
 
 def moves_without_quiet(source: SourceAt, target: int) -> bool:

@@ -77,6 +77,18 @@ def test_with_an_idle_timeout_the_sentence_states_when_a_silent_partition_is_lef
     assert ".option" not in found
 
 
+def test_a_partition_that_is_being_read_or_was_just_now_is_not_silent() -> None:
+    found = explained(source_status(PASSED, behind(1, end=100, why="caught up", quiet=3)))
+    assert found.sentence.endswith("orders-1 is 17 min behind, and was read to the end just now")
+    read = explained(source_status(PASSED, behind(1, end=100, why="caught up", unobserved=5)))
+    assert read.sentence.endswith("orders-1 is 17 min behind without the 5 records of the last batch")
+    backlog = explained(source_status(PASSED, behind(1, unobserved=5)))
+    assert backlog.sentence.endswith("orders-1 is 17 min behind, with 50 records to read")
+    ordered = explained(source_status(PASSED, behind(1, end=100, why="caught up", unobserved=5, uncounted=True)))
+    assert ordered.sentence.endswith("orders-1 is 17 min behind without the records of the last batch")
+    assert found.remarks == read.remarks == backlog.remarks == ordered.remarks == ()
+
+
 def test_idle_partitions_are_left_out_and_named_so() -> None:
     idle = split_view(3, Status.IDLE, watermark=None, position=0, end=0, why="nothing to read for 5 min")
     assert explained(source_status(PASSED, behind(1), idle)).sentence.endswith("orders-3 is idle and left out")

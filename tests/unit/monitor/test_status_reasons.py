@@ -53,6 +53,7 @@ IDLED = "20 min behind the watermark (it was idle): its rows up to there are lat
             "behind by 5 records; its next rows cannot be read ahead (see the log), and it holds the watermark",
         ),
         ({"quiet": 0, "idle_timeout": 30_000}, "caught up"),
+        ({"quiet": 3, "holds_back": True}, "caught up"),
         ({"quiet": 12_000}, "nothing to read for 12 s"),
         ({"quiet": 12_000, "idle_timeout": 30_000}, "nothing to read for 12 s; idle after 30 s"),
         ({"quiet": 12_000, "holds_back": True}, "nothing to read for 12 s; never idle without idleTimeout"),

@@ -164,6 +164,7 @@ def test_the_warning_of_a_run_says_that_silence_counts_from_run_to_run() -> None
             "idleTimeout (30 s) leaves out a partition without any records, and not one whose records carry no wa",
         ),
         (SILENT._replace(by_marks=True), 'To continue without a silent partition, write .option("idleTimeout"'),
+        (SILENT._replace(is_read=True), "It is being read; maxOffsetsPerTrigger"),
         (SILENT._replace(has_open_transaction=True), "Let the producer commit or abort it: no idleTimeout leaves such"),
         (
             SILENT._replace(lag=7, is_paused=True),

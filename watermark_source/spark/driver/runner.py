@@ -239,7 +239,7 @@ class WatermarkWarnings:
 
     def _stand(self, standing: Standing, now: Millis, seen: Seen) -> Stand:
         status = source_status(seen, self._options, self._format_name, self._clock.wall())
-        lasted, totals = now - standing.since, seen.counts.totals
+        lasted, totals, is_last = now - standing.since, seen.counts.totals, _are_last(status)
         return Stand(
             watermark=standing.watermark,
             since=status.at - lasted,
@@ -247,12 +247,12 @@ class WatermarkWarnings:
             rows=totals.read - standing.rows,
             late=totals.late.rows - standing.late,
             ahead=self._ahead(standing.watermark),
-            holders=[self._holder(view, seen) for view in _holding(status)],
+            holders=[self._holder(view, seen, is_last=is_last) for view in _holding(status)],
             snapshots=[each.log for each in status.snapshots],
             read_first=self._read_first(seen),
             elsewhere=None if status.group is None else status.group.slowest,
             writers=None if seen.plan.observation.announced is None else _writers(status),
-            is_last=_are_last(status),
+            is_last=is_last,
             began_behind=not totals.read
             and status.watermark is None
             and any(s.backlog.position for s in status.splits),
@@ -265,17 +265,21 @@ class WatermarkWarnings:
             return []
         return sorted(catch_up.ends)
 
-    def _holder(self, view: SplitView, seen: Seen) -> Holder:
+    def _holder(self, view: SplitView, seen: Seen, *, is_last: bool) -> Holder:
         timeouts: Mapping[Split, int] = seen.plan.observation.history.idle_timeouts
+        rows = seen.counts.by_split.get(view.split, NO_ROWS)
+        quiet = self._options.watermark_warning_after if view.quiet is None or is_last else view.quiet
+        was_read = rows.read > 0 and 2 * quiet < self._options.watermark_warning_after
         return Holder(
             view.split,
             view.why,
             view.lag,
-            seen.counts.by_split.get(view.split, NO_ROWS),
+            rows,
             self._options.idleness.timeout_of(view.split, timeouts),
             by_marks=self._options.strategy.observed is Observed.MARKS,
             is_paused=view.status is Status.PAUSED,
             has_open_transaction=view.has_open_transaction,
+            is_read=not seen.plan.observation.logs.ends_are_final and (view.unobserved > 0 or was_read),
         )
 
 

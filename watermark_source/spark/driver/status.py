@@ -412,12 +412,14 @@ def _view(
     split, rows = of.split, seen.counts.by_split.get(of.split, NO_ROWS)
     observed = options.strategy.observed
     resting, unread = of.lag == 0, seen.plan.watermarks.unread.get(split)
-    idle_timeout = options.idleness.timeout_of(split, seen.plan.observation.history.idle_timeouts)
+    logs, history = seen.plan.observation.logs, seen.plan.observation.history
+    idle_timeout = options.idleness.timeout_of(split, history.idle_timeouts)
+    rests = resting and state.position == state.observed
+    # What has come since, for example during a batch, is not known.
+    quiet = _quiet(state, idle_timeout, logs.asked_at) if rests else None
     return SplitView(
         split=split,
-        backlog=Backlog(
-            state.position, None if growing else seen.plan.observation.logs.ends.get(split), seen.uncounted
-        ),
+        backlog=Backlog(state.position, None if growing else logs.ends.get(split), seen.uncounted),
         watermark=state.watermark,
         status=of.status,
         since=None if state.status is SplitStatus.ACTIVE else state.since,
@@ -429,7 +431,7 @@ def _view(
                 watermark=state.watermark,
                 # All of them, before the first has a watermark.
                 holds_back=of.holds_back or (state.watermark is None and options.strategy.has_split_watermarks),
-                quiet=_quiet(state, idle_timeout, now) if resting and state.position == state.observed else None,
+                quiet=quiet,
                 idle_timeout=idle_timeout,
                 hidden_ahead=unread is not None and not unread.is_readable,
                 behind=_behind(split, state, seen, options),
@@ -449,16 +451,18 @@ def _view(
         looked_ahead=None if unread is None else unread.until - state.position,
         holds_back=of.holds_back,
         has_open_transaction=split in seen.open_transactions,
+        unobserved=state.position - state.observed,
+        quiet=quiet,
         idle_after=idle_timeout if options.idleness.learned else None,
         times=None if (times := seen.history.times.get(split)) is None else times.as_of(Millis(now - seen.clock_moved)),
     )
 
 
-def _quiet(state: SplitState, idle_timeout: int | None, now: Millis) -> int | None:
+def _quiet(state: SplitState, idle_timeout: int | None, asked_at: Millis) -> int | None:
     if state.since is None:
         return None
     # An idle split has been idle since then, and was quiet for the timeout before. The clock may have been set back.
-    return max(0, now - state.since) + (idle_timeout or 0 if state.status is SplitStatus.IDLE else 0)
+    return max(0, asked_at - state.since) + (idle_timeout or 0 if state.status is SplitStatus.IDLE else 0)
 
 
 def _behind(split: Split, state: SplitState, seen: Seen, options: EngineOptions) -> Behind | None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.spark.file_log import TABLE
-from tests.unit.planning.example_states import A, B, at, log_of, observation
+from tests.unit.planning.example_states import A, B, C, at, log_of, observation
 from watermark_source.clock import Clock
 from watermark_source.monitor.source_status import SourceStatus, Status
 from watermark_source.monitor.status_json import status_from_json, status_to_json
@@ -224,4 +224,20 @@ def test_the_options_that_decide_when_a_window_closes_are_in_the_status(
     planned = plan(SourceState(splits={A: at(1, 99)}, watermark=Millis(99)), seen, PlanPolicy(), log)
     status = source_status(Seen(planned, RowCounts()), options, "file-log", seen.now)
     assert (status.idle_timeout, status.out_of_orderness) == shown
+    assert status_from_json(status_to_json(status)) == status
+
+
+def test_a_silence_is_as_long_as_the_plan_saw_it_however_long_its_batch_takes() -> None:
+    log = log_of([100], [400], [400, 500])
+    seen = observation(log)
+    asked_at = seen.logs.asked_at
+    splits = {A: at(1, 99, since=Millis(asked_at - 3)), B: at(1, 399, since=Millis(asked_at - 12_000)), C: at(1, 399)}
+    planned = plan(SourceState(splits=splits, watermark=Millis(99)), seen, PlanPolicy(), log)
+    assert planned.is_batch
+    status = source_status(Seen(planned, RowCounts()), OPTIONS, "file-log", Millis(seen.now + 70_000))
+    assert [(v.why, v.quiet, v.unobserved) for v in status.splits] == [
+        ("caught up", 3, 0),
+        ("nothing to read for 12 s", 12_000, 0),
+        ("caught up", None, 1),
+    ]
     assert status_from_json(status_to_json(status)) == status

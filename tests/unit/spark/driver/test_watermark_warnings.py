@@ -52,6 +52,19 @@ def test_a_run_that_closes_nothing_is_warned_of_at_its_end(
     assert "log-1: no record seen yet" in text
 
 
+def test_a_split_whose_rows_come_is_not_called_silent(log: Path, live: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """All its rows have the same event time, so that the watermark stands; each plan has read it to its end."""
+    write(log, {0: [(100, 1)], 1: [(7, 2)]})
+    process = live(watermarkWarningAfter="200 ms")
+    end = process.run(process.runner.initial_offset())
+    until = time.monotonic() + 0.6
+    while time.monotonic() < until:
+        write(log, {0: [(100 + 600 - until + time.monotonic(), 3)], 1: [(7, 4)]})
+        end = process.run(end)
+    (text,) = warned(caplog)
+    assert "It is held back by log-1: caught up. It is being read" in text
+
+
 @pytest.mark.parametrize(
     ("rows", "read"),
     [(OF_ONE, [["2 rows"], ["0 rows"], ["1 row"], ["0 rows"]]), ({**OF_ONE, 1: [(90, 3)]}, [[], [], ["1 row"], []])],
