@@ -69,6 +69,11 @@ class KafkaSource(SourceDefinition):
         return self.options.times.text
 
     @property
+    def default_time_columns(self) -> tuple[str, ...]:
+        """The time of the record, as Kafka has it."""
+        return ("timestamp",)
+
+    @property
     def begins_with_snapshot(self) -> bool:
         """Whether the topic is read to its end before there is a watermark (``readToEndFirst``)."""
         return self.options.engine.after_catch_up is AfterCatchUp.WATERMARK

@@ -54,6 +54,16 @@ def test_windows_go_by_the_column_and_rows_within_the_disorder_are_on_time(
     assert running.dropped == 0
 
 
+def test_a_column_that_is_named_as_that_of_kafka_has_times_of_its_own(
+    mysql_streams: MySqlStreams, caplog: pytest.LogCaptureFixture
+) -> None:
+    mysql_streams.run_sql("CREATE TABLE t (id INT PRIMARY KEY, `timestamp` TIMESTAMP(6) NULL)")
+    follow_watermark(mysql_streams.source(), "timestamp")
+    assert (
+        "column timestamp has times of its own, and the watermark of mysql-cdc-wm is about the default" in caplog.text
+    )
+
+
 def test_a_row_without_a_value_has_its_commits_time(mysql_database: Database) -> None:
     mysql_database.run(_TABLE, f"INSERT INTO t VALUES {row(1, None)}, {row(2, 5)}")
     life = Life(mysql_database, eventTimeColumn="moment")

@@ -525,6 +525,14 @@ class SourceDefinition(Protocol):
         return None
 
     @property
+    def default_time_columns(self) -> Sequence[str]:
+        """Own columns with the same times as ``event_time`` where the user has no choice; by default none.
+
+        ``follow_watermark`` warns of other columns: the watermark is not about their times.
+        """
+        return ()
+
+    @property
     def loss_conditions(self) -> Mapping[LossKind, str]:
         """The error conditions of the system's usual Spark source, by kind of loss; by default none."""
         return {}

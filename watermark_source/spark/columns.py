@@ -19,7 +19,7 @@ from watermark_source.planning.state import SourceState, SplitStatus
 from watermark_source.planning.status_transitions import changed_status
 from watermark_source.planning.strategy import Observed
 from watermark_source.planning.watermark import WatermarkCharacteristic
-from watermark_source.spark.column_names import KEY, MARKER
+from watermark_source.spark.column_names import EVENT_TIME, KEY, MARKER
 from watermark_source.spark.options import EngineOptions
 
 _THOUSAND_YEARS = 1_000 * 366 * 86_400_000
@@ -164,8 +164,9 @@ class SourceTime:
     """Whether a row that reports a deletion has the event time of the row that was deleted."""
     change_columns: tuple[str, ...] = ()
     """The column of the kind of change, then those that order changes; none where rows are not changes of a table."""
-    default_time: bool = False
-    """Whether its watermark is about the rows' default event time, such as a record's timestamp: no option names it."""
+    default_times: tuple[str, ...] = ()
+    """The columns with the times that its watermark is about, such as a record's timestamp; none where an option names
+    these times, or where they are not those of rows."""
     becomes_clock: bool = False
     """Whether it changes from event times to the clock (``useProcessingTimeWhenCaughtUp``)."""
     batch_clock: bool = False
@@ -180,11 +181,16 @@ class SourceTime:
         begins_with_snapshot: bool,
         deletes_keep_event_time: bool,
         change_columns: Sequence[str] = (),
-        names_event_time: bool = False,
+        default_time_columns: Sequence[str] | None = (),
     ) -> SourceTime:
-        """Return a source's time by the user's options and the connector's declaration."""
+        """Return a source's time by the user's options and the connector's declaration.
+
+        ``default_time_columns``: see ``SourceDefinition``; ``None`` where an option names the event time.
+        """
         group = options.group
         meets = group is not None and group.store is not None
+        by_rows = options.strategy.observed in (Observed.HIGHEST, Observed.DISORDER)
+        is_default = by_rows and default_time_columns is not None
         return cls(
             source=options.source_name,
             characteristic=characteristic,
@@ -195,7 +201,7 @@ class SourceTime:
             reads_to_end_first=options.after_catch_up is AfterCatchUp.WATERMARK,
             deletes_keep_event_time=deletes_keep_event_time,
             change_columns=tuple(change_columns),
-            default_time=not names_event_time and options.strategy.observed in (Observed.HIGHEST, Observed.DISORDER),
+            default_times=(EVENT_TIME, *(default_time_columns or ())) if is_default else (),
             becomes_clock=options.after_catch_up is AfterCatchUp.CLOCK,
         )
 
@@ -215,7 +221,7 @@ class SourceTime:
             reads_to_end_first=declared.get("readsToEndFirst", False),
             deletes_keep_event_time=declared.get("deletesKeepEventTime", False),
             change_columns=tuple(declared.get("changeColumns", ())),
-            default_time=declared.get("defaultTime", False),
+            default_times=tuple(declared.get("defaultTimes", ())),
             becomes_clock=declared.get("becomesClock", False),
             batch_clock=declared.get("batchClock", False),
         )
@@ -243,8 +249,8 @@ class SourceTime:
             declared["deletesKeepEventTime"] = True
         if self.change_columns:
             declared["changeColumns"] = list(self.change_columns)
-        if self.default_time:
-            declared["defaultTime"] = True
+        if self.default_times:
+            declared["defaultTimes"] = list(self.default_times)
         if self.becomes_clock:
             declared["becomesClock"] = True
         if self.batch_clock:

@@ -205,7 +205,7 @@ class AlignedDataSource(DataSource):
         return stream_schema(
             source.columns, options.engine, self.characteristic, begins_with_snapshot=source.begins_with_snapshot,
             deletes_keep_event_time=source.deletes_keep_event_time, change_columns=source.change_columns,
-            names_event_time=source.event_time is not None,
+            default_time_columns=source.default_time_columns if source.event_time is None else None,
         )  # fmt: skip
 
     def _given(self, schema: StructType) -> tuple[SourceOptions, StructType]:

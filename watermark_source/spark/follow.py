@@ -22,8 +22,6 @@ from watermark_source.spark.column_names import CLOCK, EVENT_TIME, LATE, MARKER
 from watermark_source.spark.columns import MARKER_TYPE, SourceTime
 
 _log = logging.getLogger(__name__)
-_DEFAULT_TIMES = (EVENT_TIME, "timestamp")
-"""The column of a source's event times, and Kafka's own of the same ones."""
 
 # Columns of a DataFrame by the names that users write.
 
@@ -143,7 +141,7 @@ def follow_watermark(df: DataFrame, event_time: str = EVENT_TIME, *, delay: str 
         )
     kept = [c for c in df.columns if c != MARKER]
     declared = SourceTime.of_metadata(df.schema[MARKER].metadata)
-    if declared and declared.default_time and has_times_of_its_own(df, event_time, _DEFAULT_TIMES):
+    if declared and declared.default_times and has_times_of_its_own(df, event_time, declared.default_times):
         _log.warning(
             "follow_watermark: column %s has times of its own, and the watermark of %s is about the default event time "
             "of its rows: rows whose %s is further behind are dropped as late without an error. Name these times in "

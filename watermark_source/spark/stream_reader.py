@@ -35,14 +35,14 @@ def stream_schema(
     begins_with_snapshot: bool = False,
     deletes_keep_event_time: bool = False,
     change_columns: Sequence[str] = (),
-    names_event_time: bool = False,
+    default_time_columns: Sequence[str] | None = (),
 ) -> StructType:
     """Return the stream's schema: the system's own columns, ``event_time``, and ``late`` and ``marker`` if wanted.
 
     ``characteristic`` is the connector's declaration of its watermarks: operators on processing time take no source
     that leaves it undefined (FLIP-326). ``begins_with_snapshot``: a new query has no watermark before its snapshots are
-    complete. ``deletes_keep_event_time``, ``change_columns``: see ``SourceDefinition``. ``names_event_time``: an option
-    names the event time.
+    complete. ``deletes_keep_event_time``, ``change_columns``, ``default_time_columns``: see ``SourceDefinition``; the
+    last is ``None`` where an option names the event time.
 
     Raises:
         SchemaError: the system has a column of one of these names; Spark ignores case.
@@ -54,7 +54,7 @@ def stream_schema(
         declared = SourceTime.of_options(
             options, characteristic, begins_with_snapshot=begins_with_snapshot,
             deletes_keep_event_time=deletes_keep_event_time, change_columns=change_columns,
-            names_event_time=names_event_time,
+            default_time_columns=default_time_columns,
         )  # fmt: skip
         added.append(StructField(MARKER, MARKER_TYPE, metadata=declared.metadata))
     ours = {field.name for field in added}

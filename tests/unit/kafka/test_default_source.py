@@ -24,7 +24,10 @@ from watermark_source.planning.watermark import WatermarkCharacteristic
 from watermark_source.spark.columns import MARKER_TYPE, SourceTime
 
 GIVEN = {"kafka.bootstrap.servers": "localhost:1", "subscribe": "t"}
-DECLARED = SourceTime("aligned-kafka", WatermarkCharacteristic.ANY_WATERMARK, processing_time=False, default_time=True)
+RECORD_TIMES = ("event_time", "timestamp")
+DECLARED = SourceTime(
+    "aligned-kafka", WatermarkCharacteristic.ANY_WATERMARK, processing_time=False, default_times=RECORD_TIMES
+)
 ENGINES = [
     StructField("event_time", TimestampType()),
     StructField("marker", MARKER_TYPE, metadata=DECLARED.metadata),
@@ -107,9 +110,13 @@ def test_the_schema_declares_the_sources_time_and_whom_it_meets(
 ) -> None:
     marker = DefaultSource({**GIVEN, **extra, "sourceName": "clicks"}).schema()["marker"]
     told = SourceTime.of_metadata(json.loads(json.dumps(marker.metadata)))
-    processing_time, group, default_time = declared
+    processing_time, group, is_default = declared
     assert told == SourceTime(
-        "clicks", WatermarkCharacteristic.ANY_WATERMARK, processing_time, group, default_time=default_time
+        "clicks",
+        WatermarkCharacteristic.ANY_WATERMARK,
+        processing_time,
+        group,
+        default_times=RECORD_TIMES if is_default else (),
     )
     assert told.metadata == marker.metadata
 
