@@ -17,7 +17,7 @@ from urllib.parse import unquote
 from watermark_source.durations import count_text
 from watermark_source.errors import UsageError, listed, shortened
 from watermark_source.monitor.source_status import STATUS_OF, WriterView
-from watermark_source.monitor.window_facts import QueryAt, SourceAt, SplitAt, time_text, unfollowed_text
+from watermark_source.monitor.window_facts import QueryAt, SourceAt, SplitAt, Unfollowed, time_text, unfollowed
 from watermark_source.planning.offset import OffsetCodec, own_offset
 from watermark_source.planning.snapshot_ranges import unfinished
 from watermark_source.planning.split import Split
@@ -284,10 +284,10 @@ def _why_of_offset(at: SplitState, pending: int, *, by_records: bool) -> str:
     return f"nothing to read{since}" if since else "had more to read, or its log did not answer"
 
 
-def _unfollowed(of: Checkpoint) -> str | None:
+def _unfollowed(of: Checkpoint) -> Unfollowed | None:
     """Return that Spark's watermark is not that of the sources, after the last batch that is committed."""
     sources, spark = (of.sources, of.next_applied) if of.is_committed else (of.before, of.applied)
     states = [source.state for source in sources if source.state is not None]
     if len(states) < len(sources):
         return None
-    return unfollowed_text(spark, [state.watermark for state in states], takes_highest=of.takes_highest)
+    return unfollowed(spark, [state.watermark for state in states], takes_highest=of.takes_highest)

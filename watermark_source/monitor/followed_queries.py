@@ -21,7 +21,7 @@ from watermark_source.monitor.page_html import QueryView
 from watermark_source.monitor.source_status import SourceStatus
 from watermark_source.monitor.status_json import parse_progress, parse_report
 from watermark_source.monitor.three_clocks import Diagnosis, QueryClocks, diagnose, holder, moment_of, query_clocks
-from watermark_source.monitor.window_facts import QueryAt, source_of_status, unfollowed_text
+from watermark_source.monitor.window_facts import QueryAt, Unfollowed, source_of_status, unfollowed
 from watermark_source.planning.offset import own_offset
 
 _log = logging.getLogger(__name__)
@@ -173,7 +173,7 @@ def _conf(query: Any, name: str, default: str) -> str:
     return default if execution is None else str(execution.sparkSession().conf().get(name, default))
 
 
-def _unfollowed(progress: Mapping[str, Any], *, takes_highest: bool) -> str | None:
+def _unfollowed(progress: Mapping[str, Any], *, takes_highest: bool) -> Unfollowed | None:
     """Return that Spark's watermark in the last batch is not what the sources sent with the batch before."""
     if "addBatch" not in progress.get("durationMs", {}):
         return None
@@ -182,7 +182,7 @@ def _unfollowed(progress: Mapping[str, Any], *, takes_highest: bool) -> str | No
     if len(begun) < len(starts):
         return None
     spark = moment_of(progress.get("eventTime", {}).get("watermark"))
-    return unfollowed_text(spark, [start.get("wm") for start in begun], takes_highest=takes_highest)
+    return unfollowed(spark, [start.get("wm") for start in begun], takes_highest=takes_highest)
 
 
 def _tolerance(text: str) -> int:

@@ -21,6 +21,7 @@ from watermark_source.monitor.window_facts import (
     QueryAt,
     SourceAt,
     SplitAt,
+    Unfollowed,
     hold_of,
     moves_without_quiet,
     reached,
@@ -95,7 +96,7 @@ def open_window(of: QueryAt, end: int | None) -> OpenWindow:
     verdict, sentence = _decide(of, end, target, window)
     remarks = [*(_advice(of, target, end) if verdict is Verdict.SOURCES else ()), *_missing_rows(of), *of.remarks]
     if of.unfollowed is not None and verdict is not Verdict.UNFOLLOWED:
-        remarks.insert(0, of.unfollowed)
+        remarks.insert(0, _unfollowed_text(of, of.unfollowed))
     if of.foreign:
         remarks.append(
             f"the query also reads {', '.join(of.foreign)}: Spark's watermark is the "
@@ -139,7 +140,9 @@ def _decide(of: QueryAt, end: int | None, target: int, window: str) -> tuple[Ver
     if end is not None and reached(of.applied, end):
         return _closed(of, end, window)
     if of.unfollowed is not None:
-        return Verdict.UNFOLLOWED, f"{window} is open because {of.unfollowed}"
+        early = f"{window} closes before the sources' watermark has passed it, because"
+        verb = f"{window} is open because" if of.unfollowed.spark is None else early
+        return Verdict.UNFOLLOWED, f"{verb} {_unfollowed_text(of, of.unfollowed)}"
     if end is not None and (waits := _batch_wait(of, end)) is not None:
         return Verdict.BATCH, f"{window} {waits}"
     return Verdict.SOURCES, _source_sentence(of, end, target, window)
@@ -150,9 +153,32 @@ def _closed(of: QueryAt, end: int, window: str) -> tuple[Verdict, str]:
     if of.unfollowed is not None and not reached(of.sent, end):
         return Verdict.UNFOLLOWED, (
             f"{window} closed before the sources' watermark passed it, and rows that come for it now are dropped: "
-            f"{emitted}, because {of.unfollowed}"
+            f"{emitted}, because {_unfollowed_text(of, of.unfollowed)}"
         )
     return Verdict.CLOSED, f"{window} is closed: {emitted}; rows that come for it now are late and are dropped"
+
+
+def _unfollowed_text(of: QueryAt, found: Unfollowed) -> str:
+    """Return what Spark's watermark is, which rows are lost by it, and the line to write."""
+    spark = found.spark
+    if spark is None:
+        return (
+            f"Spark has no watermark, although the sources have sent {time_text(found.sources)}: the query does not "
+            "follow them, so that no window ever closes: put follow_watermark(stream) in front of the aggregation"
+        )
+    theirs = "which have none yet" if found.sources is None else time_text(found.sources)
+    behind = [
+        split
+        for source in of.sources
+        for split in source.splits
+        if source.writers is None and split.status is not Status.IDLE and not reached(split.watermark, spark)
+    ]
+    whose = f" of {_subject(behind)}" if behind else ""
+    return (
+        f"Spark's own watermark, {time_text(spark)}, is ahead of that of the sources, {theirs}, and rows{whose} behind "
+        "it are dropped as late, without an error: the query takes its watermark from a withWatermark, or began with a "
+        "checkpoint of Spark's own source; use follow_watermark(stream) instead of withWatermark"
+    )
 
 
 def _batch_wait(of: QueryAt, end: int) -> str | None:

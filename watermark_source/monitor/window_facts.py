@@ -122,6 +122,16 @@ class SourceAt:
         return any(split.position for split in self.splits) and all(split.lag == 0 for split in self.splits)
 
 
+@dataclass(frozen=True, slots=True)
+class Unfollowed:
+    """That Spark's watermark is not that of the sources."""
+
+    spark: int | None
+    """Spark's watermark, which is ahead of theirs; ``None``: it has none, and no window closes."""
+    sources: int | None
+    """The watermark of the sources; ``None``: they have none yet."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryAt:
     """A query at one moment."""
@@ -139,8 +149,8 @@ class QueryAt:
     """The watermark of a batch that is planned and not committed; ``None`` without one, or if it has none."""
     takes_highest: bool = False
     """Whether Spark takes the highest watermark of several sources instead of the lowest."""
-    unfollowed: str | None = None
-    """That Spark's watermark is not that of the sources, as a sentence; ``None`` if it is."""
+    unfollowed: Unfollowed | None = None
+    """That Spark's watermark is not that of the sources; ``None`` if it is."""
     waits_for_rows: bool = False
     """Whether Spark makes no batch without rows (``noDataMicroBatches``)."""
     running: int | None = None
@@ -246,7 +256,7 @@ def moves_without_quiet(source: SourceAt, target: int) -> bool:
     return bool(holds & MOVING) or any(reached(s.watermark, target) for s in left_out)
 
 
-def unfollowed_text(spark: int | None, sent: Sequence[int | None], *, takes_highest: bool) -> str | None:
+def unfollowed(spark: int | None, sent: Sequence[int | None], *, takes_highest: bool) -> Unfollowed | None:
     """Return that Spark's watermark is not that of the sources; ``None`` if it is.
 
     Args:
@@ -262,20 +272,8 @@ def unfollowed_text(spark: int | None, sent: Sequence[int | None], *, takes_high
         if len(known) < len(sent):
             return None
         lowest = max(known) if takes_highest else min(known)
-        if not is_moment(lowest) or lowest <= 0:
-            return None
-        return (
-            f"Spark has no watermark, although the sources have sent {time_text(lowest)}: the query does not follow "
-            "them, so that no window ever closes: put follow_watermark(stream) in front of the aggregation"
-        )
-    if is_moment(spark) and (highest is None or spark > highest):
-        theirs = "which have none yet" if highest is None else time_text(highest)
-        return (
-            f"Spark's watermark, {time_text(spark)}, is ahead of that of the sources, {theirs}: the query "
-            "takes its watermark from a withWatermark, or began with a checkpoint of Spark's own source; use "
-            "follow_watermark(stream) instead of withWatermark"
-        )
-    return None
+        return Unfollowed(None, lowest) if is_moment(lowest) and lowest > 0 else None
+    return Unfollowed(spark, highest) if is_moment(spark) and (highest is None or spark > highest) else None
 
 
 # Words.

@@ -436,8 +436,15 @@ def test_a_query_that_does_not_follow_the_source_is_found_out(tmp_path: Path) ->
     assert none.verdict is Verdict.UNFOLLOWED
     assert "put follow_watermark(stream) in front of the aggregation" in none.sentence
     ahead = why_open(checkpoint(tmp_path / "ahead", [offset_of(NOON, wm=NOON)], [END - 1]), END)
-    assert "is ahead of that of the sources" in ahead.sentence
-    assert "use follow_watermark(stream) instead of withWatermark" in ahead.sentence
+    assert ahead.sentence == (
+        "the window that ends at 2026-11-21 12:01:00 UTC closes before the sources' watermark has passed it, because "
+        "Spark's own watermark, 2026-11-21 12:00:59.999 UTC, is ahead of that of the sources, 2026-11-21 12:00:00 UTC, "
+        "and rows of orders-0 behind it are dropped as late, without an error: the query takes its watermark from a "
+        "withWatermark, or began with a checkpoint of Spark's own source; use follow_watermark(stream) instead of "
+        "withWatermark"
+    )
+    every = why_open(tmp_path / "ahead").sentence
+    assert every.startswith("any window closes before the sources' watermark has passed it, because Spark's own")
     early = why_open(checkpoint(tmp_path / "early", [offset_of(NOON, wm=None)] * 2, [END, END]), END)
     assert early.verdict is Verdict.UNFOLLOWED
     assert "is ahead of that of the sources, which have none yet" in early.sentence
