@@ -22,16 +22,17 @@ from watermark_source.monitor.window_facts import (
     SourceAt,
     SplitAt,
     Unfollowed,
+    have_text,
     hold_of,
     moves_without_quiet,
+    names_text,
     reached,
+    subject_text,
     time_text,
 )
 from watermark_source.planning.watermark import MIN, is_moment, watermark_text
 
 IDLE_TIMEOUT = '.option("idleTimeout", "30 seconds")'
-_NAMED = 3
-"""Splits of many that a sentence names."""
 _LINES: Final = 100
 """Rows of the printed table."""
 
@@ -173,7 +174,7 @@ def _unfollowed_text(of: QueryAt, found: Unfollowed) -> str:
         for split in source.splits
         if source.writers is None and split.status is not Status.IDLE and not reached(split.watermark, spark)
     ]
-    whose = f" of {_subject(behind)}" if behind else ""
+    whose = f" of {subject_text(behind)}" if behind else ""
     return (
         f"Spark's own watermark, {time_text(spark)}, is ahead of that of the sources, {theirs}, and rows{whose} behind "
         "it are dropped as late, without an error: the query takes its watermark from a withWatermark, or began with a "
@@ -249,7 +250,9 @@ def _clauses(source: SourceAt, target: int, end: int | None) -> Iterator[str]:
         yield f"event time is the clock, and its watermark is {time_text(source.watermark)}"
         return
     if source.snapshots or source.first_reading is not None:
-        snapshot = f"the snapshot of {_names(source.snapshots)} is read first, and rows of a snapshot have no watermark"
+        snapshot = (
+            f"the snapshot of {names_text(source.snapshots)} is read first, and rows of a snapshot have no watermark"
+        )
         yield source.first_reading or snapshot
         return
     if source.is_held:
@@ -282,13 +285,13 @@ _HELD = (
 
 
 def _passed(splits: Sequence[SplitAt], _: _Window) -> str:
-    return f"{_names([s.name for s in splits], most=2)} {'has' if len(splits) == 1 else 'have'}"
+    return f"{names_text([s.name for s in splits], most=2)} {'has' if len(splits) == 1 else 'have'}"
 
 
 def _backlog(splits: Sequence[SplitAt], at: _Window) -> str:
     lags = [s.lag for s in splits if s.lag is not None]
     records = f", with {count_text(sum(lags), 'record')} to read" if lags else ", with records to read"
-    return f"{_subject(splits)} {_behind(splits, at.base)}{records}"
+    return f"{subject_text(splits)} {_behind(splits, at.base)}{records}"
 
 
 def _read(splits: Sequence[SplitAt], at: _Window) -> str:
@@ -300,23 +303,23 @@ def _pending(splits: Sequence[SplitAt], at: _Window) -> str:
     count = sum(s.pending for s in splits)
     records = count_text(count, "record") if all(s.is_counted for s in splits) else "records"
     if all(s.watermark is None for s in splits):
-        return f"{_subject(splits)} {_has(splits)} {records} in the last batch, and had no watermark before it"
-    return f"{_subject(splits)} {_behind(splits, at.base)} without the {records} of the last batch"
+        return f"{subject_text(splits)} {have_text(splits)} {records} in the last batch, and had no watermark before it"
+    return f"{subject_text(splits)} {_behind(splits, at.base)} without the {records} of the last batch"
 
 
 def _paused(splits: Sequence[SplitAt], at: _Window) -> str:
     elsewhere = "" if at.source.held_by is None else f"; the slowest other source is {at.source.held_by}"
     if all(s.watermark is None for s in splits):
-        where = f"{_has(splits)} no watermark yet, and {'is' if len(splits) == 1 else 'are'}"
+        where = f"{have_text(splits)} no watermark yet, and {'is' if len(splits) == 1 else 'are'}"
     else:
         where = f"{_behind(splits, at.base)} and"
-    return f"{_subject(splits)} {where} paused by the alignment group: {splits[0].why}{elsewhere}"
+    return f"{subject_text(splits)} {where} paused by the alignment group: {splits[0].why}{elsewhere}"
 
 
 def _open(splits: Sequence[SplitAt], at: _Window) -> str:
     its = "its" if len(splits) == 1 else "their"
     return (
-        f"{_subject(splits)} {_behind(splits, at.base)}, and {its} next records are in a transaction that is open: no "
+        f"{subject_text(splits)} {_behind(splits, at.base)}, and {its} next records are in a transaction that is open: no "
         "idleTimeout leaves them out"
     )
 
@@ -325,30 +328,30 @@ def _bound(splits: Sequence[SplitAt], at: _Window) -> str:
     """Of a window without an end there is no such split: its watermark has not come to its own next millisecond."""
     its = "its watermark is" if len(splits) == 1 else "their watermarks are"
     bound = format_duration(at.source.out_of_orderness or 0)
-    return f"{_subject(splits)} {_has(splits)} records that late, and {its} maxOutOfOrderness ({bound}) behind them"
+    return f"{subject_text(splits)} {have_text(splits)} records that late, and {its} maxOutOfOrderness ({bound}) behind them"
 
 
 def _silent(splits: Sequence[SplitAt], at: _Window) -> str:
     read = "read to the end of this run" if splits[0].status is Status.FINISHED else None
     nothing = f" and {read}" if read else ", with nothing to read"
-    return f"{_subject(splits)} {_behind(splits, at.base)}{nothing}{_timeout(splits, at)}"
+    return f"{subject_text(splits)} {_behind(splits, at.base)}{nothing}{_timeout(splits, at)}"
 
 
 def _without(splits: Sequence[SplitAt], at: _Window) -> str:
-    return f"{_subject(splits)} {_has(splits)} no watermark: {splits[0].why}"
+    return f"{subject_text(splits)} {have_text(splits)} no watermark: {splits[0].why}"
 
 
 def _never(splits: Sequence[SplitAt], at: _Window) -> str:
-    return f"{_subject(splits)} {_has(splits)} never had a record{_timeout(splits, at)}"
+    return f"{subject_text(splits)} {have_text(splits)} never had a record{_timeout(splits, at)}"
 
 
 def _no_answer(splits: Sequence[SplitAt], at: _Window) -> str:
     whose = "its log does" if len(splits) == 1 else "their logs do"
-    return f"{_subject(splits)} {_behind(splits, at.base)}, and {whose} not answer"
+    return f"{subject_text(splits)} {_behind(splits, at.base)}, and {whose} not answer"
 
 
 def _left_out(splits: Sequence[SplitAt], _: _Window) -> str:
-    return f"{_subject(splits)} {'is' if len(splits) == 1 else 'are'} idle and left out"
+    return f"{subject_text(splits)} {'is' if len(splits) == 1 else 'are'} idle and left out"
 
 
 _CLAUSES: Mapping[Hold, Callable[[Sequence[SplitAt], _Window], str]] = {
@@ -503,7 +506,7 @@ def _rows_text(n: int) -> str:
 def _late_rows(source: SourceAt, *, is_ahead: bool) -> str:
     late = sorted((split for split in source.splits if split.late), key=lambda s: -s.late)
     longest = source.rows.late.longest
-    of = f" of {_names([split.name for split in late])}" if late else ""
+    of = f" of {names_text([split.name for split in late])}" if late else ""
     rows = count_text(source.rows.late.rows, "row")
     what = (
         f"{rows}{of} came up to {format_duration(longest)} late in this run: windows, joins and deduplication drop "
@@ -589,26 +592,11 @@ def _table(rows: Sequence[SplitRow], more: int) -> Iterator[str]:
 # Words.
 
 
-def _names(names: Sequence[str], most: int = _NAMED) -> str:
-    if len(names) > most:
-        return f"{', '.join(names[:most])} and {count_text(len(names) - most)} more"
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
-
-
-def _subject(splits: Sequence[SplitAt]) -> str:
-    worst = sorted(splits, key=lambda s: MIN if s.watermark is None else s.watermark)
-    return _names([split.name for split in worst])
-
-
-def _has(splits: Sequence[SplitAt]) -> str:
-    return "has" if len(splits) == 1 else "have"
-
-
 def _behind(splits: Sequence[SplitAt], base: int | None) -> str:
     marks = [s.watermark for s in splits if s.watermark is not None]
     verb = "is" if len(splits) == 1 else "are"
     if not marks:
-        return f"{_has(splits)} no watermark yet"
+        return f"{have_text(splits)} no watermark yet"
     if base is None or min(marks) >= base:
         return f"{verb} at {time_text(min(marks))}"
     up_to = "up to " if len(splits) > 1 else ""

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from watermark_source.durations import count_text
 from watermark_source.monitor.source_status import (
     NO_ROWS,
     SHORTEST_SILENCE,
@@ -20,7 +21,7 @@ from watermark_source.monitor.source_status import (
     WriterView,
     silence_text,
 )
-from watermark_source.planning.watermark import MAX, is_moment, watermark_text
+from watermark_source.planning.watermark import MAX, MIN, is_moment, watermark_text
 
 _END = 2**62 // 1_000
 """Half of Spark's range of times, in milliseconds: a watermark beyond it is the end of time."""
@@ -284,3 +285,21 @@ def time_text(watermark: int | None) -> str:
     if watermark is None or not is_moment(watermark) or watermark > _END:
         return watermark_text(MAX if watermark is not None and watermark > _END else watermark)
     return f"{watermark_text(watermark).removesuffix('.000')} UTC"
+
+
+def names_text(names: Sequence[str], most: int = 3) -> str:
+    """Return names as a list; of many the first ``most``, and how many more."""
+    if len(names) > most:
+        return f"{', '.join(names[:most])} and {count_text(len(names) - most)} more"
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def subject_text(splits: Sequence[SplitAt]) -> str:
+    """Return the names of splits, the furthest behind first."""
+    worst = sorted(splits, key=lambda s: MIN if s.watermark is None else s.watermark)
+    return names_text([split.name for split in worst])
+
+
+def have_text(splits: Sequence[SplitAt]) -> str:
+    """Return the verb behind ``subject_text``."""
+    return "has" if len(splits) == 1 else "have"
