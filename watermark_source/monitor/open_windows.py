@@ -319,8 +319,8 @@ def _paused(splits: Sequence[SplitAt], at: _Window) -> str:
 def _open(splits: Sequence[SplitAt], at: _Window) -> str:
     its = "its" if len(splits) == 1 else "their"
     return (
-        f"{subject_text(splits)} {_behind(splits, at.base)}, and {its} next records are in a transaction that is open: no "
-        "idleTimeout leaves them out"
+        f"{subject_text(splits)} {_behind(splits, at.base)}, and {its} next records are in a transaction that is "
+        "open: no idleTimeout leaves them out"
     )
 
 
@@ -328,7 +328,8 @@ def _bound(splits: Sequence[SplitAt], at: _Window) -> str:
     """Of a window without an end there is no such split: its watermark has not come to its own next millisecond."""
     its = "its watermark is" if len(splits) == 1 else "their watermarks are"
     bound = format_duration(at.source.out_of_orderness or 0)
-    return f"{subject_text(splits)} {have_text(splits)} records that late, and {its} maxOutOfOrderness ({bound}) behind them"
+    seen = f"{subject_text(splits)} {have_text(splits)} records that late"
+    return f"{seen}, and {its} maxOutOfOrderness ({bound}) behind them"
 
 
 def _silent(splits: Sequence[SplitAt], at: _Window) -> str:
