@@ -22,6 +22,7 @@ from watermark_source.monitor.window_facts import (
     SourceAt,
     SplitAt,
     Unfollowed,
+    behind_text,
     have_text,
     hold_of,
     moves_without_quiet,
@@ -291,12 +292,12 @@ def _passed(splits: Sequence[SplitAt], _: _Window) -> str:
 def _backlog(splits: Sequence[SplitAt], at: _Window) -> str:
     lags = [s.lag for s in splits if s.lag is not None]
     records = f", with {count_text(sum(lags), 'record')} to read" if lags else ", with records to read"
-    return f"{subject_text(splits)} {_behind(splits, at.base)}{records}"
+    return f"{subject_text(splits)} {behind_text(splits, at.base)}{records}"
 
 
 def _read(splits: Sequence[SplitAt], at: _Window) -> str:
     was = "was" if len(splits) == 1 else "were"
-    return f"{_subject(splits)} {_behind(splits, at.base)}, and {was} read to the end just now"
+    return f"{subject_text(splits)} {behind_text(splits, at.base)}, and {was} read to the end just now"
 
 
 def _pending(splits: Sequence[SplitAt], at: _Window) -> str:
@@ -304,7 +305,7 @@ def _pending(splits: Sequence[SplitAt], at: _Window) -> str:
     records = count_text(count, "record") if all(s.is_counted for s in splits) else "records"
     if all(s.watermark is None for s in splits):
         return f"{subject_text(splits)} {have_text(splits)} {records} in the last batch, and had no watermark before it"
-    return f"{subject_text(splits)} {_behind(splits, at.base)} without the {records} of the last batch"
+    return f"{subject_text(splits)} {behind_text(splits, at.base)} without the {records} of the last batch"
 
 
 def _paused(splits: Sequence[SplitAt], at: _Window) -> str:
@@ -312,14 +313,14 @@ def _paused(splits: Sequence[SplitAt], at: _Window) -> str:
     if all(s.watermark is None for s in splits):
         where = f"{have_text(splits)} no watermark yet, and {'is' if len(splits) == 1 else 'are'}"
     else:
-        where = f"{_behind(splits, at.base)} and"
+        where = f"{behind_text(splits, at.base)} and"
     return f"{subject_text(splits)} {where} paused by the alignment group: {splits[0].why}{elsewhere}"
 
 
 def _open(splits: Sequence[SplitAt], at: _Window) -> str:
     its = "its" if len(splits) == 1 else "their"
     return (
-        f"{subject_text(splits)} {_behind(splits, at.base)}, and {its} next records are in a transaction that is "
+        f"{subject_text(splits)} {behind_text(splits, at.base)}, and {its} next records are in a transaction that is "
         "open: no idleTimeout leaves them out"
     )
 
@@ -335,7 +336,7 @@ def _bound(splits: Sequence[SplitAt], at: _Window) -> str:
 def _silent(splits: Sequence[SplitAt], at: _Window) -> str:
     read = "read to the end of this run" if splits[0].status is Status.FINISHED else None
     nothing = f" and {read}" if read else ", with nothing to read"
-    return f"{subject_text(splits)} {_behind(splits, at.base)}{nothing}{_timeout(splits, at)}"
+    return f"{subject_text(splits)} {behind_text(splits, at.base)}{nothing}{_timeout(splits, at)}"
 
 
 def _without(splits: Sequence[SplitAt], at: _Window) -> str:
@@ -348,7 +349,7 @@ def _never(splits: Sequence[SplitAt], at: _Window) -> str:
 
 def _no_answer(splits: Sequence[SplitAt], at: _Window) -> str:
     whose = "its log does" if len(splits) == 1 else "their logs do"
-    return f"{subject_text(splits)} {_behind(splits, at.base)}, and {whose} not answer"
+    return f"{subject_text(splits)} {behind_text(splits, at.base)}, and {whose} not answer"
 
 
 def _left_out(splits: Sequence[SplitAt], _: _Window) -> str:
@@ -591,14 +592,3 @@ def _table(rows: Sequence[SplitRow], more: int) -> Iterator[str]:
 
 
 # Words.
-
-
-def _behind(splits: Sequence[SplitAt], base: int | None) -> str:
-    marks = [s.watermark for s in splits if s.watermark is not None]
-    verb = "is" if len(splits) == 1 else "are"
-    if not marks:
-        return f"{have_text(splits)} no watermark yet"
-    if base is None or min(marks) >= base:
-        return f"{verb} at {time_text(min(marks))}"
-    up_to = "up to " if len(splits) > 1 else ""
-    return f"{verb} {up_to}{format_duration(base - min(marks))} behind"

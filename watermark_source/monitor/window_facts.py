@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from watermark_source.durations import count_text
+from watermark_source.durations import count_text, format_duration
 from watermark_source.monitor.source_status import (
     NO_ROWS,
     SHORTEST_SILENCE,
@@ -303,3 +303,15 @@ def subject_text(splits: Sequence[SplitAt]) -> str:
 def have_text(splits: Sequence[SplitAt]) -> str:
     """Return the verb behind ``subject_text``."""
     return "has" if len(splits) == 1 else "have"
+
+
+def behind_text(splits: Sequence[SplitAt], base: int | None) -> str:
+    """Return how far splits are behind a base, as a verb and what follows it."""
+    marks = [s.watermark for s in splits if s.watermark is not None]
+    verb = "is" if len(splits) == 1 else "are"
+    if not marks:
+        return f"{have_text(splits)} no watermark yet"
+    if base is None or min(marks) >= base:
+        return f"{verb} at {time_text(min(marks))}"
+    up_to = "up to " if len(splits) > 1 else ""
+    return f"{verb} {up_to}{format_duration(base - min(marks))} behind"
