@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from watermark_source.durations import count_text, format_duration
-from watermark_source.monitor.source_status import Status, WriterView
+from watermark_source.monitor.source_status import Status
 from watermark_source.monitor.status_table import text_table
 from watermark_source.monitor.watermark_warnings import future_text, option_line
 from watermark_source.monitor.window_facts import (
@@ -30,10 +30,13 @@ from watermark_source.monitor.window_facts import (
     reached,
     subject_text,
     time_text,
+    writer_hold,
 )
 from watermark_source.planning.watermark import MIN, is_moment, watermark_text
 
 IDLE_TIMEOUT = '.option("idleTimeout", "30 seconds")'
+_STOPPED_AFTER: Final = 60_000
+"""Milliseconds without an announcement after which a writer may have stopped."""
 _LINES: Final = 100
 """Rows of the printed table."""
 
@@ -385,19 +388,13 @@ def _writer_clauses(source: SourceAt, target: int) -> Iterator[str]:
     if source.unannounced is not None:
         yield source.unannounced
     for writer in source.writers or ():
-        if _writer_hold(writer, source, target) is Hold.PASSED:
+        if writer_hold(writer, source, target) is Hold.PASSED:
             yield f"writer {writer.name} has"
-        elif _writer_hold(writer, source, target) is not Hold.LEFT_OUT:
+        elif writer_hold(writer, source, target) is not Hold.LEFT_OUT:
             at = "" if writer.watermark is None else f" is at {time_text(writer.watermark)}:"
             yield f"writer {writer.name}{at or ':'} {writer.why}"
     if not source.writers and source.unannounced is None:
         yield "no writer has announced a watermark"
-
-
-def _writer_hold(writer: WriterView, source: SourceAt, target: int) -> Hold:
-    if writer.status in ("idle", "silent", "ended"):
-        return Hold.LEFT_OUT
-    return Hold.PASSED if reached(writer.watermark, target) or reached(source.watermark, target) else Hold.BACKLOG
 
 
 def _advice(of: QueryAt, target: int, end: int | None) -> Iterator[str]:
@@ -407,12 +404,21 @@ def _advice(of: QueryAt, target: int, end: int | None) -> Iterator[str]:
             continue
         name = f" of source {source.name}" if len(of.sources) > 1 else ""
         if source.writers is not None:
-            yield (
-                f"to do{name}: start the writer that has stopped; if it is gone for good, python -m watermark_source "
-                "watermarks --kafka … --topic TOPIC drop WRITER, or set writerTimeToLive"
-            )
+            yield _writer_advice(source, target, name)
             continue
         yield from _split_advice(source, target, end, name)
+
+
+def _writer_advice(source: SourceAt, target: int, name: str) -> str:
+    holding = [w for w in source.writers or () if writer_hold(w, source, target) is Hold.BACKLOG]
+    stopped = [w.name for w in holding if w.since is None or (source.at or w.since) - w.since > _STOPPED_AFTER]
+    if holding and not stopped:
+        names = names_text([w.name for w in holding])
+        return f"to do{name}: see why_open(query) in the job of {names}, which announced less than a minute ago"
+    return (
+        f"to do{name}: start {f'writer {names_text(stopped)}' if stopped else 'a writer'}; if it is gone for good, "
+        "python -m watermark_source watermarks --kafka … --topic TOPIC drop WRITER, or set writerTimeToLive"
+    )
 
 
 def _split_advice(source: SourceAt, target: int, end: int | None, name: str) -> Iterator[str]:
@@ -552,7 +558,7 @@ def _rows(sources: Iterable[SourceAt], target: int, end: int | None) -> Iterator
             yield SplitRow(
                 source=source.name,
                 name=f"writer {writer.name}",
-                hold=_writer_hold(writer, source, target),
+                hold=writer_hold(writer, source, target),
                 watermark=writer.watermark,
                 status=writer.status.upper(),
                 position=None,

@@ -117,8 +117,17 @@ class SourceAt:
 
     @property
     def read_nothing(self) -> bool:
-        """Whether no record has come since the query was started, although there were some before."""
-        if self.at is None or self.rows.read or not self.splits or self.watermark is not None:
+        """Whether no record has come since the query was started, although there were some before.
+
+        Rows of a batch that still runs are not counted yet.
+        """
+        if (
+            any(split.pending for split in self.splits)
+            or self.at is None
+            or self.rows.read
+            or not self.splits
+            or self.watermark is not None
+        ):
             return False
         return any(split.position for split in self.splits) and all(split.lag == 0 for split in self.splits)
 
@@ -248,6 +257,13 @@ def hold_of(split: SplitAt, source: SourceAt, target: int) -> Hold:  # noqa: PLR
 
 QUIET = {Hold.NEVER, Hold.NO_WATERMARK, Hold.SILENT, Hold.BOUND}
 MOVING = {Hold.PASSED, Hold.BACKLOG, Hold.READ, Hold.PENDING, Hold.PAUSED, Hold.NO_ANSWER, Hold.OPEN}
+
+
+def writer_hold(writer: WriterView, source: SourceAt, target: int) -> Hold:
+    """Return how a writer that announces watermarks holds a time."""
+    if writer.status in ("idle", "silent", "ended"):
+        return Hold.LEFT_OUT
+    return Hold.PASSED if reached(writer.watermark, target) or reached(source.watermark, target) else Hold.BACKLOG
 
 
 def moves_without_quiet(source: SourceAt, target: int) -> bool:

@@ -173,6 +173,8 @@ def test_a_query_that_began_at_the_ends_of_its_logs_is_named_as_such() -> None:
     found = explained(source_status(*new, watermark=None, rows=0))
     assert any('.option("startingOffsets", "earliest") with a new checkpoint' in remark for remark in found.remarks)
     assert not any("ingestion" in remark for remark in found.remarks)
+    running = [split_view(n, watermark=None, position=2, end=2, why=why, unobserved=2) for n in range(2)]
+    assert not any("startingOffsets" in r for r in explained(source_status(*running, watermark=None, rows=0)).remarks)
     never = [split_view(n, watermark=None, position=0, end=0, why=why) for n in range(2)]
     assert not any("startingOffsets" in r for r in explained(source_status(*never, watermark=None, rows=0)).remarks)
 
@@ -324,7 +326,13 @@ def test_announced_watermarks_wait_for_writers() -> None:
         "the window that ends at 2026-11-21 12:01:00 UTC closes when every writer of the topic has announced that "
         "time: writer carts is at 2026-11-21 12:00:00 UTC: has announced nothing for 4 min; writer sessions has"
     )
-    assert any("drop WRITER, or set writerTimeToLive" in remark for remark in found.remarks)
+    assert any(r.startswith("to do: start writer carts; if it is gone for good") for r in found.remarks)
+
+
+def test_a_writer_that_announces_is_not_to_be_started_or_dropped() -> None:
+    live = WriterView(name="carts", status="active", why="announces", watermark=NOON, since=NOON, holds_back=True)
+    (remark,) = explained(source_status(split_view(0, watermark=None), writers=[live])).remarks
+    assert remark == "to do: see why_open(query) in the job of carts, which announced less than a minute ago"
 
 
 def test_processing_time_waits_for_the_clock() -> None:
