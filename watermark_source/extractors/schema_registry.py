@@ -446,7 +446,12 @@ def _bytes_of(records: pa.RecordBatch, column: str) -> tuple[pa.Array, npt.NDArr
     rows, (_, ends, data) = len(values), values.buffers()
     edges = np.frombuffer(ends, np.int32, rows + 1, 4 * values.offset) if rows else np.zeros(1, np.int32)
     content = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(1, np.uint8)
-    return values, content, edges
+    # Compiled code takes no read-only arrays, as those of the records that a function of event times is given.
+    writable = (
+        content if content.flags.writeable else content.copy(),
+        edges if edges.flags.writeable else edges.copy(),
+    )
+    return values, *writable
 
 
 def _present(values: pa.Array) -> npt.NDArray[np.bool_]:
