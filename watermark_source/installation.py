@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import pkgutil
 import re
 import shlex
 import sys
 import warnings
-from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
@@ -41,6 +42,11 @@ def need(packages: Iterable[str], format_name: str, *, requirement: str) -> None
         project, _, extra = requirement.rstrip("]").partition("[")
         command = to_install(extra) if project == _DISTRIBUTION else f"pip install '{requirement or missing}'"
         raise _missing(f'format("{format_name}")', missing, command)
+
+
+def format_packages() -> Iterator[str]:
+    """Yield the names of the packages in which Spark looks for formats: connectors, and other projects' formats."""
+    return (module.name for module in pkgutil.iter_modules() if module.name.startswith("pyspark_"))
 
 
 def lacking(what: str, package: str | None, extra: str) -> MissingPackageError:

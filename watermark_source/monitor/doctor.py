@@ -6,7 +6,6 @@ import contextlib
 import getpass
 import importlib
 import os
-import pkgutil
 import re
 import sys
 from collections import Counter
@@ -16,12 +15,10 @@ from typing import Protocol, TextIO, cast
 
 from watermark_source.checks import Finding, Verdict
 from watermark_source.errors import UsageError
-from watermark_source.installation import lacking
+from watermark_source.installation import format_packages, lacking
 from watermark_source.option_table import OptionTable
 
 _EXTRAS = ("kafka", "mysql")
-_PREFIX = "pyspark_"
-"""Prefix of the packages in which Spark finds formats, and the command line finds connectors."""
 _VARIABLES = "WATERMARK_SOURCE_"
 _WORD_END = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _NAME_WIDTH = 24
@@ -52,9 +49,8 @@ def doctor_of(package: str) -> Doctor:
 
 def flags(constant: str) -> dict[str, str]:
     """Return the packages whose module has a flag in ``constant``, such as ``DOCTOR_FLAG``, by their flags."""
-    names = (module.name for module in pkgutil.iter_modules() if module.name.startswith(_PREFIX))
     packages: dict[str, str] = {}
-    for name in names:
+    for name in format_packages():
         # Another project's package with this prefix may fail to import.
         with contextlib.suppress(Exception):
             packages[getattr(importlib.import_module(name), constant)] = name

@@ -289,7 +289,7 @@ _HELD = (
 
 
 def _passed(splits: Sequence[SplitAt], _: _Window) -> str:
-    return f"{names_text([s.name for s in splits], most=2)} {'has' if len(splits) == 1 else 'have'}"
+    return f"{names_text([s.name for s in splits], most=2)} {have_text(splits)}"
 
 
 def _backlog(splits: Sequence[SplitAt], at: _Window) -> str:

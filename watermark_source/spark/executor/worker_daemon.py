@@ -11,14 +11,13 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
-import pkgutil
 import sys
 
 import pyspark.daemon
 
+from watermark_source.installation import format_packages
+
 _OF_SPARK = ("pyspark.worker", "pyspark.sql.worker.plan_data_source_read")
-_PREFIX = "pyspark_"
-"""Of packages in which Spark looks for formats."""
 
 
 def preload() -> None:
@@ -28,9 +27,8 @@ def preload() -> None:
         for name in _OF_SPARK:
             importlib.import_module(name)
         importlib.import_module("watermark_source.spark.executor.reading")
-        for package in pkgutil.iter_modules():
-            if package.name.startswith(_PREFIX):
-                _preload(package.name)
+        for package in format_packages():
+            _preload(package)
     gc.freeze()
 
 
