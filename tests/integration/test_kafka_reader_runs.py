@@ -10,6 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -121,32 +122,27 @@ def test_a_process_that_is_killed_again_and_again_sends_the_watermarks_that_were
     writer = Writer(kafka, topic, seed=2, but_the_last=options is not IN_PAYLOAD)
     command = [sys.executable, reader_loop.__file__, kafka.bootstrap, topic, str(tmp_path), json.dumps(options)]
     is_last = False
-    for number in range(kills + 20):
+    for number in range(kills + 200):
         before = len(lines(tmp_path / "reads"))
-        # A kill after an offset was written and before it was read has nothing done again.
-        is_last = number >= kills and _some_done_again(tmp_path)
+        is_last = number >= kills and _some_done_again(tmp_path) and len(set(_watermarks(tmp_path))) > 2
         child = ChildProcess(command, folder=tmp_path, log=tmp_path / "log")
         try:
+            # The batch that is done again, and one of its own.
+            _wait(child, partial(_goes_on, tmp_path, before))
             if is_last:
                 writer.stop()
-            until = time.monotonic() + 120
-            # The batch that is done again, and one of its own.
-            while not _goes_on(tmp_path, before) or (is_last and _rows(tmp_path) < writer.written.total()):
-                assert child.exit_code is None, child.last_lines(40)
-                assert time.monotonic() < until, child.last_lines(40)
-                time.sleep(0.05)
+                _wait(child, lambda: _rows(tmp_path) >= writer.written.total())
+                break
             time.sleep(chance.uniform(0, 0.6))
         finally:
             child.kill()
-        if is_last:
-            break
-    assert is_last
-    offsets, reads = lines(tmp_path / "offsets"), lines(tmp_path / "reads")
+    # A kill after an offset was written and before it was read has nothing done again.
+    assert is_last, f"{kills + 200} kills, and still no batch done again or only the watermarks {_watermarks(tmp_path)}"
+    reads = lines(tmp_path / "reads")
     digests = {entry["batch"]: {e["digest"] for e in reads if e["batch"] == entry["batch"]} for entry in reads}
     assert all(len(found) == 1 for found in digests.values())
-    watermarks = [offset.get("wm", 0) for offset in offsets]
+    watermarks = _watermarks(tmp_path)
     assert watermarks == sorted(watermarks)
-    assert len(set(watermarks)) > 2
     once = {entry["batch"]: entry["rows"] for entry in reads}
     places = [(partition, offset) for rows in once.values() for partition, offset, _ in rows]
     assert len(places) == len(set(places)) == writer.written.total()
@@ -155,8 +151,20 @@ def test_a_process_that_is_killed_again_and_again_sends_the_watermarks_that_were
     _log.info("%d kills: %d batches, %d done again, %d rows", kills, len(once), len(reads) - len(once), len(places))
 
 
+def _wait(child: ChildProcess, happened: Callable[[], bool]) -> None:
+    until = time.monotonic() + 120
+    while not happened():
+        assert child.exit_code is None, child.last_lines(40)
+        assert time.monotonic() < until, child.last_lines(40)
+        time.sleep(0.05)
+
+
 def _goes_on(folder: Path, before: int) -> bool:
     return len(lines(folder / "reads")) >= before + 2
+
+
+def _watermarks(folder: Path) -> list[int]:
+    return [offset.get("wm", 0) for offset in lines(folder / "offsets")]
 
 
 def _some_done_again(folder: Path) -> bool:
