@@ -6,7 +6,13 @@
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
+PIP := $(RUN) -m pip --disable-pip-version-check install
+# What tests and linters need.
 INSTALLED := $(VENV)/.installed
+# What runs the project and its servers; where tests are installed, all of it is there.
+TO_RUN := $(if $(wildcard $(INSTALLED)),$(INSTALLED),$(VENV)/.installed-to-run)
+# The project as pip copied it, where a user has installed it.
+COPY = $(wildcard $(VENV)/lib/python3*/site-packages/watermark_source)
 FUZZER := $(VENV)/.installed-soak
 
 # Extra arguments: make test PYTEST_ARGS="-k idle"
@@ -60,33 +66,36 @@ export PYSPARK_DRIVER_PYTHON := $(CURDIR)/$(RUN)
 unexport PYTHONDONTWRITEBYTECODE
 # NumPy's threads wait busily for a while in each of them.
 export OPENBLAS_NUM_THREADS := 1
+# Examples and servers run as they are here, also beside a copy that is installed.
+USERS := play demo demo-json demo-mysql demo-join demo-rate demo-chain broker
+$(USERS): export PYTHONPATH := $(CURDIR):$(CURDIR)/connectors
 
 .DEFAULT_GOAL := help
-.PHONY: help play demo demo-json demo-mysql demo-join demo-rate demo-chain check pure test test-long test-versions test-servers test-containers lint coverage lock bench docs site \
-    broker soak fuzz mutants clean distclean python java prepared
+.PHONY: help $(USERS) check pure test test-long test-versions test-servers test-containers lint coverage lock bench docs site \
+    soak fuzz mutants clean distclean python java prepared
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST)
 
-play: java $(INSTALLED) ## a broker with a topic that keeps being written, until Ctrl-C; it prints the lines to try
+play: java $(TO_RUN) ## a broker with a topic that keeps being written, until Ctrl-C; it prints the lines to try
 	$(RUN) examples/play.py $(DEMO_ARGS)
 
-demo: java $(INSTALLED) ## a skewed topic, aggregated with and without this source, side by side
+demo: java $(TO_RUN) ## a skewed topic, aggregated with and without this source, side by side
 	$(RUN) examples/skewed_topic.py $(DEMO_ARGS)
 
-demo-json: java $(INSTALLED) ## orders whose event time is in their JSON, with withWatermark and with eventTimeColumn
+demo-json: java $(TO_RUN) ## orders whose event time is in their JSON, with withWatermark and with eventTimeColumn
 	$(RUN) examples/json_event_time.py $(DEMO_ARGS)
 
-demo-mysql: java $(INSTALLED) ## MySQL tables copied by their stream while they are written to
+demo-mysql: java $(TO_RUN) ## MySQL tables copied by their stream while they are written to
 	$(RUN) examples/mysql_changes.py $(DEMO_ARGS)
 
-demo-join: java $(INSTALLED) ## clicks from Kafka, each joined with its user from MySQL
+demo-join: java $(TO_RUN) ## clicks from Kafka, each joined with its user from MySQL
 	$(RUN) examples/clickstream_enrichment.py $(DEMO_ARGS)
 
-demo-rate: java $(INSTALLED) ## clicks of Spark's rate source, each joined with its user from MySQL
+demo-rate: java $(TO_RUN) ## clicks of Spark's rate source, each joined with its user from MySQL
 	$(RUN) examples/rate_enrichment.py $(DEMO_ARGS)
 
-demo-chain: java $(INSTALLED) ## three jobs in a row: watermarks that travel with the rows, beside a bound in each job
+demo-chain: java $(TO_RUN) ## three jobs in a row: watermarks that travel with the rows, beside a bound in each job
 	$(RUN) examples/job_chain.py $(DEMO_ARGS)
 
 check: $(INSTALLED) ## lint, and what needs no server, side by side: two to three minutes
@@ -102,7 +111,7 @@ test-long: prepared ## the same and what is longer by nature: more kills, histor
 	$(RUN) -m pytest tests $(BY_FILE) --durations=30 $(call LONG,$(SEED)) --hypothesis-profile=long --log-cli-level=INFO $(PYTEST_ARGS)
 
 test-versions: prepared ## a core of the tests for each Python and PySpark, with the lowest and the newest packages
-	$(RUN) -m pip install --disable-pip-version-check --quiet --group versions
+	$(PIP) --quiet --group versions
 	$(RUN) -m tests.versions $(VERSIONS_ARGS)
 
 test-servers: prepared ## a core of the tests on each release of Kafka, MySQL and MariaDB that can be had
@@ -129,7 +138,7 @@ coverage: $(INSTALLED) ## how much of the pure packages tests without servers re
 	    --cov=watermark_source.planning --cov-report=term --cov-fail-under=97 $(PYTEST_ARGS)
 
 lock: $(INSTALLED) ## requirements.lock: one version of each package, with which .venv is made
-	$(RUN) -m pip install --disable-pip-version-check --quiet --group lock
+	$(PIP) --quiet --group lock
 	$(RUN) -m uv pip compile pyproject.toml --extra all --group dev --universal --python-version 3.11 \
 	    --output-file requirements.lock --no-emit-index-url --no-annotate --no-header --quiet --upgrade
 
@@ -139,7 +148,7 @@ docs: $(INSTALLED) ## the pages that are written from the code
 site: $(INSTALLED) ## the docs as a site with search, in build/site/site; a link that leads nowhere fails it
 	$(RUN) -m docs.site
 
-broker: java $(INSTALLED) ## a broker to play with, until Ctrl-C
+broker: java $(TO_RUN) ## a broker to play with, until Ctrl-C
 	$(RUN) -m services.kafka
 
 soak: prepared ## property and integration tests as in test-long and more examples, over and over for SOAK_MINUTES (30)
@@ -167,20 +176,28 @@ clean: ## remove what tools left behind; .venv and downloaded servers stay
 distclean: clean ## clean, and .venv
 	rm -rf $(VENV)
 
-# The stamp is written last: an interrupted installation is taken up again, a finished one is reused.
-$(INSTALLED): pyproject.toml requirements.lock | python
-	@test -x $(RUN) || { echo "creating $(VENV) with $$($(PYTHON) --version)"; $(PYTHON) -m venv $(VENV); } || { \
-	    rm -rf $(VENV); \
-	    echo "'$(PYTHON) -m venv' failed. On Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
-	@echo "installing the project and its tools into $(VENV) (once; about 1.3 GB with pyspark)"
-	$(RUN) -m pip install --disable-pip-version-check --upgrade 'pip>=25.1'
-	$(RUN) -m pip install --disable-pip-version-check --editable '.[all]' --group dev \
-	    --constraint requirements.lock
+# A stamp is written last: an interrupted installation is taken up again, a finished one is reused.
+$(INSTALLED): pyproject.toml requirements.lock | $(RUN)
+	@echo "installing the project, tests and linters into $(VENV) (once; 1.7 GB in all)"
+	$(PIP) 'pip>=25.1'
+	$(PIP) --editable '.[all]' --group dev --constraint requirements.lock
 	$(RUN) -m watermark_source.spark.bytecode  # every query of every test starts half a second sooner
 	@touch $@
 
+# A copy, with the versions of packages that its user has, stays as it is.
+$(VENV)/.installed-to-run: pyproject.toml requirements.lock | $(RUN)
+	@echo "$(if $(COPY),adding what the demos need to the project in $(VENV),installing the project into $(VENV) (once; 1.2 GB, without tests and linters))"
+	$(PIP) 'pip>=25.1'
+	$(PIP) $(if $(COPY),'watermark-source[all]',--editable '.[all]' --constraint requirements.lock) --group servers
+	@touch $@
+
+$(RUN): | python
+	@echo "creating $(VENV) with $$($(PYTHON) --version)"; $(PYTHON) -m venv $(VENV) || { \
+	    rm -rf $(VENV); \
+	    echo "'$(PYTHON) -m venv' failed. On Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
+
 $(FUZZER): $(INSTALLED)
-	$(RUN) -m pip install --disable-pip-version-check --group soak
+	$(PIP) --group soak
 	@touch $@
 
 # What the machine must bring is looked at before anything is downloaded.

@@ -28,7 +28,7 @@ def declared() -> dict[str, Requirement]:
     """What pyproject.toml requires for development: the project, ``[all]``, and the group ``dev``."""
     project: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     extras, groups = project["project"]["optional-dependencies"], project["dependency-groups"]
-    texts = [*project["project"]["dependencies"], *groups["lint"], *groups["test"], *groups["docs"]]
+    texts = [*project["project"]["dependencies"], *group_texts(groups, "dev")]
     extra = Requirement(extras["all"][0]).extras
     waiting = sorted(extra)
     for name in waiting:
@@ -39,6 +39,14 @@ def declared() -> dict[str, Requirement]:
                 texts.append(text)
     each = {text: Requirement(text) for text in texts}
     return {text: of for text, of in each.items() if of.marker is None or of.marker.evaluate()}
+
+
+def group_texts(groups: dict[str, Any], name: str) -> Iterator[str]:
+    for each in groups[name]:
+        if isinstance(each, str):
+            yield each
+        else:
+            yield from group_texts(groups, each["include-group"])
 
 
 def needed(names: dict[str, str]) -> Iterator[tuple[str, Requirement]]:

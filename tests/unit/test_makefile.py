@@ -1,0 +1,66 @@
+"""What ``make`` installs: for who tries the project no tests and linters, and over what is installed no other copy."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+DEMOS = sorted(set(re.findall(r"^    make (play|demo\S*|broker) ", README, re.MULTILINE)))
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """A folder with what ``make`` reads before it installs."""
+    for name in ("Makefile", "pyproject.toml", "requirements.lock"):
+        shutil.copyfile(ROOT / name, tmp_path / name)
+    return tmp_path
+
+
+def installs(clone: Path, target: str) -> list[str]:
+    """What pip would install for a target."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    command = ["make", "--dry-run", "--no-print-directory", target]
+    done = subprocess.run(command, cwd=clone, env=environment, capture_output=True, text=True, timeout=60, check=True)
+    return [line.partition(" install ")[2] for line in done.stdout.splitlines() if " -m pip " in line]
+
+
+def have(clone: Path, stamp: str) -> None:
+    (clone / ".venv" / "bin").mkdir(parents=True, exist_ok=True)
+    (clone / ".venv" / "bin" / "python").touch()
+    (clone / ".venv" / stamp).touch()
+
+
+def test_the_readme_has_the_demos() -> None:
+    assert {"play", "demo", "demo-json", "demo-join", "broker"} <= set(DEMOS)
+
+
+@pytest.mark.parametrize("target", DEMOS)
+def test_a_demo_installs_no_tests_and_linters(clone: Path, target: str) -> None:
+    assert installs(clone, target)[1:] == ["--editable '.[all]' --constraint requirements.lock --group servers"]
+
+
+@pytest.mark.parametrize("target", ["lint", "test", "prepared"])
+def test_tests_and_linters_are_installed_in_one_go(clone: Path, target: str) -> None:
+    whole = ["--editable '.[all]' --group dev --constraint requirements.lock"]
+    assert installs(clone, target)[1:] == whole
+    have(clone, ".installed-to-run")
+    assert installs(clone, target)[1:] == whole
+
+
+@pytest.mark.parametrize("target", ["demo", "broker"])
+def test_where_tests_are_installed_a_demo_installs_nothing(clone: Path, target: str) -> None:
+    have(clone, ".installed")
+    assert installs(clone, target) == []
+
+
+@pytest.mark.parametrize("target", ["demo", "broker"])
+def test_a_copy_that_a_user_installed_is_added_to_and_not_replaced(clone: Path, target: str) -> None:
+    (clone / ".venv" / "lib" / "python3.13" / "site-packages" / "watermark_source").mkdir(parents=True)
+    assert installs(clone, target)[1:] == ["'watermark-source[all]' --group servers"]
