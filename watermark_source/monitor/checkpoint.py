@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from enum import Enum, auto
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -19,7 +20,7 @@ from watermark_source.errors import UsageError, listed, shortened
 from watermark_source.monitor.source_status import STATUS_OF, WriterView
 from watermark_source.monitor.window_facts import QueryAt, SourceAt, SplitAt, Unfollowed, time_text, unfollowed
 from watermark_source.planning.offset import OffsetCodec, own_offset
-from watermark_source.planning.snapshot_ranges import unfinished
+from watermark_source.planning.snapshot_ranges import snapshot_split, unfinished
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState, SplitState, SplitStatus
 from watermark_source.planning.watermark import MIN
@@ -239,10 +240,7 @@ def _source_of_offset(source: LoggedSource, state: SourceState) -> SourceAt:
         name=source.name,
         format_name=source.format_name or "",
         watermark=state.watermark,
-        splits=tuple(
-            _split_of_offset(split, at, by_records=state.snapshots.complete is None)
-            for split, at in state.splits.items()
-        ),
+        splits=tuple(_split_of_offset(split, at, _unit(split, state)) for split, at in state.splits.items()),
         on_clock=state.use_processing_time,
         snapshots=tuple(sorted(unfinished(state.snapshots))),
         writers=None if state.announced is None else tuple(map(_writer_of_offset, state.announced.writers)),
@@ -256,7 +254,24 @@ def _writer_of_offset(name: str) -> WriterView:
     return WriterView(name=name, status="active", why=why, holds_back=True)
 
 
-def _split_of_offset(split: Split, at: SplitState, *, by_records: bool) -> SplitAt:
+class _Unit(Enum):
+    """What the positions of a split count."""
+
+    RECORDS = auto()
+    CHUNKS = auto()
+    """Of the snapshot of a table."""
+    NOTHING = auto()
+    """They are places in a log, such as a binlog."""
+
+
+def _unit(split: Split, state: SourceState) -> _Unit:
+    if state.snapshots.complete is None:
+        return _Unit.RECORDS
+    copied = state.snapshots.frontiers.keys() | state.snapshots.complete
+    return _Unit.CHUNKS if split in map(snapshot_split, copied) else _Unit.NOTHING
+
+
+def _split_of_offset(split: Split, at: SplitState, unit: _Unit) -> SplitAt:
     rests = at.status is SplitStatus.IDLE or (at.status is SplitStatus.ACTIVE and at.since is not None)
     pending = at.position - at.observed
     return SplitAt(
@@ -266,22 +281,30 @@ def _split_of_offset(split: Split, at: SplitState, *, by_records: bool) -> Split
         position=at.position,
         lag=0 if rests and not pending else None,
         never=rests and at.watermark is None and at.position == 0,
-        why=_why_of_offset(at, pending, by_records=by_records),
+        why=_why_of_offset(at, pending, unit),
         pending=pending,
+        is_counted=unit is _Unit.RECORDS,
     )
 
 
-def _why_of_offset(at: SplitState, pending: int, *, by_records: bool) -> str:
+def _why_of_offset(at: SplitState, pending: int, unit: _Unit) -> str:
     since = "" if at.since is None else f" since {time_text(at.since)}"
     if at.status is SplitStatus.IDLE:
         return f"idle{since}"
     if at.status is SplitStatus.PAUSED:
         return f"ahead of its alignment group{since}"
     if pending:
-        return f"{count_text(pending, 'record')} in the last batch, not yet in its watermark"
-    if by_records and at.watermark is None and at.position:
+        return f"{_pending_text(at, pending, unit)}, not yet in its watermark"
+    if unit is _Unit.RECORDS and at.watermark is None and at.position:
         return f"none of the records before position {count_text(at.position)} was read and had an event time"
     return f"nothing to read{since}" if since else "had more to read, or its log did not answer"
+
+
+def _pending_text(at: SplitState, pending: int, unit: _Unit) -> str:
+    if unit is _Unit.NOTHING:
+        places = f"from position {count_text(at.observed)} to {count_text(at.position)}"
+        return f"its log {places}, how many records is not counted, in the last batch"
+    return f"{count_text(pending, 'record' if unit is _Unit.RECORDS else 'chunk')} in the last batch"
 
 
 def _unfollowed(of: Checkpoint) -> Unfollowed | None:

@@ -455,17 +455,25 @@ def _split_advice(source: SourceAt, target: int, end: int | None, name: str) -> 
         if held & QUIET and not source.knows_options:
             yield f"to write{name}, if the query does not have it: {IDLE_TIMEOUT}"
     elif source.splits and not first and not source.read_nothing:
-        late = "" if end is None else f" later than {time_text(end + (source.out_of_orderness or 0))}"
-        bound = f" (maxOutOfOrderness {format_duration(source.out_of_orderness)})" if source.out_of_orderness else ""
-        unknown = "" if source.knows_options or end is None else " plus maxOutOfOrderness"
-        # A system that dates its rows itself needs no such strategy, and refuses it.
-        is_kafka = source.format_name == "aligned-kafka"
-        clock = ', .option("watermarkStrategy", "ingestion") lets the clock close it' if is_kafka else ""
-        yield (
-            f"no partition{name} has come so far: a record with an event time{late}{unknown}{bound} advances the "
-            f'watermark{clock}, and .option("finalWatermark", "true") closes all windows at the end of a last run '
-            "with availableNow"
-        )
+        yield _record_advice(source, end, name, is_normal=not source.is_held and Hold.NO_WATERMARK not in held)
+
+
+def _record_advice(source: SourceAt, end: int | None, name: str, *, is_normal: bool) -> str:
+    """Return which record closes a window that no partition has passed."""
+    it = "the next window" if end is None else "it"
+    normal = ", as is normal for a window whose rows are still coming" if is_normal else ""
+    late = source.out_of_orderness or 0
+    after = "after its end" if end is None else f"later than {time_text(end + late)}"
+    bound = f" (maxOutOfOrderness {format_duration(late)})" if late else ""
+    bound = bound if source.knows_options else " plus maxOutOfOrderness"
+    # A system that dates its rows itself needs no such strategy, and refuses it.
+    is_kafka = source.format_name == "aligned-kafka"
+    clock = '.option("watermarkStrategy", "ingestion") lets the clock close it, and ' if is_kafka else ""
+    return (
+        f"no partition{name} has had a record that closes {it} yet{normal}: {it} closes once each that is not idle has "
+        f"had one with an event time {after}{bound}. If no more records come: {clock}"
+        '.option("finalWatermark", "true") closes all windows at the end of a last run with availableNow'
+    )
 
 
 # Rows that are missing in the result, and why.
@@ -497,10 +505,8 @@ def _missing_rows(of: QueryAt) -> Iterator[str]:
                 f"and eventTimeFormat{_profile(source)}"
             )
         if source.rows.malformed:
-            yield (
-                f"{name}{_rows_text(source.rows.malformed)} not as valueSchema or keySchema has it (see valueMode, "
-                "keyMode)"
-            )
+            rows = _rows_text(source.rows.malformed)
+            yield f"{name}{rows} not as valueSchema or keySchema has it (see valueMode, keyMode)"
 
 
 def _profile(source: SourceAt) -> str:
@@ -527,11 +533,8 @@ def _late_rows(source: SourceAt, *, is_ahead: bool) -> str:
         return f"{what}. Partitions were idle in this run, and the watermark advanced without them{_or_profile(option)}"
     if source.out_of_orderness is None:
         return f"{what}; the log has the cause"
-    return f"{what}. They are out of order by more than maxOutOfOrderness{_or_profile(_bound_line(source, longest))}"
-
-
-def _bound_line(source: SourceAt, longest: int) -> str:
-    return option_line("maxOutOfOrderness", (source.out_of_orderness or 0) + longest)
+    option = option_line("maxOutOfOrderness", source.out_of_orderness + longest)
+    return f"{what}. They are out of order by more than maxOutOfOrderness{_or_profile(option)}"
 
 
 def _or_profile(option: str) -> str:
@@ -595,6 +598,3 @@ def _table(rows: Sequence[SplitRow], more: int) -> Iterator[str]:
     hidden = max(0, len(rows) - _LINES) + more
     if hidden:
         yield f"and {count_text(hidden)} more"
-
-
-# Words.

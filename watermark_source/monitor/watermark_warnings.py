@@ -309,7 +309,7 @@ def last_window_text(bound: int) -> str:
     """Return what closes the last windows when no partition has a later event time; ``bound``: maxOutOfOrderness."""
     late = f" (by maxOutOfOrderness, {format_duration(bound)}, more)" if bound else ""
     return (
-        f"A record with a later event time{late} moves it; "
+        f"That is normal after the last records. A record with a later event time{late} moves it; "
         '.option("finalWatermark", "true") closes all windows at the end of a last run with availableNow'
     )
 

@@ -18,6 +18,7 @@ from watermark_source.errors import OffsetError, UsageError
 from watermark_source.monitor.open_windows import OpenWindow, Verdict, open_window
 from watermark_source.monitor.source_status import (
     GroupStatus,
+    RowTotals,
     SnapshotProgress,
     SourceStatus,
     Status,
@@ -139,9 +140,27 @@ def test_where_no_partition_has_come_so_far_no_idle_timeout_is_proposed_but_a_la
     found = explained(source_status(*quiet, out_of_orderness=10_000))
     assert "idleTimeout" not in found.sentence.replace("and no idleTimeout is set", "")
     (remark,) = found.remarks
-    assert "a record with an event time later than 2026-11-21 12:01:10 UTC (maxOutOfOrderness 10 s)" in remark
+    assert remark.startswith(
+        "no partition has had a record that closes it yet, as is normal for a window whose rows are still coming: it "
+        "closes once each that is not idle has had one with an event time later than 2026-11-21 12:01:10 UTC "
+        "(maxOutOfOrderness 10 s). If no more records come: "
+    )
     assert '.option("watermarkStrategy", "ingestion")' in remark
     assert '.option("finalWatermark", "true")' in remark
+
+
+def test_of_any_window_it_is_normal_that_the_next_one_is_open() -> None:
+    quiet = split_view(0, watermark=NOON, position=100, end=100)
+    (remark,) = explained(source_status(quiet, watermark=NOON), end=None).remarks
+    assert "that closes the next window yet, as is normal for a window whose rows are still coming" in remark
+    assert "once each that is not idle has had one with an event time after its end. If no more" in remark
+
+
+def test_a_window_that_waits_for_records_without_an_event_time_is_not_called_normal() -> None:
+    why = "20 records, none with an event time; holds the watermark, and is never idle without idleTimeout"
+    undated = split_view(0, watermark=None, position=20, end=20, why=why)
+    found = explained(source_status(undated, watermark=None, rows=RowTotals(read=20, undated=20))).remarks
+    assert any("no partition has had a record that closes it yet: it closes once" in remark for remark in found)
 
 
 def test_records_of_an_open_transaction_get_no_idle_timeout_but_the_producer() -> None:
@@ -384,6 +403,22 @@ def offset_of(*watermarks: int | None, wm: int | None, **keys: Any) -> str:
         "splits": {"orders": splits},
     }
     return json.dumps(offset | ({} if wm is None else {"wm": wm}) | keys)
+
+
+def test_positions_of_a_checkpoint_that_count_no_records_are_not_called_records(tmp_path: Path) -> None:
+    splits = {"binlog": {"0": [91_000, 1_000, 0]}, "shop.orders": {"0": [7, 3]}}
+    offset = {"v": 1, "name": "orders", "source": "mysql-cdc-wm", "run": 1, "wm": NOON, "splits": splits}
+    keys = {"snapshot": {"shop.orders": [[100]]}, "complete": []}
+    found = why_open(checkpoint(tmp_path, [json.dumps(offset | keys)], [NOON]), END)
+    why = {row.name: row.why for row in found.rows}
+    assert why["binlog-0"] == (
+        "its log from position 90 000 to 91 000, how many records is not counted, in the last batch, not yet in its "
+        "watermark"
+    )
+    assert why["shop.orders-0"] == "3 chunks in the last batch, not yet in its watermark"
+    read = json.dumps(offset | {"splits": {"binlog": {"0": [91_000, 1_000, 0]}}, "complete": ["shop.orders"]})
+    after = why_open(checkpoint(tmp_path / "after", [read], [NOON]), END)
+    assert after.sentence.endswith("binlog-0 is 1 min behind without the records of the last batch")
 
 
 def test_a_recorded_checkpoint_of_spark_names_the_partition_that_is_silent() -> None:

@@ -178,10 +178,11 @@ def test_the_line_to_write_follows_from_what_holds(holder: Holder, line: str) ->
 
 def test_no_idle_timeout_is_proposed_where_no_split_is_ahead_of_the_silent_one() -> None:
     last = standing_text_of(stand(SILENT, watermark=AT)._replace(is_last=True, bound=MINUTE))
-    assert "No other split has a later event time. A record with a later event time (by maxOutOfOrderness" in last
+    assert "No other split has a later event time. That is normal after the last records. A record with a later" in last
+    assert "later event time (by maxOutOfOrderness, 1 min, more) moves it" in last
     assert '.option("finalWatermark", "true") closes all windows' in last
     idle = standing_text_of(stand(watermark=AT))
-    assert "no rows moved it. A record with a later event time moves it; " in idle
+    assert "no rows moved it. That is normal after the last records. A record with a later event time moves it;" in idle
     assert "idleTimeout" not in last + idle
 
 
