@@ -16,7 +16,13 @@ from watermark_source.errors import UsageError, shortened
 from watermark_source.monitor.checkpoint import WATERMARK_POLICY, query_of_checkpoint, read_checkpoint
 from watermark_source.monitor.history import History
 from watermark_source.monitor.open_windows import OpenWindow, open_window
-from watermark_source.monitor.operator_watermarks import BatchWatermarks, NoWatermark, executed_batch, read_watermarks
+from watermark_source.monitor.operator_watermarks import (
+    BatchWatermarks,
+    NoWatermark,
+    executed_batch,
+    newest,
+    read_watermarks,
+)
 from watermark_source.monitor.page_html import QueryView
 from watermark_source.monitor.source_status import SourceStatus
 from watermark_source.monitor.status_json import parse_progress, parse_report
@@ -199,7 +205,9 @@ class QueryReader:
         self._query = query
         self._tolerance = tolerance
         self._now = Clock().wall if clock is None else clock
-        self._operators: tuple[int | None, Operators] | None = None
+        self._operators: Operators = None
+        self._asked_after: int | None = None
+        """The committed batch after which the operators were asked."""
 
     def status(self) -> QueryStatus:
         """Return the status as of now."""
@@ -223,10 +231,14 @@ class QueryReader:
         )
         return QueryStatus(clocks, diagnose(clocks, self._tolerance))
 
-    def _asked(self, batch: int | None) -> Operators:
-        if self._operators is None or self._operators[0] != batch:
-            self._operators = batch, read_watermarks(self._query)
-        return self._operators[1]
+    def _asked(self, committed: int | None) -> Operators:
+        before, is_new = self._operators, self._asked_after != committed
+        if is_new or before is None or isinstance(before, NoWatermark):
+            read = read_watermarks(self._query)
+            self._operators = newest(before, read, committed)
+            # While Spark plans, the next look asks again.
+            self._asked_after = committed if self._operators is read else None
+        return self._operators
 
 
 def _reports(execution: Any) -> Iterable[SourceStatus]:
@@ -305,12 +317,13 @@ class FollowedQueries:
         with self._lock:
             followed = self._queries.get(query, FollowedQuery(run, label))
             if followed.run == run:
+                last = event or {}
                 self._queries[query] = replace(
                     followed,
                     late_rows=followed.late_rows + late,
                     sources={**followed.sources, **{status.source_name: status for status in statuses}},
-                    progress=event or {},
-                    operators=operators,
+                    progress=last,
+                    operators=newest(followed.operators, operators, executed_batch(last)),
                     idle_at=None,
                 )
 

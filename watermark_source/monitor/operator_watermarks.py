@@ -161,21 +161,33 @@ def executed_batch(progress: Mapping[str, Any]) -> int | None:
     return batch if batch >= 0 else None
 
 
+def newest(
+    before: BatchWatermarks | NoWatermark | None, read: BatchWatermarks | NoWatermark | None, committed: int | None
+) -> BatchWatermarks | NoWatermark | None:
+    """Return what counts of two readings of one run: the earlier one while the later one has no output watermark,
+    because Spark plans or executes the batch after the last ``committed`` one."""
+    is_between = read == NoWatermark(Why.PLANNING)
+    if isinstance(read, BatchWatermarks) and not read.has_late:
+        is_between = committed is None or read.batch > committed
+    return before if is_between and isinstance(before, BatchWatermarks) else read
+
+
 def output_of(
     batch: BatchWatermarks | NoWatermark, progress: Mapping[str, Any] | None, *, is_bounded: bool = False
 ) -> OutputWatermark:
     """Return the watermark of all rows written after the batch of a progress event. Pure.
 
-    ``batch`` may be a later one: then Spark has committed the one before it, and what it drops as late counts.
+    ``batch`` may be a later one: then Spark has committed the one before it, and what it drops as late counts. Or an
+    earlier one, which states less.
     ``is_bounded``: an operator without a promise counts with the watermark that entered it, because the caller knows
     how far behind it the operator's rows can be.
     """
     if isinstance(batch, NoWatermark):
         return batch
     committed = None if progress is None else executed_batch(progress)
-    if progress is None or committed is None or batch.batch < committed:
+    if progress is None or committed is None:
         return NoWatermark(Why.NO_BATCH)
-    is_committed = batch.batch == committed
+    is_committed = batch.batch <= committed
     if batch.is_complete or not (is_committed or batch.has_late):
         return NoWatermark(Why.COMPLETE_MODE if batch.is_complete else Why.PLANNING)
     last = [operator for operator in batch.operators if operator.is_last]

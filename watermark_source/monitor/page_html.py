@@ -280,7 +280,8 @@ def _word(why: Diagnosis) -> str:
 def _query(of: QueryView, number: int, page: Page) -> Iterator[str]:
     now = page.at
     yield f'<section aria-labelledby="q{number}"><h2 id="q{number}">{escape(of.name)}</h2>'
-    yield f'<p class="why">{_word(of.why)}: {escape(str(of.why))}</p>'
+    verdict, colon, reason = str(of.why).partition(": ")
+    yield f'<p class="why">{_tag("strong", verdict, _WORDS[of.why.verdict][0])}{colon}{escape(reason)}</p>'
     for source in of.clocks.sources:
         held = holder(source)
         if held is not None and not source.processing_time:
@@ -428,7 +429,7 @@ def _plot(title: str, values: Sequence[tuple[int, int | None]], text: Any) -> It
         return
     first, last = values[0][0], values[-1][0]
     low, high = min(known), max(known)
-    over = f"{time_text(first)} to {time_text(last)}"
+    over = f"{time_text(first // 1_000 * 1_000)} to {time_text(last // 1_000 * 1_000)}"
     label = f"{title}, {over}: lowest {text(low)}, highest {text(high)}, now {text(known[-1])}"
     yield f'<figure><svg viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" height="{_HEIGHT}" role="img" '
     yield f'aria-label="{escape(label)}">'

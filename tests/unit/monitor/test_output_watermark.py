@@ -11,6 +11,7 @@ from watermark_source.monitor.operator_watermarks import (
     NoWatermark,
     OperatorWatermark,
     Why,
+    newest,
     output_of,
 )
 from watermark_source.planning.watermark import LAST, MAX, Millis
@@ -46,7 +47,18 @@ def test_the_last_operators_count_and_of_several_branches_the_lowest() -> None:
 
 def test_of_a_later_batch_what_it_dropped_as_late_counts() -> None:
     assert output_of(batch(WINDOWS, JOIN, number=8), progress(5)) == 70
-    assert output_of(batch(WINDOWS, number=6), progress(5)) == NoWatermark(Why.NO_BATCH)
+
+
+def test_what_an_earlier_batch_states_counts_while_spark_plans_the_next() -> None:
+    former, planning = batch(WINDOWS, number=6), NoWatermark(Why.PLANNING)
+    assert output_of(former, progress(5)) == 200
+    assert newest(former, planning, 7) == former
+    assert newest(None, planning, 7) == newest(NoWatermark(Why.NO_BATCH), planning, 7) == planning
+    assert newest(former, batch(WINDOWS), 7) == batch(WINDOWS)
+    assert newest(former, None, 7) is None
+    alone = replace(batch(WINDOWS, number=8), has_late=False)
+    assert newest(former, alone, 7) == former
+    assert newest(former, alone, 8) == alone
 
 
 def test_the_next_batch_that_an_idle_query_names_is_not_committed() -> None:

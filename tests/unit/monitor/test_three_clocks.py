@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -456,6 +457,24 @@ def test_operators_are_asked_again_once_the_batch_that_an_idle_query_named_is_co
         query.lastProgress = {**progress, "sources": []}
         reader.status()
     assert next(batches, None) is None
+
+
+def test_the_output_watermark_stays_known_while_spark_plans_the_next_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    windows = OperatorWatermark(
+        name="StateStoreSave", operator=0, late=Millis(100), eviction=Millis(200), output_before=Millis(100),
+        output=Millis(200), promises=True, is_last=True,
+    )  # fmt: skip
+    stated = BatchWatermarks(7, (windows,), is_complete=False, has_stateless_rows=False)
+    later = replace(stated, batch=8, operators=(replace(windows, output=Millis(300)),))
+    read = iter((stated, NoWatermark(Why.PLANNING), NoWatermark(Why.PLANNING), later))
+    monkeypatch.setattr(followed_queries, "read_watermarks", lambda _: next(read))
+    query = SimpleNamespace(_jsq=SimpleNamespace(streamingQuery=IdleExecution), status={"message": ""})
+    reader = followed_queries.QueryReader(query, 0, lambda: NOON)
+    found = []
+    for number in (7, 8, 8, 8):
+        query.lastProgress = {"batchId": number, "durationMs": DURATIONS, "sources": []}
+        found.append(reader.status().clocks.output_watermark)
+    assert found == [200, 200, 200, 300]
 
 
 class IdleExecution(Execution):
