@@ -1,44 +1,77 @@
-"""A picture of the status page, with the statuses that its tests have.
+"""A picture of the status page of a query that runs.
 
 ::
 
     python -m docs.images.status_page
 
-renders the page of a query whose partitions are in every status, and has a browser take the picture,
-``status_page.png``.
+starts the broker and the topic of ``make play`` and a query in an alignment group, and has a browser take the picture,
+``status_page.png``, when the query has run for a minute and a half: down to its partitions.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+import multiprocessing
+import tempfile
+import time
 from pathlib import Path
 
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import window
+from pyspark.sql.streaming.query import StreamingQuery
+
+from examples.play import AHEAD_SECONDS, TOPIC, write
+from examples.servers import topic_of
 from services.browser import usable_browser
-from tests.unit.monitor.example_status import CHECKOUT, NOON, checkout, progress_of, view
-from watermark_source.monitor.page_html import Page, page_html
-from watermark_source.monitor.source_status import Unprocessed
-from watermark_source.monitor.three_clocks import diagnose, query_clocks
+from watermark_source import StatusPage, follow_watermark, recommended_conf
 
 PICTURE = Path(__file__).with_suffix(".png")
-WIDTH, HEIGHT = 1_000, 1_150
+WIDTH, HEIGHT, MARGIN = 1_100, 900, 16
+RUNS_S = 90
 
 
-def shown() -> Page:
-    """Return the page that the picture has."""
-    since = Unprocessed(NOON - 150_000, "orders-0")
-    status = checkout(without_holder=NOON + 3_000, future_rows=0, unread=since, unprocessed=since, newest=NOON + 4_000)
-    clocks = query_clocks(progress_of(status), (status,), NOON + 5_000)
-    query = replace(CHECKOUT.queries[0], open=view(status).open, clocks=clocks, why=diagnose(clocks))
-    return replace(CHECKOUT, queries=(query,))
+def started(spark: SparkSession, bootstrap: str, folder: str) -> StreamingQuery:
+    """Start the query: orders of each minute."""
+    orders = follow_watermark(
+        spark.readStream.format("aligned-kafka")
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("subscribe", TOPIC)
+        .option("startingOffsets", "earliest")
+        .option("eventTimeColumn", "value:$.order.created_at")
+        .option("maxOutOfOrderness", "5 seconds")
+        .option("idleTimeout", "10 seconds")
+        .option("alignmentGroup", "checkout")
+        .option("alignmentMaxDrift", "10 minutes")
+        .load(),
+        "event_time",
+    )
+    writer = orders.groupBy(window("event_time", "1 minute")).count().writeStream.queryName("orders-by-minute")
+    writer = writer.format("noop").trigger(processingTime="1 second")
+    return writer.option("checkpointLocation", f"{folder}/checkpoint").start()
 
 
 def main() -> None:
     """Take the picture."""
+    settings = recommended_conf(local_checkpoints=True)
+    settings |= {"spark.sql.shuffle.partitions": "2", "spark.ui.enabled": "false"}
     program, _ = usable_browser()
-    with program.started() as browser:
-        tab = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})
-        tab.set_content(page_html(shown(), 0))
-        tab.screenshot(path=PICTURE)
+    with (
+        topic_of(None, TOPIC, len(AHEAD_SECONDS) + 1) as (bootstrap, topic),
+        tempfile.TemporaryDirectory() as folder,
+    ):
+        writer = multiprocessing.get_context("spawn").Process(target=write, args=(bootstrap, topic), daemon=True)
+        writer.start()
+        spark = SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()
+        query = started(spark, bootstrap, folder)
+        with StatusPage(spark, port=0) as page, program.started() as browser:
+            time.sleep(RUNS_S)
+            tab = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})
+            tab.goto(page.url)
+            table = tab.locator("table").first.bounding_box() or {}
+            below = table["y"] + table["height"] + MARGIN
+            tab.screenshot(path=PICTURE, full_page=True, clip={"x": 0, "y": 0, "width": WIDTH, "height": below})
+        query.stop()
+        spark.stop()
+        writer.terminate()
 
 
 if __name__ == "__main__":
