@@ -49,7 +49,7 @@ class Program:
         entering = ("--inh-caps", "+dac_override", "--ambient-caps", "+dac_override")
         return ("setpriv", f"--reuid={known.pw_uid}", f"--regid={known.pw_gid}", "--clear-groups", *entering, program)
 
-    def own(self, folder: Path) -> None:
+    def give_to_user(self, folder: Path) -> None:
         """Give a new folder to the user who runs the programs."""
         if self.user is not None:
             shutil.chown(folder, self.user)
@@ -196,7 +196,7 @@ class LocalPostgres(LocalDatabase):
     def _choose(self, settings: Mapping[str, str]) -> Program:
         def use(program: Program) -> None:
             try:
-                program.own(self._root)
+                program.give_to_user(self._root)
                 self._initialise(program, settings)
             except ServiceError:
                 shutil.rmtree(self._data, ignore_errors=True)

@@ -25,7 +25,7 @@ class Clock:
         """Return the monotonic clock alone: no step of the system's clock changes the time between two readings."""
         return Millis(int(time.monotonic() * 1_000))
 
-    def catches_up(self) -> bool:
+    def catch_up(self) -> bool:
         """Advance ``elapsed`` to the wall time if the system's clock was set forward; return whether it was.
 
         The next process starts from the wall time. Without this, moments that this process has recorded would seem

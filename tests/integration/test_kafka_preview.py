@@ -188,13 +188,13 @@ def test_a_new_process_reads_the_last_batch_again_only_where_rows_came_since(
 ) -> None:
     """With an empty partition no batch follows that one, and each start read it whole."""
     looked: list[Split] = []
-    real = ReadingAgain.at
+    real = ReadingAgain.cover
 
     def spied(look: ReadingAgain, again: ReadTask, *args: Any, **options: Any) -> Coverage:
         looked.extend(each.split for each in again.ranges)
         return real(look, again, *args, **options)
 
-    monkeypatch.setattr(ReadingAgain, "at", spied)
+    monkeypatch.setattr(ReadingAgain, "cover", spied)
     options = {"kafka.isolation.level": isolation, "includeMarkers": "false"}
     produce(kafka, topic, {0: [50_000, 90_000, 60_000], 1: [70_000]})
     with reader_of(kafka, topic, **options) as reader:

@@ -173,13 +173,15 @@ def test_who_refuses_a_login_is_named_wherever_it_is_asked(ports: Ports) -> None
     right, wrong = (Brokers(parse({**given, **login(PLAIN, "u", password)}).client) for password in (SECRET, WRONG))
     with contextlib.closing(right), contextlib.closing(wrong):
         for asked in (right, wrong):
-            asked.learn_brokers(right.run(lambda deadline: right.ask_any(lambda: metadata_request(["t"]), deadline)))
+            asked.learn_brokers(
+                right.run(lambda deadline: right.request_any(lambda: metadata_request(["t"]), deadline))
+            )
         with pytest.raises(RefusedError, match=f"the Kafka broker 127.0.0.1:{ports.sasl} refused"):
             wrong.socket_to(1, 5_000)
         # The client library remembers a refusal, and connects no more.
         request = metadata_request(["t"])
         with pytest.raises(RefusedError, match=f"the Kafka broker 127.0.0.1:{ports.sasl} refused"):
-            wrong.run(lambda deadline: wrong.ask(1, request, deadline))
+            wrong.run(lambda deadline: wrong.request(1, request, deadline))
 
 
 def test_a_login_at_a_port_that_wants_none_is_refused(ports: Ports) -> None:

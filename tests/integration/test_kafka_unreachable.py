@@ -126,7 +126,7 @@ def test_when_all_brokers_have_moved_the_bootstrap_servers_are_asked_after_two_o
 
         async def moved(deadline: Deadline) -> Any:
             brokers.learn_brokers(MetadataResponse(version=9, brokers=of_before, topics=[]))
-            return await brokers.ask_any(lambda: metadata_request([]), deadline)
+            return await brokers.request_any(lambda: metadata_request([]), deadline)
 
         begun = time.monotonic()
         answer = brokers.run(moved)
@@ -138,7 +138,7 @@ def test_a_connection_that_is_lost_before_it_is_used_is_made_again(
     kafka: Kafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lost: list[Any] = []
-    connected = Brokers._connected
+    connected = Brokers._connect
 
     async def lost_once(brokers: Brokers, node: int, limit_ms: float) -> Any:
         connection = await connected(brokers, node, limit_ms)
@@ -150,6 +150,6 @@ def test_a_connection_that_is_lost_before_it_is_used_is_made_again(
 
     with contextlib.closing(Brokers(parse_settings({"kafka.bootstrap.servers": kafka.bootstrap}))) as brokers:
         brokers.metadata([], 60_000)
-        monkeypatch.setattr(Brokers, "_connected", lost_once)
+        monkeypatch.setattr(Brokers, "_connect", lost_once)
         brokers.socket_to(1, 60_000).socket.close()
     assert len(lost) == 1

@@ -67,7 +67,7 @@ class SimulatedClock:
 
     wall = elapsed
 
-    def catches_up(self) -> bool:
+    def catch_up(self) -> bool:
         return False
 
 
@@ -89,7 +89,7 @@ class Query(Driver):
 
     def observe(self, *, one_batch: bool = False, unknown: Set[Split] = frozenset()) -> Observation:
         began = self.brokers.time.now
-        now = self.logs.now(self.state(), None)
+        now = self.logs.poll(self.state(), None)
         self.took = self.brokers.time.now - began
         self.now = self.clock.elapsed()
         simulated = super().observe()

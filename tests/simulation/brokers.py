@@ -217,7 +217,7 @@ class Client:
         self.time.at(moment, over.end)
         await over
 
-    async def is_answered(self, answer: Outcome, deadline: Deadline) -> bool:
+    async def await_answer(self, answer: Outcome, deadline: Deadline) -> bool:
         either = Outcome()
         answer.then.append(either.end)
         if answer.is_done:
@@ -237,7 +237,7 @@ class Client:
 
         return SimpleNamespace(wait=wait)
 
-    async def ask(self, node: int, request: OffsetsRequest, deadline: Deadline) -> OffsetsResponse:
+    async def request(self, node: int, request: OffsetsRequest, deadline: Deadline) -> OffsetsResponse:
         if self.brokers.brokers[node].down:
             await self._sleep_until(self.time.now + 0.001)
             raise KafkaConnectionError("refused")
@@ -247,7 +247,7 @@ class Client:
         response: OffsetsResponse = await answer
         return response
 
-    async def ask_any(self, request: Callable[[], Any], deadline: Deadline, *, anyone: bool = False) -> Any:
+    async def request_any(self, request: Callable[[], Any], deadline: Deadline, *, anyone: bool = False) -> Any:
         await self._sleep_until(self.time.now + 0.01)
         return self.brokers.metadata()
 

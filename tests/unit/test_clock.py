@@ -34,13 +34,13 @@ def test_a_step_forward_is_the_time_but_no_time_that_passed(system: dict[str, fl
 def test_after_a_step_forward_what_passes_is_counted_from_there_on_wish(system: dict[str, float]) -> None:
     clock = Clock()
     system["wall"] += 0.9
-    assert not clock.catches_up()
+    assert not clock.catch_up()
     system["wall"] += 3_600
-    assert clock.catches_up()
+    assert clock.catch_up()
     assert clock.elapsed() == clock.wall() == 4_600_900
-    assert not clock.catches_up()
+    assert not clock.catch_up()
     system["wall"] -= 7_200
-    assert not clock.catches_up()
+    assert not clock.catch_up()
     assert clock.elapsed() == 4_600_900
 
 

@@ -253,7 +253,7 @@ class Snapshots(Protocol):
         """
         ...
 
-    def gone(self, logs: Set[str]) -> Set[str]:
+    def dropped(self, logs: Set[str]) -> Set[str]:
         """Return which unlisted tables no longer exist; a table may be missing from the list while it is renamed."""
         ...
 

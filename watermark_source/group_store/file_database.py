@@ -72,9 +72,9 @@ class FileDatabase:
                 f"the store of the alignment group, {self.location}, does not answer: its file was removed while open"
             )
         with self._declared_errors():
-            return self._opened().execute(statement, parameters).fetchall()
+            return self._open().execute(statement, parameters).fetchall()
 
-    def _opened(self) -> sqlite3.Connection:
+    def _open(self) -> sqlite3.Connection:
         if self._connection is None:
             # Threads use a connection one after the other. Without an isolation level each statement commits.
             opened = sqlite3.connect(

@@ -249,7 +249,7 @@ class KnownMembers:
         others = OtherMembers() if last is None else replace(last.others, peers=self.peers)
         if last is None or last.is_old:
             return incomplete(others, last_limit)
-        return others if self._is_complete(last) else incomplete(others, last_limit, awaited=True)
+        return others if self._check_complete(last) else incomplete(others, last_limit, awaited=True)
 
     def update(self, answer: Answer, requested_at: float, *, failed: bool) -> None:
         """Record an answer; ``failed``: a request failed since the previous answer."""
@@ -273,7 +273,7 @@ class KnownMembers:
                 self.own_silence = OwnSilence(self._clock.wall(), round(1_000 * lasted), waited)
         self.last_answer = last
 
-    def _is_complete(self, last: TimedAnswer) -> bool:
+    def _check_complete(self, last: TimedAnswer) -> bool:
         """Return whether every member has had time to report: after the start, and after an outage of the store."""
         if self._reported_at is None or self._settled_at is None:
             return False

@@ -96,7 +96,7 @@ class ServerDatabase:
                 others = _run(connection, statement, row).first()
                 return None if others is None else tuple(others)
             update = statements.update(self.dialect, has_report=has_report, takes_over=takes_over)
-            if not _run(connection, update, row).rowcount and not self._is_inserted(connection, row):
+            if not _run(connection, update, row).rowcount and not self._insert(connection, row):
                 return None
             return tuple(_run(connection, statements.others(self.dialect), row).one())
 
@@ -117,7 +117,7 @@ class ServerDatabase:
             self._engine.dispose()
             self._engine = self._connection = None
 
-    def _is_inserted(self, connection: Connection, row: Mapping[str, Any]) -> bool:
+    def _insert(self, connection: Connection, row: Mapping[str, Any]) -> bool:
         """Insert a row; return false if the row exists, which means that another process has written it."""
         try:
             with connection.begin_nested():
@@ -131,7 +131,7 @@ class ServerDatabase:
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[Connection]:
         try:
-            with cut_when_late(lambda: self._connection), self._opened().begin() as connection:
+            with cut_when_late(lambda: self._connection), self._open().begin() as connection:
                 yield connection
         except SQLAlchemyError as error:
             raise self._declared(error) from None
@@ -140,7 +140,7 @@ class ServerDatabase:
             self.close()
             raise
 
-    def _opened(self) -> Engine:
+    def _open(self) -> Engine:
         if self._engine is None:
             # The driver enforces its time limits on the statement that creates the table, too.
             engine = create_engine(self._url, connect_args=connect_arguments(self._url))
@@ -148,7 +148,7 @@ class ServerDatabase:
             # lock no rows of members that write at the same moment.
             at_once = self.dialect in statements.AT_ONCE
             engine = engine.execution_options(isolation_level="AUTOCOMMIT" if at_once else "READ COMMITTED")
-            event.listen(engine, "connect", self._connected, insert=True)
+            event.listen(engine, "connect", self._keep_connection, insert=True)
             try:
                 _create_table(engine)
             except BaseException:
@@ -157,7 +157,7 @@ class ServerDatabase:
             self._engine = engine
         return self._engine
 
-    def _connected(self, connection: object, _: object) -> None:
+    def _keep_connection(self, connection: object, _: object) -> None:
         self._connection = connection
 
     def _declared(self, error: SQLAlchemyError) -> UnreachableError | RefusedError:

@@ -302,7 +302,7 @@ class FollowedQueries:
         with self._lock:
             self._queries[query] = FollowedQuery(run, label)
 
-    def progress(
+    def note_progress(
         self,
         query: str,
         run: str,
@@ -327,7 +327,7 @@ class FollowedQueries:
                     idle_at=None,
                 )
 
-    def idle(self, query: str, run: str, at: int | None) -> None:
+    def note_idle(self, query: str, run: str, at: int | None) -> None:
         """Record that a query had nothing to do."""
         with self._lock:
             followed = self._queries.get(query)

@@ -85,7 +85,7 @@ class StatusListener(StreamingQueryListener):
                 _log.warning("query %s: %s", progress.name or query, error)
             self._refused.add(run)
             return
-        self._queries.progress(
+        self._queries.note_progress(
             query,
             run,
             progress.name or query,
@@ -97,7 +97,7 @@ class StatusListener(StreamingQueryListener):
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 (Spark's name)
         """Record that there was nothing to do; the last status remains valid, and its age is a metric."""
-        self._queries.idle(str(event.id), str(event.runId), moment_of(event.timestamp))
+        self._queries.note_idle(str(event.id), str(event.runId), moment_of(event.timestamp))
 
     def _handle(self, query: str) -> Any:
         """Return the handle of a running query; ``None`` if the listener does not know its session, or it has ended."""

@@ -158,7 +158,7 @@ class AlignedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @hides_own_frames
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return the user's row limit, or one that is never reached. The first call to every source of a query."""
-        self._own_membership.come()
+        self._own_membership.register()
         return ReadMaxRows(_UNLIMITED if self._max_rows is None else self._max_rows)
 
     @hides_own_frames

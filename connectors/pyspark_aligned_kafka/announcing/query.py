@@ -174,7 +174,7 @@ class Polls:
 
 
 @dataclass(slots=True)
-class Without:
+class TimeWithoutWatermark:
     """For how long the batches of a query have had no watermark."""
 
     since: float | None = None
@@ -239,7 +239,7 @@ class AnnouncedQuery:
         self._trouble: WatermarkSourceError | None = None
         """What keeps the newest batch from being announced."""
         self._warned: set[str] = set()
-        self._without = Without()
+        self._without = TimeWithoutWatermark()
         self._watermarks: BatchWatermarks | None = None
         """As they were read last: what does not change is not read again."""
         self._is_wanted = False

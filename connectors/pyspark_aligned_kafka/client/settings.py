@@ -248,8 +248,8 @@ def _tls(settings: ClientSettings) -> Tls | None:
                     example="SSL",
                 )
         return None
-    _one_of(values, "ssl.truststore.location", "ssl.truststore.certificates")
-    _one_of(values, "ssl.keystore.location", "ssl.keystore.certificate.chain")
+    _refuse_both(values, "ssl.truststore.location", "ssl.truststore.certificates")
+    _refuse_both(values, "ssl.keystore.location", "ssl.keystore.certificate.chain")
     if (values["ssl.keystore.key"] is None) != (values["ssl.keystore.certificate.chain"] is None):
         here, missing = "ssl.keystore.key", "ssl.keystore.certificate.chain"
         if values[here] is None:
@@ -266,7 +266,7 @@ def _tls(settings: ClientSettings) -> Tls | None:
     )
 
 
-def _one_of(values: Mapping[str, Any], first: str, second: str) -> None:
+def _refuse_both(values: Mapping[str, Any], first: str, second: str) -> None:
     if values[first] is not None and values[second] is not None:
         raise OptionError(PREFIX + second, "(PEM text)", f"excludes {PREFIX}{first}; give one of the two")
 

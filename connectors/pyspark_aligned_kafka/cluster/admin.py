@@ -157,7 +157,7 @@ class KafkaAdmin:
             deadline = Deadline.after(_GLANCE_MS)
             found: dict[Split, BatchHeader] = {}
             requests = [(n, headers_request(p, read_committed=self._read_committed)) for n, p in by_node.items()]
-            for answer in [self._cluster.ask_soon(node, request, deadline) for node, request in requests]:
+            for answer in [self._cluster.begin_request(node, request, deadline) for node, request in requests]:
                 with contextlib.suppress(KafkaError):
                     found.update(read_headers(await answer))
             return {split: header for split, header in found.items() if split in offsets}
@@ -182,7 +182,7 @@ class KafkaAdmin:
         """
 
         async def work(deadline: Deadline) -> Any:
-            return await self._cluster.ask_any(lambda: topic_settings_request(topics, names), deadline)
+            return await self._cluster.request_any(lambda: topic_settings_request(topics, names), deadline)
 
         return read_topic_settings(self._cluster.run(work)) if topics else {}
 
@@ -190,6 +190,6 @@ class KafkaAdmin:
         """Return how many copies there are of topics' partitions; raises as ``topic_settings``."""
 
         async def work(deadline: Deadline) -> Any:
-            return await self._cluster.ask_any(lambda: metadata_request(topics), deadline)
+            return await self._cluster.request_any(lambda: metadata_request(topics), deadline)
 
         return read_replicas(self._cluster.run(work)) if topics else {}

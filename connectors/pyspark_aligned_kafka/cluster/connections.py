@@ -198,7 +198,7 @@ class Cluster:
         self._why_not: dict[int | str, str] = {}
         self._order = BrokerOrder()
         self.answered_by: int | str = ""
-        """The broker of the last answer to ``ask_any``."""
+        """The broker of the last answer to ``request_any``."""
 
     def run(self, work: Callable[[Deadline], Awaitable[_Result]]) -> _Result:
         """Run ``work`` with the time limit ``default.api.timeout.ms``.
@@ -211,13 +211,13 @@ class Cluster:
         assert net is not None
         outcome: _Outcome[_Result] = _Outcome()
 
-        async def to_the_end() -> None:
+        async def run_work() -> None:
             # What became due while the loop stood still comes first: a login that is over is renewed before it is used.
             await net.sleep(0)
             outcome.value = await work(Deadline.after(self._limit_ms, API_TIMEOUT))
 
         try:
-            net.run(to_the_end)
+            net.run(run_work)
         except WatermarkSourceError:
             raise
         except KafkaError as error:
@@ -234,9 +234,9 @@ class Cluster:
             self._net.close()
         self._manager = self._net = None
 
-    async def ask(self, node: int | str, request: Any, deadline: Deadline) -> Any:
+    async def request(self, node: int | str, request: Any, deadline: Deadline) -> Any:
         """Send one request to one broker and return its answer, or raise kafka-python's error."""
-        connection = await self._connected(node, min(self._setup_ms, deadline.left_ms))
+        connection = await self._connect(node, min(self._setup_ms, deadline.left_ms))
         # The login on it may be renewed meanwhile.
         with self._names_who_refuses(node):
             answer = await self._open().wait_for(connection.send_request(request), deadline.left_ms)
@@ -267,10 +267,10 @@ class Cluster:
             "check advertised.listeners of the broker"
         )
 
-    async def _connected(self, node: int | str, limit_ms: float) -> KafkaConnection:
+    async def _connect(self, node: int | str, limit_ms: float) -> KafkaConnection:
         try:
             with self._names_who_refuses(node):
-                return await self._made(node, limit_ms)
+                return await self._open_connection(node, limit_ms)
         except KafkaConnectionError as error:
             self._why_not[node] = reason(error)
             # Once brokers are known, a bootstrap server stands for one of them.
@@ -280,7 +280,7 @@ class Cluster:
         except NodeNotReadyError as error:
             raise NodeNotReadyError(self._failure_text(node)) from error
 
-    async def _made(self, node: int | str, limit_ms: float) -> KafkaConnection:
+    async def _open_connection(self, node: int | str, limit_ms: float) -> KafkaConnection:
         manager = self._open()
         connection: KafkaConnection = manager.get_connection(
             node,
@@ -310,15 +310,15 @@ class Cluster:
             raise no_login(error, self._address(node), self._settings) from error
         return connection
 
-    def ask_soon(self, node: int | str, request: Any, deadline: Deadline) -> Awaitable[Any]:
-        """Begin to ``ask`` and return what to await, so that several brokers work at the same time."""
-        return self._open().call_soon(self.ask, node, request, deadline)  # type: ignore[no-any-return]
+    def begin_request(self, node: int | str, request: Any, deadline: Deadline) -> Awaitable[Any]:
+        """Begin a ``request`` and return what to await, so that several brokers work at the same time."""
+        return self._open().call_soon(self.request, node, request, deadline)  # type: ignore[no-any-return]
 
     def begin(self, work: Callable[..., Awaitable[_Result]], *args: Any) -> Any:
         """Begin work that may outlive this ``run`` and continues in the next ones; return its future."""
         return self._open().call_soon(work, *args)
 
-    async def is_answered(self, answer: Any, deadline: Deadline) -> bool:
+    async def await_answer(self, answer: Any, deadline: Deadline) -> bool:
         """Wait for what was begun; false if it is not over in time. Raises its error."""
         try:
             await self._open().wait_for(answer, deadline.left_ms)
@@ -328,7 +328,7 @@ class Cluster:
                 raise answer.exception from None
         return bool(answer.is_done)
 
-    async def ask_any(
+    async def request_any(
         self, request: Callable[[], Any], deadline: Deadline, *, anyone: bool = False, doubted: int | None = None
     ) -> Any:
         """Ask brokers in turn, in ``BrokerOrder``, until one answers.
@@ -351,7 +351,7 @@ class Cluster:
                 limit = Deadline.after(min(_FIRST_TRY_MS, round(deadline.left_ms))) if is_first_round else deadline
                 time_ms = limit.left_ms
                 try:
-                    answer = await self.ask(broker.node_id, request(), limit)
+                    answer = await self.request(broker.node_id, request(), limit)
                 except NodeNotReadyError as error:
                     failures.setdefault(f"{broker.host}:{broker.port}", error)
                 except KafkaError as error:
@@ -372,7 +372,7 @@ class Cluster:
             if not await backoff.wait():
                 raise no_broker(failures, self._settings, deadline)
 
-    async def ask_each(
+    async def request_each(
         self, nodes: Collection[int | str], request: Callable[[], Any], deadline: Deadline
     ) -> dict[int | str, Any]:
         """Ask several brokers at the same time, and return the answer of each.
@@ -392,7 +392,7 @@ class Cluster:
 
     async def _answer_or_error(self, node: int | str, request: Any, limit: Deadline) -> Any:
         try:
-            return await self.ask(node, request, limit)
+            return await self.request(node, request, limit)
         except KafkaError as error:
             if is_refusal(error):
                 raise

@@ -89,25 +89,25 @@ class ConsumerGroup:
 
     async def _commit(self, positions: Mapping[Split, int], deadline: Deadline) -> None:
         backoff = self._cluster.backoff(deadline)
-        while (trouble := await self._tried(positions, deadline)) is not None:
+        while (trouble := await self._try_once(positions, deadline)) is not None:
             self._coordinator = None
             if not await backoff.wait():
                 raise trouble
 
-    async def _tried(self, positions: Mapping[Split, int], deadline: Deadline) -> KafkaError | None:
+    async def _try_once(self, positions: Mapping[Split, int], deadline: Deadline) -> KafkaError | None:
         """Try once; return what another try may cure."""
         try:
             if self._coordinator is None:
                 self._coordinator = await self._find_coordinator(deadline)
-            self._check(await self._cluster.ask(self._coordinator, self._request(positions), deadline))
+            self._check(await self._cluster.request(self._coordinator, self._request(positions), deadline))
         except (RetriableError, UnknownBrokerIdError) as error:
             return error
         return None
 
     async def _find_coordinator(self, deadline: Deadline) -> int:
         # The coordinator is one of the brokers this answer names.
-        self._cluster.learn_brokers(await self._cluster.ask_any(lambda: metadata_request(()), deadline))
-        answer = await self._cluster.ask_any(lambda: FindCoordinatorRequest(key=self.name, max_version=3), deadline)
+        self._cluster.learn_brokers(await self._cluster.request_any(lambda: metadata_request(()), deadline))
+        answer = await self._cluster.request_any(lambda: FindCoordinatorRequest(key=self.name, max_version=3), deadline)
         kind = for_code(answer.error_code)
         if kind is not NoError:
             raise kind(self._explained(kind))

@@ -133,7 +133,7 @@ class Leaders:
             for split in splits:
                 self._leaders.pop(split, None)
 
-    def gone(self, missing: Set[str | Split]) -> None:
+    def forget(self, missing: Set[str | Split]) -> None:
         """Forget topics and partitions that are not there any more."""
         with self._lock:
             for split in [split for split in self._existing if split in missing or split.log in missing]:
@@ -254,7 +254,7 @@ class TopicLookup:
             if more is not first:
                 self._cluster.learn_brokers(more)
             new = _brokers_in(more) - answers.keys()
-            answers |= await self._cluster.ask_each(new, lambda: metadata_request([name]), deadline)
+            answers |= await self._cluster.request_each(new, lambda: metadata_request([name]), deadline)
         found = [read_metadata(each) for each in answers.values()]
         if any(each.unready for each in found):
             raise SourceError(
@@ -276,14 +276,14 @@ class TopicLookup:
 
     def _miss(self, missing: Set[str | Split]) -> None:
         self.missing |= missing
-        self._leaders.gone(missing)
+        self._leaders.forget(missing)
 
     async def _metadata(
         self, names: Collection[str] | None, deadline: Deadline, *, anyone: bool = False
     ) -> tuple[Any, Mapping[str, Topic]]:
         backoff = self._cluster.backoff(deadline)
         while True:
-            answer = await self._cluster.ask_any(lambda: metadata_request(names), deadline, anyone=anyone)
+            answer = await self._cluster.request_any(lambda: metadata_request(names), deadline, anyone=anyone)
             self._cluster.learn_brokers(answer)
             found = read_metadata(answer)
             if not found.unready or not await backoff.wait():

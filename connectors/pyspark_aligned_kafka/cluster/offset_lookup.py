@@ -145,9 +145,9 @@ class RequestsInFlight:
         """Return what arrives of one request while the call waits for it, and leave the rest in flight."""
         number, splits, outcome, arrived = request
         overdue = self._table.overdue(splits, now=sent_at, call_ends_at=patience.at, limit=self._limit_seconds)
-        is_over = await self._cluster.is_answered(outcome, patience)
+        is_over = await self._cluster.await_answer(outcome, patience)
         if not is_over and any(not self._table.of(split).was_served for split in overdue - arrived.keys()):
-            is_over = await self._cluster.is_answered(outcome, limit)
+            is_over = await self._cluster.await_answer(outcome, limit)
         rest = frozenset() if is_over else splits - arrived.keys()
         failures = [failure for split in rest & overdue if (failure := self._table.of(split).failure) is not None]
         self._table.answer(number, {split: arrived.get(split) for split in splits - rest}, time.monotonic())
@@ -163,7 +163,7 @@ class RequestsInFlight:
         for request in self._requests:
             if not wanted.isdisjoint(self._in_flight(request)):
                 with suppress(Exception):
-                    await self._cluster.is_answered(request.outcome, deadline)
+                    await self._cluster.await_answer(request.outcome, deadline)
 
     def _begin(self, part: Mapping[Split, int], look_up: LookUp) -> _Request:
         arrived: dict[Split, OffsetAndTimestamp] = {}
@@ -314,7 +314,7 @@ class OffsetLookup:
         """Send a request to one leader and take in its response, whatever the other leaders do."""
         request = OffsetsRequest(part, epochs, read_committed=self._read_committed)
         try:
-            response = await self._cluster.ask(node, request, deadline)
+            response = await self._cluster.request(node, request, deadline)
         except IncompatibleBrokerVersion:
             if NEWEST not in part.values():
                 raise

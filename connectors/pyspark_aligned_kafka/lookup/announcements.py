@@ -198,7 +198,7 @@ class KafkaAnnouncements(AnnouncementLog):
         if end is None:
             raise _MissingError(f"topic {self.name} has no leader, or was deleted just now")
         if found.next_position is None or found.next_position > end:
-            is_truncated = self._is_truncated(found.next_position, end)
+            is_truncated = self._confirm_truncation(found.next_position, end)
             found = replace(found, next_position=self._first(), truncated=is_truncated, statements=())
         start, self._behind_since = found.next_position, None
         if start is None or start >= end:
@@ -217,7 +217,7 @@ class KafkaAnnouncements(AnnouncementLog):
             return replace(found, next_position=first, deleted=(start, first), is_current=False)
         return replace(found, statements=(*found.statements, *new), next_position=until, is_current=until == end)
 
-    def _is_truncated(self, position: int | None, end: int) -> bool:
+    def _confirm_truncation(self, position: int | None, end: int) -> bool:
         if position is None:
             return False
         now = time.monotonic()

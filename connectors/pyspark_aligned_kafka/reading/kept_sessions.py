@@ -46,7 +46,7 @@ class Brokers(Cluster):
     def metadata(
         self, topics: Collection[str], limit_ms: int, *, anyone: bool = False, doubted: int | None = None
     ) -> Metadata:
-        """Return one broker's metadata of the topics; for ``anyone`` and ``doubted`` see ``ask_any``.
+        """Return one broker's metadata of the topics; for ``anyone`` and ``doubted`` see ``request_any``.
 
         Raises:
             RefusedError, UnreachableError, ResponseTimeoutError
@@ -54,7 +54,7 @@ class Brokers(Cluster):
 
         async def work(_: Deadline) -> Metadata:
             deadline = Deadline.after(limit_ms)
-            answer = await self.ask_any(lambda: metadata_request(topics), deadline, anyone=anyone, doubted=doubted)
+            answer = await self.request_any(lambda: metadata_request(topics), deadline, anyone=anyone, doubted=doubted)
             self.learn_brokers(answer)
             return read_metadata(answer)
 
@@ -86,12 +86,12 @@ class Brokers(Cluster):
     async def _unused(self, node: int, limit_ms: int) -> KafkaConnection:
         """Return a connection without open requests: the response to another request would be treated as ours."""
         deadline = Deadline.after(limit_ms)
-        connection = await self._connected(node, limit_ms)
+        connection = await self._connect(node, limit_ms)
         while not connection.connected or _has_requests(connection):
             # One that was lost before it was used is closed.
             if connection.connected:
                 connection.close(KafkaConnectionError("its responses do not arrive"))
-            connection = await self._connected(node, deadline.left_ms)
+            connection = await self._connect(node, deadline.left_ms)
         return connection
 
 
@@ -174,8 +174,8 @@ class Session:
     ) -> None:
         """Request the leaders of the topics' partitions; raises ``SourceError`` subclasses.
 
-        ``anyone`` and ``doubted`` select other brokers: see ``Cluster.ask_any``. A leader of an older epoch does not
-        replace a newer one.
+        ``anyone`` and ``doubted`` select other brokers: see ``Cluster.request_any``. A leader of an older epoch never
+        replaces a newer one.
         """
         metadata = self._brokers.metadata(topics, limit_ms, anyone=anyone, doubted=doubted)
         self._partitions.update({name: len(topic.leaders) for name, topic in metadata.topics.items()})

@@ -104,7 +104,7 @@ class RangeRead:
                 return self._recovery.resolve(node, step)
             if not is_usable:
                 return step.left
-            if not step.moved and (checked := self._recovery.stalled(group)) is not group:
+            if not step.moved and (checked := self._recovery.pause_stalled(group)) is not group:
                 return checked
             group = step.left
         return []

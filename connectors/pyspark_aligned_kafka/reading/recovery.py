@@ -152,7 +152,7 @@ class Recovery:
             left += self.look_elsewhere(node, moved, problem)
         return left
 
-    def stalled(self, group: list[Pending]) -> list[Pending]:
+    def pause_stalled(self, group: list[Pending]) -> list[Pending]:
         """Pause after a response without records; return a new list if records were deleted or a leader changed."""
         self._wait(ResponseTimeoutError(f"no record of {_names(group)} arrived"))
         redirected = [p.split for p in group if p.split in self._session.replicas]

@@ -358,7 +358,7 @@ class Walk:
             return True
         return False
 
-    def if_exists(self) -> None:
+    def skip_if_exists(self) -> None:
         """Advance over IF EXISTS or IF NOT EXISTS, if there is one."""
         if self.word("IF"):
             self.word("NOT")
@@ -378,7 +378,7 @@ class Walk:
         first = self.name()
         return LoggedTable(first, self.name()) if self.sign(".") else LoggedTable(None, first)
 
-    def waits(self) -> None:
+    def skip_wait(self) -> None:
         """Advance over MariaDB's WAIT or NOWAIT, if there is one."""
         if self.word("WAIT"):
             if self.step().kind != NUMBER:
@@ -386,7 +386,7 @@ class Walk:
         else:
             self.word("NOWAIT")
 
-    def end(self) -> None:
+    def expect_end(self) -> None:
         """Check that the statement ends here."""
         self.sign(";")
         if self.now is not END:
@@ -415,7 +415,7 @@ class Walk:
             token = self.step()
             if token.kind == SIGN and token.text in "();,":
                 if token.text == ";" and not depth:
-                    self.end()
+                    self.expect_end()
                     return parts
                 if token.text == "," and depth == outer:
                     parts.append(parts[-1][:1] if outer else [])

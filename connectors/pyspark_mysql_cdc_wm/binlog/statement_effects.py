@@ -125,7 +125,7 @@ def effect_of(text: str, dialect: Dialect = PLAIN, *, by_server: bool = False) -
     """
     walk = Walk(tokens(text, dialect))
     if walk.now is END or walk.now == (SIGN, ";"):
-        walk.end()
+        walk.expect_end()
         return NOTHING
     if by_server and walk.word("DELETE"):
         return _emptied(walk)
@@ -145,7 +145,7 @@ def _emptied(walk: Walk) -> Effect:
     if not walk.word("FROM"):
         raise walk.unexpected("FROM")
     table = walk.table()
-    walk.end()
+    walk.expect_end()
     return Effect(whole=frozenset((table,)))
 
 
@@ -164,7 +164,7 @@ def _nothing(walk: Walk) -> Effect:
 
 def _begin(walk: Walk) -> Effect:
     walk.word("WORK")
-    walk.end()
+    walk.expect_end()
     return NOTHING
 
 
@@ -191,11 +191,11 @@ def _savepoint_name(walk: Walk) -> str:
 def _truncate(walk: Walk) -> Effect:
     walk.word("TABLE")
     table = walk.table()
-    walk.waits()
+    walk.skip_wait()
     # MariaDB accepts Oracle's DROP STORAGE and REUSE STORAGE.
     if walk.word("DROP", "REUSE") and not walk.word("STORAGE"):
         raise walk.unexpected("STORAGE")
-    walk.end()
+    walk.expect_end()
     return Effect(whole=frozenset((table,)), keeps_columns=True)
 
 
@@ -204,17 +204,17 @@ def _rename(walk: Walk) -> Effect:
         return NOTHING
     if not walk.word("TABLE", "TABLES"):
         raise walk.unexpected("TABLE or USER")
-    walk.if_exists()
+    walk.skip_if_exists()
     found = set()
     while True:
         found.add(walk.table())
-        walk.waits()
+        walk.skip_wait()
         if not walk.word("TO"):
             raise walk.unexpected("TO")
         found.add(walk.table())
         if not walk.sign(","):
             break
-    walk.end()
+    walk.expect_end()
     return Effect(whole=frozenset(found))
 
 
@@ -222,19 +222,19 @@ def _drop(walk: Walk) -> Effect:
     if walk.is_word("TEMPORARY") or walk.is_word(*_NOT_OF_TABLES):
         return NOTHING
     if walk.word("DATABASE", "SCHEMA"):
-        walk.if_exists()
+        walk.skip_if_exists()
         name = walk.name()
-        walk.end()
+        walk.expect_end()
         return Effect(databases=frozenset((name,)))
     if not walk.word("TABLE", "TABLES"):
         raise walk.unexpected("a kind of object that DROP can drop")
-    walk.if_exists()
+    walk.skip_if_exists()
     found = {walk.table()}
     while walk.sign(","):
         found.add(walk.table())
-    walk.waits()
+    walk.skip_wait()
     walk.word("RESTRICT", "CASCADE")
-    walk.end()
+    walk.expect_end()
     return Effect(dropped=frozenset(found))
 
 
@@ -245,13 +245,13 @@ def _create(walk: Walk) -> Effect:
     own = bool(walk.word("TEMPORARY"))
     if walk.word("DATABASE", "SCHEMA"):
         # MariaDB's CREATE OR REPLACE DATABASE drops all tables of a previous one, and logs no other statement.
-        walk.if_exists()
+        walk.skip_if_exists()
         return Effect(databases=frozenset((walk.name(),))) if replaces else NOTHING
     if not walk.word("TABLE"):
         if walk.is_word(*_NOT_OF_TABLES):
             return NOTHING
         raise walk.unexpected("a kind of object that CREATE can create")
-    walk.if_exists()
+    walk.skip_if_exists()
     table = walk.table()
     made = frozenset((table,))
     if _selects(walk.rest()):
@@ -288,9 +288,9 @@ def _alter(walk: Walk) -> Effect:
         if walk.is_word("DATABASE", "SCHEMA", *_NOT_OF_TABLES):
             return NOTHING
         raise walk.unexpected("a kind of object that ALTER can alter")
-    walk.if_exists()
+    walk.skip_if_exists()
     table = walk.table()
-    walk.waits()
+    walk.skip_wait()
     found_parts = parts_of_alter(walk, ignores=ignores)
     if found_parts.is_whole:
         return Effect(whole=frozenset((table, *found_parts.others)))
@@ -315,7 +315,7 @@ def _repair(walk: Walk) -> Effect:
         found.add(walk.table())
     while walk.word("QUICK", "EXTENDED", "USE_FRM", "FORCE"):
         pass
-    walk.end()
+    walk.expect_end()
     return Effect(whole=frozenset(found), keeps_columns=True)
 
 

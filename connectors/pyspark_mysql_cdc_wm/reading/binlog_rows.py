@@ -98,7 +98,7 @@ class BinlogRows:
                 ignores_unfollowed=self.unlogged.statements is LoggedStatements.IGNORED,
             )  # fmt: skip
             described = as_described(
-                connection, reads, names.name, mariadb=whole_transactions, by_grants=self.by_grants
+                connection, reads, names.note_described, mariadb=whole_transactions, by_grants=self.by_grants
             )
             completed = described if named else as_logged
             altered: dict[tuple[str, str], str] = {}
@@ -119,7 +119,7 @@ class BinlogRows:
                 blocks, self.client, base, start=start if left_out is None else None,
                 fail_on_data_loss=self.fail_on_data_loss,
             )  # fmt: skip
-            blocks = names.watched(blocks)
+            blocks = names.watch(blocks)
             if whole is not None:
                 blocks = _of_piece(blocks, wanted, decoder, shift, start if whole_transactions else None)
             try:

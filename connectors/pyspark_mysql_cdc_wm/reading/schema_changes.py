@@ -348,11 +348,11 @@ class PresentNames:
         """Tables, the position behind their first such row, and the end of the binlog after they were described."""
         self._changes: list[tuple[int, Redefinition]] = []
 
-    def name(self, table: TableName) -> None:
+    def note_described(self, table: TableName) -> None:
         """Note that a table was described for rows of the current block."""
         self._named.append((table, self._place, self._end()))
 
-    def watched(self, blocks: Iterable[PlacedBlock]) -> Iterator[PlacedBlock]:
+    def watch(self, blocks: Iterable[PlacedBlock]) -> Iterator[PlacedBlock]:
         """Yield blocks, cut behind statements that may change columns, which are noted."""
         self._blocks = self._cut(blocks)
         return self._blocks

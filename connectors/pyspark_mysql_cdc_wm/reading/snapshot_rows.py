@@ -192,7 +192,7 @@ class SnapshotRows:
                 received, start = dumped(self.client, base, place, end), place
             else:
                 received, start = dumped_without(self.client, base, GtidSet.parse(as_of[1]), end), None
-            return names.watched(_keeping_alive(view, self._with_prepared(received, base, start)))
+            return names.watch(_keeping_alive(view, self._with_prepared(received, base, start)))
 
         drops = TableDrops(self.tables, self.unlogged.ignores_whole)
         is_behind = as_of is not None or end > place
@@ -247,7 +247,7 @@ class SnapshotRows:
                 begin = int(block.places[count - 1])
         decoder = self._decoder(connection, {table}, {table}, names)
         blocks = self._with_prepared(dumped(self.client, base, begin, place), base, begin)
-        for block in names.watched(_keeping_alive(view, blocks)):
+        for block in names.watch(_keeping_alive(view, blocks)):
             checked_statements(block, concerns, self.unlogged)
             for changes in decoder.decode(
                 block.memory, block.events, block.file, block.places, prepared=block.prepared
@@ -275,7 +275,7 @@ class SnapshotRows:
             return self.layout.needed(shown_names(table), key)
 
         completed = as_described(
-            connection, lambda table: table in existing, names.name, mariadb=connection.is_mariadb,
+            connection, lambda table: table in existing, names.note_described, mariadb=connection.is_mariadb,
             by_grants=self.by_grants,
         )  # fmt: skip
         charsets = collations_of(connection).charsets

@@ -171,7 +171,7 @@ class ChunkBounds:
         """
         return frozenset(map(str, self._tables.now()))
 
-    def gone(self, logs: Set[str]) -> Set[str]:
+    def dropped(self, logs: Set[str]) -> Set[str]:
         """Return which of the tables that were not listed no longer exist; MariaDB does not list one during a rename.
 
         A table that another may replace is missing only after ten seconds.

@@ -10,7 +10,7 @@ import pytest
 
 from pyspark_aligned_kafka.announcing.announcer import AnnouncementTopic, WatermarkAnnouncer, need_millis
 from pyspark_aligned_kafka.announcing.audit import Promises
-from pyspark_aligned_kafka.announcing.query import Polls, Without, hold_of, to_announce
+from pyspark_aligned_kafka.announcing.query import Polls, TimeWithoutWatermark, hold_of, to_announce
 from pyspark_aligned_kafka.lookup.announcements import statements_of
 from watermark_source.__main__ import main
 from watermark_source.contract.read_batch import ReadBatch
@@ -50,7 +50,7 @@ def test_what_is_announced_is_a_millisecond_below_and_never_goes_back() -> None:
 
 
 def test_a_query_without_a_watermark_is_named_once_after_a_minute_of_batches() -> None:
-    without, none = Without(), NoWatermark(Why.NO_WATERMARK)
+    without, none = TimeWithoutWatermark(), NoWatermark(Why.NO_WATERMARK)
     assert [without.due(found, now) for found, now in ((none, 0), (none, 50), (Millis(5), 55), (none, 60))] == [
         None
     ] * 4

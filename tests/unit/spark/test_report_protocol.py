@@ -30,7 +30,7 @@ from watermark_source.planning.watermark import Millis
 from watermark_source.spark import report_protocol as protocol
 from watermark_source.spark.driver import report_server
 from watermark_source.spark.driver.report_server import ReportBook, ReportServer
-from watermark_source.spark.driver.task_reports import ReadingAgain, again_of
+from watermark_source.spark.driver.task_reports import ReadingAgain, reread_task
 from watermark_source.spark.executor import reading
 from watermark_source.spark.executor.reading import send_reports
 from watermark_source.spark.report_protocol import ReportAddress
@@ -580,11 +580,11 @@ def test_strangers_at_the_port_fill_no_log(server: ReportServer, caplog: pytest.
 
 def test_what_no_task_reported_is_dated_as_the_task_dated_it() -> None:
     state = SourceState(splits={WHOLE.split: SplitState(position=10, observed=0)})
-    again = again_of(WHOLE, state, Relocation("here"), late_at=Millis(99), enters_anywhere=False)
+    again = reread_task(WHOLE, state, Relocation("here"), late_at=Millis(99), positions_are_rows=False)
     assert again.relocation == Relocation("here", floor=Millis(100))
-    assert again_of(WHOLE, state, Relocation("here"), late_at=None, enters_anywhere=False).relocation == Relocation(
-        "here"
-    )
+    assert reread_task(
+        WHOLE, state, Relocation("here"), late_at=None, positions_are_rows=False
+    ).relocation == Relocation("here")
 
 
 def test_a_message_may_name_its_query() -> None:

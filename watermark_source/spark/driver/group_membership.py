@@ -49,7 +49,7 @@ class Membership:
         """Return the place of a source with these options."""
         return cls(options.source_name, options.group, options.alignment.max_drift)
 
-    def come(self) -> None:
+    def register(self) -> None:
         """Let the other sources of this driver see that this one is there.
 
         Spark asks every source of a query for its read limit before it asks the first for an offset: those that are
@@ -70,11 +70,11 @@ class Membership:
         group = self._group
         if group is None or group.store is None:
             return NO_OTHERS
-        self.come()
+        self.register()
         if self._client is None:
             if self._is_alone(group):
                 return NO_OTHERS
-            self._meet(before, group)
+            self._join(before, group)
         assert self._client is not None
         met_before = before.member is not None
         # A limit there was, once they had met: without one in the offset no member counted.
@@ -165,7 +165,7 @@ class Membership:
         waits_for_some = (group.members or 1) > 1
         return self._local is not None and not waits_for_some and not self._local.others()
 
-    def _meet(self, before: GroupState, group: GroupOptions) -> None:
+    def _join(self, before: GroupState, group: GroupOptions) -> None:
         here = group.store is None or group.store == DRIVER
         store = GroupStore(FileDatabase(str(driver_folder() / FILE))) if here else store_of(str(group.store))
         identity = Identity(

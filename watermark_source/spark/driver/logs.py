@@ -142,10 +142,10 @@ class Logs:
         if not self._is_run:
             self._watch.begin({s for s, t in planned.state.splits.items() if is_quiet(t)})
 
-    def now(self, state: SourceState, rest: Millis | None) -> ObservedLogs:
+    def poll(self, state: SourceState, rest: Millis | None) -> ObservedLogs:
         """Return the logs as they are now; ``rest``: milliseconds since which there has been nothing to do."""
         silent = self._watch.end()
-        if self._clock.catches_up():
+        if self._clock.catch_up():
             # For how long they were quiet is not known on the clock as it is now.
             silent = {s for s, t in state.splits.items() if is_quiet(t)}
         discovery = self._connector.discovery
@@ -174,12 +174,12 @@ class Logs:
             all_found=all_found,
         )
 
-    def of_run(self) -> ObservedLogs:
+    def poll_run(self) -> ObservedLogs:
         """Return the logs for a run whose ends are fixed when it begins."""
         self._is_run = True
         discovery = self._connector.discovery
         splits = frozenset(discovery.discover())
-        now, logs = self._clock.wall(), self._of_run(splits)
+        now, logs = self._clock.wall(), self._poll_run(splits)
         until = time.monotonic() + _DISCOVERY_WAIT_OF_RUN
         # A split that is new by now is part of the run: in the next one it would lie behind this one's watermark.
         while not (all_found := self._has_discovered(until) and discovery.discover() <= splits):
@@ -192,7 +192,7 @@ class Logs:
                     )
                 break
             splits |= discovery.discover()
-            now, logs = self._clock.wall(), self._of_run(splits)
+            now, logs = self._clock.wall(), self._poll_run(splits)
         found_at = now if all_found else None
         reached = self._strategy.times_at_ends(logs.times.reached, logs.ends.keys(), found_at)
         return replace(logs, all_found=all_found, times=replace(logs.times, reached=reached))
@@ -206,7 +206,7 @@ class Logs:
             time.sleep(_PAUSE_BETWEEN_DISCOVERIES)
         return True
 
-    def _of_run(self, splits: Set[Split]) -> ObservedLogs:
+    def _poll_run(self, splits: Set[Split]) -> ObservedLogs:
         asked_at = self._clock.elapsed()
         ends = self._ends(splits)
         # A run needs the ends of all of them.
@@ -218,9 +218,9 @@ class Logs:
             times=LogTimes(reached=ends.reached),
             ends_are_final=True,
         )
-        return self.dated(logs, logs.ends.keys())
+        return self.with_newest(logs, logs.ends.keys())
 
-    def previewed(self, logs: ObservedLogs, behind: Set[Split]) -> ObservedLogs:
+    def with_preview(self, logs: ObservedLogs, behind: Set[Split]) -> ObservedLogs:
         """Preview how far event time will be in the rows to read, if they are of few splits, and a preview exists."""
         preview = self._connector.preview
         if preview is None or not self._strategy.previews or not 0 < len(behind) <= _PREVIEWED:
@@ -259,7 +259,7 @@ class Logs:
         preview = self._connector.preview
         return preview.highest(ranges) if preview is not None and 0 < len(ranges) <= _PREVIEWED else {}
 
-    def dated(self, logs: ObservedLogs, splits: Set[Split]) -> ObservedLogs:
+    def with_newest(self, logs: ObservedLogs, splits: Set[Split]) -> ObservedLogs:
         """Add the newest event times of some splits, as far as there is a time index."""
         index = self._connector.time_index
         if index is None or not splits:
@@ -350,7 +350,7 @@ class Announcements:
         """How many batches with rows do not wait, and how many after the next wait without an announcement."""
         self._of_run: ObservedAnnouncements | None = None
 
-    def now(self, state: SourceState, logs: ObservedLogs, cap: Millis | None) -> ObservedAnnouncements:
+    def poll(self, state: SourceState, logs: ObservedLogs, cap: Millis | None) -> ObservedAnnouncements:
         """Return the announcements as they are now.
 
         Args:
@@ -384,7 +384,7 @@ class Announcements:
             self._of_run = observed
         return observed
 
-    def come_with(self, state: SourceState, logs: ObservedLogs, cap: Millis | None) -> bool:
+    def wait_for_next(self, state: SourceState, logs: ObservedLogs, cap: Millis | None) -> bool:
         """Wait a moment for the announcement of rows that are to be read next; return whether one came.
 
         Then the logs have to be polled again, since its cut is behind those rows. After a wait in vain fewer batches

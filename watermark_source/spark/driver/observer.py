@@ -70,7 +70,7 @@ def with_chunks(
         return replace(logs, ends=ends, times=replace(logs.times, reached={})), ObservedSnapshots()
     known = state.snapshots.frontiers.keys() | (state.snapshots.complete or frozenset())
     found, missing = there - known, lower.keys() - there
-    dropped = snapshots.gone(missing) if missing else missing
+    dropped = snapshots.dropped(missing) if missing else missing
     waiting: Set[Split] = frozenset()
     if snapshots.one_moment and may_wait and state.watermark is None and lower.keys() - dropped:
         # What is found now was perhaps not there at that moment.
@@ -210,7 +210,7 @@ class Observer:
             others=others,
             followed=followed,
             announced=announced,
-            seen=self._reports.seen(
+            seen=self._reports.collect(
                 state, logs.ends.keys() | logs.unknown, self._replica.reading, is_first=last.is_first
             ),
             limits=BatchLimits(
@@ -238,7 +238,7 @@ class Observer:
         if not logs.times.newest:
             # Snapshots have no end but that of their chunks, of which one that was just found may have none yet.
             undated = set(map(snapshot_split, snapshots.chunks.keys() | snapshots.found))
-            logs = self._logs.dated(logs, splits_behind(state, logs.ends) - undated)
+            logs = self._logs.with_newest(logs, splits_behind(state, logs.ends) - undated)
         return self._looking_ahead(replace(observation, logs=logs), state)
 
     def _with_open_ends(self, logs: ObservedLogs, state: SourceState) -> ObservedLogs:
@@ -282,13 +282,13 @@ class Observer:
     def _announced(self, state: SourceState, logs: ObservedLogs) -> ObservedAnnouncements | None:
         if self._announcements is None:
             return None
-        return self._announcements.now(state, logs, self._policy.future_cap(self._clock.wall()))
+        return self._announcements.poll(state, logs, self._policy.future_cap(self._clock.wall()))
 
     def _comes_with_rows(self, state: SourceState, logs: ObservedLogs, limit: ReadLimit) -> bool:
         """Wait a moment for an announcement of the rows to be read; return whether one came."""
         if self._announcements is None or not self._policy.sends_markers or exceeds(state, logs.ends, limit):
             return False
-        return self._announcements.come_with(state, logs, self._policy.future_cap(self._clock.wall()))
+        return self._announcements.wait_for_next(state, logs, self._policy.future_cap(self._clock.wall()))
 
     def _followed(self, state: SourceState, others: OtherMembers, last: LastPlan) -> Millis | None:
         reached = reached_by(others) if self._policy.idleness.follows_group else None
@@ -323,12 +323,12 @@ class Observer:
         return self._logs.combined_at_discovery(last.combined, state.watermark)
 
     def _logs_now(self, state: SourceState, limit: ReadLimit, last: LastPlan) -> ObservedLogs:
-        logs = self._logs.now(state, last.rest.lasted(self._clock.elapsed()))
+        logs = self._logs.poll(state, last.rest.lasted(self._clock.elapsed()))
         behind = splits_behind(state, logs.ends)
         if not self._connector.positions_are_rows or not exceeds(state, logs.ends, limit):
-            return self._logs.previewed(logs, behind)
+            return self._logs.with_preview(logs, behind)
         # Without alignment they only show how far away the end of a long backlog may be.
-        return self._logs.dated(
+        return self._logs.with_newest(
             logs, behind if self._policy.alignment.max_drift is not None else sample(behind, SAMPLE)
         )
 
@@ -341,7 +341,7 @@ class Observer:
         to_end, may_wait = isinstance(limit, ReadAllAvailable), not self._replica.has_moved
         logs, upcoming = with_chunks(logs, state, snapshots, tables, to_end=to_end, first=is_first, may_wait=may_wait)
         self._reports.snapshots.forget(upcoming.dropped)
-        self._reports.snapshots.meet(
+        self._reports.snapshots.add_snapshots(
             (unfinished(state.snapshots).keys() | upcoming.found) - upcoming.dropped, state, snapshots
         )
         return logs, upcoming
@@ -397,10 +397,10 @@ class OpenTransactionsAtHolders:
         held = {s: splits[s].position for s in (*logs.uncommitted, *same) if s in splits}
         due = self._looked_at is None or self._clock.elapsed() - self._looked_at >= _LOOK_AGAIN
         if due or any(self._looked.get(s) != end for s, end in held.items()):
-            self._look({**_quiet_holders(planned), **held}, self._transactions)
+            self._look_up({**_quiet_holders(planned), **held}, self._transactions)
         return known
 
-    def _look(self, holding: Mapping[Split, int], transactions: OpenTransactions) -> None:
+    def _look_up(self, holding: Mapping[Split, int], transactions: OpenTransactions) -> None:
         self._looked, self._found = holding, frozenset()
         try:
             answers = transactions.ends(holding.keys()) if holding else {}

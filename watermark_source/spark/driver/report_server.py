@@ -106,7 +106,7 @@ class ReportServer:
 
     def strangers(self) -> str | None:
         """Return which connections that proved nothing were closed since the last call; ``None`` if there were none."""
-        return self._strangers.taken()
+        return self._strangers.take()
 
     def _run(self) -> None:
         while not self._closed:
@@ -240,7 +240,7 @@ class _Strangers:
         with self._lock:
             self._count, self._last = self._count + 1, f"the last from {address}: {why}"
 
-    def taken(self) -> str | None:
+    def take(self) -> str | None:
         with self._lock:
             count, self._count = self._count, 0
             return f"{count} ({self._last})" if count else None

@@ -18,7 +18,7 @@ from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import SnapshotState, SourceState, SplitState
 from watermark_source.spark.driver.logs import Logs
 from watermark_source.spark.driver.offsets import Offsets
-from watermark_source.spark.driver.task_reports import again_of
+from watermark_source.spark.driver.task_reports import reread_task
 from watermark_source.spark.executor.reading import batches_of
 from watermark_source.spark.options import EngineOptions
 
@@ -63,14 +63,14 @@ class StreamEnd:
                 example="trigger(availableNow=True)",
             )
 
-    def look(
+    def check_later_rows(
         self,
         state: SourceState,
         observation: Observation,
         definition: SourceDefinition,
         relocation: Relocation | None,
         *,
-        enters_anywhere: bool,
+        positions_are_rows: bool,
     ) -> None:
         """Log or raise that rows were added since a stream ended, if there are any: no batch reads them.
 
@@ -79,7 +79,7 @@ class StreamEnd:
             observation: what there is now.
             definition: reads it.
             relocation: how the copy that is read is read on.
-            enters_anywhere: whether logs can be read from any position on.
+            positions_are_rows: as in ``Connector``.
 
         Raises:
             StreamEndedError: there are, and ``failOnDataLoss`` is set.
@@ -91,7 +91,7 @@ class StreamEnd:
             if wanted.split.log in observation.snapshots.chunks:
                 return True
             _log.info("looking whether rows have come in %s since the stream ended", wanted)
-            again = again_of(wanted, state, relocation, late_at=None, enters_anywhere=enters_anywhere)
+            again = reread_task(wanted, state, relocation, late_at=None, positions_are_rows=positions_are_rows)
             return any(batch.rows for batch in batches_of(definition.observing_reader, again))
 
         since = [wanted for wanted in come_since(state, observation.logs) if has_rows(wanted)]
@@ -172,7 +172,7 @@ class AvailableNowEnds:
         """Ask for the ends."""
         if self._connector.snapshots is not None:
             self._tables = self._connector.snapshots.logs()
-        self.logs = self._logs.of_run()
+        self.logs = self._logs.poll_run()
 
     def check(self, state: SourceState) -> None:
         """Raise what ``StreamEnd.check`` raises for a state to continue from."""

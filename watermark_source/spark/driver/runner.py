@@ -408,7 +408,7 @@ class SourceRunner:
         self._ends = AvailableNowEnds(self._connector, logs, self._end)
         self._start = InitialOffset(self._connector, self._ends, self._offsets)
         self._reports = TaskReports(
-            definition, options.strategy, options.reports, logs, anywhere=self._connector.positions_are_rows
+            definition, options.strategy, options.reports, logs, positions_are_rows=self._connector.positions_are_rows
         )
         self._observer = Observer(
             self._connector,
@@ -472,8 +472,13 @@ class SourceRunner:
         cpu = time.thread_time()
         observation = self._observer.observe(state, limit, self._last)
         if state.ended and self._last.is_first:
-            anywhere, reading = self._connector.positions_are_rows, self._offsets.replica.reading
-            self._end.look(state, observation, self._definition, reading, enters_anywhere=anywhere)
+            self._end.check_later_rows(
+                state,
+                observation,
+                self._definition,
+                self._offsets.replica.reading,
+                positions_are_rows=self._connector.positions_are_rows,
+            )
         planned = plan(
             state,
             observation,

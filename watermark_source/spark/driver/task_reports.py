@@ -30,19 +30,19 @@ _log = logging.getLogger(__name__)
 # Reading again what no task reported: the driver reads event times, and logs what may be wrong.
 
 
-def again_of(
+def reread_task(
     wanted: SplitRange,
     state: SourceState,
     relocation: Relocation | None,
     *,
     late_at: Millis | None,
-    enters_anywhere: bool,
+    positions_are_rows: bool,
     learns: bool = False,
 ) -> ReadTask:
     """Return a range of the last planned batch, which ends in ``state``, as work to do again.
 
-    ``enters_anywhere``: its log can be read from any position on, and not only from where a range begins. ``learns``:
-    how disordered its rows are matters.
+    ``positions_are_rows``: a task may begin to read its log at any position, not only where a range begins. ``learns``:
+    the strategy needs to know how disordered its rows are.
     """
     by_positions = relocation is None or relocation.left_out is None
     if relocation is not None and late_at is not None:
@@ -57,13 +57,13 @@ def again_of(
         report_to=None,
         snapshot=last_batch(state),
         relocation=relocation,
-        whole=wanted if by_positions and not enters_anywhere else None,
+        whole=wanted if by_positions and not positions_are_rows else None,
         beginnings=beginnings_of([wanted], state) if learns else None,
     )
 
 
 class ReadingAgain:
-    """Of one run of a query."""
+    """Reads ranges again that no task reported. One for each run of a query."""
 
     def __init__(self, definition: SourceDefinition, book: ReportBook, server: ReportServer) -> None:
         self._definition = definition
@@ -72,7 +72,7 @@ class ReadingAgain:
         self._warned: set[bool] = set()
         """Whether strangers were the reason, for each of the warnings that were logged."""
 
-    def at(self, again: ReadTask, missing: Coverage, *, reports_due: bool) -> Coverage:
+    def cover(self, again: ReadTask, missing: Coverage, *, reports_due: bool) -> Coverage:
         """Return what is in a task's one range, of which something is missing, as far as it can still be read.
 
         ``reports_due``: this process asked for them. Reports to an earlier one went with it.
@@ -163,7 +163,7 @@ class SnapshotCount:
     def __init__(self) -> None:
         self._counts: dict[str, _Count] = {}
 
-    def meet(self, logs: Set[str], state: SourceState, snapshots: Snapshots) -> None:
+    def add_snapshots(self, logs: Set[str], state: SourceState, snapshots: Snapshots) -> None:
         """Take in the snapshots under way; their size is requested once."""
         new = logs - self._counts.keys()
         if new:
@@ -231,14 +231,14 @@ class TaskReports:
         address: ReportOptions,
         logs: Logs,
         *,
-        anywhere: bool,
+        positions_are_rows: bool,
     ) -> None:
         self._book = ReportBook()
         self._server = ReportServer(self._book, host=address.host, ports=address.ports)
         self._reading_again = ReadingAgain(definition, self._book, self._server)
         self._logs = logs
         self._observed = strategy.observed
-        self._anywhere = anywhere
+        self._positions_are_rows = positions_are_rows
         """Whether logs can be read from any position on."""
         self.late_at: Millis | None = None
         """The watermark that the last batch of this process began with."""
@@ -258,7 +258,7 @@ class TaskReports:
         """Drop the reports about splits: they are part of their watermarks now."""
         self._book.forget(*splits)
 
-    def seen(
+    def collect(
         self, state: SourceState, known: Set[Split], relocation: Relocation | None, *, is_first: bool
     ) -> dict[Split, RangeSummary]:
         """Return what is in each split's last range, looking again at what no task reported.
@@ -285,15 +285,15 @@ class TaskReports:
                 coverage = coverage._replace(max_event_time=None)
                 self.snapshots.add(wanted.split.log, coverage.rows)
             elif coverage.missing and wanted.split in known and self._observed not in _NOT_AGAIN:
-                again = again_of(
+                again = reread_task(
                     wanted,
                     state,
                     relocation,
                     late_at=self.late_at,
-                    enters_anywhere=self._anywhere,
+                    positions_are_rows=self._positions_are_rows,
                     learns=self._observed is Observed.DISORDER,
                 )
-                coverage = self._reading_again.at(again, coverage, reports_due=not is_first)
+                coverage = self._reading_again.cover(again, coverage, reports_due=not is_first)
             seen[wanted.split] = coverage.summary
             self.rows.add(wanted.split, coverage)
             self.rows.looked_again += coverage.rows - reported.rows if is_first else 0

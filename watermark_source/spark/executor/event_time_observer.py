@@ -112,7 +112,7 @@ class _SplitCounts:
     highest: int | None = None
     marked: int | None = None
 
-    def reaches(self, micros: int) -> None:
+    def add_time(self, micros: int) -> None:
         """Take in an event time."""
         self.highest = micros if self.highest is None else max(micros, self.highest)
 
@@ -147,7 +147,7 @@ class EventTimeObserver:
         dated = batch.event_time.drop_null() if batch.event_time.null_count else batch.event_time
         micros = integers(dated)
         if batch.reached is not None and (self._cap is None or batch.reached <= self._cap):
-            counts.reaches(batch.reached)
+            counts.add_time(batch.reached)
         if batch.marks is not None:
             self._observe_marks(counts, batch.marks)
         if not len(micros):
@@ -163,7 +163,7 @@ class EventTimeObserver:
             if not len(counted):
                 return
             micros, highest = counted, int(counted.max())
-        counts.reaches(highest)
+        counts.add_time(highest)
         if self._disorder is not None:
             if batch.positions is None:
                 raise InternalError("watermarkStrategy percentile needs the positions of rows (ReadBatch.positions)")

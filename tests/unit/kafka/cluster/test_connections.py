@@ -46,7 +46,7 @@ def test_an_answer_that_comes_as_the_wait_ends_is_taken(hops: int) -> None:
         cluster.begin(broker)
         answer = cluster.begin(answered, hops)
         limits.append(Deadline.after(500))
-        return await cluster.is_answered(answer, limits[0]), answer.value
+        return await cluster.await_answer(answer, limits[0]), answer.value
 
     try:
         assert cluster.run(work) == (True, 7)
@@ -61,7 +61,7 @@ def test_tries_to_connect_leave_no_descriptors_until_garbage_is_collected() -> N
     cluster = Cluster(parse_settings({"kafka.bootstrap.servers": dead, **limits}))
 
     async def work(deadline: Deadline) -> None:
-        await cluster.ask_any(MetadataRequest, deadline)
+        await cluster.request_any(MetadataRequest, deadline)
 
     # What pytest keeps of logs holds their errors.
     logging.disable(logging.CRITICAL)
@@ -117,7 +117,7 @@ def test_a_broker_that_streams_bytes_without_end_is_an_error_and_takes_no_memory
     )  # fmt: skip
 
     async def work(deadline: Deadline) -> object:
-        return await cluster.ask("bootstrap-0", MetadataRequest(), deadline)
+        return await cluster.request("bootstrap-0", MetadataRequest(), deadline)
 
     began, before = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     try:

@@ -39,5 +39,5 @@ def test_what_was_there_is_known_until_it_has_gone() -> None:
     assert leaders.existed({SPLIT})
     leaders.doubt({SPLIT})
     assert leaders.existed({SPLIT})
-    leaders.gone({"t"})
+    leaders.forget({"t"})
     assert not leaders.existed({"t", SPLIT})

@@ -24,19 +24,19 @@ def test_what_one_leader_tells_is_told_while_another_is_silent(silent: int, monk
     leaders.learn({"t": Topic({0: Leader(0, 1), 1: Leader(1, 1)}, internal=False)})
     lookup = OffsetLookup(cluster, TopicLookup(cluster, leaders), leaders, limit_ms=60_000, read_committed=False)
 
-    async def ask(node: int, request: OffsetsRequest, deadline: Deadline) -> OffsetsResponse:
+    async def request(node: int, request: OffsetsRequest, deadline: Deadline) -> OffsetsResponse:
         if node == silent:
             assert cluster._net is not None
             await cluster._net.sleep(60)
         return OffsetsResponse(0, {Split("t", node): OffsetAndTimestamp(7, None)}, {})
 
-    monkeypatch.setattr(cluster, "ask", ask)
+    monkeypatch.setattr(cluster, "request", request)
     told: dict[Split, OffsetAndTimestamp] = {}
 
     async def work(deadline: Deadline) -> Mapping[Any, Any]:
         over = cluster.begin(lookup.look_up, {A: LATEST, B: LATEST}, deadline, told)
         while not told:
-            assert not await cluster.is_answered(over, Deadline.after(20))
+            assert not await cluster.await_answer(over, Deadline.after(20))
             assert deadline.left_ms
         return dict(told)
 

@@ -50,7 +50,7 @@ class Answering(Cluster):
         self._takes_s = takes_s
         self.asked_anyone: list[bool] = []
 
-    async def ask_any(
+    async def request_any(
         self, request: Callable[[], Any], deadline: Deadline, *, anyone: bool = False, doubted: int | None = None
     ) -> Any:
         assert self._net is not None
@@ -80,7 +80,7 @@ class Brokers(Answering):
         super().__init__(answers, takes_s=0, limit_ms=60_000)
         self.answered_by = 0
 
-    async def ask_each(
+    async def request_each(
         self, nodes: Collection[int | str], request: Callable[[], Any], deadline: Deadline
     ) -> dict[int | str, Any]:
         assert self.answered_by not in nodes, "it has answered already"

@@ -98,7 +98,7 @@ def cut_off() -> ToldSession:
 
 def test_a_read_that_stalls_asks_others_who_leads(cut_off: ToldSession) -> None:
     group = [WANTED]
-    left = Recovery(cut_off, waited_for(2), fail_on_data_loss=False).stalled(group)
+    left = Recovery(cut_off, waited_for(2), fail_on_data_loss=False).pause_stalled(group)
     assert left == group
     # A new list: the group is to be fetched from whoever leads it now.
     assert left is not group
@@ -123,7 +123,7 @@ def test_a_log_is_truncated_if_who_leads_by_the_word_of_others_says_so() -> None
     step = Step([], [WANTED], {SPLIT: Trouble.OUT_OF_RANGE}, {}, moved=False)
     with pytest.raises(DataLossError, match=r"offsets 40 to 100 .* ends at 40: the log was truncated"):
         Recovery(session, Patience(120_000), fail_on_data_loss=True).resolve(CUT_OFF, step)
-    left = Recovery(session, waited_for(2), fail_on_data_loss=False).stalled([WANTED])
+    left = Recovery(session, waited_for(2), fail_on_data_loss=False).pause_stalled([WANTED])
     assert left == [WANTED.at(100)]
 
 
@@ -131,4 +131,4 @@ def test_a_read_that_stalls_at_its_leader_goes_on_waiting() -> None:
     session = ToldSession(led_by(LEADER, 5), logs=LOGS)
     session.refresh({"t"}, 1_000)
     group = [WANTED]
-    assert Recovery(session, waited_for(2), fail_on_data_loss=True).stalled(group) is group
+    assert Recovery(session, waited_for(2), fail_on_data_loss=True).pause_stalled(group) is group

@@ -119,15 +119,15 @@ class Process:
     def __post_init__(self) -> None:
         self.announcements = Announcements(self.log, self.by, self.discovery, self.clock)
 
-    def come_with(self, end: int) -> bool:
+    def wait_for_next(self, end: int) -> bool:
         found = ObservedLogs(asked_at=Millis(self.clock.now_ms), ends={SPLIT: end})
-        return self.announcements.come_with(self.state, found, None)
+        return self.announcements.wait_for_next(self.state, found, None)
 
     def now(self, *, passed: int = 0, end: int = 1_000, is_run: bool = False, **state: Any) -> ObservedAnnouncements:
         self.clock.now_ms += passed
         self.state = replace(self.state, **state)
         found = ObservedLogs(asked_at=Millis(self.clock.now_ms), ends={SPLIT: end}, ends_are_final=is_run)
-        return self.announcements.now(self.state, found, None)
+        return self.announcements.poll(self.state, found, None)
 
 
 def test_a_log_that_was_truncated_has_not_reached_what_is_announced_of_its_new_rows() -> None:
@@ -350,17 +350,17 @@ def test_rows_wait_a_moment_for_their_announcement_and_more_rarely_where_none_co
     process = Process(state=SourceState(splits={SPLIT: SplitState(10, 10)}))
     process.log.add(1, ends={"0": 10})
     process.now(end=10)
-    assert not process.come_with(10)
+    assert not process.wait_for_next(10)
     assert len(process.log.asked) == 1
     process.log.added_at = 3
-    assert process.come_with(12)
+    assert process.wait_for_next(12)
     assert process.now(end=20).table.writers["a"].newest == Cut(1, 9, Millis(9), False, array("q", [20]))
     process.now(end=20, splits={SPLIT: SplitState(20, 20)})
     monkeypatch.setattr(logs, "_WAIT_FOR_NEXT", 0.01)
     waited = []
     for _ in range(8):
         before = len(process.log.asked)
-        assert not process.come_with(30)
+        assert not process.wait_for_next(30)
         waited.append(len(process.log.asked) > before)
     assert waited == [True, False, True, False, False, True, False, False]
 

@@ -114,7 +114,7 @@ def test_who_is_alone_comes_again_when_somebody_has_removed_the_folder(
     """As what cleans temporary folders does with files that are old."""
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path / "local"))
     source = make()
-    source.come()
+    source.register()
     assert source.others(GroupState()).members == 0
     for gone in (tmp_path / "local" / "watermark-source", tmp_path / "local"):
         shutil.rmtree(gone)
