@@ -479,8 +479,8 @@ def _record_advice(source: SourceAt, end: int | None, name: str, *, is_normal: b
 # Rows that are missing in the result, and why.
 
 
-_AHEAD = 3_600_000
-"""Milliseconds from which a watermark ahead of the clock is a wrong event time."""
+_AHEAD = 3_000_000
+"""Milliseconds from which a watermark ahead of the clock is a wrong event time: the nearest zone's, less a delay."""
 
 
 def _missing_rows(of: QueryAt) -> Iterator[str]:

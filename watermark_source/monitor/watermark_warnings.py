@@ -371,10 +371,9 @@ def _leave_out(holder: Holder) -> str:
 def future_text(ahead: int, max_future_skew: int | None) -> str:
     """Return the cause and the way out where the watermark is so many milliseconds ahead of the clock."""
     zone = zone_text(ahead, delay=_READ_WITHIN)
-    datetime = "; of a DATETIME of MySQL, set serverTimeZone"
     return (
         f"The watermark is {format_duration(ahead)} in the future: a row with a wrong event time moved it. "
-        f"{f'{zone}{datetime}. ' if zone else ''}{_way_out(max_future_skew)}"
+        f"{f'{zone}{_OF_DATETIME}. ' if zone else ''}{_way_out(max_future_skew)}"
     )
 
 
@@ -382,6 +381,9 @@ _HALF_HOUR, _HOUR, _MINUTE = 1_800_000, 3_600_000, 60_000
 _FARTHEST_ZONE = 14 * _HOUR
 _READ_WITHIN = 10 * _MINUTE
 """Milliseconds by which rows that are read late, or ``maxOutOfOrderness``, make a zone's difference look smaller."""
+
+
+_OF_DATETIME = "; of a DATETIME of MySQL, set serverTimeZone"
 
 
 def zone_text(millis: int, *, delay: int = _MINUTE) -> str:
@@ -395,6 +397,50 @@ def zone_text(millis: int, *, delay: int = _MINUTE) -> str:
     return (
         f"{format_duration(zone)} may be the difference of a time zone: a time without a zone is read as UTC, so write "
         "it with its own, as in 2026-11-27T12:00:00+02:00"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Lead:
+    """Event times ahead of the clock by what may be the difference of a time zone."""
+
+    since: int
+    """Milliseconds of a clock that never goes back."""
+    watermark: int
+    """As of then."""
+
+    def is_due(self, now: int, patience: int) -> bool:
+        """Return whether there is reason to warn."""
+        return now - self.since >= patience
+
+
+def lead(before: Lead | None, watermark: int, ahead: int, now: int, patience: int) -> Lead | None:
+    """Return the lead as of a plan; ``None`` where event times are not ahead by a zone.
+
+    It begins again where the watermark does not keep up with the clock: after a single wrong row.
+
+    Args:
+        before: as of the plan before.
+        watermark: at the plan.
+        ahead: by how many milliseconds the highest event times of all splits that count are ahead of the wall clock.
+        now: of the clock of ``Lead.since``.
+        patience: how long it lasts before it is warned of.
+    """
+    if ahead <= 0 or not zone_text(ahead, delay=_READ_WITHIN):
+        return None
+    if before is None:
+        return Lead(now, watermark)
+    lasted = now - before.since
+    return Lead(now, watermark) if lasted >= patience and 2 * (watermark - before.watermark) < lasted else before
+
+
+def lead_text(ahead: int, lasted: int) -> str:
+    """Return the warning of event times that are ahead, for so many milliseconds, by what may be a time zone."""
+    since = f", and have been for {format_duration(lasted)}" if lasted else ""
+    return (
+        f"event times are {format_duration(ahead)} ahead of the clock{since}. {zone_text(ahead, delay=_READ_WITHIN)}"
+        f"{_OF_DATETIME}. Rows whose times are right are late beside them. A watermark never goes back: once the times "
+        "are right, begin with a new checkpoint location"
     )
 
 

@@ -226,6 +226,14 @@ def test_rows_that_are_in_no_window_are_counted_with_what_to_check() -> None:
     assert malformed == "2 rows of this run are not as valueSchema or keySchema has it (see valueMode, keyMode)"
 
 
+def test_a_watermark_an_hour_ahead_less_a_delay_may_be_of_another_zone_and_one_ahead_by_minutes_is_not() -> None:
+    zone, minutes = (NOON + 5_000 + n * MINUTE for n in (57, 40))
+    (remark,) = explained(source_status(split_view(0, watermark=zone), watermark=zone), applied=zone).remarks
+    assert remark.startswith("rows of now are late: The watermark is 57 min in the future")
+    assert "1 h may be the difference of a time zone" in remark
+    assert explained(source_status(split_view(0, watermark=minutes), watermark=minutes), applied=minutes).remarks == ()
+
+
 def test_a_watermark_of_the_future_is_named_where_windows_close_too_early() -> None:
     ahead = NOON + 5_000 + 120 * MINUTE
     (remark,) = explained(source_status(split_view(0, watermark=ahead), watermark=ahead), applied=ahead).remarks

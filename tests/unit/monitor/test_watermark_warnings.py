@@ -11,6 +11,7 @@ from watermark_source.monitor.watermark_warnings import (
     Cause,
     Holder,
     LateSplit,
+    Lead,
     Reason,
     Stand,
     Standing,
@@ -19,6 +20,8 @@ from watermark_source.monitor.watermark_warnings import (
     end_text,
     future_text,
     late_text,
+    lead,
+    lead_text,
     moving_text,
     noted,
     standing_text,
@@ -218,6 +221,50 @@ def test_rows_without_a_zone_that_are_read_with_a_delay_are_known_by_it(minutes:
 @pytest.mark.parametrize("minutes", [45, 62, 75, 109, 122])
 def test_a_watermark_that_is_ahead_by_no_zone_gets_no_hint_of_one(minutes: int) -> None:
     assert "zone" not in future_text(minutes * MINUTE, None).lower()
+
+
+def led(seconds: int, *, ahead: int, step: int = 5, speed: float = 1.0) -> Lead | None:
+    """Return the lead after plans every ``step`` seconds, while event times advance at ``speed``."""
+    found: Lead | None = None
+    for at in range(0, seconds * 1_000 + 1, step * 1_000):
+        gone = ahead + round(at * (speed - 1))
+        found = lead(found, AT + ahead + round(at * speed), gone, at, MINUTE)
+    return found
+
+
+@pytest.mark.parametrize("minutes", [50, 52, 58, 60, 61, 118, 330])
+def test_event_times_that_stay_ahead_by_a_zone_less_a_delay_are_warned_of_after_a_minute(minutes: int) -> None:
+    """An hour less the writer's delay is less than what any watermark of the future is warned of."""
+    assert not (found := led(55, ahead=minutes * MINUTE)) or not found.is_due(55_000, MINUTE)
+    assert (found := led(65, ahead=minutes * MINUTE))
+    assert found.is_due(65_000, MINUTE)
+
+
+@pytest.mark.parametrize("minutes", [-60, -58, 0, 1, 5, 15, 30, 48, 63, 75])
+def test_a_clock_that_differs_by_minutes_is_no_zone(minutes: int) -> None:
+    assert led(600, ahead=minutes * MINUTE) is None
+
+
+def test_one_wrong_row_is_no_zone_and_rows_that_come_rarely_are() -> None:
+    found = led(300, ahead=59 * MINUTE, speed=0)
+    assert found is not None
+    assert not found.is_due(300_000, MINUTE)
+    rare, now = None, 0
+    for n in range(4):
+        for now in range(n * 150_000, (n + 1) * 150_000, 5_000):
+            rare = lead(rare, AT + n * 150_000, 59 * MINUTE - now + n * 150_000, now, MINUTE)
+    assert rare is not None
+    assert rare.is_due(now, MINUTE)
+
+
+def test_the_warning_of_such_event_times_names_the_zone_and_the_line_to_write() -> None:
+    text = lead_text(58 * MINUTE, 62_000)
+    assert text.startswith(
+        "event times are 58 min ahead of the clock, and have been for 1 min 02 s. 1 h may be the diff"
+    )
+    assert "write it with its own, as in 2026-11-27T12:00:00+02:00; of a DATETIME of MySQL, set serverTimeZone" in text
+    assert "begin with a new checkpoint location" in text
+    assert lead_text(58 * MINUTE, 0).startswith("event times are 58 min ahead of the clock. 1 h may be")
 
 
 def test_a_cap_on_the_future_is_no_way_out_where_all_rows_are_ahead() -> None:

@@ -28,6 +28,7 @@ from watermark_source.monitor.watermark_warnings import (
     Episode,
     Holder,
     LateSplit,
+    Lead,
     Stand,
     Standing,
     clock_text,
@@ -35,6 +36,8 @@ from watermark_source.monitor.watermark_warnings import (
     end_text,
     future_text,
     late_text,
+    lead,
+    lead_text,
     moving_text,
     noted,
     reason_of,
@@ -56,7 +59,7 @@ from watermark_source.spark.driver.observer import Observer, OpenTransactionsAtH
 from watermark_source.spark.driver.offsets import Offsets
 from watermark_source.spark.driver.pace import LastPlan
 from watermark_source.spark.driver.run_bounds import AvailableNowEnds, InitialOffset, StreamEnd
-from watermark_source.spark.driver.status import Seen, StatusReport, is_behind, source_status
+from watermark_source.spark.driver.status import Seen, StatusReport, is_behind, out_of_orderness, source_status
 from watermark_source.spark.driver.task_reports import TaskReports
 from watermark_source.spark.garbage_collector import collect_later, collect_rarely, spare_imports
 from watermark_source.spark.options import EngineOptions
@@ -147,6 +150,8 @@ class WatermarkWarnings:
         self._ended = False
         self._set_back = False
         """Whether a clock was behind the watermark the last time that it was asked for."""
+        self._lead: Lead | None = None
+        self._warned_of_lead = False
 
     def note(self, seen: Seen, before: SourceState) -> None:
         """Take in a plan that began with the state ``before``."""
@@ -168,6 +173,7 @@ class WatermarkWarnings:
             _log.warning("%s", end_text(self._stand(standing, now, seen), options.max_future_skew))
         elif not is_over:
             self._warn_of_standing(standing, now, seen)
+        self._warn_of_lead(state.watermark, now, is_over=is_over)
         self._ended, self._standing = is_over, standing
 
     def _warn_of_standing(self, standing: Standing, now: Millis, seen: Seen) -> None:
@@ -184,6 +190,17 @@ class WatermarkWarnings:
             since = self._clock.wall() - (now - episode.since)
             _log.warning("%s", moving_text(standing.watermark, episode.stands, since))
             self._episode = None
+
+    def _warn_of_lead(self, watermark: Millis | None, now: Millis, *, is_over: bool) -> None:
+        """Warn once of event times that are ahead as by a time zone, where ``warn_of`` does not."""
+        options, by_clock = self._options, self._ahead(watermark)
+        if self._warned_of_lead or watermark is None or by_clock > max(_FAR_FUTURE, options.max_future_skew or 0):
+            return
+        ahead, patience = by_clock + (out_of_orderness(options.strategy) or 0), options.watermark_warning_after
+        self._lead = lead(self._lead, watermark, ahead, now, patience) if by_clock else None
+        if self._lead is not None and (is_over or self._lead.is_due(now, patience)):
+            self._warned_of_lead = True
+            _log.warning("%s", lead_text(ahead, 0 if is_over else now - self._lead.since))
 
     def _note_left_out(self, seen: Seen, before: SourceState) -> None:
         """Note which splits' rows may be late because the watermark advanced without them."""

@@ -350,7 +350,7 @@ def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Mil
         rows_after=None if history.arrivals.rows_after is None else history.arrivals.rows_after + by_wall,
         changes=Changes(history.watermark_changes, history.status_changes),
         idle_timeout=options.idleness.timeout,
-        out_of_orderness=_out_of_orderness(options.strategy),
+        out_of_orderness=out_of_orderness(options.strategy),
         without_holder=_without_holder(counting, state, options, reads_first=bool(growing)),
     )
 
@@ -375,7 +375,8 @@ def _without_holder(
     return Millis(follows) if follows > max(MIN, state.watermark or MIN) else None
 
 
-def _out_of_orderness(strategy: WatermarkStrategy) -> int | None:
+def out_of_orderness(strategy: WatermarkStrategy) -> int | None:
+    """Return by how many milliseconds a split's watermark is behind its highest event time; ``None``: by no bound."""
     by_event_times = strategy.observed in (Observed.HIGHEST, Observed.DISORDER) and strategy.follows_highest
     return strategy.bound if by_event_times else None
 

@@ -116,6 +116,38 @@ def test_a_watermark_of_the_future_is_warned_of_again_after_a_restart(
         assert 'begin with a new checkpoint location; write .option("maxFutureSkew", "1 hour")' in text
 
 
+def hour_ahead(less: float = 0.0) -> float:
+    """Seconds since START of a row without its zone, an hour east of UTC, written ``less`` seconds ago."""
+    return time.time() + 3_600 - less - START / 1_000
+
+
+@pytest.mark.parametrize("given", [{}, {"maxFutureSkew": "1 hour"}, {"maxOutOfOrderness": "20 minutes"}])
+def test_rows_that_stay_an_hour_ahead_less_a_delay_are_warned_of_once(
+    log: Path, live: Any, caplog: pytest.LogCaptureFixture, given: dict[str, str]
+) -> None:
+    process, end, n = live(watermarkWarningAfter="300 ms", **given), None, 0
+    until, more = time.monotonic() + 20, 5
+    while more and time.monotonic() < until:
+        n, more = n + 1, more - bool(warned(caplog))
+        write(log, {split: [(hour_ahead(less=120), 2 * n + split)] for split in range(2)})
+        end = process.run(process.runner.initial_offset() if end is None else end)
+    (text,) = warned(caplog)
+    assert text.startswith("event times are 57 min")
+    assert "1 h may be the difference of a time zone" in text
+
+
+def test_a_run_of_rows_an_hour_ahead_less_a_delay_is_warned_of_at_its_end(
+    log: Path, live: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(log, {0: [(hour_ahead(less=300), 1)], 1: [(hour_ahead(less=320), 2)]})
+    process = live()
+    process.runner.freeze()
+    process.plan(process.run(process.runner.initial_offset()))
+    (text,) = warned(caplog)
+    assert text.startswith("event times are 54 min")
+    assert "1 h may be the difference of a time zone" in text
+
+
 def test_a_run_whose_watermark_moves_is_not_warned_of(log: Path, live: Any, caplog: pytest.LogCaptureFixture) -> None:
     write(log, {0: [(100, 1)], 1: [(101, 2)]})
     process = live()
