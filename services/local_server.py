@@ -136,8 +136,11 @@ _ATTEMPTS = 500
 
 def free_ports(count: int) -> tuple[int, ...]:
     """``count`` different ports of 127.0.0.1 on which no process listens at this moment."""
+    # A server listens a second later: of the processes of one run of tests each has ports of its own.
+    own, of = os.environ.get("PYTEST_XDIST_WORKER", "gw0"), os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")
+    ports = range(_LOWEST + int(own.removeprefix("gw")), _HIGHEST + 1, int(of))
     # Not seeded: two processes that start at the same time must not try the same ports in the same order.
-    candidates = random.SystemRandom().sample(range(_LOWEST, _HIGHEST + 1), _ATTEMPTS)
+    candidates = random.SystemRandom().sample(ports, min(_ATTEMPTS, len(ports)))
     found: list[int] = []
     for port in candidates:
         if len(found) == count:

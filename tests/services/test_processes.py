@@ -82,6 +82,16 @@ def test_ports_are_free_different_and_below_those_of_outgoing_connections() -> N
         socket.create_server(("127.0.0.1", port)).close()
 
 
+def test_processes_of_one_run_of_tests_choose_among_different_ports(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTEST_XDIST_WORKER_COUNT", "4")
+    remainders = []
+    for worker in range(4):
+        monkeypatch.setenv("PYTEST_XDIST_WORKER", f"gw{worker}")
+        remainders.append({port % 4 for port in free_ports(20)})
+    assert all(len(each) == 1 for each in remainders)
+    assert len(set[int]().union(*remainders)) == 4
+
+
 @pytest.mark.parametrize(
     ("banner", "refusal"),
     [
