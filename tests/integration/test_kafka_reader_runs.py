@@ -87,8 +87,9 @@ def test_a_silent_query_costs_little_and_makes_at_most_one_batch_an_interval(
     loop.reader.stop()
     _log.info("%.0f s of silence: %s of a core, %d batches", lasted, shares, batches)
     assert 0 < batches <= lasted * 1_000 / USUAL_MS + 1
-    # What else this process does, as clients of tests before, does not go on all the time.
-    assert min(shares) < 0.05
+    # What else this process does, as clients of tests before, does not go on all the time. It is 0.02 on a busy
+    # machine, and most of a core for a query that looks whenever it can.
+    assert min(shares) < 0.1
 
 
 def test_batches_done_again_are_the_same_in_every_byte(
