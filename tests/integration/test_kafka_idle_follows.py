@@ -18,8 +18,6 @@ pytestmark = [pytest.mark.service, pytest.mark.spark]
 
 _logger = logging.getLogger(__name__)
 BOUND = 5.0
-SLOWEST = 30.0
-"""Seconds for a row of the outer join, on a machine that does much else; 10 on one that does not."""
 
 
 @pytest.mark.parametrize("follows", ["group", pytest.param("nothing", marks=pytest.mark.long("with its group"))])
@@ -64,6 +62,5 @@ def test_an_outer_join_with_a_silent_topic_goes_on(
         wait_for(lambda: (passed, None) in running.rows(), running.query)  # noqa: B023
         waited.append(time.monotonic() - begun)
         second += 10
-    assert max(waited) < SLOWEST
     _logger.info("outer rows: median %.2f s, longest %.2f s of %d", median(waited), max(waited), len(waited))
     assert running.dropped == 0

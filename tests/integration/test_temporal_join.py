@@ -77,8 +77,8 @@ def test_on_processing_time_no_click_is_joined_before_the_snapshot_and_each_find
     query.run_on(2)
     again = list(range(1, 951))
     click(streams, topic, again)
-    query.run_on(2)
     expected += answers(mysql_streams, asked, again, first=950)
+    wait_until(lambda: len(found(query)) >= len(expected), _SECONDS, "the clicks after it", poll_seconds=1)
     assert found(query) == expected
     assert "temporal_join[processing time]" in plan(query)
 
