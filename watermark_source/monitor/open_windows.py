@@ -30,13 +30,13 @@ from watermark_source.monitor.window_facts import (
     reached,
     subject_text,
     time_text,
+    writer_advice,
+    writer_clauses,
     writer_hold,
 )
 from watermark_source.planning.watermark import MIN, is_moment, watermark_text
 
 IDLE_TIMEOUT = '.option("idleTimeout", "30 seconds")'
-_STOPPED_AFTER: Final = 60_000
-"""Milliseconds without an announcement after which a writer may have stopped."""
 _LINES: Final = 100
 """Rows of the printed table."""
 
@@ -133,7 +133,7 @@ def standing(source: SourceAt, target: int = MIN + 1) -> str | None:
         return None
     waits_first = source.snapshots or source.first_reading is not None or source.writers is not None
     if waits_first or {hold_of(split, source, target) for split in source.splits} & _AT_REST:
-        return "; ".join(_clauses(source, target, None))
+        return "; ".join([*_clauses(source, target, None), *writer_advice(source, target)])
     return None
 
 
@@ -263,7 +263,7 @@ def _clauses(source: SourceAt, target: int, end: int | None) -> Iterator[str]:
         slowest = "" if source.held_by is None else f": the slowest source is {source.held_by}"
         yield f"its alignment group lets no source read yet{slowest}"
     if source.writers is not None:
-        yield from _writer_clauses(source, target)
+        yield from writer_clauses(source, target)
         return
     if not source.splits:
         yield "it has no partition yet"
@@ -384,19 +384,6 @@ def _timeout(splits: Sequence[SplitAt], at: _Window) -> str:
     return f", and no idleTimeout is set{line}" if at.source.knows_options else ""
 
 
-def _writer_clauses(source: SourceAt, target: int) -> Iterator[str]:
-    if source.unannounced is not None:
-        yield source.unannounced
-    for writer in source.writers or ():
-        if writer_hold(writer, source, target) is Hold.PASSED:
-            yield f"writer {writer.name} has"
-        elif writer_hold(writer, source, target) is not Hold.LEFT_OUT:
-            at = "" if writer.watermark is None else f" is at {time_text(writer.watermark)}:"
-            yield f"writer {writer.name}{at or ':'} {writer.why}"
-    if not source.writers and source.unannounced is None:
-        yield "no writer has announced a watermark"
-
-
 def _advice(of: QueryAt, target: int, end: int | None) -> Iterator[str]:
     """Yield the lines to write, and what would close the window."""
     for source in of.sources:
@@ -404,21 +391,9 @@ def _advice(of: QueryAt, target: int, end: int | None) -> Iterator[str]:
             continue
         name = f" of source {source.name}" if len(of.sources) > 1 else ""
         if source.writers is not None:
-            yield _writer_advice(source, target, name)
+            yield from (f"to do{name}: {text}" for text in writer_advice(source, target))
             continue
         yield from _split_advice(source, target, end, name)
-
-
-def _writer_advice(source: SourceAt, target: int, name: str) -> str:
-    holding = [w for w in source.writers or () if writer_hold(w, source, target) is Hold.BACKLOG]
-    stopped = [w.name for w in holding if w.since is None or (source.at or w.since) - w.since > _STOPPED_AFTER]
-    if holding and not stopped:
-        names = names_text([w.name for w in holding])
-        return f"to do{name}: see why_open(query) in the job of {names}, which announced less than a minute ago"
-    return (
-        f"to do{name}: start {f'writer {names_text(stopped)}' if stopped else 'a writer'}; if it is gone for good, "
-        "python -m watermark_source watermarks --kafka … --topic TOPIC drop WRITER, or set writerTimeToLive"
-    )
 
 
 def _split_advice(source: SourceAt, target: int, end: int | None, name: str) -> Iterator[str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from watermark_source.durations import count_text, format_duration, format_seconds
 from watermark_source.monitor.source_status import NO_ROWS, SHORTEST_SILENCE, RowTotals, Status, WriterView
 from watermark_source.planning.announced import AnnouncedBy, ObservedAnnouncements, WriterAt, WriterStatus
+from watermark_source.planning.announcement import NO_WRITER
 from watermark_source.planning.catch_up import is_done
 from watermark_source.planning.state import SourceState, SplitStatus
 from watermark_source.planning.watermark import MAX, watermark_text
@@ -222,7 +223,7 @@ def unannounced(observed: ObservedAnnouncements) -> str | None:
     """Return why the watermark stands whatever the writers announced; ``None`` if it follows them."""
     if not observed.is_current:
         return observed.trouble or "the announcements are being read"
-    return None if observed.table.writers or observed.by.names else "no writer has announced a watermark yet"
+    return None if observed.table.writers or observed.by.names else NO_WRITER
 
 
 def _watermark(of: WriterAt) -> int | None:

@@ -25,8 +25,8 @@ from watermark_source.monitor.operator_watermarks import (
 )
 from watermark_source.monitor.source_status import SourceStatus, SplitView, Status, Unprocessed
 from watermark_source.monitor.watermark_warnings import zone_text
-from watermark_source.monitor.window_facts import source_of_status
-from watermark_source.planning.watermark import is_moment, watermark_text
+from watermark_source.monitor.window_facts import source_of_status, writer_advice
+from watermark_source.planning.watermark import MIN, is_moment, watermark_text
 
 TOLERANCE: Final = 10_000
 """Milliseconds: by default no cause is named for a delay up to this."""
@@ -401,7 +401,8 @@ def _held_by(of: QueryClocks) -> str:
     if (source := _lowest(of.sources)) is None or (found := holder(source)) is None:
         return ""
     name = f"{found.name} of source {source.source_name}" if len(of.sources) > 1 else found.name
-    return f"; it is held by {name}: {found.why}"
+    to_do = "".join(f"; {text}" for text in writer_advice(source_of_status(source), (source.watermark or MIN) + 1))
+    return f"; it is held by {name}: {found.why}{to_do}"
 
 
 def _lowest(sources: Sequence[SourceStatus]) -> SourceStatus | None:

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, TypeAlias
 from watermark_source.durations import count_text, format_duration
 from watermark_source.errors import listed
 from watermark_source.monitor.source_status import RowTotals
+from watermark_source.planning.announcement import gone_line, writers_line
 from watermark_source.planning.range_report import LateRows
 from watermark_source.planning.split import Split
 from watermark_source.planning.strategy import CLOCKS_DIFFER, WatermarkStrategy
@@ -323,10 +324,8 @@ def _elsewhere(stand: Stand) -> str:
     writers = stand.writers
     named = "; ".join(writers[:_NAMED]) or "no writer has announced a watermark"
     more = f"; and {count_text(len(writers) - _NAMED)} more" if len(writers) > _NAMED else ""
-    return (
-        f"The writers of the topic announce it: {named}{more}. Start a writer that has stopped; if it is gone for "
-        "good: python -m watermark_source watermarks … --topic TOPIC drop WRITER, and remove it "
-        "from announcedBy; or set writerTimeToLive"
+    return f"The writers of the topic announce it: {named}{more}. " + (
+        f"Start a writer that has stopped; {gone_line([])}" if writers else f"To do: {writers_line([])}"
     )
 
 

@@ -6,9 +6,10 @@ decides from them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import Final
 
 from watermark_source.durations import count_text, format_duration
 from watermark_source.monitor.source_status import (
@@ -21,6 +22,7 @@ from watermark_source.monitor.source_status import (
     WriterView,
     silence_text,
 )
+from watermark_source.planning.announcement import NO_WRITER, gone_line, watermarks_command, writers_line
 from watermark_source.planning.watermark import MAX, MIN, is_moment, watermark_text
 
 _END = 2**62 // 1_000
@@ -264,6 +266,41 @@ def writer_hold(writer: WriterView, source: SourceAt, target: int) -> Hold:
     if writer.status in ("idle", "silent", "ended"):
         return Hold.LEFT_OUT
     return Hold.PASSED if reached(writer.watermark, target) or reached(source.watermark, target) else Hold.BACKLOG
+
+
+def writer_clauses(source: SourceAt, target: int) -> Iterator[str]:
+    """Yield what the writers that announce a source's watermark do for a time."""
+    if source.unannounced is not None:
+        yield source.unannounced
+    for writer in source.writers or ():
+        if writer_hold(writer, source, target) is Hold.PASSED:
+            yield f"writer {writer.name} has"
+        elif writer_hold(writer, source, target) is not Hold.LEFT_OUT:
+            at = "" if writer.watermark is None else f" is at {time_text(writer.watermark)}:"
+            yield f"writer {writer.name}{at or ':'} {writer.why}"
+    if not source.writers and source.unannounced is None:
+        yield "no writer has announced a watermark"
+
+
+_STOPPED_AFTER: Final = 60_000
+"""Milliseconds without an announcement after which a writer may have stopped."""
+
+
+def writer_advice(source: SourceAt, target: int) -> Iterator[str]:
+    """Yield what to do where writers hold a source's watermark below a time; nothing where none announces for it."""
+    if source.writers is None or not (source.unannounced or NO_WRITER).endswith(NO_WRITER):
+        return
+    holding = [w for w in source.writers or () if writer_hold(w, source, target) is Hold.BACKLOG]
+    if holding and not source.knows_options:
+        shows = f"{watermarks_command('list')} prints what each writer announced last"
+        yield f"{shows}; {gone_line([writer.name for writer in holding])}"
+        return
+    stopped = [w.name for w in holding if w.since is None or (source.at or w.since) - w.since > _STOPPED_AFTER]
+    if holding and not stopped:
+        names = names_text([w.name for w in holding])
+        yield f"see why(query) in the job of {names}, which announced less than a minute ago"
+        return
+    yield writers_line(stopped)
 
 
 def moves_without_quiet(source: SourceAt, target: int) -> bool:

@@ -19,7 +19,7 @@ from operator import le
 from typing import Final, NamedTuple
 
 from watermark_source.errors import UsageError, listed
-from watermark_source.planning.announcement import Announcement, Removal, Statement
+from watermark_source.planning.announcement import Announcement, Removal, Statement, gone_line, watermarks_command
 from watermark_source.planning.watermark import LAST, MAX, MIN, Millis, lowest_of_active, watermark_text
 
 MOST_CUTS: Final = 4_096
@@ -199,7 +199,7 @@ class _Changing:
         self._writers[logged.writer] = replace(writer, unreadable=logged.fault)
         self.remarks[
             f"the record of {logged.writer} at {logged.position} cannot be read, and the watermark waits for its next "
-            f"one: {logged.fault}"
+            f"one: {logged.fault}; {gone_line([logged.writer])}"
         ] = None
 
     def announce(self, of: Announcement, logged: LoggedStatement) -> None:
@@ -487,7 +487,7 @@ def _refuse_rivals(writers: Sequence[WriterAt]) -> None:
     raise UsageError(
         f"two queries announce watermarks alternately as {first.name}: {first.rival} and {first.query}. What one "
         "announces is not true of the other's rows. Stop one of them or give it a name of its own, then drop the name: "
-        f"python -m watermark_source watermarks … --topic TOPIC drop {first.name}. All names in use twice: "
+        f"{watermarks_command(f'drop {first.name}')}. All names in use twice: "
         f"{listed(each.name for each in rivals)}"
     )
 

@@ -25,11 +25,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, TypeGuard
+from typing import Any, Final, TypeAlias, TypeGuard
 
-from watermark_source.errors import CorruptDataError, shortened
+from watermark_source.errors import CorruptDataError, listed, shortened
 from watermark_source.planning.watermark import MAX, MIN, Millis
 
 VERSION = 1
@@ -172,3 +172,33 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is no number of JSON")
+
+
+# What to write where a writer announces nothing.
+
+
+NO_WRITER: Final = "no writer has announced a watermark yet"
+
+
+def writers_line(names: Sequence[str]) -> str:
+    """Return what to do about writers that announce nothing; without names, about a topic that none announces for."""
+    if names:
+        return f"start writer {listed(names)}; {gone_line(names)}"
+    return (
+        "start the query that writes the topic, with announce_watermark(query, topic=…), or another program with a "
+        'WatermarkAnnouncer; where nothing announces, leave .option("watermarkStrategy", "announced") out'
+    )
+
+
+def gone_line(names: Sequence[str]) -> str:
+    """Return what to do about writers that announce no more."""
+    name, it = (names[0], "it") if len(names) == 1 else ("WRITER", "one")
+    return (
+        f"if {it} is gone for good: {watermarks_command(f'drop {name}')}, and remove its name from "
+        '.option("announcedBy", …); or .option("writerTimeToLive", "10 minutes")'
+    )
+
+
+def watermarks_command(what: str) -> str:
+    """Return a command about the writers of a topic, as it is typed."""
+    return f"python -m watermark_source watermarks --kafka … --topic TOPIC {what}"

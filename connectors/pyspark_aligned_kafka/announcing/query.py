@@ -398,7 +398,8 @@ class AnnouncedQuery:
         if (waited := self._without.due(found, began)) is not None:
             _log.warning(
                 "writer %s: the query has had no watermark for %.0f s, so its readers wait: see why(query). A split "
-                "without a row holds it (idleTimeout), or a source has none (watermarkStrategy=none)",
+                'without a row holds it: .option("idleTimeout", "30 seconds"); or a source has none '
+                "(watermarkStrategy=none)",
                 self._writer, waited,
             )  # fmt: skip
         # A topic that is away, or was deleted, keeps nothing from the readers of the others.

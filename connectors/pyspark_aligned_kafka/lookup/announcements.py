@@ -30,7 +30,7 @@ from watermark_source.errors import (
     shortened,
 )
 from watermark_source.planning.announced import LoggedStatement
-from watermark_source.planning.announcement import Announcement, Statement, decoded, is_name
+from watermark_source.planning.announcement import NO_WRITER, Announcement, Statement, decoded, is_name
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.watermark import Millis
 
@@ -246,7 +246,7 @@ class KafkaAnnouncements(AnnouncementLog):
             raise _MissingError(
                 f"topic {self._topic} does not exist"
                 if announced is not None
-                else f"topic {self.name} does not exist: no watermark was announced yet"
+                else f"topic {self.name} does not exist: {NO_WRITER}"
             )
         if announced.id is None or data.id is None:
             raise UnsupportedFormatError(
@@ -269,7 +269,7 @@ class KafkaAnnouncements(AnnouncementLog):
             _log.warning(
                 "topic %s does not exist: no writer of %s has announced a watermark yet, so there is none, and it "
                 "stands where it was. Start a writer with announce_watermark (docs/between-jobs.md), or name the topic "
-                "of the announcements with announcedIn", self.name, self._topic,
+                'of the announcements: .option("announcedIn", "TOPIC")', self.name, self._topic,
             )  # fmt: skip
         self._missing = missing
 

@@ -26,6 +26,7 @@ from watermark_source.monitor.source_status import (
     WriterView,
 )
 from watermark_source.monitor.window_facts import Hold, QueryAt, source_of_status
+from watermark_source.planning.announcement import NO_WRITER
 from watermark_source.planning.group import Peer
 from watermark_source.planning.range_report import BOUNDS_MS, LateRows
 from watermark_source.planning.watermark import MAX
@@ -353,13 +354,30 @@ def test_announced_watermarks_wait_for_writers() -> None:
         "the window that ends at 2026-11-21 12:01:00 UTC closes when every writer of the topic has announced that "
         "time: writer carts is at 2026-11-21 12:00:00 UTC: has announced nothing for 4 min; writer sessions has"
     )
-    assert any(r.startswith("to do: start writer carts; if it is gone for good") for r in found.remarks)
+    assert found.remarks == (f"to do: start writer carts; {GONE}",)
+
+
+GONE = (
+    "if it is gone for good: python -m watermark_source watermarks --kafka … --topic TOPIC drop carts, and remove its "
+    'name from .option("announcedBy", …); or .option("writerTimeToLive", "10 minutes")'
+)
+
+
+def test_a_topic_for_which_none_announces_has_no_writer_to_drop() -> None:
+    silent = source_status(split_view(0, watermark=None), watermark=None, unannounced=f"topic x: {NO_WRITER}")
+    (remark,) = explained(silent).remarks
+    assert remark.startswith("to do: start the query that writes the topic, with announce_watermark(query, topic=…)")
+    assert 'leave .option("watermarkStrategy", "announced") out' in remark
+    unread = source_status(
+        split_view(0, watermark=None), watermark=None, unannounced="the announcements are being read"
+    )
+    assert explained(unread).remarks == ()
 
 
 def test_a_writer_that_announces_is_not_to_be_started_or_dropped() -> None:
     live = WriterView(name="carts", status="active", why="announces", watermark=NOON, since=NOON, holds_back=True)
     (remark,) = explained(source_status(split_view(0, watermark=None), writers=[live])).remarks
-    assert remark == "to do: see why_open(query) in the job of carts, which announced less than a minute ago"
+    assert remark == "to do: see why(query) in the job of carts, which announced less than a minute ago"
 
 
 def test_processing_time_waits_for_the_clock() -> None:
@@ -514,6 +532,10 @@ def test_the_writers_of_a_checkpoint_are_named_with_what_it_does_not_know(tmp_pa
     offset = offset_of(None, wm=NOON, announced={"at": 4, "log": "Yk2", "writers": ["carts"]})
     found = why_open(checkpoint(tmp_path, [offset], [NOON]), END)
     assert "writer carts: what it has announced is in the topic of announcements, not in a checkpoint" in found.sentence
+    list_them = (
+        "python -m watermark_source watermarks --kafka … --topic TOPIC list prints what each writer announced last"
+    )
+    assert found.remarks[0] == f"to do: {list_them}; {GONE}"
 
 
 def test_an_offset_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from watermark_source.monitor.three_clocks import (
     moment_of,
     query_clocks,
 )
+from watermark_source.planning.announcement import NO_WRITER, writers_line
 from watermark_source.planning.watermark import MAX, Millis
 
 MINUTE = 60_000
@@ -306,12 +307,12 @@ NO_MARK: dict[str, Any] = {"watermark": None, "views": (split_view(0), NEVER)}
             f"orders-1 has no watermark: {UNDATED}",
         ),
         (
-            {"watermark": None, "unannounced": "no writer has announced a watermark yet"},
-            "no writer has announced a watermark yet",
+            {"watermark": None, "unannounced": NO_WRITER},
+            f"{NO_WRITER}; {writers_line([])}",
         ),
         (
             {"watermark": None, "writers": [WriterView(name="a", status="awaited", why="has announced nothing yet")]},
-            "writer a: has announced nothing yet",
+            f"writer a: has announced nothing yet; {writers_line(['a'])}",
         ),
     ],
 )

@@ -409,5 +409,7 @@ def test_a_standing_watermark_that_writers_announce_names_the_writer_that_holds_
     stand = Stand(AT, AT, 2 * MINUTE, 10, [SILENT], writers=["sessions has announced nothing for 2 min"], late=9)
     text = standing_text(stand, None)
     assert "The writers of the topic announce it: sessions has announced nothing for 2 min. Start a writer" in text
-    assert "drop WRITER" in text
-    assert "no writer has announced" in standing_text(stand._replace(writers=[]), None)
+    assert '--topic TOPIC drop WRITER, and remove its name from .option("announcedBy", …); or' in text
+    none = standing_text(stand._replace(writers=[]), None)
+    assert "no writer has announced a watermark. To do: start the query that writes the topic, with announce_" in none
+    assert "drop" not in none

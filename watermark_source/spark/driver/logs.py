@@ -11,6 +11,7 @@ from watermark_source.clock import Clock
 from watermark_source.contract.stream import AnnouncementLog, AnnouncementsRead, Connector, Ends, SplitDiscovery
 from watermark_source.durations import format_duration
 from watermark_source.errors import listed, shortened
+from watermark_source.monitor.watermark_warnings import option_line
 from watermark_source.planning.announced import (
     AnnouncedBy,
     AnnouncedTable,
@@ -23,7 +24,7 @@ from watermark_source.planning.announced import (
     unknown_parts,
     with_statements,
 )
-from watermark_source.planning.announcement import Announcement
+from watermark_source.planning.announcement import Announcement, gone_line, writers_line
 from watermark_source.planning.combined_watermark import due_now, positions_of
 from watermark_source.planning.observation import LogTimes, ObservedLogs
 from watermark_source.planning.planner import Plan
@@ -446,16 +447,17 @@ class Announcements:
         if created_again or read.truncated:
             _log.warning(
                 "%s was %s: it is read from its beginning. The watermark waits until each writer that is known has "
-                "announced again: %s", self._log.name,
+                "announced again: %s%s", self._log.name,
                 "deleted and created again" if created_again else "truncated, as by an unclean leader election",
                 listed(self._table.writers) or "none",
+                f"; {gone_line([*self._table.writers])}" if self._table.writers else "",
             )  # fmt: skip
             self._table = AnnouncedTable.of_names(self._table.writers, left_out=self._table.left_out)
         if read.deleted is not None:
             _log.warning(
                 "announcements %d to %d of %s were deleted before they were read. A writer that announced only there "
-                "is waited for if the checkpoint or announcedBy names it, and is not known otherwise: give the topic "
-                "the retention of the data", read.deleted[0], read.deleted[1] - 1, self._log.name,
+                'is waited for if the checkpoint names it, or .option("announcedBy", …), and is not known otherwise: '
+                "give the topic the retention of the data", read.deleted[0], read.deleted[1] - 1, self._log.name,
             )  # fmt: skip
         self._id = read.log or self._id
         self._position = self._position if read.next_position is None else read.next_position
@@ -531,9 +533,8 @@ class Announcements:
                 self._warn_at[name] = 2 * due
                 _log.warning(
                     "%s: writer %s has announced nothing for %s, and the watermark waits for it. It announces after "
-                    "each of its batches: start it if it has stopped; if it is gone for good: python -m "
-                    "watermark_source watermarks … --topic TOPIC drop %s, and remove it from announcedBy",
-                    self._log.name, name, format_duration(silent), name,
+                    "each of its batches: %s",
+                    self._log.name, name, format_duration(silent), writers_line([name]),
                 )  # fmt: skip
 
     def _warn_of_left_out(self) -> None:
@@ -547,7 +548,9 @@ class Announcements:
                 _log.warning(
                     "%s: writer %s has announced nothing for %s, longer than writerTimeToLive (%s): once the rows "
                     "before its last announcement are read, the watermark does not wait for it, and rows that it "
-                    "writes later may be late", self._log.name, name, format_duration(silent), format_duration(limit),
+                    "writes later may be late. To wait longer, write %s",
+                    self._log.name, name, format_duration(silent), format_duration(limit),
+                    option_line("writerTimeToLive", silent + limit) or "a longer writerTimeToLive",
                 )  # fmt: skip
 
     def _trouble(self, read: AnnouncementsRead) -> str:

@@ -163,6 +163,9 @@ def test_a_writer_that_falls_silent_is_named_once_for_each_silence_and_ever_less
         process.now(passed=passed)
         assert sum("announced nothing for" in record.message for record in caplog.records) == warnings
     assert "writer a has announced nothing for 1 min 01 s" in caplog.text
+    assert (
+        "start writer a; if it is gone for good: python -m watermark_source watermarks --kafka … --topic" in caplog.text
+    )
     process.log.add(2, batch=1)
     for passed, warnings in ((1_000, 1), (119_000, 1), (2_000, 2)):
         process.now(passed=passed)
@@ -300,6 +303,7 @@ def test_a_run_leaves_out_a_writer_whose_time_to_live_has_passed_by_the_records_
     }
     (text,) = caplog.messages
     assert "writer dead has announced nothing for 2 d, longer than writerTimeToLive (1 d)" in text
+    assert text.endswith("To wait longer, write a longer writerTimeToLive")
 
 
 def test_writers_that_announce_one_after_another_by_night_are_not_warned_of(caplog: pytest.LogCaptureFixture) -> None:
@@ -316,6 +320,7 @@ def test_a_writer_that_is_left_out_is_named_once_for_each_silence(caplog: pytest
     for passed, warnings in ((0, 0), (5_000, 0), (1_000, 1), (90_000, 1)):
         process.now(passed=passed)
         assert sum("longer than writerTimeToLive (5 s)" in text for text in caplog.messages) == warnings
+    assert caplog.messages[0].endswith('To wait longer, write .option("writerTimeToLive", "11 seconds")')
     process.log.add(2, batch=1)
     for passed, warnings in ((1_000, 1), (6_000, 2)):
         process.now(passed=passed)
