@@ -11,6 +11,7 @@ import pytest
 
 from tests.integration.direct_kafka import DirectKafka, DirectQuery
 from tests.integration.kafka_streams import KafkaStreams, wait_for
+from tests.spark.queries import settle
 from watermark_source import data_rows
 
 pytestmark = pytest.mark.service
@@ -111,11 +112,11 @@ def test_a_silent_source_beside_a_busy_one(streams: KafkaStreams, new_topic: New
     streams.write(first, {0: range(3)})
     both = [data_rows(streams.source(subscribe=topic, maxOffsetsPerTrigger=5)) for topic in (first, second)]
     query = streams.start_file(both[0].union(both[1]), "q")
-    query.processAllAvailable()
+    settle(query)
     streams.write(second, {0: range(4)})
-    query.processAllAvailable()
+    settle(query)
     streams.write(first, {1: range(6)})
-    query.processAllAvailable()
+    settle(query)
     assert len(streams.data("q")) == 13
 
 

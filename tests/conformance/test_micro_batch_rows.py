@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's u
 
 from tests.integration.direct_kafka import DirectKafka
 from tests.integration.kafka_streams import KafkaStreams, wait_for
-from tests.spark.queries import START, at
+from tests.spark.queries import START, at, settle
 from watermark_source import data_rows, follow_watermark
 
 pytestmark = pytest.mark.service
@@ -77,7 +77,7 @@ def test_a_self_join_reads_its_source_once(streams: KafkaStreams, new_topic: New
     query = streams.start_file(joined, "q")
     streams.write(topic, {0: range(3), 1: range(2)})
     wait_for(lambda: query.lastProgress and streams.batches("q"), query)
-    query.processAllAvailable()
+    settle(query)
     query.stop()
     assert all(len(progress["sources"]) == 1 for progress in query.recentProgress)
     assert sorted(row.n for row in streams.result("q").collect()) == [0, 1, 2, 100, 101]

@@ -19,12 +19,13 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark_aligned_kafka import DefaultSource
 from services.kafka import Kafka
 from tests.integration.kafka_streams import POSITION, Ranges, Seconds, batches_of, write
-from watermark_source.monitor.source_status import SourceStatus
+from watermark_source.monitor.source_status import SourceStatus, Status
 from watermark_source.monitor.status_json import status_from_json
 from watermark_source.spark.stream_reader import AlignedStreamReader
 from watermark_source.testing.driven_stream import Batch, batch_of
 from watermark_source.testing.support import behind_pickle
 
+_PLANS = 10
 Offset = dict[str, Any]
 Options = Mapping[str, str]
 
@@ -62,9 +63,11 @@ class DirectQuery:
         return True
 
     def process_all(self) -> None:
-        """Go on until there is nothing new."""
-        while self.step():
-            pass
+        """Go on until there is nothing new, by several plans: a busy broker may answer later than one waits for it."""
+        without, end = 0, time.monotonic() + 200
+        while without < _PLANS or any(view.status is Status.UNKNOWN for view in self.status.splits):
+            assert time.monotonic() < end, "the broker does not answer"
+            without = 0 if self.step() else without + 1
 
     def step_or_wait(self) -> None:
         """Do a batch if there is one, else wait for as long as Spark does before it asks again."""
@@ -127,7 +130,8 @@ class DirectKafka:
         query = self.start(options, name)
         try:
             query.reader.prepareForTriggerAvailableNow()
-            query.process_all()
+            while query.step():
+                pass
         finally:
             query.stop()
         return query

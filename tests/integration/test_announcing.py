@@ -28,7 +28,7 @@ from services.wait_until import wait_until
 from tests.integration.kafka_streams import KafkaStreams, write
 from tests.integration.killed_announcing_driver import WINDOW_SECONDS, WINDOWS, AnnouncingJob
 from tests.integration.killed_runs import batches, kill_once, last_commit, started, wait_for
-from tests.spark.queries import START
+from tests.spark.queries import START, settle
 from watermark_source import follow_watermark
 from watermark_source.__main__ import main
 from watermark_source.errors import SourceError, UsageError
@@ -280,7 +280,7 @@ def test_a_query_announces_what_its_operators_state(
         for second in range(100 * run, last, 20):
             # The watermark is a millisecond before the end of a window: in milliseconds its window_time is the same.
             streams.write(source, {0: [second + 15, second + 11], 1: [second + 6, second + 18]})
-            query.processAllAvailable()
+            settle(query)
         announcing.flush()
         progress = query.lastProgress
         assert progress is not None
@@ -312,7 +312,7 @@ def test_a_topic_that_was_deleted_keeps_nothing_from_the_readers_of_another(
     announcing = announce_watermark(query, [gone, sink], options_of(kafka), "sessions")
     delete_topic(kafka.bootstrap, gone)
     streams.write(source, {0: [15]})
-    query.processAllAvailable()
+    settle(query)
     wait_until(lambda: of_query(kafka, sink)[-1].watermark is not None, 120, "an announcement for the other topic")
     with pytest.raises(SourceError, match=gone):
         announcing.flush(timeout=1)
@@ -340,7 +340,7 @@ def test_for_each_batch_into_two_topics_announces_both_and_holds_back(
     wrong = announce_watermark(query, second, options_of(kafka), "wrong")
     for seconds in range(0, 60, 6):
         streams.write(source, {0: [seconds]})
-        query.processAllAvailable()
+        settle(query)
         right.flush()
         wrong.flush()
     query.stop()
@@ -366,7 +366,7 @@ def test_what_a_query_on_spark_s_own_source_announces_holds(
     announcing = announce_watermark(query, sink, options_of(kafka), "windows")
     for second in range(0, 200, 14):
         streams.write(source, {0: [second + 4], 1: [second, second + 2]})
-        query.processAllAvailable()
+        settle(query)
     announcing.flush()
     assert of_query(kafka, sink)[-1].watermark == START + (196 + 4 - 10) * 1_000 - 1
     result = audited(kafka, sink)
@@ -400,7 +400,7 @@ def test_what_a_query_with_an_outer_join_announces_holds(
         # Every fourth view has a click in time, by 20 seconds later.
         streams.write(views, {0: [second], 1: [second + 0.5]})
         streams.write(clicks, {0: [second + 22.5 if second % 48 else second + 40], 1: [second]})
-        query.processAllAvailable()
+        settle(query)
     announcing.flush()
     values = values_of(kafka, sink)
     assert {v.get("clicked_ms") is None for v in values} == {True, False}
@@ -420,7 +420,7 @@ def test_a_query_without_an_output_watermark_is_refused(
     writer = counts.writeStream.outputMode("complete").format("memory").queryName("totals")
     query = writer.option("checkpointLocation", str(streams.checkpoint("a"))).start()
     streams.started.append(query)
-    query.processAllAvailable()
+    settle(query)
     with pytest.raises(UsageError, match=r'totals cannot announce a watermark: the output mode is complete.*"append"'):
         announce_watermark(query, sink, options_of(kafka), "totals")
     with pytest.raises(UsageError, match="hold = 'soon'"):

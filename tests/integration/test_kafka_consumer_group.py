@@ -17,6 +17,7 @@ from services.kafka_local import FAST_START
 from services.kafka_topics import admin_client, create_topic, delete_topic
 from tests.integration.direct_kafka import DirectKafka
 from tests.integration.kafka_streams import KafkaStreams, wait_for
+from tests.spark.queries import settle
 
 pytestmark = pytest.mark.service
 
@@ -70,7 +71,7 @@ def test_while_it_runs_the_group_follows_within_seconds_also_when_nothing_more_c
         wait_until_held(kafka.bootstrap, topic_name, {(topic, 0): end, (topic, 1): 0})
         assert query.isActive
     streams.write(topic, {1: range(500)})
-    query.processAllAvailable()
+    settle(query)
     query.stop()
     # The rest comes from a process that was told to end.
     wait_until_held(kafka.bootstrap, topic_name, {(topic, 0): 95, (topic, 1): 500})
@@ -91,7 +92,7 @@ def test_a_batch_that_fails_is_not_shown_as_done(
     writer = source.writeStream.foreachBatch(fail_after_the_first)
     query = writer.option("checkpointLocation", str(streams.checkpoint("q"))).start()
     streams.started.append(query)
-    query.processAllAvailable()
+    settle(query)
     streams.write(topic, {0: range(20)})
     with pytest.raises(StreamingQueryException, match="the sink is full"):
         query.awaitTermination(200)

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's u
 
 from tests.integration.direct_kafka import DirectKafka
 from tests.integration.kafka_streams import KafkaStreams, wait_for
-from tests.spark.queries import START
+from tests.spark.queries import START, settle
 from watermark_source import follow_watermark
 from watermark_source.planning.offset import OffsetCodec
 from watermark_source.planning.split import Split
@@ -96,7 +96,7 @@ def test_a_partition_that_returns_far_behind_is_left_out_until_it_has_caught_up(
     reached = [seconds(state) for state in states(offsets()) if state.watermark is not None]
     assert reached == sorted(reached)
     assert any(340 <= at < 370 for at in reached)
-    query.processAllAvailable()
+    settle(query)
     closed = {row["start"]: row["count"] for row in streams.result("q").collect()}
     assert [closed.get(START + 1_000 * second) for second in (0, 90, 100, 180, 310, 350)] == [13, 10, 10, 10, 10, 20]
 

@@ -18,7 +18,7 @@ from services.kafka_topics import create_topic, delete_records, delete_topic
 from services.wait_until import wait_until
 from tests.integration.direct_kafka import DirectKafka
 from tests.integration.kafka_streams import KafkaStreams, wait_for, write
-from tests.spark.queries import START
+from tests.spark.queries import START, settle
 from watermark_source.errors import DataLossError
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.spark.read_tasks import ReadTask
@@ -218,7 +218,7 @@ def test_a_topic_deleted_under_a_running_query(
     streams.write(goes, {0: range(5)})
     source = streams.source(subscribe=f"{stays},{goes}", failOnDataLoss=fail, **{"kafka.metadata.max.age.ms": "300"})
     query = streams.start_file(source, "q")
-    query.processAllAvailable()
+    settle(query)
     delete_topic(kafka.bootstrap, goes)
     if fail == "true":
         with pytest.raises(StreamingQueryException, match=rf"DataLossError.*{goes}-0 is gone, .* read up to 5"):

@@ -10,7 +10,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from tests.integration.direct_kafka import DirectKafka
 from tests.integration.kafka_streams import KafkaStreams, wait_for
-from tests.spark.queries import START, at
+from tests.spark.queries import START, at, settle
 from watermark_source import markers
 from watermark_source.monitor.source_status import SourceStatus, Status
 from watermark_source.monitor.status_json import parse_progress
@@ -47,8 +47,8 @@ def test_progress_holds_a_status_that_agrees_with_the_log_and_names_the_source(
     topic = new_topic(2)
     streams.write(topic, {0: range(5), 1: range(3)})
     query = streams.start_file(streams.source(subscribe=topic, sourceName="orders"), "watched")
-    query.processAllAvailable()
-    wait_for(lambda: of_last_progress(query).lag == 0, query)
+    settle(query)
+    wait_for(lambda: (seen := of_last_progress(query)).lag == 0 and seen.watermark is not None, query)
     status = of_last_progress(query)
     query.stop()
     assert (status.source_name, status.format_name) == ("orders", "aligned-kafka")
