@@ -54,7 +54,7 @@ def test_a_partition_of_records_without_an_event_time_says_so_and_turns_idle_whi
     direct: DirectKafka, new_topic: Callable[..., str]
 ) -> None:
     topic = new_topic(2)
-    options = {"idleTimeout": "2 seconds", "eventTimeColumn": "value:$.at", "eventTimeErrors": "null"}
+    options = {"idleTimeout": "6 seconds", "eventTimeColumn": "value:$.at", "eventTimeErrors": "null"}
     query = direct.start(direct.source(subscribe=topic, **options), "q")
     written = 0
 
@@ -73,7 +73,7 @@ def test_a_partition_of_records_without_an_event_time_says_so_and_turns_idle_whi
     query.go_on(0.3)
     assert query.status.watermark is None
     why = query.status.splits[1].why
-    assert why == "3 records, none with an event time; holds the watermark until it is idle (idleTimeout 2 s)"
+    assert why == "3 records, none with an event time; holds the watermark until it is idle (idleTimeout 6 s)"
     begun = time.monotonic()
     while query.status.splits[1].status is not Status.IDLE:
         assert time.monotonic() - begun < 120

@@ -103,6 +103,11 @@ def test_first_rows_of_new_partitions_are_on_time(
             while widening.is_alive() or time.monotonic() < until:
                 batch()
             widening.join()
+        deadline = time.monotonic() + 150
+        # On a busy machine there were few batches so far.
+        while raised <= added_partitions:
+            assert time.monotonic() < deadline, offset
+            batch()
     deadline = time.monotonic() + 150
     while sum(rows.values()) < writer.written:
         assert time.monotonic() < deadline, (rows, writer.written)
@@ -110,7 +115,6 @@ def test_first_rows_of_new_partitions_are_on_time(
     reader.stop()
     assert late == []
     assert len(rows) == FIRST + added_partitions
-    assert raised > added_partitions
 
 
 def test_in_silence_the_clock_does_not_pass_the_first_row_of_a_new_partition(

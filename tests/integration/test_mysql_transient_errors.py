@@ -135,7 +135,7 @@ def killing(server: MySql, what: str, marked: str, times: int) -> Iterator[None]
 def test_a_statement_that_is_ended_from_outside_is_sent_again(mysql_database: Database, what: str) -> None:
     server = mysql_database.server
     mysql_database.run("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
-    statement = f"SELECT id FROM {mysql_database.name}.t WHERE SLEEP(2) = 0 /* {what} of ours */"
+    statement = f"SELECT id FROM {mysql_database.name}.t WHERE SLEEP(5) = 0 /* {what} of ours */"
     with closing(MySqlConnection(settings_of(server).patient)) as asked:
         asked.rows("SELECT 1")
         with killing(server, what, f"{what} of ours", times=2):

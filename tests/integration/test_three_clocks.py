@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from itertools import pairwise
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -14,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's u
 from pyspark.sql.streaming import StreamingQuery
 
 from tests.integration.kafka_streams import KafkaStreams, wait_for
-from tests.spark.queries import START, Running
+from tests.spark.queries import START, Running, settle
 from watermark_source import follow_watermark, status, why
 from watermark_source.monitor.listener import StatusListener
 from watermark_source.monitor.operator_watermarks import OperatorWatermark
@@ -60,7 +61,7 @@ class Fed:
 
     def settle(self) -> None:
         """Wait until all rows are processed, and their watermark applied."""
-        self.query.processAllAvailable()
+        settle(self.query)
         wait_for(lambda: sum(source.rows.read for source in status(self.query).sources) >= self._written, self.query)
 
 
@@ -74,7 +75,7 @@ def test_rows_of_now_that_are_processed_at_once_are_fresh(
     for _ in range(runs):
         fed.write(topic, {0: [now()], 1: [now()]})
         fed.settle()
-        assert why(fed.query, tolerance="20 seconds").startswith("the data are fresh: rows are processed ")
+        assert why(fed.query, tolerance="2 minutes").startswith("the data are fresh: rows are processed ")
 
 
 @runs
@@ -218,14 +219,17 @@ def test_the_time_that_a_split_was_idle_is_that_between_its_recorded_changes(
         wait_for(lambda: is_now(streams, running, split, "i"), query)
     history = planned(streams, running.table, split)
     _, times, reported = view_of(query, split)
-    idle = [since for kind, since, _ in history if kind == "i"]
-    first, last = idle[0], idle[-1]
-    assert first < last
-    ended = next(at for kind, _, at in history if kind == "a" and at > first)
+    # On a busy machine it may be idle before its first row, too. The last time lasts.
+    changed = [
+        (kind, since, at) for (before, *_), (kind, since, at) in pairwise([("a", 0, 0), *history]) if kind != before
+    ]
+    assert [kind for kind, *_ in changed] == ["i", "a"] * (len(changed) // 2) + ["i"]
+    begun, ended = [since for kind, since, _ in changed if kind == "i"], [at for kind, _, at in changed if kind == "a"]
+    assert len(begun) >= 2
     # The offset records when each time began; Spark notes a batch's time just after the request that ended it.
-    exact = (ended - first) + (reported - last)
+    exact = sum(until - since for since, until in zip(begun, [*ended, reported], strict=True))
     assert 0 < times.idle <= exact + 50
-    assert (times.paused, times.changes) == (0, 3)
+    assert (times.paused, times.changes) == (0, len(changed))
 
 
 @pytest.mark.long("test_the_time_that_a_split_was_idle_is_that_between_its_recorded_changes")
