@@ -23,7 +23,7 @@ from watermark_source.monitor.operator_watermarks import (
     executed_batch,
     output_of,
 )
-from watermark_source.monitor.source_status import SourceStatus, SplitView, Status, Unprocessed
+from watermark_source.monitor.source_status import SHORTEST_SILENCE, SourceStatus, SplitView, Status, Unprocessed
 from watermark_source.monitor.watermark_warnings import zone_text
 from watermark_source.monitor.window_facts import source_of_status, writer_advice
 from watermark_source.planning.watermark import MIN, is_moment, watermark_text
@@ -337,9 +337,19 @@ def _stands(source: SourceStatus) -> str | None:
 def _stands_behind(source: SourceStatus, tolerance: int) -> str | None:
     """Return what holds a watermark further behind than the tolerance, for as long as no row comes."""
     then = source.without_holder
-    if source.watermark is None or then is None or source.idle_timeout is not None:
+    if source.watermark is None or then is None or source.idle_timeout is not None or _comes_rarely(source):
         return None
     return standing(source_of_status(source), then) if then - source.watermark > tolerance else None
+
+
+_AT_REST = 30_000
+"""Milliseconds of silence from which a split is at rest: as long as the ``idleTimeout`` that is proposed for it."""
+
+
+def _comes_rarely(source: SourceStatus) -> bool:
+    """Return whether what holds the watermark had a row not long ago: between rows it is behind, too."""
+    held = [view.quiet for view in source.splits if view.holds_back and not view.has_open_transaction]
+    return any(quiet is not None and quiet < _AT_REST for quiet in held)
 
 
 def _first_batch(running: int) -> str:
@@ -383,17 +393,15 @@ def _rows_wait(of: QueryClocks, parts: Delays) -> str:
     passed = _passed(of)
     if passed is None:
         return f"rows wait for time: {rows}, and there is no watermark yet{_held_by(of)}"
-    if parts.quiet > parts.held:
-        return (
-            f"rows wait for time: {rows}, and the output watermark, {_time(passed)}, stands still: no row "
-            f"has arrived for {format_duration(parts.quiet)}{_held_by(of)}"
-        )
     own = ""
     if of.input_watermark is not None and of.input_watermark - passed > parts.held // 2:
         own = f"; operators hold it {format_duration(of.input_watermark - passed)} behind the input watermark"
+    # One form for both parts: where rows come rarely, which is longer changes with each row.
+    at = f"{format_duration(parts.held)} behind" if parts.held else "at"
+    quiet = f", and no row has arrived for {format_duration(parts.quiet)}" if parts.quiet >= SHORTEST_SILENCE else ""
     return (
-        f"rows wait for time: {rows}, and the output watermark, {_time(passed)}, is "
-        f"{format_duration(parts.held)} behind the newest event time read{own or _held_by(of)}"
+        f"rows wait for time: {rows}, and the output watermark, {_time(passed)}, is {at} the newest event time read"
+        f"{quiet}{own or _held_by(of)}"
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -21,6 +23,7 @@ from watermark_source.monitor.source_status import SourceStatus, Status, Unproce
 from watermark_source.monitor.terminal import clock_lines
 from watermark_source.monitor.three_clocks import (
     Delays,
+    Diagnosis,
     QueryClocks,
     Verdict,
     clock_pieces,
@@ -241,7 +244,8 @@ BEGUN = source(arrived=NOON - MINUTE, split="orders-0", older=True, newest=NOON 
             Verdict.ROWS_WAIT,
             (
                 "rows wait for time: operators hold 12 rows, and the output watermark, 2026-11-21 11:00:00.000 "
-                "UTC, stands still: no row has arrived for 1 h; it is held by orders-0: behind by 50 records"
+                "UTC, is at the newest event time read, and no row has arrived for 1 h; it is held by orders-0: behind "
+                "by 50 records"
             ),
         ),
         (
@@ -356,6 +360,41 @@ def test_a_watermark_that_stands_comes_before_data_that_are_older_still() -> Non
     assert of(idle_timeout=30_000).startswith("the data are old")
     assert of(without_holder=NOON - day - HOUR + 5_000).startswith("the data are old")
     assert of(views=(views[0], split_view(1, watermark=NOON - day - HOUR))).startswith("the data are old")
+
+
+def forms(diagnoses: Iterable[Diagnosis]) -> set[tuple[Verdict, str]]:
+    """Return what is stated, without the numbers."""
+    return {(found.verdict, re.sub(r"[0-9][0-9:.-]*( (min|s|h))?( [0-9]+ s)?", "N", str(found))) for found in diagnoses}
+
+
+def rare_over_old_rows(silent: int) -> Diagnosis:
+    """Return the answer where rows of an hour ago come all the time, and those of one partition ever so often."""
+    at = NOON - HOUR - silent
+    rare = split_view(1, watermark=at, position=9, end=9, holds_back=True, quiet=silent, why="nothing to read for …")
+    dense = split_view(0, watermark=NOON - HOUR)
+    status = source(newest=NOON - HOUR, watermark=at, without_holder=NOON - HOUR, views=(dense, rare))
+    return diagnose(clocks(status, state=(JOIN,), operators=operators(at)))
+
+
+def test_a_partition_whose_rows_come_rarely_changes_no_verdict_from_row_to_row() -> None:
+    ((verdict, text),) = forms(rare_over_old_rows(silent) for silent in range(0, 29_000, 1_000))
+    assert verdict is Verdict.DATA_OLD
+    assert "idleTimeout" not in text
+    silent = rare_over_old_rows(31_000)
+    assert str(silent).startswith(
+        "no later window can close: orders-1 is 31 s behind, with nothing to read, and no idle"
+    )
+
+
+def test_what_waits_for_rows_that_come_rarely_is_stated_in_one_form() -> None:
+    def of(quiet: int) -> Diagnosis:
+        newest = NOON - quiet
+        status = source(newest=newest, rows_at=newest, rows_after=newest, watermark=newest - 15_000)
+        return diagnose(clocks(status, state=(JOIN,), operators=operators(newest - 15_000)))
+
+    ((verdict, text),) = forms(map(of, range(1_000, 60_000, 1_000)))
+    assert verdict is Verdict.ROWS_WAIT
+    assert "is N behind the newest event time read, and no row has arrived for N; it is held by orders-N" in text
 
 
 def test_a_delay_within_the_tolerance_needs_no_cause() -> None:
