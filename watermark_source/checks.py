@@ -31,7 +31,7 @@ class Check(Generic[Subject]):
     """Whether every query needs it. The doctor alone runs the others."""
 
 
-class Verdict(Enum):
+class CheckVerdict(Enum):
     """How a check ended. The value is its word in reports."""
 
     OK = "ok"
@@ -44,7 +44,7 @@ class Finding(NamedTuple):
     """The result of a check, as one line."""
 
     name: str
-    verdict: Verdict
+    verdict: CheckVerdict
     text: str
 
 
@@ -61,11 +61,11 @@ def examine(checks: Iterable[Check[Subject]], subject: Subject) -> Iterator[Find
     for check in checks:
         cause = next((causes[name] for name in check.after if name in causes), None)
         if cause is not None:
-            finding = Finding(check.name, Verdict.SKIPPED, f"needs {cause}, which failed")
+            finding = Finding(check.name, CheckVerdict.SKIPPED, f"needs {cause}, which failed")
             causes[check.name] = cause
         else:
             finding = _finding(check, subject)
-            if finding.verdict is Verdict.FAILED:
+            if finding.verdict is CheckVerdict.FAILED:
                 causes[check.name] = check.name
         yield finding
 
@@ -74,7 +74,7 @@ def _finding(check: Check[Subject], subject: Subject) -> Finding:
     try:
         result = check.run(subject)
     except WatermarkSourceError as error:
-        return Finding(check.name, Verdict.FAILED, str(error))
+        return Finding(check.name, CheckVerdict.FAILED, str(error))
     if isinstance(result, Caution):
-        return Finding(check.name, Verdict.WARNING, result.text)
-    return Finding(check.name, Verdict.OK, result)
+        return Finding(check.name, CheckVerdict.WARNING, result.text)
+    return Finding(check.name, CheckVerdict.OK, result)

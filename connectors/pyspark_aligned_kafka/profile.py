@@ -9,7 +9,7 @@ from pyspark_aligned_kafka.options.kafka_option_table import COMMAND_OPTIONS
 from pyspark_aligned_kafka.options.kafka_options import KafkaOptions
 from pyspark_aligned_kafka.source import KafkaBatch, range_reader
 from watermark_source.arrow_columns import integers
-from watermark_source.monitor.profile import EventTimes
+from watermark_source.monitor.profile import SplitEventTimes
 from watermark_source.planning.split import SplitRange
 
 OPTIONS = COMMAND_OPTIONS
@@ -18,7 +18,7 @@ LOOKED_AT = 16
 """How many of the newest offsets are read for a record: the last may be a transaction's end, or compacted."""
 
 
-def event_times(given: Mapping[str, str], rows: int | None) -> Iterator[EventTimes]:
+def event_times(given: Mapping[str, str], rows: int | None) -> Iterator[SplitEventTimes]:
     """Yield the event times of a batch read, and the number of records without one, whatever ``eventTimeErrors`` is.
 
     Raises:
@@ -36,7 +36,7 @@ def event_times(given: Mapping[str, str], rows: int | None) -> Iterator[EventTim
         dated = dated or len(times) > 0
         if batch.undated:
             undated += [r for r in ranges if r.split == batch.split]
-        yield EventTimes(batch.split, integers(times) // 1_000, batch.undated)
+        yield SplitEventTimes(batch.split, integers(times) // 1_000, batch.undated)
     if undated and not dated:
         refuse_undated(given, undated[0])
 

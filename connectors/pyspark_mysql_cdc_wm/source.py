@@ -30,7 +30,7 @@ from pyspark_mysql_cdc_wm.options.start import StartAfter, StartMode
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
 from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS, Layout
 from pyspark_mysql_cdc_wm.snapshot.chunk_bounds import ChunkBounds, ChunkSize, DescribedTables
-from watermark_source.checks import Verdict, examine, require
+from watermark_source.checks import CheckVerdict, examine, require
 from watermark_source.connector import Connector, RangeReader, SourceDefinition, Split
 from watermark_source.errors import shortened
 
@@ -64,7 +64,7 @@ class MySqlSource(SourceDefinition):
         with closing(CheckedServer(options)) as server:
             require(checks_of(options), server)
             for gap in examine(gaps(options), server):
-                if gap.verdict is Verdict.WARNING:
+                if gap.verdict is CheckVerdict.WARNING:
                     _log.warning("%s: %s", server.where, gap.text)
             known = frozenset() if options.as_json else frozenset(server.tables)
             by_grants = bool(server.granted_in_part)

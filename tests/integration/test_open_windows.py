@@ -19,7 +19,7 @@ from tests.integration.kafka_streams import KafkaStreams, wait_for
 from tests.spark.queries import START, Running, at
 from watermark_source import StatusPage, data_rows, follow_watermark, why_open
 from watermark_source.errors import UsageError
-from watermark_source.monitor.open_windows import OpenWindow, Verdict
+from watermark_source.monitor.open_windows import OpenWindow, WindowVerdict
 
 pytestmark = [pytest.mark.service, pytest.mark.spark]
 
@@ -46,7 +46,7 @@ def test_a_partition_never_used_and_one_that_is_behind_are_named_until_the_windo
     streams.write(topic, {0: [0, 130], 1: [0, 30]})
     running = streams.start(minutes(follow_watermark(streams.source(subscribe=topic))))
     found = once_it_has(f"{topic}-1 is 30 s behind, with nothing to read", running)
-    assert found.verdict is Verdict.SOURCES
+    assert found.verdict is WindowVerdict.SOURCES
     assert found.sentence.startswith(
         "the window that ends at 2023-11-14 22:14:00 UTC closes when every active partition has passed that time: "
         f"{topic}-0 has; {topic}-1 is 30 s behind, with nothing to read, and no idleTimeout is set: "
@@ -65,13 +65,13 @@ def test_a_partition_never_used_and_one_that_is_behind_are_named_until_the_windo
 
     streams.write(topic, {1: [90], 2: [90]})
     running.settle()
-    wait_for(lambda: why_open(running.query, MINUTE).verdict is Verdict.CLOSED, running.query)
+    wait_for(lambda: why_open(running.query, MINUTE).verdict is WindowVerdict.CLOSED, running.query)
     assert running.rows() == [(at(60), 3)]
     running.query.stop()
-    assert why_open(running.query, MINUTE).verdict is Verdict.CLOSED
-    assert why_open(streams.checkpoint(running.table), MINUTE).verdict is Verdict.CLOSED
+    assert why_open(running.query, MINUTE).verdict is WindowVerdict.CLOSED
+    assert why_open(streams.checkpoint(running.table), MINUTE).verdict is WindowVerdict.CLOSED
     later = why_open(running.query, MINUTE + 120_000)
-    assert later.verdict is Verdict.SOURCES
+    assert later.verdict is WindowVerdict.SOURCES
     assert "the query has ended: this is how it was left" in later.remarks
 
 
@@ -116,7 +116,7 @@ def test_of_two_sources_the_one_that_holds_the_window_is_named_also_after_a_run_
     # The same run with the missing record.
     streams.write(topics["payments"], {0: [61]})
     streams.run(minutes(both[0].union(both[1])), "both")
-    assert why_open(streams.checkpoint("both"), MINUTE).verdict is Verdict.CLOSED
+    assert why_open(streams.checkpoint("both"), MINUTE).verdict is WindowVerdict.CLOSED
     rows = streams.result("both").collect()
     assert [(row["end"], row["count"]) for row in rows] == [(at(60), 3)]
 
@@ -130,10 +130,10 @@ def test_a_query_whose_watermark_is_not_the_sources_is_found_out(streams: KafkaS
     running = streams.start(minutes(rows))
     end = START + 600_000
     running.settle()
-    wait_for(lambda: why_open(running.query, end).verdict is Verdict.UNFOLLOWED, running.query)
+    wait_for(lambda: why_open(running.query, end).verdict is WindowVerdict.UNFOLLOWED, running.query)
     assert "use follow_watermark(stream) instead of withWatermark" in why_open(running.query, end).sentence
     running.query.stop()
-    assert why_open(streams.checkpoint(running.table), end).verdict is Verdict.UNFOLLOWED
+    assert why_open(streams.checkpoint(running.table), end).verdict is WindowVerdict.UNFOLLOWED
 
 
 def test_the_page_shows_a_running_query_what_holds_it_and_what_changed(

@@ -20,7 +20,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, Request
 from docs import site
 from services.browser import browser_of_debian, usable_browser
 from tests.unit.monitor.example_status import CHECKOUT, NOON, checkout, page, source_status, split_view, view
-from watermark_source.monitor.history import Change, Kind
+from watermark_source.monitor.history import Change, ChangeKind
 from watermark_source.monitor.page_html import Page as StatusOf
 from watermark_source.monitor.source_status import GroupStatus, Status, WriterView
 from watermark_source.monitor.status_page import _Server
@@ -110,7 +110,7 @@ def full() -> StatusOf:
     writer = WriterView(name="jobs", status="active", why="announces", holds_back=True, query="1", watermark=NOON)
     reader = replace(view(checkout(writers=[writer], source_name=LONG), name=f"reader of {LONG}"), id="2")
     changes = tuple(
-        Change(at=NOON + n, query="sales", source="orders", kind=Kind.HOLDER, subject="watermark",
+        Change(at=NOON + n, query="sales", source="orders", kind=ChangeKind.HOLDER, subject="watermark",
                before=f"orders-{n}", after=f"orders-{n + 1}", why="behind by 112 344 records")
         for n in range(80)
     )  # fmt: skip

@@ -18,7 +18,7 @@ from watermark_source.planning.group import GroupMember, MemberStatus
 from watermark_source.planning.policy import Alignment, Idleness, PlanPolicy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitStatus
-from watermark_source.planning.strategy import Clock
+from watermark_source.planning.strategy import ProcessingTime
 from watermark_source.planning.watermark import MIN, Millis, saturating_add
 
 drifts = st.sampled_from([0, 1, 1_000, 60_000])
@@ -247,7 +247,7 @@ def test_runs_clocks_and_snapshots_of_a_group_let_each_other_come_to_their_ends(
     for n, (log, kind) in enumerate(zip(group, of, strict=False)):
         by_clock = kind in (Kind.CLOCK, Kind.CLOCK_RUNS)
         policy = (
-            PlanPolicy(strategy=Clock())
+            PlanPolicy(strategy=ProcessingTime())
             if by_clock
             else PlanPolicy(alignment=Alignment(max_drift=drift), idleness=Idleness(timeout=1))
         )

@@ -16,7 +16,7 @@ from tests.simulation.log import SimulatedLog, SplitLog
 from watermark_source.planning.policy import Alignment, Idleness, OnLoss, PlanPolicy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitStatus
-from watermark_source.planning.strategy import Bounded, Clock, Percentile
+from watermark_source.planning.strategy import Bounded, Percentile, ProcessingTime
 from watermark_source.planning.watermark import MIN
 
 policies = st.builds(
@@ -155,7 +155,7 @@ def test_a_processing_time_watermark_is_the_clock_and_ticks_at_most_once_an_inte
 ) -> None:
     """The clock may be set back."""
     log = SimulatedLog(2)
-    driver = Driver(log, PlanPolicy(strategy=Clock(), watermark_interval=1_000))
+    driver = Driver(log, PlanPolicy(strategy=ProcessingTime(), watermark_interval=1_000))
     for wait, rows, shift in script:
         driver.now += wait
         if rows:
@@ -176,7 +176,7 @@ def test_a_processing_time_watermark_is_the_clock_and_ticks_at_most_once_an_inte
 
 @given(st.integers(0, 100_000), st.lists(st.integers(0, 5_000), max_size=10))
 def test_a_processing_time_run_whose_ends_are_final_does_not_tick(first: int, waits: list[int]) -> None:
-    driver = Driver(SimulatedLog(1), PlanPolicy(strategy=Clock()), final=True)
+    driver = Driver(SimulatedLog(1), PlanPolicy(strategy=ProcessingTime()), final=True)
     driver.now += first
     assert driver.step().is_batch
     for wait in waits:

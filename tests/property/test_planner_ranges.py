@@ -17,7 +17,7 @@ from watermark_source.planning import budget
 from watermark_source.planning.planner import ranges_of
 from watermark_source.planning.policy import Alignment, Idleness, MinimumRows, PlanPolicy
 from watermark_source.planning.split import Split, SplitRange
-from watermark_source.planning.strategy import Bounded, Clock
+from watermark_source.planning.strategy import Bounded, ProcessingTime
 from watermark_source.planning.watermark import MIN, Millis
 
 
@@ -32,7 +32,7 @@ def _sample(request: pytest.FixtureRequest) -> object:
 
 policies = st.builds(
     PlanPolicy,
-    strategy=st.sampled_from([Bounded(0), Bounded(500), Clock()]),
+    strategy=st.sampled_from([Bounded(0), Bounded(500), ProcessingTime()]),
     max_future_skew=st.none() | st.sampled_from([0, 3_600_000]),
     idleness=st.builds(Idleness, timeout=st.none() | st.sampled_from([1, 1_000, 30_000])),
     alignment=st.builds(Alignment, max_drift=st.none() | st.sampled_from([0, 1_000, 60_000])),

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's u
 from tests.spark.counting_timer import counted_after
 from tests.spark.queries import START, Rows, Streams, at
 from watermark_source import data_rows, follow_watermark, why_open
-from watermark_source.monitor.open_windows import Verdict
+from watermark_source.monitor.open_windows import WindowVerdict
 
 pytestmark = pytest.mark.spark
 
@@ -91,7 +91,7 @@ def test_a_watermark_of_sparks_own_is_the_diagnosis_of_a_live_query_from_its_fir
     for asked in (plain.query, streams.checkpoint(plain.table)):
         for end in (600, HOUR, HOUR + 600, None):
             found = why_open(asked, None if end is None else START + end * 1_000)
-            assert found.verdict is Verdict.UNFOLLOWED, (asked, end)
+            assert found.verdict is WindowVerdict.UNFOLLOWED, (asked, end)
             assert "use follow_watermark(stream) instead of withWatermark" in found.sentence
         closed = why_open(asked, START + 600_000)
         assert (
@@ -99,7 +99,7 @@ def test_a_watermark_of_sparks_own_is_the_diagnosis_of_a_live_query_from_its_fir
         )
     # The same of a window that both have passed.
     both = why_open(plain.query, START - 60_000)
-    assert both.verdict is (Verdict.CLOSED if slow else Verdict.UNFOLLOWED)
+    assert both.verdict is (WindowVerdict.CLOSED if slow else WindowVerdict.UNFOLLOWED)
     assert any("instead of withWatermark" in text for text in (both.sentence, *both.remarks))
 
 

@@ -20,7 +20,7 @@ from watermark_source.planning.group import GroupMember, MemberStatus
 from watermark_source.planning.policy import Alignment, Idleness, PlanPolicy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitStatus
-from watermark_source.planning.strategy import Clock
+from watermark_source.planning.strategy import ProcessingTime
 from watermark_source.planning.watermark import MAX, MIN, Millis
 
 ACROSS = load("groups.yaml")
@@ -328,7 +328,7 @@ def test_202_to_205_a_source_that_goes_with_the_clock_is_never_the_slowest(of_th
 def test_199_to_201_a_source_on_the_clock_waits_only_for_one_that_holds_all() -> None:
     log = SimulatedLog(1)
     log.splits[Split("log", 0)].append([1, 2])
-    source = MemberDriver("source", Store(), log, PlanPolicy(strategy=Clock()))
+    source = MemberDriver("source", Store(), log, PlanPolicy(strategy=ProcessingTime()))
     source.introduced = source.settled = True
     for report in (GroupMember(MemberStatus.HOLDING), GroupMember(MemberStatus.HOLDING)):
         source.store.told["other"] = report

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from watermark_source.checks import Caution, Check, Verdict, examine, require
+from watermark_source.checks import Caution, Check, CheckVerdict, examine, require
 from watermark_source.errors import RefusedError, UnreachableError
 
 
@@ -40,7 +40,8 @@ def test_all_are_examined_but_those_that_need_what_failed() -> None:
     ]
     found = list(examine(checks, looked))
     assert [f.verdict for f in found] == [
-        Verdict.OK, Verdict.FAILED, Verdict.SKIPPED, Verdict.SKIPPED, Verdict.OK, Verdict.WARNING,
+        CheckVerdict.OK, CheckVerdict.FAILED, CheckVerdict.SKIPPED, CheckVerdict.SKIPPED, CheckVerdict.OK,
+        CheckVerdict.WARNING,
     ]  # fmt: skip
     assert looked == ["a", "b"]
     # The cause, not the next in the chain.
@@ -54,7 +55,7 @@ def test_a_doubt_lets_what_comes_after_it_be_looked_at() -> None:
 
     checks = [Check("key", lambda _: Caution("none")), Check("after", unreachable, after=("key",))]
     require(checks[:1], [])
-    assert [(f.verdict, f.text) for f in examine(checks, [])][1] == (Verdict.FAILED, "gone")
+    assert [(f.verdict, f.text) for f in examine(checks, [])][1] == (CheckVerdict.FAILED, "gone")
 
 
 def test_a_bug_is_not_taken_for_a_finding() -> None:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from watermark_source.monitor.metrics import METRICS, Kind
+from watermark_source.monitor.metrics import METRICS, MetricKind
 from watermark_source.monitor.source_status import REPORTED_SPLITS, Status
 
 PAGE = (Path(__file__).parents[2] / "docs/monitoring.md").read_text(encoding="utf-8")
 
 
 def test_every_metric_is_in_the_table_and_nothing_else() -> None:
-    names = {f"watermark_source_{each.name}" + ("_total" if each.kind is Kind.COUNTER else "") for each in METRICS}
+    names = {
+        f"watermark_source_{each.name}" + ("_total" if each.kind is MetricKind.COUNTER else "") for each in METRICS
+    }
     listed = re.findall(r"^\|[^|]*\| `(\w+)` \|", PAGE, re.MULTILINE)
     assert {f"watermark_source_{name}" for name in listed} == names
     assert len(listed) == len(names)

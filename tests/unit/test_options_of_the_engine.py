@@ -11,7 +11,7 @@ from watermark_source.contract.abilities import Abilities
 from watermark_source.errors import OptionError
 from watermark_source.option_table import OptionTable
 from watermark_source.planning.announced import AnnouncedBy
-from watermark_source.planning.strategy import Announced, Bounded, Clock, Ingestion, LookAhead, Percentile
+from watermark_source.planning.strategy import Announced, Bounded, Ingestion, LookAhead, Percentile, ProcessingTime
 from watermark_source.spark.option_rows import ENGINE_OPTIONS, NOT_NEEDED
 from watermark_source.spark.options import EngineOptions
 
@@ -221,7 +221,7 @@ def test_on_the_clock_nobody_can_wait_for_a_first_row() -> None:
 
 
 def test_strategy_none_is_processing_time() -> None:
-    assert parsed(watermarkStrategy="NONE").strategy == Clock()
+    assert parsed(watermarkStrategy="NONE").strategy == ProcessingTime()
 
 
 @pytest.mark.parametrize(("name", "text"), [

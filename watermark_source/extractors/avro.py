@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from watermark_source import durations
 from watermark_source.errors import SchemaError, UsageError, listed, shortened
-from watermark_source.extractors.avro_plan import NO_TIME, Plan, plan_of
+from watermark_source.extractors.avro_plan import NO_TIME, WalkPlan, plan_of
 from watermark_source.extractors.avro_walk import walk
 from watermark_source.extractors.schema_registry import (
     Extractor,
@@ -91,13 +91,13 @@ class _AvroTimes:
     """The function. It caches for each schema a plan, or the reason why its values have no event time."""
 
     def __init__(
-        self, path: tuple[str, ...], unit: str, column: str, registry: SchemaRegistry | None, plans: dict[int, Plan]
+        self, path: tuple[str, ...], unit: str, column: str, registry: SchemaRegistry | None, plans: dict[int, WalkPlan]
     ) -> None:
         self._path = path
         self._unit = unit
         self._column = column
         self._registry = registry
-        self._plans: dict[int, Plan | str] = {number: self._usable(plan) for number, plan in plans.items()}
+        self._plans: dict[int, WalkPlan | str] = {number: self._usable(plan) for number, plan in plans.items()}
         self._given = listed(plans)
         self._logged: set[int] = set()
         self._unknown: dict[int, float] = {}
@@ -113,7 +113,7 @@ class _AvroTimes:
             if number == NOT_FRAMED:
                 continue
             plan = self._plan(number)
-            if isinstance(plan, Plan):
+            if isinstance(plan, WalkPlan):
                 walk(values, number, plan, micros)
             elif number not in self._plans:
                 unknown[number] = plan
@@ -130,7 +130,7 @@ class _AvroTimes:
         if number == NOT_FRAMED:
             return f"a {self._column} that is null, or does not begin with a zero byte and the id of a schema"
         plan = self._plan(number)
-        if isinstance(plan, Plan):
+        if isinstance(plan, WalkPlan):
             return f"a value of schema {number} that is cut short, or whose field {self._field} is null or no moment"
         return f"a value of schema {number}: {plan}"
 
@@ -138,7 +138,7 @@ class _AvroTimes:
     def _field(self) -> str:
         return ".".join(self._path)
 
-    def _plan(self, number: int) -> Plan | str:
+    def _plan(self, number: int) -> WalkPlan | str:
         """Return the plan of a schema, or why its values have no event time."""
         known = self._plans.get(number)
         if known is not None:
@@ -154,7 +154,7 @@ class _AvroTimes:
         self._plans[number] = plan
         return plan
 
-    def _requested(self, number: int, registry: SchemaRegistry) -> Plan | str | None:
+    def _requested(self, number: int, registry: SchemaRegistry) -> WalkPlan | str | None:
         """Request a schema; return ``None`` if the registry does not have it, or too many others were unknown."""
         now = time.monotonic()
         for expired in [schema_id for schema_id, until in self._unknown.items() if until <= now]:
@@ -169,7 +169,7 @@ class _AvroTimes:
             return f"its type is {shortened(schema.kind)}, not AVRO"
         return self._usable(plan_of(_parsed(schema.text), self._path, self._unit, map(_parsed, schema.references)))
 
-    def _usable(self, plan: Plan) -> Plan | str:
+    def _usable(self, plan: WalkPlan) -> WalkPlan | str:
         return plan if plan.entry != NO_TIME else f"it has no field {self._field}"
 
     def _log_unknown(self, unknown: dict[int, str]) -> None:

@@ -67,14 +67,14 @@ Json: TypeAlias = Any
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class WalkPlan:
     """How to walk values of one schema; ``entry`` is ``NO_TIME`` if the schema has no such field."""
 
     code: npt.NDArray[np.int64]
     entry: int
 
 
-def plan_of(schema: Json, path: tuple[str, ...], unit: str, others: Iterable[Json] = ()) -> Plan:
+def plan_of(schema: Json, path: tuple[str, ...], unit: str, others: Iterable[Json] = ()) -> WalkPlan:
     """Return the plan of a schema.
 
     Args:
@@ -87,13 +87,13 @@ def plan_of(schema: Json, path: tuple[str, ...], unit: str, others: Iterable[Jso
         SchemaError: the schema is no Avro schema, or the field's type is no timestamp.
     """
     try:
-        planner = Planner(schema, unit, others)
+        planner = WalkPlanner(schema, unit, others)
         return planner.plan(schema, path)
     except RecursionError:
         raise SchemaError(TOO_DEEP) from None
 
 
-class Planner:
+class WalkPlanner:
     """Compiles the types of a schema. Nodes are appended to ``code``, which plans of other schemas may share."""
 
     def __init__(self, schema: Json, unit: str, others: Iterable[Json], code: list[int] | None = None) -> None:
@@ -111,10 +111,10 @@ class Planner:
         except RecursionError:
             raise SchemaError(TOO_DEEP) from None
 
-    def plan(self, schema: Json, path: tuple[str, ...]) -> Plan:
+    def plan(self, schema: Json, path: tuple[str, ...]) -> WalkPlan:
         """Return the walk to the field at ``path``."""
         entry = self._target(schema, "", path)
-        return Plan(np.array(self.code, np.int64), entry)
+        return WalkPlan(np.array(self.code, np.int64), entry)
 
     def _collect(self, schema: Json, space: str) -> None:
         """Collect the named types: a schema may use a name before it defines it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from watermark_source.extractors.avro_plan import NO_BYTES, Node, Plan
+from watermark_source.extractors.avro_plan import NO_BYTES, Node, WalkPlan
 from watermark_source.extractors.schema_registry import Framed, scaled
 from watermark_source.machine_code.iso_8601 import NO_MOMENT, iso_moment
 from watermark_source.machine_code.native import PREFIX, Word, address_of, compiled, inlined, signed_at
@@ -148,7 +148,7 @@ def _walk_all(  # noqa: PLR0917 - arrays in, arrays out
             micros[row] = _walk(data, start, stop, code, entry, frames)
 
 
-def walk(values: Framed, schema: int, plan: Plan, micros: npt.NDArray[np.int64]) -> None:
+def walk(values: Framed, schema: int, plan: WalkPlan, micros: npt.NDArray[np.int64]) -> None:
     """Set ``micros`` for the values of one schema; ``NO_MOMENT`` for a value without a timestamp in the field."""
     frames = np.empty((DEPTH, 2), np.int64)
     _walk_all(values.data, values.edges, values.ids, schema, plan.code, plan.entry, frames, micros)

@@ -15,7 +15,7 @@ Descriptor: TypeAlias = Any
 """A ``google.protobuf.descriptor.Descriptor`` of any implementation."""
 
 
-class Kind(IntEnum):
+class FieldType(IntEnum):
     """Types of fields, with their numbers in descriptors."""
 
     INT64 = 3
@@ -38,7 +38,7 @@ _WIRE: Final = {1: 1, 2: 5, 3: 0, 4: 0, 5: 0, 6: 1, 7: 5, 8: 0, 9: 2, 10: 3, 11:
                 17: 0, 18: 0}  # fmt: skip
 """The wire type of each type of a descriptor."""
 _TIMESTAMP: Final = "google.protobuf.Timestamp"
-TYPES: Final = {_TIMESTAMP if kind is Kind.TIMESTAMP else kind.name.lower(): kind for kind in Kind}
+TYPES: Final = {_TIMESTAMP if kind is FieldType.TIMESTAMP else kind.name.lower(): kind for kind in FieldType}
 """Types of fields that can be timestamps, as in .proto files."""
 _MOST_NUMBER = 2**29 - 1
 
@@ -51,7 +51,7 @@ class ProtobufPath:
     """The tags from the outermost message to the field."""
     clearing: npt.NDArray[np.int64]
     """Rows of level and tag: the other fields of a ``oneof`` with a field on the path, which replace it."""
-    kind: Kind
+    kind: FieldType
 
 
 def path_by_numbers(path: tuple[str, ...], field_type: str) -> ProtobufPath:
@@ -116,9 +116,9 @@ def index_in_file(message: Descriptor) -> tuple[int, ...]:
     return list(message.file.message_types_by_name).index(message.name), *index
 
 
-def _kind(field: Any, what: str) -> Kind:
-    if field.type in (*Kind,) and (field.type != _MESSAGE or field.message_type.full_name == _TIMESTAMP):
-        return Kind(field.type)
+def _kind(field: Any, what: str) -> FieldType:
+    if field.type in (*FieldType,) and (field.type != _MESSAGE or field.message_type.full_name == _TIMESTAMP):
+        return FieldType(field.type)
     # A descriptor has numbers for types, and no names.
     seen = {1: "double", 2: "float", 8: "bool", 12: "bytes", 14: "an enum"}.get(field.type)
     raise SchemaError(
@@ -131,5 +131,5 @@ def _tag(field: Any) -> int:
     return int(field.number * 8 + _WIRE[field.type])
 
 
-def _path(tags: list[int], clearing: list[tuple[int, int]], kind: Kind) -> ProtobufPath:
+def _path(tags: list[int], clearing: list[tuple[int, int]], kind: FieldType) -> ProtobufPath:
     return ProtobufPath(np.array(tags, np.int64), np.array(clearing, np.int64).reshape(-1, 2), kind)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from watermark_source.extractors.protobuf_path import Kind, ProtobufPath
+from watermark_source.extractors.protobuf_path import FieldType, ProtobufPath
 from watermark_source.extractors.schema_registry import Framed, scaled
 from watermark_source.machine_code.iso_8601 import NO_MOMENT, iso_moment
 from watermark_source.machine_code.native import (
@@ -32,9 +32,14 @@ _LOW_32 = 0xFFFF_FFFF
 _SECONDS, _NANOS = 1 << 3, 2 << 3
 """Tags within a Timestamp."""
 _FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
-_STRING, _TIMESTAMP = int(Kind.STRING), int(Kind.TIMESTAMP)
-_UINT64, _FIXED64, _SINT64 = int(Kind.UINT64), int(Kind.FIXED64), int(Kind.SINT64)
-_INT32, _SFIXED32, _UINT32, _SINT32 = int(Kind.INT32), int(Kind.SFIXED32), int(Kind.UINT32), int(Kind.SINT32)
+_STRING, _TIMESTAMP = int(FieldType.STRING), int(FieldType.TIMESTAMP)
+_UINT64, _FIXED64, _SINT64 = int(FieldType.UINT64), int(FieldType.FIXED64), int(FieldType.SINT64)
+_INT32, _SFIXED32, _UINT32, _SINT32 = (
+    int(FieldType.INT32),
+    int(FieldType.SFIXED32),
+    int(FieldType.UINT32),
+    int(FieldType.SINT32),
+)
 _BAD, _OTHER = np.int64(-1), np.int64(-2)
 NO_INDEX, OTHER_MESSAGE = int(_BAD), int(_OTHER)
 """In place of where a message begins: the index before it is invalid, or that of another message."""

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Protocol, TextIO, cast
 
-from watermark_source.checks import Finding, Verdict
+from watermark_source.checks import CheckVerdict, Finding
 from watermark_source.errors import UsageError
 from watermark_source.installation import format_packages, lacking
 from watermark_source.option_table import OptionTable
@@ -123,14 +123,15 @@ def variable_of(option: str) -> str:
 
 def report(findings: Iterable[Finding], out: TextIO) -> bool:
     """Write a line for each finding, then the totals; return whether no check failed."""
-    counts: Counter[Verdict] = Counter()
+    counts: Counter[CheckVerdict] = Counter()
     for finding in findings:
         counts[finding.verdict] += 1
         out.write(f"{finding.verdict.value:8} {finding.name:{_NAME_WIDTH}} {finding.text}\n")
         out.flush()
     texts = {
-        Verdict.OK: "ok", Verdict.WARNING: "with a warning", Verdict.FAILED: "failed", Verdict.SKIPPED: "skipped",
+        CheckVerdict.OK: "ok", CheckVerdict.WARNING: "with a warning", CheckVerdict.FAILED: "failed",
+        CheckVerdict.SKIPPED: "skipped",
     }  # fmt: skip
     parts = (f"{counts[verdict]} {text}" for verdict, text in texts.items() if counts[verdict])
     out.write(f"{counts.total()} checks: {', '.join(parts)}\n")
-    return not counts[Verdict.FAILED]
+    return not counts[CheckVerdict.FAILED]

@@ -14,7 +14,7 @@ from watermark_source.clock import Clock
 from watermark_source.durations import ACCEPTED, parse_duration, parse_time
 from watermark_source.errors import UsageError, shortened
 from watermark_source.monitor.checkpoint import WATERMARK_POLICY, query_of_checkpoint, read_checkpoint
-from watermark_source.monitor.history import History
+from watermark_source.monitor.history import ChangeHistory
 from watermark_source.monitor.open_windows import OpenWindow, open_window
 from watermark_source.monitor.operator_watermarks import (
     BatchWatermarks,
@@ -148,7 +148,7 @@ def query_of_status(query: Any, clocks: QueryClocks) -> QueryAt:
     )
 
 
-def query_view(query: Any, name: str, of: QueryStatus, history: History) -> QueryView:
+def query_view(query: Any, name: str, of: QueryStatus, history: ChangeHistory) -> QueryView:
     """Return a query as the page shows it: its status, why its windows are open, and what the history has of it."""
     held = ((source.source_name, holder(source)) for source in of.sources)
     since = {source: history.held_since(name, source, held_by.name) for source, held_by in held if held_by is not None}

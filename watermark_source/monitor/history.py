@@ -26,7 +26,7 @@ _NOTHING_READ, _NO_LIMIT = "nothing is read", "none"
 _NO_LIMITS = {_NOTHING_READ, _NO_LIMIT}
 
 
-class Kind(Enum):
+class ChangeKind(Enum):
     """What changed. The value is the word on the page."""
 
     HOLDER = "holder"
@@ -45,7 +45,7 @@ class Change:
     query: str
     """The query's name, or its id if it has none."""
     source: str
-    kind: Kind
+    kind: ChangeKind
     subject: str
     """The partition, or the group."""
     before: str
@@ -78,7 +78,7 @@ class _Known:
     points: tuple[Point, ...]
 
 
-class History:
+class ChangeHistory:
     """Thread-safe: Spark's listener thread writes, and threads that serve the page read."""
 
     def __init__(self) -> None:
@@ -124,7 +124,10 @@ class History:
         first = max(0, len(self._changes) - _LOOKED_BACK)
         for i in range(len(self._changes) - 1, first - 1, -1):
             last = self._changes[i]
-            if last.kind is change.kind is Kind.LIMIT and (last.query, last.source) == (change.query, change.source):
+            if last.kind is change.kind is ChangeKind.LIMIT and (last.query, last.source) == (
+                change.query,
+                change.source,
+            ):
                 if not {last.before, change.after} & _NO_LIMITS:
                     self._changes[i] = replace(last, after=change.after, times=last.times + 1)
                     return
@@ -141,7 +144,7 @@ def _after(before: _Known | None, query: str, source: SourceStatus) -> tuple[_Kn
         return _Known(name, source.at, limit, statuses, (point,)), []
     found: list[Change] = []
 
-    def note(kind: Kind, subject: str, was: str, now: str, *, why: str = "", at: int | None = None) -> None:
+    def note(kind: ChangeKind, subject: str, was: str, now: str, *, why: str = "", at: int | None = None) -> None:
         found.append(
             Change(
                 at=source.at if at is None else at,
@@ -158,12 +161,12 @@ def _after(before: _Known | None, query: str, source: SourceStatus) -> tuple[_Kn
     for view in source.splits:
         was = before.statuses.get(view.split)
         if was is not None and was is not view.status:
-            note(Kind.STATUS, str(view.split), was.name, view.status.name, why=view.why, at=view.since)
+            note(ChangeKind.STATUS, str(view.split), was.name, view.status.name, why=view.why, at=view.since)
     if name != before.holder:
-        note(Kind.HOLDER, "watermark", before.holder, name, why="" if held is None else held.why)
+        note(ChangeKind.HOLDER, "watermark", before.holder, name, why="" if held is None else held.why)
     if limit != before.limit:
         group = "" if source.group is None else source.group.name
-        note(Kind.LIMIT, f"group {group}", before.limit, limit)
+        note(ChangeKind.LIMIT, f"group {group}", before.limit, limit)
     since = before.since if name == before.holder else source.at
     points = _thinned((*before.points, point)) if point.at > before.points[-1].at else before.points
     return _Known(name, since, limit, {**before.statuses, **statuses}, points), found

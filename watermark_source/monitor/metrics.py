@@ -21,7 +21,7 @@ from watermark_source.planning.watermark import is_moment
 
 
 @dataclass(frozen=True, slots=True)
-class QueryAt:
+class QuerySubject:
     """A query."""
 
     labels: tuple[str, ...]
@@ -30,7 +30,7 @@ class QueryAt:
 
 
 @dataclass(frozen=True, slots=True)
-class OperatorAt:
+class OperatorSubject:
     """A stateful operator of a query."""
 
     labels: tuple[str, ...]
@@ -38,7 +38,7 @@ class OperatorAt:
 
 
 @dataclass(frozen=True, slots=True)
-class SourceAt:
+class SourceSubject:
     """A source of a query. ``now`` is the time of the scrape, milliseconds since 1970-01-01 UTC."""
 
     labels: tuple[str, ...]
@@ -58,7 +58,7 @@ class SourceAt:
 
 
 @dataclass(frozen=True, slots=True)
-class SplitAt:
+class SplitSubject:
     """A split of a source's report."""
 
     labels: tuple[str, ...]
@@ -70,7 +70,7 @@ class SplitAt:
 
 
 @dataclass(frozen=True, slots=True)
-class SnapshotAt:
+class SnapshotSubject:
     """A snapshot that a source reads."""
 
     labels: tuple[str, ...]
@@ -78,7 +78,7 @@ class SnapshotAt:
 
 
 @dataclass(frozen=True, slots=True)
-class WriterAt:
+class WriterSubject:
     """A writer that announces watermarks, at a scrape."""
 
     labels: tuple[str, ...]
@@ -91,7 +91,7 @@ class WriterAt:
         return None if self.view.since is None else max(0, self.now - self.view.since)
 
 
-class PeerAt(NamedTuple):
+class PeerSubject(NamedTuple):
     """Another source of the alignment group; of several with one name the most silent."""
 
     labels: tuple[str, ...]
@@ -102,18 +102,18 @@ class Subjects:
     """All subjects of a scrape."""
 
     def __init__(self, queries: Iterable[FollowedQuery], now: int) -> None:
-        self.queries: list[QueryAt] = []
-        self.operators: list[OperatorAt] = []
-        self.sources: list[SourceAt] = []
-        self.splits: list[SplitAt] = []
-        self.snapshots: list[SnapshotAt] = []
-        self.writers: list[WriterAt] = []
-        self.peers: list[PeerAt] = []
+        self.queries: list[QuerySubject] = []
+        self.operators: list[OperatorSubject] = []
+        self.sources: list[SourceSubject] = []
+        self.splits: list[SplitSubject] = []
+        self.snapshots: list[SnapshotSubject] = []
+        self.writers: list[WriterSubject] = []
+        self.peers: list[PeerSubject] = []
         for query in queries:
             clocks = query.clocks(now)
-            self.queries.append(QueryAt((query.label,), query.late_rows, clocks))
+            self.queries.append(QuerySubject((query.label,), query.late_rows, clocks))
             self.operators += [
-                OperatorAt((query.label, "" if each.operator is None else str(each.operator), each.name), each)
+                OperatorSubject((query.label, "" if each.operator is None else str(each.operator), each.name), each)
                 for each in clocks.operators
             ]
             for status in query.sources.values():
@@ -121,12 +121,14 @@ class Subjects:
 
     def _add(self, query: str, status: SourceStatus, now: int) -> None:
         labels = (query, status.source_name, "" if status.group is None else status.group.name)
-        self.sources.append(SourceAt(labels, status, now))
-        self.snapshots += [SnapshotAt((*labels, snapshot.log), snapshot) for snapshot in status.snapshots]
-        self.writers += [WriterAt((*labels, view.name), view, now) for view in status.writers]
+        self.sources.append(SourceSubject(labels, status, now))
+        self.snapshots += [SnapshotSubject((*labels, snapshot.log), snapshot) for snapshot in status.snapshots]
+        self.writers += [WriterSubject((*labels, view.name), view, now) for view in status.writers]
         peers = () if status.group is None else status.group.peers
-        self.peers += [PeerAt((*labels, name), ms) for name, ms in {p.name: p.silent for p in reversed(peers)}.items()]
-        self.splits += [SplitAt((*labels, view.split.log, str(view.split.number)), view) for view in status.splits]
+        self.peers += [
+            PeerSubject((*labels, name), ms) for name, ms in {p.name: p.silent for p in reversed(peers)}.items()
+        ]
+        self.splits += [SplitSubject((*labels, view.split.log, str(view.split.number)), view) for view in status.splits]
 
 
 _QUERY = ("query",)
@@ -138,7 +140,7 @@ _WRITER = (*_SOURCE, "writer")
 _PEER = (*_SOURCE, "peer")
 
 
-class Kind(Enum):
+class MetricKind(Enum):
     """Type of a metric in Prometheus."""
 
     GAUGE = "gauge"
@@ -159,7 +161,7 @@ _Samples = Callable[[Subjects], Iterable[Sample]]
 class MetricRow(NamedTuple):
     """One metric."""
 
-    kind: Kind
+    kind: MetricKind
     name: str
     """The name without the prefix ``watermark_source_``, and without a counter's suffix ``_total``."""
     meaning: str
@@ -171,31 +173,31 @@ def _of_operator(value: Callable[[OperatorWatermark], float | None]) -> _Samples
     return lambda subjects: (Sample(each.labels, value(each.watermark)) for each in subjects.operators)
 
 
-def _of_query(value: Callable[[QueryAt], float | None]) -> _Samples:
+def _of_query(value: Callable[[QuerySubject], float | None]) -> _Samples:
     return lambda subjects: (Sample(query.labels, value(query)) for query in subjects.queries)
 
 
-def _of_source(value: Callable[[SourceAt], float | LateRows | None]) -> _Samples:
+def _of_source(value: Callable[[SourceSubject], float | LateRows | None]) -> _Samples:
     return lambda subjects: (Sample(source.labels, value(source)) for source in subjects.sources)
 
 
-def _of_split(value: Callable[[SplitAt], float | None]) -> _Samples:
+def _of_split(value: Callable[[SplitSubject], float | None]) -> _Samples:
     return lambda subjects: (Sample(split.labels, value(split)) for split in subjects.splits)
 
 
-def _of_snapshot(value: Callable[[SnapshotAt], float | None]) -> _Samples:
+def _of_snapshot(value: Callable[[SnapshotSubject], float | None]) -> _Samples:
     return lambda subjects: (Sample(snapshot.labels, value(snapshot)) for snapshot in subjects.snapshots)
 
 
-def _of_writer(value: Callable[[WriterAt], float | None]) -> _Samples:
+def _of_writer(value: Callable[[WriterSubject], float | None]) -> _Samples:
     return lambda subjects: (Sample(writer.labels, value(writer)) for writer in subjects.writers)
 
 
-def _of_peer(value: Callable[[PeerAt], float | None]) -> _Samples:
+def _of_peer(value: Callable[[PeerSubject], float | None]) -> _Samples:
     return lambda subjects: (Sample(peer.labels, value(peer)) for peer in subjects.peers)
 
 
-def _of_source_by_status(value: Callable[[SourceAt, Status], float]) -> _Samples:
+def _of_source_by_status(value: Callable[[SourceSubject, Status], float]) -> _Samples:
     return lambda subjects: (
         Sample((*source.labels, status.name.lower()), value(source, status))
         for source in subjects.sources
@@ -203,7 +205,7 @@ def _of_source_by_status(value: Callable[[SourceAt, Status], float]) -> _Samples
     )
 
 
-def _of_split_by_status(value: Callable[[SplitAt, Status], float]) -> _Samples:
+def _of_split_by_status(value: Callable[[SplitSubject, Status], float]) -> _Samples:
     return lambda subjects: (
         Sample((*split.labels, status.name.lower()), value(split, status))
         for split in subjects.splits
@@ -221,7 +223,7 @@ def _moment(millis: int | None) -> float | None:
 
 def _spent(status: Status) -> MetricRow:
     return MetricRow(
-        Kind.COUNTER,
+        MetricKind.COUNTER,
         f"partition_{status.name.lower()}_seconds",
         f"Time the partition has been {status.name.lower()}.",
         _SPLIT,
@@ -231,35 +233,35 @@ def _spent(status: Status) -> MetricRow:
 
 METRICS = (
     MetricRow(
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "partition_watermark_timestamp_seconds",
         "Watermark of the partition.",
         _SPLIT,
         _of_split(lambda split: _moment(split.view.watermark)),
     ),
     MetricRow(
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "partition_lag_records",
         "Unread records of the partition.",
         _SPLIT,
         _of_split(lambda split: split.view.lag),
     ),
     MetricRow(
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "partition_lookahead_records",
         "Records after the batch whose event times were read ahead.",
         _SPLIT,
         _of_split(lambda split: split.view.looked_ahead),
     ),
     MetricRow(
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "partition_status",
         "1 for the status the partition has, 0 for the others.",
         (*_SPLIT, "status"),
         _of_split_by_status(lambda split, status: float(split.view.status is status)),
     ),
     MetricRow(
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "alignment_drift_seconds",
         "Watermark of the partition minus the minimum of its group or source.",
         _SPLIT,
@@ -267,42 +269,42 @@ METRICS = (
     ),
     *map(_spent, (Status.ACTIVE, Status.IDLE, Status.PAUSED)),
     MetricRow(
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "watermark_timestamp_seconds",
         "Combined watermark of the source.",
         _SOURCE,
         _of_source(lambda source: _moment(source.status.watermark)),
     ),
     MetricRow(
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "watermark_lag_seconds",
         "How far the combined watermark is behind the clock.",
         _SOURCE,
         _of_source(lambda source: _seconds(source.behind_clock)),
     ),
     MetricRow(
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "alignment_max_allowed_timestamp_seconds",
         "Highest watermark a member of the group may reach.",
         _SOURCE,
         _of_source(lambda source: None if (group := source.status.group) is None else _moment(group.limit)),
     ),
     MetricRow(
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "alignment_minimum_timestamp_seconds",
         "Lowest watermark of the group.",
         _SOURCE,
         _of_source(lambda source: None if (group := source.status.group) is None else _moment(group.minimum)),
     ),
     MetricRow(
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "alignment_max_drift_seconds",
         "Max drift that is in force in the group, the lowest of its members.",
         _SOURCE,
         _of_source(lambda source: None if (group := source.status.group) is None else _seconds(group.max_drift)),
     ),
     MetricRow(
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "alignment_holder",
         "1 for the partition, or other source, with the lowest watermark of the group.",
         (*_SOURCE, "holder"),
@@ -313,140 +315,140 @@ METRICS = (
         ),
     ),
     MetricRow(
-        Kind.COUNTER,
+        MetricKind.COUNTER,
         "watermark_changes",
         "How often the combined watermark advanced since the query was started.",
         _SOURCE,
         _of_source(lambda source: source.status.changes.watermark),
     ),
     MetricRow(
-        Kind.COUNTER,
+        MetricKind.COUNTER,
         "status_changes",
         "How often the status of a partition changed since the query was started.",
         _SOURCE,
         _of_source(lambda source: source.status.changes.status),
     ),
     MetricRow(
-        Kind.COUNTER,
+        MetricKind.COUNTER,
         "partition_status_changes",
         "How often the status of the partition changed since the query was started.",
         _SPLIT,
         _of_split(lambda split: None if (times := split.view.times) is None else times.changes),
     ),
     MetricRow(
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "partitions",
         "Partitions of the source by status.",
         (*_SOURCE, "status"),
         _of_source_by_status(lambda source, status: source.status.counts.get(status, 0)),
     ),
     MetricRow(
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "lag_records",
         "Unread records of all partitions of the source.",
         _SOURCE,
         _of_source(lambda source: source.status.lag),
     ),
     MetricRow(
-        Kind.COUNTER,
+        MetricKind.COUNTER,
         "records",
         "Records read since the query was started.",
         _SOURCE,
         _of_source(lambda source: source.status.rows.read),
     ),
     MetricRow(
-        Kind.COUNTER,
+        MetricKind.COUNTER,
         "future_records",
         "Records too far in the future to move the watermark.",
         _SOURCE,
         _of_source(lambda source: source.status.rows.future),
     ),
     MetricRow(
-        Kind.COUNTER,
+        MetricKind.COUNTER,
         "undated_records",
         "Records without an event time.",
         _SOURCE,
         _of_source(lambda source: source.status.rows.undated),
     ),
     MetricRow(
-        Kind.COUNTER,
+        MetricKind.COUNTER,
         "malformed_records",
         "Values and keys that do not fit valueSchema or keySchema.",
         _SOURCE,
         _of_source(lambda source: source.status.rows.malformed),
     ),
     MetricRow(
-        Kind.HISTOGRAM,
+        MetricKind.HISTOGRAM,
         "late_lag_seconds",
         "How far late records were behind the watermark.",
         _SOURCE,
         _of_source(lambda source: source.status.rows.late),
     ),
     MetricRow(
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "late_ratio",
         "Share of the records that were late since the query was started.",
         _SOURCE,
         _of_source(lambda source: source.status.late_share),
     ),
     MetricRow(
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "out_of_orderness_bound_seconds",
         "Bound on out-of-orderness, if it is learned.",
         _SOURCE,
         _of_source(lambda source: None if (bound := source.status.bound) is None else _seconds(bound.bound)),
     ),
     MetricRow(
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "out_of_orderness_bound_since_timestamp_seconds",
         "When the bound came into force.",
         _SOURCE,
         _of_source(lambda source: None if (bound := source.status.bound) is None else _seconds(bound.since)),
     ),
     MetricRow(
-        Kind.COUNTER,
+        MetricKind.COUNTER,
         "partition_late_records",
         "Late records of the partition.",
         _SPLIT,
         _of_split(lambda split: split.view.late_rows),
     ),
     MetricRow(
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "status_age_seconds",
         "Age of the report that the other metrics are from.",
         _SOURCE,
         _of_source(lambda source: _seconds(source.age)),
     ),
     MetricRow(
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "snapshot_rows",
         "Rows read of the table's snapshot.",
         _SNAPSHOT,
         _of_snapshot(lambda snapshot: snapshot.progress.rows),
     ),
     MetricRow(
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "snapshot_expected_rows",
         "Estimated rows of the table's snapshot.",
         _SNAPSHOT,
         _of_snapshot(lambda snapshot: snapshot.progress.expected),
     ),
     MetricRow(
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "announced_watermark_timestamp_seconds",
         "Watermark that the writer announced last.",
         _WRITER,
         _of_writer(lambda writer: _moment(writer.view.announced)),
     ),
     MetricRow(
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "announcement_age_seconds",
         "Time since the writer announced.",
         _WRITER,
         _of_writer(lambda writer: _seconds(writer.age)),
     ),
     MetricRow(
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "alignment_own_silence_seconds",
         "Length of the last time in which this source itself reported nothing to its alignment group, for ten minutes.",
         _SOURCE,
@@ -459,84 +461,84 @@ METRICS = (
         ),
     ),
     MetricRow(
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "alignment_peer_silence_seconds",
         "Time since another source of the alignment group reported; it does so once a second.",
         _PEER,
         _of_peer(lambda peer: _seconds(peer.silent)),
     ),
     MetricRow(
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "input_watermark_timestamp_seconds",
         "Lowest watermark of the query's sources.",
         _QUERY,
         _of_query(lambda query: _moment(query.clocks.input_watermark)),
     ),
     MetricRow(
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "output_watermark_timestamp_seconds",
         "Watermark of the rows that the query writes.",
         _QUERY,
         _of_query(lambda query: _moment(query.clocks.output_watermark)),
     ),
     MetricRow(
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "input_event_time_latency_seconds",
         "How far the input watermark is behind the clock.",
         _QUERY,
         _of_query(lambda query: _seconds(query.clocks.input_latency)),
     ),
     MetricRow(
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "event_time_latency_seconds",
         "How far the output watermark is behind the clock.",
         _QUERY,
         _of_query(lambda query: _seconds(query.clocks.event_time_latency)),
     ),
     MetricRow(
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "processing_time_watermark_timestamp_seconds",
         "When the oldest row that is not in a committed batch arrived at the earliest.",
         _QUERY,
         _of_query(lambda query: _seconds(query.clocks.processing_time_watermark)),
     ),
     MetricRow(
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "processing_time_latency_seconds",
         "How far the processing-time watermark is behind the clock.",
         _QUERY,
         _of_query(lambda query: _seconds(query.clocks.processing_time_latency)),
     ),
     MetricRow(
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "state_rows",
         "Rows in the state of the query's operators, without deduplication.",
         _QUERY,
         _of_query(lambda query: query.clocks.state_rows),
     ),
     MetricRow(
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "operator_watermark_timestamp_seconds",
         "Watermark by which the operator emitted rows and removed state.",
         _OPERATOR,
         _of_operator(lambda operator: _moment(operator.eviction)),
     ),
     MetricRow(
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "operator_late_watermark_timestamp_seconds",
         "Watermark at or before which the operator dropped rows as late.",
         _OPERATOR,
         _of_operator(lambda operator: _moment(operator.late)),
     ),
     MetricRow(
-        Kind.GAUGE,
+        MetricKind.GAUGE,
         "operator_output_watermark_timestamp_seconds",
         "Watermark of the rows that the operator emits later.",
         _OPERATOR,
         _of_operator(lambda operator: _moment(operator.output)),
     ),
     MetricRow(
-        Kind.COUNTER,
+        MetricKind.COUNTER,
         "late_records",
         "Late rows that Spark's operators dropped; a window aggregation counts groups.",
         _QUERY,

@@ -41,7 +41,7 @@ _LINES: Final = 100
 """Rows of the printed table."""
 
 
-class Verdict(Enum):
+class WindowVerdict(Enum):
     """What a window waits for."""
 
     CLOSED = "closed"
@@ -75,7 +75,7 @@ class OpenWindow:
 
     end: int | None
     """The end of the window, milliseconds since 1970-01-01 UTC; ``None``: any window that is open."""
-    verdict: Verdict
+    verdict: WindowVerdict
     sentence: str
     remarks: tuple[str, ...]
     rows: tuple[SplitRow, ...]
@@ -99,8 +99,8 @@ def open_window(of: QueryAt, end: int | None) -> OpenWindow:
     rows = tuple(sorted(_rows(of.sources, target, end), key=_row_order))
     window = "any window" if end is None else f"the window that ends at {time_text(end)}"
     verdict, sentence = _decide(of, end, target, window)
-    remarks = [*(_advice(of, target, end) if verdict is Verdict.SOURCES else ()), *_missing_rows(of), *of.remarks]
-    if of.unfollowed is not None and verdict is not Verdict.UNFOLLOWED:
+    remarks = [*(_advice(of, target, end) if verdict is WindowVerdict.SOURCES else ()), *_missing_rows(of), *of.remarks]
+    if of.unfollowed is not None and verdict is not WindowVerdict.UNFOLLOWED:
         remarks.insert(0, _unfollowed_text(of, of.unfollowed))
     if of.foreign:
         remarks.append(
@@ -137,30 +137,30 @@ def standing(source: SourceAt, target: int = MIN + 1) -> str | None:
     return None
 
 
-def _decide(of: QueryAt, end: int | None, target: int, window: str) -> tuple[Verdict, str]:
+def _decide(of: QueryAt, end: int | None, target: int, window: str) -> tuple[WindowVerdict, str]:
     if of.batch is None and not of.sources:
-        return Verdict.UNKNOWN, f"{window} waits for the first batch: none has been planned yet"
+        return WindowVerdict.UNKNOWN, f"{window} waits for the first batch: none has been planned yet"
     if not of.sources:
-        return Verdict.UNKNOWN, f"why {window} is open is not known: the query reads no source of this project"
+        return WindowVerdict.UNKNOWN, f"why {window} is open is not known: the query reads no source of this project"
     if end is not None and reached(of.applied, end):
         return _closed(of, end, window)
     if of.unfollowed is not None:
         early = f"{window} closes before the sources' watermark has passed it, because"
         verb = f"{window} is open because" if of.unfollowed.spark is None else early
-        return Verdict.UNFOLLOWED, f"{verb} {_unfollowed_text(of, of.unfollowed)}"
+        return WindowVerdict.UNFOLLOWED, f"{verb} {_unfollowed_text(of, of.unfollowed)}"
     if end is not None and (waits := _batch_wait(of, end)) is not None:
-        return Verdict.BATCH, f"{window} {waits}"
-    return Verdict.SOURCES, _source_sentence(of, end, target, window)
+        return WindowVerdict.BATCH, f"{window} {waits}"
+    return WindowVerdict.SOURCES, _source_sentence(of, end, target, window)
 
 
-def _closed(of: QueryAt, end: int, window: str) -> tuple[Verdict, str]:
+def _closed(of: QueryAt, end: int, window: str) -> tuple[WindowVerdict, str]:
     emitted = f"batch {of.batch} and earlier ones emitted all windows that end by {time_text(of.applied)}"
     if of.unfollowed is not None and not reached(of.sent, end):
-        return Verdict.UNFOLLOWED, (
+        return WindowVerdict.UNFOLLOWED, (
             f"{window} closed before the sources' watermark passed it, and rows that come for it now are dropped: "
             f"{emitted}, because {_unfollowed_text(of, of.unfollowed)}"
         )
-    return Verdict.CLOSED, f"{window} is closed: {emitted}; rows that come for it now are late and are dropped"
+    return WindowVerdict.CLOSED, f"{window} is closed: {emitted}; rows that come for it now are late and are dropped"
 
 
 def _unfollowed_text(of: QueryAt, found: Unfollowed) -> str:

@@ -18,7 +18,7 @@ from watermark_source.monitor.open_windows import OpenWindow
 from watermark_source.monitor.source_status import SourceStatus, SplitView, Status
 from watermark_source.monitor.status_json import status_to_json
 from watermark_source.monitor.status_table import headline, snapshot_lines
-from watermark_source.monitor.three_clocks import Diagnosis, QueryClocks, Verdict, clock_pieces, holder
+from watermark_source.monitor.three_clocks import DelayVerdict, Diagnosis, QueryClocks, clock_pieces, holder
 from watermark_source.monitor.window_facts import time_text
 from watermark_source.planning.watermark import MIN, is_moment, watermark_text
 
@@ -36,13 +36,13 @@ _LOST = (
 )
 
 _WORDS = {
-    Verdict.FRESH: ("good", "fresh"),
-    Verdict.QUIET: ("good", "quiet"),
-    Verdict.TRIGGER: ("good", "waits for the trigger"),
-    Verdict.DATA_OLD: ("fair", "old data"),
-    Verdict.ROWS_WAIT: ("poor", "rows wait"),
-    Verdict.BATCH_SLOW: ("poor", "slow batch"),
-    Verdict.UNKNOWN: ("fair", "starting"),
+    DelayVerdict.FRESH: ("good", "fresh"),
+    DelayVerdict.QUIET: ("good", "quiet"),
+    DelayVerdict.TRIGGER: ("good", "waits for the trigger"),
+    DelayVerdict.DATA_OLD: ("fair", "old data"),
+    DelayVerdict.ROWS_WAIT: ("poor", "rows wait"),
+    DelayVerdict.BATCH_SLOW: ("poor", "slow batch"),
+    DelayVerdict.UNKNOWN: ("fair", "starting"),
 }
 STYLE: Final = """
 :root{color-scheme:light dark;--ink:#1a1a1a;--soft:#555;--back:#fff;--line:#ccc;--good:#0a6b2d;--fair:#7a4d00;

@@ -102,7 +102,7 @@ def _end_of(bucket: int) -> int:
     return ((part + _PARTS + 1) << (doublings + 1)) - 1
 
 
-class EventTimes(NamedTuple):
+class SplitEventTimes(NamedTuple):
     """Event times of one split's rows, in the order of their positions."""
 
     split: Split
@@ -119,7 +119,7 @@ class Profiler(Protocol):
         """The source's options."""
         ...
 
-    def event_times(self, given: Mapping[str, str], rows: int | None) -> Iterator[EventTimes]:
+    def event_times(self, given: Mapping[str, str], rows: int | None) -> Iterator[SplitEventTimes]:
         """Yield event times of the newest ``rows`` rows of each split, or of all rows with ``None``.
 
         Raises:
@@ -140,7 +140,7 @@ class Profile:
     splits: dict[Split, Disorder] = field(default_factory=dict)
     undated: int = 0
 
-    def add(self, rows: EventTimes) -> None:
+    def add(self, rows: SplitEventTimes) -> None:
         """Add the next rows of a split."""
         self.splits.setdefault(rows.split, Disorder()).add(rows.millis)
         self.undated += rows.undated
@@ -150,7 +150,7 @@ class Profile:
         return max((disorder.bound_for(late) for disorder in self.splits.values()), default=0)
 
 
-def profile_of(batches: Iterator[EventTimes]) -> Profile:
+def profile_of(batches: Iterator[SplitEventTimes]) -> Profile:
     """Return the profile of all rows."""
     profile = Profile()
     for rows in batches:

@@ -8,7 +8,7 @@ from typing import Any
 from watermark_source.clock import Clock
 from watermark_source.installation import lacking
 from watermark_source.monitor.followed_queries import FollowedQuery
-from watermark_source.monitor.metrics import METRICS, Kind, MetricRow, Subjects
+from watermark_source.monitor.metrics import METRICS, MetricKind, MetricRow, Subjects
 from watermark_source.planning.range_report import BOUNDS_MS, LateRows
 
 try:
@@ -19,10 +19,10 @@ except ModuleNotFoundError as missing:
 
 _PREFIX = "watermark_source_"
 _Family = GaugeMetricFamily | CounterMetricFamily | HistogramMetricFamily
-_FAMILIES: dict[Kind, type[_Family]] = {
-    Kind.GAUGE: GaugeMetricFamily,
-    Kind.COUNTER: CounterMetricFamily,
-    Kind.HISTOGRAM: HistogramMetricFamily,
+_FAMILIES: dict[MetricKind, type[_Family]] = {
+    MetricKind.GAUGE: GaugeMetricFamily,
+    MetricKind.COUNTER: CounterMetricFamily,
+    MetricKind.HISTOGRAM: HistogramMetricFamily,
 }
 _BOUNDS = (*(f"{bound / 1_000}" for bound in BOUNDS_MS), "+Inf")
 

@@ -197,7 +197,7 @@ class Unprocessed:
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class ChangeCounts:
     """How often something of a source changed since the query was started."""
 
     watermark: int = 0
@@ -206,7 +206,7 @@ class Changes:
     """Changes of the status of splits, of all together."""
 
 
-NO_CHANGES: Final = Changes()
+NO_CHANGES: Final = ChangeCounts()
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +235,7 @@ class Outline(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Backlog:
+class SplitBacklog:
     """The unread part of a split."""
 
     position: int
@@ -258,7 +258,7 @@ class SplitView:
     """One row of the status table. Times are milliseconds since 1970-01-01 UTC, durations milliseconds."""
 
     split: Split
-    backlog: Backlog
+    backlog: SplitBacklog
     watermark: int | None
     status: Status
     since: int | None
@@ -406,7 +406,7 @@ class SourceStatus:
     none did since the query was started."""
     rows_after: int | None = None
     """The request before that one: the newest of these rows arrived between the two."""
-    changes: Changes = NO_CHANGES
+    changes: ChangeCounts = NO_CHANGES
     idle_timeout: int | None = None
     """The option ``idleTimeout`` in milliseconds, or its upper limit where it is learned; ``None`` without it."""
     out_of_orderness: int | None = None

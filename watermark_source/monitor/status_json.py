@@ -12,12 +12,12 @@ from watermark_source.errors import UsageError
 from watermark_source.monitor.report_fields import Fields
 from watermark_source.monitor.source_status import (
     NO_CHANGES,
-    Backlog,
-    Changes,
+    ChangeCounts,
     GroupStatus,
     RowTotals,
     SnapshotProgress,
     SourceStatus,
+    SplitBacklog,
     SplitView,
     Status,
     TimeInStatus,
@@ -159,8 +159,8 @@ def _unprocessed_from_json(fields: Fields) -> Unprocessed:
     return Unprocessed(fields.integer("arrived"), fields.optional_text("split"), fields.flag("older"))
 
 
-def _changes_from_json(fields: Fields) -> Changes:
-    return Changes(fields.optional_integer("watermark") or 0, fields.optional_integer("status") or 0)
+def _changes_from_json(fields: Fields) -> ChangeCounts:
+    return ChangeCounts(fields.optional_integer("watermark") or 0, fields.optional_integer("status") or 0)
 
 
 def _times_to_json(of: TimeInStatus | None) -> dict[str, Any] | None:
@@ -319,7 +319,7 @@ def _split_to_json(view: SplitView) -> dict[str, Any]:
 def _split_from_json(split: Split, fields: Fields) -> SplitView:
     return SplitView(
         split=split,
-        backlog=Backlog(fields.integer("position"), fields.optional_integer("end"), fields.flag("uncounted")),
+        backlog=SplitBacklog(fields.integer("position"), fields.optional_integer("end"), fields.flag("uncounted")),
         watermark=fields.optional_integer("watermark"),
         status=fields.word("status", fields.text("status"), Status),
         since=fields.optional_integer("since"),

@@ -26,7 +26,7 @@ from pyspark.sql.streaming.listener import QueryProgressEvent, QueryTerminatedEv
 from watermark_source.clock import Clock
 from watermark_source.errors import UsageError, WatermarkSourceError
 from watermark_source.monitor.followed_queries import QueryReader, query_view
-from watermark_source.monitor.history import History
+from watermark_source.monitor.history import ChangeHistory
 from watermark_source.monitor.listener import StatusListener
 from watermark_source.monitor.page_html import REFRESHES, SCRIPT, STYLE, Page, QueryView, page_html, page_json
 from watermark_source.monitor.three_clocks import TOLERANCE
@@ -139,7 +139,7 @@ class _Queries(StatusListener):
         self._session = spark
         # The page reads the operators' watermarks itself, once for several requests.
         self.spark = None
-        self._history = History()
+        self._history = ChangeHistory()
         self._readers: dict[str, QueryReader] = {}
         self._clock = Clock()
         self._lock = threading.Lock()

@@ -30,8 +30,8 @@ _NUMBER_BLANK = re.compile(r"(?<=\d) (?=\d|(?:ms|s|min|h|d|records?)\b)|(?:(?<=\
 """A blank within a number or a duration, where a line must not break."""
 
 
-class Row(NamedTuple):
-    """One split's cells, each a list of lines, in the order of ``Layout.columns``."""
+class TableRow(NamedTuple):
+    """One split's cells, each a list of lines, in the order of ``TableLayout.columns``."""
 
     view: SplitView
     cells: tuple[tuple[str, ...], ...]
@@ -42,7 +42,7 @@ class Row(NamedTuple):
         return max(len(cell) for cell in self.cells)
 
 
-class Column(NamedTuple):
+class TableColumn(NamedTuple):
     """A visible column, and its width in characters."""
 
     title: str
@@ -51,11 +51,11 @@ class Column(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class TableLayout:
     """The table for one width."""
 
-    columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
+    columns: tuple[TableColumn, ...]
+    rows: tuple[TableRow, ...]
     hidden: int
     """Number of the source's splits that are not in the table."""
 
@@ -133,7 +133,7 @@ _KINDS = (
 
 def layout(
     status: SourceStatus, *, width: int, now: int | None = None, raw: bool = False, lines: int | None = None
-) -> Layout:
+) -> TableLayout:
     """Fit the table into ``width`` characters and, if given, ``lines`` lines.
 
     Columns are dropped in this order: position, end, since, drift, lag, holds back. ``why`` wraps. If there are too
@@ -151,12 +151,12 @@ def layout(
     cells = {kind: [printable(kind.cell(view, context)) for view in ordered] for kind in _KINDS}
     kinds, widths = _fitting(cells, width)
     rows = (
-        Row(view, tuple(_lines(cells[kind][i], w) for kind, w in zip(kinds, widths, strict=True)))
+        TableRow(view, tuple(_lines(cells[kind][i], w) for kind, w in zip(kinds, widths, strict=True)))
         for i, view in enumerate(ordered)
     )
     shown = sorted(_that_fit(rows, lines), key=lambda row: row.view.split)
-    return Layout(
-        columns=tuple(Column(k.title, w, k.is_number) for k, w in zip(kinds, widths, strict=True)),
+    return TableLayout(
+        columns=tuple(TableColumn(k.title, w, k.is_number) for k, w in zip(kinds, widths, strict=True)),
         rows=tuple(shown),
         hidden=status.splits_total - len(shown),
     )
@@ -300,7 +300,7 @@ def _fitting(cells: dict[_Kind, list[str]], width: int) -> tuple[list[_Kind], li
     return shown, widths
 
 
-def _that_fit(rows: Iterable[Row], lines: int | None) -> Iterable[Row]:
+def _that_fit(rows: Iterable[TableRow], lines: int | None) -> Iterable[TableRow]:
     left = lines
     for row in rows:
         if left is not None:

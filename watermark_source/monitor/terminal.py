@@ -20,11 +20,11 @@ from watermark_source.durations import count_text
 from watermark_source.errors import UsageError, printable, shortened
 from watermark_source.installation import lacking
 from watermark_source.monitor.followed_queries import QueryReader, QueryStatus, query_view
-from watermark_source.monitor.history import History
+from watermark_source.monitor.history import ChangeHistory
 from watermark_source.monitor.page_html import Page, framed_html
 from watermark_source.monitor.source_status import SourceStatus, Status
 from watermark_source.monitor.status_json import status_from_json
-from watermark_source.monitor.status_table import GAP, Layout, headline, join_pieces, layout, snapshot_lines
+from watermark_source.monitor.status_table import GAP, TableLayout, headline, join_pieces, layout, snapshot_lines
 from watermark_source.monitor.three_clocks import TOLERANCE, clock_pieces
 
 try:
@@ -111,7 +111,7 @@ def clock_lines(status: QueryStatus, width: int) -> list[str]:
 
 def _arrange(
     status: SourceStatus, *, width: int, now: int | None, raw: bool, lines: int | None
-) -> tuple[list[str], list[str], Layout]:
+) -> tuple[list[str], list[str], TableLayout]:
     head = join_pieces(headline(status, now=now, raw=raw), width)
     # Three more lines: column titles, their rule, and the number of hidden splits.
     room = None if lines is None else max(1, lines - len(head) - 3)
@@ -120,7 +120,7 @@ def _arrange(
     return head, bars, layout(status, width=width, now=now, raw=raw, lines=room)
 
 
-def _line(shown: Layout, cells: Sequence[str]) -> str:
+def _line(shown: TableLayout, cells: Sequence[str]) -> str:
     sized = (
         cell.rjust(column.width) if column.is_number else cell.ljust(column.width)
         for column, cell in zip(shown.columns, cells, strict=True)
@@ -128,7 +128,7 @@ def _line(shown: Layout, cells: Sequence[str]) -> str:
     return (" " * GAP).join(sized).rstrip()
 
 
-def _footer(shown: Layout) -> list[str]:
+def _footer(shown: TableLayout) -> list[str]:
     return [f"and {count_text(shown.hidden)} more"] if shown.hidden else []
 
 
@@ -186,7 +186,7 @@ class LiveStatus:
         self._now = Clock().now if clock is None else clock
         self._query = query
         self._reader = QueryReader(query, TOLERANCE, self._now)
-        self._history = History()
+        self._history = ChangeHistory()
         self._status: QueryStatus | None = None
         self._latest: tuple[SourceStatus, ...] = ()
         self._printed: tuple[SourceStatus, ...] = ()

@@ -37,7 +37,7 @@ _PHASES = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class ExecutedBatch:
     """The last batch that was committed, and the one under way."""
 
     number: int
@@ -79,7 +79,7 @@ class QueryClocks:
     not before the newest event time."""
     state_rows: int
     """Rows in the state of operators, except deduplication, which has emitted the rows whose keys it keeps."""
-    batch: Batch | None
+    batch: ExecutedBatch | None
     has_windows: bool = True
     """Whether it has operators that hold rows; taken to have before the first batch."""
     waits_for_trigger: bool = False
@@ -193,11 +193,11 @@ def _read_up_to(unread: Unprocessed | None, idle_at: int | None) -> Unprocessed 
     return replace(unread, arrived=max(unread.arrived, idle_at))
 
 
-def _batch(progress: Mapping[str, Any], running: int | None) -> Batch | None:
+def _batch(progress: Mapping[str, Any], running: int | None) -> ExecutedBatch | None:
     number = executed_batch(progress)
     if number is None:
         return None
-    return Batch(number, progress.get("numInputRows", 0), progress.get("durationMs", {}), running)
+    return ExecutedBatch(number, progress.get("numInputRows", 0), progress.get("durationMs", {}), running)
 
 
 def moment_of(text: str | None) -> int | None:
@@ -215,7 +215,7 @@ def moment_of(text: str | None) -> int | None:
 # Which of the three is behind.
 
 
-class Verdict(Enum):
+class DelayVerdict(Enum):
     """Why the results of a query are as far behind the clock as they are. The value is the word in the metric."""
 
     FRESH = "fresh"
@@ -231,7 +231,7 @@ class Verdict(Enum):
 class Diagnosis:
     """The verdict and its sentence, which ``str`` returns."""
 
-    verdict: Verdict
+    verdict: DelayVerdict
     sentence: str
 
     def __str__(self) -> str:
@@ -276,49 +276,49 @@ def diagnose(of: QueryClocks, tolerance: int = TOLERANCE) -> Diagnosis:
     """
     if of.unprocessed is None:
         if of.batch is None:
-            return Diagnosis(Verdict.UNKNOWN, "the query is starting: its first batch is not planned yet")
-        return Diagnosis(Verdict.UNKNOWN, "no source of this project has reported a batch of this query")
+            return Diagnosis(DelayVerdict.UNKNOWN, "the query is starting: its first batch is not planned yet")
+        return Diagnosis(DelayVerdict.UNKNOWN, "no source of this project has reported a batch of this query")
     parts = delays(of)
     if of.first_batch is not None:
-        found = Verdict.BATCH_SLOW if parts.processing > tolerance else Verdict.UNKNOWN
+        found = DelayVerdict.BATCH_SLOW if parts.processing > tolerance else DelayVerdict.UNKNOWN
         return Diagnosis(found, _first_batch(of.first_batch))
     no_watermark = bool(of.state_rows) and _passed(of) is None
     waits = parts.held + (parts.quiet if of.state_rows else 0)
     paused = _paused(of)
     found, _ = max(
         (
-            (Verdict.ROWS_WAIT if paused else Verdict.BATCH_SLOW, parts.processing),
-            (Verdict.DATA_OLD, parts.age),
-            (Verdict.ROWS_WAIT, waits),
+            (DelayVerdict.ROWS_WAIT if paused else DelayVerdict.BATCH_SLOW, parts.processing),
+            (DelayVerdict.DATA_OLD, parts.age),
+            (DelayVerdict.ROWS_WAIT, waits),
         ),
         key=lambda part: part[1],
     )
     if parts.processing + parts.age + waits <= tolerance:
-        found = Verdict.QUIET if parts.quiet > tolerance else Verdict.FRESH
+        found = DelayVerdict.QUIET if parts.quiet > tolerance else DelayVerdict.FRESH
         if no_watermark:
-            found = Verdict.ROWS_WAIT
-    elif found is Verdict.BATCH_SLOW and of.waits_for_trigger:
-        found = Verdict.TRIGGER
-    elif found is Verdict.ROWS_WAIT and paused and parts.processing >= waits:
+            found = DelayVerdict.ROWS_WAIT
+    elif found is DelayVerdict.BATCH_SLOW and of.waits_for_trigger:
+        found = DelayVerdict.TRIGGER
+    elif found is DelayVerdict.ROWS_WAIT and paused and parts.processing >= waits:
         return Diagnosis(found, _waits_for_group(of, paused, parts))
     sentences = {
-        Verdict.FRESH: _fresh,
-        Verdict.DATA_OLD: _data_old,
-        Verdict.ROWS_WAIT: _rows_wait,
-        Verdict.BATCH_SLOW: _batch_slow,
-        Verdict.QUIET: _quiet,
-        Verdict.TRIGGER: _trigger,
+        DelayVerdict.FRESH: _fresh,
+        DelayVerdict.DATA_OLD: _data_old,
+        DelayVerdict.ROWS_WAIT: _rows_wait,
+        DelayVerdict.BATCH_SLOW: _batch_slow,
+        DelayVerdict.QUIET: _quiet,
+        DelayVerdict.TRIGGER: _trigger,
     }
     return _held(of, parts, Diagnosis(found, sentences[found](of, parts)), tolerance)
 
 
 def _held(of: QueryClocks, parts: Delays, found: Diagnosis, tolerance: int) -> Diagnosis:
     """Return that no window can close, where something at rest holds the watermark; else what was found."""
-    if found.verdict in (Verdict.BATCH_SLOW, Verdict.TRIGGER):
+    if found.verdict in (DelayVerdict.BATCH_SLOW, DelayVerdict.TRIGGER):
         return found
     held = [(source, text) for source in of.sources if source.watermark is None and (text := _stands(source))]
     which = "no window"
-    if not held and found.verdict is Verdict.DATA_OLD and parts.held > tolerance:
+    if not held and found.verdict is DelayVerdict.DATA_OLD and parts.held > tolerance:
         held = [(source, text) for source in of.sources if (text := _stands_behind(source, tolerance))]
         which = "no later window"
     if not held:
@@ -326,8 +326,8 @@ def _held(of: QueryClocks, parts: Delays, found: Diagnosis, tolerance: int) -> D
     why = "; ".join(f"source {source.source_name}: {text}" if len(of.sources) > 1 else text for source, text in held)
     if not of.has_windows:
         return Diagnosis(found.verdict, f"{found}; there is no watermark: {why}")
-    more = f"; besides, {found}" if found.verdict is Verdict.DATA_OLD else ""
-    return Diagnosis(Verdict.ROWS_WAIT, f"{which} can close: {why}{more}")
+    more = f"; besides, {found}" if found.verdict is DelayVerdict.DATA_OLD else ""
+    return Diagnosis(DelayVerdict.ROWS_WAIT, f"{which} can close: {why}{more}")
 
 
 def _stands(source: SourceStatus) -> str | None:

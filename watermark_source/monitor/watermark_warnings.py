@@ -62,7 +62,7 @@ class Standing:
         return rows > 0 and self.watermark == self.begun_with
 
 
-class Holder(NamedTuple):
+class HoldingSplit(NamedTuple):
     """A split that holds the watermark back."""
 
     split: Split
@@ -90,7 +90,7 @@ class Stand(NamedTuple):
     lasted: int
     rows: int
     """Rows read in that time."""
-    holders: Sequence[Holder]
+    holders: Sequence[HoldingSplit]
     """Worst first."""
     snapshots: Sequence[str] = ()
     """Tables whose snapshot is not complete: before, there is no watermark."""
@@ -163,7 +163,7 @@ def reason_of(stand: Stand) -> Reason:
     return _cause_of(first), first.split
 
 
-def _cause_of(holder: Holder) -> Cause:  # noqa: PLR0911  one line a case
+def _cause_of(holder: HoldingSplit) -> Cause:  # noqa: PLR0911  one line a case
     rows = holder.rows
     if not holder.by_marks and rows.read and rows.undated == rows.read:
         return Cause.UNDATED
@@ -329,7 +329,7 @@ def _elsewhere(stand: Stand) -> str:
     )
 
 
-def _line(cause: Cause, holder: Holder, *, at_end: bool) -> str:
+def _line(cause: Cause, holder: HoldingSplit, *, at_end: bool) -> str:
     """Return what to write, or that nothing has to be."""
     if cause is Cause.UNDATED:
         return (
@@ -358,7 +358,7 @@ def _line(cause: Cause, holder: Holder, *, at_end: bool) -> str:
     return f"To continue without a silent partition, {_leave_out(holder)}{runs}"
 
 
-def _leave_out(holder: Holder) -> str:
+def _leave_out(holder: HoldingSplit) -> str:
     if holder.idle_timeout is None:
         return 'write .option("idleTimeout", "30 seconds")'
     return f"idleTimeout ({format_duration(holder.idle_timeout)}) leaves them out"

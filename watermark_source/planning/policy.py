@@ -8,7 +8,7 @@ from enum import Enum, auto
 
 from watermark_source.planning.catch_up import AfterCatchUp
 from watermark_source.planning.split import PositionText, Split, plain_position
-from watermark_source.planning.strategy import Bounded, Clock, WatermarkStrategy
+from watermark_source.planning.strategy import Bounded, ProcessingTime, WatermarkStrategy
 from watermark_source.planning.watermark import Millis, saturating_add
 
 # Minimum rows: a batch waits until it has enough rows, or until it has waited long enough.
@@ -115,4 +115,4 @@ class PlanPolicy:
     def on_clock(self) -> PlanPolicy:
         """The policy once event time is the clock: no event time of a row matters any more."""
         alignment = replace(self.alignment, max_drift=None)
-        return replace(self, strategy=Clock(), max_future_skew=None, idleness=Idleness(), alignment=alignment)
+        return replace(self, strategy=ProcessingTime(), max_future_skew=None, idleness=Idleness(), alignment=alignment)

@@ -509,7 +509,7 @@ class LookAhead(WatermarkStrategy):
 
 
 @dataclass(frozen=True, slots=True)
-class Clock(WholeSource):
+class ProcessingTime(WholeSource):
     """Processing time: event time is the driver's clock once all snapshots are read; no watermark before (FLIP-326)."""
 
     observed: ClassVar[Observed] = Observed.NOTHING

@@ -12,7 +12,7 @@ from watermark_source.option_table import OptionTable, given_text
 from watermark_source.planning.catch_up import AfterCatchUp
 from watermark_source.planning.policy import Alignment, Idleness
 from watermark_source.planning.status_transitions import LONGEST_IDLE_TIMEOUT
-from watermark_source.planning.strategy import Clock, WatermarkStrategy
+from watermark_source.planning.strategy import ProcessingTime, WatermarkStrategy
 from watermark_source.spark.option_rows import AUTO, DRIVER, GROUP, NO_STORE
 from watermark_source.spark.strategy_rows import NONE, PASSES, strategy_row
 
@@ -75,7 +75,7 @@ class EngineOptions:
     def on_clock(self) -> EngineOptions:
         """The options once event time is the clock: see ``PlanPolicy.on_clock``."""
         alignment = replace(self.alignment, max_drift=None)
-        return replace(self, strategy=Clock(), max_future_skew=None, idleness=Idleness(), alignment=alignment)
+        return replace(self, strategy=ProcessingTime(), max_future_skew=None, idleness=Idleness(), alignment=alignment)
 
     @classmethod
     def of(

@@ -21,11 +21,11 @@ from watermark_source.planning.generator import EXAMPLE, Own, OwnWithMarks, load
 from watermark_source.planning.strategy import (
     Announced,
     Bounded,
-    Clock,
     Ingestion,
     LookAhead,
     Monotonous,
     Percentile,
+    ProcessingTime,
     Punctuated,
     WatermarkStrategy,
 )
@@ -265,9 +265,9 @@ STRATEGIES: tuple[StrategyRow, ...] = (
     ),
     StrategyRow(
         name=NONE,
-        kind=Clock,
+        kind=ProcessingTime,
         doc="no event-time watermark; time is the clock (processing-time watermark).",
-        make=lambda _, __: Clock(),
+        make=lambda _, __: ProcessingTime(),
         options=(_INTERVAL,),
         excluded={
             "alignmentMaxDrift": "the clock is the same everywhere",

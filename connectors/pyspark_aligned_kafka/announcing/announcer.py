@@ -81,7 +81,7 @@ def announcements_of(topic: str) -> str:
     return topic + SUFFIX
 
 
-class Cut(NamedTuple):
+class TopicEnds(NamedTuple):
     """The ends of a data topic."""
 
     topic: str
@@ -215,7 +215,7 @@ class AnnouncementTopic:
             )
         return found
 
-    def cut(self) -> Cut:
+    def cut(self) -> TopicEnds:
         """Return the ends of all partitions that any broker knows now.
 
         Of one broker alone would not do: it may lag behind, and rows of a partition that was just added would be in no
@@ -241,7 +241,7 @@ class AnnouncementTopic:
         if len(ends) < len(splits):
             missing = {s for s in splits if str(s.number) not in ends}
             raise SourceError(f"no end of {listed(missing)} is known, and a cut needs the end of every partition")
-        return Cut(self._id_of(data), ends)
+        return TopicEnds(self._id_of(data), ends)
 
     def topic_id(self) -> str:
         """Return the id of the data topic; raises ``UnknownSplitError``, ``UnsupportedFormatError``."""
@@ -338,7 +338,7 @@ def _close_once_expired(producer: KafkaProducer) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Announced:
+class AnnouncerState:
     """What one writer has announced in one run."""
 
     writer: str
@@ -378,7 +378,7 @@ class WatermarkAnnouncer:
         need_settings(kafka)
         self._topic = AnnouncementTopic(kafka, topic)
         self._lock = threading.Lock()
-        self._announced = Announced(writer, str(uuid.uuid4()))
+        self._announced = AnnouncerState(writer, str(uuid.uuid4()))
         self._topic.prepare()
         self._send(self._announced)
 
@@ -434,7 +434,7 @@ class WatermarkAnnouncer:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _next(self, call: str) -> Announced:
+    def _next(self, call: str) -> AnnouncerState:
         last = self._announced
         if last.closed:
             raise UsageError(
@@ -442,7 +442,7 @@ class WatermarkAnnouncer:
             )
         return replace(last, batch=last.batch + 1)
 
-    def _send(self, announced: Announced) -> None:
+    def _send(self, announced: AnnouncerState) -> None:
         cut = self._topic.cut()
         # Before it is sent: a record that is not acknowledged may be in the log, and its number must not come again.
         self._announced = announced

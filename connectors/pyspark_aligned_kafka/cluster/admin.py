@@ -17,7 +17,7 @@ from pyspark_aligned_kafka.cluster.metadata import (
     TIMESTAMP_TYPE,
     Leader,
     Leaders,
-    Replicas,
+    PartitionReplicas,
     Topic,
     TopicLookup,
     metadata_request,
@@ -186,7 +186,7 @@ class KafkaAdmin:
 
         return read_topic_settings(self._cluster.run(work)) if topics else {}
 
-    def replicas(self, topics: Collection[str]) -> Mapping[Split, Replicas]:
+    def replicas(self, topics: Collection[str]) -> Mapping[Split, PartitionReplicas]:
         """Return how many copies there are of topics' partitions; raises as ``topic_settings``."""
 
         async def work(deadline: Deadline) -> Any:

@@ -316,7 +316,7 @@ def _exists(split: Split, topics: Mapping[str, Topic]) -> bool:
 # How many replicas partitions have, and how many are in sync.
 
 
-class Replicas(NamedTuple):
+class PartitionReplicas(NamedTuple):
     """Of one partition, as one broker sees it."""
 
     leader: int | None
@@ -325,10 +325,10 @@ class Replicas(NamedTuple):
     in_sync: int
 
 
-def read_replicas(answer: Any) -> Mapping[Split, Replicas]:
+def read_replicas(answer: Any) -> Mapping[Split, PartitionReplicas]:
     """Read a ``MetadataResponse``; topics with an error are left out."""
     return {
-        Split(topic.name, each.partition_index): Replicas(
+        Split(topic.name, each.partition_index): PartitionReplicas(
             None if each.leader_id < 0 else each.leader_id, len(each.replica_nodes), len(each.isr_nodes)
         )
         for topic in answer.topics

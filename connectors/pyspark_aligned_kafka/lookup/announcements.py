@@ -56,7 +56,7 @@ ReadRange = Callable[[SplitRange], Iterator[ReadBatch]]
 """Reads a range of the topic with the announcements."""
 
 
-class TopicQueries(Protocol):
+class AnnouncementQueries(Protocol):
     """The part of ``KafkaAdmin`` that is needed. It is used on the thread of the announcements alone."""
 
     def topics(self, names: Collection[str] | None, expected: Set[Split] = frozenset()) -> Mapping[str, Topic]:
@@ -83,7 +83,7 @@ class _BehindError(SourceError):
 class KafkaAnnouncements(AnnouncementLog):
     """Implements ``AnnouncementLog``. The topic with the announcements has one partition."""
 
-    def __init__(self, admin: TopicQueries, read_range: ReadRange, *, topic: str, announced_in: str) -> None:
+    def __init__(self, admin: AnnouncementQueries, read_range: ReadRange, *, topic: str, announced_in: str) -> None:
         self._admin = admin
         self._read_range = read_range
         self._topic = topic

@@ -17,7 +17,7 @@ from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
 from pyspark_aligned_kafka.cluster.broker_errors import reason
 from pyspark_aligned_kafka.cluster.connections import opened
 from pyspark_aligned_kafka.cluster.list_offsets import EARLIEST, LATEST
-from pyspark_aligned_kafka.cluster.metadata import CREATE_TIME, LOG_APPEND_TIME, TIMESTAMP_TYPE, Replicas
+from pyspark_aligned_kafka.cluster.metadata import CREATE_TIME, LOG_APPEND_TIME, TIMESTAMP_TYPE, PartitionReplicas
 from pyspark_aligned_kafka.lookup.discovery import select
 from pyspark_aligned_kafka.lookup.offsets import KafkaStartPositions
 from pyspark_aligned_kafka.options.kafka_options import KafkaOptions
@@ -77,7 +77,7 @@ class CheckedCluster:
         return {split.log for split in self.splits}
 
     @cached_property
-    def replicas(self) -> Mapping[Split, Replicas]:
+    def replicas(self) -> Mapping[Split, PartitionReplicas]:
         """The chosen partitions' copies."""
         found = self.admin.replicas(self.topics)
         return {split: found[split] for split in self.splits if split in found}

@@ -19,7 +19,7 @@ from pyspark_aligned_kafka.records.payload_cells import (
     NODE_KIND,
     ROOM,
     Cell,
-    Kind,
+    CellKind,
     node_value,
     put,
     put_null,
@@ -100,7 +100,7 @@ _READS = int(min(Read))
 _INT, _LONG, _SCALED, _NUMBER, _FLOAT, _DOUBLE, _BOOLEAN, _BYTES, _FIXED, _DECIMAL = map(int, list(Read)[:10])
 _ENUM, _RECORD, _LIST, _MAP, _UNION, _NULL, _MEMBER, _DEFAULT, _REFUSED = map(int, list(Read)[10:])
 _CORRUPT, _NO_ROOM, _NOT_TEXT, _SYMBOL, _TOO_LARGE, _LEFT_OVER, _TOO_DEEP, _WHY = (int(each) for each in Fault)
-_A_VALUE, _STRUCT = int(Cell.VALUE), int(Kind.STRUCT)
+_A_VALUE, _STRUCT = int(Cell.VALUE), int(CellKind.STRUCT)
 _LOWEST = np.int64(-(2**63))
 _LARGEST = np.int64(2**63 - 1)
 

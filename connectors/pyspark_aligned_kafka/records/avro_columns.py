@@ -21,11 +21,11 @@ from pyspark_aligned_kafka.records.avro_schema import (
     reader_type,
     spark_type,
 )
-from pyspark_aligned_kafka.records.payload_cells import CellColumns, IdReader, Kind, arrow_type
+from pyspark_aligned_kafka.records.payload_cells import CellColumns, CellKind, IdReader, arrow_type
 from pyspark_aligned_kafka.records.payload_formats import NO_ID, Decoded, IdHeader, PayloadChoice, PayloadSchema
 from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
 from watermark_source.errors import SchemaError, shortened
-from watermark_source.extractors.avro_plan import Planner
+from watermark_source.extractors.avro_plan import WalkPlanner
 from watermark_source.extractors.avro_walk import DEPTH
 from watermark_source.extractors.schema_registry import (
     RegisteredSchema,
@@ -174,7 +174,7 @@ class _Resolution:
         try:
             text = parsed(schema.text)
             others = [parsed(each) for each in schema.references]
-            planner = Planner(text, "millis", others, self._resolver.code)
+            planner = WalkPlanner(text, "millis", others, self._resolver.code)
             entry = self._resolver.entry(AvroType(planner, text, ""))
         except SchemaError as error:
             return self._refused(f"schema {number} is not read: {error}")
@@ -213,7 +213,7 @@ class AvroReader:
         self._registry = definition.registry if choice.framed else None
         self._ids = IdReader()
         self._type = arrow_type(choice.schema)
-        self._columns = CellColumns(choice.schema, {DecimalType: Kind.WIDE}, unique_keys=True)
+        self._columns = CellColumns(choice.schema, {DecimalType: CellKind.WIDE}, unique_keys=True)
         self._resolution = _resolution(definition, choice.field, self._columns)
         self._entries: dict[int, int] = {}
         """The node of each schema by its id; below zero: why its values are not read."""

@@ -35,7 +35,7 @@ from pyspark.sql.types import (
 from pyspark_aligned_kafka.records.avro_cells import Read
 from pyspark_aligned_kafka.records.payload_schema import DEEPEST, MOST_COLUMNS
 from watermark_source.errors import SchemaError, shortened
-from watermark_source.extractors.avro_plan import TOO_DEEP, Json, Planner, fields_of, kind_of, member_of
+from watermark_source.extractors.avro_plan import TOO_DEEP, Json, WalkPlanner, fields_of, kind_of, member_of
 
 _UNITS: Final = {"millis": (1_000, 1), "micros": (1, 1), "nanos": (1, 1_000)}
 """Multiplier and divisor to microseconds."""
@@ -58,7 +58,7 @@ class AvroType:
 
     __slots__ = ("json", "kind", "name", "planner", "space")
 
-    def __init__(self, planner: Planner, schema: Json, space: str) -> None:
+    def __init__(self, planner: WalkPlanner, schema: Json, space: str) -> None:
         self.planner = planner
         self.json, self.name, self.space = planner.resolved(schema, space)
         kind = "union" if isinstance(self.json, list) else kind_of(self.json)
@@ -167,7 +167,7 @@ def parsed(text: str) -> Json:
 def reader_type(text: str, references: Sequence[str] = (), code: list[int] | None = None) -> AvroType:
     """Return a schema's type; raises ``SchemaError``."""
     schema = parsed(text)
-    return AvroType(Planner(schema, "millis", [parsed(each) for each in references], code), schema, "")
+    return AvroType(WalkPlanner(schema, "millis", [parsed(each) for each in references], code), schema, "")
 
 
 # Types of Spark.

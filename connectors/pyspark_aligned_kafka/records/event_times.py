@@ -26,7 +26,7 @@ from pyspark_aligned_kafka.records.event_time_choice import (
     WithoutTime,
 )
 from pyspark_aligned_kafka.records.headers import HeaderScan, headers_array, id_scan
-from pyspark_aligned_kafka.records.json_scan import JsonScan, Kind
+from pyspark_aligned_kafka.records.json_scan import JsonKind, JsonScan
 from pyspark_aligned_kafka.records.payload_formats import Decoded
 from pyspark_aligned_kafka.records.record_batches import Bytes, Fault, Longs, fault_error
 from pyspark_aligned_kafka.records.record_fields import HEADERS_AT, KEY_AT, VALUE_AT, Located
@@ -110,13 +110,13 @@ class JsonTimes:
         kinds, at, sizes = self._found(records)
         self._kinds, self._begins = kinds, at
         # What is neither text nor number has no size.
-        sizes[(kinds < Kind.TEXT) | (kinds == Kind.OTHER)] = 0
-        return Found(*self._moments.read(records.data, at, sizes, kinds == Kind.ESCAPED))
+        sizes[(kinds < JsonKind.TEXT) | (kinds == JsonKind.OTHER)] = 0
+        return Found(*self._moments.read(records.data, at, sizes, kinds == JsonKind.ESCAPED))
 
     def absent(self, records: Records) -> npt.NDArray[np.bool_]:
         """See ``TimeFinder``."""
-        nothing: npt.NDArray[np.bool_] = (self._kinds == Kind.NO_DOCUMENT) | (self._kinds == Kind.NOTHING)
-        other = self._kinds == Kind.OTHER
+        nothing: npt.NDArray[np.bool_] = (self._kinds == JsonKind.NO_DOCUMENT) | (self._kinds == JsonKind.NOTHING)
+        other = self._kinds == JsonKind.OTHER
         # No other value of JSON begins so.
         nothing[other] = records.data[self._begins[other]] == ord("n")
         return nothing
@@ -125,18 +125,18 @@ class JsonTimes:
         """See ``TimeFinder``."""
         starts, sizes = (places[row : row + 1] for places in self._places(records))
         kinds, at, found = self._scan.find(records.data, starts, sizes)
-        kind = Kind(int(kinds[0]))
-        if kind is Kind.NO_DOCUMENT:
+        kind = JsonKind(int(kinds[0]))
+        if kind is JsonKind.NO_DOCUMENT:
             return "null in place of a document"
-        if self._where.framed and kind is Kind.NO_JSON:
+        if self._where.framed and kind is JsonKind.NO_JSON:
             starts, sizes = (places[row : row + 1] for places in records.located.places(self._where.field))
         document = shown(records.data, int(starts[0]), int(sizes[0]), with_content=self._shows)
-        if kind is Kind.NO_JSON:
+        if kind is JsonKind.NO_JSON:
             behind = " behind a zero byte and the id of a schema" if self._where.framed else ""
             return f"what is no JSON{behind}, {document}"
-        if kind is Kind.NOTHING:
+        if kind is JsonKind.NOTHING:
             return f"no such member in {document}"
-        if kind is Kind.OTHER:
+        if kind is JsonKind.OTHER:
             return f"what is neither a string nor a number, in {document}"
         return shown(records.data, int(at[0]), int(found[0]), with_content=self._shows)
 

@@ -19,7 +19,7 @@ DEPTH = 1_000
 """Objects and arrays within each other; a document that goes deeper is not read, nor is it by ``json.loads``."""
 
 
-class Kind(IntEnum):
+class JsonKind(IntEnum):
     """What is at the path."""
 
     NO_DOCUMENT = 0
@@ -36,7 +36,7 @@ class Kind(IntEnum):
     """An object, an array, true, false, null, or one of the numbers that JSON does not have (NaN, Infinity)."""
 
 
-NO_DOCUMENT, NO_JSON, NO_MEMBER, PLAIN_TEXT, ESCAPED_TEXT, NUMBER, OTHER = (np.int64(f.value) for f in Kind)
+NO_DOCUMENT, NO_JSON, NO_MEMBER, PLAIN_TEXT, ESCAPED_TEXT, NUMBER, OTHER = (np.int64(f.value) for f in JsonKind)
 """The same for compiled code."""
 _ARRAY, _OBJECT, _ON_PATH = 0, 1, 2
 # What has to come next.
@@ -266,7 +266,7 @@ class JsonScan:
         self._counts = np.zeros(len(path.steps) + 1, np.int64)
 
     def find(self, data: Bytes, starts: Longs, sizes: Longs) -> tuple[Longs, Longs, Longs]:
-        """Return for each document what is at the path (``Kind``), where its text begins in ``data``, and its size.
+        """Return for each document what is at the path (``JsonKind``), where its text begins in ``data``, and its size.
 
         Args:
             data: the bytes.

@@ -58,7 +58,7 @@ from watermark_source.machine_code.native import (
 )
 
 
-class Kind(IntEnum):
+class CellKind(IntEnum):
     """What a node of the schema is."""
 
     STRUCT = 0
@@ -100,12 +100,12 @@ NODE_COLUMNS = 9
 MEMBER_NODE, NAME, NAME_END, SEEN = range(4)
 """Columns of the table of members: the node, where its name is, and the struct that had it last."""
 MEMBER_COLUMNS = 4
-KINDS: dict[type[DataType], Kind] = {
-    StructType: Kind.STRUCT, ArrayType: Kind.LIST, MapType: Kind.MAP, BooleanType: Kind.BOOLEAN,
-    ByteType: Kind.INTEGER, ShortType: Kind.INTEGER, IntegerType: Kind.INTEGER, LongType: Kind.INTEGER,
-    FloatType: Kind.FLOAT, DoubleType: Kind.DOUBLE, DecimalType: Kind.DECIMAL, StringType: Kind.STRING,
-    BinaryType: Kind.BINARY, DateType: Kind.DATE, TimestampType: Kind.TIMESTAMP,
-    TimestampNTZType: Kind.TIMESTAMP, NullType: Kind.INTEGER,
+KINDS: dict[type[DataType], CellKind] = {
+    StructType: CellKind.STRUCT, ArrayType: CellKind.LIST, MapType: CellKind.MAP, BooleanType: CellKind.BOOLEAN,
+    ByteType: CellKind.INTEGER, ShortType: CellKind.INTEGER, IntegerType: CellKind.INTEGER, LongType: CellKind.INTEGER,
+    FloatType: CellKind.FLOAT, DoubleType: CellKind.DOUBLE, DecimalType: CellKind.DECIMAL, StringType: CellKind.STRING,
+    BinaryType: CellKind.BINARY, DateType: CellKind.DATE, TimestampType: CellKind.TIMESTAMP,
+    TimestampNTZType: CellKind.TIMESTAMP, NullType: CellKind.INTEGER,
 }  # fmt: skip
 _BITS: dict[type[DataType], int] = {ByteType: 8, ShortType: 16, IntegerType: 32, LongType: 64}
 _MOST_BYTES = 2**31 - 1
@@ -113,7 +113,7 @@ _MOST_BYTES = 2**31 - 1
 _WIDE = 10**18
 """Decimals of the compiled walk have fewer digits."""
 # The same for compiled code.
-_LIST, _MAP = int(Kind.LIST), int(Kind.MAP)
+_LIST, _MAP = int(CellKind.LIST), int(CellKind.MAP)
 _A_NULL, _A_VALUE, _AN_ESCAPED, _A_TEXT = map(int, Cell)
 
 
@@ -238,12 +238,12 @@ class CellColumns:
     def __init__(
         self,
         schema: DataType,
-        kinds: Mapping[type[DataType], Kind],
+        kinds: Mapping[type[DataType], CellKind],
         *,
         zone_is_utc: bool = True,
         unique_keys: bool = False,
     ) -> None:
-        self.kinds: list[Kind] = []
+        self.kinds: list[CellKind] = []
         self.children: list[list[int]] = []
         self._kind_of = {**KINDS, **kinds}
         self._names = bytearray()
@@ -331,7 +331,7 @@ class CellColumns:
         return node
 
     def _closure(self, node: int) -> list[int]:
-        inner = self.children[node] if self.kinds[node] is Kind.STRUCT else []
+        inner = self.children[node] if self.kinds[node] is CellKind.STRUCT else []
         return [node, *(each for child in inner for each in self._closure(child))]
 
     def _cells_of(self, node: int) -> tuple[Bytes, Longs, Longs, npt.NDArray[np.float64]]:
@@ -358,17 +358,17 @@ class CellColumns:
 
     def _column(self, data: Bytes, node: int, kind: pa.DataType, without: str | None = None) -> pa.Array:
         what = self.kinds[node]
-        if what is Kind.STRUCT:
+        if what is CellKind.STRUCT:
             return self._struct(data, node, kind, without)
         states, cells, sizes, reals = self._cells_of(node)
         count = len(states)
         if pa.types.is_null(kind):
             return pa.nulls(count)
         validity, nulls = _validity(states)
-        if what in (Kind.LIST, Kind.MAP):
+        if what in (CellKind.LIST, CellKind.MAP):
             ends = np.zeros(count + 1, np.int32)
             ends[1:] = cells
-            if what is Kind.LIST:
+            if what is CellKind.LIST:
                 inside = self._column(data, self.children[node][0], kind.value_type)
             else:
                 entries = kind.field(0).type
@@ -380,17 +380,17 @@ class CellColumns:
                     pair = [each.take(pa.array(kept)) for each in pair]
                 inside = pa.Array.from_buffers(entries, len(pair[0]), [None], 0, children=pair)
             return pa.Array.from_buffers(kind, count, [validity, pa.py_buffer(ends)], nulls, children=[inside])
-        if what in (Kind.STRING, Kind.BINARY, Kind.BASE64):
-            gather = gather_base64 if what is Kind.BASE64 else gather_texts
+        if what in (CellKind.STRING, CellKind.BINARY, CellKind.BASE64):
+            gather = gather_base64 if what is CellKind.BASE64 else gather_texts
             return _texts(gather, data, states, cells, sizes, kind, validity, nulls)
-        if what is Kind.BOOLEAN:
+        if what is CellKind.BOOLEAN:
             values = bitmap(cells != 0)
-        elif what in (Kind.FLOAT, Kind.DOUBLE):
+        elif what in (CellKind.FLOAT, CellKind.DOUBLE):
             values = _reals(data, states, cells, sizes, reals, kind)
-        elif what in (Kind.DECIMAL, Kind.WIDE):
+        elif what in (CellKind.DECIMAL, CellKind.WIDE):
             wide = np.empty((count, 2), np.int64)
             wide[:, 0] = cells
-            wide[:, 1] = sizes if what is Kind.WIDE else cells >> 63
+            wide[:, 1] = sizes if what is CellKind.WIDE else cells >> 63
             values = pa.py_buffer(wide)
         else:
             values = pa.py_buffer(cells.astype(f"i{kind.bit_width // 8}", copy=True))

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, StructType
 
-from pyspark_aligned_kafka.records.payload_cells import CellColumns, IdReader, Kind, arrow_type, replaced
+from pyspark_aligned_kafka.records.payload_cells import CellColumns, CellKind, IdReader, arrow_type, replaced
 from pyspark_aligned_kafka.records.payload_exact import ExactReader, Reading
 from pyspark_aligned_kafka.records.payload_formats import NO_ID, Decoded, IdHeader, PayloadChoice, Places
 from pyspark_aligned_kafka.records.payload_walk import STACK, walk_all
@@ -35,7 +35,7 @@ class JsonReader:
         """The member that holds bad documents, ``None`` without one."""
         schema = StructType([field for field in whole.fields if field.name != self._corrupt])
         self._type = arrow_type(whole)
-        self._columns = CellColumns(schema, {BinaryType: Kind.BASE64}, zone_is_utc=choice.zone == "UTC")
+        self._columns = CellColumns(schema, {BinaryType: CellKind.BASE64}, zone_is_utc=choice.zone == "UTC")
         self._located = None if choice.located is None else self._columns.node_at(schema, choice.located.steps)
         self._exact = ExactReader(schema, choice.zone)
         self._stack = np.zeros(STACK, np.int64)

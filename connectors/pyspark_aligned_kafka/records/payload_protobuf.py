@@ -20,7 +20,7 @@ from pyspark_aligned_kafka.records.payload_cells import (
     NODE_KIND,
     Cell,
     CellColumns,
-    Kind,
+    CellKind,
     arrow_type,
     node_value,
     put,
@@ -97,7 +97,7 @@ _REASONS = {
     _MISSING: "a required field is missing",
 }  # fmt: skip
 _CODES = 8
-_STRUCT, _LIST, _MAP = int(Kind.STRUCT), int(Kind.LIST), int(Kind.MAP)
+_STRUCT, _LIST, _MAP = int(CellKind.STRUCT), int(CellKind.LIST), int(CellKind.MAP)
 _A_NULL, _A_VALUE = int(Cell.NULL), int(Cell.VALUE)
 _LOW_32, _SIGN_32 = 0xFFFF_FFFF, 0x8000_0000
 _MOST_SECONDS = 9_000_000_000_000
@@ -555,8 +555,8 @@ class ProtobufReader:
         # The bits of floating-point numbers are cells as they are.
         self._columns = CellColumns(
             read,
-            {FloatType: Kind.INTEGER, DoubleType: Kind.INTEGER, DecimalType: Kind.WIDE,
-             DayTimeIntervalType: Kind.TIMESTAMP},
+            {FloatType: CellKind.INTEGER, DoubleType: CellKind.INTEGER, DecimalType: CellKind.WIDE,
+             DayTimeIntervalType: CellKind.TIMESTAMP},
             unique_keys=True,
         )  # fmt: skip
         self._read_type, self._type = arrow_type(read), arrow_type(choice.schema)

@@ -43,7 +43,7 @@ from pyspark_aligned_kafka.records.payload_cells import (
     NODE_KIND,
     SEEN,
     Cell,
-    Kind,
+    CellKind,
     member_value,
     node_value,
     put,
@@ -82,7 +82,7 @@ _LARGEST_POWER, _LONGEST_NUMBER = 30, 60
 _MOST_SECONDS = 200_000_000_000
 # The same for compiled code.
 _STRUCT, _LIST, _MAP, _BOOLEAN, _INTEGER, _FLOAT, _DOUBLE, _DECIMAL, _STRING, _BASE64, _DATE, _TIMESTAMP = map(
-    int, list(Kind)[:12]
+    int, list(CellKind)[:12]
 )
 _A_NULL, _A_VALUE, _AN_ESCAPED, _A_TEXT = map(int, Cell)
 

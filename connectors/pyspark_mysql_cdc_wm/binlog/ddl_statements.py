@@ -15,8 +15,8 @@ from pyspark_mysql_cdc_wm.binlog.sql_scanner import LoggedTable
 from pyspark_mysql_cdc_wm.binlog.statement_effects import (
     CLOUD_PREFIX,
     REFUSED,
-    Effect,
     LoggedStatements,
+    StatementEffect,
     Unlogged,
 )
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs
@@ -86,7 +86,13 @@ def check_statements(
 
 
 def _add(
-    definitions: Definitions, of: Statement, effect: Effect, where: str, concerns: Concerns, *, ignores_whole: bool
+    definitions: Definitions,
+    of: Statement,
+    effect: StatementEffect,
+    where: str,
+    concerns: Concerns,
+    *,
+    ignores_whole: bool,
 ) -> None:
     definitions.databases.update(effect.databases)
     definitions.dropped.update(_read(effect.dropped, of, concerns))
@@ -133,7 +139,7 @@ def _unfollowed(of: Statement, where: str) -> _Problem:
     )
 
 
-def _in_place_of_rows(of: Statement, effect: Effect, where: str, concerns: Concerns) -> _Problem | None:
+def _in_place_of_rows(of: Statement, effect: StatementEffect, where: str, concerns: Concerns) -> _Problem | None:
     """Return why a statement in place of rows is refused; ``None`` if it changed no rows of tables that are read."""
     rows = effect.rows
     if rows is None:
@@ -174,7 +180,7 @@ class Drop(NamedTuple):
     """Number of events of the block up to the statement, its own included."""
 
 
-def _effects(memory: Bytes, events: Longs) -> Iterator[tuple[Statement, Effect]]:
+def _effects(memory: Bytes, events: Longs) -> Iterator[tuple[Statement, StatementEffect]]:
     """Yield the statements that can be followed; ``check_statements`` refuses the others."""
     for statement in statements(memory, events):
         if statement.effect is not None:

@@ -30,7 +30,7 @@ from pyspark_mysql_cdc_wm.binlog.event_headers import (
     EventType,
 )
 from pyspark_mysql_cdc_wm.binlog.sql_scanner import BACKSLASH_LETTER, PLAIN, UNKNOWN, Dialect, UnfollowedError
-from pyspark_mysql_cdc_wm.binlog.statement_effects import Effect, effect_of, has_own_settings
+from pyspark_mysql_cdc_wm.binlog.statement_effects import StatementEffect, effect_of, has_own_settings
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs
 from watermark_source.errors import CorruptDataError
 
@@ -267,7 +267,7 @@ class Reading(NamedTuple):
     """A statement and its effect."""
 
     text: str
-    effect: Effect | None
+    effect: StatementEffect | None
     problem: str = ""
     """Why the statement could not be followed, if it has no effect."""
 
@@ -278,7 +278,7 @@ class Statement(NamedTuple):
     database: str
     """The session's database."""
     text: str
-    effect: Effect | None
+    effect: StatementEffect | None
     """``None`` if the statement could not be followed."""
     problem: str
     """Why it could not be followed."""
@@ -338,7 +338,7 @@ def _read(
     text: bytes, sql_mode: int, collation: int, mariadb: bool | None, suppressed: bool
 ) -> tuple[Reading, ...]:  # fmt: skip
     """Return the possible readings of a statement: one, unless its server, SQL mode or character set is not certain."""
-    followed: dict[Effect, Reading] = {}
+    followed: dict[StatementEffect, Reading] = {}
     problems = []
     for letters, dialect in _possible(text, sql_mode, collation, mariadb):
         reading = _reading(letters, dialect, suppressed)

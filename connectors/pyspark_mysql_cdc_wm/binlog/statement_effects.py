@@ -48,7 +48,7 @@ class RowsStatement:
 
 
 @dataclass(frozen=True, slots=True)
-class Effect:
+class StatementEffect:
     """The effects of a statement."""
 
     rows: RowsStatement | None = None
@@ -79,7 +79,7 @@ class Effect:
         return whole | self.dropped | (self.altered if self.columns != NO_COLUMNS else frozenset())
 
 
-NOTHING: Final = Effect()
+NOTHING: Final = StatementEffect()
 
 
 class LoggedStatements(Enum):
@@ -115,7 +115,7 @@ _NOT_OF_TABLES = frozenset(
 """Keywords behind CREATE, ALTER or DROP for other objects than tables."""
 
 
-def effect_of(text: str, dialect: Dialect = PLAIN, *, by_server: bool = False) -> Effect:
+def effect_of(text: str, dialect: Dialect = PLAIN, *, by_server: bool = False) -> StatementEffect:
     """Return the effects of a statement; a statement of comments alone has none.
 
     With ``by_server`` no session sent it: a DELETE then empties a MEMORY table that was empty after a restart.
@@ -141,54 +141,54 @@ def has_own_settings(text: str, dialect: Dialect) -> bool:
         return False
 
 
-def _emptied(walk: Walk) -> Effect:
+def _emptied(walk: Walk) -> StatementEffect:
     if not walk.word("FROM"):
         raise walk.unexpected("FROM")
     table = walk.table()
     walk.expect_end()
-    return Effect(whole=frozenset((table,)))
+    return StatementEffect(whole=frozenset((table,)))
 
 
-def _statement(walk: Walk) -> Effect:
+def _statement(walk: Walk) -> StatementEffect:
     known = _STATEMENTS.get(walk.now.text.upper()) if walk.now.kind == WORD else None
     if known is None:
-        return Effect(RowsStatement())
+        return StatementEffect(RowsStatement())
     walk.step()
     return known(walk)
 
 
-def _nothing(walk: Walk) -> Effect:
+def _nothing(walk: Walk) -> StatementEffect:
     """Return no effects, for statements that change no rows of a table."""
     return NOTHING
 
 
-def _begin(walk: Walk) -> Effect:
+def _begin(walk: Walk) -> StatementEffect:
     walk.word("WORK")
     walk.expect_end()
     return NOTHING
 
 
-def _start(walk: Walk) -> Effect:
-    return NOTHING if walk.word("TRANSACTION") else Effect(RowsStatement())
+def _start(walk: Walk) -> StatementEffect:
+    return NOTHING if walk.word("TRANSACTION") else StatementEffect(RowsStatement())
 
 
-def _savepoint(walk: Walk) -> Effect:
-    return Effect(undoing=Undoing(True, _savepoint_name(walk)))
+def _savepoint(walk: Walk) -> StatementEffect:
+    return StatementEffect(undoing=Undoing(True, _savepoint_name(walk)))
 
 
-def _rollback(walk: Walk) -> Effect:
+def _rollback(walk: Walk) -> StatementEffect:
     walk.word("WORK")
     if not walk.word("TO"):
-        return Effect(undoing=Undoing(False, ""))
+        return StatementEffect(undoing=Undoing(False, ""))
     walk.word("SAVEPOINT")
-    return Effect(undoing=Undoing(False, _savepoint_name(walk)))
+    return StatementEffect(undoing=Undoing(False, _savepoint_name(walk)))
 
 
 def _savepoint_name(walk: Walk) -> str:
     return "".join(letter.lower() if letter.isascii() else letter for letter in walk.name())
 
 
-def _truncate(walk: Walk) -> Effect:
+def _truncate(walk: Walk) -> StatementEffect:
     walk.word("TABLE")
     table = walk.table()
     walk.skip_wait()
@@ -196,10 +196,10 @@ def _truncate(walk: Walk) -> Effect:
     if walk.word("DROP", "REUSE") and not walk.word("STORAGE"):
         raise walk.unexpected("STORAGE")
     walk.expect_end()
-    return Effect(whole=frozenset((table,)), keeps_columns=True)
+    return StatementEffect(whole=frozenset((table,)), keeps_columns=True)
 
 
-def _rename(walk: Walk) -> Effect:
+def _rename(walk: Walk) -> StatementEffect:
     if walk.word("USER"):
         return NOTHING
     if not walk.word("TABLE", "TABLES"):
@@ -215,17 +215,17 @@ def _rename(walk: Walk) -> Effect:
         if not walk.sign(","):
             break
     walk.expect_end()
-    return Effect(whole=frozenset(found))
+    return StatementEffect(whole=frozenset(found))
 
 
-def _drop(walk: Walk) -> Effect:
+def _drop(walk: Walk) -> StatementEffect:
     if walk.is_word("TEMPORARY") or walk.is_word(*_NOT_OF_TABLES):
         return NOTHING
     if walk.word("DATABASE", "SCHEMA"):
         walk.skip_if_exists()
         name = walk.name()
         walk.expect_end()
-        return Effect(databases=frozenset((name,)))
+        return StatementEffect(databases=frozenset((name,)))
     if not walk.word("TABLE", "TABLES"):
         raise walk.unexpected("a kind of object that DROP can drop")
     walk.skip_if_exists()
@@ -235,10 +235,10 @@ def _drop(walk: Walk) -> Effect:
     walk.skip_wait()
     walk.word("RESTRICT", "CASCADE")
     walk.expect_end()
-    return Effect(dropped=frozenset(found))
+    return StatementEffect(dropped=frozenset(found))
 
 
-def _create(walk: Walk) -> Effect:
+def _create(walk: Walk) -> StatementEffect:
     replaces = bool(walk.word("OR"))
     if replaces and not walk.word("REPLACE"):
         raise walk.unexpected("REPLACE")
@@ -246,7 +246,7 @@ def _create(walk: Walk) -> Effect:
     if walk.word("DATABASE", "SCHEMA"):
         # MariaDB's CREATE OR REPLACE DATABASE drops all tables of a previous one, and logs no other statement.
         walk.skip_if_exists()
-        return Effect(databases=frozenset((walk.name(),))) if replaces else NOTHING
+        return StatementEffect(databases=frozenset((walk.name(),))) if replaces else NOTHING
     if not walk.word("TABLE"):
         if walk.is_word(*_NOT_OF_TABLES):
             return NOTHING
@@ -255,10 +255,10 @@ def _create(walk: Walk) -> Effect:
     table = walk.table()
     made = frozenset((table,))
     if _selects(walk.rest()):
-        return Effect(RowsStatement(made), made=frozenset() if own else made)
+        return StatementEffect(RowsStatement(made), made=frozenset() if own else made)
     if own:
         return NOTHING
-    return Effect(made=made, dropped=made if replaces else frozenset())
+    return StatementEffect(made=made, dropped=made if replaces else frozenset())
 
 
 def _selects(rest: Sequence[Token]) -> bool:
@@ -280,7 +280,7 @@ def _selects(rest: Sequence[Token]) -> bool:
     return False
 
 
-def _alter(walk: Walk) -> Effect:
+def _alter(walk: Walk) -> StatementEffect:
     ignores = False
     while found := walk.word("ONLINE", "OFFLINE", "IGNORE"):
         ignores = ignores or found == "IGNORE"
@@ -293,17 +293,17 @@ def _alter(walk: Walk) -> Effect:
     walk.skip_wait()
     found_parts = parts_of_alter(walk, ignores=ignores)
     if found_parts.is_whole:
-        return Effect(whole=frozenset((table, *found_parts.others)))
-    return Effect(altered=frozenset((table,)), columns=found_parts.columns)
+        return StatementEffect(whole=frozenset((table, *found_parts.others)))
+    return StatementEffect(altered=frozenset((table,)), columns=found_parts.columns)
 
 
-def _analyze(walk: Walk) -> Effect:
+def _analyze(walk: Walk) -> StatementEffect:
     """Return the effects of ANALYZE; MariaDB's ANALYZE of a statement executes it."""
     walk.word("NO_WRITE_TO_BINLOG", "LOCAL")
-    return NOTHING if walk.is_word("TABLE", "TABLES") else Effect(RowsStatement())
+    return NOTHING if walk.is_word("TABLE", "TABLES") else StatementEffect(RowsStatement())
 
 
-def _repair(walk: Walk) -> Effect:
+def _repair(walk: Walk) -> StatementEffect:
     """REPAIR of tables, which drops the rows that it cannot save; of InnoDB's it does nothing, but is logged, too."""
     walk.word("NO_WRITE_TO_BINLOG", "LOCAL")
     if walk.word("VIEW"):
@@ -316,14 +316,14 @@ def _repair(walk: Walk) -> Effect:
     while walk.word("QUICK", "EXTENDED", "USE_FRM", "FORCE"):
         pass
     walk.expect_end()
-    return Effect(whole=frozenset(found), keeps_columns=True)
+    return StatementEffect(whole=frozenset(found), keeps_columns=True)
 
 
-def _set(walk: Walk) -> Effect:
+def _set(walk: Walk) -> StatementEffect:
     if walk.is_word("PASSWORD", "DEFAULT"):
         return NOTHING
     if not walk.word("STATEMENT"):
-        return Effect(RowsStatement())
+        return StatementEffect(RowsStatement())
     depth = 0
     while depth or not walk.is_word("FOR"):
         if walk.now is END:
@@ -333,48 +333,48 @@ def _set(walk: Walk) -> Effect:
             depth += (token.text == "(") - (token.text == ")")
     walk.step()
     # SET STATEMENT cannot contain another SET.
-    return Effect(RowsStatement()) if walk.is_word("SET") else _statement(walk)
+    return StatementEffect(RowsStatement()) if walk.is_word("SET") else _statement(walk)
 
 
-def _insert(walk: Walk) -> Effect:
+def _insert(walk: Walk) -> StatementEffect:
     while walk.word(*_MODIFIERS):
         pass
     return _changed(walk)
 
 
-def _update(walk: Walk) -> Effect:
+def _update(walk: Walk) -> StatementEffect:
     while walk.word(*_MODIFIERS):
         pass
     return _changed(walk, "SET")
 
 
-def _delete(walk: Walk) -> Effect:
+def _delete(walk: Walk) -> StatementEffect:
     while walk.word(*_MODIFIERS):
         pass
     if not walk.word("FROM"):
-        return Effect(RowsStatement())
+        return StatementEffect(RowsStatement())
     return _changed(walk, "WHERE", "ORDER", "LIMIT")
 
 
-def _load(walk: Walk) -> Effect:
+def _load(walk: Walk) -> StatementEffect:
     while walk.now is not END:
         if walk.word("INTO") and walk.word("TABLE"):
             return _changed(walk)
         if walk.now is not END:
             walk.step()
-    return Effect(RowsStatement())
+    return StatementEffect(RowsStatement())
 
 
-def _changed(walk: Walk, *then: str) -> Effect:
+def _changed(walk: Walk, *then: str) -> StatementEffect:
     """Return the change of the table that is named next, if one of the words ``then`` follows."""
     try:
         table = walk.table()
         if then and walk.now is not END and not walk.is_word(*then):
-            return Effect(RowsStatement())
+            return StatementEffect(RowsStatement())
         calls_nothing = table.table.lower().startswith(CLOUD_PREFIX) and _calls_nothing(walk)
-        return Effect(RowsStatement(frozenset((table,)), calls_nothing))
+        return StatementEffect(RowsStatement(frozenset((table,)), calls_nothing))
     except UnfollowedError:
-        return Effect(RowsStatement())
+        return StatementEffect(RowsStatement())
 
 
 def _calls_nothing(walk: Walk) -> bool:
@@ -393,7 +393,7 @@ def _calls_nothing(walk: Walk) -> bool:
     return True
 
 
-_STATEMENTS: Final[Mapping[str, Callable[[Walk], Effect]]] = {
+_STATEMENTS: Final[Mapping[str, Callable[[Walk], StatementEffect]]] = {
     "BEGIN": _begin,
     "START": _start,
     "COMMIT": _begin,

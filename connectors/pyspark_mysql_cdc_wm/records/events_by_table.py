@@ -28,7 +28,7 @@ from pyspark_mysql_cdc_wm.binlog.event_headers import (
 from pyspark_mysql_cdc_wm.binlog.gtid import committed_at
 from pyspark_mysql_cdc_wm.binlog.wire import PADDING, Bytes, Fault, Ints, Longs, fault_error, uint_at
 from pyspark_mysql_cdc_wm.records.table_definition import TableMap
-from pyspark_mysql_cdc_wm.records.table_map import TABLE_ID_SIZE, Writer, read_table_map, read_table_names
+from pyspark_mysql_cdc_wm.records.table_map import TABLE_ID_SIZE, WriterVersion, read_table_map, read_table_names
 from watermark_source.machine_code.native import Word, address_of, compiled, same_bytes
 
 NO_TABLE = -1
@@ -157,7 +157,7 @@ class Router:
         Of a table that ``reads``, given its database and name, says no to, no column is looked at.
         """
         self._wanted, self._reads = wanted, reads
-        self._writer = Writer()
+        self._writer = WriterVersion()
         self._numbers: dict[bytes, int] = {}
         self._carried = np.zeros(3, np.int64)
         self._forget()
@@ -177,7 +177,7 @@ class Router:
         rows = len(events)
         for event in events[events[:, TYPE] == EventType.FORMAT_DESCRIPTION]:
             version = memory[event[START] + _VERSION_BEGIN : event[START] + _VERSION_END].tobytes()
-            writer = Writer.of(version.rstrip(b"\0").decode("ascii", "replace"))
+            writer = WriterVersion.of(version.rstrip(b"\0").decode("ascii", "replace"))
             if writer != self._writer:
                 # The same bytes may describe another table.
                 self._writer, self._numbers = writer, {}

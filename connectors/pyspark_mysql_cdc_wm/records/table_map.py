@@ -51,7 +51,7 @@ _LABELLED = frozenset({ColumnType.ENUM, ColumnType.SET})
 
 
 @dataclass(frozen=True, slots=True)
-class Writer:
+class WriterVersion:
     """What of a TABLE_MAP event depends on the server that wrote it."""
 
     mariadb: bool = False
@@ -61,7 +61,7 @@ class Writer:
     not known of this release."""
 
     @classmethod
-    def of(cls, version: str) -> Writer:
+    def of(cls, version: str) -> WriterVersion:
         """Return the writer by the version in the FORMAT_DESCRIPTION event of its binlog.
 
         MySQL 8.0.15 writes no bit for a YEAR, nor does the source of 8.0.20; 8.0.29 and later write one, as MariaDB.
@@ -77,7 +77,7 @@ _YEARS_HAVE_NO_SIGNS, _YEARS_HAVE_SIGNS = (8, 0, 20), (8, 0, 29)
 """The last release of MySQL that is known to write none, and the first that is known to write them."""
 
 
-def with_metadata(table: TableMap, fields: Iterable[tuple[int, bytes]], writer: Writer) -> TableMap:
+def with_metadata(table: TableMap, fields: Iterable[tuple[int, bytes]], writer: WriterVersion) -> TableMap:
     """Return the table with what ``fields``, pairs of a type and a value, say; unknown types are skipped.
 
     Raises:
@@ -125,7 +125,7 @@ def _put(columns: list[Column], where: Sequence[int], name: str, values: Sequenc
         columns[index] = replace(columns[index], **{name: value})
 
 
-def _signs(table: TableMap, value: bytes, writer: Writer) -> Mapping[int, bool]:
+def _signs(table: TableMap, value: bytes, writer: WriterVersion) -> Mapping[int, bool]:
     """Return of each column that is a number whether it is unsigned."""
     numeric, with_years = (_indexes(table.columns, kinds) for kinds in (_NUMERIC, _NUMERIC | {ColumnType.YEAR}))
     if writer.year_has_sign is None and len(with_years) <= 8 * len(value):
@@ -192,7 +192,7 @@ _SIZES: Mapping[ColumnType, Container[int]] = {
 _MOST_DIGITS = 65
 
 
-def read_table_map(body: bytes, where: str, writer: Writer = Writer()) -> TableMap:
+def read_table_map(body: bytes, where: str, writer: WriterVersion = WriterVersion()) -> TableMap:
     """Parse a TABLE_MAP event's body, without header and checksum.
 
     Raises:

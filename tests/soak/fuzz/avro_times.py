@@ -14,7 +14,7 @@ from tests.soak.fuzz.bits import Bits
 from tests.soak.fuzz.hostile_json import document
 from tests.soak.fuzz.memory import guarded
 from watermark_source.errors import SchemaError
-from watermark_source.extractors.avro_plan import NO_TIME, Plan, plan_of
+from watermark_source.extractors.avro_plan import NO_TIME, WalkPlan, plan_of
 from watermark_source.extractors.avro_walk import walk
 from watermark_source.extractors.schema_registry import Framed, _read_ids
 from watermark_source.machine_code.iso_8601 import NO_MOMENT
@@ -64,7 +64,7 @@ def check(data: bytes) -> str:
     return repr((plan.entry, int(micros[0])))
 
 
-def _changed(changes: bytes) -> Plan:
+def _changed(changes: bytes) -> WalkPlan:
     try:
         schema = json.loads(document(_SCHEMAS, Bits(changes)))
     except (ValueError, RecursionError):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from pyspark_aligned_kafka.records.event_time_choice import Format, parse_path
-from pyspark_aligned_kafka.records.json_scan import JsonScan, Kind
+from pyspark_aligned_kafka.records.json_scan import JsonKind, JsonScan
 from pyspark_aligned_kafka.records.time_texts import END_MICROS, FIRST_MICROS, MomentReader
 from tests.soak.fuzz.bits import Bits
 from tests.soak.fuzz.memory import guarded
@@ -24,12 +24,12 @@ def check(data: bytes) -> str:
     document = b" " * (bits.byte() % 9) + bits.rest()
     array, starts, sizes = guarded(document), np.zeros(1, np.int64), np.full(1, len(document), np.int64)
     kinds, at, found = scan.find(array, starts, sizes)
-    kind = Kind(int(kinds[0]))
-    if kind in (Kind.TEXT, Kind.ESCAPED, Kind.NUMBER, Kind.OTHER) and found[0]:
+    kind = JsonKind(int(kinds[0]))
+    if kind in (JsonKind.TEXT, JsonKind.ESCAPED, JsonKind.NUMBER, JsonKind.OTHER) and found[0]:
         assert 0 <= at[0] <= at[0] + found[0] <= len(document)
-    if kind in (Kind.NO_JSON, Kind.NOTHING, Kind.OTHER):
+    if kind in (JsonKind.NO_JSON, JsonKind.NOTHING, JsonKind.OTHER):
         found[0] = 0
-    micros, wrong, missing = _READERS[written].read(array, at, found, kinds == Kind.ESCAPED)
+    micros, wrong, missing = _READERS[written].read(array, at, found, kinds == JsonKind.ESCAPED)
     assert bool(wrong[0]) is bool(missing)
     assert FIRST_MICROS <= micros[0] < END_MICROS
     return repr((kind.name, int(at[0]), int(found[0]), int(micros[0]), int(missing)))

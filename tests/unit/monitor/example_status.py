@@ -11,11 +11,11 @@ from watermark_source.monitor.history import Point
 from watermark_source.monitor.open_windows import open_window
 from watermark_source.monitor.page_html import Page, QueryView
 from watermark_source.monitor.source_status import (
-    Backlog,
     GroupStatus,
     Outline,
     RowTotals,
     SourceStatus,
+    SplitBacklog,
     SplitView,
     Status,
     reported_snapshots,
@@ -39,7 +39,7 @@ def split_view(number: int, status: Status = Status.ACTIVE, **fields: Any) -> Sp
         "since": None,
         "why": "behind by 50 records",
     } | fields
-    backlog = Backlog(given.pop("position"), given.pop("end"), given.pop("uncounted", False))
+    backlog = SplitBacklog(given.pop("position"), given.pop("end"), given.pop("uncounted", False))
     return SplitView(split=Split("orders", number), backlog=backlog, status=status, **given)
 
 

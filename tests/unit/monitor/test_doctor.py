@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 from watermark_source.__main__ import main
-from watermark_source.checks import Finding, Verdict
+from watermark_source.checks import CheckVerdict, Finding
 from watermark_source.errors import UsageError
 from watermark_source.monitor import doctor
 from watermark_source.monitor.doctor import flags
@@ -28,7 +28,7 @@ class Pretended:
     ASKED_FOR = "password"
 
     def findings(self, given: Mapping[str, str]) -> Iterator[Finding]:
-        yield Finding("given", Verdict.OK, str(len(given)))
+        yield Finding("given", CheckVerdict.OK, str(len(given)))
 
 
 @pytest.fixture(autouse=True)
@@ -81,10 +81,10 @@ def test_a_secret_on_the_command_line_is_refused_and_not_shown(name: str) -> Non
 
 def test_each_finding_is_one_line_and_failures_decide() -> None:
     findings = [
-        Finding("server", Verdict.OK, "MySQL 8.4.3"),
-        Finding("TLS", Verdict.WARNING, "not used"),
-        Finding("binlog_format", Verdict.FAILED, "MIXED"),
-        Finding("gtid_mode", Verdict.SKIPPED, "needs login, which failed"),
+        Finding("server", CheckVerdict.OK, "MySQL 8.4.3"),
+        Finding("TLS", CheckVerdict.WARNING, "not used"),
+        Finding("binlog_format", CheckVerdict.FAILED, "MIXED"),
+        Finding("gtid_mode", CheckVerdict.SKIPPED, "needs login, which failed"),
     ]
     out = io.StringIO()
     assert not doctor.report(findings, out)

@@ -16,7 +16,7 @@ from watermark_source.monitor.operator_watermarks import BatchWatermarks, Operat
 from watermark_source.monitor.prometheus import StatusCollector
 from watermark_source.monitor.source_status import (
     BoundInForce,
-    Changes,
+    ChangeCounts,
     GroupStatus,
     SnapshotProgress,
     SourceStatus,
@@ -155,7 +155,7 @@ def test_the_metrics_of_a_status_are_complete() -> None:
             own_silence=OwnSilence(Millis(NOON), 4_000, was_waited_for=True),
         ),
         unread=Unprocessed(NOON + 3_000, "orders-0"),
-        changes=Changes(watermark=8, status=2),
+        changes=ChangeCounts(watermark=8, status=2),
         rows=1_000,
         future_rows=3,
         undated_rows=4,

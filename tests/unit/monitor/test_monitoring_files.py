@@ -11,11 +11,15 @@ from typing import Any
 import pytest
 import yaml
 
-from watermark_source.monitor.metrics import METRICS, Kind
+from watermark_source.monitor.metrics import METRICS, MetricKind
 from watermark_source.monitor.source_status import Status
 
 FOLDER = Path(__file__).parents[3] / "examples" / "monitoring"
-SUFFIXES = {Kind.GAUGE: ("",), Kind.COUNTER: ("_total",), Kind.HISTOGRAM: ("_bucket", "_sum", "_count")}
+SUFFIXES = {
+    MetricKind.GAUGE: ("",),
+    MetricKind.COUNTER: ("_total",),
+    MetricKind.HISTOGRAM: ("_bucket", "_sum", "_count"),
+}
 LABELS = {f"watermark_source_{row.name}{suffix}": set(row.labels) for row in METRICS for suffix in SUFFIXES[row.kind]}
 RULES: list[dict[str, Any]] = [
     rule

@@ -15,7 +15,7 @@ from tests.unit.monitor.example_status import NOON, checkout, checkpoint, source
 from watermark_source import why_open
 from watermark_source.__main__ import main
 from watermark_source.errors import OffsetError, UsageError
-from watermark_source.monitor.open_windows import OpenWindow, Verdict, open_window
+from watermark_source.monitor.open_windows import OpenWindow, WindowVerdict, open_window
 from watermark_source.monitor.source_status import (
     GroupStatus,
     RowTotals,
@@ -60,7 +60,7 @@ def test_the_sentence_has_who_has_passed_who_is_behind_and_who_never_had_a_recor
         "orders-0 has; orders-1 is 17 min behind, with 50 records to read; orders-2 has never had a record, and no "
         'idleTimeout is set: .option("idleTimeout", "30 seconds")'
     )
-    assert found.verdict is Verdict.SOURCES
+    assert found.verdict is WindowVerdict.SOURCES
     assert [(row.name, row.hold) for row in found.rows] == [
         ("orders-2", Hold.NEVER),
         ("orders-1", Hold.BACKLOG),
@@ -213,7 +213,7 @@ def test_late_rows_of_a_closed_window_are_named_with_the_line_that_waits_for_the
             PASSED, late, watermark=END, late=LATE, idle_timeout=idle_timeout, out_of_orderness=5_000
         )
         found = explained(status, applied=END)
-        assert found.verdict is Verdict.CLOSED
+        assert found.verdict is WindowVerdict.CLOSED
         (remark,) = found.remarks
         assert remark.startswith("3 rows of orders-1 came up to 20 min late in this run: windows, joins and ")
         assert remark.endswith(line)
@@ -260,19 +260,21 @@ def test_a_run_that_is_over_is_named_so() -> None:
 
 def test_a_window_that_a_batch_has_emitted_is_closed() -> None:
     found = explained(source_status(PASSED, watermark=END), applied=END)
-    assert found.verdict is Verdict.CLOSED
+    assert found.verdict is WindowVerdict.CLOSED
     assert (
         "is closed: batch 7 and earlier ones emitted all windows that end by 2026-11-21 12:01:00 UTC" in found.sentence
     )
 
 
 def test_one_millisecond_short_of_its_end_a_window_is_open() -> None:
-    assert explained(source_status(split_view(0, watermark=END - 1), watermark=END - 1)).verdict is Verdict.SOURCES
+    assert (
+        explained(source_status(split_view(0, watermark=END - 1), watermark=END - 1)).verdict is WindowVerdict.SOURCES
+    )
 
 
 def test_a_watermark_that_the_sources_have_sent_is_applied_one_batch_later() -> None:
     found = explained(source_status(PASSED, watermark=END + 5_000))
-    assert found.verdict is Verdict.BATCH
+    assert found.verdict is WindowVerdict.BATCH
     assert "Spark applies a watermark one batch later" in found.sentence
     assert "start the query again" not in found.sentence
     assert "start the query again" in explained(source_status(PASSED, watermark=END), has_ended=True).sentence
@@ -287,12 +289,12 @@ def test_all_sources_have_to_pass_and_with_the_policy_max_one() -> None:
         in (found.sentence)
     )
     assert "of source payments, orders-1 is 17 min behind" in found.sentence
-    assert explained(orders, payments, takes_highest=True).verdict is Verdict.BATCH
+    assert explained(orders, payments, takes_highest=True).verdict is WindowVerdict.BATCH
 
 
 def test_a_source_of_another_project_is_named_and_nothing_is_promised_of_it() -> None:
     found = explained(source_status(PASSED, watermark=END), foreign=("DeltaSource[/x]",))
-    assert found.verdict is Verdict.SOURCES
+    assert found.verdict is WindowVerdict.SOURCES
     assert any("DeltaSource[/x]: Spark's watermark is the lowest of all" in remark for remark in found.remarks)
 
 
@@ -411,7 +413,7 @@ def test_of_many_partitions_three_are_named_and_a_hundred_are_in_the_table() -> 
 
 def test_the_end_of_time_has_closed_every_window() -> None:
     status = source_status(split_view(0, watermark=NOON), watermark=MAX)
-    assert explained(status).verdict is Verdict.BATCH
+    assert explained(status).verdict is WindowVerdict.BATCH
     assert "end of time" in explained(status).sentence
 
 
@@ -450,7 +452,7 @@ def test_positions_of_a_checkpoint_that_count_no_records_are_not_called_records(
 def test_a_recorded_checkpoint_of_spark_names_the_partition_that_is_silent() -> None:
     """Its last batch was planned and not committed; partition 1 had nothing left to read."""
     found = why_open(CHECKPOINT, "2023-11-14T22:18:20Z")
-    assert found.verdict is Verdict.SOURCES
+    assert found.verdict is WindowVerdict.SOURCES
     assert (
         "compat-orders-2 has; compat-orders-0 is 10 s behind without the 27 records of the last batch" in found.sentence
     )
@@ -463,13 +465,23 @@ def test_a_recorded_checkpoint_of_spark_names_the_partition_that_is_silent() -> 
 @pytest.mark.parametrize(
     ("end", "verdict", "words"),
     [
-        (1_700_000_100_000, Verdict.BATCH, "closes with batch 2, which has the watermark 2023-11-14 22:15:09.999 UTC"),
-        (1_700_000_110_000, Verdict.BATCH, "closes with the batch after the one that carries the sources' watermark"),
-        (1_700_000_264_999, Verdict.BATCH, "if it does not run"),
-        (1_700_000_265_000, Verdict.SOURCES, "compat-orders-1 is 1 ms behind"),
+        (
+            1_700_000_100_000,
+            WindowVerdict.BATCH,
+            "closes with batch 2, which has the watermark 2023-11-14 22:15:09.999 UTC",
+        ),
+        (
+            1_700_000_110_000,
+            WindowVerdict.BATCH,
+            "closes with the batch after the one that carries the sources' watermark",
+        ),
+        (1_700_000_264_999, WindowVerdict.BATCH, "if it does not run"),
+        (1_700_000_265_000, WindowVerdict.SOURCES, "compat-orders-1 is 1 ms behind"),
     ],
 )
-def test_a_recorded_checkpoint_distinguishes_what_waits_for_a_batch(end: int, verdict: Verdict, words: str) -> None:
+def test_a_recorded_checkpoint_distinguishes_what_waits_for_a_batch(
+    end: int, verdict: WindowVerdict, words: str
+) -> None:
     found = why_open(str(CHECKPOINT), end)
     assert (found.verdict, words in found.sentence) == (verdict, True), found.sentence
 
@@ -488,9 +500,9 @@ def test_every_recorded_offset_is_explained_with_all_its_splits(tmp_path: Path, 
 def test_the_commit_log_shows_what_is_closed_and_what_the_next_batch_closes(tmp_path: Path) -> None:
     first, second = offset_of(NOON, wm=NOON), offset_of(END, wm=END)
     folder = checkpoint(tmp_path, [first, second], [NOON, END])
-    assert why_open(folder, NOON).verdict is Verdict.CLOSED
+    assert why_open(folder, NOON).verdict is WindowVerdict.CLOSED
     found = why_open(folder, END)
-    assert found.verdict is Verdict.BATCH
+    assert found.verdict is WindowVerdict.BATCH
     assert "for which Spark has committed the watermark 2026-11-21 12:01:00 UTC" in found.sentence
 
 
@@ -502,7 +514,7 @@ def test_a_batch_that_is_not_committed_has_closed_nothing(tmp_path: Path) -> Non
 def test_a_query_that_does_not_follow_the_source_is_found_out(tmp_path: Path) -> None:
     """What Spark committed is not what the source sent."""
     none = why_open(checkpoint(tmp_path / "none", [offset_of(NOON, wm=NOON)], [0]), END)
-    assert none.verdict is Verdict.UNFOLLOWED
+    assert none.verdict is WindowVerdict.UNFOLLOWED
     assert "put follow_watermark(stream) in front of the aggregation" in none.sentence
     ahead = why_open(checkpoint(tmp_path / "ahead", [offset_of(NOON, wm=NOON)], [END - 1]), END)
     assert ahead.sentence == (
@@ -515,7 +527,7 @@ def test_a_query_that_does_not_follow_the_source_is_found_out(tmp_path: Path) ->
     every = why_open(tmp_path / "ahead").sentence
     assert every.startswith("any window closes before the sources' watermark has passed it, because Spark's own")
     early = why_open(checkpoint(tmp_path / "early", [offset_of(NOON, wm=None)] * 2, [END, END]), END)
-    assert early.verdict is Verdict.UNFOLLOWED
+    assert early.verdict is WindowVerdict.UNFOLLOWED
     assert "is ahead of that of the sources, which have none yet" in early.sentence
     assert "and rows that come for it now are dropped" in early.sentence
 

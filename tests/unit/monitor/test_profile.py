@@ -7,7 +7,7 @@ import io
 import numpy as np
 import pytest
 
-from watermark_source.monitor.profile import EventTimes, profile_of, write
+from watermark_source.monitor.profile import SplitEventTimes, profile_of, write
 from watermark_source.planning.split import Split
 
 NO_TIMES = np.array([], dtype=np.int64)
@@ -18,12 +18,12 @@ NO_TIMES = np.array([], dtype=np.int64)
     [
         ([], "no partition has rows\n"),
         (
-            [EventTimes(Split("orders", 0), NO_TIMES, 1_200), EventTimes(Split("orders", 1), NO_TIMES, 0)],
+            [SplitEventTimes(Split("orders", 0), NO_TIMES, 1_200), SplitEventTimes(Split("orders", 1), NO_TIMES, 0)],
             "1 200 rows were read, and none has an event time at eventTimeColumn in eventTimeFormat\n",
         ),
     ],
 )
-def test_who_finds_no_event_time_is_told_whether_there_are_rows(seen: list[EventTimes], text: str) -> None:
+def test_who_finds_no_event_time_is_told_whether_there_are_rows(seen: list[SplitEventTimes], text: str) -> None:
     out = io.StringIO()
     write(profile_of(iter(seen)), out)
     assert out.getvalue() == text

@@ -11,12 +11,12 @@ from tests.unit.monitor.example_status import NOON, checkout, progress_of, sourc
 from watermark_source.errors import UsageError
 from watermark_source.monitor.source_status import (
     REPORTED_SPLITS,
-    Backlog,
     BoundInForce,
-    Changes,
+    ChangeCounts,
     GroupStatus,
     Outline,
     SourceStatus,
+    SplitBacklog,
     SplitView,
     Status,
     TimeInStatus,
@@ -33,7 +33,7 @@ _INT64 = st.integers(-(2**63), 2**63 - 1)
 _VIEWS = st.builds(
     SplitView,
     split=st.builds(Split, st.text(min_size=1, max_size=5), st.integers(0, 20)),
-    backlog=st.builds(Backlog, _INT64, st.none() | _INT64, st.booleans()),
+    backlog=st.builds(SplitBacklog, _INT64, st.none() | _INT64, st.booleans()),
     watermark=st.none() | _INT64,
     status=st.sampled_from(Status),
     since=st.none() | _INT64,
@@ -163,7 +163,7 @@ def test_a_report_has_what_the_clocks_and_the_counters_are_made_of() -> None:
         newest=NOON - 9,
         rows_at=NOON - 3,
         rows_after=NOON - 4,
-        changes=Changes(watermark=4, status=2),
+        changes=ChangeCounts(watermark=4, status=2),
         group=GroupStatus("g", 5, NOON + 5, 1, minimum=NOON, holder="users"),
     )
     assert status_from_json(json.loads(json.dumps(status_to_json(status)))) == status

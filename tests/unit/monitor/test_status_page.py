@@ -21,7 +21,7 @@ from services.wait_until import wait_until
 from tests.unit.monitor.example_status import CHECKOUT, NOON, checkout, page, source_status, split_view, view
 from watermark_source.__main__ import main
 from watermark_source.errors import UsageError
-from watermark_source.monitor.history import MOST_CHANGES, MOST_POINTS, Change, History, Kind
+from watermark_source.monitor.history import MOST_CHANGES, MOST_POINTS, Change, ChangeHistory, ChangeKind
 from watermark_source.monitor.page_html import SCRIPT, SHOWN, STYLE, QueryView, page_html, page_json
 from watermark_source.monitor.source_status import GroupStatus, SourceStatus, Status, WriterView
 from watermark_source.monitor.status_json import status_from_json
@@ -136,7 +136,9 @@ def test_a_screen_reader_has_a_language_headings_captions_and_scopes() -> None:
 def test_everything_from_outside_is_escaped() -> None:
     group = GroupStatus(HOSTILE, 1_000, None, 1, others=1, slowest=HOSTILE, trouble=HOSTILE)
     source = source_status(split_view(0, why=HOSTILE, holds_back=True), source_name=HOSTILE, group=group)
-    change = Change(at=NOON, query=HOSTILE, source=HOSTILE, kind=Kind.HOLDER, subject=HOSTILE, before=HOSTILE, after="")
+    change = Change(
+        at=NOON, query=HOSTILE, source=HOSTILE, kind=ChangeKind.HOLDER, subject=HOSTILE, before=HOSTILE, after=""
+    )
     shown = page_html(page(view(source, name=HOSTILE), changes=(change,), unreadable={HOSTILE: HOSTILE}))
     found = Outline(shown)
     assert shown.count("<script") == found.count("script") == 1
@@ -244,7 +246,7 @@ def held_by(number: int, at: int, **fields: Any) -> SourceStatus:
 
 def test_an_hour_with_forty_changes_of_the_holder_has_those_in_their_order() -> None:
     """A report every ten seconds, with a limit that advances in each, and a partition that is idle now and then."""
-    history, every, holders = History(), 10_000, [n % 3 for n in range(41)]
+    history, every, holders = ChangeHistory(), 10_000, [n % 3 for n in range(41)]
     for n in range(41 * 9):
         at = NOON + n * every
         idle = split_view(3, Status.IDLE if n % 50 > 25 else Status.ACTIVE, watermark=at, since=at)
@@ -252,28 +254,28 @@ def test_an_hour_with_forty_changes_of_the_holder_has_those_in_their_order() -> 
         held = held_by(holders[n // 9], at)
         history.record("sales", [source_status(*held.splits, idle, at=at, group=group)])
     changes = history.changes()
-    assert [(c.at, c.before, c.after) for c in changes if c.kind is Kind.HOLDER] == [
+    assert [(c.at, c.before, c.after) for c in changes if c.kind is ChangeKind.HOLDER] == [
         (NOON + 9 * n * every, f"orders-{holders[n - 1]}", f"orders-{holders[n]}") for n in range(1, 41)
     ]
-    assert [c.subject for c in changes if c.kind is Kind.STATUS] == ["orders-3"] * 14
-    assert sum(c.times for c in changes if c.kind is Kind.LIMIT) == 41 * 9 - 1
+    assert [c.subject for c in changes if c.kind is ChangeKind.STATUS] == ["orders-3"] * 14
+    assert sum(c.times for c in changes if c.kind is ChangeKind.LIMIT) == 41 * 9 - 1
     assert len(changes) < 100
     assert history.held_since("sales", "orders", f"orders-{holders[-1]}") == NOON + 9 * 40 * every
     assert history.held_since("sales", "orders", "orders-9") is None
 
 
 def test_a_change_of_a_status_has_its_reason_and_when_it_began() -> None:
-    history = History()
+    history = ChangeHistory()
     history.record("sales", [source_status(split_view(0), split_view(1))])
     idle = split_view(1, Status.IDLE, since=NOON + 4_000, why="nothing to read for 30 s")
     history.record("sales", [source_status(split_view(0), idle, at=NOON + 6_000)])
     (change,) = history.changes()
-    assert (change.at, change.kind, change.subject) == (NOON + 4_000, Kind.STATUS, "orders-1")
+    assert (change.at, change.kind, change.subject) == (NOON + 4_000, ChangeKind.STATUS, "orders-1")
     assert (change.before, change.after, change.why) == ("ACTIVE", "IDLE", "nothing to read for 30 s")
 
 
 def test_a_limit_that_advances_is_one_change_and_one_that_ends_another() -> None:
-    history = History()
+    history = ChangeHistory()
     for n in range(10):
         group = GroupStatus("g", 1_000, NOON + n, 1)
         history.record("sales", [source_status(split_view(0), at=NOON + n, group=group)])
@@ -289,7 +291,7 @@ def test_a_limit_that_advances_is_one_change_and_one_that_ends_another() -> None
 
 
 def test_the_history_has_an_end_and_a_query_that_ended_leaves_its_changes() -> None:
-    history = History()
+    history = ChangeHistory()
     for n in range(3 * MOST_CHANGES):
         history.record("sales", [held_by(n % 2, NOON + n)])
     assert len(history.changes()) == MOST_CHANGES
@@ -300,7 +302,7 @@ def test_the_history_has_an_end_and_a_query_that_ended_leaves_its_changes() -> N
 
 
 def test_of_too_many_points_the_worst_of_two_neighbours_remains() -> None:
-    history = History()
+    history = ChangeHistory()
     for n in range(MOST_POINTS + 1):
         lag = 7_000 if n == 11 else 1
         history.record("sales", [source_status(split_view(0, end=100 + lag), at=NOON + n * 1_000)])

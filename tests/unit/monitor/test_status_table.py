@@ -7,12 +7,12 @@ import pytest
 from tests.unit.monitor.example_status import NOON, checkout, source_status, split_view
 from watermark_source.durations import count_text
 from watermark_source.monitor.source_status import BoundInForce, GroupStatus, SourceStatus, Status, WriterView
-from watermark_source.monitor.status_table import GAP, Layout, headline, join_pieces, layout
+from watermark_source.monitor.status_table import GAP, TableLayout, headline, join_pieces, layout
 from watermark_source.planning.range_report import LateRows
 from watermark_source.planning.watermark import MAX, MIN, watermark_text
 
 
-def cells(table: Layout, title: str) -> list[str]:
+def cells(table: TableLayout, title: str) -> list[str]:
     i = [column.title for column in table.columns].index(title)
     return [" ".join(row.cells[i]) for row in table.rows]
 

@@ -23,9 +23,9 @@ from watermark_source.monitor.source_status import SourceStatus, Status, Unproce
 from watermark_source.monitor.terminal import clock_lines
 from watermark_source.monitor.three_clocks import (
     Delays,
+    DelayVerdict,
     Diagnosis,
     QueryClocks,
-    Verdict,
     clock_pieces,
     delays,
     diagnose,
@@ -90,7 +90,7 @@ def test_where_operators_state_nothing_the_reason_is_given() -> None:
 def test_where_operators_cannot_be_asked_the_applied_watermark_says_how_long_rows_wait() -> None:
     found = clocks(source(), state=(JOIN,), applied="2026-11-21T11:55:00.000Z")
     assert (found.output_watermark, found.applied_watermark) == (None, NOON - 5 * MINUTE)
-    assert diagnose(found).verdict is Verdict.ROWS_WAIT
+    assert diagnose(found).verdict is DelayVerdict.ROWS_WAIT
 
 
 def test_the_processing_time_watermark_is_of_the_oldest_row_of_all_sources() -> None:
@@ -189,7 +189,7 @@ BEGUN = source(arrived=NOON - MINUTE, split="orders-0", older=True, newest=NOON 
     [
         (
             clocks(FRESH),
-            Verdict.FRESH,
+            DelayVerdict.FRESH,
             (
                 "the data are fresh: rows are processed at once after they arrive, and the output watermark is 1 s "
                 "behind the clock"
@@ -197,7 +197,7 @@ BEGUN = source(arrived=NOON - MINUTE, split="orders-0", older=True, newest=NOON 
         ),
         (
             clocks(OLD),
-            Verdict.DATA_OLD,
+            DelayVerdict.DATA_OLD,
             (
                 "the data are old: the newest event time read, 2026-11-21 11:00:00.000 UTC, is 1 h older than its "
                 "row's arrival; rows are processed at once after they arrive. 1 h may be the difference of a time "
@@ -206,7 +206,7 @@ BEGUN = source(arrived=NOON - MINUTE, split="orders-0", older=True, newest=NOON 
         ),
         (
             clocks(BEGUN),
-            Verdict.DATA_OLD,
+            DelayVerdict.DATA_OLD,
             (
                 "the data are old: the newest event time read, 2026-11-21 11:00:00.000 UTC, is 59 min older than "
                 "its row's arrival; rows are processed within 1 min after they arrive. The rows were there before "
@@ -215,7 +215,7 @@ BEGUN = source(arrived=NOON - MINUTE, split="orders-0", older=True, newest=NOON 
         ),
         (
             clocks(HELD, state=(JOIN,), operators=operators(NOON - HOUR)),
-            Verdict.ROWS_WAIT,
+            DelayVerdict.ROWS_WAIT,
             (
                 "rows wait for time: operators hold 12 rows, and the output watermark, 2026-11-21 11:00:00.000 "
                 "UTC, is 59 min 59 s behind the newest event time read; it is held by orders-1: nothing to read "
@@ -224,7 +224,7 @@ BEGUN = source(arrived=NOON - MINUTE, split="orders-0", older=True, newest=NOON 
         ),
         (
             clocks(FRESH, state=(JOIN,), operators=operators(NOON - HOUR)),
-            Verdict.ROWS_WAIT,
+            DelayVerdict.ROWS_WAIT,
             (
                 "rows wait for time: operators hold 12 rows, and the output watermark, 2026-11-21 11:00:00.000 "
                 "UTC, is 59 min 59 s behind the newest event time read; operators hold it 59 min 59 s behind the "
@@ -233,7 +233,7 @@ BEGUN = source(arrived=NOON - MINUTE, split="orders-0", older=True, newest=NOON 
         ),
         (
             clocks(source(watermark=None), state=(JOIN,), operators=NoWatermark(Why.NO_WATERMARK)),
-            Verdict.ROWS_WAIT,
+            DelayVerdict.ROWS_WAIT,
             (
                 "rows wait for time: operators hold 12 rows, and there is no watermark yet; it is held by "
                 "orders-0: behind by 50 records"
@@ -241,7 +241,7 @@ BEGUN = source(arrived=NOON - MINUTE, split="orders-0", older=True, newest=NOON 
         ),
         (
             clocks(QUIET, state=(JOIN,), operators=operators(NOON - HOUR)),
-            Verdict.ROWS_WAIT,
+            DelayVerdict.ROWS_WAIT,
             (
                 "rows wait for time: operators hold 12 rows, and the output watermark, 2026-11-21 11:00:00.000 "
                 "UTC, is at the newest event time read, and no row has arrived for 1 h; it is held by orders-0: behind "
@@ -250,7 +250,7 @@ BEGUN = source(arrived=NOON - MINUTE, split="orders-0", older=True, newest=NOON 
         ),
         (
             clocks(PAUSED),
-            Verdict.ROWS_WAIT,
+            DelayVerdict.ROWS_WAIT,
             (
                 "rows wait for time: orders-0 is paused, with rows that arrived 1 h ago: 37 s ahead of orders-3 "
                 "(alignmentMaxDrift 30 s)"
@@ -258,17 +258,17 @@ BEGUN = source(arrived=NOON - MINUTE, split="orders-0", older=True, newest=NOON 
         ),
         (
             clocks(BLOCKED, in_batch=True, running=HOUR - 50),
-            Verdict.BATCH_SLOW,
+            DelayVerdict.BATCH_SLOW,
             (
                 "the batch is slow: the oldest row of orders-0 that is not processed arrived 1 h ago; batch 4 has "
                 "been running for 59 min 59 s; batch 3 took 1.2 s (addBatch 1 s, queryPlanning 100 ms); 50 rows "
                 "behind it are unread"
             ),
         ),
-        (clocks(QUIET), Verdict.QUIET, "no rows arrive: all are processed, and the last came 1 h ago"),
+        (clocks(QUIET), DelayVerdict.QUIET, "no rows arrive: all are processed, and the last came 1 h ago"),
         (
             clocks(BLOCKED, waits_for_trigger=True),
-            Verdict.TRIGGER,
+            DelayVerdict.TRIGGER,
             (
                 "rows wait for the trigger: no batch is running, and the logs were last read 1 h ago; the next "
                 "batch begins at its interval"
@@ -276,18 +276,20 @@ BEGUN = source(arrived=NOON - MINUTE, split="orders-0", older=True, newest=NOON 
         ),
         (
             clocks(source(arrived=NOON - HOUR), in_batch=True, running=HOUR),
-            Verdict.BATCH_SLOW,
+            DelayVerdict.BATCH_SLOW,
             (
                 "the batch is slow: no row was unread when the logs were last read, 1 h ago; batch 4 has been running "
                 "for 1 h; batch 3 took 1.2 s (addBatch 1 s, queryPlanning 100 ms); 50 rows behind it are unread"
             ),
         ),
-        (clocks(), Verdict.UNKNOWN, "no source of this project has reported a batch of this query"),
-        (query_clocks({}, (), NOON), Verdict.UNKNOWN, "the query is starting: its first batch is not planned yet"),
+        (clocks(), DelayVerdict.UNKNOWN, "no source of this project has reported a batch of this query"),
+        (query_clocks({}, (), NOON), DelayVerdict.UNKNOWN, "the query is starting: its first batch is not planned yet"),
     ],
-    ids=lambda given: given.name if isinstance(given, Verdict) else None,
+    ids=lambda given: given.name if isinstance(given, DelayVerdict) else None,
 )
-def test_the_sentence_names_the_largest_part_of_the_delay(found: QueryClocks, verdict: Verdict, sentence: str) -> None:
+def test_the_sentence_names_the_largest_part_of_the_delay(
+    found: QueryClocks, verdict: DelayVerdict, sentence: str
+) -> None:
     diagnosis = diagnose(found)
     assert (diagnosis.verdict, str(diagnosis)) == (verdict, sentence)
 
@@ -327,12 +329,15 @@ def test_without_a_watermark_the_sentence_begins_with_who_holds_it(
     status = source(newest=newest, **fields)
     found = diagnose(clocks(status, state=(JOIN,), operators=NoWatermark(Why.NO_WATERMARK)))
     sentence = str(found)
-    assert (found.verdict, sentence.partition("; besides, ")[0]) == (Verdict.ROWS_WAIT, f"no window can close: {held}")
+    assert (found.verdict, sentence.partition("; besides, ")[0]) == (
+        DelayVerdict.ROWS_WAIT,
+        f"no window can close: {held}",
+    )
     assert sentence.partition("; besides, ")[2].startswith("the data are old" if newest < NOON else "")
     assert str(diagnose(query_clocks({}, [status], NOON))).startswith(f"no window can close: {held}")
     # Without operators that hold rows nothing waits for a watermark.
     unheld = diagnose(clocks(status))
-    assert unheld.verdict is (Verdict.DATA_OLD if newest < NOON else Verdict.FRESH)
+    assert unheld.verdict is (DelayVerdict.DATA_OLD if newest < NOON else DelayVerdict.FRESH)
     assert str(unheld).endswith(f"; there is no watermark: {held}")
 
 
@@ -362,7 +367,7 @@ def test_a_watermark_that_stands_comes_before_data_that_are_older_still() -> Non
     assert of(views=(views[0], split_view(1, watermark=NOON - day - HOUR))).startswith("the data are old")
 
 
-def forms(diagnoses: Iterable[Diagnosis]) -> set[tuple[Verdict, str]]:
+def forms(diagnoses: Iterable[Diagnosis]) -> set[tuple[DelayVerdict, str]]:
     """Return what is stated, without the numbers."""
     return {(found.verdict, re.sub(r"[0-9][0-9:.-]*( (min|s|h))?( [0-9]+ s)?", "N", str(found))) for found in diagnoses}
 
@@ -378,7 +383,7 @@ def rare_over_old_rows(silent: int) -> Diagnosis:
 
 def test_a_partition_whose_rows_come_rarely_changes_no_verdict_from_row_to_row() -> None:
     ((verdict, text),) = forms(rare_over_old_rows(silent) for silent in range(0, 29_000, 1_000))
-    assert verdict is Verdict.DATA_OLD
+    assert verdict is DelayVerdict.DATA_OLD
     assert "idleTimeout" not in text
     silent = rare_over_old_rows(31_000)
     assert str(silent).startswith(
@@ -393,12 +398,12 @@ def test_what_waits_for_rows_that_come_rarely_is_stated_in_one_form() -> None:
         return diagnose(clocks(status, state=(JOIN,), operators=operators(newest - 15_000)))
 
     ((verdict, text),) = forms(map(of, range(1_000, 60_000, 1_000)))
-    assert verdict is Verdict.ROWS_WAIT
+    assert verdict is DelayVerdict.ROWS_WAIT
     assert "is N behind the newest event time read, and no row has arrived for N; it is held by orders-N" in text
 
 
 def test_a_delay_within_the_tolerance_needs_no_cause() -> None:
-    assert diagnose(clocks(BLOCKED), 2 * HOUR).verdict is Verdict.FRESH
+    assert diagnose(clocks(BLOCKED), 2 * HOUR).verdict is DelayVerdict.FRESH
 
 
 def test_the_split_that_holds_is_named_with_its_source_where_there_are_several() -> None:
@@ -437,9 +442,9 @@ def test_the_line_of_the_clocks_has_each_operator_from_the_source_to_the_sink() 
 
 @pytest.mark.parametrize(
     ("status", "verdict"),
-    [(source(arrived=NOON - 277, split="orders-0"), Verdict.UNKNOWN), (BLOCKED, Verdict.BATCH_SLOW)],
+    [(source(arrived=NOON - 277, split="orders-0"), DelayVerdict.UNKNOWN), (BLOCKED, DelayVerdict.BATCH_SLOW)],
 )
-def test_while_the_first_batch_runs_the_sentence_is_that_it_runs(status: SourceStatus, verdict: Verdict) -> None:
+def test_while_the_first_batch_runs_the_sentence_is_that_it_runs(status: SourceStatus, verdict: DelayVerdict) -> None:
     running = query_clocks({}, [status], NOON, in_batch=True, running=MINUTE)
     diagnosis = diagnose(running)
     assert (diagnosis.verdict, str(diagnosis)) == (
@@ -448,7 +453,7 @@ def test_while_the_first_batch_runs_the_sentence_is_that_it_runs(status: SourceS
     )
     shown = clock_lines(followed_queries.QueryStatus(running, diagnosis), 200)
     assert shown[0].startswith("The first batch is running: ")
-    assert diagnose(clocks(status, in_batch=True)).verdict is not Verdict.UNKNOWN
+    assert diagnose(clocks(status, in_batch=True)).verdict is not DelayVerdict.UNKNOWN
 
 
 def test_a_watermark_ahead_of_the_clock_is_shown_as_ahead_and_by_how_much() -> None:

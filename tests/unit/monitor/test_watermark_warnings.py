@@ -9,7 +9,7 @@ import pytest
 from watermark_source.monitor.source_status import NO_ROWS, RowTotals
 from watermark_source.monitor.watermark_warnings import (
     Cause,
-    Holder,
+    HoldingSplit,
     LateSplit,
     Lead,
     Reason,
@@ -34,7 +34,7 @@ from watermark_source.planning.strategy import Bounded, Ingestion, LookAhead, Pe
 MINUTE = 60_000
 AT = 1_700_000_000_000
 ORDERS = Split("orders", 2)
-SILENT = Holder(ORDERS, "no record seen yet; holds the watermark", 0, NO_ROWS, None)
+SILENT = HoldingSplit(ORDERS, "no record seen yet; holds the watermark", 0, NO_ROWS, None)
 
 
 def begun(watermark: int | None = None) -> Standing:
@@ -120,7 +120,7 @@ def standing_text_of(of: Stand) -> str:
     return standing_text(of, None)
 
 
-def stand(*holders: Holder, watermark: int | None = None, rows: int = 1_200) -> Stand:
+def stand(*holders: HoldingSplit, watermark: int | None = None, rows: int = 1_200) -> Stand:
     return Stand(watermark, since=AT, lasted=MINUTE, rows=rows, holders=holders)
 
 
@@ -175,7 +175,7 @@ def test_the_warning_of_a_run_says_that_silence_counts_from_run_to_run() -> None
         ),
     ],
 )
-def test_the_line_to_write_follows_from_what_holds(holder: Holder, line: str) -> None:
+def test_the_line_to_write_follows_from_what_holds(holder: HoldingSplit, line: str) -> None:
     assert line in standing_text_of(stand(holder))
 
 

@@ -10,7 +10,7 @@ from pyspark_mysql_cdc_wm.binlog.event_headers import HEADER_SIZE, START, STOP, 
 from pyspark_mysql_cdc_wm.binlog.wire import PADDING, Bytes, Longs, padded
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder, Changes
 from pyspark_mysql_cdc_wm.records.table_definition import TableMap
-from pyspark_mysql_cdc_wm.records.table_map import Writer, read_table_map
+from pyspark_mysql_cdc_wm.records.table_map import WriterVersion, read_table_map
 from tests.unit.mysql.event_survey import EventSurvey
 from tests.unit.mysql.record import FOLDER
 
@@ -38,7 +38,7 @@ def bodies(name: str, *kinds: EventType) -> list[bytes]:
 
 
 def table_maps(name: str, *, mariadb: bool = False) -> dict[str, TableMap]:
-    found = [read_table_map(body, name, Writer(mariadb)) for body in bodies(name, EventType.TABLE_MAP)]
+    found = [read_table_map(body, name, WriterVersion(mariadb)) for body in bodies(name, EventType.TABLE_MAP)]
     return {each.table: each for each in found}
 
 

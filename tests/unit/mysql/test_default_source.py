@@ -16,7 +16,7 @@ from pyspark_mysql_cdc_wm.options import mysql_options
 from pyspark_mysql_cdc_wm.options.mysql_option_table import NOT_NEEDED_HERE
 from pyspark_mysql_cdc_wm.options.start import StartAt, StartAtTime, StartMode
 from watermark_source.errors import OptionError, UnknownOptionError, UsageError
-from watermark_source.planning.strategy import Clock
+from watermark_source.planning.strategy import ProcessingTime
 
 GIVEN = {"hostname": "localhost", "port": "1", "username": "u", "password": "hidden", "tables": "shop.orders"}
 
@@ -101,7 +101,9 @@ def test_a_clock_needs_to_be_told_from_when_on() -> None:
     strategy = {**GIVEN, "watermarkStrategy": "none"}
     with pytest.raises(OptionError, match="option useProcessingTimeDuringBinlog: is needed with watermarkS"):
         mysql_options.parse(strategy)
-    assert mysql_options.parse({**strategy, "useProcessingTimeDuringBinlog": "true"}).engine.strategy == Clock()
+    assert (
+        mysql_options.parse({**strategy, "useProcessingTimeDuringBinlog": "true"}).engine.strategy == ProcessingTime()
+    )
 
 
 def test_time_may_move_on_while_nothing_is_written() -> None:

@@ -20,12 +20,12 @@ from watermark_source.planning.planner import Plan, plan, ranges_of
 from watermark_source.planning.policy import Alignment, Idleness, OnLoss, PlanPolicy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState, SplitStatus
-from watermark_source.planning.strategy import Bounded, Clock, Percentile
+from watermark_source.planning.strategy import Bounded, Percentile, ProcessingTime
 from watermark_source.planning.watermark import MAX, MIN, Millis
 
 CODEC = OffsetCodec(source="aligned-kafka", name="users")
 FIRST = PlanPolicy(after_catch_up=AfterCatchUp.WATERMARK)
-FIRST_ON_CLOCK = replace(FIRST, strategy=Clock())
+FIRST_ON_CLOCK = replace(FIRST, strategy=ProcessingTime())
 THEN_CLOCK = PlanPolicy(after_catch_up=AfterCatchUp.CLOCK)
 SKIPS = OnLoss(fails=False)
 NEW = SourceState(splits={A: at(0), B: at(0)})
@@ -77,7 +77,7 @@ def test_before_there_is_no_watermark_and_the_group_waits(policy: PlanPolicy) ->
         state = reread(made.state)
     assert members[:-1] == [MemberStatus.HOLDING] * (len(members) - 1)
     assert [t.observed for t in state.splits.values()] == [10, 4]
-    assert state.watermark == (NOW - 1 if policy.strategy == Clock() else 399)
+    assert state.watermark == (NOW - 1 if policy.strategy == ProcessingTime() else 399)
     assert members[-1] in (MemberStatus.CLOCK, MemberStatus.ACTIVE)
 
 
@@ -105,7 +105,7 @@ def test_a_run_with_an_end_catches_up_before_it_is_over(policy: PlanPolicy) -> N
 def test_of_two_that_are_read_to_their_ends_first_none_waits_for_the_other() -> None:
     others = OtherMembers(MIN, OtherMember("prices"), 1)
     assert planned(NEW, {A: 10, B: 4}, FIRST_ON_CLOCK, others=others).has_rows
-    assert not planned(NEW, {A: 10, B: 4}, PlanPolicy(strategy=Clock()), others=others).has_rows
+    assert not planned(NEW, {A: 10, B: 4}, PlanPolicy(strategy=ProcessingTime()), others=others).has_rows
 
 
 def test_an_empty_log_has_caught_up_at_once_and_one_batch_records_it() -> None:

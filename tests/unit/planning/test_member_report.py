@@ -13,7 +13,7 @@ from watermark_source.planning.planner import plan
 from watermark_source.planning.policy import Alignment, MinimumRows, PlanPolicy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SnapshotState, SourceState, SplitState, SplitStatus
-from watermark_source.planning.strategy import Clock
+from watermark_source.planning.strategy import ProcessingTime
 from watermark_source.planning.watermark import MIN, Millis
 
 DRIFT_10 = PlanPolicy(alignment=Alignment(max_drift=10))
@@ -140,7 +140,7 @@ def test_a_snapshot_holds_the_group_unless_it_is_told_not_to() -> None:
 
 
 def test_a_source_on_the_clock_is_ahead_of_nobody() -> None:
-    assert member({A: at(0)}, log_of([100]), PlanPolicy(strategy=Clock())) == GroupMember(MemberStatus.CLOCK)
+    assert member({A: at(0)}, log_of([100]), PlanPolicy(strategy=ProcessingTime())) == GroupMember(MemberStatus.CLOCK)
 
 
 def test_a_run_with_an_end_goes_on_while_the_group_lets_it_read_nothing() -> None:

@@ -13,7 +13,7 @@ from watermark_source.planning.group_limit import STORE, TO_COME, Aligned, align
 from watermark_source.planning.policy import Alignment, PlanPolicy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitState, SplitStatus
-from watermark_source.planning.strategy import Clock
+from watermark_source.planning.strategy import ProcessingTime
 from watermark_source.planning.watermark import MIN, Millis
 
 DRIFT_10 = PlanPolicy(alignment=Alignment(max_drift=10))
@@ -66,7 +66,7 @@ def test_others_that_do_not_count_set_none() -> None:
 
 def test_nothing_is_read_while_somebody_holds_the_group() -> None:
     log = log_of([100, 200], [50, 60])
-    for policy in (DRIFT_10, PlanPolicy(strategy=Clock())):
+    for policy in (DRIFT_10, PlanPolicy(strategy=ProcessingTime())):
         found = aligned({A: at(0), B: at(1, 49)}, log, OtherMembers(MIN, CLICKS, 1), policy)
         assert (found.limit, found.ends) == (Limit(MIN, CLICKS), {A: 0, B: 1})
     # With the time index the others learn all the same where this source begins.

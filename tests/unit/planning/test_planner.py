@@ -15,7 +15,7 @@ from watermark_source.planning.planner import plan, ranges_of
 from watermark_source.planning.policy import Alignment, Idleness, MinimumRows, OnLoss, PlanPolicy
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import SourceState, SplitState, SplitStatus
-from watermark_source.planning.strategy import Bounded, Clock
+from watermark_source.planning.strategy import Bounded, ProcessingTime
 from watermark_source.planning.watermark import Millis
 
 
@@ -207,7 +207,7 @@ def test_a_split_the_budget_leaves_out_is_not_paused() -> None:
 
 
 def test_processing_time_sends_the_clock_with_rows_and_ticks() -> None:
-    driver = Driver(log_of([]), PlanPolicy(strategy=Clock(), watermark_interval=1_000))
+    driver = Driver(log_of([]), PlanPolicy(strategy=ProcessingTime(), watermark_interval=1_000))
     driver.step()
     assert driver.state().watermark == START - 1
     assert driver.state().use_processing_time
@@ -237,7 +237,7 @@ def test_event_time_may_go_over_to_processing_time_and_its_watermark_waits_for_t
     found = plan(
         state,
         observation(SimulatedLog()),
-        PlanPolicy(strategy=Clock()),
+        PlanPolicy(strategy=ProcessingTime()),
         None,
         is_first=True,
     )
@@ -247,7 +247,7 @@ def test_event_time_may_go_over_to_processing_time_and_its_watermark_waits_for_t
 
 def test_event_times_of_the_future_do_not_become_the_clock() -> None:
     """Every row would be dated so, and no window would close until the clock has come there."""
-    clock = PlanPolicy(strategy=Clock())
+    clock = PlanPolicy(strategy=ProcessingTime())
     ahead = SourceState(watermark=Millis(NOW + 60_001))
     with pytest.raises(OffsetError, match=r"2023-11-14 22:14:20\.001, is of event times .* clock, 2023-11-14 22:13:20"):
         plan(ahead, observation(SimulatedLog()), clock, None)

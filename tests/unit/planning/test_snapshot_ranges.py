@@ -19,12 +19,12 @@ from watermark_source.planning.policy import Alignment, Idleness, PlanPolicy
 from watermark_source.planning.snapshot_ranges import Chunk, finished, last_batch, snapshot_batch, unfinished
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import Bound, Origin, SnapshotState, SourceState, SplitState, SplitStatus
-from watermark_source.planning.strategy import Clock
+from watermark_source.planning.strategy import ProcessingTime
 from watermark_source.planning.watermark import MIN, Millis
 
 LOG, TABLE, OTHER = Split("binlog", 0), Split("shop.orders", 0), Split("shop.users", 0)
 CODEC = OffsetCodec(source="mysql-cdc-wm", name="shop")
-CLOCK = Clock()
+CLOCK = ProcessingTime()
 NEW = SourceState(
     splits={LOG: SplitState(100, 100), TABLE: SplitState(0, 0)},
     snapshots=SnapshotState(frontiers={"shop.orders": ()}, complete=frozenset()),

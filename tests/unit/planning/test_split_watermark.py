@@ -8,7 +8,7 @@ from watermark_source.planning.disorder import MILLION, RangeSummary
 from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitState
-from watermark_source.planning.strategy import Bounded, Clock, Percentile, Punctuated, WatermarkStrategy
+from watermark_source.planning.strategy import Bounded, Percentile, ProcessingTime, Punctuated, WatermarkStrategy
 from watermark_source.planning.watermark import MAX, MIN, Millis
 
 
@@ -35,7 +35,7 @@ def test_rows_that_were_read_lead_on_and_never_back() -> None:
     assert advanced(read, RangeSummary(Millis(50)), strategy) == at(9, 80)
     assert advanced(read, RangeSummary(), strategy) == at(9, 80)
     assert advanced(read, RangeSummary(Millis(100), marked=Millis(85)), Punctuated()) == at(9, 85)
-    assert advanced(read, RangeSummary(Millis(100)), Clock()) == at(9, 80)
+    assert advanced(read, RangeSummary(Millis(100)), ProcessingTime()) == at(9, 80)
 
 
 def test_a_learned_bound_that_became_less_moves_a_split_without_rows() -> None:

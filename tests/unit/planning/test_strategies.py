@@ -15,7 +15,14 @@ from watermark_source.errors import OptionError
 from watermark_source.option_table import OptionTable, at_least_one
 from watermark_source.planning.disorder import RangeSummary
 from watermark_source.planning.policy import PlanPolicy
-from watermark_source.planning.strategy import Bounded, Clock, Ingestion, LookAhead, Punctuated, WatermarkStrategy
+from watermark_source.planning.strategy import (
+    Bounded,
+    Ingestion,
+    LookAhead,
+    ProcessingTime,
+    Punctuated,
+    WatermarkStrategy,
+)
 from watermark_source.planning.watermark import MIN, Millis
 from watermark_source.spark import strategy_rows
 from watermark_source.spark.option_rows import ENGINE_OPTIONS, strategy_option
@@ -71,7 +78,7 @@ def test_what_a_strategy_needs_is_something_that_a_connector_can_declare(row: St
 
 def test_no_event_time_advances_a_split_whose_records_carry_its_watermark_nor_one_on_the_clock() -> None:
     at = Millis(100)
-    for strategy in (Punctuated(), Clock()):
+    for strategy in (Punctuated(), ProcessingTime()):
         found = [
             strategy.on_range(RangeSummary(at)),
             strategy.with_batch(at),

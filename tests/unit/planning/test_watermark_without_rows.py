@@ -13,7 +13,7 @@ from watermark_source.planning.group import FIRST, OtherMember, OtherMembers, in
 from watermark_source.planning.planner import plan
 from watermark_source.planning.policy import Idleness, PlanPolicy
 from watermark_source.planning.state import SourceState, SplitState, SplitStatus
-from watermark_source.planning.strategy import Bounded, Clock, Ingestion, WatermarkStrategy
+from watermark_source.planning.strategy import Bounded, Ingestion, ProcessingTime, WatermarkStrategy
 from watermark_source.planning.watermark import MIN, Millis
 
 INTERVAL = 1_000
@@ -63,7 +63,7 @@ def test_how_far_the_clock_takes_it() -> None:
     assert reached(5_000, at(5)) == {A: at(5, 4_989)}
     assert reached(5_000, at(5), Ingestion(0, 10)) == {A: at(5, 4_999)}
     assert reached(NOW + 9, at(5), max_future_skew=5) == {A: at(5, NOW - 6)}
-    assert reached(5_000, at(5), Clock()) == {}
+    assert reached(5_000, at(5), ProcessingTime()) == {}
     # The rows that were read last are not in its watermark yet.
     assert reached(5_000, SplitState(5, 3, Millis(80))) == {}
 

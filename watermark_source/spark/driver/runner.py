@@ -26,7 +26,7 @@ from watermark_source.errors import InternalError, listed
 from watermark_source.monitor.source_status import NO_ROWS, SourceStatus, SplitView, Status
 from watermark_source.monitor.watermark_warnings import (
     Episode,
-    Holder,
+    HoldingSplit,
     LateSplit,
     Lead,
     Stand,
@@ -282,12 +282,12 @@ class WatermarkWarnings:
             return []
         return sorted(catch_up.ends)
 
-    def _holder(self, view: SplitView, seen: Seen, *, is_last: bool) -> Holder:
+    def _holder(self, view: SplitView, seen: Seen, *, is_last: bool) -> HoldingSplit:
         timeouts: Mapping[Split, int] = seen.plan.observation.history.idle_timeouts
         rows = seen.counts.by_split.get(view.split, NO_ROWS)
         quiet = self._options.watermark_warning_after if view.quiet is None or is_last else view.quiet
         was_read = rows.read > 0 and 2 * quiet < self._options.watermark_warning_after
-        return Holder(
+        return HoldingSplit(
             view.split,
             view.why,
             view.lag,

@@ -12,13 +12,13 @@ from watermark_source.clock import Clock
 from watermark_source.monitor.source_status import (
     NO_ROWS,
     STATUS_OF,
-    Backlog,
     BoundInForce,
-    Changes,
+    ChangeCounts,
     GroupStatus,
     Outline,
     SnapshotProgress,
     SourceStatus,
+    SplitBacklog,
     SplitView,
     Status,
     TimeInStatus,
@@ -348,7 +348,7 @@ def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Mil
         newest=history.newest,
         rows_at=None if history.arrivals.rows_at is None else history.arrivals.rows_at + by_wall,
         rows_after=None if history.arrivals.rows_after is None else history.arrivals.rows_after + by_wall,
-        changes=Changes(history.watermark_changes, history.status_changes),
+        changes=ChangeCounts(history.watermark_changes, history.status_changes),
         idle_timeout=options.idleness.timeout,
         out_of_orderness=out_of_orderness(options.strategy),
         without_holder=_without_holder(counting, state, options, reads_first=bool(growing)),
@@ -420,7 +420,7 @@ def _view(
     quiet = _quiet(state, idle_timeout, logs.asked_at) if rests else None
     return SplitView(
         split=split,
-        backlog=Backlog(state.position, None if growing else logs.ends.get(split), seen.uncounted),
+        backlog=SplitBacklog(state.position, None if growing else logs.ends.get(split), seen.uncounted),
         watermark=state.watermark,
         status=of.status,
         since=None if state.status is SplitStatus.ACTIVE else state.since,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pyspark_aligned_kafka.records.event_time_choice import JsonPath
-from pyspark_aligned_kafka.records.json_scan import JsonScan, Kind
+from pyspark_aligned_kafka.records.json_scan import JsonKind, JsonScan
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -22,7 +22,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Nothing:
-    why: Kind
+    why: JsonKind
 
 
 class Other:
@@ -36,16 +36,16 @@ class Other:
 def by_the_library(document: bytes | None, path: JsonPath) -> Any:
     """Return the string, the text of the number, or why there is neither."""
     if document is None:
-        return Nothing(Kind.NO_DOCUMENT)
+        return Nothing(JsonKind.NO_DOCUMENT)
     try:
         text = document.removeprefix(BYTE_ORDER_MARK).decode("utf-8", "surrogatepass")
         found = json.loads(text, parse_int=Number, parse_float=Number, parse_constant=lambda _: Other())
     except (ValueError, RecursionError):
-        return Nothing(Kind.NO_JSON)
+        return Nothing(JsonKind.NO_JSON)
     for step in path.steps:
         of_right_kind = isinstance(found, dict if isinstance(step, str) else list)
         if not of_right_kind or not (step in found if isinstance(step, str) else step < len(found)):
-            return Nothing(Kind.NOTHING)
+            return Nothing(JsonKind.NOTHING)
         found = found[step]
     return found if isinstance(found, str | Number) else Other()
 
@@ -56,16 +56,16 @@ def by_the_scan(documents: Sequence[bytes | None], path: JsonPath) -> list[Any]:
     lengths = np.maximum(sizes, 0)
     kinds, at, found = JsonScan(path).find(data, np.cumsum(lengths) - lengths, sizes)
     return [
-        _value(Kind(int(kind)), data[start : start + size].tobytes())
+        _value(JsonKind(int(kind)), data[start : start + size].tobytes())
         for kind, start, size in zip(kinds, at, found, strict=True)
     ]
 
 
-def _value(kind: Kind, raw: bytes) -> Any:
-    if kind is Kind.NUMBER:
+def _value(kind: JsonKind, raw: bytes) -> Any:
+    if kind is JsonKind.NUMBER:
         return Number(raw.decode())
-    if kind is Kind.TEXT:
+    if kind is JsonKind.TEXT:
         return raw.decode("utf-8", "surrogatepass")
-    if kind is Kind.ESCAPED:
+    if kind is JsonKind.ESCAPED:
         return json.loads('"' + raw.decode("utf-8", "surrogatepass") + '"')
-    return Other() if kind is Kind.OTHER else Nothing(kind)
+    return Other() if kind is JsonKind.OTHER else Nothing(kind)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_aligned_kafka.records.event_time_choice import JsonPath, parse_path
-from pyspark_aligned_kafka.records.json_scan import DEPTH, Kind
+from pyspark_aligned_kafka.records.json_scan import DEPTH, JsonKind
 from tests.unit.kafka.records.json_oracle import BYTE_ORDER_MARK, Nothing, Number, Other, by_the_library, by_the_scan
 
 NAMES = ("a", "b", "é", "a.b", 'q"', "\\", "😀", "", "abcdefgh", "abcdefghi")
@@ -23,22 +23,22 @@ AB = JsonPath(("a", "b"))
         (b'{"a":{"b":5}}', Number("5")),
         (b' \t\r\n{ "x" : [1, {"a":{"b":9}}] , "a" : { "b" : "t" } } ', "t"),
         (b'{"a":{"b":1},"a":{"b":2}}', Number("2")),
-        (b'{"a":{"b":1},"a":{"c":2}}', Nothing(Kind.NOTHING)),
-        (b'{"a":{"b":1},"a":3}', Nothing(Kind.NOTHING)),
+        (b'{"a":{"b":1},"a":{"c":2}}', Nothing(JsonKind.NOTHING)),
+        (b'{"a":{"b":1},"a":3}', Nothing(JsonKind.NOTHING)),
         (b'{"a":{"b":1},"x":{"b":2}}', Number("1")),
         (b'{"a":{"b":1,"b":{}}}', Other()),
         (b'{"\\u0061":{"\\u0062":"\\ud83d\\ude00\\n"}}', "😀\n"),
         (b'{"a":{"b":"\\/"}}', "/"),
         (b'{"a":{"b":"\xf3\xbf\xbf\xbf\xf4\x8f\xbf\xbf"}}', "\U000fffff\U0010ffff"),
         (b'{"s":"}{\\"a\\":{\\"b\\":1}","a":{"b":-0.5e+3}}', Number("-0.5e+3")),
-        (b'[{"a":{"b":1}}]', Nothing(Kind.NOTHING)),
-        (b'{"a":[{"b":1}]}', Nothing(Kind.NOTHING)),
+        (b'[{"a":{"b":1}}]', Nothing(JsonKind.NOTHING)),
+        (b'{"a":[{"b":1}]}', Nothing(JsonKind.NOTHING)),
         (b'{"a":{"b":null}}', Other()),
         (b'{"a":{"b":-Infinity}}', Other()),
         (BYTE_ORDER_MARK + b'{"a":{"b":1}}', Number("1")),
-        (None, Nothing(Kind.NO_DOCUMENT)),
+        (None, Nothing(JsonKind.NO_DOCUMENT)),
         *(
-            (wrong, Nothing(Kind.NO_JSON))
+            (wrong, Nothing(JsonKind.NO_JSON))
             for wrong in (
                 b"", b" ", b"{", b'{"a":{"b":1}', b'{"a":{"b":1}}}', b'{"a":{"b":1}} x', b'{"a":{"b":1},}', b"[1,]",
                 b'{"a":{"b":01}}', b'{"a":{"b":1.}}', b'{"a":{"b":.5}}', b'{"a":{"b":1e}}', b'{"a":{"b":+1}}', b"-",
@@ -62,14 +62,14 @@ def test_what_is_at_a_path(document: bytes | None, found: Any) -> None:
     [
         (b'{"a":[{"t":1},{"t":2}]}', "$.a[0].t", Number("1")),
         (b'{"a":[{"t":1},{"t":2}]}', "$.a[1].t", Number("2")),
-        (b'{"a":[{"t":1},{"t":2}]}', "$.a[2].t", Nothing(Kind.NOTHING)),
-        (b'{"a":[]}', "$.a[0]", Nothing(Kind.NOTHING)),
+        (b'{"a":[{"t":1},{"t":2}]}', "$.a[2].t", Nothing(JsonKind.NOTHING)),
+        (b'{"a":[]}', "$.a[0]", Nothing(JsonKind.NOTHING)),
         (b'{"a":[0,[1,"x"],2]}', "$.a[1][1]", "x"),
         (b'[[7,8],{"0":1,"a":[9]}]', "$[1].a[0]", Number("9")),
         (b'[[[1],[2]],[[3],[4]]]', "$[1][0][0]", Number("3")),
-        (b'{"a":{"0":1}}', "$.a[0]", Nothing(Kind.NOTHING)),
-        (b'{"a":[1]}', "$.a['0']", Nothing(Kind.NOTHING)),
-        (b'{"a":[1,2],"a":[3]}', "$.a[1]", Nothing(Kind.NOTHING)),
+        (b'{"a":{"0":1}}', "$.a[0]", Nothing(JsonKind.NOTHING)),
+        (b'{"a":[1]}', "$.a['0']", Nothing(JsonKind.NOTHING)),
+        (b'{"a":[1,2],"a":[3]}', "$.a[1]", Nothing(JsonKind.NOTHING)),
         (b'{"a":[1,2],"b":[5,6,7]}', "$.a[1]", Number("2")),
         (b'[1,{"a":[2,3]},4]', "$[2]", Number("4")),
         (b'[1,[2],[]]', "$[2]", Other()),
@@ -88,7 +88,7 @@ def test_a_name_is_the_same_however_it_is_written(name: str) -> None:
         document = f"{{{own}:5}}".encode()
         assert by_the_scan([document], JsonPath((name,))) == [Number("5")]
         for other in (f"{name}x", name[:-1], f"x{name}", f"x{name[1:]}", name[:-1] + chr(ord(name[-1]) ^ 1)):
-            assert by_the_scan([document], JsonPath((other,))) == [Nothing(Kind.NOTHING)]
+            assert by_the_scan([document], JsonPath((other,))) == [Nothing(JsonKind.NOTHING)]
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_a_name_is_the_same_however_it_is_written(name: str) -> None:
 )
 def test_half_a_character_is_no_name_of_another(document: bytes, other: str) -> None:
     path = JsonPath((other,))
-    assert by_the_scan([document], path) == [Nothing(Kind.NOTHING)] == [by_the_library(document, path)]
+    assert by_the_scan([document], path) == [Nothing(JsonKind.NOTHING)] == [by_the_library(document, path)]
 
 
 @pytest.mark.parametrize("document", [b"5", b' "x" ', b"{}", b"[", b"null"])
@@ -113,7 +113,7 @@ def test_without_a_name_the_document_itself_is_meant(document: bytes) -> None:
 
 def test_documents_may_be_deep_and_not_too_deep() -> None:
     deep = [b"[" * depth + b"]" * depth for depth in (DEPTH - 100, DEPTH, DEPTH + 1)]
-    assert by_the_scan(deep, AB) == [Nothing(Kind.NOTHING), Nothing(Kind.NOTHING), Nothing(Kind.NO_JSON)]
+    assert by_the_scan(deep, AB) == [Nothing(JsonKind.NOTHING), Nothing(JsonKind.NOTHING), Nothing(JsonKind.NO_JSON)]
     behind = b'{"x":' + b'{"a":' * 500 + b"1" + b"}" * 500 + b',"a":{"b":7}}'
     assert by_the_scan([behind], AB) == [Number("7")]
 

@@ -9,8 +9,8 @@ import pytest
 from pyspark_mysql_cdc_wm.binlog.sql_scanner import PLAIN, Dialect, LoggedTable, UnfollowedError
 from pyspark_mysql_cdc_wm.binlog.statement_effects import (
     NOTHING,
-    Effect,
     RowsStatement,
+    StatementEffect,
     Undoing,
     effect_of,
 )
@@ -77,7 +77,7 @@ def names(tables: Iterable[LoggedTable]) -> set[str]:
 def test_what_changes_a_table_as_a_whole(text: str, whole: str) -> None:
     found = effect_of(text)
     assert names(found.whole) == set(whole.split(" "))
-    assert found == Effect(whole=found.whole, keeps_columns=found.keeps_columns)
+    assert found == StatementEffect(whole=found.whole, keeps_columns=found.keeps_columns)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_a_table_that_all_sessions_have_is_dropped(text: str, dropped: str) -> N
     ],
 )
 def test_a_database_that_is_dropped_or_replaced_is_named(text: str, databases: set[str]) -> None:
-    assert effect_of(text) == Effect(databases=frozenset(databases))
+    assert effect_of(text) == StatementEffect(databases=frozenset(databases))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from pyspark_mysql_cdc_wm.lookup.server_cautions import advice
 from pyspark_mysql_cdc_wm.lookup.server_checks import checks_of
 from tests.unit.mysql.recorded_answers import Answer, checked_server
-from watermark_source.checks import Finding, Verdict, examine
+from watermark_source.checks import CheckVerdict, Finding, examine
 
 MYSQL, MARIADB = "9.7.4", "11.8.9-MariaDB"
 TABLES: dict[str, Answer] = {
@@ -32,7 +32,7 @@ def found(
     return finding
 
 
-def shown(finding: Finding) -> tuple[Verdict, str]:
+def shown(finding: Finding) -> tuple[CheckVerdict, str]:
     return finding.verdict, finding.text
 
 
@@ -49,7 +49,7 @@ def shown(finding: Finding) -> tuple[Verdict, str]:
 )
 def test_a_setting_without_which_rows_cannot_be_read_is_refused(settings: dict[str, str], seen: str) -> None:
     finding = found(next(iter(settings), "binlog_row_metadata"), settings=settings)
-    assert finding.verdict is Verdict.FAILED
+    assert finding.verdict is CheckVerdict.FAILED
     assert seen in finding.text
 
 
@@ -59,43 +59,48 @@ def test_a_setting_without_which_rows_cannot_be_read_is_refused(settings: dict[s
      ("binlog_row_metadata", "FULL"), ("server_id", "7"), ("binlog_format", None)],
 )  # fmt: skip
 def test_a_setting_as_it_is_needed_or_that_a_server_does_not_have_is_in_order(setting: str, value: str | None) -> None:
-    assert found(setting, settings={} if value is None else {setting: value}).verdict is Verdict.OK
+    assert found(setting, settings={} if value is None else {setting: value}).verdict is CheckVerdict.OK
 
 
 def test_the_least_metadata_is_read_with_a_caution() -> None:
     verdict, text = shown(found("binlog_row_metadata", settings={"binlog_row_metadata": "MINIMAL"}))
-    assert verdict is Verdict.WARNING
+    assert verdict is CheckVerdict.WARNING
     assert "SET GLOBAL binlog_row_metadata = 'FULL'" in text
 
 
 def test_without_gtids_a_snapshot_is_slower_and_no_replica_continues_the_query() -> None:
     verdict, text = shown(found("gtid_mode", settings={"gtid_mode": "OFF"}))
-    assert verdict is Verdict.WARNING
+    assert verdict is CheckVerdict.WARNING
     assert "no query can continue on a replica. On the server, one after another: SET GLOBAL enforce" in text
-    assert found("gtid_mode", settings={"gtid_mode": "ON"}).verdict is Verdict.OK
-    assert found("gtid_mode", MARIADB).verdict is Verdict.OK
+    assert found("gtid_mode", settings={"gtid_mode": "ON"}).verdict is CheckVerdict.OK
+    assert found("gtid_mode", MARIADB).verdict is CheckVerdict.OK
 
 
 @pytest.mark.parametrize(
     ("settings", "size", "verdict", "text"),
     [
-        ({"binlog_expire_logs_seconds": "86400"}, 0, Verdict.OK, "1 d"),
-        ({"binlog_expire_logs_seconds": "86399"}, 0, Verdict.WARNING, "binlog_expire_logs_seconds = 604800"),
-        ({"expire_logs_days": "0.5"}, 0, Verdict.WARNING, "for 12 h"),
-        ({"binlog_expire_logs_seconds": "0"}, 0, Verdict.OK, "until an administrator purges it"),
-        ({"binlog_expire_logs_seconds": "1", "binlog_expire_logs_auto_purge": "0"}, 0, Verdict.OK, "until an admin"),
+        ({"binlog_expire_logs_seconds": "86400"}, 0, CheckVerdict.OK, "1 d"),
+        ({"binlog_expire_logs_seconds": "86399"}, 0, CheckVerdict.WARNING, "binlog_expire_logs_seconds = 604800"),
+        ({"expire_logs_days": "0.5"}, 0, CheckVerdict.WARNING, "for 12 h"),
+        ({"binlog_expire_logs_seconds": "0"}, 0, CheckVerdict.OK, "until an administrator purges it"),
+        (
+            {"binlog_expire_logs_seconds": "1", "binlog_expire_logs_auto_purge": "0"},
+            0,
+            CheckVerdict.OK,
+            "until an admin",
+        ),
         # A slow snapshot of 600 GB takes 60 000 s: three times that is kept.
         (
             {"binlog_expire_logs_seconds": "86400"},
             600_000_000_000,
-            Verdict.WARNING,
+            CheckVerdict.WARNING,
             "a snapshot of 600000 MB takes up to",
         ),
-        ({"binlog_expire_logs_seconds": "180000"}, 600_000_000_000, Verdict.OK, "a snapshot of 600000 MB"),
+        ({"binlog_expire_logs_seconds": "180000"}, 600_000_000_000, CheckVerdict.OK, "a snapshot of 600000 MB"),
     ],
 )
 def test_a_binlog_that_is_kept_for_less_than_a_day_or_than_slow_snapshots_take_is_a_caution(
-    settings: dict[str, str], size: int, verdict: Verdict, text: str
+    settings: dict[str, str], size: int, verdict: CheckVerdict, text: str
 ) -> None:
     finding = found("binlog kept", settings=settings, answers={"SELECT DATA_LENGTH": [(size,)]})
     assert finding.verdict is verdict
@@ -104,8 +109,8 @@ def test_a_binlog_that_is_kept_for_less_than_a_day_or_than_slow_snapshots_take_i
 
 def test_tables_of_other_engines_are_not_as_of_one_moment() -> None:
     verdict, text = shown(found("engine", answers={"SELECT ENGINE": [("MyISAM",)]}))
-    assert (verdict, "shop.t (MyISAM): only InnoDB" in text) == (Verdict.WARNING, True)
-    assert found("engine", answers={"SELECT ENGINE": [("InnoDB",)]}).verdict is Verdict.OK
+    assert (verdict, "shop.t (MyISAM): only InnoDB" in text) == (CheckVerdict.WARNING, True)
+    assert found("engine", answers={"SELECT ENGINE": [("InnoDB",)]}).verdict is CheckVerdict.OK
 
 
 CASCADING = """CREATE TABLE `t` (
@@ -119,44 +124,46 @@ CASCADING = """CREATE TABLE `t` (
 @pytest.mark.parametrize(
     ("version", "settings", "verdict"),
     [
-        ("9.5.9", {}, Verdict.WARNING), ("9.6.0", {}, Verdict.OK), ("10.0.0", {}, Verdict.OK),
-        (MARIADB, {}, Verdict.WARNING),
-        ("9.6.0", {"innodb_native_foreign_keys": "ON"}, Verdict.WARNING),
+        ("9.5.9", {}, CheckVerdict.WARNING), ("9.6.0", {}, CheckVerdict.OK), ("10.0.0", {}, CheckVerdict.OK),
+        (MARIADB, {}, CheckVerdict.WARNING),
+        ("9.6.0", {"innodb_native_foreign_keys": "ON"}, CheckVerdict.WARNING),
     ],
 )  # fmt: skip
 def test_changes_by_foreign_keys_that_a_server_does_not_log_are_named(
-    version: str, settings: dict[str, str], verdict: Verdict
+    version: str, settings: dict[str, str], verdict: CheckVerdict
 ) -> None:
     finding = found("foreign keys", version, settings=settings, answers={"SHOW CREATE TABLE": [("t", CASCADING)]})
     assert finding.verdict is verdict
-    assert ("shop.t of_user, shop.t of_shop:" in finding.text) == (verdict is Verdict.WARNING)
+    assert ("shop.t of_user, shop.t of_shop:" in finding.text) == (verdict is CheckVerdict.WARNING)
     none = found("foreign keys", version, settings=settings, answers={"SHOW CREATE TABLE": [("t", "CREATE TABLE `t`")]})
-    assert none.verdict is Verdict.OK
+    assert none.verdict is CheckVerdict.OK
 
 
 @pytest.mark.parametrize(
     ("settings", "verdict"),
-    [({}, Verdict.OK), ({"sync_binlog": "1", "innodb_flush_log_at_trx_commit": "1"}, Verdict.OK),
-     ({"sync_binlog": "0"}, Verdict.WARNING), ({"innodb_flush_log_at_trx_commit": "2"}, Verdict.WARNING)],
+    [({}, CheckVerdict.OK), ({"sync_binlog": "1", "innodb_flush_log_at_trx_commit": "1"}, CheckVerdict.OK),
+     ({"sync_binlog": "0"}, CheckVerdict.WARNING), ({"innodb_flush_log_at_trx_commit": "2"}, CheckVerdict.WARNING)],
 )  # fmt: skip
-def test_a_commit_that_is_not_written_to_disk_is_a_caution(settings: dict[str, str], verdict: Verdict) -> None:
+def test_a_commit_that_is_not_written_to_disk_is_a_caution(settings: dict[str, str], verdict: CheckVerdict) -> None:
     finding = found("sync_binlog", settings=settings)
     assert finding.verdict is verdict
-    assert all(f"SET GLOBAL {name} = 1" in finding.text for name in settings if verdict is Verdict.WARNING)
+    assert all(f"SET GLOBAL {name} = 1" in finding.text for name in settings if verdict is CheckVerdict.WARNING)
 
 
-@pytest.mark.parametrize(("skew", "verdict"), [(0.0, Verdict.OK), (-3_600.0, Verdict.WARNING), (7.0, Verdict.WARNING)])
-def test_a_server_whose_clock_differs_makes_lags_wrong(skew: float, verdict: Verdict) -> None:
+@pytest.mark.parametrize(
+    ("skew", "verdict"), [(0.0, CheckVerdict.OK), (-3_600.0, CheckVerdict.WARNING), (7.0, CheckVerdict.WARNING)]
+)
+def test_a_server_whose_clock_differs_makes_lags_wrong(skew: float, verdict: CheckVerdict) -> None:
     finding = found("clock", answers={"SELECT UNIX_TIMESTAMP": lambda: [(time.time() + skew,)]})
     assert finding.verdict is verdict
-    assert ("behind" if skew < 0 else "ahead of") in finding.text or verdict is Verdict.OK
+    assert ("behind" if skew < 0 else "ahead of") in finding.text or verdict is CheckVerdict.OK
 
 
 def test_a_connection_without_tls_is_a_caution_and_an_unverified_certificate_is_said() -> None:
-    assert found("TLS", answers={"SHOW STATUS LIKE 'Ssl_%'": [("Ssl_cipher", "")]}).verdict is Verdict.WARNING
+    assert found("TLS", answers={"SHOW STATUS LIKE 'Ssl_%'": [("Ssl_cipher", "")]}).verdict is CheckVerdict.WARNING
     tls: Answer = [("Ssl_cipher", "TLS_AES_256_GCM_SHA384"), ("Ssl_version", "TLSv1.3")]
     verdict, text = shown(found("TLS", answers={"SHOW STATUS LIKE 'Ssl_%'": tls}))
-    assert verdict is Verdict.OK
+    assert verdict is CheckVerdict.OK
     assert text.startswith("TLSv1.3 TLS_AES_256_GCM_SHA384; the certificate is not verified")
 
 
@@ -166,4 +173,4 @@ def test_the_end_of_the_binlog_and_the_account_are_shown() -> None:
         "the binlog ends in binlog.000003 at position 157"
     )
     none = found("REPLICATION CLIENT", answers={"SHOW BINARY LOG STATUS": []})
-    assert (none.verdict, "shows no end of its binlog. Set log_bin" in none.text) == (Verdict.FAILED, True)
+    assert (none.verdict, "shows no end of its binlog. Set log_bin" in none.text) == (CheckVerdict.FAILED, True)

@@ -10,7 +10,7 @@ from pyspark_mysql_cdc_wm.lookup.server_cautions import gaps
 from pyspark_mysql_cdc_wm.lookup.server_checks import LoggedDatabases, checks_of
 from pyspark_mysql_cdc_wm.options.tables import TableName
 from tests.unit.mysql.recorded_answers import Answer, checked_server
-from watermark_source.checks import Finding, Verdict, examine
+from watermark_source.checks import CheckVerdict, Finding, examine
 from watermark_source.errors import RefusedError, UnsupportedFormatError
 
 MYSQL, MARIADB = "9.7.4", "11.8.9-MariaDB"
@@ -35,22 +35,22 @@ def found(
 @pytest.mark.parametrize(("version", "setting"), [(MYSQL, "log_replica_updates"), (MARIADB, "log_slave_updates")])
 def test_a_replica_that_does_not_log_what_it_applies_is_refused(version: str, setting: str) -> None:
     refused = found("log_replica_updates", {setting: "OFF"}, version, SOURCE)
-    assert refused.verdict is Verdict.FAILED
+    assert refused.verdict is CheckVerdict.FAILED
     assert f"{setting} is OFF, and must be ON: the server is a replica of db0:3306" in refused.text
-    assert found("log_replica_updates", {setting: "ON"}, version, SOURCE).verdict is Verdict.OK
-    assert found("log_replica_updates", {setting: "OFF"}, version).verdict is Verdict.OK
+    assert found("log_replica_updates", {setting: "ON"}, version, SOURCE).verdict is CheckVerdict.OK
+    assert found("log_replica_updates", {setting: "OFF"}, version).verdict is CheckVerdict.OK
 
 
 @pytest.mark.parametrize(
     ("running", "applied", "verdict", "text"),
     [
-        ("1", "", Verdict.FAILED, "the server is a replica (Slaves_running is 1)"),
-        ("0", "0-1-7", Verdict.WARNING, "the server has been a replica (gtid_slave_pos is 0-1-7)"),
-        ("0", "", Verdict.OK, "no other server is replicated"),
+        ("1", "", CheckVerdict.FAILED, "the server is a replica (Slaves_running is 1)"),
+        ("0", "0-1-7", CheckVerdict.WARNING, "the server has been a replica (gtid_slave_pos is 0-1-7)"),
+        ("0", "", CheckVerdict.OK, "no other server is replicated"),
     ],
 )
 def test_a_user_who_may_not_see_the_sources_is_told_what_shows_them(
-    running: str, applied: str, verdict: Verdict, text: str
+    running: str, applied: str, verdict: CheckVerdict, text: str
 ) -> None:
     answers: Mapping[str, Answer] = {
         "SHOW ALL SLAVES STATUS": REFUSED, "SHOW GLOBAL STATUS LIKE 'Slaves_running'": [("Slaves_running", running)],
@@ -58,18 +58,18 @@ def test_a_user_who_may_not_see_the_sources_is_told_what_shows_them(
     finding = found("log_replica_updates", {"log_slave_updates": "OFF", "gtid_slave_pos": applied}, MARIADB, answers)
     assert finding.verdict is verdict
     assert text in finding.text
-    assert ("GRANT SLAVE MONITOR" in finding.text) == (verdict is Verdict.WARNING)
+    assert ("GRANT SLAVE MONITOR" in finding.text) == (verdict is CheckVerdict.WARNING)
 
 
 def test_a_node_of_a_cluster_that_does_not_log_what_others_write_is_refused() -> None:
     refused = found("log_replica_updates", {"log_slave_updates": "OFF", "wsrep_on": "ON"}, MARIADB)
-    assert refused.verdict is Verdict.FAILED
+    assert refused.verdict is CheckVerdict.FAILED
     assert "the server is a node of a Galera cluster (wsrep_on)" in refused.text
 
 
 def test_a_binlog_without_files_is_refused() -> None:
     refused = found("binlog_storage_engine", {"binlog_storage_engine": "innodb"}, MARIADB)
-    assert refused.verdict is Verdict.FAILED
+    assert refused.verdict is CheckVerdict.FAILED
     assert "binlog_storage_engine is innodb, and must be empty" in refused.text
 
 
@@ -98,11 +98,11 @@ def test_several_databases_that_may_be_one_name_are_a_warning() -> None:
     def shown(only: str) -> Finding:
         return found("binlog_do_db", {}, answers={"SHOW BINARY LOG STATUS": [("binlog.000001", 4, only, "")]})
 
-    assert shown("").verdict is shown("shop").verdict is Verdict.OK
-    assert shown("shop,other").verdict is Verdict.WARNING
+    assert shown("").verdict is shown("shop").verdict is CheckVerdict.OK
+    assert shown("shop,other").verdict is CheckVerdict.WARNING
     assert "Give binlog_do_db once for each database" in shown("shop,other").text
 
 
 def test_a_server_that_goes_on_without_its_binlog_is_a_warning() -> None:
-    assert found("binlog_error_action", {"binlog_error_action": "ABORT_SERVER"}).verdict is Verdict.OK
-    assert found("binlog_error_action", {"binlog_error_action": "IGNORE_ERROR"}).verdict is Verdict.WARNING
+    assert found("binlog_error_action", {"binlog_error_action": "ABORT_SERVER"}).verdict is CheckVerdict.OK
+    assert found("binlog_error_action", {"binlog_error_action": "IGNORE_ERROR"}).verdict is CheckVerdict.WARNING

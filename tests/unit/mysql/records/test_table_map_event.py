@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pyspark_mysql_cdc_wm.binlog.event_headers import EventType
 from pyspark_mysql_cdc_wm.records.table_definition import BINARY_COLLATION, ColumnType, KeyPart
-from pyspark_mysql_cdc_wm.records.table_map import Writer, read_table_map, read_table_names
+from pyspark_mysql_cdc_wm.records.table_map import WriterVersion, read_table_map, read_table_names
 from tests.unit.mysql.recordings import bodies, charsets, table_maps
 from watermark_source.errors import CorruptDataError, UnsupportedFormatError
 
@@ -127,7 +127,7 @@ def test_signs_and_collations_are_those_of_the_columns_that_have_a_place_for_the
         (True, b"\3\4\x3f\x3f\x2d\x08", b"\2\7\x2d\0\x3f\1\x3f\3\x08"),
     ):
         for metadata in (each, default):
-            columns = read_table_map(body + metadata, "here", Writer(mariadb)).columns
+            columns = read_table_map(body + metadata, "here", WriterVersion(mariadb)).columns
             assert [column.collation for column in columns] == [63 if mariadb else None, 63, 45, 8]
 
 
@@ -143,7 +143,7 @@ def test_signs_and_collations_are_those_of_the_columns_that_have_a_place_for_the
     ],
 )
 def test_a_year_has_a_sign_or_none_by_the_release_that_wrote_the_binlog(version: str, signs: bytes) -> None:
-    table = read_table_map(_WITH_YEAR + b"\x01\x01" + signs, "here", Writer.of(version))
+    table = read_table_map(_WITH_YEAR + b"\x01\x01" + signs, "here", WriterVersion.of(version))
     assert [column.unsigned for column in table.columns if column.type is not ColumnType.YEAR] == [0, 0, 1, 0]
 
 
@@ -152,8 +152,8 @@ def test_numbers_after_a_year_of_a_release_between_are_refused_unless_their_sign
     with pytest.raises(
         UnsupportedFormatError, match=r"table d\.t has a column YEAR before other numbers, and it is not"
     ):
-        read_table_map(_WITH_YEAR + b"\x01\x01\x20", "here", Writer.of(version))
-    table = read_table_map(_WITH_YEAR + b"\x01\x01\x00", "here", Writer.of(version))
+        read_table_map(_WITH_YEAR + b"\x01\x01\x20", "here", WriterVersion.of(version))
+    table = read_table_map(_WITH_YEAR + b"\x01\x01\x00", "here", WriterVersion.of(version))
     assert not any(column.unsigned for column in table.columns)
 
 
