@@ -166,7 +166,7 @@ def _settings_in_file(file: Path | None) -> Mapping[str, str]:
     return {found[1]: found[2] for line in lines if (found := _SETTING.fullmatch(line)) is not None}
 
 
-# What is done with a module of Spark as soon as something imports it. Nothing is imported for it here.
+# Calls with a module of Spark as soon as the process imports it; this imports none itself.
 
 
 def after_import(names: Collection[str], call: Callable[[ModuleType], None]) -> None:

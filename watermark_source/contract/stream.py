@@ -295,7 +295,7 @@ class AnnouncementsRead:
     """What a log of announcements holds from a position on."""
 
     statements: Sequence[LoggedStatement] = ()
-    """In the order of the log, from the position on; not all of them if there are many."""
+    """Statements in the order of the log, from the position on; not all of them if there are many."""
     next_position: int | None = None
     """Where to continue; ``None`` while nothing has been read."""
     is_current: bool = False

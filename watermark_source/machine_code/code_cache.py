@@ -127,7 +127,7 @@ def _foreign(folder: Path) -> str | None:
     own, closed = os.geteuid(), False
     for each in (folder, *folder.iterdir()):
         try:
-            # Of a link to elsewhere not what it leads to.
+            # The link itself is checked, not its target.
             found = each.lstat()
         except FileNotFoundError:
             if each == folder:
@@ -141,7 +141,7 @@ def _foreign(folder: Path) -> str | None:
                 return f"{each} is no folder"
         if found.st_uid != own:
             return f"{each} belongs to the user {found.st_uid}, and this is {own}"
-        # Where others cannot enter a folder, they reach no file in it.
+        # Other users who cannot enter a folder reach no file in it.
         if mode & 0o022 and (each == folder or not closed):
             return f"others may write to {each} (mode {mode:04o})"
     return None

@@ -279,7 +279,7 @@ class FollowedQuery:
     """When Spark last reported that it had nothing to do."""
 
     def clocks(self, now: int) -> QueryClocks:
-        """Return its clocks, of which the last event is known."""
+        """Return its clocks as of the last event."""
         return query_clocks(
             self.progress, tuple(self.sources.values()), now, idle_at=self.idle_at, operators=self.operators
         )

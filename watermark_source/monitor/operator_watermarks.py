@@ -81,7 +81,7 @@ class OperatorWatermark:
     late: Millis | None
     """Rows with event times at or before it were dropped as late: the watermark of the batch before."""
     eviction: Millis | None
-    """By which it emitted rows and removed state."""
+    """The watermark by which it emitted rows and removed state."""
     output_before: Millis | None
     """Event times of all rows of this batch and of later ones are after it."""
     output: Millis | None

@@ -396,7 +396,7 @@ class SourceStatus:
     first_reading: str | None = None
     """How far the source is from the ends to which its logs are read first (``readToEndFirst``); ``None`` otherwise."""
     unprocessed: Unprocessed | None = None
-    """As of the plan of the last batch, whose rows are not in a committed batch yet."""
+    """The oldest unprocessed row as of the plan of the last batch, whose rows are not in a committed batch yet."""
     unread: Unprocessed | None = None
     """The same once that batch is committed."""
     newest: int | None = None

@@ -50,7 +50,7 @@ class Standing:
         return replace(self, watermark=watermark, since=now, rows=rows, late=late)
 
     def is_due(self, rows: int, now: int, patience: int) -> bool:
-        """Return whether there is reason to warn: no watermark for so long, or one that stands although rows come."""
+        """Return whether to warn: for ``patience`` milliseconds no watermark, or one that stands although rows come."""
         read = self.watermark is None or rows > self.rows
         return read and now - self.since >= patience
 
@@ -105,7 +105,7 @@ class Stand(NamedTuple):
     writers: Sequence[str] | None = None
     """Why the writers that announce watermarks hold it, as sentences; ``None`` where none announces."""
     is_last: bool = False
-    """No split is ahead of those that hold it: it would not move without them either."""
+    """No split is ahead of the holders: the watermark would not advance without them either."""
     began_behind: bool = False
     """No record has come in this run, and there were records before where it began to read."""
     bound: int = 0
@@ -201,7 +201,7 @@ class Episode:
     """When the first stand began."""
     stands: int
     watermark: int | None
-    """Of the last stand."""
+    """The watermark at the last stand."""
     seen_at: int
     """When the last stand was seen last."""
     reminders: Mapping[Reason, Reminder] = field(default_factory=dict)
@@ -237,7 +237,7 @@ def moving_text(watermark: int | None, stands: int, since: int) -> str:
     return f"the watermark moves again{at}: it had stood{times} since {watermark_text(since)} UTC"
 
 
-# What a warning says.
+# The texts of the warnings.
 
 
 def standing_text(stand: Stand, max_future_skew: int | None) -> str:

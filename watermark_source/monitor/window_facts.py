@@ -1,4 +1,4 @@
-"""What is known of a query when a window of it is still open: of its sources, splits and batches. Pure.
+"""The facts about a query with an open window: its sources, splits and batches. Pure.
 
 The facts are those of a running query's status, or those of a checkpoint's files, which know less; ``open_windows``
 decides from them.
@@ -113,7 +113,7 @@ class SourceAt:
     is_held: bool = False
     """Whether its alignment group lets no source read yet."""
     trouble: str | None = None
-    """Why what is known of the group may be old."""
+    """Why the known state of the group may be old."""
     silent: tuple[str, ...] = ()
     """Other sources of the group that have missed their reports, as sentences."""
 
@@ -136,7 +136,7 @@ class SourceAt:
 
 @dataclass(frozen=True, slots=True)
 class Unfollowed:
-    """That Spark's watermark is not that of the sources."""
+    """Spark's watermark and that of the sources, which differ."""
 
     spark: int | None
     """Spark's watermark, which is ahead of theirs; ``None``: it has none, and no window closes."""
@@ -162,7 +162,7 @@ class QueryAt:
     takes_highest: bool = False
     """Whether Spark takes the highest watermark of several sources instead of the lowest."""
     unfollowed: Unfollowed | None = None
-    """That Spark's watermark is not that of the sources; ``None`` if it is."""
+    """Both watermarks if Spark's is not that of the sources; ``None`` if it is."""
     waits_for_rows: bool = False
     """Whether Spark makes no batch without rows (``noDataMicroBatches``)."""
     running: int | None = None

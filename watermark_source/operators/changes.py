@@ -123,7 +123,7 @@ def _no_names(argument: str, seen: object) -> UsageError:
     return UsageError(f'{CALLER}: {argument} = {shortened(seen)}; it must be a text{several}, as in {argument}="name"')
 
 
-# What lies between a source of changes and the join.
+# The operators between a source of changes and the join.
 
 
 class Lost(NamedTuple):
@@ -131,7 +131,7 @@ class Lost(NamedTuple):
 
     operator: str
     condition: str | None = None
-    """Of a filter."""
+    """The condition of a filter; ``None`` for another operator."""
 
 
 class Path(NamedTuple):
@@ -147,9 +147,9 @@ class _Tracked:
     """Columns of a node, by their numbers."""
 
     alike: frozenset[int]
-    """Those that never change for a key."""
+    """Columns that never change for a key."""
     read: Mapping[int, Lost]
-    """Those that filters above read, and what is lost unless they never change for a key, or are ``_ROWS_ALIKE``."""
+    """Columns that filters above read, and what is lost unless they never change for a key, or are ``_ROWS_ALIKE``."""
 
     def moved(self, places: Mapping[int, int]) -> _Tracked:
         """Return the same columns by their numbers in another node."""
@@ -332,7 +332,7 @@ def _is_steady(expression: Any) -> bool:
 
 
 def _own_operator(node: Any) -> str | None:
-    """Return the name of an operator of this project, of which a node unpacks the rows."""
+    """Return the name of the operator of this project whose rows a node unpacks."""
     name = str(node.functionExpr().name()) if kind_of(node) == "MapInArrow" else ""
     return name if name == ORDERING or name.startswith(JOIN) else None
 
@@ -348,7 +348,7 @@ def _input(node: Any) -> Any:
 
 
 def _number(expression: Any) -> int:
-    """Return the number by which Spark tells columns apart."""
+    """Return the number by which Spark distinguishes columns."""
     return int(expression.exprId().id())
 
 

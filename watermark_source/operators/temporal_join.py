@@ -241,7 +241,7 @@ def _need_waiting_or_none(
     probe: DataFrame, build: DataFrame, probe_source: SourceTime, build_source: SourceTime, *, buffer: bool, wait: bool
 ) -> None:
     """Refuse, on processing time, sides with which rows would wait although they shall not, or would not wait."""
-    # Of a union, each source: the first one alone does not show when the others have been read.
+    # Each source of a union counts: the first one alone does not show when the others have been read.
     sources = dict.fromkeys([build_source, *declarations(build)])
     if not wait:
         for source in sources:
@@ -384,7 +384,7 @@ def _need_known_changes(source: SourceTime, columns: BuildColumns, kinds: KindsO
 
 
 def _need_booleans(**given: object) -> None:
-    """Refuse ``wait="false"``, which Python takes for true."""
+    """Refuse ``wait="false"``, which Python treats as true."""
     if wrong := [name for name, value in given.items() if not isinstance(value, bool)]:
         raise UsageError(f"{CALLER}: {wrong[0]} = {given[wrong[0]]!r}; it must be True or False")
 

@@ -27,16 +27,16 @@ MOST_CUTS: Final = 4_096
 _MOST_FORMER: Final = 100
 """Earlier queries that are kept of a writer."""
 _FORMER_IN_CHECKPOINT: Final = 4
-"""The newest of them that a checkpoint keeps: of queries that announce by turns it is the last one."""
-_GONE_IN_CHECKPOINT: Final = 50
-"""Of writers that no plan waits for, the newest that a checkpoint keeps: under new names there may be one a night."""
+"""How many of them a checkpoint keeps, the newest: if queries announce by turns, the last one is among them."""
+_UNAWAITED_IN_CHECKPOINT: Final = 50
+"""How many writers that no plan waits for a checkpoint keeps, the newest: each night may bring one under a new name."""
 
 
 class LoggedStatement(NamedTuple):
     """A record of the log of announcements."""
 
     position: int
-    """Of the record in the log."""
+    """Position of the record in the log."""
     written_at: Millis | None
     """The record's own timestamp, for people; nothing is decided by it."""
     statement: Statement | None
@@ -52,7 +52,7 @@ class Cut:
     """An announcement, with what the reader must have planned before it applies."""
 
     position: int
-    """Of its record."""
+    """Position of its record in the log of announcements."""
     batch: int
     watermark: Millis | None
     """``None``: the writer has no watermark yet. ``MAX``: it writes no more."""
@@ -64,7 +64,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """What is known of a writer."""
+    """A writer of announcements as the reader knows it."""
 
     name: str
     query: str | None = None
@@ -171,7 +171,7 @@ class _Changing:
     def __init__(self, table: AnnouncedTable) -> None:
         self._writers = dict(table.writers)
         self._pending: dict[str, list[Cut]] = {}
-        """Of writers that have announced since."""
+        """Announcements by writer that this update has added."""
         self._parts = list(table.parts)
         self._left_out = table.left_out
         self._index = {part: at for at, part in enumerate(table.parts)}
@@ -338,8 +338,8 @@ class ObservedAnnouncements:
     """Whether it was read to an end that was requested after the ends of the data: if not, the watermark stands."""
     silent: Mapping[str, int] = field(default_factory=dict)
     """Milliseconds for which each writer has announced nothing. Only time in which the log could be read counts, in
-    this process: a writer is never taken for silent because its announcements did not arrive. For a run that reads up
-    to fixed ends: see ``silent_by_records``."""
+    this process: a writer never counts as silent because its announcements did not arrive. For a run that reads up to
+    fixed ends see ``silent_by_records``."""
     trouble: str | None = None
     """Why it is not current, as a sentence."""
     is_run: bool = False
@@ -508,7 +508,7 @@ class AnnouncedFrom:
     """What a checkpoint keeps: from where the log of announcements is read again. Replays never read it."""
 
     position: int
-    """Of the first record that is still of use for a writer."""
+    """Position of the first record that is still of use for a writer."""
     log: str | None
     """Id of the log that the position is of."""
     writers: tuple[str, ...]
@@ -561,7 +561,7 @@ def needed_from(
     # While a watermark waits for its interval, all matter.
     is_sent = _combined(table, every, sent) == sent
     past = [w for w in every if is_sent and w.writer.name not in observed.by.names and _is_past(w, sent)]
-    past = sorted(past, key=lambda w: w.at.position if w.at else -1)[:-_GONE_IN_CHECKPOINT]
+    past = sorted(past, key=lambda w: w.at.position if w.at else -1)[:-_UNAWAITED_IN_CHECKPOINT]
     gone = {w.writer.name for w in past}
     kept = {name: writer for name, writer in table.writers.items() if name not in gone}
     needed = (at for writer in kept.values() if (at := writer.needed) is not None)

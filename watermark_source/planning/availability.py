@@ -67,15 +67,15 @@ class Effect(Enum):
     DISCARD = "discard"
     """The answer is to a request that was given up, perhaps about an earlier split of the same name."""
     BEGIN_SILENCE = "begin silence"
-    """To be logged, and no time counts as quiet."""
+    """The caller logs it, and counts no time as quiet."""
     END_SILENCE = "end silence"
-    """To be logged."""
+    """The caller logs it."""
     FORGET = "forget"
     """What was kept of earlier calls is dropped: a late answer, a failure, the beginning of a silence."""
 
 
 class Transition(NamedTuple):
-    """The state that an event leads to, and what else it does."""
+    """The state after an event, and the effects of the event."""
 
     state: Availability
     effects: tuple[Effect, ...] = ()
@@ -190,7 +190,7 @@ class AvailabilityTable(Generic[_Answer]):
         return {split for split, row in self._rows.items() if row.state in states}
 
     def take_begun(self) -> Set[Split]:
-        """Return the splits of which a silence has begun since this was called last; it may be over."""
+        """Return the splits whose silence has begun since the last call; it may be over by now."""
         begun, self._begun = self._begun, set()
         return begun
 

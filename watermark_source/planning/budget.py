@@ -52,7 +52,7 @@ def budgeted_ends(
 def _up_to_one_time(backlog: Backlog, allowed: Mapping[Split, int], budget: int) -> dict[Split, int]:
     aim = None
     if len(backlog.ends) >= 2 * SAMPLE:
-        # What would fit of some splits: thousands of them are better looked up once than until it fits.
+        # A sample shows about how much fits: of thousands of splits each look-up costs, and the search needs many.
         some = backlog.only(sample(backlog.ends.keys(), SAMPLE))
         rows = _total(some, some.ends)
         aim = _search(some, some.ends, budget * rows // _total(backlog, backlog.ends)).event_time
@@ -82,7 +82,7 @@ class _Found(NamedTuple):
     over: Mapping[Split, int] | None = None
     """How far with the next millisecond, which does not fit; ``None`` if ``ends`` are good enough."""
     ahead: Set[Split] = frozenset()
-    """Those whose ``ends`` are behind a row of it or of a later one, over a gap."""
+    """Splits whose ``ends`` lie beyond a gap: behind a row of the next millisecond, or of a later one."""
 
 
 def _search(backlog: Backlog, allowed: Mapping[Split, int], budget: int, aim: int | None = None) -> _Found:
@@ -103,7 +103,7 @@ def _search(backlog: Backlog, allowed: Mapping[Split, int], budget: int, aim: in
             halve = not halve
         aim = min(max(aim, low + 1), high - 1)
         tried = backlog.up_to(backlog.strategy.watermark_of(Millis(aim)))
-        # Where the index shows nothing so early, it may at the limit.
+        # The index may show at the limit what it does not show this early.
         tried = tried._replace(ends={s: min(end, allowed[s]) for s, end in tried.ends.items()})
         size = _total(backlog, tried.ends)
         if size > budget:

@@ -259,8 +259,8 @@ def closed(state: SourceState, *, is_first: bool) -> SourceState:
 
 # Splits that a plan treats as read to their end, though they may have rows in open transactions.
 #
-# Only the plan shows which splits: the connector looks up open transactions in them before the plan goes out, and if
-# there are any, it is made once more with them (``ObservedLogs.uncommitted``).
+# Only the plan shows which splits: the connector looks up open transactions in them before the plan is used. If there
+# are any, the plan is made once more with them (``ObservedLogs.uncommitted``).
 
 
 def passed_over(before: SourceState, planned: SourceState, logs: ObservedLogs) -> Mapping[Split, int]:

@@ -196,14 +196,14 @@ _STATE = "None, bool, int, float, str, lists of these, and dicts of these by str
 
 @dataclass(frozen=True, slots=True)
 class Own(OwnStrategy):
-    """Of a generator that uses event times alone."""
+    """The strategy of a generator that uses event times alone."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class OwnWithMarks(OwnStrategy):
-    """Of a generator that uses the watermarks which records carry, too."""
+    """The strategy of a generator that also uses the watermarks which records carry."""
 
     needs: ClassVar[Mapping[str, str]] = {
         "marks": "reads watermarks that records carry (reads_marks), and those of this source carry none"

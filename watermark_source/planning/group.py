@@ -140,7 +140,7 @@ class Peer(NamedTuple):
 
 
 def silent_names(peers: Iterable[Peer]) -> frozenset[str]:
-    """Return the names of those that are silent."""
+    """Return the names of the silent peers."""
     return frozenset(peer.name for peer in peers if peer.is_silent)
 
 

@@ -94,7 +94,7 @@ class Aligned(NamedTuple):
     """The watermark of each split that is read to its end here, where the time index shows it: no earlier row is
     left."""
     steps: Mapping[Split, int] = {}
-    """Of splits whose event times cannot be looked up, if known: see ``SplitState.step``."""
+    """Step sizes of splits whose event times cannot be looked up, where they are known: see ``SplitState.step``."""
 
 
 def aligned_ends(
@@ -238,7 +238,7 @@ def _by_event_times(
         return GroupMember(MemberStatus.STARTING)
     known = {s: w for s, t in active.items() if (w := reached.get(s, t.watermark)) is not None}
     if known and logs.unknown & active.keys() - known.keys():
-        # It may have the oldest rows of all: its own source waits for it, too.
+        # The unknown split may have the oldest rows of all: its own source waits for it, too.
         return GroupMember(MemberStatus.STARTING)
     if known:
         return GroupMember(MemberStatus.ACTIVE, min(known.values()))

@@ -30,16 +30,16 @@ class LogTimes:
     """Event times of the logs, as far as they are known without reading rows."""
 
     reached: Mapping[Split, Millis] = field(default_factory=dict)
-    """Of logs whose system dates rows when it writes them: its time just before it returned the end. No row after the
-    end is earlier. A strategy may replace it with the driver's time (``times_at_ends``), at most that of the last
-    look-up of splits: no row after the end, or of a split found later, is earlier by more than ``write_delay``."""
+    """The system's time just before it returned the end, for logs whose system dates rows when it writes them: no row
+    after the end is earlier. A strategy may replace it with the driver's time (``times_at_ends``), at most that of the
+    last look-up of splits: no row after the end, or of a split found later, is earlier by more than ``write_delay``."""
     newest: Mapping[Split, Millis | None] = field(default_factory=dict)
     """Highest event time in the log, looked up *before* the ends; empty without a time index, and while no plan needs
     it."""
     settled: Set[Split] = frozenset()
     """Splits whose end did not change while ``newest`` was looked up: none of their rows is later."""
     looks: Mapping[Split, FirstLook] = field(default_factory=dict)
-    """Of aligned splits without a time index, while no range has shown how fast their event time advances."""
+    """First rows of aligned splits without a time index, until a range has shown how fast their event time advances."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ class ObservedSnapshots:
     """What comes next of snapshots; empty in a source that takes none."""
 
     chunks: Mapping[str, tuple[Bound, ...]] = field(default_factory=dict)
-    """Of snapshots under way: the upper bounds of the next chunks, all of which are counted in the logs' ``ends``."""
+    """Upper bounds of the next chunks of unfinished snapshots; the logs' ``ends`` count all of these chunks."""
     found: Set[str] = frozenset()
     """Logs that are new: their snapshot begins with a batch that reads the log of changes to its end."""
     dropped: Set[str] = frozenset()
@@ -96,7 +96,7 @@ class BatchLimits:
     """How much Spark lets the batch read."""
 
     max_rows: int | None = None
-    """At most so many positions in the batch."""
+    """Limit on the positions of the batch."""
     one_batch: bool = False
     """``Trigger.Once``: everything up to the ends belongs to this batch, regardless of limits."""
 

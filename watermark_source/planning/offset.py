@@ -516,7 +516,7 @@ def _shown(value: object) -> str:
 
 def _broken(seen: str, expected: str) -> OffsetError:
     return OffsetError(
-        # As a whole: the name of a log may be as long as it likes in there.
+        # The text is shortened as a whole: it may hold the name of a log, of any length.
         f"the checkpoint's offset cannot be read: {shortened(seen)}, expected {expected}. "
         "Restore the checkpoint, or start with a new checkpoint location."
     )

@@ -371,7 +371,7 @@ class Plan:
     member: GroupMember
     """What the rest of the alignment group learns of the source."""
     watermarks: SplitWatermarks
-    """Of all splits."""
+    """The watermarks of all splits."""
 
 
 class Lookups(Protocol):

@@ -136,7 +136,7 @@ class OpenPiece(NamedTuple):
 
 
 def bind(piece: OpenPiece, log: SplitRange) -> SplitRange:
-    """Return what to read of the piece, given the log's present positions; the range may be empty.
+    """Return the range of the piece to read, given the log's present positions; it may be empty.
 
     The first piece begins with the log and the last one ends with it, the cuts between stay where they are; so the
     pieces of a split never overlap, and leave nothing out.

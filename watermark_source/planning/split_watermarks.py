@@ -83,9 +83,9 @@ class SplitWatermarks:
     ahead: Mapping[Split, Millis | None] = field(default_factory=dict)
     """What replaces the recorded watermark where rows were read ahead of the batch."""
     at_end: Mapping[Split, Millis] = field(default_factory=dict)
-    """Of splits that the batch reads to their log's end, by the time that the log's system stated there."""
+    """Watermarks of splits that the batch reads to their log's end, by the time that the log's system stated there."""
     with_batch: Mapping[Split, Millis] = field(default_factory=dict)
-    """Of the batch's own rows, where a look-up shows their event times before they are read."""
+    """Watermarks by the batch's own rows, where a look-up shows their event times before they are read."""
     uncounted: Set[Split] = frozenset()
     """Splits that the combined watermark does not wait for: snapshots, once there is a watermark. What they hold is
     late in any case."""
@@ -165,7 +165,7 @@ def combined(before: SourceState, splits: Mapping[Split, SplitState], idleness: 
     return None if found == MIN else found
 
 
-# Of rows: what the last range of a split advances it to, and what is learned from it.
+# How the rows of its last range advance the watermark of a split, and what is learned from them.
 
 
 def advanced(

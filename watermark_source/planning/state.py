@@ -47,7 +47,7 @@ class SplitState:
     observed: int
     """First position whose rows are not yet in ``watermark``: the last planned range is ``[observed, position)``."""
     watermark: Millis | None = None
-    """Of the rows before ``observed``; ``None`` until the first row."""
+    """The watermark by the rows before ``observed``; ``None`` until the first row."""
     status: SplitStatus = SplitStatus.ACTIVE
     since: Millis | None = None
     """IDLE, PAUSED: when that began. ACTIVE: since when there has been nothing to read, or nothing with an event time;

@@ -172,7 +172,7 @@ class Pauses(NamedTuple):
     """Plans that found rows, except after a silence longer than ``LONGEST``."""
     seen: int = 0
     longest: int = 0
-    """Of those ``seen``, milliseconds."""
+    """The longest of the ``seen`` pauses, in milliseconds."""
     earlier: int = 0
     """The longest of the thousand before."""
 

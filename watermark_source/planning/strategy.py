@@ -42,9 +42,9 @@ class Band(NamedTuple):
     """How much of each log is read ahead of a batch."""
 
     rows: int
-    """At most so many positions."""
+    """Limit on the positions."""
     span: int | None
-    """At most until event times advance by so many milliseconds; ``None``: no such limit."""
+    """Limit on how far event times advance, in milliseconds; ``None``: no such limit."""
 
 
 class LateCause(NamedTuple):

@@ -140,8 +140,8 @@ def _need_new_column(df: DataFrame, name: str) -> None:
 class ClockTicks(DataSource):
     """A stream of at most one row a batch: one as soon as a second has passed since the last. ``follow_clock`` uses it.
 
-    Spark's ``rate`` would do but for the trigger AvailableNow: with ``rate`` in a query Spark reads all sources in a
-    single batch, whatever their limits.
+    Spark's ``rate`` would do except with the trigger AvailableNow: a query with ``rate`` reads all sources in a single
+    batch, whatever their limits.
     """
 
     @classmethod

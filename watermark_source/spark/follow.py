@@ -72,7 +72,7 @@ def split_late(df: DataFrame) -> tuple[DataFrame, DataFrame]:
             f'.option("includeLate", "true"); the columns are {df.columns}'
         )
     late = quoted(LATE)
-    # Of a marker row the column is null.
+    # The column is null in marker rows.
     return df.where(late.isNull() | ~late).drop(LATE), df.where(late).drop(LATE)
 
 

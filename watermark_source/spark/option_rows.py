@@ -65,7 +65,7 @@ def _names(text: str) -> frozenset[str]:
     if not names:
         raise ValueError("names no writer")
     if strange := sorted(name for name in names if not is_name(name)):
-        # It would be waited for, and never announce.
+        # The source would wait for a writer that can never announce.
         raise ValueError(f"no writer can have the name {shortened(ascii(strange[0]))}")
     return names
 
@@ -156,7 +156,7 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
     Option(
         name="announcedBy",
         parse=_names,
-        default_text="whoever announces",
+        default_text="every writer that announces",
         accepted="must be a comma list of the names of writers",
         example="sessions-job",
         doc="Writers that must have announced a watermark before there is one. Others count as soon as they announce, "

@@ -41,9 +41,9 @@ class ReadTask(InputPartition):
     snapshot: SnapshotBatch | None = None
     """The state of snapshots that a task needs; ``None`` for a source without snapshots."""
     relocation: Relocation | None = None
-    """For a system with replicas."""
+    """Which copy of the log to read, and from where, for a system with replicas."""
     whole: SplitRange | None = None
-    """The range of which the only range is a piece: where reading begins and ends."""
+    """The range that the only range is a piece of: reading begins and ends at its bounds."""
     beginnings: Mapping[Split, Beginning] | None = None
     """Beginnings of ranges, where they are known; ``None`` if the strategy does not learn from disorder."""
 

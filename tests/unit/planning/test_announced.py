@@ -376,7 +376,7 @@ def test_a_restart_never_has_a_later_watermark_and_in_the_end_the_same(
     for seed in range(histories):
         # Those that are left out never make it later, and without such it is the same.
         most = seed % 4 or 3
-        monkeypatch.setattr(announced, "_GONE_IN_CHECKPOINT", most)
+        monkeypatch.setattr(announced, "_UNAWAITED_IN_CHECKPOINT", most)
         chance = random.Random(seed)
         log, table, again = list[LoggedStatement](), AnnouncedTable(), AnnouncedTable()
         sent = sent_again = None

@@ -1,4 +1,4 @@
-"""A source's place in an alignment group: alone while no other source can be in it, else kept in a store.
+"""The membership of a source in an alignment group, kept in a store once another source can be a member.
 
 Without ``alignmentStore`` the sources of one driver see each other by files (``group_store.local_members``) and meet in
 a private database once there are two. With the URL of a database they meet there from the first plan on.
@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 
 class Membership:
-    """The members of the group elsewhere, and what this source publishes to them."""
+    """The other members of the alignment group, and what this source publishes to them."""
 
     def __init__(self, source_name: str, group: GroupOptions | None, max_drift: int | None) -> None:
         self._source_name = source_name
@@ -40,9 +40,9 @@ class Membership:
         self._last: Plan | None = None
         """The last plan while alone: it is published when another member joins."""
         self._complete = False
-        """Whether as many as wanted have been there in this process."""
+        """Whether this process has seen as many members as wanted."""
         self._began = 0.0
-        """Since when others can come."""
+        """Since when others can join, in seconds of the monotonic clock."""
 
     @classmethod
     def of(cls, options: EngineOptions) -> Membership:
@@ -50,11 +50,11 @@ class Membership:
         return cls(options.source_name, options.group, options.alignment.max_drift)
 
     def register(self) -> None:
-        """Let the other sources of this driver see that this one is there.
+        """Make this source known to the other sources of this driver.
 
-        Spark asks every source of a query for its read limit before it asks the first for an offset: those that are
-        there by then know of each other before any of them plans. One whose file somebody has removed, as what cleans
-        temporary folders does with old ones, comes again.
+        Spark requests the read limit of every source of a query before the first offset: sources that have registered
+        by then know each other before any of them plans. If a cleaner of temporary folders has removed the file of this
+        source, it registers again.
         """
         group = self._group
         if group is None or group.store != DRIVER:
@@ -77,7 +77,7 @@ class Membership:
             self._join(before, group)
         assert self._client is not None
         met_before = before.member is not None
-        # A limit there was, once they had met: without one in the offset no member counted.
+        # Sources that had met had a limit: without one in the offset no member counted.
         last_limit = MAX if met_before and before.limit is None else before.limit
         found = self._client.others(last_limit)
         self._note_drift(found, group)
@@ -85,11 +85,11 @@ class Membership:
             # No member can join meanwhile.
             self._began = time.monotonic()
         elif last_limit == MAX and not self._client.has_begun:
-            # That was before this process: it is not known who counts now.
+            # An earlier process met them: which members count now is unknown.
             last_limit = MIN
             found = incomplete(found, last_limit, awaited=True)
         if not self._complete:
-            # Who was there before is given its time to come again; who was not, all the time there is.
+            # A group that had met waits for its members for their time to live; another one waits without a limit.
             late = time.monotonic() >= self._began + group.time_to_live / 1_000
             wanted = 0 if late and met_before else (group.members or 1) - 1
             # Some of the members of this driver may not have reached the store yet.
@@ -120,7 +120,7 @@ class Membership:
 
     @property
     def place(self) -> str | None:
-        """Where the sources of the group meet, without what is secret; ``None`` while that is a secret."""
+        """Where the sources of the group exchange watermarks, without secrets; ``None`` while it may hold one."""
         store = None if self._group is None else self._group.store
         if store in (None, DRIVER):
             return store or NO_STORE
@@ -144,7 +144,7 @@ class Membership:
             self._client.close()
 
     def _note_drift(self, others: OtherMembers, group: GroupOptions) -> None:
-        """Log whose max drift is in force, each time that it becomes another one's or another value."""
+        """Log the max drift in force and its member whenever either changes."""
         own, drift = self._max_drift, drift_in_force(self._max_drift, others)
         if drift == self._drift or own is None or drift is None:
             return

@@ -36,7 +36,7 @@ def reaching_back(
     ``earliest``: where logs begin now. It is given where rows that are gone are no error: they may be so many that
     to look for them would take thousands of tasks, and a plan that went past them has read none of them.
     """
-    # Only to a lower one: a log that was created again begins before the position its predecessor had.
+    # Positions only decrease here: a log that was created again begins before the position its predecessor had.
     back = {s: start for s, start in starts.items() if s in after.splits and start < after.splits[s].observed}
     if back and earliest is not None:
         begins = earliest(back.keys())
@@ -75,7 +75,7 @@ class InputPartitions:
     ) -> list[ReadTask]:
         """Return the work of the batch between two states; at least a task for its markers.
 
-        ``begin_is_known``: ``before`` says where the batch begins, and not only the ranges that were planned last.
+        ``begin_is_known``: ``before`` has the positions where the batch begins, and not only the ranges planned last.
         """
         counts_disorder = self._options.strategy.observed is Observed.DISORDER
         snapshot = snapshot_batch(before, after)
@@ -131,7 +131,7 @@ class TaskWork(NamedTuple):
 
     ranges: tuple[SplitRange, ...]
     whole: SplitRange | None = None
-    """As in ``ReadTask``."""
+    """See ``ReadTask.whole``."""
 
 
 def tasks_of(

@@ -111,9 +111,9 @@ class MinMaxIndex:
     until: int
     """First position that was not looked at."""
     starts: Longs
-    """Of each piece, its first position."""
+    """The first position of each piece."""
     ends: Longs
-    """Of each piece, first position after it."""
+    """The first position after each piece."""
     lowest: Longs
     """``MAX`` of a piece in which nothing counts."""
     highest: Longs
@@ -312,7 +312,7 @@ class ReadingAhead:
         size = max(_LEAST, self._at_a_time // len(short)) if short else _LEAST
         if self._span is not None:
             size = min(size, _STEP)
-        # Of very many some now and the others with the next look: the clock is looked at in between.
+        # Very many splits are read in turns, so that the time limit is checked between them.
         now: list[SplitRange] = []
         room = self._at_a_time
         for split in short:

@@ -40,7 +40,7 @@ from watermark_source.spark.driver.task_reports import TaskReports
 
 _log = logging.getLogger(__name__)
 
-# What comes next of snapshots, as an observation: chunks of those under way, logs that are new, logs that are gone.
+# Snapshots as an observation: the next chunks of unfinished ones, logs that are new, logs that were dropped.
 
 
 def with_chunks(
@@ -53,14 +53,14 @@ def with_chunks(
     first: bool,
     may_wait: bool,
 ) -> tuple[ObservedLogs, ObservedSnapshots]:
-    """Return what comes next of snapshots, and the logs with it; after the last one, perhaps, nothing at all.
+    """Return the next chunks of snapshots, and the logs with their ends; none where no snapshot is left.
 
     Args:
         logs: the other logs.
-        state: of a source that takes snapshots.
-        snapshots: asked for chunks.
-        there: what there was to take snapshots of before the ends in ``logs`` were asked for.
-        to_end: plan all that is left.
+        state: the state of a source that takes snapshots.
+        snapshots: returns the chunks.
+        there: the tables to snapshot, listed before the ends in ``logs`` were requested.
+        to_end: plan all chunks that are left.
         first: this is the first plan of a process, whose user may have chosen other logs than before.
         may_wait: the state's positions are those that the snapshots so far are as of.
     """
@@ -73,9 +73,10 @@ def with_chunks(
     dropped = snapshots.dropped(missing) if missing else missing
     waiting: Set[Split] = frozenset()
     if snapshots.one_moment and may_wait and state.watermark is None and lower.keys() - dropped:
-        # What is found now was perhaps not there at that moment.
+        # A log that is found now may not have existed at that moment.
         found, waiting = frozenset(), logs.ends.keys() | logs.unknown
-    # First those under way: what is found may wait for the log's end, and would keep the turn until then.
+    # Unfinished snapshots come first: a log that is found now may wait for the end of the log of changes, and would
+    # keep the turn until then.
     lower = {log: key for log, key in {**lower, **dict.fromkeys(sorted(found))}.items() if log not in dropped}
     if dropped:
         _log.warning("%s: gone before the snapshot was read to its end; nothing more comes of it", listed(dropped))
@@ -91,7 +92,7 @@ def with_chunks(
     return replace(logs, ends={**logs.ends, **ends}), upcoming
 
 
-# What a process has seen of the pauses of its splits: it decides when they are idle, and is in no offset.
+# The pauses of splits that a process has observed: they decide when a split is idle, and are in no offset.
 
 
 _CLOSE = SHORTEST_IDLE_TIMEOUT // 3
@@ -100,16 +101,16 @@ not be waited for longer than ``SHORTEST``."""
 
 
 class PauseMemory:
-    """Of one process. The decision that a split is idle is in the offset, so a replay needs nothing of this."""
+    """The pauses that one process has observed. The offset records that a split is idle, so a replay needs none."""
 
     def __init__(self) -> None:
         self._pauses: dict[Split, Pauses] = {}
         self._ends: dict[Split, int] = {}
-        """As of the plan before."""
+        """The ends at the previous plan."""
         self._asked_at: Millis | None = None
-        """When the plan before asked for them."""
+        """When the previous plan requested them."""
         self._without_rows: dict[Split, Millis] = {}
-        """When the ends were asked for before the last plan that found rows: those came since."""
+        """When the ends were requested last before the plan that found rows: the rows have come since."""
 
     def timeouts(self, state: SourceState, logs: ObservedLogs) -> Mapping[Split, int]:
         """Take in which splits have rows now, and return how long each of the others must be quiet to be idle.
@@ -314,8 +315,8 @@ class Observer:
 
         Looks may take longer than batches.
         """
-        # A run with an end knows of no splits that are found later. And a split that was not known when that was found
-        # may hold rows from before.
+        # A run with an end does not learn of splits that are found later. A split that was unknown when that watermark
+        # was computed may have earlier rows.
         if logs.ends_are_final or not logs.ends.keys() | logs.unknown <= state.splits.keys():
             return None
         if logs.all_found or last.combined is None:
@@ -382,9 +383,9 @@ class OpenTransactionsAtHolders:
         self._transactions = transactions
         self._clock = clock
         self._looked: Mapping[Split, int] = {}
-        """The splits of the last look-up, and the ends behind which it looked."""
+        """The splits of the last look-up, and the ends behind which it searched."""
         self._found: Set[Split] = frozenset()
-        """Those of them that had records there."""
+        """The splits among them with records behind their ends."""
         self._looked_at: Millis | None = None
 
     def after(self, planned: Plan) -> Set[Split]:

@@ -53,8 +53,8 @@ class ReplicaPositions:
         """Return the state to plan from.
 
         Raises:
-            OffsetError: this copy cannot go on from there.
-            DataLossError: it no longer has what comes next.
+            OffsetError: the query cannot continue from there on this copy.
+            DataLossError: the copy no longer has the next rows.
         """
         if self._replicas is None:
             return state
@@ -106,7 +106,7 @@ class ReplicaPositions:
             self._confirm(own, end, replicas)
             last = _log_of(own)[1]
             first = _resumed(_moved(before, -start.shift), start, replicas, last.position)
-            # It was planned while the log had its beginning, and reports are due from there on.
+            # The batch was planned while the log had its beginning, and reports are due from there on.
             left_out = start.done if last.observed < _log_of(first)[1].position else None
             return TranslatedBatch(first, own, Relocation(end.copy, end.shift, floor, left_out))
         return TranslatedBatch(

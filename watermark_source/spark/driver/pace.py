@@ -83,7 +83,7 @@ class Rest:
         return None if self.since is None else Millis(asked_at - self.since)
 
 
-# What of the logs is not read yet.
+# The unread parts of the logs.
 
 
 def splits_behind(state: SourceState, ends: Mapping[Split, int]) -> Set[Split]:
@@ -99,7 +99,7 @@ def exceeds(state: SourceState, ends: Mapping[Split, int], limit: ReadLimit) -> 
     return bool(backlog > limit.max_rows)
 
 
-# What a process keeps of its last plan for the next one, beyond what the offset holds.
+# The state of the last plan that a process keeps for the next one, in addition to the offset.
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ class LastPlan:
         offset: Mapping[str, Any],
         cpu: float,
     ) -> LastPlan:
-        """Return what the plan after this one leaves.
+        """Return what the next plan needs of this one.
 
         Args:
             planned: the plan.

@@ -139,7 +139,7 @@ class ReportServer:
             return
         peer = _Peer(connection, str(address[0]))
         if len(self._peers) >= _MAX_CONNECTIONS:
-            # Those that know the key finish by themselves.
+            # Connections that have proven the key end by themselves.
             stranger = self._oldest_stranger() or peer
             self._refuse(stranger, "its place was needed for another connection")
             if stranger is peer:
@@ -219,7 +219,7 @@ class _Peer:
         """Read the header; raises ``PermissionError`` or ``ValueError`` for one that was not made with the key."""
         self.header = protocol.read_header(key, self.challenge, bytes(self.received))
         self.received.clear()
-        # For the whole message: a peer that sends a byte now and then does not keep its place.
+        # The time limit is for the whole message, so a peer that sends a byte now and then does not keep its place.
         self.until += protocol.TIMEOUT
 
     def body(self) -> bytes:
@@ -288,7 +288,7 @@ def _addresses(settings: dict[str, str]) -> tuple[list[str], tuple[str, ...] | N
 def _listen(addresses: list[str], ports: range | None) -> list[socket.socket]:
     """Return sockets that listen at each of the addresses, all at one port."""
     problem: OSError | None = None
-    # Of any port, the first that is free at one address may be taken at another.
+    # A port that is free at one address may be in use at another.
     for port in ports or (0,) * 20:
         try:
             return _at_port(addresses, port)

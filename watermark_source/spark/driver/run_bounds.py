@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 
 class StreamEnd:
-    """Of one run of a query."""
+    """Checks of one run of a query whose stream has an end."""
 
     def __init__(self, options: EngineOptions, *, fails_on_loss: bool) -> None:
         self._options = options
@@ -72,13 +72,13 @@ class StreamEnd:
         *,
         positions_are_rows: bool,
     ) -> None:
-        """Log or raise that rows were added since a stream ended, if there are any: no batch reads them.
+        """Log or raise that rows were added since the stream ended, if there are any: no batch reads them.
 
         Args:
             state: of a stream that has ended.
-            observation: what there is now.
-            definition: reads it.
-            relocation: how the copy that is read is read on.
+            observation: the logs as they are now.
+            definition: reads the rows.
+            relocation: which copy of the log is read, and from where.
             positions_are_rows: as in ``Connector``.
 
         Raises:
@@ -108,7 +108,7 @@ class StreamEnd:
         _log.warning("failOnDataLoss is false, so the query continues: %s", text)
 
     def note(self, planned: Plan, logs: ObservedLogs) -> None:
-        """Say in the log, once, why a run ends before what it was to bring: the last one, or a first reading."""
+        """Warn once why a run ends without the last watermark, or without having read the first ends."""
         if planned.is_batch or last_was_sent(planned.state):
             return
         why = self._why_no_watermark(planned.state, logs)
@@ -157,7 +157,7 @@ _SHOWN = 10
 
 
 class AvailableNowEnds:
-    """Of one run; of a run without an end there are none."""
+    """The ends of one run; a run without an end has none."""
 
     def __init__(self, connector: Connector, logs: Logs, stream: StreamEnd) -> None:
         self._connector = connector
@@ -185,9 +185,9 @@ class AvailableNowEnds:
             self.fix()
 
     def tables(self) -> Set[str]:
-        """Return what there was to take snapshots of before the ends were asked for that are planned with.
+        """Return the tables to snapshot that existed before the planned ends were requested.
 
-        Not later: what came in whole after those ends, by another name before, is not in the log behind them.
+        A later list may have a table that was renamed after those ends: its rows are in no log behind them.
         """
         if self._connector.snapshots is None:
             return frozenset()
@@ -235,7 +235,8 @@ class InitialOffset:
         try:
             starts = self._connector.starts.initial_positions(splits)
         except StartMismatchError as error:
-            # Not if the first batch is logged already: its end determines its rows, whatever was added since.
+            # Only a first batch that is not logged yet raises it: a logged end determines the rows, whatever was added
+            # since.
             starts, self._mismatch = {}, error
         else:
             self._ends.reach(starts)

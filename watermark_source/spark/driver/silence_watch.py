@@ -39,7 +39,7 @@ class PolledSplits:
         return self._table.within(SILENCES)
 
     def take_begun(self) -> Set[Split]:
-        """Return the splits of which a silence has begun since this was called last; it may be over."""
+        """Return the splits whose silence has begun since the last call; it may be over by now."""
         return self._table.take_begun()
 
     def note_listed(self, splits: Set[Split]) -> None:
@@ -48,7 +48,7 @@ class PolledSplits:
 
     def note_poll(self, splits: Set[Split], ends: Ends, at: float, failure: SourceError | None = None) -> None:
         """Take in the answers to a poll that began ``at`` (``time.monotonic()``); ``failure``: why some are missing."""
-        # Of all others a request that is answered at once changes nothing.
+        # A request that is answered at once changes nothing for the other splits.
         concerned = splits & (self._table.splits | ends.unknown.keys())
         request = self._table.request(concerned)
         answered = {split: ends.positions.get(split) for split in concerned - ends.unknown.keys()}

@@ -39,14 +39,14 @@ def reread_task(
     positions_are_rows: bool,
     learns: bool = False,
 ) -> ReadTask:
-    """Return a range of the last planned batch, which ends in ``state``, as work to do again.
+    """Return the task that reads a range of the last planned batch, which ends in ``state``, again.
 
     ``positions_are_rows``: a task may begin to read its log at any position, not only where a range begins. ``learns``:
     the strategy needs to know how disordered its rows are.
     """
     by_positions = relocation is None or relocation.left_out is None
     if relocation is not None and late_at is not None:
-        # As the task dated the rows.
+        # The floor dates the rows as the task dated them.
         relocation = replace(relocation, floor=Millis(late_at + 1))
     return ReadTask(
         ranges=(wanted,),
@@ -70,12 +70,12 @@ class ReadingAgain:
         self._book = book
         self._server = server
         self._warned: set[bool] = set()
-        """Whether strangers were the reason, for each of the warnings that were logged."""
+        """For each logged warning, whether connections of other programs were the reason."""
 
     def cover(self, again: ReadTask, missing: Coverage, *, reports_due: bool) -> Coverage:
-        """Return what is in a task's one range, of which something is missing, as far as it can still be read.
+        """Read the missing parts of a task's one range again, as far as they still exist, and return its coverage.
 
-        ``reports_due``: this process asked for them. Reports to an earlier one went with it.
+        ``reports_due``: tasks report to this process. Reports to an earlier process were lost with it.
         """
         (wanted,), parts = again.ranges, missing.missing
         shown = wanted.shown(self._definition.position_text)
@@ -88,13 +88,13 @@ class ReadingAgain:
                 batches = batches_of(reader, replace(again, ranges=(part,)))
                 self._book.add(observe(batches, [part], again.future_cap, again.late_at, again.beginnings))
         except (DataLossError, EventTimeError, UnknownSplitError, UnsupportedFormatError) as error:
-            # Delivered long ago, only no longer there to look at, or with another event time then: the watermark goes
-            # on with the next range.
+            # The rows were delivered, and can no longer be read, or had another event time then: the next range
+            # advances the watermark.
             _log.warning("%s cannot be looked at again, its watermark stays: %s", shown, error)
         return self._book.cover(wanted)
 
     def _warn(self) -> None:
-        """Say once for each reason why what no task reported is read twice."""
+        """Warn once for each reason why ranges that no task reported are read twice."""
         strangers = self._server.strangers()
         if (strangers is not None) in self._warned:
             return
@@ -120,11 +120,11 @@ class ReadingAgain:
 
 @dataclass(slots=True)
 class RowCounts:
-    """Of one run."""
+    """Numbers of rows that one run has read."""
 
     totals: RowTotals = NO_ROWS
     by_split: dict[Split, RowTotals] = field(default_factory=dict)
-    """Of splits that rows were read of."""
+    """Totals of the splits that had rows."""
     looked_again: int = 0
     """Rows of ``totals`` that an earlier run had read last: their event times are needed again."""
 
@@ -158,13 +158,13 @@ class _Count:
 
 
 class SnapshotCount:
-    """Of one run of a query."""
+    """Rows that one run of a query has read of each snapshot."""
 
     def __init__(self) -> None:
         self._counts: dict[str, _Count] = {}
 
     def add_snapshots(self, logs: Set[str], state: SourceState, snapshots: Snapshots) -> None:
-        """Take in the snapshots under way; their size is requested once."""
+        """Add unfinished snapshots; the size of each is requested once."""
         new = logs - self._counts.keys()
         if new:
             sizes = snapshots.sizes(new)
@@ -174,17 +174,17 @@ class SnapshotCount:
                 self._counts[log] = _Count(size, 0 if begun is None else begun.position)
 
     def forget(self, logs: Set[str]) -> None:
-        """Take in that nothing more comes of some snapshots, which were not read to their end."""
+        """Remove snapshots that end before they were read to their end."""
         for log in logs:
             self._counts.pop(log, None)
 
     def add(self, log: str, rows: int) -> None:
-        """Take in what a batch read of a snapshot."""
+        """Add the rows that a batch read of a snapshot."""
         if log in self._counts:
             self._counts[log].rows += rows
 
     def progress(self, state: SourceState, now: Millis) -> tuple[SnapshotProgress, ...]:
-        """Return how far each is when the batch that ends in ``state`` is done; nothing once all were before it."""
+        """Return each snapshot's progress after the batch that ends in ``state``; none once all ended before it."""
         frontiers, complete = state.snapshots.frontiers, state.snapshots.complete or frozenset()
         if not frontiers:
             return ()
@@ -266,7 +266,7 @@ class TaskReports:
         Args:
             state: as of the last batch.
             known: splits that exist.
-            relocation: how the copy that is read is read on.
+            relocation: which copy of the log is read, and from where.
             is_first: the first plan of a process: reports to an earlier one went with it.
         """
         seen: dict[Split, RangeSummary] = {}

@@ -32,7 +32,7 @@ _BELOW_FIRST: Final = ((1023 + 9) << 2) - 1
 
 
 class DisorderCount:
-    """Of one split, whose rows come in position order."""
+    """Counts how disordered the rows of one split are; they come in the order of positions."""
 
     def __init__(self, start: int, beginning: Beginning | None) -> None:
         """Begin where the first of a task's ranges does.
@@ -113,7 +113,7 @@ class _SplitCounts:
     marked: int | None = None
 
     def add_time(self, micros: int) -> None:
-        """Take in an event time."""
+        """Count an event time, in microseconds."""
         self.highest = micros if self.highest is None else max(micros, self.highest)
 
 
@@ -141,7 +141,7 @@ class EventTimeObserver:
         """Take in a batch's event times."""
         counts = self._counts[batch.split]
         counts.rows += batch.rows
-        # Not every connector counts them; with a time of another kind in their place they are dated all the same.
+        # Some connectors do not count rows without an event time, or date them by another time.
         counts.undated += max(batch.undated, batch.event_time.null_count)
         counts.malformed += batch.malformed
         dated = batch.event_time.drop_null() if batch.event_time.null_count else batch.event_time

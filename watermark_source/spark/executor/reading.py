@@ -32,11 +32,11 @@ _log = logging.getLogger(__name__)
 
 
 _SLOW = 1.0
-"""Seconds after which a failure counts as slow: of a host that is down, or of a name nobody knows."""
+"""Seconds after which a failure counts as slow: the host is down, or its name cannot be resolved."""
 _ATTEMPTS = 3
 """Connections for a message whose place the server needed for others."""
 _AVOIDED_SECONDS = 120.0
-"""So long an address that failed slowly is not tried again by this process."""
+"""Seconds for which this process does not try an address that failed slowly again."""
 
 _avoided_until: dict[tuple[str, int], float] = {}
 
@@ -113,7 +113,7 @@ def run_task(reader: RangeReader, task: ReadTask, schema: StructType) -> Iterato
 
 
 def batches_of(reader: RangeReader, task: ReadTask) -> Iterator[ReadBatch]:
-    """Yield the rows of a task's ranges, read as its batch says."""
+    """Yield the rows of a task's ranges, read as the task's fields require."""
     if task.relocation is not None:
         reader = cast("RelocatedRangeReader", reader).relocated(task.relocation)
     if task.whole is not None:
