@@ -125,7 +125,7 @@ def _planning(bootstrap: str, topic: str) -> Iterator[Figure]:
             for number in range(_ROUNDS + 1):
                 topics.write(topics.splits, 1)
                 for writer in writers:
-                    writer.at(time_of(number))
+                    writer.announce(time_of(number))
                 # Whichever is first finds the brokers as the other does not.
                 took = {each: each.plan() for each in ((plain, ours) if number % 2 else (ours, plain))}
                 more.append(took[ours] - took[plain])

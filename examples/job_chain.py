@@ -90,7 +90,7 @@ class Writer(threading.Thread):
                 sent = due
                 self._producer.flush()
                 # The next click is at most this far behind the time that the writer has come to.
-                self._announcer.at(START_MS + sent * 1_000 * SPEED // PER_SECOND - DISORDER_MS - 1)
+                self._announcer.announce(START_MS + sent * 1_000 * SPEED // PER_SECOND - DISORDER_MS - 1)
             time.sleep(0.2)
         self._announcer.close(end=True)
         self._producer.close()

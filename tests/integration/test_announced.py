@@ -279,7 +279,7 @@ def test_what_was_announced_of_a_topic_is_not_applied_to_one_created_again_and_r
     with WatermarkAnnouncer(writers.topic, {"kafka.bootstrap.servers": kafka.bootstrap}, "w") as writer:
         for seconds_of in ((1, 2, 3), (100, 101)):
             direct.write(writers.topic, {0: seconds_of})
-            writer.at(START + 1_000 * seconds_of[-1])
+            writer.announce(START + 1_000 * seconds_of[-1])
         query = direct.start(reading(direct, writers, maxOffsetsPerTrigger=1), "b")
         query.go_on_until(lambda: len(direct.data("b")) == 2)
         assert seconds(query) is None
@@ -292,7 +292,7 @@ def test_what_was_announced_of_a_topic_is_not_applied_to_one_created_again_and_r
         assert (seconds(query), query.status.rows.late.rows) == (None, 0)
         assert "the data's topic was deleted and created again" in caplog.text
         # The writer's next announcement is about the new one.
-        writer.at(START + 102_000)
+        writer.announce(START + 102_000)
         reaches(query, 102)
 
 

@@ -78,16 +78,16 @@ def test_a_producer_announces_from_its_first_moment_to_its_end(kafka: Kafka, new
     topic = new_topic(2, config={"retention.ms": "7200000"})
     with WatermarkAnnouncer(topic, options_of(kafka), "web-1") as writer:
         produce(kafka, topic, [(0, 1_000, "web-1"), (1, 900, "web-1"), (1, 1_100, "web-1")])
-        writer.at(1_000)
+        writer.announce(1_000)
         add_partitions(kafka.bootstrap, topic, 3)
-        writer.idle()
-        writer.at(1_500)
+        writer.mark_idle()
+        writer.announce(1_500)
         with pytest.raises(UsageError, match="a watermark never goes back"):
-            writer.at(1_499)
+            writer.announce(1_499)
         writer.close(end=True)
         writer.close()
         with pytest.raises(UsageError, match="web-1 is closed"):
-            writer.at(2_000)
+            writer.announce(2_000)
     found = of_query(kafka, topic)
     assert [(a.batch, a.watermark, a.idle) for a in found] == [
         (0, None, False), (1, 1_000, False), (2, 1_000, True), (3, 1_500, False), (4, MAX, False),
@@ -109,7 +109,7 @@ def test_the_auditor_lists_rows_behind_a_promise_that_are_no_copies(
     topic = new_topic(2)
     with WatermarkAnnouncer(topic, options_of(kafka), "web-1") as writer:
         produce(kafka, topic, [(0, 1_000, "web-1"), (1, 2_000, "web-1")])
-        writer.at(1_500)
+        writer.announce(1_500)
         # The first is a copy, in another partition; the second is after the watermark; the third breaks the promise.
         produce(kafka, topic, [(1, 1_000, "web-1"), (0, 1_501, "web-1"), (0, 1_500, "web-1")])
     found = audited(kafka, topic)
@@ -130,8 +130,8 @@ def test_of_several_writers_a_row_is_judged_by_its_own_or_by_the_lowest(
     topic = new_topic(1)
     fast = WatermarkAnnouncer(topic, options_of(kafka), "fast")
     slow = WatermarkAnnouncer(topic, options_of(kafka), "slow")
-    fast.at(5_000)
-    slow.at(1_000)
+    fast.announce(5_000)
+    slow.announce(1_000)
     produce(kafka, topic, [(0, 1_500, "slow"), (0, 4_000, "fast"), (0, 900, "slow")])
     assert [b.offset for b in audited(kafka, topic).broken] == [2]
     by_header = audited(kafka, topic, writer_column="header:writer")
@@ -182,7 +182,7 @@ def test_keys_of_any_bytes_are_audited_and_rows_without_a_key_are_no_copies(kafk
         for key in (b"\xff", None, b"w"):
             producer.send(topic, b'{"t":2000}', key=key)
         producer.flush()
-        writer.at(1_500)
+        writer.announce(1_500)
         for key in (b"\xff", None, b"w"):
             producer.send(topic, b'{"t":1000}', key=key)
         producer.flush()
@@ -218,12 +218,12 @@ def test_a_deleted_topic_of_announcements_is_created_again(
     with WatermarkAnnouncer(topic, options_of(kafka), "web-1") as writer:
         delete_topic(kafka.bootstrap, announcements_of(topic))
         with pytest.raises(SourceError):
-            writer.at(1_000)
+            writer.announce(1_000)
         # It may have been announced nevertheless: it is repeated under a number of its own, and nothing lower is.
         with pytest.raises(UsageError, match="a watermark never goes back"):
-            writer.at(999)
+            writer.announce(999)
         monkeypatch.setattr(announcer, "_OF_PRODUCER", usual)
-        writer.at(1_000)
+        writer.announce(1_000)
     assert [(a.batch, a.watermark) for a in of_query(kafka, topic)] == [(2, 1_000)]
 
 

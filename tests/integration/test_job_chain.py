@@ -68,7 +68,7 @@ def write_clicks(bootstrap: str, topic: str, clicks: int, chance: np.random.Gene
             if not 0 <= own < _STEPS:
                 continue
             if name == "fast" and _STEPS // 2 <= own < _STEPS * 3 // 4:
-                announcers[name].idle()
+                announcers[name].mark_idle()
                 continue
             begin, end = START + own * _SPAN // _STEPS, START + (own + 1) * _SPAN // _STEPS
             records: dict[int, PartitionRecords] = {}
@@ -78,7 +78,7 @@ def write_clicks(bootstrap: str, topic: str, clicks: int, chance: np.random.Gene
                 hours.update((shuffled // _HOUR * _HOUR).tolist())
                 records[partition] = PartitionRecords(shuffled, value_size=20)
             bulk_produce_partitions(bootstrap, topic, records)
-            announcers[name].at(end - _DISORDER - 1)
+            announcers[name].announce(end - _DISORDER - 1)
     for announcer in announcers.values():
         announcer.close(end=True)
     return hours

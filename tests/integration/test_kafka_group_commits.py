@@ -131,7 +131,7 @@ def test_active_members_are_told_once_and_commits_go_on_by_themselves(
     topic = new_topic(1)
     with group_member(kafka.bootstrap, topic_name, topic):
         for position in range(30):
-            progress.processed({Split(topic, 0): position})
+            progress.record({Split(topic, 0): position})
             time.sleep(0.1)
         wait_for(lambda: "has active members" in caplog.text)
         assert held(kafka.bootstrap, topic_name) == {}
@@ -147,7 +147,7 @@ def test_however_often_there_is_progress_there_is_about_one_commit_a_second(
     while position <= 100 or time.monotonic() - begun < 3.2 or len(commits_to(kafka.bootstrap, topic_name)) < 3:
         assert time.monotonic() - begun < 120
         position += 1
-        progress.processed({Split(topic, 0): position})
+        progress.record({Split(topic, 0): position})
         time.sleep(0.002)
     progress.close()
     lasted = time.monotonic() - begun
@@ -176,12 +176,12 @@ def test_a_broker_that_is_away_holds_nobody_up_and_the_latest_offsets_arrive_lat
     own_broker: LocalKafka, caplog: pytest.LogCaptureFixture
 ) -> None:
     progress = GroupCommits(group_of(own_broker.bootstrap, "away"))
-    progress.processed({Split("t", 0): 1})
+    progress.record({Split("t", 0): 1})
     wait_for(lambda: held(own_broker.bootstrap, "away") == {("t", 0): 1})
     own_broker.pause()
     begun = time.monotonic()
     for position in range(2, 1_000):
-        progress.processed({Split("t", 0): position})
+        progress.record({Split("t", 0): position})
     assert time.monotonic() - begun < 60
     wait_for(lambda: "not committed to consumer group away" in caplog.text)
     own_broker.resume()
@@ -193,7 +193,7 @@ def test_one_commit_ends_within_its_limit_and_the_last_one_soon(own_broker: Loca
     group = group_of(own_broker.bootstrap, "limited")
     group.commit({Split("t", 0): 1}, SECONDS)
     progress = GroupCommits(group_of(own_broker.bootstrap, "last"))
-    progress.processed({Split("t", 0): 1})
+    progress.record({Split("t", 0): 1})
     wait_for(lambda: held(own_broker.bootstrap, "last") == {("t", 0): 1})
     own_broker.pause()
     refused_within_its_limit(group, ResponseTimeoutError)
@@ -201,7 +201,7 @@ def test_one_commit_ends_within_its_limit_and_the_last_one_soon(own_broker: Loca
     own_broker.kill()
     refused_within_its_limit(group, UnreachableError)
     group.close()
-    progress.processed({Split("t", 0): 2})
+    progress.record({Split("t", 0): 2})
     begun = time.monotonic()
     progress.close()
     assert time.monotonic() - begun < 60
@@ -255,6 +255,6 @@ def test_the_group_is_kept_alive_while_nothing_happens(
     # A minute is too long for a test.
     monkeypatch.setattr(group_commits, "REPEAT_S", 0.2)
     topic = new_topic(1)
-    progress.processed({Split(topic, 0): 5})
+    progress.record({Split(topic, 0): 5})
     wait_for(lambda: len(commits_to(kafka.bootstrap, topic_name)) >= 3)
     progress.close()

@@ -119,10 +119,10 @@ def test_settings_that_an_announcer_may_not_read_are_warned_of_once_with_the_lin
     def warned() -> list[str]:
         caplog.clear()
         with WatermarkAnnouncer(topic, login(secure.port), "a") as writer:
-            writer.at(1)
+            writer.announce(1)
             # After trouble both topics are looked at again.
             writer._topic.close()
-            writer.at(2)
+            writer.announce(2)
         return [text for text in caplog.messages if text.startswith(f"topic {side}: ")]
 
     (created,) = warned()

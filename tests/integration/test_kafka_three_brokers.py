@@ -337,13 +337,13 @@ def test_a_coordinator_that_freezes_or_dies_is_followed_to_its_new_place(
     def holds(position: int, others: str) -> bool:
         return {split: each.offset for split, each in committed_offsets(others, "g").items()} == {("t", 0): position}
 
-    progress.processed({Split("t", 0): 1})
+    progress.record({Split("t", 0): 1})
     wait_until(lambda: holds(1, others), 90, "the first commit")
 
     three_brokers.pause(coordinator)
     try:
         begun = time.monotonic()
-        progress.processed({Split("t", 0): 2})
+        progress.record({Split("t", 0): 2})
         assert time.monotonic() - begun < 20
         wait_until(lambda: holds(2, others), 90, "the commit at another coordinator")
     finally:
@@ -352,7 +352,7 @@ def test_a_coordinator_that_freezes_or_dies_is_followed_to_its_new_place(
     coordinator = coordinator_of(others, "g")
     three_brokers.kill(coordinator)
     try:
-        progress.processed({Split("t", 0): 3})
+        progress.record({Split("t", 0): 3})
         others = bootstrap_without(three_brokers, coordinator)
         wait_until(lambda: holds(3, others), 90, "the commit at a third coordinator")
         progress.close()

@@ -88,7 +88,7 @@ class ProgressSink(Protocol):
     It must neither delay nor fail the query: both methods handle their own errors.
     """
 
-    def processed(self, positions: Mapping[Split, int]) -> None:
+    def record(self, positions: Mapping[Split, int]) -> None:
         """Record that every row before these positions was processed. Returns at once.
 
         The mapping holds all existing splits, and does not change afterwards.
@@ -96,7 +96,7 @@ class ProgressSink(Protocol):
         ...
 
     def close(self) -> None:
-        """Publish the last recorded positions, within about two seconds. May interrupt a call of ``processed``."""
+        """Publish the last recorded positions, within about two seconds. May interrupt a call of ``record``."""
         ...
 
 

@@ -353,7 +353,7 @@ class WatermarkAnnouncer:
     """Announces the watermark of a producer that is no Spark query. Threads may share it.
 
         announcer = WatermarkAnnouncer(topic="clicks", kafka={"kafka.bootstrap.servers": "…"}, writer="web-1")
-        …; producer.flush(); announcer.at(watermark)
+        …; producer.flush(); announcer.announce(watermark)
         …; producer.flush(); announcer.close()
 
     Each call returns once the announcement is acknowledged, and raises an error of the brokers (``SourceError``); then
@@ -382,10 +382,10 @@ class WatermarkAnnouncer:
         self._topic.prepare()
         self._send(self._announced)
 
-    def at(self, watermark: int) -> None:
+    def announce(self, watermark: int) -> None:
         """Announce that no row with an event time at or before this one is written from now on.
 
-        Call it after the producer's ``flush``. Ends ``idle``.
+        Call it after the producer's ``flush``. It ends the idleness of ``mark_idle``.
 
         Args:
             watermark: milliseconds since 1970-01-01 UTC.
@@ -395,27 +395,27 @@ class WatermarkAnnouncer:
         """
         need_millis(watermark)
         with self._lock:
-            last = self._next("at")
+            last = self._next("announce")
             if last.watermark is not None and watermark < last.watermark:
                 raise UsageError(
-                    f"WatermarkAnnouncer.at({watermark}): {watermark_text(watermark)} is before the last one, "
+                    f"WatermarkAnnouncer.announce({watermark}): {watermark_text(watermark)} is before the last one, "
                     f"{watermark_text(last.watermark)}, and readers may have applied it: a watermark never goes back"
                 )
             self._send(replace(last, watermark=Millis(watermark), idle=False))
 
-    def idle(self) -> None:
-        """Announce that readers need not wait for this writer until it calls ``at`` again.
+    def mark_idle(self) -> None:
+        """Announce that readers need not wait for this writer until it calls ``announce`` again.
 
-        Call ``at`` before the next row is written: rows at or before the readers' watermark are late then.
+        Call ``announce`` before the next row is written: rows at or before the readers' watermark are late then.
 
         Raises:
             UsageError: the announcer is closed.
         """
         with self._lock:
-            self._send(replace(self._next("idle"), idle=True))
+            self._send(replace(self._next("mark_idle"), idle=True))
 
     def close(self, *, end: bool = False) -> None:
-        """Close the connections. Readers wait for this writer, unless it is ``idle``, or ``end`` was announced.
+        """Close the connections. Readers wait for this writer, unless it was marked idle, or ``end`` was announced.
 
         Args:
             end: announce that this writer writes no more, after the producer's last ``flush``.
@@ -469,8 +469,8 @@ def need_millis(watermark: int) -> None:
     # Microseconds of the present are beyond it, too: readers could never go back from such a watermark.
     if type(watermark) is not int or not MIN < watermark <= _LAST_MOMENT:
         raise UsageError(
-            f"WatermarkAnnouncer.at({watermark!r}): expected milliseconds since 1970-01-01 UTC as an int, up to the "
-            "year 9999, for example round(moment.timestamp() * 1000). If nothing more is written, close(end=True)"
+            f"WatermarkAnnouncer.announce({watermark!r}): expected milliseconds since 1970-01-01 UTC as an int, up to "
+            "the year 9999, for example round(moment.timestamp() * 1000). If nothing more is written, close(end=True)"
         )
 
 

@@ -195,7 +195,7 @@ _END_MS: Final = 2_000
 class GroupCommits:
     """Implements ``ProgressSink``.
 
-    The caller's side takes no lock: a signal's handler may call ``close`` in the middle of ``processed``.
+    The caller's side takes no lock: a signal's handler may call ``close`` in the middle of ``record``.
     """
 
     def __init__(self, group: ConsumerGroup) -> None:
@@ -207,7 +207,7 @@ class GroupCommits:
         self._thread: threading.Thread | None = None
         self._warned: set[str] = set()
 
-    def processed(self, positions: Mapping[Split, int]) -> None:
+    def record(self, positions: Mapping[Split, int]) -> None:
         """Have these positions committed soon, in place of earlier ones that are still waiting."""
         self._latest = positions
         self._news.put(None)

@@ -144,11 +144,11 @@ class LastPlan:
 
         Args:
             planned: the plan.
-            logs: what it was made of.
+            logs: the observed logs of the plan.
             before: the state it began with.
-            state: the state that goes on.
-            offset: what Spark is answered.
-            cpu: seconds of a core that it took.
+            state: the state that the next plan begins with.
+            offset: the offset that Spark receives.
+            cpu: CPU time of the plan in seconds.
         """
         held = planned.state.group.held > before.group.held
         return LastPlan(

@@ -343,7 +343,7 @@ class ShownProgress:
         while nothing new comes not either.
         """
         if self._sink is not None and not self._is_shown:
-            self._sink.processed({s: t.position for s, t in state.splits.items()})
+            self._sink.record({s: t.position for s, t in state.splits.items()})
             self._is_shown = True
 
     def expect(self) -> None:

@@ -87,10 +87,10 @@ def test_while_a_commit_takes_its_time_nobody_waits_and_the_latest_wins(group: G
     go_on = threading.Event()
     group.act = lambda: go_on.wait(120) and None
     begun = time.monotonic()
-    progress.processed(at(1))
+    progress.record(at(1))
     wait_for(lambda: group.tried)
     for position in range(2, 1_000):
-        progress.processed(at(position))
+        progress.record(at(position))
     assert time.monotonic() - begun < 60
     go_on.set()
     wait_for(lambda: group.tried == [1, 999])
@@ -99,7 +99,7 @@ def test_while_a_commit_takes_its_time_nobody_waits_and_the_latest_wins(group: G
 @pytest.mark.usefixtures("_without_pauses")
 def test_what_is_committed_is_not_committed_again_though_told_again(group: Group, progress: GroupCommits) -> None:
     for position in (1, 1, 1, 2, 2):
-        progress.processed(at(position))
+        progress.record(at(position))
         wait_for(lambda position=position: group.tried[-1:] == [position])  # type: ignore[misc]
     assert group.tried == [1, 2]
 
@@ -108,9 +108,9 @@ def test_the_end_commits_what_waits_for_its_turn(
     group: Group, progress: GroupCommits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(group_commits, "PAUSE_S", 60.0)
-    progress.processed(at(1))
+    progress.record(at(1))
     wait_for(lambda: group.tried == [1])
-    progress.processed(at(2))
+    progress.record(at(2))
     begun = time.monotonic()
     progress.close()
     assert time.monotonic() - begun < 50
@@ -124,7 +124,7 @@ def test_the_end_tries_once_more_in_the_middle_of_a_pause_and_only_once(
 ) -> None:
     monkeypatch.setattr(group_commits, "PAUSE_S", 60.0)
     group.act = raising(UnreachableError("away"))
-    progress.processed(at(1))
+    progress.record(at(1))
     wait_for(lambda: group.tried == [1])
     begun = time.monotonic()
     progress.close()
@@ -135,9 +135,9 @@ def test_the_end_tries_once_more_in_the_middle_of_a_pause_and_only_once(
 def test_the_end_waits_two_seconds_for_a_commit_that_hangs(group: Group, progress: GroupCommits) -> None:
     hung = threading.Event()
     group.act = lambda: hung.wait(120) and None
-    progress.processed(at(1))
+    progress.record(at(1))
     wait_for(lambda: group.tried)
-    progress.processed(at(2))
+    progress.record(at(2))
     begun = time.monotonic()
     progress.close()
     progress.close()
@@ -161,7 +161,7 @@ def test_each_kind_of_trouble_is_told_once_until_it_is_over(
         (RefusedError("no right"), UnreachableError("away"), RefusedError("still no right"))
     ):
         group.act = raising(error)
-        progress.processed(at(number))
+        progress.record(at(number))
         wait_for(lambda number=number: group.tried.count(number) > 3)  # type: ignore[misc]
     assert len(told()) == 2
     assert "consumer group g" in told()[0]
@@ -170,7 +170,7 @@ def test_each_kind_of_trouble_is_told_once_until_it_is_over(
     group.act = lambda: None
     wait_for(lambda: "committed to consumer group g again" in told()[-1])
     group.act = raising(RefusedError("no right again"))
-    progress.processed(at(100))
+    progress.record(at(100))
     wait_for(lambda: "no right again" in told()[-1])
     assert len(told()) == 4
 
@@ -183,7 +183,7 @@ def test_errors_of_one_type_are_different_trouble_if_the_broker_said_different_t
         error = SourceError(f"because of {cause}")
         error.__cause__ = cause
         group.act = raising(error)
-        progress.processed(at(1))
+        progress.record(at(1))
         wait_for(lambda error=error: str(error) in caplog.text)  # type: ignore[misc]
 
 
@@ -192,9 +192,9 @@ def test_an_error_nobody_foresaw_is_told_and_the_next_commit_begins_with_new_con
     group: Group, progress: GroupCommits, caplog: pytest.LogCaptureFixture
 ) -> None:
     group.act = raising(RuntimeError("a bug of the client's"))
-    progress.processed(at(1))
+    progress.record(at(1))
     wait_for(lambda: "RuntimeError: a bug of the client's" in caplog.text)
     wait_for(lambda: group.closed)
     group.act = lambda: None
-    progress.processed(at(2))
+    progress.record(at(2))
     wait_for(lambda: group.tried[-1] == 2)

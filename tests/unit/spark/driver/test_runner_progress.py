@@ -24,7 +24,7 @@ class Shown:
         self.positions: list[dict[int, int]] = []
         self.closed = False
 
-    def processed(self, positions: Mapping[Split, int]) -> None:
+    def record(self, positions: Mapping[Split, int]) -> None:
         self.positions.append({split.number: position for split, position in positions.items()})
 
     def close(self) -> None:
