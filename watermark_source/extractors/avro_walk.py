@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from watermark_source.extractors.avro_plan import NO_BYTES, Node, WalkPlan
-from watermark_source.extractors.schema_registry import Framed, scaled
+from watermark_source.extractors.schema_registry import BYTES, EDGES, Framed, scaled
 from watermark_source.machine_code.iso_8601 import NO_MOMENT, iso_moment
 from watermark_source.machine_code.native import PREFIX, Word, address_of, compiled, inlined, signed_at
 
@@ -137,7 +137,7 @@ def _walk(data: Word, at: Word, stop: Word, code: Word, node: Word, frames: Word
             return NO_MOMENT
 
 
-@compiled("void(uint8[::1], int32[::1], int64[::1], int64, int64[::1], int64, int64[:, ::1], int64[::1])")
+@compiled(f"void({BYTES}, {EDGES}, int64[::1], int64, int64[::1], int64, int64[:, ::1], int64[::1])")
 def _walk_all(  # noqa: PLR0917 - arrays in, arrays out
     array: Word, edges: Word, ids: Word, schema: Word, code: Word, entry: Word, frames: Word, micros: Word
 ) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from watermark_source.extractors.protobuf_path import FieldType, ProtobufPath
-from watermark_source.extractors.schema_registry import Framed, scaled
+from watermark_source.extractors.schema_registry import BYTES, EDGES, Framed, scaled
 from watermark_source.machine_code.iso_8601 import NO_MOMENT, iso_moment
 from watermark_source.machine_code.native import (
     GROUPS,
@@ -169,7 +169,7 @@ def index_ends(  # noqa: PLR0917 - arrays in, arrays out
 
 
 @compiled(
-    "int64(uint8[::1], int32[::1], int64[::1], int64, int64[::1], int64[::1], int64[:, ::1], int64, int64, int64, "
+    f"int64({BYTES}, {EDGES}, int64[::1], int64, int64[::1], int64[::1], int64[:, ::1], int64, int64, int64, "
     "int64[::1], int64[::1], int64[::1])"
 )
 def _walk_all(  # noqa: PLR0917 - arrays in, arrays out

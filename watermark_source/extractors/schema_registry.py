@@ -397,6 +397,11 @@ def forget_schemas() -> None:
 # Values behind the ids of their schemas.
 
 
+BYTES: Final = "Array(uint8, 1, 'C', readonly=True)"
+EDGES: Final = "Array(int32, 1, 'C', readonly=True)"
+"""Types of ``Framed.data`` and ``Framed.edges`` in compiled code: a batch of records may be read-only."""
+
+
 class Framed(NamedTuple):
     """The values of a batch."""
 
@@ -408,7 +413,7 @@ class Framed(NamedTuple):
     """The id of each value's schema, or ``NOT_FRAMED``."""
 
 
-@compiled("void(uint8[::1], int32[::1], boolean[::1], int64[::1])")
+@compiled(f"void({BYTES}, {EDGES}, boolean[::1], int64[::1])")
 def _read_ids(array: Word, edges: Word, present: Word, ids: Word) -> None:
     data = address_of(array)
     for row in range(ids.shape[0]):
@@ -446,12 +451,7 @@ def _bytes_of(records: pa.RecordBatch, column: str) -> tuple[pa.Array, npt.NDArr
     rows, (_, ends, data) = len(values), values.buffers()
     edges = np.frombuffer(ends, np.int32, rows + 1, 4 * values.offset) if rows else np.zeros(1, np.int32)
     content = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(1, np.uint8)
-    # Compiled code takes no read-only arrays, as those of the records that a function of event times is given.
-    writable = (
-        content if content.flags.writeable else content.copy(),
-        edges if edges.flags.writeable else edges.copy(),
-    )
-    return values, *writable
+    return values, content, edges
 
 
 def _present(values: pa.Array) -> npt.NDArray[np.bool_]:

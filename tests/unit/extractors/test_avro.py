@@ -42,7 +42,7 @@ def test_the_field_is_found_behind_whatever_lies_before_it(example: Example) -> 
     # A slice of a batch begins in the middle of its buffers.
     some = records(b"x", *bodies, b"y").slice(1, len(bodies))
     assert found(event_time(some)) == example.micros
-    # What the source gives to a function cannot be written to.
+    # The source gives a function records that are read-only.
     assert found(event_time(pa.record_batch(some))) == example.micros
 
 
