@@ -9,7 +9,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from watermark_source.contract.abilities import Abilities, RowLimits
     from watermark_source.contract.batch_read import BatchDefinition, BatchRangeReader, WholeLogs
     from watermark_source.contract.read_batch import ReadBatch, event_times
     from watermark_source.contract.stream import (
@@ -71,11 +70,12 @@ if TYPE_CHECKING:
     )
     from watermark_source.planning.announced import LoggedStatement
     from watermark_source.planning.announcement import Announcement, Removal
-    from watermark_source.planning.policy import LossKind, MinimumRows
+    from watermark_source.planning.policy import LossKind, MinimumRows, RowLimits
     from watermark_source.planning.ranges_per_task import OpenRange
     from watermark_source.planning.snapshot_ranges import Chunk, SnapshotBatch
     from watermark_source.planning.split import IndexEntry, Piece, RowIndex, Split, SplitRange
     from watermark_source.planning.state import Bound
+    from watermark_source.planning.strategy import Abilities
     from watermark_source.planning.watermark import Millis, WatermarkCharacteristic
     from watermark_source.spark.data_source import EARLIEST, LATEST, STREAM_OPTIONS, AlignedDataSource
     from watermark_source.spark.option_rows import ENGINE_OPTIONS, ONLY_IN_STREAMS
@@ -170,7 +170,6 @@ __all__ = [
 _HOMES = {
     name: module
     for module, names in {
-        "contract.abilities": "Abilities RowLimits",
         "contract.batch_read": "BatchDefinition BatchRangeReader WholeLogs",
         "contract.read_batch": "ReadBatch event_times",
         "contract.stream": "AnnouncementLog AnnouncementsRead Connector CurrentEnds EarliestOrLatest Ends "
@@ -184,11 +183,12 @@ _HOMES = {
         "true_or_false word",
         "planning.announced": "LoggedStatement",
         "planning.announcement": "Announcement Removal",
-        "planning.policy": "LossKind MinimumRows",
+        "planning.policy": "LossKind MinimumRows RowLimits",
         "planning.ranges_per_task": "OpenRange",
         "planning.snapshot_ranges": "Chunk SnapshotBatch",
         "planning.split": "IndexEntry Piece RowIndex Split SplitRange",
         "planning.state": "Bound",
+        "planning.strategy": "Abilities",
         "planning.watermark": "Millis WatermarkCharacteristic",
         "spark.data_source": "AlignedDataSource EARLIEST LATEST STREAM_OPTIONS",
         "spark.option_rows": "ENGINE_OPTIONS ONLY_IN_STREAMS",

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 from kafka import KafkaProducer
 
-from pyspark_aligned_kafka.lookup import doctor_checks
+from pyspark_aligned_kafka import doctor
 from services.kafka import Kafka
 from services.local_server import free_ports
 from tests.integration.examined import Examined, examined
@@ -33,8 +33,7 @@ def our_clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
         shifted = SimpleNamespace(
             time_ns=lambda: time.time_ns() + round(seconds * 1e9), monotonic=time.monotonic, sleep=time.sleep
         )
-        for module in (doctor_checks, doctor_checks):
-            monkeypatch.setattr(module, "time", shifted)
+        monkeypatch.setattr(doctor, "time", shifted)
 
     return put
 
@@ -111,7 +110,7 @@ def test_clocks_that_differ(
     kafka: Kafka, new_topic: Callable[..., str], examined: Examined, our_clock: Callable[[float], None],
     probes: bool, ours: float, lag: str, verdict: str, said: str, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(doctor_checks, "_WATCHED_SECONDS", 60.0)
+    monkeypatch.setattr(doctor, "_WATCHED_SECONDS", 60.0)
     topic = new_topic(1, config=BY_BROKERS)
     send(kafka, topic)
     our_clock(ours)

@@ -7,11 +7,18 @@ from dataclasses import fields
 
 import pytest
 
-from watermark_source.contract.abilities import Abilities
 from watermark_source.errors import OptionError
 from watermark_source.option_table import OptionTable
 from watermark_source.planning.announced import AnnouncedBy
-from watermark_source.planning.strategy import Announced, Bounded, Ingestion, LookAhead, Percentile, ProcessingTime
+from watermark_source.planning.strategy import (
+    Abilities,
+    Announced,
+    Bounded,
+    Ingestion,
+    LookAhead,
+    Percentile,
+    ProcessingTime,
+)
 from watermark_source.spark.option_rows import ENGINE_OPTIONS, NOT_NEEDED
 from watermark_source.spark.options import EngineOptions
 

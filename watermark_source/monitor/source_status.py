@@ -11,10 +11,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from watermark_source.durations import count_text, format_duration
-from watermark_source.monitor.report_fields import Fields
 from watermark_source.planning.group import OwnSilence, Peer
 from watermark_source.planning.range_report import NONE_LATE, LateRows
 from watermark_source.planning.split import Split
@@ -48,20 +47,6 @@ class BoundInForce:
     def wish(self) -> float:
         """The share of rows that may be late."""
         return (_MILLION - self.on_time) / _MILLION
-
-
-def bound_to_json(of: BoundInForce | None) -> dict[str, Any] | None:
-    """Return the report's fields for a bound."""
-    if of is None:
-        return None
-    since = {} if of.since is None else {"since": of.since}
-    return {"bound": of.bound, "most": of.most, "onTime": of.on_time, **since}
-
-
-def bound_from_json(fields: Fields) -> BoundInForce:
-    """Read what ``bound_to_json`` wrote."""
-    since = fields.optional_integer("since")
-    return BoundInForce(fields.integer("bound"), fields.integer("most"), fields.integer("onTime"), since)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

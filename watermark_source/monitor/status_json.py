@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from enum import Enum
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar
 
 from watermark_source.errors import UsageError
-from watermark_source.monitor.report_fields import Fields
 from watermark_source.monitor.source_status import (
     NO_CHANGES,
+    BoundInForce,
     ChangeCounts,
     GroupStatus,
     RowTotals,
@@ -23,13 +24,13 @@ from watermark_source.monitor.source_status import (
     TimeInStatus,
     Unprocessed,
     WriterView,
-    bound_from_json,
-    bound_to_json,
 )
 from watermark_source.planning.group import OwnSilence, Peer
 from watermark_source.planning.range_report import BOUNDS_MS, NONE_LATE, LateRows
 from watermark_source.planning.split import Split
 from watermark_source.planning.watermark import Millis
+
+_Word = TypeVar("_Word", bound=Enum)
 
 VERSION = 1
 _SIGNATURE = {"v", "format", "source", "splits"}
@@ -60,7 +61,7 @@ def status_to_json(of: SourceStatus) -> dict[str, Any]:
         late=late_to_json(of.rows.late),
         undatedRows=of.rows.undated or None,
         malformedRows=of.rows.malformed or None,
-        bound=bound_to_json(of.bound),
+        bound=_bound_to_json(of.bound),
         splits=dict(splits),
         snapshots={snapshot.log: _snapshot_to_json(snapshot) for snapshot in of.snapshots} or None,
         writers={writer.name: _writer_to_json(writer) for writer in of.writers} or None,
@@ -115,7 +116,7 @@ def status_from_json(report: Mapping[str, Any]) -> SourceStatus:
             malformed=fields.optional_integer("malformedRows") or 0,
             late=late_from_json(fields.child("late")) if "late" in report else NONE_LATE,
         ),
-        bound=bound_from_json(fields.child("bound")) if "bound" in report else None,
+        bound=_bound_from_json(fields.child("bound")) if "bound" in report else None,
         snapshots=tuple(_snapshots_from_json(fields.child("snapshots"))) if "snapshots" in report else (),
         writers=tuple(_writers_from_json(fields.child("writers"))) if "writers" in report else (),
         unannounced=fields.optional_text("unannounced"),
@@ -130,6 +131,20 @@ def status_from_json(report: Mapping[str, Any]) -> SourceStatus:
         out_of_orderness=fields.optional_integer("outOfOrderness"),
         without_holder=fields.optional_integer("withoutHolder"),
     )
+
+
+def _bound_to_json(of: BoundInForce | None) -> dict[str, Any] | None:
+    """Return the report's fields for a bound."""
+    if of is None:
+        return None
+    since = {} if of.since is None else {"since": of.since}
+    return {"bound": of.bound, "most": of.most, "onTime": of.on_time, **since}
+
+
+def _bound_from_json(fields: Fields) -> BoundInForce:
+    """Read what ``_bound_to_json`` wrote."""
+    since = fields.optional_integer("since")
+    return BoundInForce(fields.integer("bound"), fields.integer("most"), fields.integer("onTime"), since)
 
 
 def late_to_json(late: LateRows) -> dict[str, Any] | None:
@@ -397,3 +412,66 @@ def _report_in(latest: object) -> Mapping[str, Any] | None:
         except ValueError:
             return None
     return latest if isinstance(latest, Mapping) and latest.keys() >= _SIGNATURE else None
+
+
+class Fields:
+    """A JSON object and its path in the report. Every method raises ``UsageError`` for a value of another type."""
+
+    def __init__(self, values: Mapping[str, Any], path: str = "") -> None:
+        self._values = values
+        self._path = path
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def _refuse(self, key: str, expected: str) -> UsageError:
+        return UsageError(
+            f"status report: {self._path}{key} = {self._values.get(key)!r}; expected {expected}. "
+            "Only what a source of this project reported can be read"
+        )
+
+    def _typed(self, key: str, kind: type, expected: str) -> Any:
+        value = self._values.get(key)
+        # JSON's true is an int to Python.
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            raise self._refuse(key, expected)
+        return value
+
+    def integer(self, key: str) -> int:
+        """Return a whole number."""
+        value: int = self._typed(key, int, "an integer")
+        return value
+
+    def optional_integer(self, key: str) -> int | None:
+        """Return a whole number, ``None`` without the key."""
+        return None if self._values.get(key) is None else self.integer(key)
+
+    def text(self, key: str) -> str:
+        """Return a string."""
+        value: str = self._typed(key, str, "a string")
+        return value
+
+    def optional_text(self, key: str) -> str | None:
+        """Return a string, ``None`` without the key."""
+        return None if self._values.get(key) is None else self.text(key)
+
+    def flag(self, key: str) -> bool:
+        """Return a boolean, false without the key."""
+        return key in self._values and bool(self._typed(key, bool, "true or false"))
+
+    def child(self, key: str) -> Fields:
+        """Return the fields of a nested object."""
+        return Fields(self._typed(key, Mapping, "an object"), f"{self._path}{key}.")
+
+    def number(self, key: str) -> int:
+        """Return the key itself as a split's number."""
+        if not (key.isascii() and key.isdigit()):
+            raise self._refuse(key, "a split's number as key")
+        return int(key)
+
+    def word(self, key: str, text: str, kind: type[_Word]) -> _Word:
+        """Return the member of an enum with the value ``text``, which is the key or its value."""
+        try:
+            return kind(text)
+        except ValueError:
+            raise self._refuse(key, f"one of {', '.join(str(member.value) for member in kind)}") from None

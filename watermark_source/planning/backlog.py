@@ -65,6 +65,17 @@ def with_step(after: SplitState, before: SplitState, drift: int | None) -> Split
     return after if step == after.step else replace(after, step=step)
 
 
+def with_steps(
+    splits: Mapping[Split, SplitState], steps: Mapping[Split, int], *, has_time_index: bool
+) -> Mapping[Split, SplitState]:
+    """Return the splits with the steps of a plan; with a time index, those alone."""
+    if not has_time_index and not steps:
+        return splits
+    # With an index only while a row beyond the future cap lies between the rows read and those that can be looked up.
+    wanted = steps if has_time_index else {**{s: t.step for s, t in splits.items()}, **steps}
+    return {s: t if t.step == (step := wanted.get(s)) else replace(t, step=step) for s, t in splits.items()}
+
+
 def _event_times(before: SplitState, after: SplitState) -> tuple[Millis | None, Millis | None]:
     """Return the event times that a split had reached before and after, up to a constant.
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
 from watermark_source.planning.announced import needed_from
-from watermark_source.planning.backlog import Backlog, Limit, backlog_of, with_step
+from watermark_source.planning.backlog import Backlog, Limit, backlog_of, with_step, with_steps
 from watermark_source.planning.budget import budgeted_ends
 from watermark_source.planning.catch_up import AfterCatchUp, CatchUp, caught_up_after, check_clock, check_start, is_done
 from watermark_source.planning.combined_watermark import (
@@ -32,7 +32,13 @@ from watermark_source.planning.group_limit import aligned_ends, membership
 from watermark_source.planning.loss import Loss, check_loss, refuse
 from watermark_source.planning.observation import Observation
 from watermark_source.planning.policy import LossKind, MinimumRows, PlanPolicy, waits_for_more
-from watermark_source.planning.snapshot_ranges import finished, snapshot_split, snapshots_after, unfinished
+from watermark_source.planning.snapshot_ranges import (
+    finished,
+    snapshot_split,
+    snapshots_after,
+    unfinished,
+    without_found,
+)
 from watermark_source.planning.split import RowIndex, Split, SplitRange, TimeIndex
 from watermark_source.planning.split_watermarks import (
     RowsAhead,
@@ -61,8 +67,8 @@ from watermark_source.planning.status_transitions import (
     next_since,
     on_the_clock,
     quiet_while_read,
-    rest_event,
     stays_quiet,
+    to_planned_end,
     unanswered,
     uncommitted,
 )
@@ -272,7 +278,7 @@ def batch_ends(
         s for s in known.undated if stays_quiet(splits[s], asked_before, policy.idleness.timeout_of(s, timeouts))
     } - logs.stale
     aligned = aligned_ends(splits, observation, backlog, quiet, reads_alone=reads_alone)
-    splits = _with_steps(splits, aligned.steps, has_time_index=index is not None)
+    splits = with_steps(splits, aligned.steps, has_time_index=index is not None)
     allowed = aligned.ends
     waits = _waits_for_more(backlog, allowed, observation, policy.minimum_rows)
     left_out = {s for s in allowed if is_left_out(splits[s], state, policy.idleness)}
@@ -289,7 +295,7 @@ def batch_ends(
         if split in silent:
             return unanswered(before)
         timeout = policy.idleness.timeout_of(split, timeouts)
-        found = _advance(before, allowed.get(split), ends.get(split), logs.asked_at, timeout)
+        found = to_planned_end(before, allowed.get(split), ends.get(split), logs.asked_at, timeout)
         if ends.get(split) != logs.ends.get(split) or split not in ends or split in known.snapshots | logs.stale:
             return found
         if split in quiet:
@@ -309,16 +315,6 @@ def batch_ends(
     )
 
 
-def _with_steps(
-    splits: Mapping[Split, SplitState], steps: Mapping[Split, int], *, has_time_index: bool
-) -> Mapping[Split, SplitState]:
-    if not has_time_index and not steps:
-        return splits
-    # With an index only while a row beyond the future cap lies between the rows read and those that can be looked up.
-    wanted = steps if has_time_index else {**{s: t.step for s, t in splits.items()}, **steps}
-    return {s: t if t.step == (step := wanted.get(s)) else replace(t, step=step) for s, t in splits.items()}
-
-
 def _waits_for_more(
     backlog: Backlog, allowed: Mapping[Split, int], observation: Observation, minimum: MinimumRows | None
 ) -> bool:
@@ -330,23 +326,6 @@ def _waits_for_more(
     unknown = aligned and backlog.index is None and any(t.watermark is None for t in backlog.splits.values())
     bounded = observation.limits.one_batch or observation.logs.ends_are_final or unknown
     return waiting > 0 and not bounded and waits_for_more(minimum, waiting, observation.history.since_rows)
-
-
-def _advance(
-    state: SplitState, allowed: int | None, end: int | None, asked_at: Millis, idle_timeout: int | None
-) -> SplitState:
-    """Move a split to its planned end. ``allowed`` is where the group lets it go, ``None`` if it has no rows."""
-    if allowed is None or end is None:
-        event = rest_event(state, asked_at, idle_timeout)
-    elif allowed == state.position:
-        event = SplitEvent.PAUSED
-    else:
-        event = SplitEvent.WAITS if end == state.position else SplitEvent.READS
-    status = TRANSITIONS[state.status, event]
-    since = next_since(state, event, status, asked_at)
-    if status is state.status and since == state.since and (end is None or end == state.position):
-        return state
-    return state.planned_to(state.position if end is None else end, status, since)
 
 
 @dataclass(frozen=True, slots=True)
@@ -431,10 +410,10 @@ def plan(
     if lookups is not None and chosen.ends.newest_matters and not observation.logs.times.newest:
         observation = lookups.dated(observation, state)
         chosen = _choose(state, observation, policy, index, rows)
-    planned = _planned(state, observation, chosen, ahead, lookups, is_first=is_first)
+    planned = _planned(observation, chosen, ahead, lookups, is_first=is_first)
     if lookups is not None and (opened := lookups.uncommitted(observation, planned.state, state)) is not None:
         chosen = _choose(state, opened, policy, index, rows)
-        planned = _planned(state, opened, chosen, ahead, lookups, is_first=is_first)
+        planned = _planned(opened, chosen, ahead, lookups, is_first=is_first)
     return planned
 
 
@@ -458,6 +437,8 @@ def _closing(state: SourceState, observation: Observation, *, is_first: bool) ->
 class _Chosen(NamedTuple):
     """What a batch reads, and what that was chosen from."""
 
+    before: SourceState
+    """As of the last batch."""
     known: KnownSplits
     ends: BatchEnds
     observation: Observation
@@ -469,11 +450,11 @@ def _choose(
 ) -> _Chosen:
     has_time_index, has_row_index = index is not None, rows is not None
     known = known_before(state, observation, policy, has_time_index=has_time_index, has_row_index=has_row_index)
-    chosen = _Chosen(known, batch_ends(state, known, observation, index, rows), observation)
+    chosen = _Chosen(state, known, batch_ends(state, known, observation, index, rows), observation)
     if observation.snapshots.found and _leaves_rows(chosen, observation.logs.ends):
         # A new table existed at the log's end, but perhaps not where this batch ends. Its snapshot begins with a batch
         # that reads the log to its end.
-        return _choose(state, _without_found(observation), policy, index, rows)
+        return _choose(state, without_found(observation), policy, index, rows)
     return chosen
 
 
@@ -482,64 +463,101 @@ def _leaves_rows(chosen: _Chosen, ends: Mapping[Split, int]) -> bool:
     return any(t.position < ends.get(s, MAX) for s, t in logs)
 
 
-def _without_found(observation: Observation) -> Observation:
-    logs, snapshots = observation.logs, observation.snapshots
-    found = set(map(snapshot_split, snapshots.found))
-    return replace(
-        observation,
-        logs=replace(logs, ends={s: end for s, end in logs.ends.items() if s not in found}),
-        snapshots=replace(
-            snapshots,
-            found=frozenset(),
-            chunks={log: bounds for log, bounds in snapshots.chunks.items() if log not in snapshots.found},
-        ),
-    )
-
-
 def _planned(
-    state: SourceState,
-    observed: Observation,
-    chosen: _Chosen,
-    ahead: RowsAhead | None,
-    lookups: Lookups | None,
-    *,
-    is_first: bool,
+    observed: Observation, chosen: _Chosen, ahead: RowsAhead | None, lookups: Lookups | None, *, is_first: bool
 ) -> Plan:
-    """Return the plan that reads what was chosen."""
-    known, ends, observation = chosen
-    policy, logs, snapshots, has_rows = known.policy, observation.logs, known.snapshots, ends.has_rows
-    strategy, cap = policy.strategy, policy.future_cap(observation.now)
-    splits = ends.splits
-    if has_rows and (advanced_by_clock := by_clock(splits, observation, strategy.at_rest_beside_rows, cap, MIN)):
-        splits = {**splits, **advanced_by_clock}
-    if marked := marked_returning(state, splits, policy.idleness):
-        splits = {**splits, **marked}
-    watermarks = split_watermarks(splits, state, observation, policy, ahead, snapshots=snapshots)
-    nothing_left = not (has_rows or known.losses or known.continuing)
-    watermark = (
-        state.watermark
-        if known.reads_to_end_first
-        else watermark_of_batch(
-            state,
-            watermarks,
-            observation,
-            policy,
+    """Return the plan that reads what was chosen: splits, watermarks, whether it is a batch, and the state after it."""
+    state, known, ends, observation = chosen
+    policy, logs = known.policy, observation.logs
+    splits = _beside_rows(chosen)
+    watermarks = split_watermarks(splits, state, observation, policy, ahead, snapshots=known.snapshots)
+    watermark = _watermark_after(chosen, splits, watermarks)
+    # A run with an end would be over with the first plan that is no batch.
+    held = logs.ends_are_final and any(t.status is SplitStatus.PAUSED for t in splits.values())
+    has_news = policy.sends_markers and _has_news(chosen, splits, watermark, is_first=is_first)
+    is_batch = ends.has_rows or bool(known.losses) or held or has_news
+    after = _state_after(chosen, splits, watermark, is_batch=is_batch, held=held, is_first=is_first)
+    sends_own_rows = ends.has_rows and knows_new_splits(state, logs) and not known.reads_to_end_first
+    if lookups is not None and sends_own_rows and (reached := lookups.reached(ranges_of(after))):
+        watermarks = with_batch(watermarks, reached, policy.strategy, after.future_cap)
+        after = with_own_rows(after, state, watermarks, policy.idleness)
+    return Plan(
+        state=after,
+        observation=observed,
+        is_batch=is_batch,
+        has_rows=ends.has_rows,
+        waits_for_more=ends.waits_for_more,
+        limit=ends.limit,
+        losses=known.losses,
+        newest_matters=ends.newest_matters,
+        member=membership(
+            {s: t for s, t in splits.items() if s not in known.snapshots},
+            ends.reached,
+            logs,
             on_clock=known.on_clock,
-            is_last=policy.final_watermark and nothing_left and is_at_its_end(splits, logs),
-            has_rows=has_rows,
-        )
+            holds_group=ends.holds_group,
+            waits_for_first=policy.alignment.waits_for_first,
+        ),
+        watermarks=watermarks,
     )
+
+
+def _beside_rows(chosen: _Chosen) -> Mapping[Split, SplitState]:
+    """Return the planned splits: those at rest advance beside the rows of others, those that were idle are marked."""
+    state, known, ends, observation = chosen
+    policy, splits, cap = known.policy, ends.splits, known.policy.future_cap(observation.now)
+    at_rest_beside_rows = policy.strategy.at_rest_beside_rows
+    if ends.has_rows and (moved := by_clock(splits, observation, at_rest_beside_rows, cap, MIN)):
+        splits = {**splits, **moved}
+    marked = marked_returning(state, splits, policy.idleness)
+    return {**splits, **marked} if marked else splits
+
+
+def _watermark_after(chosen: _Chosen, splits: Mapping[Split, SplitState], watermarks: SplitWatermarks) -> Millis | None:
+    """Return the combined watermark; while the logs are first read to their ends, it stays as it was."""
+    state, known, ends, observation = chosen
+    if known.reads_to_end_first:
+        return state.watermark
+    nothing_left = not (ends.has_rows or known.losses or known.continuing)
+    return watermark_of_batch(
+        state,
+        watermarks,
+        observation,
+        known.policy,
+        on_clock=known.on_clock,
+        is_last=known.policy.final_watermark and nothing_left and is_at_its_end(splits, observation.logs),
+        has_rows=ends.has_rows,
+    )
+
+
+def _has_news(chosen: _Chosen, splits: Mapping[Split, SplitState], watermark: Millis | None, *, is_first: bool) -> bool:
+    """Return whether a batch would be worth sending without rows: for what its markers state."""
+    state, known, ends, observation = chosen
     if known.on_clock:
-        moved = tick_is_due(state, observation, policy.watermark_interval, has_rows=has_rows)
+        moved = tick_is_due(state, observation, known.policy.watermark_interval, has_rows=ends.has_rows)
     else:
         moved = watermark != state.watermark
     repeats = is_first and watermark is not None
     caught_up = is_done(known.catch_up) and not is_done(state.catch_up)
-    has_news = bool(moved or known.done or changed_status(state.splits, splits) or repeats or caught_up)
-    # A run with an end would be over with the first plan that is no batch.
-    held = logs.ends_are_final and any(t.status is SplitStatus.PAUSED for t in splits.values())
-    is_batch = has_rows or bool(known.losses) or held or (policy.sends_markers and has_news)
-    after = SourceState(
+    return bool(moved or known.done or changed_status(state.splits, splits) or repeats or caught_up)
+
+
+def _state_after(
+    chosen: _Chosen,
+    splits: Mapping[Split, SplitState],
+    watermark: Millis | None,
+    *,
+    is_batch: bool,
+    held: bool,
+    is_first: bool,
+) -> SourceState:
+    """Return the state after the plan; ``held``: the batch is sent because the group holds rows of it."""
+    state, known, ends, observation = chosen
+    cap = known.policy.future_cap(observation.now)
+    announced = None
+    if observation.announced is not None:
+        announced = needed_from(observation.announced, positions_of(splits), cap, state.announced, watermark)
+    return SourceState(
         splits=splits,
         # The clock goes out at its interval only.
         watermark=watermark if is_batch or not known.on_clock else state.watermark,
@@ -549,38 +567,13 @@ def _planned(
         group=GroupState(
             member=state.group.member,
             limit=None if ends.limit is None else ends.limit.watermark,
-            held=state.group.held + (held and not has_rows),
+            held=state.group.held + (held and not ends.has_rows),
         ),
         learned=known.learned,
-        generator=strategy.generator,
-        announced=None
-        if observation.announced is None
-        else needed_from(observation.announced, positions_of(splits), cap, state.announced, watermark),
+        generator=known.policy.strategy.generator,
+        announced=announced,
         catch_up=known.catch_up,
         run=state.run + is_first,
-    )
-    looks_up = lookups if has_rows and knows_new_splits(state, logs) and not known.reads_to_end_first else None
-    if looks_up is not None and (reached := looks_up.reached(ranges_of(after))):
-        watermarks = with_batch(watermarks, reached, strategy, cap)
-        after = with_own_rows(after, state, watermarks, policy.idleness)
-    return Plan(
-        state=after,
-        observation=observed,
-        is_batch=is_batch,
-        has_rows=has_rows,
-        waits_for_more=ends.waits_for_more,
-        limit=ends.limit,
-        losses=known.losses,
-        newest_matters=ends.newest_matters,
-        member=membership(
-            {s: t for s, t in splits.items() if s not in snapshots},
-            ends.reached,
-            logs,
-            on_clock=known.on_clock,
-            holds_group=ends.holds_group,
-            waits_for_first=policy.alignment.waits_for_first,
-        ),
-        watermarks=watermarks,
     )
 
 

@@ -22,6 +22,16 @@ class MinimumRows:
     max_delay: Millis
 
 
+@dataclass(frozen=True, slots=True)
+class RowLimits:
+    """How many rows a batch of a stream has."""
+
+    most: int | None = None
+    """``None``: no limit."""
+    minimum: MinimumRows | None = None
+    """Fewer rows wait for more, up to a delay; ``None``: rows never wait."""
+
+
 def waits_for_more(minimum: MinimumRows, waiting: int, since_rows: Millis | None) -> bool:
     """Return whether rows wait for more to come.
 

@@ -12,11 +12,11 @@ found yet are not delivered.
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from watermark_source.errors import InternalError
-from watermark_source.planning.observation import ObservedSnapshots
+from watermark_source.planning.observation import Observation, ObservedSnapshots
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import Bound, SnapshotState, SourceState, SplitState
 
@@ -117,6 +117,21 @@ def snapshot_batch(before: SourceState, after: SourceState) -> SnapshotBatch | N
         start = start_of(log)
         chunks[SplitRange(snapshot_split(log), start, start + 1)] = Chunk(lower.get(log), None)
     return SnapshotBatch(lower, complete, chunks, _positions(after))
+
+
+def without_found(observation: Observation) -> Observation:
+    """Return the observation without the snapshots that are new: they begin with a later batch."""
+    logs, snapshots = observation.logs, observation.snapshots
+    found = set(map(snapshot_split, snapshots.found))
+    return replace(
+        observation,
+        logs=replace(logs, ends={s: end for s, end in logs.ends.items() if s not in found}),
+        snapshots=replace(
+            snapshots,
+            found=frozenset(),
+            chunks={log: bounds for log, bounds in snapshots.chunks.items() if log not in snapshots.found},
+        ),
+    )
 
 
 def last_batch(state: SourceState) -> SnapshotBatch | None:

@@ -152,6 +152,23 @@ def next_since(state: SplitState, event: SplitEvent, status: SplitStatus, asked_
     return state.since if status is state.status and state.since is not None else asked_at
 
 
+def to_planned_end(
+    state: SplitState, allowed: int | None, end: int | None, asked_at: Millis, idle_timeout: int | None
+) -> SplitState:
+    """Return a split at its planned end. ``allowed`` is where the group lets it go, ``None`` if it has no rows."""
+    if allowed is None or end is None:
+        event = rest_event(state, asked_at, idle_timeout)
+    elif allowed == state.position:
+        event = SplitEvent.PAUSED
+    else:
+        event = SplitEvent.WAITS if end == state.position else SplitEvent.READS
+    status = TRANSITIONS[state.status, event]
+    since = next_since(state, event, status, asked_at)
+    if status is state.status and since == state.since and (end is None or end == state.position):
+        return state
+    return state.planned_to(state.position if end is None else end, status, since)
+
+
 # Pauses of a split, and the idle timeout that is learned from them.
 
 

@@ -65,6 +65,23 @@ def behind(event_time: Millis, bound: int) -> Millis:
     return saturating_add(event_time, -bound - 1)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Abilities:
+    """What a connector declares that it can do for a strategy; ``load()`` refuses a strategy that needs more."""
+
+    marks: bool = False
+    """Its batches carry the watermarks of records (``ReadBatch.marks``)."""
+    row_positions: bool = False
+    """Each position is about one row, and batches carry the position of each row (``ReadBatch.positions``)."""
+    rows_ahead: bool = False
+    """Reading may begin at any position of a log, so that the driver can read the event times behind a batch."""
+    announcements: bool = False
+    """Writers can announce watermarks of its logs (``Connector.announcements``)."""
+    dates_rows: bool = False
+    """The system dates rows when it writes them, in the order of its log, and names its time with a log's end
+    (``Ends.reached``)."""
+
+
 class WatermarkStrategy(ABC):
     """A strategy that follows the highest event time of a split at a distance of ``bound`` ms, unless overridden."""
 

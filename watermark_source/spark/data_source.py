@@ -31,9 +31,10 @@ from watermark_source.spark_process import hides_own_frames
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
 
-    from watermark_source.contract.abilities import Abilities, RowLimits
     from watermark_source.contract.batch_read import BatchDefinition
     from watermark_source.contract.stream import SourceDefinition
+    from watermark_source.planning.policy import RowLimits
+    from watermark_source.planning.strategy import Abilities
     from watermark_source.spark.batch_reader import AlignedBatchReader
     from watermark_source.spark.options import SourceOptions
     from watermark_source.spark.stream_reader import AlignedStreamReader
@@ -123,7 +124,7 @@ class AlignedDataSource(DataSource):
             OptionError: a strategy that the connector refuses for a reason of its own. Strategies that need more than
                 its abilities are refused with a general reason.
         """
-        from watermark_source.contract.abilities import Abilities  # noqa: PLC0415 - see the class's docstring
+        from watermark_source.planning.strategy import Abilities  # noqa: PLC0415 - see the class's docstring
 
         return Abilities()
 
@@ -135,7 +136,7 @@ class AlignedDataSource(DataSource):
 
     def row_limits(self, options: SourceOptions) -> RowLimits:
         """Return how many rows a batch of a stream has; by default at most ``maxRowsPerTrigger``."""
-        from watermark_source.contract.abilities import RowLimits  # noqa: PLC0415 - see the class's docstring
+        from watermark_source.planning.policy import RowLimits  # noqa: PLC0415 - see the class's docstring
 
         return RowLimits(options["maxRowsPerTrigger"])
 

@@ -6,15 +6,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from watermark_source.contract.abilities import Abilities
 from watermark_source.errors import OptionError
 from watermark_source.option_table import OptionTable, given_text
 from watermark_source.planning.catch_up import AfterCatchUp
 from watermark_source.planning.policy import Alignment, Idleness
 from watermark_source.planning.status_transitions import LONGEST_IDLE_TIMEOUT
-from watermark_source.planning.strategy import ProcessingTime, WatermarkStrategy
+from watermark_source.planning.strategy import Abilities, ProcessingTime, WatermarkStrategy
 from watermark_source.spark.option_rows import AUTO, DRIVER, GROUP, NO_STORE
-from watermark_source.spark.strategy_rows import NONE, PASSES, strategy_row
+from watermark_source.spark.strategy_rows import NONE, PASSES, StrategyRow, strategy_row
 
 _OF_OTHERS = ("alignmentTimeToLive", "alignmentMembers", "alignmentWaitForFirst", "snapshotHoldsGroup")
 """Options about the other sources of a group: there must be a place to meet them."""
@@ -93,72 +92,26 @@ class EngineOptions:
         Raises:
             OptionError: options that cannot be together, or one that another needs.
         """
-        named = {name.lower() for name in given}
         row = strategy_row(values["watermarkStrategy"])
         row.check(given, abilities)
         row.check_excluded(values, given)
-        group, drift = values["alignmentGroup"], values["alignmentMaxDrift"]
-        needs_drift = values["watermarkStrategy"] != NONE and values["idleFollows"] != GROUP
-        if (group is None) != (drift is None) and (group is None or needs_drift):
-            here, missing = ("alignmentGroup", "alignmentMaxDrift") if drift is None else (
-                "alignmentMaxDrift", "alignmentGroup")  # fmt: skip
-            example = "2 minutes" if drift is None else "checkout"
-            raise OptionError(missing, None, f"is needed because {here} is set", example=example)
+        _check_drift(values)
         strategy = row.make(values, given)
-        store = None if group is None or values["alignmentStore"] == NO_STORE else values["alignmentStore"]
-        for name in ("alignmentStore", *_OF_OTHERS):
-            if group is None and name.lower() in named:
-                raise OptionError("alignmentGroup", None, f"is needed because {name} is set", example="checkout")
-        of_others = [f"{name} is set" for name in _OF_OTHERS if name.lower() in named]
-        if group is not None and values["idleFollows"] == GROUP:
-            of_others.append("idleFollows is group")
-        if store is None and of_others:
-            raise OptionError(
-                "alignmentStore", NO_STORE, f"must be a place to meet, because {of_others[0]}", example=DRIVER
-            )
-        clock_advances = "watermarkInterval" in row.options or abilities.dates_rows or values["idleFollows"] == GROUP
-        if not clock_advances and "watermarkinterval" in named:
-            raise OptionError(
-                "watermarkInterval", given_text(given, "watermarkInterval"),
-                f"belongs to watermarkStrategy none, ingestion or announced, and the strategy is {row.name}: its "
-                "watermark follows rows, not the clock (except with idleFollows group)", example="leave it out",
-            )  # fmt: skip
+        _check_group(values, given)
+        _check_interval(row, values, given, abilities)
         _check_idleness(values)
         _check_end(values, given)
         _check_warnings(values, given)
         after_catch_up = _after_catch_up(values, given)
-        if row.name == NONE and group is not None and store is None:
-            raise OptionError(
-                "alignmentStore", NO_STORE,
-                "cannot be with watermarkStrategy none: on the clock a source waits for others alone",
-                example=DRIVER,
-            )  # fmt: skip
+        _check_clock(values)
         return cls(
             source_name=values["sourceName"] or format_name,
             strategy=strategy,
             max_future_skew=values["maxFutureSkew"],
-            watermark_interval=values["watermarkInterval"]
-            if row.interval is None or "watermarkinterval" in named
-            else row.interval,
-            idleness=Idleness(
-                timeout=LONGEST_IDLE_TIMEOUT if values["idleTimeout"] == AUTO else values["idleTimeout"],
-                learned=values["idleTimeout"] == AUTO,
-                follows_group=values["idleFollows"] == GROUP,
-                passes_returning=values["idleReturn"] == PASSES,
-            ),
-            alignment=Alignment(
-                max_drift=drift,
-                holds_in_snapshot=values.get("snapshotHoldsGroup", True),
-                waits_for_first=values["alignmentWaitForFirst"],
-            ),
-            group=None
-            if group is None
-            else GroupOptions(
-                name=group,
-                store=store,
-                time_to_live=values["alignmentTimeToLive"],
-                members=values["alignmentMembers"],
-            ),
+            watermark_interval=_watermark_interval(row, values, given),
+            idleness=_idleness(values),
+            alignment=_alignment(values),
+            group=_group(values),
             final_watermark=values["finalWatermark"],
             after_catch_up=after_catch_up,
             watermark_warning_after=values["watermarkWarningAfter"],
@@ -169,6 +122,99 @@ class EngineOptions:
             ),
             reports=ReportOptions(host=values["reportHost"], ports=values["reportPorts"]),
         )
+
+
+def _watermark_interval(row: StrategyRow, values: Mapping[str, Any], given: Mapping[str, str]) -> int:
+    """Return the interval that the user wrote, else that of the strategy, else the default."""
+    interval: int = values["watermarkInterval"]
+    return interval if row.interval is None or given_text(given, "watermarkInterval") is not None else row.interval
+
+
+def _idleness(values: Mapping[str, Any]) -> Idleness:
+    learned = values["idleTimeout"] == AUTO
+    return Idleness(
+        timeout=LONGEST_IDLE_TIMEOUT if learned else values["idleTimeout"],
+        learned=learned,
+        follows_group=values["idleFollows"] == GROUP,
+        passes_returning=values["idleReturn"] == PASSES,
+    )
+
+
+def _alignment(values: Mapping[str, Any]) -> Alignment:
+    return Alignment(
+        max_drift=values["alignmentMaxDrift"],
+        holds_in_snapshot=values.get("snapshotHoldsGroup", True),
+        waits_for_first=values["alignmentWaitForFirst"],
+    )
+
+
+def _group(values: Mapping[str, Any]) -> GroupOptions | None:
+    if values["alignmentGroup"] is None:
+        return None
+    return GroupOptions(
+        name=values["alignmentGroup"],
+        store=_store(values),
+        time_to_live=values["alignmentTimeToLive"],
+        members=values["alignmentMembers"],
+    )
+
+
+def _store(values: Mapping[str, Any]) -> str | None:
+    """Return where the members of the group meet, ``None``: nowhere."""
+    store: str = values["alignmentStore"]
+    return None if values["alignmentGroup"] is None or store == NO_STORE else store
+
+
+# What cannot be together, or needs another option. A user reads the first error, so the order is that of ``of``.
+
+
+def _check_drift(values: Mapping[str, Any]) -> None:
+    """A group has a max drift, except where time is the clock or the group is only followed; a drift has a group."""
+    group, drift = values["alignmentGroup"], values["alignmentMaxDrift"]
+    needs_drift = values["watermarkStrategy"] != NONE and values["idleFollows"] != GROUP
+    if group is None and drift is not None:
+        raise OptionError("alignmentGroup", None, "is needed because alignmentMaxDrift is set", example="checkout")
+    if group is not None and drift is None and needs_drift:
+        raise OptionError("alignmentMaxDrift", None, "is needed because alignmentGroup is set", example="2 minutes")
+
+
+def _check_group(values: Mapping[str, Any], given: Mapping[str, str]) -> None:
+    """Options about a group need its name, and those about its other members a store."""
+    group = values["alignmentGroup"]
+    for name in ("alignmentStore", *_OF_OTHERS):
+        if group is None and given_text(given, name) is not None:
+            raise OptionError("alignmentGroup", None, f"is needed because {name} is set", example="checkout")
+    of_others = [f"{name} is set" for name in _OF_OTHERS if given_text(given, name) is not None]
+    if group is not None and values["idleFollows"] == GROUP:
+        of_others.append("idleFollows is group")
+    if of_others and _store(values) is None:
+        raise OptionError(
+            "alignmentStore", NO_STORE, f"must be a place to meet, because {of_others[0]}", example=DRIVER
+        )
+
+
+def _check_interval(
+    row: StrategyRow, values: Mapping[str, Any], given: Mapping[str, str], abilities: Abilities
+) -> None:
+    """The interval is for a watermark that the clock advances."""
+    clock_advances = "watermarkInterval" in row.options or abilities.dates_rows or values["idleFollows"] == GROUP
+    text = given_text(given, "watermarkInterval")
+    if text is not None and not clock_advances:
+        raise OptionError(
+            "watermarkInterval", text,
+            f"belongs to watermarkStrategy none, ingestion or announced, and the strategy is {row.name}: its "
+            "watermark follows rows, not the clock (except with idleFollows group)", example="leave it out",
+        )  # fmt: skip
+
+
+def _check_clock(values: Mapping[str, Any]) -> None:
+    """Where time is the clock, the group is there to wait for its other members: it needs a store."""
+    if values["watermarkStrategy"] == NONE and values["alignmentGroup"] is not None and _store(values) is None:
+        raise OptionError(
+            "alignmentStore", NO_STORE,
+            "cannot be with watermarkStrategy none: on the clock a source waits for others alone",
+            example=DRIVER,
+        )  # fmt: skip
 
 
 def _check_end(values: Mapping[str, Any], given: Mapping[str, str]) -> None:

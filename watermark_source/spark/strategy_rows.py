@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from watermark_source.contract.abilities import Abilities
 from watermark_source.durations import format_duration
 from watermark_source.errors import OptionError
 from watermark_source.option_table import given_text, word
@@ -19,6 +18,7 @@ from watermark_source.planning.announced import AnnouncedBy
 from watermark_source.planning.disorder import MILLION, SEGMENT
 from watermark_source.planning.generator import EXAMPLE, Own, OwnWithMarks, load_generator
 from watermark_source.planning.strategy import (
+    Abilities,
     Announced,
     Bounded,
     Ingestion,

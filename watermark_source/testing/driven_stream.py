@@ -20,10 +20,10 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 from pyspark.sql.types import StructType
 
-from watermark_source.contract.abilities import Abilities
 from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.contract.stream import Connector, RangeReader, SourceDefinition
 from watermark_source.planning.split import Split, SplitRange
+from watermark_source.planning.strategy import Abilities
 from watermark_source.spark.batch_reader import AlignedBatchReader
 from watermark_source.spark.column_names import MARKER
 from watermark_source.spark.stream_reader import AlignedStreamReader

@@ -1,4 +1,4 @@
 """Which partitions there are, and which offsets positions mean.
 
-Imports ``client``, ``cluster``, ``errors``, ``options``.
+Imports ``cluster``, ``errors``, ``options``.
 """

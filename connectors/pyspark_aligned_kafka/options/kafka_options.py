@@ -26,11 +26,11 @@ from pyspark_aligned_kafka.options.positions import Everywhere, Latest, NoMatch,
 from pyspark_aligned_kafka.options.subscription import Subscription
 from pyspark_aligned_kafka.records.event_time_choice import EventTimeChoice, MarkChoice
 from pyspark_aligned_kafka.records.payload_formats import PayloadChoice
-from watermark_source.contract.abilities import Abilities, RowLimits
 from watermark_source.errors import OptionError
 from watermark_source.option_table import given_text
 from watermark_source.planning.catch_up import AfterCatchUp
-from watermark_source.planning.policy import MinimumRows
+from watermark_source.planning.policy import MinimumRows, RowLimits
+from watermark_source.planning.strategy import Abilities
 from watermark_source.spark.column_names import EVENT_TIME, LATE, MARKER
 from watermark_source.spark.options import EngineOptions, SourceOptions
 

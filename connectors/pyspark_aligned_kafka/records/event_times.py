@@ -12,7 +12,14 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from pyspark_aligned_kafka.errors import place
-from pyspark_aligned_kafka.records.columns import TIMESTAMP, PayloadDecoder, binary_column
+from pyspark_aligned_kafka.records.columns import (
+    TIMESTAMP,
+    HeaderScan,
+    PayloadDecoder,
+    binary_column,
+    headers_array,
+    id_scan,
+)
 from pyspark_aligned_kafka.records.event_time_choice import (
     OPTION,
     ByFunction,
@@ -25,7 +32,6 @@ from pyspark_aligned_kafka.records.event_time_choice import (
     MarkChoice,
     WithoutTime,
 )
-from pyspark_aligned_kafka.records.headers import HeaderScan, headers_array, id_scan
 from pyspark_aligned_kafka.records.json_scan import JsonKind, JsonScan
 from pyspark_aligned_kafka.records.payload_formats import Decoded
 from pyspark_aligned_kafka.records.record_batches import Bytes, Fault, Longs, fault_error
@@ -34,7 +40,7 @@ from pyspark_aligned_kafka.records.time_texts import END_MICROS, FIRST_MICROS, M
 from watermark_source.arrow_columns import bitmap, integers, is_valid
 from watermark_source.errors import EventTimeError, PayloadError, WatermarkSourceError, shortened
 from watermark_source.planning.split import Split
-from watermark_source.time_limit import TimeLimitExceeded, time_limit
+from watermark_source.signals import TimeLimitExceeded, time_limit
 
 # The finder of event times in one place of each record: what it is given, and what it finds.
 

@@ -18,8 +18,8 @@ from pyspark_mysql_cdc_wm.options.mysql_option_table import (
 from pyspark_mysql_cdc_wm.options.start import Start, StartMode
 from pyspark_mysql_cdc_wm.options.tables import Selection
 from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS, ColumnChoice, EventTimeColumn
-from watermark_source.contract.abilities import Abilities
 from watermark_source.errors import OptionError
+from watermark_source.planning.strategy import Abilities
 from watermark_source.spark.options import EngineOptions, SourceOptions
 from watermark_source.spark.strategy_rows import BOUNDED, NONE
 

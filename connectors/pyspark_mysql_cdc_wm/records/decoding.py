@@ -22,12 +22,11 @@ from pyspark_mysql_cdc_wm.records.arrow_types import (
 )
 from pyspark_mysql_cdc_wm.records.json_diffs import patched_texts
 from pyspark_mysql_cdc_wm.records.json_texts import json_texts
-from pyspark_mysql_cdc_wm.records.labels_and_blobs import enums, geometries, label_charset, label_column, sets, vectors
-from pyspark_mysql_cdc_wm.records.numbers import bits, decimals, floats, integers, years
+from pyspark_mysql_cdc_wm.records.numbers import bits, decimals, floats, geometries, integers, vectors, years
 from pyspark_mysql_cdc_wm.records.row_events import Located, RowLocator, exhausted, new_cursor
 from pyspark_mysql_cdc_wm.records.table_definition import BINARY_COLLATION, Column, ColumnType, TableMap
 from pyspark_mysql_cdc_wm.records.temporal import temporals
-from pyspark_mysql_cdc_wm.records.text_columns import texts
+from pyspark_mysql_cdc_wm.records.text_columns import enums, label_charset, label_column, sets, texts
 from watermark_source.errors import CorruptDataError, UnsupportedFormatError
 
 # From a column of a table map to its width in a row and its column in Arrow.

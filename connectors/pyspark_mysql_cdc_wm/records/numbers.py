@@ -1,4 +1,4 @@
-"""Columns of integers, floating point numbers, years and bits."""
+"""Columns of numbers: integers, decimals, floating point numbers, years and bits; and of vectors and geometries."""
 
 from __future__ import annotations
 
@@ -7,8 +7,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pyspark_mysql_cdc_wm.binlog.wire import PADDING, Fault, Longs, uint_at
-from pyspark_mysql_cdc_wm.records.arrow_buffers import Values, binary, fixed, validity
-from pyspark_mysql_cdc_wm.records.arrow_types import GROUP_BYTES, LONGEST_DECIMAL, decimal_type, integer_type
+from pyspark_mysql_cdc_wm.records.arrow_buffers import Values, binary, fixed, gathered, validity
+from pyspark_mysql_cdc_wm.records.arrow_types import (
+    GEOMETRY_TYPE,
+    GROUP_BYTES,
+    LONGEST_DECIMAL,
+    VECTOR_TYPE,
+    decimal_type,
+    integer_type,
+)
 from watermark_source.arrow_columns import allocated, bitmap
 from watermark_source.errors import CorruptDataError
 from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined
@@ -225,3 +232,37 @@ def decimals(values: Values, precision: int, scale: int) -> pa.Array:
     if fault:
         raise CorruptDataError("a DECIMAL that has digits above nine")
     return made
+
+
+_SRID_SIZE = 4
+_FLOAT_SIZE = 4
+
+
+def geometries(values: Values) -> pa.Array:
+    """Return a column of the reference system's number and the shape as well-known binary.
+
+    Raises:
+        CorruptDataError: a value without a number.
+    """
+    present = values.starts >= 0
+    if (values.sizes[present] < _SRID_SIZE).any():
+        raise CorruptDataError("a geometry of less than four bytes")
+    srid = fixed(pa.int32(), words(values, _SRID_SIZE).astype(np.int32), np.ones(values.rows, np.bool_))
+    wkb = binary(pa.binary(), values, skip=_SRID_SIZE)
+    valid, nulls = validity(present)
+    return pa.Array.from_buffers(GEOMETRY_TYPE, values.rows, [valid], nulls, children=[srid, wkb])
+
+
+def vectors(values: Values) -> pa.Array:
+    """Return a column of lists of floating point numbers of four bytes.
+
+    Raises:
+        CorruptDataError: a part of a number.
+    """
+    if (values.sizes % _FLOAT_SIZE).any():
+        raise CorruptDataError("a vector with a part of a number")
+    offsets, content = gathered(values)
+    counts = np.frombuffer(offsets, np.int32)[: values.rows + 1] // _FLOAT_SIZE
+    items = pa.Array.from_buffers(pa.float32(), int(counts[-1]), [None, content])
+    valid, nulls = validity(values.starts >= 0)
+    return pa.Array.from_buffers(VECTOR_TYPE, values.rows, [valid, pa.py_buffer(counts)], nulls, children=[items])

@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 
 from pyspark_mysql_cdc_wm.records.arrow_buffers import Values, binary, fixed
 from pyspark_mysql_cdc_wm.records.arrow_types import SET_TYPE, WHOLE_NUMBERS, has_empty_label
-from pyspark_mysql_cdc_wm.records.labels_and_blobs import geometries, labelled_sets, vectors
-from pyspark_mysql_cdc_wm.records.numbers import bits, negated, whole_numbers, with_digits
+from pyspark_mysql_cdc_wm.records.numbers import bits, geometries, negated, vectors, whole_numbers, with_digits
 from pyspark_mysql_cdc_wm.records.table_definition import BINARY_COLLATION, Column, ColumnType
+from pyspark_mysql_cdc_wm.records.text_columns import labelled_sets
 from watermark_source.errors import CorruptDataError, UnsupportedFormatError
 from watermark_source.machine_code.iso_8601 import NO_MOMENT, day_of, moment_of
 from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined

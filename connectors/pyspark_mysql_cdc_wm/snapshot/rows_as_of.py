@@ -28,11 +28,11 @@ from pyspark_mysql_cdc_wm.options.tables import TableName
 from pyspark_mysql_cdc_wm.records.changes import Changes
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn, key_column
 from pyspark_mysql_cdc_wm.records.key_set import KeySet
-from pyspark_mysql_cdc_wm.records.labels_and_blobs import labels_of
 from pyspark_mysql_cdc_wm.records.layout import ColumnChoice, Layout, Mask
 from pyspark_mysql_cdc_wm.records.row_events import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from pyspark_mysql_cdc_wm.records.stream_rows import TableRows, integers, table_rows_of
 from pyspark_mysql_cdc_wm.records.table_definition import Column, TableMap, key_names, shown_names
+from pyspark_mysql_cdc_wm.records.text_columns import labels_of
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyOrder, KeyRange
 from watermark_source.errors import OffsetError, UnsupportedFormatError
 

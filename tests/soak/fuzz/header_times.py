@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from pyspark_aligned_kafka.records.columns import HeaderScan
 from pyspark_aligned_kafka.records.event_time_choice import Format
-from pyspark_aligned_kafka.records.headers import HeaderScan
 from pyspark_aligned_kafka.records.record_fields import HEADERS_AT, RECORD_END, Located
 from pyspark_aligned_kafka.records.time_texts import MomentReader
 from tests.soak.fuzz.bits import Bits

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 _OTHER_OPERATOR: dict[type[ast.AST], type[ast.AST]] = {
@@ -31,9 +31,21 @@ class Fault:
     """Among all faults of the file; the same for the same text."""
 
 
-def faults_of(text: str) -> list[Fault]:
-    """Every fault that a file could have, in the order of its lines."""
-    return [Fault(line, what, number) for number, (line, what, _) in enumerate(_changes(ast.parse(text)))]
+def faults_of(text: str, *, without: Iterable[str] = ()) -> list[Fault]:
+    """Every fault that a file could have outside of the functions ``without``, in the order of its lines.
+
+    Raises:
+        KeyError: the file has no such function.
+    """
+    tree = ast.parse(text)
+    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    spared = {line for name in without for line in range(functions[name].lineno, _last_line(functions[name]) + 1)}
+    changes = enumerate(_changes(tree))
+    return [Fault(line, what, number) for number, (line, what, _) in changes if line not in spared]
+
+
+def _last_line(node: ast.stmt) -> int:
+    return node.lineno if node.end_lineno is None else node.end_lineno
 
 
 def with_fault(text: str, fault: Fault) -> ast.Module:

@@ -18,14 +18,13 @@ from tests.unit.planning import generators
 from tests.unit.planning.example_states import A, B, at, log_of
 from tests.unit.planning.generators import HERE, MINUTE
 from watermark_source import RowsRead
-from watermark_source.contract.abilities import Abilities
 from watermark_source.errors import GeneratorError, OffsetError, OptionError
 from watermark_source.option_table import OptionTable
 from watermark_source.planning.disorder import RangeSummary
 from watermark_source.planning.generator import LARGEST_STATE, Own, OwnWithMarks
 from watermark_source.planning.policy import Alignment, Idleness, PlanPolicy
 from watermark_source.planning.state import SourceState
-from watermark_source.planning.strategy import Bounded
+from watermark_source.planning.strategy import Abilities, Bounded
 from watermark_source.planning.watermark import Millis
 from watermark_source.spark.option_rows import ENGINE_OPTIONS
 from watermark_source.spark.options import EngineOptions

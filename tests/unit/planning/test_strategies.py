@@ -10,12 +10,12 @@ import pytest
 
 from tests.simulation.driver import START, Driver
 from tests.unit.planning.example_states import log_of
-from watermark_source.contract.abilities import Abilities
 from watermark_source.errors import OptionError
 from watermark_source.option_table import OptionTable, at_least_one
 from watermark_source.planning.disorder import RangeSummary
 from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.strategy import (
+    Abilities,
     Bounded,
     Ingestion,
     LookAhead,

@@ -14,7 +14,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from tests.spark.file_log import TABLE, source_of
 from tests.spark.queries import START, Rows
-from watermark_source.contract.abilities import Abilities
+from watermark_source.planning.strategy import Abilities
 from watermark_source.spark.driver.runner import SourceRunner
 from watermark_source.spark.executor.reading import run_task
 from watermark_source.spark.options import EngineOptions

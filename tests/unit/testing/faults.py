@@ -18,10 +18,10 @@ from pyspark.sql.types import LongType, StructField, StructType
 from examples.file_log import pyspark_file_log as example
 from tests.unit.testing import full_file_log
 from tests.unit.testing.full_file_log import FullDataSource, FullLog, FullReader, FullSource
-from watermark_source.contract.abilities import Abilities
 from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.contract.stream import EarliestOrLatest, Ends
 from watermark_source.planning.split import Split, SplitRange
+from watermark_source.planning.strategy import Abilities
 from watermark_source.spark.columns import markers_between
 from watermark_source.spark.driver import input_partitions, runner
 from watermark_source.spark.driver.run_bounds import InitialOffset

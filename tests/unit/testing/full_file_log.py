@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from tests.spark.file_log import COLUMNS, OWN_OPTIONS, FileLog, FileLogDataSource, FileLogReader, FileLogSource
-from watermark_source.contract.abilities import Abilities
 from watermark_source.contract.batch_read import BatchDefinition, WholeLogs
 from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.contract.stream import Connector, EarliestOrLatest, EventTimePreview
@@ -16,6 +15,7 @@ from watermark_source.errors import UnreachableError
 from watermark_source.option_table import Option, boolean, non_empty
 from watermark_source.planning.snapshot_ranges import SnapshotBatch
 from watermark_source.planning.split import Piece, Split, SplitRange
+from watermark_source.planning.strategy import Abilities
 from watermark_source.planning.watermark import Millis
 from watermark_source.spark.data_source import EARLIEST
 from watermark_source.spark.options import SourceOptions

@@ -30,8 +30,9 @@ from watermark_source.planning.split import SAMPLE, Split, SplitRange, sample
 from watermark_source.planning.state import SourceState, SplitState, SplitStatus
 from watermark_source.planning.status_transitions import SHORTEST_IDLE_TIMEOUT, Pauses
 from watermark_source.planning.watermark import Millis
+from watermark_source.spark.driver.announcements import Announcements
 from watermark_source.spark.driver.group_membership import Membership
-from watermark_source.spark.driver.logs import Announcements, Logs, TimeAtDiscovery
+from watermark_source.spark.driver.logs import Logs, TimeAtDiscovery
 from watermark_source.spark.driver.look_ahead import FirstLooks
 from watermark_source.spark.driver.offsets import ReplicaPositions
 from watermark_source.spark.driver.pace import LastPlan, exceeds, splits_behind

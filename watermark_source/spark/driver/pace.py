@@ -110,6 +110,8 @@ class LastPlan:
     """What Spark was answered."""
     state: SourceState = field(default_factory=SourceState)
     """The state to continue from if Spark plans from that offset."""
+    was_batch: bool = False
+    """Whether it was one, which is done when Spark asks for the next."""
     is_behind: bool = False
     """Whether it left rows for the next."""
     newest_mattered: bool = False
@@ -154,6 +156,7 @@ class LastPlan:
         return LastPlan(
             offset=offset,
             state=state,
+            was_batch=planned.is_batch,
             is_behind=bool(splits_behind(planned.state, logs.ends)),
             newest_mattered=planned.newest_matters,
             rows_at=logs.asked_at if planned.has_rows else self.rows_at,

@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 from pyspark_mysql_cdc_wm.records.arrow_types import decimal_width, temporal_width
 from pyspark_mysql_cdc_wm.records.character_sets import check_charset
 from pyspark_mysql_cdc_wm.records.json_texts import json_texts
-from pyspark_mysql_cdc_wm.records.labels_and_blobs import enums, geometries, label_column, sets, vectors
-from pyspark_mysql_cdc_wm.records.numbers import decimals
+from pyspark_mysql_cdc_wm.records.numbers import decimals, geometries, vectors
 from pyspark_mysql_cdc_wm.records.table_definition import Column, ColumnType
 from pyspark_mysql_cdc_wm.records.temporal import temporals
-from pyspark_mysql_cdc_wm.records.text_columns import texts
+from pyspark_mysql_cdc_wm.records.text_columns import enums, label_column, sets, texts
 from tests.unit.mysql.records.located_values import values
 from watermark_source.errors import CorruptDataError, UnsupportedFormatError
 

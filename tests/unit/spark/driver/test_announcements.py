@@ -27,7 +27,7 @@ from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState, SplitState
 from watermark_source.planning.watermark import MAX, Millis
 from watermark_source.spark.driver import logs
-from watermark_source.spark.driver.logs import Announcements
+from watermark_source.spark.driver.announcements import Announcements
 
 
 @dataclass

@@ -20,7 +20,8 @@ from watermark_source.planning.range_report import Coverage
 from watermark_source.planning.state import Returning, SourceState, SplitStatus
 from watermark_source.planning.strategy import Announced
 from watermark_source.planning.watermark import MAX, MIN, Millis
-from watermark_source.spark.driver.status import Seen, StatusReport, source_status
+from watermark_source.spark.driver.status import StatusReport
+from watermark_source.spark.driver.status_from_plan import Seen, source_status
 from watermark_source.spark.driver.task_reports import RowCounts
 from watermark_source.spark.options import EngineOptions
 

@@ -11,7 +11,7 @@ from watermark_source.planning.policy import Idleness, PlanPolicy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState, SplitStatus
 from watermark_source.planning.watermark import Millis
-from watermark_source.spark.driver.status import Arrivals, History, StatusTimes
+from watermark_source.spark.driver.plan_history import Arrivals, History, StatusTimes
 
 
 def requests(*answers: tuple[int, Mapping[Split, int]], committed: Mapping[Split, int] | None = None) -> Arrivals:

@@ -10,11 +10,11 @@ import time
 
 import pytest
 
-from watermark_source.spark.driver.runner import before_termination
+from watermark_source.signals import before_termination
 
 _PROCESS = """
 import os, signal, sys, time
-from watermark_source.spark.driver.runner import before_termination
+from watermark_source.signals import before_termination
 
 def last():
     print("last words", flush=True)

@@ -1,12 +1,35 @@
-"""A time limit for code of the user's: a call that never returns ends in an error, and not in silence."""
+"""Signals that interrupt a Python process of Spark: SIGTERM ends a source's process, SIGALRM a call without an end."""
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
+
+
+def before_termination(last: Callable[[], None]) -> None:
+    """Have ``last`` called when SIGTERM comes; then the signal does what it would have done.
+
+    ``last`` interrupts whatever the main thread is doing, and Spark may send the signal twice, so it may interrupt
+    itself too: it must take no lock, and must end soon by itself. Python handles signals in the main thread only;
+    called in another one this does nothing.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return
+    former = signal.getsignal(signal.SIGTERM)
+
+    def end(number: int, _: FrameType | None) -> None:
+        try:
+            last()
+        finally:
+            signal.signal(number, former or signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+
+    signal.signal(signal.SIGTERM, end)
 
 
 class TimeLimitExceeded(BaseException):

@@ -13,7 +13,7 @@ from tests.spark.queries import START, Rows, write
 from tests.unit.spark.runner_process import Process
 from watermark_source.planning.state import SourceState
 from watermark_source.planning.watermark import Millis
-from watermark_source.spark.driver.runner import warn_of
+from watermark_source.spark.driver.plan_warnings import warn_of
 
 OF_ONE: dict[int, list[tuple[int, int]]] = {0: [(100, 1), (101, 2)], 1: []}
 """The second split never has a row."""

@@ -1,0 +1,296 @@
+"""Warnings of what in a plan may not be what the user wants: a watermark that stands or is of the future, late rows,
+new splits and losses. ``monitor/watermark_warnings.py`` decides which are due and writes their texts.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from itertools import groupby
+from operator import attrgetter
+
+from watermark_source.clock import Clock
+from watermark_source.errors import listed
+from watermark_source.monitor.source_status import NO_ROWS, SourceStatus, SplitView, Status
+from watermark_source.monitor.watermark_warnings import (
+    Episode,
+    HoldingSplit,
+    LateSplit,
+    Lead,
+    Stand,
+    Standing,
+    clock_text,
+    clocks_behind,
+    end_text,
+    future_text,
+    late_text,
+    lead,
+    lead_text,
+    moving_text,
+    noted,
+    reason_of,
+    standing_text,
+)
+from watermark_source.planning.catch_up import AfterCatchUp, is_done
+from watermark_source.planning.split import Split
+from watermark_source.planning.state import SourceState, SplitStatus
+from watermark_source.planning.strategy import CLOCKS_DIFFER, Observed
+from watermark_source.planning.watermark import LAST, MAX, MIN, Millis, is_moment, watermark_text
+from watermark_source.spark.driver.status_from_plan import Seen, out_of_orderness, source_status
+from watermark_source.spark.options import EngineOptions
+
+_log = logging.getLogger(__name__)
+
+_FAR_FUTURE = 3_600_000
+"""Milliseconds beyond the clock from which a watermark of the future is logged, where no cap holds it."""
+
+
+_BY_OTHERS = (
+    "No row of this source may move it so far (maxFutureSkew): another source of the alignment group did "
+    "(idleFollows=group). Set maxFutureSkew there, too, and begin with a new checkpoint location"
+)
+
+
+_BY_WRITERS = (
+    "A writer of the topic announced it: check its clock and its event times, and set maxFutureSkew, with which an "
+    "announcement of the future waits. A watermark never goes back: begin with a new checkpoint location"
+)
+
+
+def warn_of(state: SourceState, before: SourceState, now: Millis, max_future_skew: int | None) -> None:
+    """Log warnings of a plan that led from the state ``before`` to ``state``, at ``now`` by the wall clock."""
+    added = state.splits.keys() - before.splits.keys()
+    # Writers announce a watermark of the rows of partitions that are found later, too.
+    by_splits = not state.use_processing_time and state.announced is None
+    if added and before.watermark is not None and by_splits:
+        _log.warning(
+            "%s: found while the query runs, and read from the beginning. Rows there with event times up to the "
+            "watermark, %s, are late", listed(added), watermark_text(before.watermark),
+        )  # fmt: skip
+    if is_done(state.catch_up) and not is_done(before.catch_up):
+        _log.info("the logs have been read to the ends that they had at the start")
+    is_first = state.run > before.run
+    stands = state.use_processing_time and before.watermark is not None and is_first
+    if stands and before.watermark is not None and before.watermark > now + CLOCKS_DIFFER:
+        _log.warning(
+            "event time is the driver's clock, %s, and stands still at the checkpoint's, %s, until the clock has come "
+            "there: rows are dated so, and no window closes. Set the clock, or start with a new checkpoint location",
+            watermark_text(now), watermark_text(before.watermark),
+        )  # fmt: skip
+    watermark, soon = state.watermark, now + max(_FAR_FUTURE, max_future_skew or 0)
+    if watermark not in (LAST, MAX) and (before.watermark or MIN) <= soon < (watermark or MIN):
+        _log.warning(
+            "the watermark, %s, is more than an hour in the future: rows of now are late. %s",
+            watermark_text(watermark),
+            _future_cause(state, (watermark or MIN) - now, max_future_skew),
+        )  # fmt: skip
+    if is_first and not stands and before.watermark not in (None, LAST, MAX) and (before.watermark or MIN) > soon:
+        _log.warning(
+            "the checkpoint's watermark, %s, is more than an hour in the future: rows of now are late, and no window "
+            "closes before rows with later event times come. %s",
+            watermark_text(before.watermark), future_text((before.watermark or MIN) - now, max_future_skew),
+        )  # fmt: skip
+
+
+def _future_cause(state: SourceState, ahead: int, max_future_skew: int | None) -> str:
+    if state.announced is not None:
+        return _BY_WRITERS
+    if state.generator is not None and max_future_skew is None:
+        return (
+            f"Rows of the future, or watermarkStrategy {state.generator}, advanced it. Set maxFutureSkew, with which "
+            "neither can. A watermark never goes back: begin with a new checkpoint location"
+        )
+    return future_text(ahead, max_future_skew) if max_future_skew is None else _BY_OTHERS
+
+
+class WatermarkWarnings:
+    """Logs what ``monitor.watermark_warnings`` decides; nothing where time is the clock, or without markers."""
+
+    def __init__(self, options: EngineOptions, format_name: str, clock: Clock) -> None:
+        self._options = options
+        self._format_name = format_name
+        self._clock = clock
+        self._standing: Standing | None = None
+        self._episode: Episode | None = None
+        self._late_rows = 0
+        self._late: set[Split] = set()
+        """Splits whose late rows were warned of."""
+        self._were_idle: set[Split] = set()
+        self._were_added: set[Split] = set()
+        self._ended = False
+        self._set_back = False
+        """Whether a clock was behind the watermark the last time that it was asked for."""
+        self._lead: Lead | None = None
+        self._warned_of_lead = False
+
+    def note(self, seen: Seen, before: SourceState) -> None:
+        """Take in a plan that began with the state ``before``."""
+        state, options = seen.plan.state, self._options
+        always_moves = options.strategy.observed is Observed.NOTHING and options.after_catch_up is None
+        if not options.include_markers or always_moves or state.use_processing_time:
+            return
+        self._note_left_out(seen, before)
+        self._warn_of_clocks(seen, before)
+        if seen.counts.totals.late.rows != self._late_rows:
+            self._late_rows = seen.counts.totals.late.rows
+            self._warn_of_late_rows(seen, before.watermark)
+        now, totals = self._clock.elapsed(), seen.counts.totals
+        standing = self._standing or Standing(before.watermark, now, seen.counts.looked_again, before.watermark)
+        standing = standing.at(state.watermark, totals.read, now, totals.late.rows)
+        is_over = seen.plan.observation.logs.ends_are_final and not seen.plan.is_batch
+        read = totals.read if state.watermark is None else totals.read - seen.counts.looked_again
+        if is_over and not self._ended and standing.is_due_at_end(read):
+            _log.warning("%s", end_text(self._stand(standing, now, seen), options.max_future_skew))
+        elif not is_over:
+            self._warn_of_standing(standing, now, seen)
+        self._warn_of_lead(state.watermark, now, is_over=is_over)
+        self._ended, self._standing = is_over, standing
+
+    def _warn_of_standing(self, standing: Standing, now: Millis, seen: Seen) -> None:
+        """Warn of a watermark that stands, once for each reason, then ever less often; and once it moves again."""
+        patience, episode = self._options.watermark_warning_after, self._episode
+        if standing.is_due(seen.counts.totals.read, now, patience):
+            if episode is not None and episode.is_seen(standing, now, patience):
+                return
+            stand = self._stand(standing, now, seen)
+            self._episode, warns = noted(episode, standing, reason_of(stand), now, patience)
+            if warns:
+                _log.warning("%s", standing_text(stand, self._options.max_future_skew))
+        elif episode is not None and episode.is_over(standing, now, patience):
+            since = self._clock.wall() - (now - episode.since)
+            _log.warning("%s", moving_text(standing.watermark, episode.stands, since))
+            self._episode = None
+
+    def _warn_of_lead(self, watermark: Millis | None, now: Millis, *, is_over: bool) -> None:
+        """Warn once of event times that are ahead as by a time zone, where ``warn_of`` does not."""
+        options, by_clock = self._options, self._ahead(watermark)
+        if self._warned_of_lead or watermark is None or by_clock > max(_FAR_FUTURE, options.max_future_skew or 0):
+            return
+        ahead, patience = by_clock + (out_of_orderness(options.strategy) or 0), options.watermark_warning_after
+        self._lead = lead(self._lead, watermark, ahead, now, patience) if by_clock else None
+        if self._lead is not None and (is_over or self._lead.is_due(now, patience)):
+            self._warned_of_lead = True
+            _log.warning("%s", lead_text(ahead, 0 if is_over else now - self._lead.since))
+
+    def _note_left_out(self, seen: Seen, before: SourceState) -> None:
+        """Note which splits' rows may be late because the watermark advanced without them."""
+        state = seen.plan.state
+        if before.watermark is not None and self._options.strategy.has_split_watermarks:
+            self._were_added |= state.splits.keys() - before.splits.keys()
+        if self._options.idleness.timeout is not None and seen.plan.has_rows:
+            was, now = before.splits, state.splits
+            self._were_idle |= {
+                s for s, at in was.items()
+                if at.status is SplitStatus.IDLE and s in now and now[s].status is not SplitStatus.IDLE
+            }  # fmt: skip
+
+    def _warn_of_clocks(self, seen: Seen, before: SourceState) -> None:
+        """Warn once of each time that a clock which dates rows is behind the watermark."""
+        options, watermark, times = self._options, before.watermark, seen.plan.observation.logs.times.reached
+        if not times:
+            return
+        follows_group = options.idleness.follows_group
+        behind = {
+            split: at
+            for split, at in clocks_behind(times, watermark, follows_group=follows_group).items()
+            if options.strategy.at_end(times[split]) is not None
+        }
+        if behind and watermark is not None and not self._set_back:
+            _log.warning("%s", clock_text(behind, watermark, follows_group=follows_group))
+        self._set_back = bool(behind)
+
+    def _warn_of_late_rows(self, seen: Seen, watermark: Millis | None) -> None:
+        idleness, timeouts = self._options.idleness, seen.plan.observation.history.idle_timeouts
+        found = [
+            LateSplit(
+                split,
+                rows.late,
+                split in self._were_idle,
+                split in self._were_added,
+                idleness.timeout_of(split, timeouts),
+            )
+            for split, rows in seen.counts.by_split.items()
+            if rows.late.rows and split not in self._late
+        ]
+        self._late |= {each.split for each in found}
+        strategy, skew = self._options.strategy, self._options.max_future_skew
+        cause = attrgetter("was_idle", "was_added")
+        for _, splits in groupby(sorted(found, key=cause), key=cause):
+            _log.warning("%s", late_text(splits, strategy, skew, self._ahead(watermark)))
+
+    def _ahead(self, watermark: int | None) -> int:
+        """Return by how many milliseconds a watermark is ahead of the clock, 0 if it is not."""
+        if watermark is None or not is_moment(watermark):
+            return 0
+        return max(0, watermark - self._clock.wall())
+
+    def _stand(self, standing: Standing, now: Millis, seen: Seen) -> Stand:
+        status = source_status(seen, self._options, self._format_name, self._clock.wall())
+        lasted, totals, is_last = now - standing.since, seen.counts.totals, _are_last(status)
+        return Stand(
+            watermark=standing.watermark,
+            since=status.at - lasted,
+            lasted=lasted,
+            rows=totals.read - standing.rows,
+            late=totals.late.rows - standing.late,
+            ahead=self._ahead(standing.watermark),
+            holders=[self._holder(view, seen, is_last=is_last) for view in _holding(status)],
+            snapshots=[each.log for each in status.snapshots],
+            read_first=self._read_first(seen),
+            elsewhere=None if status.group is None else status.group.slowest,
+            writers=None if seen.plan.observation.announced is None else _writers(status),
+            is_last=is_last,
+            began_behind=not totals.read
+            and status.watermark is None
+            and any(s.backlog.position for s in status.splits),
+            bound=status.out_of_orderness or 0,
+        )
+
+    def _read_first(self, seen: Seen) -> list[Split]:
+        catch_up = seen.plan.state.catch_up
+        if catch_up is None or self._options.after_catch_up is not AfterCatchUp.WATERMARK:
+            return []
+        return sorted(catch_up.ends)
+
+    def _holder(self, view: SplitView, seen: Seen, *, is_last: bool) -> HoldingSplit:
+        timeouts: Mapping[Split, int] = seen.plan.observation.history.idle_timeouts
+        rows = seen.counts.by_split.get(view.split, NO_ROWS)
+        quiet = self._options.watermark_warning_after if view.quiet is None or is_last else view.quiet
+        was_read = rows.read > 0 and 2 * quiet < self._options.watermark_warning_after
+        return HoldingSplit(
+            view.split,
+            view.why,
+            view.lag,
+            rows,
+            self._options.idleness.timeout_of(view.split, timeouts),
+            by_marks=self._options.strategy.observed is Observed.MARKS,
+            is_paused=view.status is Status.PAUSED,
+            has_open_transaction=view.has_open_transaction,
+            is_read=not seen.plan.observation.logs.ends_are_final and (view.unobserved > 0 or was_read),
+        )
+
+
+def _writers(status: SourceStatus) -> list[str]:
+    """Return why the watermark stands where the writers announced it."""
+    if status.unannounced is not None:
+        return [status.unannounced]
+    return [f"{writer.name} {writer.why}" for writer in status.writers if writer.holds_back]
+
+
+def _holding(status: SourceStatus) -> list[SplitView]:
+    """Return the splits that the combined watermark waits for, those that no record can help first."""
+    counting = [view for view in status.splits if view.status is not Status.IDLE]
+    without = [view for view in counting if view.watermark is None]
+    if without or not counting:
+        return sorted(without, key=lambda view: (view.lag != 0, view.split))
+    lowest = min(view.watermark for view in counting if view.watermark is not None)
+    return [view for view in counting if view.watermark == lowest]
+
+
+def _are_last(status: SourceStatus) -> bool:
+    """Return whether the watermark would not advance without the splits that hold it, as far as the status has all."""
+    holding = _holding(status)
+    reached = [view.watermark for view in status.splits if view not in holding and view.watermark is not None]
+    own = [view.watermark for view in holding if view.watermark is not None]
+    ahead = bool(reached) and max(reached) > max(own, default=MIN)
+    return not ahead and len(status.splits) == status.splits_total
