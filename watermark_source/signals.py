@@ -9,6 +9,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Final
+
+LONGEST_S: Final = 600.0
+"""Seconds after which code of the user's that does not return is ended."""
 
 
 def before_termination(last: Callable[[], None]) -> None:

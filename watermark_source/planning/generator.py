@@ -59,7 +59,7 @@ class WatermarkGenerator(ABC):
 
     A generator is deterministic: equal arguments give equal results, in any process. It keeps nothing in the instance,
     reads no clock, and does no I/O. After a failure, or while a batch is planned, it is called again for the same range
-    with the same state; only the last result counts.
+    with the same state; only the last result counts. A call that does not return for ten minutes ends the query.
 
     A watermark ``W`` states that no row with an event time at or before ``W`` follows in the split. The generator alone
     answers for that: rows behind its watermark are late, and dropped by windows.

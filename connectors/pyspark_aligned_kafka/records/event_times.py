@@ -40,7 +40,7 @@ from pyspark_aligned_kafka.records.time_texts import END_MICROS, FIRST_MICROS, M
 from watermark_source.arrow_columns import bitmap, integers, is_valid
 from watermark_source.errors import EventTimeError, PayloadError, WatermarkSourceError, shortened
 from watermark_source.planning.split import Split
-from watermark_source.signals import TimeLimitExceeded, time_limit
+from watermark_source.signals import LONGEST_S, TimeLimitExceeded, time_limit
 
 # The finder of event times in one place of each record: what it is given, and what it finds.
 
@@ -353,8 +353,6 @@ def _chosen(records: Records, rows: Longs) -> Records:
 
 
 COLUMNS = ("key", "value", "headers", "timestamp", "offset")
-LONGEST_S = 600.0
-"""Time limit for a call of the function, in seconds."""
 _ANSWER = (
     "an Arrow array of timestamps, or of int64 with milliseconds since 1970-01-01 UTC, one element for each record, "
     "null where there is no time"

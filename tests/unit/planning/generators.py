@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import socket
 import time
@@ -169,3 +170,10 @@ class Connects(ByParity):
 class RefusesItself(ByParity):
     def check_state(self, state: Any) -> None:
         raise ValueError("not mine")
+
+
+class NeverReturns(WatermarkGenerator):
+    def on_range(self, rows: RowsRead, state: Any) -> tuple[int | None, Any]:
+        while True:
+            with contextlib.suppress(Exception):
+                time.sleep(0.01)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Set
+from collections.abc import Iterator, Mapping, Set
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -17,13 +18,14 @@ from pyspark.sql.streaming.datasource import ReadLimit
 
 from watermark_source.clock import Clock
 from watermark_source.contract.stream import Connector, SourceDefinition
+from watermark_source.errors import GeneratorError
 from watermark_source.planning.planner import Plan, plan
 from watermark_source.planning.policy import MinimumRows, OnLoss, PlanPolicy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState, SplitStatus
 from watermark_source.planning.status_transitions import SHORTEST_IDLE_TIMEOUT
 from watermark_source.planning.strategy import Observed
-from watermark_source.signals import before_termination
+from watermark_source.signals import LONGEST_S, TimeLimitExceeded, before_termination, time_limit
 from watermark_source.spark.driver.announcements import Announcements
 from watermark_source.spark.driver.group_membership import Membership
 from watermark_source.spark.driver.input_partitions import InputPartitions
@@ -160,16 +162,17 @@ class SourceRunner:
                 self._offsets.replica.reading,
                 positions_are_rows=self._connector.positions_are_rows,
             )
-        planned = plan(
-            state,
-            observation,
-            self._policy,
-            self._connector.time_index,
-            rows=self._connector.row_index,
-            ahead=self._ahead,
-            lookups=self._observer,
-            is_first=self._last.is_first,
-        )
+        with _generator_limit(self._policy.strategy.generator):
+            planned = plan(
+                state,
+                observation,
+                self._policy,
+                self._connector.time_index,
+                rows=self._connector.row_index,
+                ahead=self._ahead,
+                lookups=self._observer,
+                is_first=self._last.is_first,
+            )
         observation = planned.observation
         warn_of(planned.state, state, observation.now, self._policy.max_future_skew)
         for loss in planned.losses:
@@ -210,7 +213,8 @@ class SourceRunner:
         state = self._offsets.decode(start)
         if self._last.is_first:
             self._offsets.check_logs(state, fails=self._fails_on_loss)
-            self._offsets.check_generator(state, self._policy.strategy)
+            with _generator_limit(self._policy.strategy.generator):
+                self._offsets.check_generator(state, self._policy.strategy)
             self._ends.expect(state.splits.keys())
             if self._policy.strategy.observed is not Observed.NOTHING:
                 self._offsets.warn_of_another_time(state)
@@ -249,3 +253,19 @@ def _learns_steps(connector: Connector, policy: PlanPolicy) -> bool:
     by_event_times = policy.strategy.observed in (Observed.HIGHEST, Observed.DISORDER)
     aligned = policy.alignment.max_drift is not None and policy.strategy.follows_highest
     return aligned and by_event_times and connector.positions_are_rows and connector.time_index is None
+
+
+@contextmanager
+def _generator_limit(name: str | None) -> Iterator[None]:
+    """Raise ``GeneratorError`` if the user's strategy, where there is one, does not return: no batch would come."""
+    if name is None:
+        yield
+        return
+    try:
+        with time_limit(LONGEST_S):
+            yield
+    except TimeLimitExceeded:
+        raise GeneratorError(
+            f"watermarkStrategy {name} has not returned for {LONGEST_S:g} seconds while a batch was planned; on_range "
+            "and check_state must return at once, without waiting for anything"
+        ) from None

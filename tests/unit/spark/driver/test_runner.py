@@ -18,8 +18,9 @@ from tests.spark.queries import START as QUERIES_START
 from tests.spark.queries import write
 from tests.unit.spark.runner_process import SYSTEM, TWO, wm
 from watermark_source.contract.stream import Ends
-from watermark_source.errors import DataLossError, OffsetError
+from watermark_source.errors import DataLossError, GeneratorError, OffsetError
 from watermark_source.planning.split import Split, SplitRange
+from watermark_source.spark.driver import runner
 from watermark_source.spark.executor.reading import run_task
 from watermark_source.spark.stream_reader import stream_schema
 
@@ -45,6 +46,16 @@ def test_each_batch_has_a_line_at_debug(log: Path, live: Any, caplog: pytest.Log
     assert first.startswith("watermark none yet, held by log-0; rows up to ")
     assert second.startswith("watermark 2023-11-14 22:13:06.999, held by log-1; rows up to ")
     assert second.endswith(" are processed; splits: 2 active")
+
+
+def test_a_strategy_of_the_users_that_never_returns_ends_the_query(
+    log: Path, live: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "LONGEST_S", 0.2)
+    write(log, TWO)
+    process = live(watermarkStrategy="tests.unit.planning.generators:NeverReturns")
+    with pytest.raises(GeneratorError, match="NeverReturns has not returned for "):
+        process.run(process.runner.initial_offset())
 
 
 def test_a_lost_report_is_made_up_for_by_looking_again(log: Path, live: Any) -> None:
