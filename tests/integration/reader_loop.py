@@ -61,22 +61,21 @@ class Loop:
         return True
 
     def held(self, number: int) -> tuple[str, list[tuple[int, int, int]]]:
-        """Return the digest of a batch's rows and markers as Arrow sends them, and the rows: partition, offset, millis.
-
-        So few rows are one answer of the broker: of more it is up to that answer where Arrow's batches are cut.
-        """
-        sent: list[bytes] = []
+        """Return the digest of a batch's rows and markers and the rows: partition, offset, milliseconds."""
+        sent: list[pa.RecordBatch] = []
         rows: list[tuple[int, int, int]] = []
         for task in self.reader.partitions(dict(self.offsets[number - 1]), dict(self.offsets[number])):
             for batch in self.reader.read(task):
                 assert isinstance(batch, pa.RecordBatch)
-                sent.append(batch.serialize().to_pybytes())
+                sent.append(batch)
                 data = batch.filter(batch["marker"].is_null())
                 times = (each.timestamp() for each in data["event_time"].to_pylist())
                 places = zip(data["partition"].to_pylist(), data["offset"].to_pylist(), times, strict=True)
                 rows += [(partition, offset, round(at * 1_000)) for partition, offset, at in places]
-        # Which partition's rows come first is up to the brokers' answers.
-        return hashlib.sha256(b"".join(sorted(sent))).hexdigest(), sorted(rows)
+        # Which partition's rows come first, and where Arrow's batches are cut, is up to the brokers' answers.
+        in_order = pa.Table.from_batches(sent).sort_by([("partition", "ascending"), ("offset", "ascending")])
+        digest = hashlib.sha256(b"".join(each.serialize() for each in in_order.combine_chunks().to_batches()))
+        return digest.hexdigest(), sorted(rows)
 
     def _read(self, number: int) -> None:
         digest, rows = self.held(number)
