@@ -26,7 +26,7 @@ from watermark_source.planning.observation import ObservedLogs
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState, SplitState
 from watermark_source.planning.watermark import MAX, Millis
-from watermark_source.spark.driver import logs
+from watermark_source.spark.driver import announcements
 from watermark_source.spark.driver.announcements import Announcements
 
 
@@ -361,7 +361,7 @@ def test_rows_wait_a_moment_for_their_announcement_and_more_rarely_where_none_co
     assert process.wait_for_next(12)
     assert process.now(end=20).table.writers["a"].newest == Cut(1, 9, Millis(9), False, array("q", [20]))
     process.now(end=20, splits={SPLIT: SplitState(20, 20)})
-    monkeypatch.setattr(logs, "_WAIT_FOR_NEXT", 0.01)
+    monkeypatch.setattr(announcements, "_WAIT_FOR_NEXT", 0.01)
     waited = []
     for _ in range(8):
         before = len(process.log.asked)
