@@ -276,7 +276,7 @@ def connect_port() -> Iterator[None]:
 
 
 @pytest.fixture
-def said(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+def logged(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
     """What this project has logged so far; clients that earlier tests left behind log on in their threads."""
     ours = ("watermark_source", "pyspark_aligned_kafka", "pyspark_mysql_cdc_wm")
     return lambda: [each.getMessage() for each in caplog.records if each.name.startswith(ours)]
@@ -289,9 +289,7 @@ def driver_folder(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(autouse=True)
-def _meets_nobody_elsewhere(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, driver_folder: str
-) -> None:
+def _own_driver_folder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, driver_folder: str) -> None:
     if "spark" not in request.fixturenames:
         monkeypatch.setenv("SPARK_LOCAL_DIRS", driver_folder)
 

@@ -61,17 +61,17 @@ def test_minOffsetsPerTrigger(direct: DirectKafka, new_topic: NewTopic) -> None:
     direct.write(topic, {0: range(3)})
     query = direct.start(direct.source(subscribe=topic, minOffsetsPerTrigger=15, maxTriggerDelay="12 seconds"), "q")
     # The first batch does not wait.
-    query.go_on_until(lambda: sizes(direct, "q") == [3])
+    query.run_until(lambda: sizes(direct, "q") == [3])
     direct.write(topic, {0: range(3, 8), 1: range(9)})
-    query.go_on(1.5)
+    query.run_for(1.5)
     assert sizes(direct, "q") == [3]
     begun = time.monotonic()
     direct.write(topic, {1: [9]})
-    query.go_on_until(lambda: sizes(direct, "q") == [3, 15])
+    query.run_until(lambda: sizes(direct, "q") == [3, 15])
     direct.write(topic, {1: [10]})
-    query.go_on_until(lambda: sizes(direct, "q") == [3, 15, 1])
+    query.run_until(lambda: sizes(direct, "q") == [3, 15, 1])
     assert time.monotonic() - begun > 11.9
-    query.go_on_until(lambda: len(direct.data("q")) == 19)
+    query.run_until(lambda: len(direct.data("q")) == 19)
 
 
 @pytest.mark.spark_case(SUITE, "compositeReadLimit")
@@ -82,19 +82,19 @@ def test_compositeReadLimit(direct: DirectKafka, new_topic: NewTopic) -> None:  
         subscribe=topic, minOffsetsPerTrigger=5, maxOffsetsPerTrigger=20, maxTriggerDelay="10 minutes"
     )
     query = direct.start(source, "q")
-    query.go_on_until(lambda: sizes(direct, "q") == [8])
+    query.run_until(lambda: sizes(direct, "q") == [8])
     direct.write(topic, {1: range(43)})
-    query.go_on_until(lambda: 51 - sum(sizes(direct, "q")) < 5)
-    query.go_on(1)
+    query.run_until(lambda: 51 - sum(sizes(direct, "q")) < 5)
+    query.run_for(1)
     read = sizes(direct, "q")
     assert max(read) <= 20
     # What is left are too few; one less than enough still is.
     left = 51 - sum(read)
     direct.write(topic, {0: range(8, 8 + 4 - left)})
-    query.go_on(1)
+    query.run_for(1)
     assert sizes(direct, "q") == read
     direct.write(topic, {0: [20]})
-    query.go_on_until(lambda: sizes(direct, "q") == [*read, 5])
+    query.run_until(lambda: sizes(direct, "q") == [*read, 5])
 
 
 @pytest.mark.spark_case(SUITE, "SPARK-26718 Rate limit set to Long.Max should not overflow integer")

@@ -117,7 +117,7 @@ def test_transactional_messages(direct: DirectKafka, new_topic: NewTopic, level:
     send(*range(5))
     assert seen() == (list(range(5)) if uncommitted else [])
     producer.abort_transaction()
-    query.go_on_until(lambda: direct.batches("q") and _read_to(direct, "q", 6))
+    query.run_until(lambda: direct.batches("q") and _read_to(direct, "q", 6))
     assert seen() == (list(range(5)) if uncommitted else [])
     # The first offset of a range is data, the last one is none; then the other way round, with a gap in the middle.
     producer.begin_transaction()
@@ -129,7 +129,7 @@ def test_transactional_messages(direct: DirectKafka, new_topic: NewTopic, level:
     producer.begin_transaction()
     send(*range(30, 37))
     producer.commit_transaction()
-    query.go_on_until(lambda: _read_to(direct, "q", 21))
+    query.run_until(lambda: _read_to(direct, "q", 21))
     aborted, last = ([*range(5)], [20]) if uncommitted else ([], [])
     assert seen() == [*aborted, *range(10, 14), *last, *range(30, 37)]
     producer.close()

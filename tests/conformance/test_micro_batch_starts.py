@@ -69,7 +69,7 @@ def test_a_query_begins_there_and_goes_on_whatever_failOnDataLoss_is(  # noqa: N
         begins = dict(enumerate(first))
         wanted = [(topic, p, n) for p, end in ends.items() for n in range(begins.get(p, 0), end)]
         for name, query in queries.items():
-            query.go_on_until(lambda name=name: len(direct.data(name)) >= len(wanted))  # type: ignore[misc]
+            query.run_until(lambda name=name: len(direct.data(name)) >= len(wanted))  # type: ignore[misc]
             query.stop()
             assert direct.data(name) == wanted
 

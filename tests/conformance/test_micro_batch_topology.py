@@ -35,7 +35,7 @@ def test_a_topic_deleted_while_another_comes(direct: DirectKafka, kafka: Kafka) 
     create_topic(kafka.bootstrap, second, 5)
     direct.write(second, {1: range(4)})
     wanted = sorted([(first, 0, n) for n in range(3)] + [(second, 1, n) for n in range(4)])
-    query.go_on_until(lambda: len(direct.data("q")) >= len(wanted))
+    query.run_until(lambda: len(direct.data("q")) >= len(wanted))
     assert direct.data("q") == wanted
 
 
@@ -71,11 +71,11 @@ def test_topics_deleted_while_they_are_read_stop_nothing(direct: DirectKafka, ka
     options = {"subscribePattern": f"{stem}-.*", "failOnDataLoss": "false", "maxOffsetsPerTrigger": 300, **SOON}
     query = direct.start(direct.source(**options, **{"kafkaConsumer.pollTimeoutMs": 20_000}), "q")
     for gone, comes in pairwise(names):
-        query.go_on_until(lambda gone=gone: any(topic == gone for topic, _, _ in direct.data("q")))  # type: ignore[misc]
+        query.run_until(lambda gone=gone: any(topic == gone for topic, _, _ in direct.data("q")))  # type: ignore[misc]
         create_topic(kafka.bootstrap, comes, 2)
         direct.write(comes, {0: range(1_000), 1: range(1_000)})
         delete_topic(kafka.bootstrap, gone)
-    query.go_on_until(lambda: sum(topic == names[-1] for topic, _, _ in direct.data("q")) == 2_000)
+    query.run_until(lambda: sum(topic == names[-1] for topic, _, _ in direct.data("q")) == 2_000)
     query.stop()
     rows = direct.data("q")
     assert len(set(rows)) == len(rows), "rows were doubled"
@@ -114,7 +114,7 @@ def test_stress_with_topics_partitions_and_restarts(direct: DirectKafka, kafka: 
             more_rows()
             query = direct.start(source, "q")
     wanted = sorted((name, p, n) for name, ends in sizes.items() for p, end in enumerate(ends) for n in range(end))
-    query.go_on_until(lambda: len(direct.data("q")) >= len(wanted))
+    query.run_until(lambda: len(direct.data("q")) >= len(wanted))
     assert direct.data("q") == wanted
 
 

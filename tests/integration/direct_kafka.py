@@ -74,14 +74,14 @@ class DirectQuery:
         if not self.step():
             time.sleep(0.01)
 
-    def go_on_until(self, condition: Callable[[], object], *, seconds: float = 200) -> None:
+    def run_until(self, condition: Callable[[], object], *, seconds: float = 200) -> None:
         """Go on until the condition holds."""
         end = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < end, f"not within {seconds} s"
             self.step_or_wait()
 
-    def go_on(self, seconds: float) -> None:
+    def run_for(self, seconds: float) -> None:
         """Go on for a while, one step at least."""
         end = time.monotonic() + seconds
         self.step_or_wait()

@@ -34,11 +34,11 @@ def check_both_schemas(
 
     query = direct.start(source, "q")
     write([first(n) for n in range(1, 301)])
-    query.go_on_until(lambda: len(direct.data("q")) == 300)
+    query.run_until(lambda: len(direct.data("q")) == 300)
     register()
     write([each for n in range(1, 301) for each in (first(n), later(n))])
     # What the last batch has read is counted when its report has come.
-    query.go_on_until(lambda: len(direct.data("q")) == query.status.rows.read == 900)
+    query.run_until(lambda: len(direct.data("q")) == query.status.rows.read == 900)
     assert query.status.rows.malformed == 9
     query.stop()
     for dead in (None, direct.last_with_rows("q"), 1):

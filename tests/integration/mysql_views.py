@@ -18,18 +18,18 @@ def heard_of(server: MySql, monkeypatch: pytest.MonkeyPatch) -> list[list[bool]]
     """Return whether it does at each block, a list for each time that the binlog is read from now on."""
     passes: list[list[bool]] = []
 
-    def told() -> int:
+    def reported() -> int:
         return int(run(server.host, server.port, "SHOW GLOBAL STATUS LIKE 'Com_do'")[0][1])
 
-    def dumped_and_told(*place: Any, **options: Any) -> Iterator[PlacedBlock]:
+    def dumped_and_counted(*place: Any, **options: Any) -> Iterator[PlacedBlock]:
         heard: list[bool] = []
         passes.append(heard)
         for block in dumped(*place, **options):
-            before = told()
+            before = reported()
             yield block
-            heard.append(told() > before)
+            heard.append(reported() > before)
 
     # Not only now and then.
     monkeypatch.setattr(consistent_view, "_KEEP_ALIVE_SECONDS", 0)
-    monkeypatch.setattr(snapshot_rows, "dumped", dumped_and_told)
+    monkeypatch.setattr(snapshot_rows, "dumped", dumped_and_counted)
     return passes

@@ -44,7 +44,7 @@ class Loop:
             self._group = group
             _append(self._groups, {"at": time.time(), "group": group})
 
-    def go_on(self) -> None:
+    def poll_on(self) -> None:
         """Read the batch again that may not have been read to its end."""
         if len(self.offsets) > 1:
             self._read(len(self.offsets) - 1)
@@ -96,7 +96,7 @@ def _append(file: Path, entry: Mapping[str, Any]) -> None:
 
 if __name__ == "__main__":
     loop = Loop(sys.argv[1], sys.argv[2], Path(sys.argv[3]), json.loads(sys.argv[4]))
-    loop.go_on()
+    loop.poll_on()
     while True:
         loop.step()
         loop.note_group()

@@ -110,7 +110,7 @@ def seconds(query: DirectQuery) -> float | None:
 
 def reaches(query: DirectQuery, watermark: float) -> None:
     query.step()
-    query.go_on_until(lambda: seconds(query) == watermark)
+    query.run_until(lambda: seconds(query) == watermark)
 
 
 def test_the_watermark_is_as_announced_though_seven_of_eight_partitions_are_silent(
@@ -128,7 +128,7 @@ def test_the_watermark_is_as_announced_though_seven_of_eight_partitions_are_sile
     writers.at(200, {0: 4})
     reaches(query, 200)
     writers.at(400, {0: 5})
-    query.go_on(1)
+    query.run_for(1)
     assert seconds(query) == 200
     direct.write(writers.topic, {0: [390]})
     reaches(query, 400)
@@ -141,10 +141,10 @@ def test_of_two_writers_the_lower_counts_and_idle_ended_and_dropped_ones_do_not(
     writers = announcing(2)
     writers.at(50, {0: 0}, writer="a", query="qa")
     query = direct.start(reading(direct, writers, announcedBy="a,b"), "b")
-    query.go_on(1)
+    query.run_for(1)
     assert seconds(query) is None
     writers.at(None, {0: 0}, writer="b", query="qb")
-    query.go_on(0.5)
+    query.run_for(0.5)
     assert seconds(query) is None
     writers.at(20, {0: 0}, writer="b", query="qb")
     reaches(query, 20)
@@ -155,7 +155,7 @@ def test_of_two_writers_the_lower_counts_and_idle_ended_and_dropped_ones_do_not(
     reaches(query, 60)
     writers.drop("b")
     # It was named, so it is waited for all the same until it announces.
-    query.go_on(0.5)
+    query.run_for(0.5)
     assert seconds(query) == 60
     writers.at(MAX, {0: 0}, writer="b", query="qb2")
     reaches(query, 70)
@@ -198,7 +198,7 @@ def test_a_restarted_query_waits_for_all_writers_it_knew_and_reads_on_from_its_c
     delete_records(kafka.bootstrap, writers.side, {0: 2})
     writers.at(99, {0: 0}, writer="a", query="qa")
     query = direct.start(source, "q")
-    query.go_on(1)
+    query.run_for(1)
     assert seconds(query) == 20
     writers.at(40, {0: 0}, writer="b", query="qb")
     reaches(query, 40)
@@ -211,7 +211,7 @@ def test_a_topic_of_announcements_that_does_not_exist_yet_holds_and_says_so(
     direct.write(writers.topic, {0: [1, 2]})
     query = direct.start(reading(direct, writers), "b")
     with caplog.at_level(logging.WARNING):
-        query.go_on_until(lambda: f"topic {writers.side} does not exist" in caplog.text)
+        query.run_until(lambda: f"topic {writers.side} does not exist" in caplog.text)
     query.process_all()
     assert (seconds(query), len(direct.data("b"))) == (None, 2)
     writers.create()
@@ -229,8 +229,8 @@ def test_what_is_no_announcement_holds_the_writer_of_its_key_until_the_next(
     query = direct.start(reading(direct, writers), "b")
     with caplog.at_level(logging.WARNING):
         ignored = "a record without a writer's name as its key, at 1, is ignored: not an announcement of a watermark"
-        query.go_on_until(lambda: ignored in caplog.text)
-        query.go_on(1)
+        query.run_until(lambda: ignored in caplog.text)
+        query.run_for(1)
     assert seconds(query) is None
     writers.at(7, {0: 0}, writer="new", query="qn")
     reaches(query, 7)
@@ -260,7 +260,7 @@ def test_announcements_about_an_earlier_topic_of_the_name_are_ignored(
     create_again(kafka, writers.topic)
     assert writers.topic_id() != first
     query = direct.start(reading(direct, writers), "b")
-    query.go_on(1)
+    query.run_for(1)
     assert seconds(query) is None
     writers.at(5, {0: 0}, query="other")
     reaches(query, 5)
@@ -281,13 +281,13 @@ def test_what_was_announced_of_a_topic_is_not_applied_to_one_created_again_and_r
             direct.write(writers.topic, {0: seconds_of})
             writer.announce(START + 1_000 * seconds_of[-1])
         query = direct.start(reading(direct, writers, maxOffsetsPerTrigger=1), "b")
-        query.go_on_until(lambda: len(direct.data("b")) == 2)
+        query.run_until(lambda: len(direct.data("b")) == 2)
         assert seconds(query) is None
         delete_topic(kafka.bootstrap, writers.topic)
         create_again(kafka, writers.topic)
         direct.write(writers.topic, {0: [20, 21, 22, 23, 24, 25, 26, 27]})
         with caplog.at_level(logging.WARNING):
-            query.go_on_until(lambda: len(direct.data("b")) == 8)
+            query.run_until(lambda: len(direct.data("b")) == 8)
             query.process_all()
         assert (seconds(query), query.status.rows.late.rows) == (None, 0)
         assert "the data's topic was deleted and created again" in caplog.text
@@ -359,14 +359,14 @@ def test_a_silent_writer_is_left_out_after_its_time_to_live_and_its_rows_are_lat
     reaches(query, 10)
     while seconds(query) == 10:
         writers.at(at, {0: 0}, writer="alive", query="qa")
-        query.go_on(0.1)
+        query.run_for(0.1)
         at += 1
         assert time.monotonic() < begun + 120
     assert time.monotonic() - begun >= 2
     (dead,) = (each for each in query.status.writers if each.name == "dead")
     assert (dead.status, dead.holds_back) == ("silent", False)
     direct.write(writers.topic, {0: [15]})
-    query.go_on_until(lambda: query.status.rows.late.rows == 1)
+    query.run_until(lambda: query.status.rows.late.rows == 1)
 
 
 def test_each_run_ends_though_a_writer_is_gone_and_names_it_until_its_time_to_live_has_passed(

@@ -75,7 +75,7 @@ def _repeated(call: Callable[[], _Answer], tries: int = 10) -> _Answer:
 def exchanges(server: Postgres, seed: int) -> Figures:
     """Let one member exchange through the proxy, and another directly, which always knows what is right."""
     group, chance = uuid.uuid4().hex, random.Random(seed)
-    errors, wrong, told, heard = 0, [], 0, 0
+    errors, wrong, reported, heard = 0, [], 0, 0
     with (
         closing(TcpProxy((server.host, server.port))) as proxy,
         closing(GroupStore(database_of(_url(server, proxy)))) as store,
@@ -89,16 +89,16 @@ def exchanges(server: Postgres, seed: int) -> Figures:
                 calm, proxy.fates = True, lambda _: CALM
                 proxy.break_open(Break.RESET)
                 store_waits.CUT_AFTER = _CALM_CUT_AFTER
-            told += 1
-            answer = _repeated(lambda: other.exchange(there, _at(told)))  # noqa: B023 - called here and now
+            reported += 1
+            answer = _repeated(lambda: other.exchange(there, _at(reported)))  # noqa: B023 - called here and now
             if answer is None or (answer.minimum or 0) < heard:
                 wrong.append(f"the other member got {answer} after {heard}")
             begun = time.monotonic()
             try:
-                found = store.exchange(here, _at(told))
-                heard = told
-                if found is None or found.minimum != told or found.slowest != "there":
-                    wrong.append(f"got {found} where {told} was told")
+                found = store.exchange(here, _at(reported))
+                heard = reported
+                if found is None or found.minimum != reported or found.slowest != "there":
+                    wrong.append(f"got {found} where {reported} was told")
                 if calm:
                     break
             except UnreachableError as error:
@@ -130,7 +130,7 @@ def exchanges(server: Postgres, seed: int) -> Figures:
 
 
 def meetings(server: Postgres, seed: int) -> Figures:
-    """Let two members keep each other up through two proxies: neither ever believes more than the other has told."""
+    """Let two members keep each other up through two proxies: neither ever relies on more than the other reported."""
     group, chance, wrong, troubles = uuid.uuid4().hex, random.Random(seed), [], 0
     with (
         closing(TcpProxy((server.host, server.port))) as first,
@@ -140,29 +140,29 @@ def meetings(server: Postgres, seed: int) -> Figures:
             name: HeartbeatClient(GroupStore(database_of(_url(server, proxy))), _who(group, name))
             for name, proxy in (("a", first), ("b", second))
         }
-        told = {"a": 0, "b": 0}
+        reported = {"a": 0, "b": 0}
         for number, proxy in enumerate((first, second)):
             proxy.fates = random_fates(seed + number, most_bytes=20_000)
 
-        def turn(*, goes_on: bool) -> list[bool]:
+        def turn(*, advances: bool) -> list[bool]:
             nonlocal troubles
             agreed = []
             for name, client in clients.items():
                 other = "b" if name == "a" else "a"
-                if goes_on:
-                    told[name] += chance.randrange(10)
-                client.publish(_at(told[name]), waits=True)
+                if advances:
+                    reported[name] += chance.randrange(10)
+                client.publish(_at(reported[name]), waits=True)
                 found = client.others(Millis(-1))
                 troubles += client.trouble is not None
-                if found.ceiling is None and (found.members > 1 or (found.minimum or 0) > told[other]):
-                    wrong.append(f"{name} believes {found}, and {other} has told {told[other]}")
-                agreed.append(found.ceiling is None and found.minimum == told[other])
+                if found.ceiling is None and (found.members > 1 or (found.minimum or 0) > reported[other]):
+                    wrong.append(f"{name} believes {found}, and {other} has reported {reported[other]}")
+                agreed.append(found.ceiling is None and found.minimum == reported[other])
             time.sleep(0.02)
             return agreed
 
         end = time.monotonic() + 2
         while time.monotonic() < end:
-            turn(goes_on=True)
+            turn(advances=True)
             if chance.random() < 0.05:
                 chance.choice((first, second)).break_open(chance.choice(tuple(Break)))
         for proxy in (first, second):
@@ -170,7 +170,7 @@ def meetings(server: Postgres, seed: int) -> Figures:
             proxy.break_open(Break.RESET)
         store_waits.CUT_AFTER = _CALM_CUT_AFTER
         end = time.monotonic() + 120
-        while not all(turn(goes_on=False)):
+        while not all(turn(advances=False)):
             if time.monotonic() > end:
                 wrong.append(f"they do not meet again: {[client.trouble for client in clients.values()]}")
                 break

@@ -101,7 +101,7 @@ def test_a_fast_split_waits_for_a_slow_one_until_that_is_idle(direct: DirectKafk
     times = {0: np.arange(0, 1_000, 1.0), 1: np.arange(0, 100, 1.0)}
     direct.write(topic, times)
     query = direct.start(direct.source(subscribe=topic, idleTimeout="2 seconds", **ALIGNED), "q")
-    query.go_on_until(lambda: len(direct.data("q")) >= 1_100)
+    query.run_until(lambda: len(direct.data("q")) >= 1_100)
     query.stop()
     offsets = [{int(n): fields for n, fields in o["splits"][topic].items()} for o in direct.offsets("q")]
     idle = next(number for number, splits in enumerate(offsets) if splits[1][3:4] == ["i"])

@@ -113,7 +113,7 @@ def test_windows_go_by_a_field_of_avro_whichever_schema_it_is_of(
         assert PASSWORD not in str(ended.value)
 
         # The same by the column of decoded values.
-        goes_on = streams.source(
+        resumed = streams.source(
             subscribe=topic, valueFormat="avro", valueSchema=json.dumps(OLD), eventTimeColumn="value:$.at",
             schemaRegistry=f"http://me:{PASSWORD}@127.0.0.1:{registry.port}", eventTimeErrors="null",
         )  # fmt: skip
@@ -123,7 +123,7 @@ def test_windows_go_by_a_field_of_avro_whichever_schema_it_is_of(
             F.unix_millis("event_time").alias("at"),
             F.unix_millis("payload.at").alias("in"),
         )
-        streams.run(data_rows(goes_on).select(*columns), "whole")
+        streams.run(data_rows(resumed).select(*columns), "whole")
         rows = streams.result("whole").collect()
         assert len(rows) == 1_201
         assert [(r["partition"], r["offset"]) for r in rows if r["at"] is None] == [(0, 600)]

@@ -83,7 +83,7 @@ def test_what_cannot_work_is_refused_at_load_without_asking_the_broker(case: str
     given, expected = REFUSED_AT_LOAD[case]
     with pytest.raises(WatermarkSourceError) as caught:
         load({"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", **given})
-    assert re.search(f"(?si){expected}", told(caught)), told(caught)
+    assert re.search(f"(?si){expected}", message_of(caught)), message_of(caught)
 
 
 def test_load_says_what_the_source_says(spark: SparkSession) -> None:
@@ -115,12 +115,12 @@ def test_a_password_is_in_no_error() -> None:
     }
     with pytest.raises(WatermarkSourceError) as caught:
         load({"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", **secret})
-    assert "NONSENSE" in told(caught)
+    assert "NONSENSE" in message_of(caught)
     shown = "".join(traceback.format_exception(caught.value))
     assert "hush-hush" not in shown
 
 
-def told(caught: pytest.ExceptionInfo[WatermarkSourceError]) -> str:
+def message_of(caught: pytest.ExceptionInfo[WatermarkSourceError]) -> str:
     """Return what an error says, and its class, as Spark shows it."""
     return f"{type(caught.value).__name__}: {caught.value}"
 
@@ -131,7 +131,7 @@ def refused_at_start(direct: DirectKafka, name: str, **options: object) -> str:
     with pytest.raises(WatermarkSourceError) as caught:
         direct.run(direct.source(**options), name)
     assert time.monotonic() - begun < AT_ONCE
-    return told(caught)
+    return message_of(caught)
 
 
 def test_a_user_schema_is_refused_at_start_with_both_schemas(streams: KafkaStreams, new_topic: NewTopic) -> None:

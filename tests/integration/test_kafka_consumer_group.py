@@ -152,7 +152,7 @@ def test_a_group_with_an_active_member_does_not_disturb_the_query(
         query.process_all()
         assert len(direct.data("q")) == 20
         assert held(kafka.bootstrap, topic_name) == {}
-    query.go_on_until(lambda: held(kafka.bootstrap, topic_name) == {(topic, 0): 20})
+    query.run_until(lambda: held(kafka.bootstrap, topic_name) == {(topic, 0): 20})
 
 
 def test_a_topic_that_is_deleted_leaves_the_group_and_the_others_stay(
@@ -164,11 +164,11 @@ def test_a_topic_that_is_deleted_leaves_the_group_and_the_others_stay(
     options = {"commitGroupId": topic_name, "failOnDataLoss": "false", "kafka.metadata.max.age.ms": "300"}
     query = direct.start(direct.source(subscribe=f"{stays},{goes}", **options), "q")
     query.process_all()
-    query.go_on_until(lambda: held(kafka.bootstrap, topic_name) == {(stays, 0): 10, (goes, 0): 10})
+    query.run_until(lambda: held(kafka.bootstrap, topic_name) == {(stays, 0): 10, (goes, 0): 10})
     delete_topic(kafka.bootstrap, goes)
-    query.go_on_until(lambda: direct.offsets("q")[-1]["splits"].keys() == {stays})
+    query.run_until(lambda: direct.offsets("q")[-1]["splits"].keys() == {stays})
     direct.write(stays, {0: range(5)})
-    query.go_on_until(lambda: held(kafka.bootstrap, topic_name) == {(stays, 0): 15})
+    query.run_until(lambda: held(kafka.bootstrap, topic_name) == {(stays, 0): 15})
 
 
 def test_a_frozen_coordinator_slows_no_batch_down_and_commits_are_taken_up_again(direct: DirectKafka) -> None:
@@ -190,18 +190,18 @@ def test_a_frozen_coordinator_slows_no_batch_down_and_commits_are_taken_up_again
             begun = time.monotonic()
             direct.write("t", {0: [0]})
             number = next(rows)
-            query.go_on_until(lambda: len(direct.data("q")) == number)
+            query.run_until(lambda: len(direct.data("q")) == number)
             return time.monotonic() - begun
 
         next_batch()
         before = [next_batch() for _ in range(3)]
-        query.go_on_until(lambda: held(cluster.bootstrap, group) == {("t", 0): 4})
+        query.run_until(lambda: held(cluster.bootstrap, group) == {("t", 0): 4})
         cluster.pause(coordinator)
         during = [next_batch() for _ in range(4)]
         cluster.resume(coordinator)
         # Batches that waited for commits would take five seconds longer, the limit of a commit.
         assert statistics.median(during) < max(before) + 4
-        query.go_on_until(lambda: held(cluster.bootstrap, group) == {("t", 0): 8})
+        query.run_until(lambda: held(cluster.bootstrap, group) == {("t", 0): 8})
 
         cluster.pause(coordinator)
         next_batch()

@@ -88,7 +88,7 @@ def test_a_topic_that_loses_what_it_should_keep(
 
 @pytest.mark.parametrize("probes", [True, False])
 @pytest.mark.parametrize(
-    ("ours", "lag", "verdict", "said"),
+    ("ours", "lag", "verdict", "text"),
     [
         # An answer that takes long, on a busy machine, makes it less for certain.
         (
@@ -108,7 +108,7 @@ def test_a_topic_that_loses_what_it_should_keep(
 )
 def test_clocks_that_differ(
     kafka: Kafka, new_topic: Callable[..., str], examined: Examined, our_clock: Callable[[float], None],
-    probes: bool, ours: float, lag: str, verdict: str, said: str, monkeypatch: pytest.MonkeyPatch,
+    probes: bool, ours: float, lag: str, verdict: str, text: str, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     monkeypatch.setattr(doctor, "_WATCHED_SECONDS", 60.0)
     topic = new_topic(1, config=BY_BROKERS)
@@ -116,13 +116,13 @@ def test_clocks_that_differ(
     our_clock(ours)
     done = threading.Event()
 
-    def go_on() -> None:
+    def write() -> None:
         producer = KafkaProducer(bootstrap_servers=kafka.bootstrap)
         while not done.wait(0.2):
             producer.send(topic, b"x", partition=0).get(30)
         producer.close()
 
-    writer = threading.Thread(target=go_on, daemon=True)
+    writer = threading.Thread(target=write, daemon=True)
     probe = {"probeTopic": topic} if probes else {}
     if not probes:
         writer.start()
@@ -130,7 +130,7 @@ def test_clocks_that_differ(
     found = examined(kafka.bootstrap, int(verdict == "FAILED"), subscribe=topic, **options)["brokers' clocks"]
     done.set()
     assert found[0] == verdict
-    assert re.search(said, found[1]), found[1]
+    assert re.search(text, found[1]), found[1]
 
 
 def test_a_topic_that_does_not_exist_and_a_broker_that_is_not_there(kafka: Kafka, examined: Examined) -> None:

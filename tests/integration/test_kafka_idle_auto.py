@@ -33,13 +33,13 @@ def test_a_busy_partition_that_falls_silent_is_not_waited_for_as_long_as_one_tha
     for turn in range(1, 15):
         begun = time.monotonic()
         write(0, 1)
-        query.go_on_until(lambda rows=turn * 2: len(direct.data("q")) >= rows)  # type: ignore[misc]
-        query.go_on(0.3)
+        query.run_until(lambda rows=turn * 2: len(direct.data("q")) >= rows)  # type: ignore[misc]
+        query.run_for(0.3)
 
     while query.status.splits[1].status is not Status.IDLE:
         assert time.monotonic() - begun < 120
         write(0)
-        query.go_on(0.3)
+        query.run_for(0.3)
     assert time.monotonic() - begun >= SHORTEST_IDLE_TIMEOUT / 1_000
     seen = query.status
     assert seen.splits[1].idle_after is not None
@@ -66,11 +66,11 @@ def test_a_partition_of_records_without_an_event_time_says_so_and_turns_idle_whi
             values = np.frombuffer(text, np.uint8).reshape(1, -1)
             records = PartitionRecords(np.array([START]), values=values)
             bulk_produce_partitions(direct.bootstrap, topic, {partition: records})
-        query.go_on_until(lambda: len(direct.data("q")) >= 2 * written)
+        query.run_until(lambda: len(direct.data("q")) >= 2 * written)
 
     for _ in range(3):
         write()
-    query.go_on(0.3)
+    query.run_for(0.3)
     assert query.status.watermark is None
     why = query.status.splits[1].why
     assert why == "3 records, none with an event time; holds the watermark until it is idle (idleTimeout 6 s)"

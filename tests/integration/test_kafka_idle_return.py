@@ -105,9 +105,9 @@ def test_by_default_the_watermark_waits_for_a_partition_that_returns(direct: Dir
     topic = new_topic(2)
     direct.write(topic, {0: FIRST, 1: [0, 1, 2]})
     query = direct.start(direct.source(subscribe=topic, **OPTIONS), "q")
-    query.go_on_until(lambda: query.kept.offsets and is_left_behind(query.kept.offsets, topic))
+    query.run_until(lambda: query.kept.offsets and is_left_behind(query.kept.offsets, topic))
     direct.write(topic, {0: MORE, 1: OLD})
-    query.go_on_until(lambda: seconds(states(query.kept.offsets[-1:])[0]) == 200)
+    query.run_until(lambda: seconds(states(query.kept.offsets[-1:])[0]) == 200)
     behind = returning(query.kept.offsets, topic)
     assert len(behind) > 10
     assert set(map(seconds, behind)) == {100}

@@ -80,18 +80,18 @@ def test_producers_that_pause_and_resume_with_clocks_that_differ_lose_no_row(
     written: Counter[int] = Counter()
     producer = KafkaProducer(bootstrap_servers=kafka.bootstrap)
     for resume in range(resumes):
-        query.go_on(chance.uniform(0, 3 * INTERVAL))
+        query.run_for(chance.uniform(0, 3 * INTERVAL))
         at = round((time.time() + chance.uniform(-WRONG_CLOCK, WRONG_CLOCK)) * 1_000)
         for _ in range(chance.randint(1, 20)):
             producer.send(topic, b"x", partition=resume % 3, timestamp_ms=at).get(30)
             written[at // 1_000] += 1
     producer.close()
-    query.go_on_until(lambda: len(direct.data("q")) == written.total())
+    query.run_until(lambda: len(direct.data("q")) == written.total())
     rows = direct.data("q", ["event_time", "late"])
     assert Counter(int(at.timestamp()) for at, _ in rows) == written
     assert not any(late for _, late in rows)
     # Its windows close, though nothing more comes.
-    query.go_on_until(lambda: direct.offsets("q")[-1]["wm"] >= (max(written) + 1) * 1_000)
+    query.run_until(lambda: direct.offsets("q")[-1]["wm"] >= (max(written) + 1) * 1_000)
 
 
 def test_while_the_broker_does_not_answer_time_stands_still(
@@ -103,16 +103,16 @@ def test_while_the_broker_does_not_answer_time_stands_still(
         produce(broker, "frozen", 0, 1)
         direct.bootstrap = broker.bootstrap
         query = direct.start(direct.source(subscribe="frozen", **INGESTION), "q")
-        query.go_on_until(lambda: len(direct.offsets("q")) > 2)
+        query.run_until(lambda: len(direct.offsets("q")) > 2)
         broker.pause()
         try:
-            query.go_on(2.5 * INTERVAL)
+            query.run_for(2.5 * INTERVAL)
             before = direct.offsets("q")[-1]
-            query.go_on(request.config.getoption("--broker-frozen"))
+            query.run_for(request.config.getoption("--broker-frozen"))
             assert direct.offsets("q")[-1] == before
         finally:
             broker.resume()
-        query.go_on_until(lambda: direct.offsets("q")[-1]["wm"] > before["wm"])
+        query.run_until(lambda: direct.offsets("q")[-1]["wm"] > before["wm"])
 
 
 @pytest.mark.parametrize(("kind", "warned"), [("CreateTime", True), ("LogAppendTime", False)])

@@ -45,7 +45,7 @@ def test_windows_and_late_rows_of_one_query_have_every_row_once(
     expected: Counter[float] = Counter()
     corrected: Counter[float] = Counter()
     behind: list[float] = []
-    told = longest = dropped = 0
+    reported = longest = dropped = 0
     for wave in range(WAVES):
         begin = wave * WAVE
         watermark = begin - BOUND - 0.001 if wave else None
@@ -72,7 +72,7 @@ def test_windows_and_late_rows_of_one_query_have_every_row_once(
         query = streams.run(frame, "q")
         assert query.lastProgress is not None
         (status,) = parse_progress(query.lastProgress.json)
-        told, longest = told + status.rows.late.rows, max(longest, status.rows.late.longest)
+        reported, longest = reported + status.rows.late.rows, max(longest, status.rows.late.longest)
         dropped += sum(o.numRowsDroppedByWatermark for p in query.recentProgress for o in p.stateOperators)
         assert sum(view.late_rows for view in status.splits) == status.rows.late.rows
     result = streams.result("q")
@@ -81,7 +81,7 @@ def test_windows_and_late_rows_of_one_query_have_every_row_once(
     found_windows = {row.at: row["count"] for row in found if not row.is_correction}
     assert len(rows_late) == len(behind) == (WAVES - 1) * PARTITIONS * late_rows
     # A batch of a run that was killed when it was done is counted in none.
-    assert kills or told == len(behind)
+    assert kills or reported == len(behind)
     assert kills or longest == round(max(behind) * 1_000)
     assert dropped == 0
     closed = {start: n for start, n in expected.items() if start + 10 <= WAVES * WAVE - BOUND}

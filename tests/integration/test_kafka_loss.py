@@ -35,7 +35,7 @@ def failure(direct: DirectKafka, topic: str, name: str, **options: object) -> st
     return str(caught.value)
 
 
-def go_on(direct: DirectKafka, topic: str, name: str) -> list[tuple[int, int]]:
+def rows_of_next_run(direct: DirectKafka, topic: str, name: str) -> list[tuple[int, int]]:
     """Run a query that must not mind; return (partition, offset) of everything it has read, in order."""
     direct.run(direct.source(subscribe=topic, failOnDataLoss="false"), name)
     rows = [(partition, offset) for _, partition, offset in direct.data(name)]
@@ -53,10 +53,10 @@ def test_records_deleted_while_the_query_was_stopped(direct: DirectKafka, kafka:
     direct.run(direct.source(subscribe=topic), "q")
     direct.write(topic, {0: range(10, 30), 1: range(10, 12)})
     delete_records(kafka.bootstrap, topic, {0: 17})
-    told = failure(direct, topic, "q")
-    assert re.search(rf"{topic}(-| partition )0.*\b10\b.*\b17\b", told), told
-    assert "failOnDataLoss" in told
-    assert go_on(direct, topic, "q") == [*through(0, 0, 10), *through(0, 17, 30), *through(1, 0, 12)]
+    message = failure(direct, topic, "q")
+    assert re.search(rf"{topic}(-| partition )0.*\b10\b.*\b17\b", message), message
+    assert "failOnDataLoss" in message
+    assert rows_of_next_run(direct, topic, "q") == [*through(0, 0, 10), *through(0, 17, 30), *through(1, 0, 12)]
 
 
 def test_no_task_looks_for_what_was_deleted_while_the_query_was_stopped(
@@ -97,9 +97,9 @@ def test_records_deleted_between_planning_and_reading(direct: DirectKafka, kafka
     # The driver died right after it logged the plan: the batch is run again as it was planned.
     direct.die_in("q", 0)
     delete_records(kafka.bootstrap, topic, {0: 13})
-    told = failure(direct, topic, "q")
-    assert re.search(rf"topic {topic} partition 0: offsets 0 to 13 ", told), told
-    assert go_on(direct, topic, "q") == [*through(0, 13, 20), *through(1, 0, 10)]
+    message = failure(direct, topic, "q")
+    assert re.search(rf"topic {topic} partition 0: offsets 0 to 13 ", message), message
+    assert rows_of_next_run(direct, topic, "q") == [*through(0, 13, 20), *through(1, 0, 10)]
 
 
 def test_a_whole_planned_range_deleted_is_skipped_once(direct: DirectKafka, kafka: Kafka, new_topic: NewTopic) -> None:
@@ -110,7 +110,7 @@ def test_a_whole_planned_range_deleted_is_skipped_once(direct: DirectKafka, kafk
     direct.write(topic, {0: range(20, 30)})
     delete_records(kafka.bootstrap, topic, {0: 25})
     failure(direct, topic, "q")
-    assert go_on(direct, topic, "q") == through(0, 25, 30)
+    assert rows_of_next_run(direct, topic, "q") == through(0, 25, 30)
 
 
 def test_a_topic_created_anew_with_fewer_records_and_partitions(
@@ -122,12 +122,12 @@ def test_a_topic_created_anew_with_fewer_records_and_partitions(
     delete_topic(kafka.bootstrap, topic)
     create_topic(kafka.bootstrap, topic, 2)
     direct.write(topic, {0: range(4), 1: range(12)})
-    told = failure(direct, topic, "q")
-    assert f"{topic}-0 ends at 4, but was already read up to 10" in told
-    assert f"{topic}-2 is gone, or no longer asked for; it was read up to 10" in told
+    message = failure(direct, topic, "q")
+    assert f"{topic}-0 ends at 4, but was already read up to 10" in message
+    assert f"{topic}-2 is gone, or no longer asked for; it was read up to 10" in message
     before = [*through(0, 0, 10), *through(1, 0, 10), *through(2, 0, 10)]
     # Offsets that were delivered once are not delivered again, whatever they hold now; as with the built-in source.
-    assert go_on(direct, topic, "q") == sorted([*before, *through(1, 10, 12)])
+    assert rows_of_next_run(direct, topic, "q") == sorted([*before, *through(1, 10, 12)])
     direct.write(topic, {0: range(4, 8)})
     direct.run(direct.source(subscribe=topic), "q")
     rows = [(partition, offset) for _, partition, offset in direct.data("q")]

@@ -30,7 +30,7 @@ class Writer:
         self.partitions, self.written = FIRST, 0
         self._over = threading.Event()
         self._lock = threading.Lock()
-        self._thread = threading.Thread(target=self._go_on)
+        self._thread = threading.Thread(target=self._write)
 
     def write(self, partition: int) -> None:
         # Under one lock: the times in the topic are in the order of writing, whatever the partition.
@@ -45,7 +45,7 @@ class Writer:
         self.write(self.partitions)
         self.partitions += 1
 
-    def _go_on(self) -> None:
+    def _write(self) -> None:
         while not self._over.is_set():
             for partition in range(self.partitions):
                 self.write(partition)

@@ -225,9 +225,9 @@ def test_a_token_is_in_no_debug_log(ports: Ports, endpoint: TokenEndpoint, caplo
     assert not [token for token in endpoint.given if token in caplog.text]
 
 
-@pytest.mark.parametrize("tells_lifetime", [True, False])
-def test_a_token_that_the_broker_refuses(ports: Ports, endpoint: TokenEndpoint, tells_lifetime: bool) -> None:
-    endpoint.lifetime, endpoint.tells_lifetime = -60, tells_lifetime
+@pytest.mark.parametrize("returns_lifetime", [True, False])
+def test_a_token_that_the_broker_refuses(ports: Ports, endpoint: TokenEndpoint, returns_lifetime: bool) -> None:
+    endpoint.lifetime, endpoint.returns_lifetime = -60, returns_lifetime
     with pytest.raises(RefusedError, match=f"the Kafka broker 127.0.0.1:{ports.lasting} refused: Sasl"):
         discovered(on(ports.lasting, ports, login(endpoint)))
 

@@ -71,16 +71,16 @@ def test_what_is_refused_below_works_otherwise(server: MySql) -> None:
 
 
 def test_a_wrong_password_is_never_shown(server: MySql) -> None:
-    said = refused(RefusedError, given(server, password="wr0ng-one"))
-    assert "refuses the login of the user 'cdc': Access denied" in said
-    assert "ALTER USER 'cdc'@'%' IDENTIFIED BY '…'" in said
+    message = refused(RefusedError, given(server, password="wr0ng-one"))
+    assert "refuses the login of the user 'cdc': Access denied" in message
+    assert "ALTER USER 'cdc'@'%' IDENTIFIED BY '…'" in message
 
 
 def test_an_unreachable_server_is_named_with_its_port(server: MySql) -> None:
     (port,) = free_ports(1)
-    said = refused(UnreachableError, given(server, port=port))
-    assert f"MySQL at 127.0.0.1:{port} cannot be reached" in said
-    assert "Check the options hostname and port" in said
+    message = refused(UnreachableError, given(server, port=port))
+    assert f"MySQL at 127.0.0.1:{port} cannot be reached" in message
+    assert "Check the options hostname and port" in message
     assert "cannot be reached" in refused(UnreachableError, given(server, hostname="nobody.invalid"))
 
 
@@ -96,11 +96,11 @@ def test_an_unreachable_server_is_named_with_its_port(server: MySql) -> None:
 def test_a_setting_that_leaves_something_out_is_refused(server: MySql, setting: str, value: str, usual: str) -> None:
     run(server.host, server.port, f"SET GLOBAL {setting} = '{value}'")
     try:
-        said = refused(UnsupportedFormatError, given(server))
+        message = refused(UnsupportedFormatError, given(server))
     finally:
         run(server.host, server.port, f"SET GLOBAL {setting} = '{usual}'")
-    assert f"{setting} is {value}, and must be {usual}" in said
-    assert f"SET GLOBAL {setting} = '{usual}'" in said
+    assert f"{setting} is {value}, and must be {usual}" in message
+    assert f"SET GLOBAL {setting} = '{usual}'" in message
 
 
 def test_a_server_without_a_binlog_is_refused() -> None:
@@ -108,9 +108,9 @@ def test_a_server_without_a_binlog_is_refused() -> None:
     with mysql_service(config=without) as own:
         run(own.host, own.port, "CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY)")
         make_user(own, "cdc", *RIGHTS)
-        said = refused(UnsupportedFormatError, given(own))
-    assert "log_bin is OFF, and must be ON" in said
-    assert "set log_bin in the server's configuration" in said
+        message = refused(UnsupportedFormatError, given(own))
+    assert "log_bin is OFF, and must be ON" in message
+    assert "set log_bin in the server's configuration" in message
 
 
 def test_a_replica_that_does_not_log_what_it_applies_is_refused() -> None:
@@ -123,12 +123,12 @@ def test_a_replica_that_does_not_log_what_it_applies_is_refused() -> None:
         what, prefix = words[own.flavour]
         address = f"{prefix}_HOST = '127.0.0.1', {prefix}_PORT = 9, {prefix}_USER = 'repl'"
         run(own.host, own.port, f"CHANGE {what} TO {address}", "START REPLICA SQL_THREAD")
-        said = refused(UnsupportedFormatError, given(own))
+        message = refused(UnsupportedFormatError, given(own))
         if own.flavour is Flavour.MARIADB:
-            assert "log_slave_updates is OFF, and must be ON: the server is a replica (Slaves_running is 1)" in said
+            assert "log_slave_updates is OFF, and must be ON: the server is a replica (Slaves_running is 1)" in message
             run(own.host, own.port, "GRANT SLAVE MONITOR ON *.* TO 'cdc'@'%'")
-            said = refused(UnsupportedFormatError, given(own))
-        assert "updates is OFF, and must be ON: the server is a replica of 127.0.0.1:9, and its binlog lacks" in said
+            message = refused(UnsupportedFormatError, given(own))
+        assert "updates is OFF, and must be ON: the server is a replica of 127.0.0.1:9, and its binlog lacks" in message
 
 
 def test_a_table_that_comes_later_in_a_database_that_is_not_logged_ends_the_query(
@@ -160,34 +160,34 @@ def test_a_table_that_comes_later_in_a_database_that_is_not_logged_ends_the_quer
 def test_a_missing_grant_is_told_with_the_statement(server: MySql, missing: str) -> None:
     make_user(server, "poor", *(grant for grant in RIGHTS if grant != missing))
     if missing == "SELECT ON *.*":
-        said = refused(UnknownSplitError, given(server, username="poor"))
-        assert "there is no table shop.t, or the user 'poor' may not see it" in said
-        assert "GRANT SELECT ON `shop`.`t` TO 'poor'@'%'" in said
+        message = refused(UnknownSplitError, given(server, username="poor"))
+        assert "there is no table shop.t, or the user 'poor' may not see it" in message
+        assert "GRANT SELECT ON `shop`.`t` TO 'poor'@'%'" in message
     else:
-        said = refused(RefusedError, given(server, username="poor"))
-        assert "refuses the user 'poor'" in said
-        assert "GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO 'poor'@'%'" in said
+        message = refused(RefusedError, given(server, username="poor"))
+        assert "refuses the user 'poor'" in message
+        assert "GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO 'poor'@'%'" in message
 
 
 def test_a_table_that_can_be_seen_and_not_read_is_refused(server: MySql) -> None:
     make_user(server, "poor", "INSERT ON shop.t", *RIGHTS[1:])
-    said = refused(RefusedError, given(server, username="poor"))
-    assert "the user 'poor' may not read shop.t" in said
-    assert "GRANT SELECT ON `shop`.`t` TO 'poor'@'%'" in said
+    message = refused(RefusedError, given(server, username="poor"))
+    assert "the user 'poor' may not read shop.t" in message
+    assert "GRANT SELECT ON `shop`.`t` TO 'poor'@'%'" in message
 
 
 def test_a_missing_table_and_a_missing_column_are_named(server: MySql) -> None:
     assert "there is no table shop.gone" in refused(UnknownSplitError, given(server, tables="shop.gone"))
-    said = refused(UnknownSplitError, given(server, tables="shop.othr"))
-    assert "The tables it may see: shop.other, " in said
-    said = refused(OptionError, given(server, columns="id,nick"))
-    assert "there is no column nick; the columns are id, name" in said
+    message = refused(UnknownSplitError, given(server, tables="shop.othr"))
+    assert "The tables it may see: shop.other, " in message
+    message = refused(OptionError, given(server, columns="id,nick"))
+    assert "there is no column nick; the columns are id, name" in message
 
 
 def test_what_matches_nothing_is_told_with_what_there_is(server: MySql) -> None:
-    said = refused(UnknownSplitError, given(server, tables=r"shop\.orders_\d+"))
-    assert r"there is no table like shop\.orders_\d+" in said
-    assert "shop.other" in said
+    message = refused(UnknownSplitError, given(server, tables=r"shop\.orders_\d+"))
+    assert r"there is no table like shop\.orders_\d+" in message
+    assert "shop.other" in message
     assert "mysql." not in refused(UnknownSplitError, given(server, tables="nowhere.*"))
     # Of several, each that is named must be there; a pattern may find its first table later.
     refused(UnknownSplitError, given(server, tables="shop.t,shop.gone"))
@@ -235,8 +235,8 @@ def test_a_password_may_have_any_characters(server: MySql) -> None:
     for mode in ("preferred", "disabled"):
         settings = given(server, username="any", password=password, sslMode=mode)
         assert DefaultSource(settings).schema().fieldNames()[:2] == ["id", "name"]
-    said = refused(RefusedError, given(server, username="any", password="pä€漢😁"))
-    assert "refuses the login of the user 'any'" in said
+    message = refused(RefusedError, given(server, username="any", password="pä€漢😁"))
+    assert "refuses the login of the user 'any'" in message
 
 
 def test_rows_as_json_take_tables_with_any_columns(server: MySql) -> None:
@@ -247,18 +247,18 @@ def test_rows_as_json_take_tables_with_any_columns(server: MySql) -> None:
 
 
 def test_tables_with_different_columns_are_refused(server: MySql) -> None:
-    said = refused(SchemaError, given(server, tables="shop.t,shop.other"))
-    assert "shop.other and shop.t have different columns" in said
-    assert "Set rowFormat to json" in said
+    message = refused(SchemaError, given(server, tables="shop.t,shop.other"))
+    assert "shop.other and shop.t have different columns" in message
+    assert "Set rowFormat to json" in message
 
 
 def test_a_column_of_the_streams_own_name_is_refused_unless_it_is_left_out(server: MySql) -> None:
     columns = "id INT PRIMARY KEY, Event_Time TIMESTAMP, marker INT, _Table INT"
     run(server.host, server.port, f"CREATE TABLE shop.named ({columns})")
-    said = refused(SchemaError, given(server, tables="shop.named"))
+    message = refused(SchemaError, given(server, tables="shop.named"))
     assert (
         "shop.named has columns with the names of the stream's own columns: Event_Time, marker, _Table. Name the others"
-        in said
+        in message
     )
     left_out = {"columns": "id,marker", "eventTimeColumn": "Event_Time"}
     assert "own columns: marker. " in refused(SchemaError, given(server, tables="shop.named", **left_out))
@@ -277,10 +277,10 @@ def test_a_column_of_the_streams_own_name_is_refused_unless_it_is_left_out(serve
 def test_a_snapshot_by_a_key_that_is_not_ordered_here_is_refused(
     server: MySql, table: str, key: str, says: str
 ) -> None:
-    said = refused(UnsupportedFormatError, given(server, tables=f"shop.{table}", startingOffsets="initial"))
-    assert f"is cut by the primary key or snapshotChunkColumn, here {key}" in said
-    assert says in said
-    assert "Name another column of the table by snapshotChunkColumn, or set startingOffsets to latest" in said
+    message = refused(UnsupportedFormatError, given(server, tables=f"shop.{table}", startingOffsets="initial"))
+    assert f"is cut by the primary key or snapshotChunkColumn, here {key}" in message
+    assert says in message
+    assert "Name another column of the table by snapshotChunkColumn, or set startingOffsets to latest" in message
     DefaultSource(given(server, tables=f"shop.{table}")).schema()
 
 
@@ -290,13 +290,13 @@ def test_a_snapshot_without_gtids_takes_tables_with_a_key_alone(server: MySql) -
     run(server.host, server.port, *(f"SET GLOBAL gtid_mode = {step}" for step in steps))
     try:
         DefaultSource(given(server, startingOffsets="initial")).schema()
-        said = refused(UnsupportedFormatError, given(server, tables="shop.unkeyed", startingOffsets="initial"))
+        message = refused(UnsupportedFormatError, given(server, tables="shop.unkeyed", startingOffsets="initial"))
         DefaultSource(given(server, tables="shop.unkeyed")).schema()
     finally:
         run(server.host, server.port, *(f"SET GLOBAL gtid_mode = {step}" for step in [*steps[1::-1], "ON"]))
-    assert "gtid_mode is not ON" in said
-    assert "would lack transactions that are being committed: shop.unkeyed" in said
-    assert "SET GLOBAL gtid_mode = ON." in said
+    assert "gtid_mode is not ON" in message
+    assert "would lack transactions that are being committed: shop.unkeyed" in message
+    assert "SET GLOBAL gtid_mode = ON." in message
 
 
 @pytest.mark.parametrize(

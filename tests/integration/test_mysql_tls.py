@@ -120,9 +120,9 @@ def test_a_certificate_that_was_renewed_at_its_path_is_read_again(
 def test_a_certificate_for_another_name_is_enough_for_the_ca_alone(server: MySql) -> None:
     # The certificate names localhost and 127.0.0.1.
     other = given(server, hostname="127.0.0.2", sslCa=CA)
-    said = refused(UnreachableError, {**other, "sslMode": "verify_identity"})
-    assert "no connection with TLS" in said
-    assert "certificate is not valid for '127.0.0.2'" in said
+    message = refused(UnreachableError, {**other, "sslMode": "verify_identity"})
+    assert "no connection with TLS" in message
+    assert "certificate is not valid for '127.0.0.2'" in message
     DefaultSource({**other, "sslMode": "verify_ca"}).schema()
 
 
@@ -137,8 +137,8 @@ def test_a_user_who_needs_tls_does_not_get_in_without(server: MySql) -> None:
 def test_required_does_without_nothing() -> None:
     with mysql_service(config={"tls_version": "", "loose_ssl": "OFF"}, where=Where.LOCAL) as plain:
         run(plain.host, plain.port, "CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY)")
-        said = refused(UnreachableError, given(plain, username="root", password="", sslMode="required"))
-        assert "no connection with TLS" in said
+        message = refused(UnreachableError, given(plain, username="root", password="", sslMode="required"))
+        assert "no connection with TLS" in message
         DefaultSource(given(plain, username="root", password="", sslMode="preferred")).schema()
 
 

@@ -142,12 +142,12 @@ def test_rows_of_now_that_wait_in_a_join_for_the_other_side_wait_for_time(
 def test_rows_of_now_behind_a_sink_that_blocks_are_a_slow_batch(
     streams: KafkaStreams, new_topic: NewTopic, runs: int
 ) -> None:
-    topic, may_go_on = new_topic(1), threading.Event()
-    may_go_on.set()
+    topic, may_continue = new_topic(1), threading.Event()
+    may_continue.set()
 
     def sink(rows: DataFrame, _: int) -> None:
         rows.collect()
-        assert may_go_on.wait(120)
+        assert may_continue.wait(120)
 
     rows = counts(follow_watermark(streams.source(subscribe=topic)))
     writer = rows.writeStream.foreachBatch(sink).option("checkpointLocation", str(streams.checkpoint("blocked")))
@@ -160,7 +160,7 @@ def test_rows_of_now_behind_a_sink_that_blocks_are_a_slow_batch(
     for _ in range(runs):
         fed.write(topic, {0: [now()]})
         fed.settle()
-        may_go_on.clear()
+        may_continue.clear()
         begun = time.monotonic()
         fed.write(topic, {0: [now()]})
         written = time.monotonic()
@@ -168,7 +168,7 @@ def test_rows_of_now_behind_a_sink_that_blocks_are_a_slow_batch(
         waited = 1_000 * (time.monotonic() - written)
         found = status(query, tolerance="5 seconds")
         lasted = 1_000 * (time.monotonic() - begun)
-        may_go_on.set()
+        may_continue.set()
         assert str(found.why).startswith(f"the batch is slow: the oldest row of {topic}-0 that is not "), found
         assert " has been running for " in str(found.why)
         # The row arrived between ``begun`` and ``written``, and counts from the request before that, which may have

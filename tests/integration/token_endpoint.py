@@ -34,7 +34,7 @@ class TokenEndpoint:
         self.url = url
         self.who = "Basic " + base64.b64encode(f"{client_id}:{secret}".encode()).decode()
         self.lifetime = 3_600.0
-        self.tells_lifetime = True
+        self.returns_lifetime = True
         self.status = 200
         self.answer: bytes | None = None
         self.location: str | None = None
@@ -50,7 +50,7 @@ class TokenEndpoint:
             return self.status, self.answer or b""
         self.given.append(unsecured_token("u", self.lifetime))
         answer = {"access_token": self.given[-1], "token_type": "Bearer"}
-        return 200, json.dumps(answer | ({"expires_in": self.lifetime} if self.tells_lifetime else {})).encode()
+        return 200, json.dumps(answer | ({"expires_in": self.lifetime} if self.returns_lifetime else {})).encode()
 
 
 @contextmanager

@@ -39,7 +39,7 @@ def perform(members: Sequence[MemberDriver], number: int, what: str) -> None:
     if what == STEP:
         member.step()
     elif what == ASK:
-        member.ask()
+        member.exchange()
     elif what == KILL:
         member.restart()
     elif what == CUT:
@@ -49,7 +49,7 @@ def perform(members: Sequence[MemberDriver], number: int, what: str) -> None:
             each.now += 500
 
 
-def go_on(members: Sequence[MemberDriver]) -> None:
+def advance(members: Sequence[MemberDriver]) -> None:
     """Let all members plan in turns until each has read all of its rows, and a few turns more."""
     size = sum(t.end for member in members for t in member.log.splits.values())
     for member in members:
@@ -58,7 +58,7 @@ def go_on(members: Sequence[MemberDriver]) -> None:
     for _ in range(4 * size + 20):
         for member in members:
             member.now += 2
-            member.ask()
+            member.exchange()
             member.step()
         more -= all(has_read_all(member) for member in members)
         if not more:
@@ -82,7 +82,7 @@ def test_the_group_goes_on_while_any_source_has_rows(
     members = meet(group, policy, max_rows, index=index, looks=looks)
     for number, what in script:
         perform(members, number, what)
-    go_on(members)
+    advance(members)
     assert all(map(has_read_all, members))
 
 
@@ -131,7 +131,7 @@ def test_an_event_of_2099_in_one_source_lets_no_other_run_ahead_and_none_wait_fo
             allowed = policy.strategy.event_time_of(saturating_add(behind, drift))
             for split, rows in member.batches[-1].rows.items():
                 assert sum(row.event_time > allowed for row in rows) <= 1, split
-    go_on(members)
+    advance(members)
     assert all(map(has_read_all, members))
 
 
@@ -143,7 +143,7 @@ def test_who_cannot_reach_the_store_goes_no_further_than_its_last_limit(
     for number, what in script:
         perform(members, number, what)
     alone = members[0]
-    alone.ask()
+    alone.exchange()
     alone.step()
     alone.reachable = False
     limit, before = alone.state().group.limit, len(alone.batches)
@@ -261,12 +261,12 @@ def test_runs_clocks_and_snapshots_of_a_group_let_each_other_come_to_their_ends(
         elif what == KILL:
             life.kill()
         elif what == HOLD:
-            store.told[SNAPSHOT] = GroupMember(MemberStatus.HOLDING)
+            store.reports[SNAPSHOT] = GroupMember(MemberStatus.HOLDING)
         elif what == RELEASE:
-            store.told[SNAPSHOT] = GroupMember(MemberStatus.CLOCK)
+            store.reports[SNAPSHOT] = GroupMember(MemberStatus.CLOCK)
         else:
             perform([each.member for each in all_lives], number, what)
-    store.told[SNAPSHOT] = GroupMember(MemberStatus.CLOCK)
+    store.reports[SNAPSHOT] = GroupMember(MemberStatus.CLOCK)
     size = sum(t.end for each in all_lives for t in each.member.log.splits.values())
     for each in all_lives:
         each.member.reachable = True
@@ -275,7 +275,7 @@ def test_runs_clocks_and_snapshots_of_a_group_let_each_other_come_to_their_ends(
         for each in all_lives:
             each.begin()
             each.member.now += 2
-            each.member.ask()
+            each.member.exchange()
             each.step()
             if not each.runs:
                 # Who is dead is out after its time to live.
@@ -306,7 +306,7 @@ def test_a_source_whose_splits_are_all_idle_goes_on_with_the_others_and_never_be
     other = replace(FOLLOWS, idleness=replace(FOLLOWS.idleness, timeout=silent_until))
     policy = replace(FOLLOWS, idleness=replace(FOLLOWS.idleness, timeout=busy_until))
     members = [MemberDriver("busy", store, busy, policy), MemberDriver("silent", store, silent, other)]
-    told = [START - 1]
+    reported = [START - 1]
     for at in accumulate(steps, initial=START):
         busy.splits[Split("log", 0)].append([at])
         if ever_had_a_row:
@@ -314,18 +314,18 @@ def test_a_source_whose_splits_are_all_idle_goes_on_with_the_others_and_never_be
         for _ in range(20):
             for member in members:
                 member.now += 400
-                member.ask()
+                member.exchange()
                 member.step()
-                told.append(store.told["busy"].watermark or MIN)
+                reported.append(store.reports["busy"].watermark or MIN)
             follower = members[1].state()
             if follower.splits[Split("log", 0)].status is SplitStatus.IDLE:
-                assert (follower.watermark or MIN) <= max(told)
+                assert (follower.watermark or MIN) <= max(reported)
     # It may be an interval behind: no batch comes for less. The busy one is idle too by now.
     assert (members[1].state().watermark or MIN) >= busy.splits[Split("log", 0)].rows[-1].event_time - 1 - 500
     frozen = [member.state().watermark for member in members]
     for member in members * 3:
         member.now += 5_000
-        member.ask()
+        member.exchange()
         member.step()
     assert [member.state().watermark for member in members] == frozen
 
@@ -340,22 +340,22 @@ def test_a_source_that_goes_on_with_the_others_waits_for_the_rows_of_a_transacti
     members = [MemberDriver("busy", store, busy, FOLLOWS), MemberDriver("silent", store, silent, FOLLOWS)]
     follower = members[1]
 
-    def go_on(at: int) -> None:
+    def advance(at: int) -> None:
         busy.splits[split].append([at])
         for _ in range(20):
             for member in members:
                 member.now += 200
-                member.ask()
+                member.exchange()
                 member.step()
 
-    go_on(START)
+    advance(START)
     written = START + 1
     silent.splits[split].open([written])
     for at in accumulate(steps, initial=START):
-        go_on(at)
+        advance(at)
         assert (follower.state().watermark or MIN) < written
     silent.splits[split].close(commits=commits)
-    go_on(busy.splits[split].rows[-1].event_time)
+    advance(busy.splits[split].rows[-1].event_time)
     read = [batch for batch in follower.batches if written in (row.event_time for row in batch.rows.get(split, ()))]
     assert len(read) == commits
     assert all((batch.before.watermark or MIN) < written for batch in read)

@@ -244,8 +244,8 @@ def test_the_others_pass_no_row_of_a_split_that_is_not_found_yet(splits: int) ->
     def rest() -> None:
         for _ in range(50):
             driver.now += 100
-            store.told["busy"] = GroupMember(MemberStatus.ACTIVE, Millis(driver.now - 1))
-            driver.ask()
+            store.reports["busy"] = GroupMember(MemberStatus.ACTIVE, Millis(driver.now - 1))
+            driver.exchange()
             driver.step()
 
     rest()

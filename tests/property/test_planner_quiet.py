@@ -259,8 +259,8 @@ def _append(log: SimulatedLog, split: Split, millis: int) -> None:
     log.splits[split].append([START + millis])
 
 
-@pytest.mark.parametrize(("passes", "goes_on"), [(True, True), (False, False)])
-def test_a_split_that_comes_back_behind_is_waited_for_or_not_as_the_user_says(passes: bool, goes_on: bool) -> None:
+@pytest.mark.parametrize(("passes", "advances"), [(True, True), (False, False)])
+def test_a_split_that_comes_back_behind_is_waited_for_or_not_as_the_user_says(passes: bool, advances: bool) -> None:
     log, busy, back = _busy_and_quiet()
     driver = Driver(log, PlanPolicy(idleness=Idleness(timeout=1_000, passes_returning=passes)), max_rows=4)
     _rest_beside(driver, busy)
@@ -275,7 +275,7 @@ def test_a_split_that_comes_back_behind_is_waited_for_or_not_as_the_user_says(pa
         driver.step()
         sent.append(driver.state().watermark or MIN)
     assert driver.state().splits[back].status is SplitStatus.ACTIVE
-    assert (sent[-1] > before) is goes_on
+    assert (sent[-1] > before) is advances
     # It has caught up, and counts again.
     _append(log, back, 27_500)
     driver.run()
@@ -357,14 +357,14 @@ def test_a_learned_bound_that_grows_makes_no_split_one_that_came_back() -> None:
         _append(log, ahead, millis)
     _append(log, behind, 10_000)
     driver.step()
-    told = driver.state().watermark
-    assert told == START + 10_000 - 2
+    announced = driver.state().watermark
+    assert announced == START + 10_000 - 2
     _append(log, behind, 10_001)
     driver.step()
     learned = driver.state().learned
     assert learned is not None
     assert learned.bound >= 5_000
-    assert driver.state().watermark == told
+    assert driver.state().watermark == announced
 
 
 FUTURE = 10**9
@@ -378,7 +378,7 @@ def _undated(timeout: int | None = 3_000, **given: Any) -> tuple[Driver, Split, 
     return Driver(log, policy, **given), busy, undated
 
 
-def _go_on(driver: Driver, busy: Split, undated: Split, seconds: range, *, rows: int = 1) -> None:
+def _run(driver: Driver, busy: Split, undated: Split, seconds: range, *, rows: int = 1) -> None:
     """Each plan finds rows of both."""
     for second in seconds:
         driver.now += 1_000
@@ -394,35 +394,35 @@ def test_a_split_with_nothing_but_rows_without_an_event_time_turns_idle_while_th
     if began_dated:
         _append(driver.log, undated, 0)
         driver.step()
-    _go_on(driver, busy, undated, range(1, 4))
+    _run(driver, busy, undated, range(1, 4))
     assert driver.state().splits[undated].status is SplitStatus.ACTIVE
     assert driver.state().watermark == (START - 1 if began_dated else None)
-    _go_on(driver, busy, undated, range(4, 12))
+    _run(driver, busy, undated, range(4, 12))
     assert driver.state().splits[undated].status is SplitStatus.IDLE
     assert driver.state().watermark == START + 10_000 - 1
     # Across a restart it holds the watermark until it has been read to its end once more.
     driver.restart()
-    _go_on(driver, busy, undated, range(12, 16))
+    _run(driver, busy, undated, range(12, 16))
     assert driver.state().watermark == START + 14_000 - 1
     # A row with an event time makes it active, and it is waited for.
     _append(driver.log, undated, 15_500)
-    _go_on(driver, busy, undated, range(16, 18))
+    _run(driver, busy, undated, range(16, 18))
     assert driver.state().splits[undated].status is SplitStatus.ACTIVE
     assert driver.state().watermark == START + 15_500 - 1
 
 
 def test_without_a_timeout_or_unless_it_is_read_to_its_end_a_split_of_such_rows_is_never_idle() -> None:
     for driver, busy, undated in (_undated(None), _undated(max_rows=3)):
-        _go_on(driver, busy, undated, range(1, 30), rows=4)
+        _run(driver, busy, undated, range(1, 30), rows=4)
         assert all(batch.after.splits[undated].status is SplitStatus.ACTIVE for batch in driver.batches)
         assert driver.state().watermark is None
 
 
 def test_an_outage_between_rows_without_an_event_time_is_no_quiet_time() -> None:
     driver, busy, undated = _undated()
-    _go_on(driver, busy, undated, range(1, 4))
+    _run(driver, busy, undated, range(1, 4))
     driver.be_away(undated, 60_000)
-    _go_on(driver, busy, undated, range(64, 67))
+    _run(driver, busy, undated, range(64, 67))
     assert driver.state().splits[undated].status is SplitStatus.ACTIVE
 
 

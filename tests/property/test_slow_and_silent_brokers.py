@@ -278,7 +278,7 @@ def test_no_broker_loses_rows_holds_others_up_takes_an_end_back_or_is_logged_twi
         logger.removeHandler(story.lines)
 
 
-def _told_late(story: Story) -> None:
+def _reported_late(story: Story) -> None:
     story.happen("freeze", 0)
     story.happen("plan", 0)
     story.happen("write", 0)
@@ -291,7 +291,7 @@ def test_a_late_answer_is_read_up_to_while_its_broker_is_silent_again() -> None:
     story = Story(Idleness())
     with story.simulated_time():
         story.happen("plan", 0)
-        _told_late(story)
+        _reported_late(story)
         story.plan()
         assert story.query.polled.stale == {Split("log", 0)}
         assert [row.position for row in story.query.batches[-1].rows[Split("log", 0)]] == [0]
@@ -301,7 +301,7 @@ def test_a_late_answer_about_a_deleted_partition_is_not_for_one_created_again() 
     story = Story(Idleness())
     with story.simulated_time():
         story.happen("plan", 0)
-        _told_late(story)
+        _reported_late(story)
         story.log.splits.pop(Split("log", 0))
         story.query.discovery.list()
         story.log.splits[Split("log", 0)] = SplitLog()

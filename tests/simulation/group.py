@@ -25,19 +25,21 @@ from watermark_source.planning.split import Split
 
 
 class Store:
-    """What each member has told last."""
+    """The last report of each member."""
 
     def __init__(self) -> None:
-        self.told: dict[str, GroupMember] = {}
+        self.reports: dict[str, GroupMember] = {}
 
     def others(self, of: str) -> OtherMembers:
-        counting = {n: w for n, m in self.told.items() if n != of and (w := counts_with(m)) is not None}
-        idle = {m.watermark for n, m in self.told.items() if n != of and m.status is MemberStatus.IDLE} - {None}
+        counting = {n: w for n, m in self.reports.items() if n != of and (w := counts_with(m)) is not None}
+        idle = {m.watermark for n, m in self.reports.items() if n != of and m.status is MemberStatus.IDLE} - {None}
         highest = max((w for w in idle if w is not None), default=None)
         if not counting:
-            return OtherMembers(members=len(self.told) - (of in self.told), idle=highest)
+            return OtherMembers(members=len(self.reports) - (of in self.reports), idle=highest)
         slowest = min(counting, key=lambda name: (counting[name], name))
-        return OtherMembers(counting[slowest], OtherMember(slowest), len(self.told) - (of in self.told), idle=highest)
+        return OtherMembers(
+            counting[slowest], OtherMember(slowest), len(self.reports) - (of in self.reports), idle=highest
+        )
 
 
 class MemberDriver(Driver):
@@ -56,14 +58,14 @@ class MemberDriver(Driver):
 
     def leave(self) -> None:
         """Have been silent for the time-to-live."""
-        self.store.told.pop(self.name, None)
+        self.store.reports.pop(self.name, None)
 
-    def ask(self) -> None:
-        """Learn what the others have told."""
+    def exchange(self) -> None:
+        """Read the reports of the others."""
         if self.reachable:
             self.known = self.store.others(self.name)
-            self.heard = frozenset(self.store.told)
-            # Those that started together have told by now.
+            self.heard = frozenset(self.store.reports)
+            # Members that started together have reported by now.
             self.settled = self.introduced
 
     def observe(self, *, one_batch: bool = False, unknown: Set[Split] = frozenset()) -> Observation:
@@ -79,5 +81,5 @@ class MemberDriver(Driver):
         planned = super().step(one_batch=one_batch, unknown=unknown)
         self.introduced = True
         if self.reachable:
-            self.store.told[self.name] = planned.member
+            self.store.reports[self.name] = planned.member
         return planned

@@ -15,7 +15,7 @@ SKEWED: Rows = {0: [(100 + n, n) for n in range(12)], 1: [(n, 100 + n) for n in 
 LATER: Rows = {0: [(200, 20)], 1: [(30, 120)], 2: [(7, 200)], 3: [(8, 300)]}
 
 
-class Told:
+class Delivered:
     """What each attempt of each batch held, in order."""
 
     def __init__(self) -> None:
@@ -26,8 +26,8 @@ class Told:
         self.attempts.setdefault(number, []).append(sorted((tuple(r) for r in rows), key=str))
 
 
-def run(streams: Streams, df: DataFrame, told: Told) -> None:
-    writer = df.writeStream.foreachBatch(told).option("checkpointLocation", str(streams.checkpoint("c")))
+def run(streams: Streams, df: DataFrame, delivered: Delivered) -> None:
+    writer = df.writeStream.foreachBatch(delivered).option("checkpointLocation", str(streams.checkpoint("c")))
     query = writer.trigger(availableNow=True).start()
     streams.started.append(query)
     query.awaitTermination(240)
@@ -40,31 +40,33 @@ def test_an_uncommitted_batch_is_the_same_again(streams: Streams) -> None:
         maxRowsPerTrigger=7, maxFutureSkew="1 minute", idleTimeout="1 ms", alignmentGroup="g",
         alignmentMaxDrift="5 seconds",
     )  # fmt: skip
-    told = Told()
-    run(streams, df, told)
+    delivered = Delivered()
+    run(streams, df, delivered)
     again = []
     for more in (LATER, {0: [(300, 21)]}):
         streams.write(more)
         again.append(streams.uncommit("c"))
-        run(streams, df, told)
-    assert [len(told.attempts[n]) for n in again] == [2, 2]
-    for attempts in told.attempts.values():
+        run(streams, df, delivered)
+    assert [len(delivered.attempts[n]) for n in again] == [2, 2]
+    for attempts in delivered.attempts.values():
         assert all(attempt == attempts[0] for attempt in attempts)
-    read = sorted(value for attempts in told.attempts.values() for _, value, _, marker in attempts[0] if not marker)
+    read = sorted(
+        value for attempts in delivered.attempts.values() for _, value, _, marker in attempts[0] if not marker
+    )
     assert read == sorted(v for rows in (SKEWED, LATER, {0: [(300, 21)]}) for split in rows.values() for _, v in split)
 
 
 def test_an_uncommitted_batch_0_from_the_end_of_the_log_is_the_same_again(streams: Streams) -> None:
     streams.write({0: [(0, 1)], 1: [(0, 2)]})
     df = streams.load(startingOffsets="latest")
-    told = Told()
-    run(streams, df, told)
-    assert told.attempts == {0: [[]]}
+    delivered = Delivered()
+    run(streams, df, delivered)
+    assert delivered.attempts == {0: [[]]}
     streams.uncommit("c")
     streams.write({0: [(1, 3)], 2: [(1, 4)]})
-    run(streams, df, told)
-    assert told.attempts[0] == [[], []]
-    read = [value for attempts in told.attempts.values() for _, value, _, marker in attempts[-1] if not marker]
+    run(streams, df, delivered)
+    assert delivered.attempts[0] == [[], []]
+    read = [value for attempts in delivered.attempts.values() for _, value, _, marker in attempts[-1] if not marker]
     assert sorted(read) == [3, 4]
 
 

@@ -28,7 +28,7 @@ NOT_OF_SEVERAL = {
     **dict.fromkeys((145, 146, 151), "an announcer calls its members; a store is polled by them"),
     **dict.fromkeys((153, 154, 155), "nothing is sampled: a source tells what it has planned"),
     **dict.fromkeys((169, 170, 171), "what one source sends on, which its group does not change"),
-    **dict.fromkeys((192, 193, 194), "no reader is told to pause: its range ends where the plan says"),
+    **dict.fromkeys((192, 193, 194), "no reader is paused: its range ends where the plan says"),
     **dict.fromkeys((195, 196, 197, 198), "what is shown of one split"),
 }
 DRIFT = 1_000
@@ -97,8 +97,8 @@ class Source(MemberDriver):
         self.other(GroupMember(MemberStatus.ACTIVE, Millis(value - DRIFT)))
 
     def other(self, report: GroupMember) -> None:
-        self.store.told["other"] = report
-        self.ask()
+        self.store.reports["other"] = report
+        self.exchange()
 
     def all(self) -> list[int]:
         """Plan until there is nothing more, and return the watermarks that were reached, by split."""
@@ -106,8 +106,8 @@ class Source(MemberDriver):
         return [-1 if t.watermark is None else t.watermark for t in self.state().splits.values()]
 
     @property
-    def told(self) -> GroupMember:
-        return self.store.told[self.name]
+    def report(self) -> GroupMember:
+        return self.store.reports[self.name]
 
     def position(self) -> int:
         """How far the first split is read."""
@@ -125,7 +125,7 @@ def by_turns(sources: list[Source], *, turns: int) -> None:
     for _ in range(turns):
         for source in sources:
             source.now += 1
-            source.ask()
+            source.exchange()
             source.step()
 
 
@@ -141,7 +141,7 @@ def test_149_sources_that_come_to_their_end_let_each_other_read_everything() -> 
         # The second half begins with one row across the gap, and goes on when the first has come near.
         assert sources[1].position() <= 1 or sources[0].position() >= 40
     by_turns(sources, turns=1)
-    assert {source.told.status for source in sources} == {MemberStatus.FINISHED}
+    assert {source.report.status for source in sources} == {MemberStatus.FINISHED}
 
 
 def test_150_a_fast_source_is_never_further_ahead_of_a_slow_one_than_the_drift_and_a_record() -> None:
@@ -159,13 +159,13 @@ def test_150_a_fast_source_is_never_further_ahead_of_a_slow_one_than_the_drift_a
 def test_156_to_161_a_source_beyond_the_limit_waits_and_at_the_limit_it_does_not() -> None:
     source = Source([1_000])
     assert source.all() == [1_000]
-    assert source.told == active(1_000)
+    assert source.report == active(1_000)
     source.write(0, 2_000)
     for limit in (999, 1_000):
         # Equal is allowed, but the next record is beyond both.
         source.limit(limit)
         assert source.all() == [1_000]
-        assert (source.status(), source.told.watermark) == (SplitStatus.PAUSED, max(limit, 1_000))
+        assert (source.status(), source.report.watermark) == (SplitStatus.PAUSED, max(limit, 1_000))
     source.limit(2_000)
     assert source.all() == [2_000]
 
@@ -187,35 +187,35 @@ def test_163_164_an_idle_source_reports_no_watermark_and_its_own_again_when_it_i
     source.all()
     source.now += 2 * TIMEOUT
     source.all()
-    assert (source.told.status, source.status()) == (MemberStatus.IDLE, SplitStatus.IDLE)
+    assert (source.report.status, source.status()) == (MemberStatus.IDLE, SplitStatus.IDLE)
     source.other(GroupMember(MemberStatus.IDLE, Millis(50)))
     source.write(0, 0)
     assert source.all() == [1]
-    assert source.told == active(1)
+    assert source.report == active(1)
 
 
 def test_165_166_a_source_without_splits_reports_nothing_that_could_hold_anybody() -> None:
     source = Source()
     source.all()
-    assert source.told == GroupMember(MemberStatus.WAITING)
+    assert source.report == GroupMember(MemberStatus.WAITING)
     source.write(0, 10)
     source.all()
-    assert source.told == active(10)
+    assert source.report == active(10)
 
 
 def test_167_a_split_that_comes_later_takes_no_watermark_back_and_the_others_wait_for_it() -> None:
     source = Source([2_000])
     source.all()
-    assert (source.told, source.state().watermark) == (active(2_000), 2_000)
+    assert (source.report, source.state().watermark) == (active(2_000), 2_000)
     source.write(1, 1_000)
     assert source.all() == [2_000, 1_000]
-    assert (source.told, source.state().watermark) == (active(1_000), 2_000)
+    assert (source.report, source.state().watermark) == (active(1_000), 2_000)
 
 
 def test_168_a_source_that_has_come_to_its_end_holds_nobody() -> None:
     source = Source([1], final=True)
     source.all()
-    assert source.told.status is MemberStatus.FINISHED
+    assert source.report.status is MemberStatus.FINISHED
 
 
 def test_172_173_an_idle_source_below_the_limit_comes_back_with_an_active_value() -> None:
@@ -226,7 +226,7 @@ def test_172_173_an_idle_source_below_the_limit_comes_back_with_an_active_value(
     source.limit(50)
     source.write(1, 6)
     source.all()
-    assert source.told == active(9)
+    assert source.report == active(9)
 
 
 def test_174_to_179_splits_beyond_the_limit_of_another_source_are_paused_each_for_itself() -> None:
@@ -331,12 +331,12 @@ def test_199_to_201_a_source_on_the_clock_waits_only_for_one_that_holds_all() ->
     source = MemberDriver("source", Store(), log, PlanPolicy(strategy=ProcessingTime()))
     source.introduced = source.settled = True
     for report in (GroupMember(MemberStatus.HOLDING), GroupMember(MemberStatus.HOLDING)):
-        source.store.told["other"] = report
-        source.ask()
+        source.store.reports["other"] = report
+        source.exchange()
         source.step()
         assert source.state().splits[Split("log", 0)].position == 0
-    source.store.told["other"] = active(-5)
-    source.ask()
+    source.store.reports["other"] = active(-5)
+    source.exchange()
     planned = source.step()
     assert (planned.state.splits[Split("log", 0)].position, planned.member.status) == (2, MemberStatus.CLOCK)
     assert planned.state.use_processing_time

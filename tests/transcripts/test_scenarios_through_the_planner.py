@@ -39,7 +39,7 @@ def lines(name: str) -> Iterator[tuple[int, Scenario, Answer]]:
             yield number, read["scenario"], read["result"]
 
 
-class Said(NamedTuple):
+class Output(NamedTuple):
     """What has gone out by the end of an event."""
 
     watermark: int | None = None
@@ -50,17 +50,17 @@ class Said(NamedTuple):
         return MIN if self.watermark is None else self.watermark
 
 
-def expected(scenario: Scenario, result: Answer) -> Iterator[Said]:
-    """Yield what the reference has said after each event. No row can say the end of time: it says one less."""
-    said, sent = Said(), list(result["out"])
+def expected(scenario: Scenario, result: Answer) -> Iterator[Output]:
+    """Yield what the reference has output after each event. No row can say the end of time: it says one less."""
+    output, sent = Output(), list(result["out"])
     for index in range(len(scenario["events"])):
         while sent and sent[0]["i"] == index:
             one = sent.pop(0)
             if "wm" in one:
-                said = said._replace(watermark=min(one["wm"], MAX - 1))
+                output = output._replace(watermark=min(one["wm"], MAX - 1))
             else:
-                said = said._replace(is_idle=one["status"] == "idle")
-        yield said
+                output = output._replace(is_idle=one["status"] == "idle")
+        yield output
 
 
 # Premises: what of a scenario can happen to splits of a log.
@@ -68,10 +68,10 @@ def expected(scenario: Scenario, result: Answer) -> Iterator[Said]:
 # - An idle split has no rows, and one that has some is active: so a watermark of an idle *channel*, which a valve
 #   ignores, does not come. An *input* of an operator is moved by it and stays idle: its watermark is compared, and its
 #   status no more.
-# - What is told to a multiplexer for its next probe is seen at the next plan.
+# - What is reported to a multiplexer for its next probe is seen at the next plan.
 
 
-def through_inputs(scenario: Scenario) -> Iterator[Said]:
+def through_inputs(scenario: Scenario) -> Iterator[Output]:
     inputs = PlannedInputs(range(scenario["inputs"]))
     idle: set[int] = set()
     is_compared = True
@@ -84,10 +84,14 @@ def through_inputs(scenario: Scenario) -> Iterator[Said]:
             change.status = IDLE if event["idle"] else ACTIVE
             (idle.add if event["idle"] else idle.discard)(event["in"])
         inputs.settle()
-        yield Said(inputs.watermark, inputs.is_idle) if is_compared else Said(inputs.watermark, is_idle=NotImplemented)
+        yield (
+            Output(inputs.watermark, inputs.is_idle)
+            if is_compared
+            else Output(inputs.watermark, is_idle=NotImplemented)
+        )
 
 
-def through_channels(scenario: Scenario) -> Iterator[Said]:
+def through_channels(scenario: Scenario) -> Iterator[Output]:
     inputs = PlannedInputs(range(scenario["channels"]), passes_returning=True)
     idle: set[int] = set()
     for event in scenario["events"]:
@@ -98,10 +102,10 @@ def through_channels(scenario: Scenario) -> Iterator[Said]:
         elif channel not in idle:
             inputs.change(channel).rows.append(row_of(event["wm"]))
         inputs.settle()
-        yield Said(inputs.watermark, inputs.is_idle)
+        yield Output(inputs.watermark, inputs.is_idle)
 
 
-def through_splits(scenario: Scenario) -> Iterator[Said | None]:
+def through_splits(scenario: Scenario) -> Iterator[Output | None]:
     inputs = PlannedInputs()
     for event in scenario["events"]:
         what = event["op"]
@@ -114,12 +118,12 @@ def through_splits(scenario: Scenario) -> Iterator[Said | None]:
             inputs.change(event["id"]).status = IDLE if what == "idle" else ACTIVE
         if what == "periodic" or event.get("mode") == "imm":
             inputs.settle()
-            yield Said(inputs.watermark, inputs.is_idle)
+            yield Output(inputs.watermark, inputs.is_idle)
         else:
             yield None
 
 
-def through_records(scenario: Scenario) -> Iterator[Said]:
+def through_records(scenario: Scenario) -> Iterator[Output]:
     records = PlannedRecords(scenario.get("bound", 0), scenario.get("idle"))
     now, pauses = 1_000_000, 0
     for event in scenario["events"]:
@@ -131,10 +135,10 @@ def through_records(scenario: Scenario) -> Iterator[Said]:
             pauses = pauses + 1 if "pause" in event else max(0, pauses - 1)
         else:
             records.plan(now)
-        yield Said(records.state.watermark, records.state.splits[records.split].status is IDLE)
+        yield Output(records.state.watermark, records.state.splits[records.split].status is IDLE)
 
 
-def through_writers(scenario: Scenario) -> Iterator[Said]:
+def through_writers(scenario: Scenario) -> Iterator[Output]:
     """The channels as writers of a topic, which announce each event. A source has no status, only writers have."""
     writers = PlannedWriters(scenario["channels"])
     at: dict[int, Millis | None] = {}
@@ -147,13 +151,13 @@ def through_writers(scenario: Scenario) -> Iterator[Said]:
         elif channel not in idle:
             at[channel] = None if event["wm"] == MIN else Millis(event["wm"])
             writers.announce(channel, at[channel], idle=False)
-        yield Said(writers.state.watermark, is_idle=NotImplemented)
+        yield Output(writers.state.watermark, is_idle=NotImplemented)
 
 
 # Rules: why a plan says something else than the reference does after the same events.
 
 
-def returned_without_a_row(scenario: Scenario, events: Sequence[Event], want: Said, got: Said) -> bool:
+def returned_without_a_row(scenario: Scenario, events: Sequence[Event], want: Output, got: Output) -> bool:
     """A split that comes back is waited for until it is read: its rows may be older than any, and on time.
 
     A valve leaves a channel out until it has a watermark that is not behind.
@@ -172,7 +176,7 @@ def returned_without_a_row(scenario: Scenario, events: Sequence[Event], want: Sa
     return got.at < want.at and bool(returned)
 
 
-def returned_behind(scenario: Scenario, events: Sequence[Event], want: Said, got: Said) -> bool:
+def returned_behind(scenario: Scenario, events: Sequence[Event], want: Output, got: Output) -> bool:
     """A writer that comes back from idleness is waited for until it has caught up, as ``idleReturn=wait`` has it.
 
     A valve leaves it out until then, and all its rows are late.
@@ -190,12 +194,12 @@ def returned_behind(scenario: Scenario, events: Sequence[Event], want: Said, got
     return got.at < want.at and bool(returned)
 
 
-def ended_beside_idle(scenario: Scenario, events: Sequence[Event], want: Said, got: Said) -> bool:
+def ended_beside_idle(scenario: Scenario, events: Sequence[Event], want: Output, got: Output) -> bool:
     """The end of one writer is not the end of the stream while another one is idle: its next rows would all be late."""
     return got.at < want.at == MAX - 1
 
 
-Rule = Callable[[Scenario, Sequence[Event], Said, Said], bool]
+Rule = Callable[[Scenario, Sequence[Event], Output, Output], bool]
 RULES: dict[str, tuple[Rule, ...]] = {
     "combined": (),
     "multiplexer": (),
@@ -204,7 +208,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "valve_tight": (returned_without_a_row,),
 }
 RULES_OF_WRITERS: tuple[Rule, ...] = (returned_behind, ended_beside_idle)
-THROUGH: dict[str, Callable[[Scenario], Iterator[Said | None]]] = {
+THROUGH: dict[str, Callable[[Scenario], Iterator[Output | None]]] = {
     "combined": through_inputs,
     "multiplexer": through_splits,
     "generator": through_records,
@@ -221,8 +225,8 @@ def test_the_planner_decides_as_the_reference_or_by_a_rule(name: str) -> None:
         if result.get("rejected"):
             assert is_refused(scenario), f"{name} line {number}: {scenario}"
             continue
-        said = zip(expected(scenario, result), THROUGH[name](scenario), strict=True)
-        for index, (want, got) in enumerate(said):
+        output = zip(expected(scenario, result), THROUGH[name](scenario), strict=True)
+        for index, (want, got) in enumerate(output):
             if got is None or want == got or (got.is_idle is NotImplemented and want.watermark == got.watermark):
                 continue
             events = scenario["events"][: index + 1]
@@ -262,30 +266,30 @@ def test_the_groups_store_has_the_limits_of_the_reference(of: int, tmp_path: Pat
 
 
 class Members:
-    """The members of a scenario's groups, each with what it has told last."""
+    """The members of a scenario's groups, each with what it has reported last."""
 
     def __init__(self, store: GroupStore, number: int) -> None:
         self.store, self.number = store, number
-        self.told: dict[tuple[str, str], GroupMember] = {}
+        self.reports: dict[tuple[str, str], GroupMember] = {}
 
-    def tell(self, group: str, name: str, watermark: int) -> Millis | None:
+    def report(self, group: str, name: str, watermark: int) -> Millis | None:
         """Report, MAX for idle; return the lowest watermark of all members of the group that count."""
         is_idle = watermark == MAX
-        told = GroupMember(MemberStatus.IDLE if is_idle else MemberStatus.ACTIVE, Millis(watermark))
-        self.told[group, name] = told
+        reported = GroupMember(MemberStatus.IDLE if is_idle else MemberStatus.ACTIVE, Millis(watermark))
+        self.reports[group, name] = reported
         return self.minimum(group, name)
 
     def minimum(self, group: str, name: str) -> Millis | None:
-        told = self.told[group, name]
-        answer = self.store.exchange(Identity(f"{self.number}.{group}", name, name, 0, 3_600_000), told)
+        reported = self.reports[group, name]
+        answer = self.store.exchange(Identity(f"{self.number}.{group}", name, name, 0, 3_600_000), reported)
         assert answer is not None
-        return min((w for w in (answer.minimum, counts_with(told)) if w is not None), default=None)
+        return min((w for w in (answer.minimum, counts_with(reported)) if w is not None), default=None)
 
 
 def keys_through_the_store(store: GroupStore, scenario: Scenario, number: int) -> list[Answer]:
     members, before, answers = Members(store, number), MIN, []
     for index, event in enumerate(scenario["events"]):
-        found = members.tell("g", event["key"], event["report"])
+        found = members.report("g", event["key"], event["report"])
         # An idle key counts with the end of time.
         at = MAX if found is None else found
         answers.append({"i": index, "changed": at != before, "agg": at})
@@ -299,12 +303,12 @@ def groups_through_the_store(store: GroupStore, scenario: Scenario, number: int)
     sources = scenario["sources"]
     for index, event in enumerate(scenario["events"]):
         if "report" in event:
-            members.tell(sources[event["src"]]["group"], f"{event['src']}.{event['sub']}", event["report"])
+            members.report(sources[event["src"]]["group"], f"{event['src']}.{event['sub']}", event["report"])
             continue
         for src, source in enumerate(sources):
             if event.get("src", src) != src:
                 continue
-            mine = sorted(int(name.split(".")[1]) for _, name in members.told if name.startswith(f"{src}."))
+            mine = sorted(int(name.split(".")[1]) for _, name in members.reports if name.startswith(f"{src}."))
             answers += [
                 {"i": index, "src": src, "sub": sub, "max": limit(found, source["drift"])}
                 for sub in mine
@@ -323,23 +327,23 @@ class Valve:
         self.at = [MIN] * channels
         self.idle: set[int] = set()
         self.left_out: set[int] = set()
-        self.said = Said()
+        self.output = Output()
 
-    def take(self, event: Event) -> Said:
+    def take(self, event: Event) -> Output:
         channel = event["ch"]
         if event.get("status") == "idle":
             self._turn_idle(channel)
         elif "status" in event:
             if channel in self.idle:
                 self.idle.discard(channel)
-                if self.at[channel] >= self.said.at:
+                if self.at[channel] >= self.output.at:
                     self.left_out.discard(channel)
         elif channel not in self.idle and event["wm"] > self.at[channel]:
             self.at[channel] = event["wm"]
-            if self.at[channel] >= self.said.at:
+            if self.at[channel] >= self.output.at:
                 self.left_out.discard(channel)
             self._say(min)
-        return self.said
+        return self.output
 
     def _turn_idle(self, channel: int) -> None:
         if channel in self.idle:
@@ -350,8 +354,8 @@ class Valve:
 
     def _say(self, of: Callable[[list[Millis]], Millis]) -> None:
         counting = [at for n, at in enumerate(self.at) if n not in self.left_out or of is max]
-        if counting and of(counting) > self.said.at:
-            self.said = Said(Millis(min(of(counting), MAX - 1)))
+        if counting and of(counting) > self.output.at:
+            self.output = Output(Millis(min(of(counting), MAX - 1)))
 
 
 def random_scenario(seed: int) -> Scenario:
@@ -366,7 +370,7 @@ def random_scenario(seed: int) -> Scenario:
     return {"channels": channels, "events": [event() for _ in range(chance.randint(1, 40))]}
 
 
-def differences(scenario: Scenario, wanted: Iterator[Said]) -> str | None:
+def differences(scenario: Scenario, wanted: Iterator[Output]) -> str | None:
     """Return the rule by which writers differ from channels, if they do; fails without a rule."""
     for index, (want, got) in enumerate(zip(wanted, through_writers(scenario), strict=True)):
         if want.watermark == got.watermark:
@@ -391,7 +395,7 @@ def test_the_brief_valve_answers_as_recorded(name: str) -> None:
     for number, scenario, result in lines(name):
         valve = Valve(scenario["channels"])
         brief = [valve.take(event).watermark for event in scenario["events"]]
-        assert brief == [said.watermark for said in expected(scenario, result)], f"{name} line {number}"
+        assert brief == [output.watermark for output in expected(scenario, result)], f"{name} line {number}"
 
 
 @pytest.mark.timeout(1_800)

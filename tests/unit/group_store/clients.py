@@ -46,17 +46,17 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def told(member: HeartbeatClient, report: GroupMember) -> None:
-    """Let a member come, and tell its first."""
+def publish_first(member: HeartbeatClient, report: GroupMember) -> None:
+    """Have a member join, and publish its first report."""
     member.others(None)
     member.publish(report, waits=False)
 
 
 def two(make: Make, **how: Any) -> tuple[HeartbeatClient, HeartbeatClient]:
-    """Make two members that have told 10 and 50."""
+    """Make two members that have publish_first 10 and 50."""
     a, b = make("a", **how), make("b", **how)
-    told(a, at(10))
-    told(b, at(50))
+    publish_first(a, at(10))
+    publish_first(b, at(50))
     return a, b
 
 

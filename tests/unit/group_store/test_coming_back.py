@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.group_store.clients import Make, at, told, two, until
+from tests.unit.group_store.clients import Make, at, publish_first, two, until
 
 
 @pytest.mark.parametrize("parts", [["", "-wal", "-shm"], ["-shm"]])
@@ -21,7 +21,7 @@ def test_members_whose_file_was_removed_share_the_new_file_with_later_members(
     # Each has seen it by its next statement, a second later.
     until(lambda: all((tmp_path / f"alignment.sqlite{part}").exists() for part in parts))
     c = make("c")
-    told(c, at(900))
+    publish_first(c, at(900))
     until(lambda: c.others(None).members == 2)
     assert c.others(None).minimum == 10
     until(lambda: (a.others(None).members, b.others(None).members) == (2, 2))

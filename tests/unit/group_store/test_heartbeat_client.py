@@ -15,7 +15,7 @@ import pytest
 from services.containers import Where
 from services.postgres import postgres_service, url_of
 from services.postgres_local import LocalPostgres
-from tests.unit.group_store.clients import Make, at, stay_away, told, two, until
+from tests.unit.group_store.clients import Make, at, publish_first, stay_away, two, until
 from watermark_source.errors import UnreachableError
 from watermark_source.group_store import file_database, heartbeat_client, store_waits
 from watermark_source.group_store.database import database_of
@@ -54,7 +54,7 @@ def test_members_that_start_together_know_each_other_before_either_advances(make
 def test_a_member_that_has_joined_is_awaited_until_it_has_planned(make: Make) -> None:
     late, early = make("late"), make("early")
     late.others(None)
-    told(early, at(50))
+    publish_first(early, at(50))
     end = time.monotonic() + 1.5
     while time.monotonic() < end:
         early.publish(at(50), waits=True)
@@ -92,12 +92,12 @@ def test_a_drift_that_one_member_was_restarted_with_is_in_force_in_all_within_tw
 
     members = {name: make(name, drift=600_000) for name in "abc"}
     for member in members.values():
-        told(member, at(10))
+        publish_first(member, at(10))
     until(lambda: all(member.others(None).ceiling is None for member in members.values()))
     members["c"].close()
     monkeypatch.setattr(GroupStore, "exchange", recorded)
     again = make("c", drift=60_000)
-    told(again, at(10))
+    publish_first(again, at(10))
     assert again.others(None).drift == 600_000
     written_at = len(begun)
     until(lambda: all(len([1 for began, _ in drifts[name] if began >= written_at]) >= 2 for name in "ab"))
@@ -111,7 +111,7 @@ def test_a_lower_drift_of_one_member_reaches_the_others_and_ends_when_it_leaves(
     a, b = two(make)
     until(lambda: b.others(None).drift == 1_000)
     low = make("low", drift=5)
-    told(low, at(20))
+    publish_first(low, at(20))
     until(lambda: [member.others(None).drift for member in (a, b)] == [5, 5])
     assert a.others(None).drift_of == "low"
     assert low.others(None).drift == 1_000
@@ -120,7 +120,7 @@ def test_a_lower_drift_of_one_member_reaches_the_others_and_ends_when_it_leaves(
 
 
 def test_without_an_answer_the_last_limit_holds_until_there_is_one(
-    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Callable[[], list[str]]
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, logged: Callable[[], list[str]]
 ) -> None:
     monkeypatch.setattr(store_waits, "FIRST_ANSWER", 0.2)
     monkeypatch.setattr(store_waits, "LATE_SETTLING", 0.4)
@@ -132,7 +132,7 @@ def test_without_an_answer_the_last_limit_holds_until_there_is_one(
     assert "does not answer" in lost.trouble
     (tmp_path / "not there").mkdir()
     until(lambda: lost.others(Millis(77)) == OtherMembers())
-    assert [("does not answer" in text, "answers again" in text) for text in said()] == [(True, False), (False, True)]
+    assert [("does not answer" in text, "answers again" in text) for text in logged()] == [(True, False), (False, True)]
 
 
 def test_members_that_start_during_an_outage_know_each_other_before_either_advances(
@@ -229,7 +229,7 @@ def test_a_member_sends_a_statement_a_second_at_rest_and_ten_while_it_waits(
         GroupStore, "exchange", lambda *a, **how: (asked.append(time.monotonic()), exchange(*a, **how))[1]
     )
     member = make("a")
-    told(member, GroupMember())
+    publish_first(member, GroupMember())
     # The first two come one after the other: with the second it tells what it has to.
     until(lambda: len(asked) >= 4)
     assert all(pause >= store_waits.LONGEST for pause in pauses(asked)[1:3])
@@ -257,7 +257,7 @@ def test_a_store_that_is_slow_or_fails_gets_fewer_statements(make: Make, monkeyp
 
     monkeypatch.setattr(GroupStore, "exchange", slow)
     member = make("a")
-    told(member, at(10))
+    publish_first(member, at(10))
     # It would ask ten times a second.
     member.publish(at(10), waits=True)
     until(lambda: len(asked) >= 5)
@@ -284,20 +284,20 @@ def test_a_member_that_starts_again_holds_the_others_where_it_was_until_it_has_p
     until(lambda: b.others(None).minimum == 15)
 
 
-def test_two_processes_of_one_checkpoint_become_two_members(make: Make, said: Callable[[], list[str]]) -> None:
+def test_two_processes_of_one_checkpoint_become_two_members(make: Make, logged: Callable[[], list[str]]) -> None:
     """One was copied for a second query."""
     first, other = make("a"), make("b")
-    told(first, at(10))
-    told(other, at(90))
+    publish_first(first, at(10))
+    publish_first(other, at(90))
     until(lambda: other.others(None).minimum == 10)
     copy = make("a")
-    told(copy, at(30))
+    publish_first(copy, at(30))
     until(lambda: other.others(None).members == 2)
     assert (copy.member, first.member != copy.member) == ("a-id", True)
     assert other.others(None).minimum == 10
     first.publish(at(40), waits=False)
     until(lambda: other.others(None).minimum == 30)
-    assert [text for text in said() if "takes a new name" in text] != []
+    assert [text for text in logged() if "takes a new name" in text] != []
     # Each leaves for itself.
     first.close()
     until(lambda: other.others(None).members == 1)
@@ -383,8 +383,8 @@ def test_no_member_counts_as_gone_because_the_server_was_frozen() -> None:
             for name in "ab"
         ]
         a, b = members
-        told(a, at(10))
-        told(b, at(50))
+        publish_first(a, at(10))
+        publish_first(b, at(50))
         until(lambda: b.others(None).ceiling is None)
         server.pause()
         until(lambda: b.trouble is not None)
@@ -459,5 +459,5 @@ def test_a_list_of_members_that_fails_leaves_no_old_one(make: Make, monkeypatch:
 
     monkeypatch.setattr(GroupStore, "members", fails)
     until(lambda: not a.others(None).peers)
-    told(b, at(7))
+    publish_first(b, at(7))
     until(lambda: a.others(None).minimum == 7)

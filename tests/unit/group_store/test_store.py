@@ -41,7 +41,7 @@ def at(watermark: int) -> GroupMember:
     return GroupMember(ACTIVE, Millis(watermark))
 
 
-def told(store: GroupStore, member: Identity, report: GroupMember) -> tuple[int | None, str | None, int]:
+def exchange(store: GroupStore, member: Identity, report: GroupMember) -> tuple[int | None, str | None, int]:
     """Let a member tell, and return minimum, slowest and number of the others."""
     answer = store.exchange(member, report)
     assert answer is not None
@@ -49,24 +49,24 @@ def told(store: GroupStore, member: Identity, report: GroupMember) -> tuple[int 
 
 
 def test_a_member_learns_which_other_member_is_slowest(store: GroupStore) -> None:
-    assert told(store, who("a"), at(30)) == (None, None, 0)
-    assert told(store, who("b"), at(10)) == (Millis(30), "a", 1)
-    assert told(store, who("c"), at(20)) == (Millis(10), "b", 2)
-    assert told(store, who("b"), at(40)) == (Millis(20), "c", 2)
+    assert exchange(store, who("a"), at(30)) == (None, None, 0)
+    assert exchange(store, who("b"), at(10)) == (Millis(30), "a", 1)
+    assert exchange(store, who("c"), at(20)) == (Millis(10), "b", 2)
+    assert exchange(store, who("b"), at(40)) == (Millis(20), "c", 2)
 
 
 @pytest.mark.parametrize("status", [MemberStatus.IDLE, MemberStatus.FINISHED, MemberStatus.WAITING, MemberStatus.CLOCK])
 def test_a_member_that_is_not_active_does_not_count(store: GroupStore, status: MemberStatus) -> None:
-    told(store, who("a"), GroupMember(status, Millis(10)))
-    assert told(store, who("b"), at(50)) == (None, None, 1)
+    exchange(store, who("a"), GroupMember(status, Millis(10)))
+    assert exchange(store, who("b"), at(50)) == (None, None, 1)
 
 
 def test_the_answer_has_the_highest_watermark_of_idle_members_and_no_other_that_does_not_count(
     store: GroupStore,
 ) -> None:
     for name, status, watermark in [("a", "idle", 10), ("b", "idle", 30), ("c", "finished", 70), ("d", "active", 5)]:
-        told(store, who(name), GroupMember(MemberStatus(status), Millis(watermark)))
-    told(store, who("e"), GroupMember(MemberStatus.IDLE))
+        exchange(store, who(name), GroupMember(MemberStatus(status), Millis(watermark)))
+    exchange(store, who("e"), GroupMember(MemberStatus.IDLE))
     answer = store.exchange(who("f"), at(50))
     assert answer is not None
     assert (answer.minimum, answer.idle) == (5, 30)
@@ -75,12 +75,12 @@ def test_the_answer_has_the_highest_watermark_of_idle_members_and_no_other_that_
 def test_the_other_members_are_listed_with_their_silence_also_after_their_time_to_live(
     store: GroupStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told(store, who("a", time_to_live=100), at(30))
-    told(store, who("b"), GroupMember(MemberStatus.IDLE))
-    told(store, who("elsewhere", group="h"), at(5))
+    exchange(store, who("a", time_to_live=100), at(30))
+    exchange(store, who("b"), GroupMember(MemberStatus.IDLE))
+    exchange(store, who("elsewhere", group="h"), at(5))
     monkeypatch.setattr(statements, "_SILENT_FOR", 1_000)
     time.sleep(0.15)
-    assert told(store, who("c"), at(50)) == (None, None, 1)
+    assert exchange(store, who("c"), at(50)) == (None, None, 1)
     rows = {row.source: row for row in store.members(who("c"))}
     assert rows.keys() == {"a", "b"}
     assert rows["a"][1:4] == ("active", 30, 100)
@@ -92,37 +92,37 @@ def test_the_other_members_are_listed_with_their_silence_also_after_their_time_t
     assert {row.source for row in store.members(who("c"))} == {"b"}
     monkeypatch.setattr(statements, "_SILENT_FOR", 1_000)
     for number in range(statements.LISTED):
-        told(store, who(f"more-{number}"), at(5))
+        exchange(store, who(f"more-{number}"), at(5))
     listed = store.members(who("c"))
     assert len(listed) == statements.LISTED
     assert listed[0].source == "a"
 
 
 def test_a_snapshot_comes_before_everything_and_a_beginning_before_all_that_have_begun(store: GroupStore) -> None:
-    told(store, who("a"), GroupMember(MemberStatus.STARTING))
-    assert told(store, who("b"), at(50)) == (Millis(MIN + 1), "a", 1)
-    told(store, who("c"), GroupMember(MemberStatus.HOLDING))
-    assert told(store, who("b"), at(50)) == (MIN, "c", 2)
+    exchange(store, who("a"), GroupMember(MemberStatus.STARTING))
+    assert exchange(store, who("b"), at(50)) == (Millis(MIN + 1), "a", 1)
+    exchange(store, who("c"), GroupMember(MemberStatus.HOLDING))
+    assert exchange(store, who("b"), at(50)) == (MIN, "c", 2)
 
 
 def test_groups_do_not_know_of_each_other(store: GroupStore) -> None:
-    told(store, who("a"), at(10))
-    assert told(store, who("a", group="other"), at(20)) == (None, None, 0)
+    exchange(store, who("a"), at(10))
+    assert exchange(store, who("a", group="other"), at(20)) == (None, None, 0)
 
 
 def test_a_member_silent_for_its_time_to_live_does_not_count_until_it_reports_again(store: GroupStore) -> None:
-    told(store, who("brief"), at(10))
-    assert told(store, who("b"), at(50))[0] == 10
-    told(store, who("brief", time_to_live=1, writer="after a restart"), at(10))
+    exchange(store, who("brief"), at(10))
+    assert exchange(store, who("b"), at(50))[0] == 10
+    exchange(store, who("brief", time_to_live=1, writer="after a restart"), at(10))
     time.sleep(0.1)
-    assert told(store, who("b"), at(50)) == (None, None, 0)
-    told(store, who("brief", writer="after another one"), at(12))
-    assert told(store, who("b"), at(50))[0] == 12
+    assert exchange(store, who("b"), at(50)) == (None, None, 0)
+    exchange(store, who("brief", writer="after another one"), at(12))
+    assert exchange(store, who("b"), at(50))[0] == 12
 
 
 def test_leaving_deletes_the_own_row_and_rows_silent_for_long(store: GroupStore, url: str) -> None:
-    told(store, who("gone", time_to_live=1), at(1))
-    told(store, who("a"), at(10))
+    exchange(store, who("gone", time_to_live=1), at(1))
+    exchange(store, who("a"), at(10))
     time.sleep(0.05)
     store.leave(who("a"))
     assert rows_of(url) == 0
@@ -137,20 +137,20 @@ def rows_of(url: str) -> int:
 
 
 def test_a_killed_members_last_report_holds_until_its_next_process_reports(store: GroupStore) -> None:
-    told(store, who("a"), at(10))
+    exchange(store, who("a"), at(10))
     assert store.exchange(who("a", writer="after a restart"), None) is not None
-    assert told(store, who("b"), at(50)) == (Millis(10), "a", 1)
-    told(store, who("a", writer="after a restart"), at(12))
-    assert told(store, who("b"), at(50))[0] == 12
+    assert exchange(store, who("b"), at(50)) == (Millis(10), "a", 1)
+    exchange(store, who("a", writer="after a restart"), at(12))
+    assert exchange(store, who("b"), at(50))[0] == 12
 
 
 def test_of_two_processes_with_one_name_the_first_learns_that_the_second_has_the_row(store: GroupStore) -> None:
-    told(store, who("a", writer="first"), at(10))
-    told(store, who("a", writer="second"), at(5))
+    exchange(store, who("a", writer="first"), at(10))
+    exchange(store, who("a", writer="second"), at(5))
     assert store.exchange(who("a", writer="first"), at(20), takes_over=False) is None
     # Nothing was written, and its leaving takes nothing away.
     store.leave(who("a", writer="first"))
-    assert told(store, who("b"), at(50)) == (Millis(5), "a", 1)
+    assert exchange(store, who("b"), at(50)) == (Millis(5), "a", 1)
     assert store.exchange(who("a", writer="second"), at(6), takes_over=False) is not None
 
 
@@ -158,16 +158,16 @@ def test_of_two_processes_with_one_name_the_first_learns_that_the_second_has_the
 def test_after_the_stores_clock_is_set_a_member_counts_from_its_next_report(
     store: GroupStore, url: str, hours: int
 ) -> None:
-    told(store, who("a"), at(10))
-    told(store, who("dead"), at(1))
+    exchange(store, who("a"), at(10))
+    exchange(store, who("dead"), at(1))
     engine = create_engine(url)
     with engine.begin() as connection:
         # The clock goes on by an hour, or back: seen from it all was heard of so much earlier, or later.
         connection.execute(update(MEMBERS).values(seen=MEMBERS.c.seen - hours * 3_600_000))
     engine.dispose()
-    assert told(store, who("b"), at(50)) == (None, None, 0)
-    told(store, who("a"), at(11))
-    assert told(store, who("b"), at(50)) == (Millis(11), "a", 1)
+    assert exchange(store, who("b"), at(50)) == (None, None, 0)
+    exchange(store, who("a"), at(11))
+    assert exchange(store, who("b"), at(50)) == (Millis(11), "a", 1)
 
 
 def test_the_lowest_drift_of_the_living_members_counts(store: GroupStore) -> None:
@@ -200,7 +200,7 @@ def test_what_no_member_writes_is_an_error_and_no_limit(tmp_path: Path, rubbish:
     """Somebody wrote it by hand, into a table without rules: of what a row says none is taken for the group's."""
     url = f"sqlite:///{tmp_path / 'alignment.sqlite'}"
     store = GroupStore(database_of(url))
-    told(store, who("a"), at(10))
+    exchange(store, who("a"), at(10))
     engine = create_engine(url)
     with engine.begin() as connection:
         for statement in (
@@ -230,17 +230,17 @@ def changed(url: str, setting: str, name: str = "a") -> None:
 def test_a_row_that_claims_to_live_for_ever_counts_for_a_day(
     store: GroupStore, url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    told(store, who("a"), at(10))
+    exchange(store, who("a"), at(10))
     changed(url, "time_to_live = 1000000000000000")
     for _ in range(2):
-        assert told(store, who("b"), at(50)) == (Millis(10), "a", 1)
+        assert exchange(store, who("b"), at(50)) == (Millis(10), "a", 1)
     (line,) = caplog.messages
     assert "has a row of a whose time_to_live is more than a day, which counts as a day" in line
     changed(url, f"seen = seen - {86_400_000 + 60_000}")
-    assert told(store, who("b"), at(50)) == (None, None, 0)
+    assert exchange(store, who("b"), at(50)) == (None, None, 0)
     changed(url, "time_to_live = 9223372036854775807, seen = 0")
     store.leave(who("b"))
-    assert told(store, who("c"), at(50)) == (None, None, 0)
+    assert exchange(store, who("c"), at(50)) == (None, None, 0)
 
 
 @pytest.mark.parametrize(
@@ -249,9 +249,9 @@ def test_a_row_that_claims_to_live_for_ever_counts_for_a_day(
 def test_numbers_at_the_ends_of_64_bits_are_no_member_that_is_alive(
     store: GroupStore, url: str, seen: int, time_to_live: int
 ) -> None:
-    told(store, who("a"), at(10))
+    exchange(store, who("a"), at(10))
     changed(url, f"seen = {seen}, time_to_live = {time_to_live}")
-    assert told(store, who("b"), at(50)) == (None, None, 0)
+    assert exchange(store, who("b"), at(50)) == (None, None, 0)
     store.leave(who("b"))
 
 
@@ -260,7 +260,7 @@ def test_numbers_at_the_ends_of_64_bits_are_no_member_that_is_alive(
 def test_a_watermark_after_the_year_9999_is_ignored(
     store: GroupStore, url: str, status: str, watermark: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    told(store, who("a"), at(10))
+    exchange(store, who("a"), at(10))
     counts = watermark if status == "active" else "NULL"
     changed(url, f"watermark = {watermark}, counts_with = {counts}, status = '{status}'")
     for _ in range(2):
@@ -274,7 +274,7 @@ def test_a_watermark_after_the_year_9999_is_ignored(
 def test_a_name_of_any_length_and_of_any_characters_is_one_short_line(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'alignment.sqlite'}"
     store = GroupStore(database_of(url))
-    told(store, who("a"), at(10))
+    exchange(store, who("a"), at(10))
     changed(
         url,
         "source = 'x' || char(10) || 'WARN all is well' || char(27) || '[2J' || replace(hex(zeroblob(5000)), '0', 'y')",
@@ -291,7 +291,7 @@ def test_a_table_with_a_foreign_constraint_is_an_error_and_not_a_row_of_another_
     store: GroupStore, url: str
 ) -> None:
     """Who took it for one would take another name, and another, for ever."""
-    told(store, who("a"), at(10))
+    exchange(store, who("a"), at(10))
     engine = create_engine(url)
     with engine.begin() as connection:
         connection.execute(text("CREATE UNIQUE INDEX foreign_rule ON watermark_source_members (time_to_live)"))
@@ -303,7 +303,7 @@ def test_a_table_with_a_foreign_constraint_is_an_error_and_not_a_row_of_another_
 def test_members_may_all_come_at_once(url: str) -> None:
     found: list[Exception] = []
 
-    def come(number: int) -> None:
+    def join(number: int) -> None:
         own = GroupStore(database_of(url))
         try:
             for turn in range(20):
@@ -313,14 +313,14 @@ def test_members_may_all_come_at_once(url: str) -> None:
         finally:
             own.close()
 
-    threads = [threading.Thread(target=come, args=(n,)) for n in range(8)]
+    threads = [threading.Thread(target=join, args=(n,)) for n in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert found == []
     store = GroupStore(database_of(url))
-    assert told(store, who("last"), at(9_999)) == (Millis(19), "m0", 8)
+    assert exchange(store, who("last"), at(9_999)) == (Millis(19), "m0", 8)
     store.close()
 
 
@@ -330,7 +330,7 @@ def test_a_store_that_is_lost_is_an_error_and_is_found_again(tmp_path: Path) -> 
     with pytest.raises(UnreachableError, match="does not answer: unable to open database file"):
         store.exchange(who("a"), at(1))
     folder.mkdir()
-    assert told(store, who("a"), at(1)) == (None, None, 0)
+    assert exchange(store, who("a"), at(1)) == (None, None, 0)
 
 
 def test_a_password_is_never_shown() -> None:
@@ -426,7 +426,7 @@ def test_a_server_that_is_frozen_or_killed_is_an_error_in_time_and_is_found_agai
     with postgres_service(where=Where.LOCAL) as server:
         assert isinstance(server, LocalPostgres)
         store = GroupStore(database_of(url_of(server)))
-        told(store, who("a"), at(10))
+        exchange(store, who("a"), at(10))
         server.pause()
         begun = time.monotonic()
         with pytest.raises(UnreachableError, match="does not answer"):
@@ -434,12 +434,12 @@ def test_a_server_that_is_frozen_or_killed_is_an_error_in_time_and_is_found_agai
         assert time.monotonic() - begun < 60
         server.resume()
         # What was sent meanwhile may have come.
-        assert told(store, who("b"), at(50)) in [(Millis(10), "a", 1), (Millis(11), "a", 1)]
+        assert exchange(store, who("b"), at(50)) in [(Millis(10), "a", 1), (Millis(11), "a", 1)]
         server.kill()
         with pytest.raises(UnreachableError, match="does not answer"):
             store.exchange(who("b"), at(50))
         server.start()
-        assert told(store, who("b"), at(50)) in [(Millis(10), "a", 1), (Millis(11), "a", 1)]
+        assert exchange(store, who("b"), at(50)) in [(Millis(10), "a", 1), (Millis(11), "a", 1)]
         store.close()
 
 
@@ -448,7 +448,7 @@ def test_a_statement_that_waits_for_a_lock_ends_in_time(postgres_url: str, monke
     limits = {"psycopg": {"options": "-c statement_timeout=500"}}
     monkeypatch.setattr(server_database, "_BY_DRIVER", limits)
     store = GroupStore(database_of(postgres_url))
-    told(store, who("a"), at(10))
+    exchange(store, who("a"), at(10))
     engine = create_engine(postgres_url)
     with engine.connect() as other, other.begin():
         other.execute(update(MEMBERS).values(watermark=0))

@@ -59,9 +59,9 @@ try:
 except Exception as error:
     print(type(error).__name__, error)
 """
-    said = run(program)
-    assert said.startswith('MissingPackageError format("aligned-kafka") needs the package kafka')
-    assert "'kafka-python<3.1,>=" in said
+    logged = run(program)
+    assert logged.startswith('MissingPackageError format("aligned-kafka") needs the package kafka')
+    assert "'kafka-python<3.1,>=" in logged
 
 
 def test_every_package_the_connector_imports_is_looked_for() -> None:
@@ -167,19 +167,19 @@ def test_what_only_a_stream_may_be_told_a_batch_refuses(given: dict[str, str], s
         source.reader(source.schema())
 
 
-def test_a_batch_names_in_one_warning_what_it_ignores(said: Callable[[], list[str]]) -> None:
+def test_a_batch_names_in_one_warning_what_it_ignores(logged: Callable[[], list[str]]) -> None:
     source = DefaultSource({
         **GIVEN, "MAXOFFSETSPERTRIGGER": "7", "idletimeout": "5 s", "alignmentGroup": "g", "alignmentMaxDrift": "1 s",
         "includeMarkers": "false", "minPartitions": "3", "maxRecordsPerPartition": "9", "failOnDataLoss": "false",
     })  # fmt: skip
     source.reader(source.schema())
-    assert said() == ["A batch read ignores maxOffsetsPerTrigger, idleTimeout, alignmentGroup, alignmentMaxDrift"]
+    assert logged() == ["A batch read ignores maxOffsetsPerTrigger, idleTimeout, alignmentGroup, alignmentMaxDrift"]
 
 
-def test_a_batch_with_nothing_to_ignore_warns_of_nothing(said: Callable[[], list[str]]) -> None:
+def test_a_batch_with_nothing_to_ignore_warns_of_nothing(logged: Callable[[], list[str]]) -> None:
     source = DefaultSource(GIVEN)
     source.reader(source.schema())
-    assert said() == []
+    assert logged() == []
 
 
 def test_what_only_a_stream_does_is_among_what_a_batch_ignores() -> None:

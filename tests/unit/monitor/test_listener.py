@@ -118,7 +118,7 @@ def test_the_end_of_an_earlier_run_does_not_touch_the_later_one() -> None:
 
 @pytest.mark.parametrize(("name", "shown"), [("sales", "sales"), (None, QUERY)])
 def test_a_report_that_cannot_be_read_is_logged_once_and_leaves_the_last_one(
-    caplog: pytest.LogCaptureFixture, said: Callable[[], list[str]], name: str | None, shown: str
+    caplog: pytest.LogCaptureFixture, logged: Callable[[], list[str]], name: str | None, shown: str
 ) -> None:
     listener = StatusListener()
     listener.onQueryProgress(progressed(checkout()))
@@ -127,7 +127,7 @@ def test_a_report_that_cannot_be_read_is_logged_once_and_leaves_the_last_one(
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
             listener.onQueryProgress(QueryProgressEvent.fromJson({"progress": newer}))
-    assert [text.split(";")[0] for text in said()] == [f"query {shown}: status report of version 9"]
+    assert [text.split(";")[0] for text in logged()] == [f"query {shown}: status report of version 9"]
     assert listener.statuses()[QuerySource("sales", "orders")] == checkout()
 
 

@@ -218,13 +218,13 @@ def test_a_live_view_outlives_a_query_that_stops_answering() -> None:
 
 
 def test_a_report_that_cannot_be_read_is_said_once(
-    caplog: pytest.LogCaptureFixture, said: Callable[[], list[str]]
+    caplog: pytest.LogCaptureFixture, logged: Callable[[], list[str]]
 ) -> None:
     broken = progress_of(checkout())
     broken["sources"][1]["latestOffset"]["v"] = 2
     with caplog.at_level(logging.WARNING):
         assert follow(Played(broken, broken, broken), terminal=False) == ""
-    (text,) = said()
+    (text,) = logged()
     assert text.startswith("the status of the query cannot be shown: status report of version 2;")
 
 

@@ -40,7 +40,7 @@ from watermark_source.planning.watermark import LAST, MAX, MIN, Millis
 TOPIC = "T"
 
 
-def said(
+def stated(
     watermark: int | None, ends: Mapping[str, int], *, writer: str = "a", query: str = "q", batch: int = 0, **more: Any
 ) -> Announcement:
     at = None if watermark is None else Millis(watermark)
@@ -77,7 +77,7 @@ def watermark(
 
 
 def test_a_cut_counts_once_it_is_reached_in_every_partition_it_names() -> None:
-    statements = [said(10, {"0": 3, "1": 0}), said(20, {"0": 5, "1": 2}, batch=1)]
+    statements = [stated(10, {"0": 3, "1": 0}), stated(20, {"0": 5, "1": 2}, batch=1)]
     assert watermark(statements, {"0": 2, "1": 0}) is None
     assert watermark(statements, {"0": 3}) == 10
     assert watermark(statements, {"0": 9, "1": 1}) == 10
@@ -85,7 +85,7 @@ def test_a_cut_counts_once_it_is_reached_in_every_partition_it_names() -> None:
 
 
 def test_a_partition_that_the_reader_has_not_found_is_not_reached_if_it_has_rows() -> None:
-    statements = [said(10, {"0": 1, "1": 0}), said(20, {"0": 1, "1": 7}, batch=1)]
+    statements = [stated(10, {"0": 1, "1": 0}), stated(20, {"0": 1, "1": 7}, batch=1)]
     assert watermark(statements, {"0": 5}) == 10
     table, _ = table_of(*statements)
     assert unknown_parts(table, {"0"}) == {"1"}
@@ -93,15 +93,15 @@ def test_a_partition_that_the_reader_has_not_found_is_not_reached_if_it_has_rows
 
 
 def test_writers_combine_as_channels_of_a_valve() -> None:
-    a, b = said(50, {}), said(20, {}, writer="b")
+    a, b = stated(50, {}), stated(20, {}, writer="b")
     assert watermark([a, b], {}) == 20
     assert watermark([a], {}, "b") is None
     assert watermark([a], {}, "b", sent=7) == 7
-    assert watermark([a, said(None, {}, writer="b")], {}) is None
-    assert watermark([a, b, said(20, {}, writer="b", batch=1, idle=True)], {}) == 50
-    assert watermark([said(50, {}, idle=True), said(20, {}, writer="b", idle=True)], {}) == 50
-    assert watermark([a, said(MAX, {}, writer="b")], {}) == 50
-    assert watermark([said(MAX, {}), said(MAX, {}, writer="b")], {}) == LAST
+    assert watermark([a, stated(None, {}, writer="b")], {}) is None
+    assert watermark([a, b, stated(20, {}, writer="b", batch=1, idle=True)], {}) == 50
+    assert watermark([stated(50, {}, idle=True), stated(20, {}, writer="b", idle=True)], {}) == 50
+    assert watermark([a, stated(MAX, {}, writer="b")], {}) == 50
+    assert watermark([stated(MAX, {}), stated(MAX, {}, writer="b")], {}) == LAST
     assert watermark([a, b], {}, sent=30) == 30
     assert watermark([a, b, Removal("b")], {}) == 50
     assert watermark([a], {}, is_current=False, sent=5) == 5
@@ -109,25 +109,25 @@ def test_writers_combine_as_channels_of_a_valve() -> None:
 
 def test_the_end_does_not_count_beside_a_writer_that_is_idle() -> None:
     """Unlike in a valve: a writer that comes back from idleness would be late with all its rows."""
-    assert watermark([said(MAX, {}), said(20, {}, writer="b", idle=True)], {}) == 20
+    assert watermark([stated(MAX, {}), stated(20, {}, writer="b", idle=True)], {}) == 20
 
 
 def test_idleness_and_the_end_apply_where_their_cut_is_reached() -> None:
     statements = [
-        said(50, {}), said(20, {"0": 0}, writer="b"), said(20, {"0": 9}, writer="b", batch=1, idle=True),
-        said(MAX, {"0": 10}, writer="b", batch=2),
+        stated(50, {}), stated(20, {"0": 0}, writer="b"), stated(20, {"0": 9}, writer="b", batch=1, idle=True),
+        stated(MAX, {"0": 10}, writer="b", batch=2),
     ]  # fmt: skip
     assert [watermark(statements, {"0": at}) for at in (0, 8, 9, 10)] == [20, 20, 50, 50]
 
 
 def test_a_new_query_under_an_old_name_supersedes_it_and_one_that_comes_back_is_refused() -> None:
-    first, second = said(50, {}), said(None, {"0": 4}, query="q2")
+    first, second = stated(50, {}), stated(None, {"0": 4}, query="q2")
     assert watermark([first, second], {"0": 9}) is None
-    assert watermark([first, second, said(30, {"0": 4}, query="q2", batch=1)], {"0": 9}, sent=10) == 30
-    turns = [first, second, said(60, {}, batch=7)]
+    assert watermark([first, second, stated(30, {"0": 4}, query="q2", batch=1)], {"0": 9}, sent=10) == 30
+    turns = [first, second, stated(60, {}, batch=7)]
     with pytest.raises(UsageError, match="as a: q2 and q"):
         watermark(turns, {})
-    assert watermark([*turns, Removal("a"), said(70, {}, query="q2", batch=9)], {}) == 70
+    assert watermark([*turns, Removal("a"), stated(70, {}, query="q2", batch=9)], {}) == 70
 
 
 def test_a_restart_does_not_take_a_superseded_query_for_a_new_one() -> None:
@@ -135,7 +135,12 @@ def test_a_restart_does_not_take_a_superseded_query_for_a_new_one() -> None:
     logged = [
         LoggedStatement(at, None, each)
         for at, each in enumerate(
-            [said(10, {}, query="q0"), said(50, {}, query="q1"), said(20, {}, query="q2"), said(90, {}, query="q1")]
+            [
+                stated(10, {}, query="q0"),
+                stated(50, {}, query="q1"),
+                stated(20, {}, query="q2"),
+                stated(90, {}, query="q1"),
+            ]
         )
     ]
     before, _ = with_statements(AnnouncedTable(), logged[:3], TOPIC)
@@ -151,35 +156,35 @@ def test_a_restart_does_not_take_a_superseded_query_for_a_new_one() -> None:
             reached(observed(table), {}, None, None)
     table, _ = with_statements(AnnouncedTable.of_names(kept.writers, kept.former), logged[3:], TOPIC)
     assert reached(observed(table), {}, None, None) is None
-    again = [LoggedStatement(4, None, Removal("a")), LoggedStatement(5, None, said(95, {}, query="q1"))]
+    again = [LoggedStatement(4, None, Removal("a")), LoggedStatement(5, None, stated(95, {}, query="q1"))]
     assert reached(observed(with_statements(table, again, TOPIC)[0]), {}, None, None) == 95
 
 
 @pytest.mark.parametrize(("later", "positions", "expected", "remark"), [
-    (said(99, {"0": 5}, batch=3), {"0": 9}, 50, "batch 3 after batch 5 of the same query"),
-    (said(40, {"0": 5}, batch=6), {"0": 9}, 50, "a watermark never goes back"),
-    (said(None, {"0": 5}, batch=6), {"0": 9}, 50, None),
-    (said(60, {"0": 2}, batch=6), {"0": 2}, 60, "truncated"),
-    (said(60, {"0": 0}, batch=6), {"0": 0}, 60, "truncated"),
-    (said(60, {}, batch=6), {"0": 0}, None, "lags behind"),
-    (said(60, {"0": 3}, batch=5), {"0": 4}, 50, "arrives late"),
-    (said(60, {"0": 5}, batch=5), {"0": 5}, 60, None),
+    (stated(99, {"0": 5}, batch=3), {"0": 9}, 50, "batch 3 after batch 5 of the same query"),
+    (stated(40, {"0": 5}, batch=6), {"0": 9}, 50, "a watermark never goes back"),
+    (stated(None, {"0": 5}, batch=6), {"0": 9}, 50, None),
+    (stated(60, {"0": 2}, batch=6), {"0": 2}, 60, "truncated"),
+    (stated(60, {"0": 0}, batch=6), {"0": 0}, 60, "truncated"),
+    (stated(60, {}, batch=6), {"0": 0}, None, "lags behind"),
+    (stated(60, {"0": 3}, batch=5), {"0": 4}, 50, "arrives late"),
+    (stated(60, {"0": 5}, batch=5), {"0": 5}, 60, None),
 ])  # fmt: skip
 def test_what_goes_back_leaves_the_earlier_announcements_in_force(
     later: Announcement, positions: Mapping[str, int], expected: int | None, remark: str | None
 ) -> None:
-    first = said(50, {"0": 4}, batch=5)
+    first = stated(50, {"0": 4}, batch=5)
     assert watermark([first, later], positions) == expected
     _, remarks = table_of(first, later)
     assert [remark in text for text in remarks] == [True] if remark else remarks == ()
 
 
 def test_a_record_that_cannot_be_read_holds_the_writer_of_its_key_until_the_next() -> None:
-    a = said(50, {})
+    a = stated(50, {})
     assert watermark([a, "b"], {}, sent=3) == 3
-    assert watermark([a, "b", said(60, {}, writer="b")], {}) == 50
-    assert watermark([a, said(70, {}, writer="b", idle=True), "b"], {}) == 50
-    assert watermark([a, said(MAX, {}, writer="b"), "b"], {}, sent=3) == 3
+    assert watermark([a, "b", stated(60, {}, writer="b")], {}) == 50
+    assert watermark([a, stated(70, {}, writer="b", idle=True), "b"], {}) == 50
+    assert watermark([a, stated(MAX, {}, writer="b"), "b"], {}, sent=3) == 3
     assert watermark([a, "b", Removal("b")], {}) == 50
     _, remarks = with_statements(AnnouncedTable(), [LoggedStatement(4, None, None, None, "no JSON")], TOPIC)
     assert remarks == ("a record without a writer's name as its key, at 4, is ignored: no JSON",)
@@ -189,18 +194,18 @@ def test_a_record_that_cannot_be_read_holds_the_writer_of_its_key_until_the_next
 
 
 def test_announcements_about_another_topic_are_ignored_and_a_new_topic_keeps_only_names() -> None:
-    table, remarks = table_of(said(50, {"0": 1}), said(70, {}, writer="old", topic="before"))
+    table, remarks = table_of(stated(50, {"0": 1}), stated(70, {}, writer="old", topic="before"))
     assert (list(table.writers), remarks) == (["a"], ())
     table, remarks = with_statements(table, [], "T2")
     assert f"it had the id {TOPIC}, and has T2. What was announced of the earlier one is dropped" in remarks[0]
     assert with_statements(table, [], "T2") == (table, ())
     assert reached(observed(table), {"0": 9}, None, None) is None
-    table, _ = with_statements(table, [LoggedStatement(9, None, said(4, {}, batch=1, topic="T2"))], "T2")
+    table, _ = with_statements(table, [LoggedStatement(9, None, stated(4, {}, batch=1, topic="T2"))], "T2")
     assert reached(observed(table), {}, None, None) == 4
 
 
 def test_a_watermark_of_the_future_waits_and_earlier_ones_and_the_end_apply() -> None:
-    statements = [said(10, {"0": 1}), said(900, {"0": 2}, batch=1)]
+    statements = [stated(10, {"0": 1}), stated(900, {"0": 2}, batch=1)]
     assert watermark(statements, {"0": 5}, cap=Millis(100)) == 10
     assert watermark(statements, {"0": 5}, cap=Millis(900)) == 900
     table, _ = table_of(*statements)
@@ -208,7 +213,7 @@ def test_a_watermark_of_the_future_waits_and_earlier_ones_and_the_end_apply() ->
     assert reached(observed(later), {"0": 5}, None, Millis(900)) == 900
     (at,) = writers_at(observed(table), {"0": 5}, Millis(100))
     assert at.is_future
-    assert watermark([said(10, {}), said(MAX, {}, batch=1)], {}, cap=Millis(100)) == LAST
+    assert watermark([stated(10, {}), stated(MAX, {}, batch=1)], {}, cap=Millis(100)) == LAST
 
 
 @pytest.mark.parametrize(("since", "is_sent"), [(None, True), (199, False), (200, True)])
@@ -217,7 +222,7 @@ def test_a_watermark_without_rows_makes_a_batch_at_once_and_at_most_one_in_an_in
 ) -> None:
     by, split, now = AnnouncedBy(), Split("t", 0), Millis(10_000)
     policy = PlanPolicy(strategy=Announced(by), watermark_interval=200)
-    table, _ = table_of(said(50, {"0": 3}))
+    table, _ = table_of(stated(50, {"0": 3}))
     seen = Observation(
         now=now,
         logs=ObservedLogs(asked_at=now, ends={split: 3}),
@@ -230,13 +235,13 @@ def test_a_watermark_without_rows_makes_a_batch_at_once_and_at_most_one_in_an_in
 
 
 @pytest.mark.parametrize(("statements", "ends", "expected"), [
-    ([said(10, {"0": 3})], {"0": 3}, Coming.WITH_THEM),
-    ([said(10, {"0": 3})], {"0": 4}, Coming.NEXT),
-    ([said(10, {"0": 3})], {"0": 3, "1": 1}, Coming.NEXT),
-    ([said(10, {"0": 3}), said(20, {"0": 5}, batch=1)], {"0": 4}, Coming.THERE),
-    ([said(10, {"0": 3}), said(20, {"0": 5}, batch=1)], {"0": 5}, Coming.WITH_THEM),
-    ([said(10, {"0": 3}), said(20, {"0": 5}, batch=1), said(30, {"0": 7}, batch=2)], {"0": 6}, Coming.WITH_THEM),
-    ([said(10, {"0": 3}), said(20, {"0": 5, "1": 9}, batch=1)], {"0": 5, "1": 8}, Coming.THERE),
+    ([stated(10, {"0": 3})], {"0": 3}, Coming.WITH_THEM),
+    ([stated(10, {"0": 3})], {"0": 4}, Coming.NEXT),
+    ([stated(10, {"0": 3})], {"0": 3, "1": 1}, Coming.NEXT),
+    ([stated(10, {"0": 3}), stated(20, {"0": 5}, batch=1)], {"0": 4}, Coming.THERE),
+    ([stated(10, {"0": 3}), stated(20, {"0": 5}, batch=1)], {"0": 5}, Coming.WITH_THEM),
+    ([stated(10, {"0": 3}), stated(20, {"0": 5}, batch=1), stated(30, {"0": 7}, batch=2)], {"0": 6}, Coming.WITH_THEM),
+    ([stated(10, {"0": 3}), stated(20, {"0": 5, "1": 9}, batch=1)], {"0": 5, "1": 8}, Coming.THERE),
     ([], {"0": 4}, Coming.WITH_THEM),
     (["a"], {"0": 4}, Coming.WITH_THEM),
 ])  # fmt: skip
@@ -248,7 +253,7 @@ def test_rows_have_an_announcement_with_them_or_one_that_was_made_since_or_a_lat
 
 
 def test_a_silent_writer_is_left_out_after_its_time_to_live_unless_it_is_new_to_the_reader() -> None:
-    statements = [said(50, {}), said(20, {}, writer="b")]
+    statements = [stated(50, {}), stated(20, {}, writer="b")]
     assert watermark(statements, {}, time_to_live=10, silent={"b": 10}) == 20
     assert watermark(statements, {}, time_to_live=10, silent={"b": 11}) == 50
     assert watermark(statements, {}, "c", time_to_live=10, silent={"b": 11, "c": 11}) is None
@@ -257,15 +262,15 @@ def test_a_silent_writer_is_left_out_after_its_time_to_live_unless_it_is_new_to_
 
 
 def test_a_time_to_live_ends_the_wait_for_a_record_that_can_be_read() -> None:
-    statements: list[Statement | str] = [said(50, {}), said(20, {}, writer="b"), "b"]
+    statements: list[Statement | str] = [stated(50, {}), stated(20, {}, writer="b"), "b"]
     assert watermark(statements, {}, time_to_live=10, silent={"b": 10}) == 20
     assert watermark(statements, {}, time_to_live=10, silent={"b": 11}) == 50
-    assert watermark([said(50, {}), "new"], {}, time_to_live=10, silent={"new": 11}) == 50
+    assert watermark([stated(50, {}), "new"], {}, time_to_live=10, silent={"new": 11}) == 50
 
 
 def test_in_a_run_a_writer_is_silent_from_its_last_record_to_the_newest_of_all() -> None:
     logged = [
-        LoggedStatement(at, None if written is None else Millis(written), said(1, {}, writer=writer, query=writer))
+        LoggedStatement(at, None if written is None else Millis(written), stated(1, {}, writer=writer, query=writer))
         for at, (writer, written) in enumerate({"dead": 1_000, "alive": 9_000, "undated": None}.items())
     ]
     table, _ = with_statements(AnnouncedTable.of_names(["expired"]), logged, TOPIC)
@@ -277,26 +282,26 @@ def test_in_a_run_a_writer_is_silent_from_its_last_record_to_the_newest_of_all()
 
 
 def test_a_silent_writer_is_waited_for_until_its_announcements_are_reached() -> None:
-    statements = [said(100, {"0": 10}), said(500, {"0": 5}, writer="b")]
+    statements = [stated(100, {"0": 10}), stated(500, {"0": 5}, writer="b")]
     assert watermark(statements, {"0": 5}, time_to_live=10, silent={"a": 11}) is None
     assert watermark(statements, {"0": 10}, time_to_live=10, silent={"a": 11}) == 500
 
 
 def test_a_record_that_arrives_late_lowers_no_cut() -> None:
-    statements = [said(50, {"0": 5}), said(200, {"0": 20}, batch=1), said(100, {"0": 10}, batch=1)]
+    statements = [stated(50, {"0": 5}), stated(200, {"0": 20}, batch=1), stated(100, {"0": 10}, batch=1)]
     assert watermark(statements, {"0": 10}) == 50
     assert watermark(statements, {"0": 20}) == 200
 
 
 def test_a_cut_without_a_partition_that_an_earlier_one_has_is_ignored() -> None:
-    statements = [said(50, {"0": 5, "1": 5}), said(200, {"1": 6}, batch=1)]
+    statements = [stated(50, {"0": 5, "1": 5}), stated(200, {"1": 6}, batch=1)]
     assert watermark(statements, {"0": 0, "1": 6}) is None
     assert watermark(statements, {"0": 5, "1": 6}) == 50
 
 
 def test_thinning_does_not_make_a_writer_idle() -> None:
-    by_turns = [said(n, {"0": n + 1}, batch=n, idle=n % 2 == 0) for n in range(MOST_CUTS + 3)]
-    table, _ = table_of(*by_turns, said(10**6, {}, writer="b"))
+    by_turns = [stated(n, {"0": n + 1}, batch=n, idle=n % 2 == 0) for n in range(MOST_CUTS + 3)]
+    table, _ = table_of(*by_turns, stated(10**6, {}, writer="b"))
     for position in range(10, MOST_CUTS, 97):
         found = reached(observed(table), {"0": position}, None, None)
         assert found is not None
@@ -305,7 +310,7 @@ def test_thinning_does_not_make_a_writer_idle() -> None:
 
 def test_a_checkpoint_keeps_the_first_record_that_is_still_of_use() -> None:
     table, _ = table_of(
-        said(10, {}), said(10, {}, writer="b"), said(20, {"0": 3}, batch=1), said(30, {"0": 9}, batch=2)
+        stated(10, {}), stated(10, {}, writer="b"), stated(20, {"0": 3}, batch=1), stated(30, {"0": 9}, batch=2)
     )
     kept = needed_from(observed(table), {"0": 3}, None, None, None)
     assert kept is not None
@@ -324,10 +329,10 @@ def test_a_checkpoint_keeps_the_first_record_that_is_still_of_use() -> None:
 def test_a_checkpoint_does_not_grow_with_writers_that_are_gone(ends: str) -> None:
     """Such as one under a new name each night."""
     gone = [
-        said(MAX if ends == "ended" else 10 * n, {"0": n}, writer=f"night-{n}", query=f"q{n}", idle=ends == "idle")
+        stated(MAX if ends == "ended" else 10 * n, {"0": n}, writer=f"night-{n}", query=f"q{n}", idle=ends == "idle")
         for n in range(400)
     ]
-    table, _ = table_of(*gone, said(5_000, {"0": 400}, writer="day", query="d"))
+    table, _ = table_of(*gone, stated(5_000, {"0": 400}, writer="day", query="d"))
     silent = {each.writer: 90_000 for each in gone}
     seen = observed(table, time_to_live=60_000, silent=silent)
     sent = reached(seen, {"0": 400}, None, None)
@@ -362,7 +367,7 @@ def history(chance: random.Random) -> list[tuple[list[LoggedStatement], int]]:
                 watermark, begins_again = MAX, begins_again | {writer}
             at = sum(len(earlier) for earlier, _ in steps) + len(made)
             query = f"{writer}{queries[writer]}"
-            of = said(watermark, {"0": end}, writer=writer, query=query, batch=at, idle=idle)
+            of = stated(watermark, {"0": end}, writer=writer, query=query, batch=at, idle=idle)
             made.append(LoggedStatement(at, None, of))
         position += 9 if is_last else chance.choice((0, 1, 4))
         steps.append((made, position))
@@ -397,7 +402,7 @@ def test_a_restart_never_has_a_later_watermark_and_in_the_end_the_same(
 
 
 def test_thinning_keeps_the_newest_announcement_and_only_delays() -> None:
-    many = [said(at, {"0": at}, batch=at) for at in range(3 * MOST_CUTS)]
+    many = [stated(at, {"0": at}, batch=at) for at in range(3 * MOST_CUTS)]
     table, _ = table_of(*many)
     assert len(table.writers["a"].pending) <= MOST_CUTS
     last = len(many) - 1
@@ -441,7 +446,7 @@ def test_the_newest_cut_reached_everywhere_is_the_minimum_over_splits_of_the_new
             ends = {part: end + chance.choice((0, 0, 1, 3)) for part, end in ends.items()}
             times[writer] += chance.choice((0, 1, 5))
             named = {part: end for part, end in ends.items() if end or chance.random() < 0.5}
-            made = said(times[writer], named, writer=writer, query=f"q{writer}", batch=step)
+            made = stated(times[writer], named, writer=writer, query=f"q{writer}", batch=step)
             naive.markers.setdefault(writer, []).append(made)
             table, remarks = with_statements(table, [LoggedStatement(step, None, made)], TOPIC)
             assert remarks == ()
@@ -467,7 +472,7 @@ def test_whatever_a_writer_announces_nothing_is_applied_that_it_did_not_promise_
             query += chance.random() < 0.1
             ends = {part: chance.randint(0, 6) for part in "01" if chance.random() < 0.9}
             time = None if chance.random() < 0.1 else chance.randint(0, 50)
-            made.append(said(time, ends, query=f"q{query}", batch=max(0, step - chance.choice((0, 0, 0, 1, 2)))))
+            made.append(stated(time, ends, query=f"q{query}", batch=max(0, step - chance.choice((0, 0, 0, 1, 2)))))
             table, _ = with_statements(table, [LoggedStatement(step, None, made[-1])], TOPIC)
             positions = {part: chance.randint(0, 7) for part in "01"}
             found = reached(observed(table), positions, None, None)

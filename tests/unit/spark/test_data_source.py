@@ -139,20 +139,24 @@ def rows_of(options: dict[str, str]) -> list[dict[str, Any]]:
     return [row for batch in batches for row in batch.drop_columns("marker").to_pylist()]
 
 
-def test_a_batch_read_of_whole_logs_has_the_rows_of_every_split(tmp_path: Path, said: Callable[[], list[str]]) -> None:
+def test_a_batch_read_of_whole_logs_has_the_rows_of_every_split(
+    tmp_path: Path, logged: Callable[[], list[str]]
+) -> None:
     for number, values in enumerate(((1, 2, 3), (), (4,))):
         lines = "".join(f'{{"time": {1_000 * value}, "id": {value}}}\n' for value in values)
         (tmp_path / f"orders-{number}.jsonl").write_text(lines)
     options = {"folder": str(tmp_path), "columns": "id long"}
     assert [(row["id"], row["event_time"].timestamp()) for row in rows_of(options)] == [(n, n) for n in (1, 2, 3, 4)]
-    assert said() == []
+    assert logged() == []
 
 
-def test_a_batch_read_names_the_options_that_only_a_stream_takes(tmp_path: Path, said: Callable[[], list[str]]) -> None:
+def test_a_batch_read_names_the_options_that_only_a_stream_takes(
+    tmp_path: Path, logged: Callable[[], list[str]]
+) -> None:
     (tmp_path / "orders-0.jsonl").write_text('{"time": 1, "value": "x"}\n')
     given = {"folder": str(tmp_path), "STARTINGOFFSETS": "latest", "idleTimeout": "5 s", "minPartitions": "2"}
     assert [row["value"] for row in rows_of(given)] == ["x"]
-    assert said() == ["A batch read ignores startingOffsets, idleTimeout"]
+    assert logged() == ["A batch read ignores startingOffsets, idleTimeout"]
 
 
 def test_a_format_without_batch_reads_refuses_them() -> None:

@@ -46,14 +46,14 @@ def state(*statuses: SplitStatus, watermark: int | None = None) -> SourceState:
     return SourceState(splits=splits, watermark=None if watermark is None else Millis(watermark))
 
 
-def said(markers: tuple[Marker, ...]) -> list[tuple[int | None, str | None]]:
+def contents(markers: tuple[Marker, ...]) -> list[tuple[int | None, str | None]]:
     return [(m.split, m.status) for m in markers]
 
 
 def test_active_comes_before_the_watermark_and_idle_after_it() -> None:
     before = state(ACTIVE, IDLE, PAUSED, ACTIVE, watermark=5)
     after = state(IDLE, ACTIVE, ACTIVE, PAUSED, watermark=9)
-    assert said(markers_between(before, after)) == [
+    assert contents(markers_between(before, after)) == [
         (1, "active"), (2, "active"), (3, "paused"), (None, None), (0, "idle"),
     ]  # fmt: skip
 
@@ -64,12 +64,12 @@ def test_the_watermark_is_sent_again_when_it_has_not_moved() -> None:
 
 
 def test_without_a_watermark_only_status_changes_are_sent() -> None:
-    assert said(markers_between(state(ACTIVE, ACTIVE), state(ACTIVE, IDLE))) == [(1, "idle")]
+    assert contents(markers_between(state(ACTIVE, ACTIVE), state(ACTIVE, IDLE))) == [(1, "idle")]
 
 
 def test_a_new_split_is_taken_for_active() -> None:
     assert markers_between(state(), state(ACTIVE)) == ()
-    assert said(markers_between(state(), state(PAUSED))) == [(0, "paused")]
+    assert contents(markers_between(state(), state(PAUSED))) == [(0, "paused")]
 
 
 def test_a_watermark_marker_is_of_the_whole_source_and_a_status_marker_of_one_split() -> None:
@@ -82,7 +82,7 @@ def test_a_watermark_marker_is_of_the_whole_source_and_a_status_marker_of_one_sp
 
 @given(st.lists(st.sampled_from(SplitStatus), max_size=5), st.lists(st.sampled_from(SplitStatus), max_size=5))
 def test_every_change_is_announced_exactly_once(before: list[SplitStatus], after: list[SplitStatus]) -> None:
-    sent = said(markers_between(state(*before), state(*after)))
+    sent = contents(markers_between(state(*before), state(*after)))
     known = before + [ACTIVE] * len(after)
     assert sorted(sent) == [(n, s.name.lower()) for n, s in enumerate(after) if s is not known[n]]
 

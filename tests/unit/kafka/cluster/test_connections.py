@@ -151,8 +151,8 @@ def test_a_client_that_writes_or_administers_has_the_same_limit(client: Any, byt
 
 @pytest.mark.parametrize("client", [KafkaProducer, KafkaAdminClient])
 def test_a_client_that_reaches_no_broker_leaves_neither_thread_nor_descriptor(client: Any) -> None:
-    (nobody,) = free_ports(1)
-    settings = parse_settings({"kafka.bootstrap.servers": f"127.0.0.1:{nobody}"})
+    (unused,) = free_ports(1)
+    settings = parse_settings({"kafka.bootstrap.servers": f"127.0.0.1:{unused}"})
     this = psutil.Process()
     threads, descriptors = set(threading.enumerate()), this.num_fds()
     gc.disable()

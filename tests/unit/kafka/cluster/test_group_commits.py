@@ -84,15 +84,15 @@ def test_nothing_is_begun_before_there_is_progress_to_show(group: Group) -> None
 
 @pytest.mark.usefixtures("_without_pauses")
 def test_while_a_commit_takes_its_time_nobody_waits_and_the_latest_wins(group: Group, progress: GroupCommits) -> None:
-    go_on = threading.Event()
-    group.act = lambda: go_on.wait(120) and None
+    may_commit = threading.Event()
+    group.act = lambda: may_commit.wait(120) and None
     begun = time.monotonic()
     progress.record(at(1))
     wait_for(lambda: group.tried)
     for position in range(2, 1_000):
         progress.record(at(position))
     assert time.monotonic() - begun < 60
-    go_on.set()
+    may_commit.set()
     wait_for(lambda: group.tried == [1, 999])
 
 
@@ -154,7 +154,7 @@ def test_each_kind_of_trouble_is_told_once_until_it_is_over(
 ) -> None:
     caplog.set_level(logging.INFO)
 
-    def told() -> list[str]:
+    def warnings() -> list[str]:
         return [record.message for record in caplog.records if record.name == group_commits.__name__]
 
     for number, error in enumerate(
@@ -163,16 +163,16 @@ def test_each_kind_of_trouble_is_told_once_until_it_is_over(
         group.act = raising(error)
         progress.record(at(number))
         wait_for(lambda number=number: group.tried.count(number) > 3)  # type: ignore[misc]
-    assert len(told()) == 2
-    assert "consumer group g" in told()[0]
-    assert "no right" in told()[0]
-    assert "away" in told()[1]
+    assert len(warnings()) == 2
+    assert "consumer group g" in warnings()[0]
+    assert "no right" in warnings()[0]
+    assert "away" in warnings()[1]
     group.act = lambda: None
-    wait_for(lambda: "committed to consumer group g again" in told()[-1])
+    wait_for(lambda: "committed to consumer group g again" in warnings()[-1])
     group.act = raising(RefusedError("no right again"))
     progress.record(at(100))
-    wait_for(lambda: "no right again" in told()[-1])
-    assert len(told()) == 4
+    wait_for(lambda: "no right again" in warnings()[-1])
+    assert len(warnings()) == 4
 
 
 @pytest.mark.usefixtures("_without_pauses")

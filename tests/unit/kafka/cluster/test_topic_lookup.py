@@ -25,7 +25,7 @@ Of = MetadataResponse.MetadataResponseTopic
 Broker = MetadataResponse.MetadataResponseBroker
 
 
-def told(
+def reply(
     *topics: str, partitions: int = 1, topic_id: UUID | None = None, brokers: Sequence[int] = (), error: int = 0
 ) -> MetadataResponse:
     of_topic = [
@@ -102,49 +102,51 @@ def by_all_brokers(*answers: MetadataResponse) -> Topic | None:
 
 def test_a_partition_that_one_broker_knows_exists() -> None:
     # The last one is named by the second alone, which knows no topic.
-    found = by_all_brokers(told("t", brokers=(0, 1)), told(brokers=(0, 1, 2)), told("t", partitions=3, brokers=(0, 2)))
+    found = by_all_brokers(
+        reply("t", brokers=(0, 1)), reply(brokers=(0, 1, 2)), reply("t", partitions=3, brokers=(0, 2))
+    )
     assert found is not None
     assert found.leaders.keys() == {0, 1, 2}
-    assert by_all_brokers(told(brokers=(0, 1)), told(brokers=(0, 1))) is None
+    assert by_all_brokers(reply(brokers=(0, 1)), reply(brokers=(0, 1))) is None
 
 
 def test_without_the_answer_of_a_broker_that_another_one_names_no_partitions_are_known() -> None:
     """It may lead a partition that the others do not know yet, with rows in it."""
     with pytest.raises(ResponseTimeoutError, match=r"not all brokers of the cluster answer: \[2\]"):
-        by_all_brokers(told("t", brokers=(0, 1)), told("t", brokers=(0, 1, 2)))
-    assert by_all_brokers(told("t", brokers=(0, 1)), told("t", brokers=(0, 1))) is not None
+        by_all_brokers(reply("t", brokers=(0, 1)), reply("t", brokers=(0, 1, 2)))
+    assert by_all_brokers(reply("t", brokers=(0, 1)), reply("t", brokers=(0, 1))) is not None
 
 
 def test_a_broker_that_does_not_name_the_partitions_for_the_moment_is_asked_again_later() -> None:
     leader_not_available = 5
     with pytest.raises(SourceError, match="a broker does not name the partitions of topic t for the moment"):
-        by_all_brokers(told("t", brokers=(0, 1)), told("t", brokers=(0, 1), error=leader_not_available))
+        by_all_brokers(reply("t", brokers=(0, 1)), reply("t", brokers=(0, 1), error=leader_not_available))
 
 
 def test_brokers_that_name_a_topic_by_two_ids_are_asked_again_later() -> None:
     with pytest.raises(SourceError, match="topic t was deleted and created again, and brokers still name it"):
-        by_all_brokers(told("t", topic_id=UUID(int=1), brokers=(0, 1)), told("t", topic_id=UUID(int=2)))
+        by_all_brokers(reply("t", topic_id=UUID(int=1), brokers=(0, 1)), reply("t", topic_id=UUID(int=2)))
 
 
 @pytest.fixture(autouse=True)
-def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metadata, "GONE_AFTER_S", 0.2)
 
 
 def test_one_answer_that_came_late_is_not_enough() -> None:
-    cluster = Answering([told(), told("t")], takes_s=0.3, limit_ms=60_000)
+    cluster = Answering([reply(), reply("t")], takes_s=0.3, limit_ms=60_000)
     assert looked_for(cluster).keys() == {"t"}
     assert cluster.asked_anyone == [False, True]
 
 
 def test_what_nobody_knows_for_long_enough_is_gone() -> None:
-    cluster = Answering([told()], takes_s=0.01, limit_ms=60_000)
+    cluster = Answering([reply()], takes_s=0.01, limit_ms=60_000)
     assert looked_for(cluster) == {}
     assert len(cluster.asked_anyone) > 1
 
 
 def test_without_time_for_a_second_look_nothing_is_gone() -> None:
-    cluster = Answering([told()], takes_s=1.0, limit_ms=1_000)
+    cluster = Answering([reply()], takes_s=1.0, limit_ms=1_000)
     with pytest.raises(ResponseTimeoutError, match=r"say that t, t-0 does not exist, which was there before"):
         looked_for(cluster)
     assert cluster.asked_anyone == [False]

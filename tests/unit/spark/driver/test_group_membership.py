@@ -148,16 +148,16 @@ def test_a_source_that_met_its_group_in_this_process_goes_on_without_the_store_a
     process = live(**group)
     end = process.runner.initial_offset()
 
-    def go_on() -> bool:
+    def advance() -> bool:
         nonlocal end
         end = process.run(end)
         return True
 
-    until(lambda: go_on() and "member" in end and [f[3:4] for f in end["splits"]["log"].values()] == [["i"]] * 2)
+    until(lambda: advance() and "member" in end and [f[3:4] for f in end["splits"]["log"].values()] == [["i"]] * 2)
     shutil.rmtree(tmp_path / "store")
     until(lambda: process.runner._membership.trouble is not None)
     write(log, {0: [(200, 9)]})
-    until(lambda: go_on() and end["splits"]["log"]["0"][0] == 3, seconds=20)
+    until(lambda: advance() and end["splits"]["log"]["0"][0] == 3, seconds=20)
 
 
 def test_whose_drift_is_in_force_is_logged_each_time_that_it_changes(

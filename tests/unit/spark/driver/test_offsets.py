@@ -19,7 +19,7 @@ COMMITTED, CREATED = "eventTimeColumn = committed", "eventTimeColumn = created"
 def test_a_watermark_of_another_event_time_is_told_of_once(
     log: Path, live: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def goes_on(event_time: str | None, end: Any) -> tuple[Any, list[str]]:
+    def resume(event_time: str | None, end: Any) -> tuple[Any, list[str]]:
         monkeypatch.setattr(SourceDefinition, "event_time", event_time)
         caplog.clear()
         process = live()
@@ -27,23 +27,23 @@ def test_a_watermark_of_another_event_time_is_told_of_once(
         return end, [text for record in caplog.records if "is of" in (text := record.getMessage())]
 
     log.mkdir()
-    end, told = goes_on(COMMITTED, None)
-    assert told == []
+    end, warnings = resume(COMMITTED, None)
+    assert warnings == []
     # Nothing was planned yet that could be of another time.
-    end, told = goes_on(CREATED, end)
-    assert told == []
+    end, warnings = resume(CREATED, end)
+    assert warnings == []
     write(log, TWO)
-    end, told = goes_on(CREATED, end)
-    assert told == []
+    end, warnings = resume(CREATED, end)
+    assert warnings == []
     assert end["wm"] is not None
     for before, now in ((CREATED, COMMITTED), (COMMITTED, None), (None, CREATED)):
-        end, (text,) = goes_on(now, end)
+        end, (text,) = resume(now, end)
         assert f"is of {before or 'the default event time'}, and the query's event time" in text
         assert f"is now {now or 'the default event time'}:" in text
         assert "2023-11-14 22:13:06.999" in text
         assert end.get("time") == now
-        end, told = goes_on(now, end)
-        assert told == []
+        end, warnings = resume(now, end)
+        assert warnings == []
 
 
 def test_where_event_time_is_the_clock_no_row_is_behind_another_ones_watermark(
