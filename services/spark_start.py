@@ -64,9 +64,22 @@ LOCAL_CHECKPOINTS: Mapping[str, str] = {
 batch of a query with state."""
 
 
-@functools.cache
+_PATIENT = "-Dspark.python.authenticate.socketTimeout=10m"
+"""A busy machine takes longer than the 15 seconds Spark gives a Python process to come up."""
+
+
 def quick_spark() -> str:
     """Java options for a Spark that lives shortly: ``spark.driver.extraJavaOptions``, or ``JDK_JAVA_OPTIONS``.
+
+    Raises:
+        ServiceError: there is no Java, or no pyspark.
+    """
+    return f"{quick_executor()} {_PATIENT}"
+
+
+@functools.cache
+def quick_executor() -> str:
+    """Java options for its executors, which must have no setting of Spark among them.
 
     The first time, a session makes an archive of its classes: a minute, 200 MB.
 

@@ -229,8 +229,6 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         **LOCAL_CHECKPOINTS,
         "spark.local.dir": str(folder / "local"),
         "spark.log.level": "ERROR",
-        # A busy machine takes longer than the 15 seconds Spark gives a Python process to come up.
-        "spark.python.authenticate.socketTimeout": "60s",
         WORKER_DAEMON: OUR_DAEMON,
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "1",

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from services.ivy import pyspark_home
 from services.local_server import ChildProcess
 from services.spark_cluster import SparkCluster
-from services.spark_start import quick_spark
+from services.spark_start import quick_executor, quick_spark
 from services.wait_until import wait_until
 from tests.integration.cluster_driver import Job, command
 
@@ -155,8 +155,7 @@ class Run:
 
 def _chosen(cluster: SparkCluster, settings: Mapping[str, str]) -> list[str]:
     """Return the arguments of Spark's scripts for a master and settings."""
-    quick = quick_spark()
-    java = {"spark.driver.extraJavaOptions": quick, "spark.executor.extraJavaOptions": quick}
+    java = {"spark.driver.extraJavaOptions": quick_spark(), "spark.executor.extraJavaOptions": quick_executor()}
     given = [part for name, value in {**java, **settings}.items() for part in ("--conf", f"{name}={value}")]
     return ["--master", cluster.master_url, *given]
 

@@ -23,7 +23,6 @@ def main(bootstrap: str, topics: dict[str, str]) -> None:
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "1")
         .config("spark.sql.warehouse.dir", tempfile.mkdtemp())
-        .config("spark.python.authenticate.socketTimeout", "60s")
         .getOrCreate()
     )
 

@@ -29,7 +29,7 @@ from pyspark.sql.streaming.listener import (
     QueryTerminatedEvent,
 )
 
-from services.spark_start import quick_spark
+from services.spark_start import quick_executor, quick_spark
 from watermark_source import follow_watermark
 from watermark_source.errors import UnreachableError
 
@@ -223,20 +223,18 @@ class ProgressLog(StreamingQueryListener):
 
 def session(master: str, more: Mapping[str, str] = MappingProxyType({})) -> SparkSession:
     builder = SparkSession.builder.master(master).appName("killed")
-    quick = quick_spark()
     settings = {
         "spark.cores.max": "2",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "1g",
         # Driver and executor live as shortly as the kills let them.
-        "spark.driver.extraJavaOptions": quick,
-        "spark.executor.extraJavaOptions": quick,
+        "spark.driver.extraJavaOptions": quick_spark(),
+        "spark.executor.extraJavaOptions": quick_executor(),
         "spark.executor.memory": "700m",
         # Nodes of a cluster have the project installed.
         "spark.executorEnv.PYTHONPATH": os.environ.get("PYTHONPATH", ""),
         "spark.log.level": "WARN",
-        "spark.python.authenticate.socketTimeout": "60s",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",
         # As often as it likes: only the kills of this test make one fail.

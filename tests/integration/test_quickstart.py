@@ -24,9 +24,9 @@ from kafka import KafkaConsumer, TopicPartition
 from services.kafka import Kafka
 from services.spark_start import quick_spark
 
-pytestmark = [pytest.mark.service, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.service, pytest.mark.timeout(3_000)]
 ROOT = Path(__file__).parents[2]
-PATIENCE_SECONDS = 400.0
+PATIENCE_SECONDS = 600.0
 
 
 def environment(paths: Sequence[Path]) -> dict[str, str]:
@@ -55,7 +55,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def call(command: list[str], folder: Path = ROOT) -> str:
     """Run a program to its end and return what it printed; it must succeed."""
     done = subprocess.run(
-        command, cwd=folder, env=environment(()), capture_output=True, text=True, timeout=300, check=False
+        command, cwd=folder, env=environment(()), capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
