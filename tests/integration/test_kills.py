@@ -244,7 +244,8 @@ def test_every_watermark_is_what_it_would_be_without_a_kill(aftermath: Aftermath
         assert held <= watermark <= max(held, most), f"batch {number}"
         waiting += watermark < lowest
         held = watermark
-    assert waiting < len(states) / 2
+    # One that waits for each batch is another matter.
+    assert waiting < 0.9 * len(states)
 
 
 def test_no_watermark_ever_regresses(aftermath: Aftermath) -> None:
