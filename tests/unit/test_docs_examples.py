@@ -25,7 +25,7 @@ EXAMPLES = [
 OPTIONS = {row.name for row in (*KAFKA_OPTIONS, *MYSQL_OPTIONS, *ENGINE_OPTIONS)} | {
     row.option.name for row in SETTINGS
 }
-SPARKS = {"checkpointLocation", "topic", "truncate"}
+SPARKS = {"checkpointLocation", "numRows", "topic", "truncate"}
 
 
 @pytest.mark.parametrize("example", EXAMPLES)

@@ -1,7 +1,7 @@
 """The cache of compiled code on disk, whose key is the content of the source and not its path.
 
 numba's own key is the path of the source. Spark unpacks archives into a new folder for every application and executor,
-so each would compile again (six seconds of a core); and for source in a zip file numba has no folder but the home
+so each would compile again (half a minute of a core); and for source in a zip file numba has no folder but the home
 folder, and fails without one.
 
 The cache holds pickles, and loading a pickle runs code. So a folder is used only if it belongs to this user, and no
@@ -70,12 +70,15 @@ class KeptCode(caching.FunctionCache):
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the compiled function, or ``None`` if it must be compiled."""
         try:
-            return super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+            found = super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
         except Exception as problem:  # noqa: BLE001 - a damaged pickle raises anything
             _log.warning("compiled code in %s cannot be read, compiling it again: %r", self.cache_path, problem)
             with contextlib.suppress(OSError):
                 self.flush()  # type: ignore[no-untyped-call]
-            return None
+            found = None
+        if found is None:
+            _note_compilation(str(self.cache_path))
+        return found
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Write a compiled function to the cache."""
@@ -83,6 +86,12 @@ class KeptCode(caching.FunctionCache):
             super().save_overload(sig, data)  # type: ignore[no-untyped-call]
         except OSError as problem:
             _log.warning("compiled code cannot be written, the next process compiles it again: %s", problem)
+
+
+@cache
+def _note_compilation(path: str) -> None:
+    # Half a minute of a core, in which the first batch has no other sign of life.
+    _log.warning("compiling the decoder, once on this machine: later processes read it from %s", path)
 
 
 def package_of(function: Callable[..., Any]) -> str:
