@@ -178,13 +178,13 @@ class ChangeDecoder:
         Raises as ``decode`` does.
         """
         self._versions(events, places)
-        # A compressed transaction ends here; only one that does not has numbers to go on from.
+        # A compressed transaction ends here; only one that does not has numbers to continue from.
         events = events[events[:, TYPE] != EventType.TRANSACTION_PAYLOAD]
         routes = self._routes(memory, events, file, prepared=prepared)
-        goes_on = routes.transactions == routes.transactions[-1:]
-        for index in np.unique(routes.tables[goes_on & (routes.tables >= 0)]).tolist():
+        of_last = routes.transactions == routes.transactions[-1:]
+        for index in np.unique(routes.tables[of_last & (routes.tables >= 0)]).tolist():
             table, decoder = self._tables.found[index]
-            images = decoder.count(memory, events[goes_on & (routes.tables == index)], f"binlog {file}")
+            images = decoder.count(memory, events[of_last & (routes.tables == index)], f"binlog {file}")
             transaction, name = int(routes.transactions[-1]), (table.database, table.table)
             last, counted = self._counted.get(name, (-1, 0))
             self._counted[name] = (transaction, images + (counted if last == transaction else 0))

@@ -184,13 +184,13 @@ class SourceRunner:
         seen = self._seen(planned)
         self._status.note(seen, state)
         self._warnings.note(seen, state)
-        goes_on, offset = planned.state, dict(start)
+        next_state, offset = planned.state, dict(start)
         if planned.is_batch:
             # As the next process will read it from the offset.
-            goes_on = replace(planned.state, group=self._membership.named(planned.state.group))
-            offset = self._offsets.encode(goes_on)
+            next_state = replace(planned.state, group=self._membership.named(planned.state.group))
+            offset = self._offsets.encode(next_state)
         cpu = time.thread_time() - cpu
-        self._last = self._last.after(planned, observation.logs, state, state=goes_on, offset=offset, cpu=cpu)
+        self._last = self._last.after(planned, observation.logs, state, state=next_state, offset=offset, cpu=cpu)
         return offset if planned.is_batch else start
 
     @collect_later()
