@@ -100,6 +100,12 @@ def package_of(function: Callable[..., Any]) -> str:
     return package if dot else __package__
 
 
+def awaits_compilation(package: str) -> bool:
+    """Return whether the first process that needs this version of ``package`` compiles it, and later ones read it."""
+    kept = folder(package)
+    return kept is not None and not any(kept.glob("*.nbi"))
+
+
 @cache
 def folder(package: str) -> Path | None:
     """Return the folder for this version of ``package`` on this kind of processor; ``None`` if none can be written."""

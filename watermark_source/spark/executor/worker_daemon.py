@@ -16,12 +16,16 @@ import sys
 import pyspark.daemon
 
 from watermark_source.installation import format_packages
+from watermark_source.machine_code.code_cache import awaits_compilation
 
 _OF_SPARK = ("pyspark.worker", "pyspark.sql.worker.plan_data_source_read")
 
 
 def preload() -> None:
-    """Import what tasks of all installed connectors need, and keep it from garbage collections."""
+    """Import what tasks of all installed connectors need, and keep it from garbage collections.
+
+    A connector whose decoder has not been compiled on this machine is left out: tasks of another one would wait for it.
+    """
     # Spark reads the daemon's port from its standard output.
     with contextlib.redirect_stdout(sys.stderr):
         for name in _OF_SPARK:
@@ -37,7 +41,7 @@ def _preload(package: str) -> None:
     # whose own packages are not installed.
     with contextlib.suppress(Exception):
         module = getattr(importlib.import_module(package).DefaultSource, "task_module", "")
-        if module:
+        if module and not awaits_compilation(package):
             importlib.import_module(module)
 
 
