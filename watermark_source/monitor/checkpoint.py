@@ -267,8 +267,8 @@ class _Unit(Enum):
 def _unit(split: Split, state: SourceState) -> _Unit:
     if state.snapshots.complete is None:
         return _Unit.RECORDS
-    copied = state.snapshots.frontiers.keys() | state.snapshots.complete
-    return _Unit.CHUNKS if split in map(snapshot_split, copied) else _Unit.NOTHING
+    is_copied = split.log in state.snapshots.frontiers or split.log in state.snapshots.complete
+    return _Unit.CHUNKS if is_copied and split == snapshot_split(split.log) else _Unit.NOTHING
 
 
 def _split_of_offset(split: Split, at: SplitState, unit: _Unit) -> SplitAt:

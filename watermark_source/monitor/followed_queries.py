@@ -232,10 +232,9 @@ class QueryReader:
         return QueryStatus(clocks, diagnose(clocks, self._tolerance))
 
     def _asked(self, committed: int | None) -> Operators:
-        before, is_new = self._operators, self._asked_after != committed
-        if is_new or before is None or isinstance(before, NoWatermark):
+        if self._asked_after != committed or not isinstance(self._operators, BatchWatermarks):
             read = read_watermarks(self._query)
-            self._operators = newest(before, read, committed)
+            self._operators = newest(self._operators, read, committed)
             # While Spark plans, the next look asks again.
             self._asked_after = committed if self._operators is read else None
         return self._operators

@@ -77,7 +77,7 @@ def warn_of(state: SourceState, before: SourceState, now: Millis, max_future_ske
             "there: rows are dated so, and no window closes. Set the clock, or start with a new checkpoint location",
             watermark_text(now), watermark_text(before.watermark),
         )  # fmt: skip
-    watermark, soon = state.watermark, now + max(_FAR_FUTURE, max_future_skew or 0)
+    watermark, soon = state.watermark, now + _far_future(max_future_skew)
     if watermark not in (LAST, MAX) and (before.watermark or MIN) <= soon < (watermark or MIN):
         _log.warning(
             "the watermark, %s, is more than an hour in the future: rows of now are late. %s",
@@ -101,6 +101,11 @@ def _future_cause(state: SourceState, ahead: int, max_future_skew: int | None) -
             "neither can. A watermark never goes back: begin with a new checkpoint location"
         )
     return future_text(ahead, max_future_skew) if max_future_skew is None else _BY_OTHERS
+
+
+def _far_future(max_future_skew: int | None) -> int:
+    """Return the milliseconds beyond the clock from which ``warn_of`` logs a watermark of the future."""
+    return max(_FAR_FUTURE, max_future_skew or 0)
 
 
 class WatermarkWarnings:
@@ -164,7 +169,7 @@ class WatermarkWarnings:
     def _warn_of_lead(self, watermark: Millis | None, now: Millis, *, is_over: bool) -> None:
         """Warn once of event times that are ahead as by a time zone, where ``warn_of`` does not."""
         options, by_clock = self._options, self._ahead(watermark)
-        if self._warned_of_lead or watermark is None or by_clock > max(_FAR_FUTURE, options.max_future_skew or 0):
+        if self._warned_of_lead or watermark is None or by_clock > _far_future(options.max_future_skew):
             return
         ahead, patience = by_clock + (out_of_orderness(options.strategy) or 0), options.watermark_warning_after
         self._lead = lead(self._lead, watermark, ahead, now, patience) if by_clock else None
