@@ -67,6 +67,7 @@ def database(mysql_database: Database) -> Database:
             ("ALTER TABLE t MODIFY amount VARCHAR(20)", "UPDATE t SET amount = 2"),
             "the column amount is string.* It was altered by binlog .* ALTER TABLE t MODIFY amount VARCHAR",
         ),
+        (("ALTER TABLE t MODIFY amount BIGINT AS (id * 3) STORED",), "it gave .*[.]t an expression for amount, which"),
         (("ALTER TABLE t MODIFY amount BIGINT UNSIGNED", "UPDATE t SET amount = 2"), "the column amount is decimal128"),
     ],
 )

@@ -43,6 +43,7 @@ _ENGINES_WITH_ROWS = frozenset(
 )  # fmt: skip
 """Engines that keep all rows of a table that is altered to use them."""
 _PARTITIONS_CHANGED = ("TRUNCATE", "DROP", "EXCHANGE", "DISCARD", "IMPORT", "CONVERT", "REPAIR")
+_REDECLARE = ("CHANGE", "MODIFY")
 _KEYS = ("PRIMARY", "FOREIGN", "INDEX", "KEY", "CHECK", "CONSTRAINT", "PARTITION")
 _NO_COLUMN_ADDED = (*_KEYS, "FULLTEXT", "SPATIAL", "UNIQUE")
 """Keywords behind ADD that add something other than a column."""
@@ -62,6 +63,10 @@ class AlteredColumns(NamedTuple):
     added: frozenset[str] = frozenset()
     others: bool = False
     """Whether columns may also have other types, labels or places, or the table another primary key."""
+    generated: frozenset[str] = frozenset()
+    """Columns that are declared again with an expression, by their names before and after."""
+    converts: bool = False
+    """Whether values of columns may be converted to another type or character set, which logs no rows."""
 
 
 NO_COLUMNS: Final = AlteredColumns()
@@ -95,12 +100,18 @@ def parts_of_alter(walk: Walk, *, ignores: bool) -> AlterParts:
     dropped = frozenset(name for part in parts if (name := _dropped_column(part)) is not None)
     added = frozenset(name for part in parts if (name := _added_column(part)) is not None)
     redefined = any(map(_redefines, parts))
-    columns = AlteredColumns(renamed, dropped, added, others=redefined)
+    generated = frozenset(name for part in parts for name in _generated_columns(part))
+    columns = AlteredColumns(renamed, dropped, added, redefined, generated, converts=any(map(_converts, parts)))
     return AlterParts(is_whole or bool(others), frozenset(others), columns)
 
 
 def _redefines(part: Sequence[Token]) -> bool:
-    return _upper(part, 0) in ("CHANGE", "MODIFY") or any(_upper(part, at) == "PRIMARY" for at in range(len(part)))
+    return _upper(part, 0) in _REDECLARE or any(_upper(part, at) == "PRIMARY" for at in range(len(part)))
+
+
+def _converts(part: Sequence[Token]) -> bool:
+    # CONVERT PARTITION and CONVERT TABLE move rows between tables.
+    return _upper(part, 0) in _REDECLARE or (_upper(part, 0), _upper(part, 1)) == ("CONVERT", "TO")
 
 
 def _upper(part: Sequence[Token], at: int) -> str:
@@ -187,6 +198,14 @@ def _renamed_column(part: Sequence[Token]) -> tuple[str, str] | None:
         before, at = _column(part, _behind_column(part, 1))
         return before, _column(part, at)[0]
     return None
+
+
+def _generated_columns(part: Sequence[Token]) -> tuple[str, ...]:
+    """Return the names of a column that is declared again with an expression, which stands in brackets behind AS."""
+    behind = [_upper(part, at + 1) for at in range(len(part)) if _upper(part, at) == "AS"]
+    if _upper(part, 0) not in _REDECLARE or not behind or "ROW" in behind:
+        return ()
+    return _renamed_column(part) or (_column(part, _behind_column(part, 1))[0],)
 
 
 def _dropped_column(part: Sequence[Token]) -> str | None:

@@ -29,6 +29,9 @@ Concerns = Callable[[str, str], bool]
 
 _CLOUD_DATABASE = "mysql"
 """The database of a cloud service's heartbeat tables, in which no trigger can be created."""
+UNLOGGED_REMEDY = (
+    "Begin a new query, or set unloggedChangeBehavior to ignore, to continue with the rows that were delivered"
+)
 _REMEDY = (
     "Some session has another binlog_format than ROW: revoke the privilege to set it (SYSTEM_VARIABLES_ADMIN, "
     "SESSION_VARIABLES_ADMIN, BINLOG ADMIN)"
@@ -36,7 +39,7 @@ _REMEDY = (
 
 
 class ColumnChange(NamedTuple):
-    """An ALTER that adds, drops or renames columns."""
+    """An ALTER that adds, drops, renames or redefines columns."""
 
     where: str
     columns: AlteredColumns
@@ -53,7 +56,7 @@ class Definitions(NamedTuple):
     databases: set[str]
     """The databases that were dropped, whether or not their tables are read."""
     columns: list[tuple[Table, ColumnChange]]
-    """Tables whose columns were added, dropped or renamed."""
+    """Tables whose columns were added, dropped, renamed or redefined."""
     ignored: list[str]
     """Statements in place of rows that ``loggedStatementBehavior`` ignores, with their positions."""
 
@@ -98,13 +101,12 @@ def _add(
     definitions.dropped.update(_read(effect.dropped, of, concerns))
     for table in _read(effect.altered, of, concerns):
         definitions.altered[table] = where
-        if effect.columns[:3] != NO_COLUMNS[:3]:
+        if effect.columns != NO_COLUMNS:
             definitions.columns.append((table, ColumnChange(where, effect.columns)))
     for table in sorted(_read(effect.whole, of, concerns)):
         if not ignores_whole:
             raise UnsupportedFormatError(
-                f"{where}: it changed {'.'.join(table)} as a whole, and logged no row. Begin a new query, or set "
-                "unloggedChangeBehavior to ignore, to continue with the rows that were delivered"
+                f"{where}: it changed {'.'.join(table)} as a whole, and logged no row. {UNLOGGED_REMEDY}"
             )
         definitions.whole[table] = where
 

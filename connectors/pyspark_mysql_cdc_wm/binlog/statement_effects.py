@@ -95,7 +95,7 @@ class Unlogged(NamedTuple):
     """What to do at changes of which no row was logged."""
 
     ignores_whole: bool = False
-    """Whether to ignore statements that change a table as a whole (unloggedChangeBehavior)."""
+    """Whether to ignore statements that change every row of a table (unloggedChangeBehavior)."""
     statements: LoggedStatements = LoggedStatements.REFUSED
 
 

@@ -233,9 +233,9 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
         choices=("exception", "ignore"),
         default="exception",
         example="ignore",
-        doc="What happens at a change to a whole table, for which the binlog has no rows: `TRUNCATE`, `RENAME`, and "
-        "partitions dropped, emptied or exchanged. `exception`: the query ends there. `ignore`: it continues, rows "
-        "already delivered stay as they are, and a warning is logged.",
+        doc="What happens at a change to a whole table, for which the binlog has no rows: `TRUNCATE`, `RENAME`, "
+        "partitions dropped, emptied or exchanged, and another expression of a generated column. `exception`: the "
+        "query ends there. `ignore`: it continues, rows already delivered stay as they are, and a warning is logged.",
     ),
     one_of(
         name="loggedStatementBehavior",

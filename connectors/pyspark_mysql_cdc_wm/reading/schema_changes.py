@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 from pyspark_mysql_cdc_wm.binlog.ddl_statements import (
+    UNLOGGED_REMEDY,
     Arrival,
     ColumnChange,
     Concerns,
@@ -125,12 +126,14 @@ class Known:
         name = TableName(table.database, table.table)
         self.compare(name, shown_names(table), has_now, "where the binlog is read", by)
 
-    def compare_altered(self, name: TableName, change: ColumnChange) -> None:
-        """Compare the columns that an ALTER added, dropped or renamed with the stream's, since it logs no rows.
+    def compare_altered(self, name: TableName, change: ColumnChange, *, ignores_unlogged: bool) -> None:
+        """Compare the columns that an ALTER added, dropped, renamed or redefined with the stream's; it logs no rows.
 
         Raises:
             SchemaError: it gave the name of a column of the stream to another column, and such changes are not ignored.
+            UnsupportedFormatError: it gave a column that is read an expression, and such changes are not ignored.
         """
+        self._compare_values(name, change, ignores_unlogged=ignores_unlogged)
         by_name = self.layout.choice is not None
         stream = {name.lower() for name in self.layout.names}
         columns = change.columns
@@ -162,6 +165,23 @@ class Known:
             f"{what}. Begin a new query, or set schemaChangeBehavior to ignore: rows from here on are then delivered "
             "by their columns' new names"
         )
+
+    def _compare_values(self, name: TableName, change: ColumnChange, *, ignores_unlogged: bool) -> None:
+        """Refuse or warn of changes to the values of existing rows; raises as ``compare_altered``."""
+        if generated := sorted(filter(self.choice.reads, change.columns.generated)):
+            what = (
+                f"{change.where}: it gave {name} an expression for {', '.join(generated)}, which changes the values of "
+                "every row, and logged no row"
+            )
+            if not ignores_unlogged:
+                raise UnsupportedFormatError(f"{what}. {UNLOGGED_REMEDY}")
+            _warn_once(f"{what}; unloggedChangeBehavior is ignore, so rows that were delivered keep their values")
+        elif change.columns.converts:
+            _warn_once(
+                f"{change.where}: it declared columns of {name} anew, and logged no row: values that the new types or "
+                "character sets do not hold are rounded, cut, padded or replaced on the server, and rows that were "
+                "delivered before it keep the previous ones"
+            )
 
     def compare(
         self, name: TableName, columns: Iterable[str], has_now: Callable[[], Set[str]], where: str, by: str = ""
@@ -211,7 +231,7 @@ def altered_in(
     definitions = checked_statements(
         block, lambda database, table: is_read(tables, part, TableName(database, table)), unlogged
     )
-    compare_altered(known, definitions)
+    compare_altered(known, definitions, unlogged)
     for database, table in sorted(definitions.dropped):
         _log.warning(
             "binlog %s: the table %s.%s was dropped; no deletions follow for its delivered rows",
@@ -226,10 +246,10 @@ def altered_in(
     return definitions.altered
 
 
-def compare_altered(known: Known, definitions: Definitions) -> None:
+def compare_altered(known: Known, definitions: Definitions, unlogged: Unlogged) -> None:
     """Compare all altered columns with the stream's; raises as ``Known.compare_altered``."""
     for (database, table), change in definitions.columns:
-        known.compare_altered(TableName(database, table), change)
+        known.compare_altered(TableName(database, table), change, ignores_unlogged=unlogged.ignores_whole)
 
 
 def checked_statements(block: PlacedBlock, concerns: Concerns, unlogged: Unlogged) -> Definitions:

@@ -212,7 +212,7 @@ class SnapshotRows:
                 definitions = checked_statements(block, concerns, self.unlogged)
                 changed_as_a_whole |= definitions.whole
                 if self.known is not None:
-                    compare_altered(self.known, definitions)
+                    compare_altered(self.known, definitions, self.unlogged)
                 undoing = [(chunk, changed) for chunk, changed in since if chunk.table in tables - keyless]
                 for changes in decoder.decode(
                     block.memory, block.events, block.file, block.places, prepared=block.prepared

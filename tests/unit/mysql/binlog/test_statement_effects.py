@@ -151,7 +151,27 @@ def test_columns_that_are_added_or_dropped_or_get_other_names_are_named(
     text: str, renamed: tuple[tuple[str, str], ...], dropped: set[str], added: set[str]
 ) -> None:
     redefines = any(word in text for word in ("CHANGE", "PRIMARY"))
-    assert effect_of(text).columns == (renamed, dropped, added, redefines)
+    assert effect_of(text).columns[:4] == (renamed, dropped, added, redefines)
+
+
+@pytest.mark.parametrize(
+    ("text", "generated", "converts"),
+    [
+        ("MODIFY v INT AS (a * 3)", {"v"}, True),
+        ("MODIFY COLUMN IF EXISTS t.`v` INT UNSIGNED GENERATED ALWAYS AS (a * 3) STORED FIRST", {"v"}, True),
+        ("ADD i INT, CHANGE v w VARCHAR(9) CHARACTER SET latin1 AS (CAST(a AS CHAR)) PERSISTENT", {"v", "w"}, True),
+        ("MODIFY v INT DEFAULT (CAST(a AS SIGNED)) COMMENT 'AS (a * 3)', MODIFY `AS` INT", set(), True),
+        ("MODIFY s TIMESTAMP(6) GENERATED ALWAYS AS ROW START", set(), True),
+        ("MODIFY e ENUM('b', 'a'), MODIFY at DATETIME, CHANGE u u TINYINT UNSIGNED", set(), True),
+        ("CONVERT TO CHARACTER SET latin1", set(), True),
+        # The values of a new column are those of its definition, in each of its rows.
+        ("ADD v INT AS (a * 3), ADD w INT DEFAULT (1 + 2)", set(), False),
+        ("AUTO_INCREMENT = 7, ALTER a SET DEFAULT 3, DROP PRIMARY KEY, CHARACTER SET latin1, FORCE", set(), False),
+    ],
+)
+def test_columns_whose_values_may_be_others_are_named(text: str, generated: set[str], converts: bool) -> None:
+    columns = effect_of(f"ALTER TABLE t {text}").columns
+    assert (columns.generated, columns.converts) == (generated, converts)
 
 
 @pytest.mark.parametrize(

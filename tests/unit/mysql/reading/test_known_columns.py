@@ -12,15 +12,24 @@ from pyspark_mysql_cdc_wm.binlog.statement_effects import effect_of
 from pyspark_mysql_cdc_wm.options.tables import TableName
 from pyspark_mysql_cdc_wm.reading.schema_changes import Known
 from pyspark_mysql_cdc_wm.records.layout import ColumnChoice, Layout
-from watermark_source.errors import SchemaError
+from watermark_source.errors import SchemaError, UnsupportedFormatError
 
 T = TableName("shop", "t")
+ALL_COLUMNS = ColumnChoice()
 OF_COLUMNS = Layout(("id", "a", "b"), (pa.int32(),) * 3)
 
 
-def compare(text: str, layout: Layout = OF_COLUMNS, *, ignores: bool = False) -> None:
-    known = Known(frozenset({T}), ColumnChoice(), layout, ignores_new_columns=ignores)
-    known.compare_altered(T, ColumnChange(f"binlog f position 9: {text}", effect_of(f"ALTER TABLE t {text}").columns))
+def compare(
+    text: str,
+    layout: Layout = OF_COLUMNS,
+    choice: ColumnChoice = ALL_COLUMNS,
+    *,
+    ignores: bool = False,
+    ignores_unlogged: bool = False,
+) -> None:
+    known = Known(frozenset({T}), choice, layout, ignores_new_columns=ignores)
+    change = ColumnChange(f"binlog f position 9: {text}", effect_of(f"ALTER TABLE t {text}").columns)
+    known.compare_altered(T, change, ignores_unlogged=ignores_unlogged)
 
 
 SWAPS = [
@@ -44,18 +53,36 @@ def test_where_such_changes_are_ignored_or_rows_are_json_it_is_warned_of(
 ) -> None:
     compare(text, ignores=True)
     compare(f"{text}, FORCE", Layout.of_json(ColumnChoice()))
-    assert [each.levelno for each in caplog.records] == [logging.WARNING] * 2
+    shown = [each.levelno for each in caplog.records if "it gave the name of one column of shop.t" in each.message]
+    assert shown == [logging.WARNING] * 2
 
 
 @pytest.mark.parametrize("text", ["RENAME COLUMN c TO b", "CHANGE c b INT", "ADD COLUMN b INT DEFAULT 7"])
 def test_a_column_that_comes_to_a_name_of_the_stream_is_warned_of(text: str, caplog: pytest.LogCaptureFixture) -> None:
     """The stream may have been loaded again since; it may also be the end of a change in several statements."""
     compare(text)
-    (warning,) = caplog.messages
+    warning = caplog.messages[-1]
     assert f"position 9: {text}: it gave shop.t columns with names of the stream's" in warning
 
 
-@pytest.mark.parametrize("text", ["ADD c INT", "DROP b", "CHANGE a a BIGINT", "RENAME COLUMN c TO d", "ADD INDEX (b)"])
+@pytest.mark.parametrize("text", ["ADD c INT", "DROP b", "RENAME COLUMN c TO d", "ADD INDEX (b)"])
 def test_of_other_changes_rows_show_what_they_did(text: str, caplog: pytest.LogCaptureFixture) -> None:
     compare(text)
     assert not caplog.messages
+
+
+@pytest.mark.parametrize("text", ["MODIFY a INT AS (id * 3)", "CHANGE a d INT AS (1)", "CHANGE d a INT AS (1)"])
+def test_an_expression_for_a_column_of_the_stream_ends_the_query(text: str, caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(UnsupportedFormatError, match=r"it gave shop.t an expression for .*set unloggedChangeBeh"):
+        compare(text)
+    compare(text, ignores_unlogged=True)
+    compare(text, choice=ColumnChoice(without=("a", "d")))
+    assert "changes the values of every row, and logged no row; unloggedChangeBehavior is ignore" in caplog.messages[0]
+
+
+@pytest.mark.parametrize("text", ["CHANGE a a TINYINT", "MODIFY c DATETIME", "CONVERT TO CHARACTER SET latin1"])
+def test_values_that_may_be_converted_are_warned_of_once(text: str, caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(2):
+        compare(f"{text}, COMMENT 'once'")
+    (warning,) = caplog.messages
+    assert f"position 9: {text}, COMMENT 'once': it declared columns of shop.t anew, and logged no row" in warning
