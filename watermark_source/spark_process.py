@@ -143,15 +143,19 @@ def query_of_task() -> str | None:
     return name or task.getLocalProperty("sql.streaming.queryId")
 
 
+ABOUT = "about"
+"""Name in ``extra`` of a line: what it is about. Lines about one thing are alike, whatever record they name."""
+
+
 class SparkLines(logging.Handler):
-    """Writes lines with time, level, query and source; equal lines once a minute."""
+    """Writes lines with time, level, query and source; lines that are alike once a minute."""
 
     def __init__(self, context: LogContext, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self._named = context
         self._clock = clock
         self._written: dict[tuple[str, str], tuple[float, int]] = {}
-        """By logger and text: when the line was written last, and how often it was repeated since."""
+        """By logger, and text or what it is about: when a line was last written, and how often repeated since."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write the line, unless the root logger has a handler or the line was written within the last minute."""
@@ -166,10 +170,10 @@ class SparkLines(logging.Handler):
             self.handleError(record)
 
     def line(self, record: logging.LogRecord) -> str | None:
-        """Return the line; ``None`` for a repetition, which the next equal line counts."""
+        """Return the line; ``None`` for a repetition, which the next line like it counts."""
         text, now = record.getMessage(), self._clock()
         # A library's lines about one broker differ in the numbers of sockets and milliseconds.
-        key = record.name, text if _is_ours(record.name) else str(record.msg)
+        key = record.name, str(getattr(record, ABOUT, text) if _is_ours(record.name) else record.msg)
         written_at, folded = self._written.get(key, (-_FOLDED_SECONDS, 0))
         if now - written_at < _FOLDED_SECONDS:
             self._written[key] = written_at, folded + 1

@@ -26,7 +26,7 @@ from pyspark_aligned_kafka.options.kafka_option_table import FORMAT, HEADERS, KA
 from pyspark_aligned_kafka.options.kafka_options import KafkaOptions
 from pyspark_aligned_kafka.options.positions import foreign_positions
 from pyspark_aligned_kafka.options.subscription import selection_text, selects_topic
-from pyspark_aligned_kafka.records.event_time_choice import WithoutTime
+from pyspark_aligned_kafka.records.event_time_choice import WithoutTime, is_of_row_before
 from pyspark_aligned_kafka.records.payload_formats import PayloadChoice
 from watermark_source.connector import (
     BatchDefinition,
@@ -72,6 +72,12 @@ class KafkaSource(SourceDefinition):
     def default_time_columns(self) -> tuple[str, ...]:
         """The time of the record, as Kafka has it."""
         return ("timestamp",)
+
+    @property
+    def deletion_time_column(self) -> str | None:
+        """The record's timestamp, where event time is a member of the row as it was before its deletion."""
+        choice = self.options.times.event_time
+        return "timestamp" if choice is not None and is_of_row_before(choice.place) else None
 
     @property
     def begins_with_snapshot(self) -> bool:

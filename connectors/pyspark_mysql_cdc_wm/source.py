@@ -114,9 +114,9 @@ class MySqlSource(SourceDefinition):
         return self.options.reads_tables
 
     @property
-    def deletes_keep_event_time(self) -> bool:
-        """Whether event time is a column of the table, which the binlog has of a deleted row too."""
-        return self.layout.event_time is not None
+    def deletion_time_column(self) -> str | None:
+        """The time of the commit, where event time is a column of the table: the binlog has it of a deleted row too."""
+        return None if self.layout.event_time is None else "_commit_timestamp"
 
     @property
     def change_columns(self) -> tuple[str, ...]:

@@ -78,7 +78,15 @@ def test_a_wrong_secret_is_not_shown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "nearest"), [("boxWith", "boxWidth"), ("token", "accessToken"), ("address", "client.address")]
+    ("name", "nearest"),
+    [
+        ("boxWith", "boxWidth"),
+        ("token", "accessToken"),
+        ("address", "client.address"),
+        # Its end is left out: others have more letters of it.
+        ("client", "client.address"),
+        ("addr", "client.address"),
+    ],
 )
 def test_an_unknown_name_is_refused_with_the_nearest(name: str, nearest: str) -> None:
     with pytest.raises(UnknownOptionError, match=f"option {name}: there is no such option; the nearest is {nearest}"):

@@ -132,6 +132,18 @@ def test_the_same_line_comes_once_a_minute_with_how_often_it_came() -> None:
     assert again.endswith("gone: a-0 (2 more like it since the last line)")
 
 
+def test_lines_that_say_what_they_are_about_are_folded_by_it() -> None:
+    """Each names another record of one member."""
+    lines = SparkLines(LogContext(), Clock())
+    for number, is_written in enumerate((True, False, False)):
+        line = record("offset %d: at is no BIGINT", number)
+        line.about = "valueSchema: at"
+        assert (lines.line(line) is not None) == is_written
+    other = record("offset %d: id is no INT", 4)
+    other.about = "valueSchema: id"
+    assert lines.line(other) is not None
+
+
 def test_lines_of_a_client_are_folded_by_what_they_are_about() -> None:
     lines = SparkLines(LogContext(), Clock())
     assert lines.line(record("%s refused", "<connection 1>", name="kafka.conn")) is not None

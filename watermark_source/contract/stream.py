@@ -500,12 +500,13 @@ class SourceDefinition(Protocol):
         return False
 
     @property
-    def deletes_keep_event_time(self) -> bool:
-        """Whether a row that reports a deletion has the event time of the row that was deleted; false by default.
+    def deletion_time_column(self) -> str | None:
+        """Own column with the time of a deletion, where the row that reports it has the deleted row's event time.
 
-        A join on event time refuses such deletions: they would take back a version at its beginning.
+        ``None``, the default: its event time is that of the deletion, or is not known to be another. A join on event
+        time refuses deletions with the deleted row's time: they would take back a version at its beginning.
         """
-        return False
+        return None
 
     @property
     def change_columns(self) -> Sequence[str]:

@@ -42,10 +42,39 @@ BUILD_FIRST = ("key", "time", "gone")
 """Leading columns of a build pack. The columns that order changes of one time follow, then the build's own columns."""
 
 
-_DELETED_AT = (
-    "IF(_change_type = 'delete', greatest(_commit_timestamp, event_time + INTERVAL 1 MICROSECOND), event_time)"
-)
-"""Later than the beginning of the deleted row also where that is in the future, or commits are dated in seconds."""
+@dataclass(frozen=True, slots=True)
+class Deletions:
+    """What is known of the times of build rows that delete their key."""
+
+    of_changes: bool = True
+    """Whether event time is the time of each change: an insert and a delete may then have one time."""
+    dated_by: str | None = None
+    """The column with the time of a deletion, of a source that dates it by the deleted row."""
+    condition: str = "_change_type IN ('delete')"
+    """Which rows delete their key, in SQL."""
+
+    def is_refused(self, version: Version, watermark: int) -> bool:
+        """Return whether a deletion that has a version's own time is taken for one that is dated by that row.
+
+        Where the source does not say, one that comes after the watermark has passed it: what is deleted within a unit
+        of time is deleted at once.
+
+        Args:
+            version: the version that would end at its beginning.
+            watermark: that of the batch, in microseconds.
+        """
+        return self.dated_by is not None or (not self.of_changes and version.time < watermark)
+
+    @property
+    def remedy(self) -> str:
+        """The line that gives deletions the time of their change.
+
+        It is later than the beginning of the deleted row also where that is in the future, or changes are dated in
+        seconds.
+        """
+        time = self.dated_by or "the_time_of_the_change"
+        dated = f"IF({self.condition}, greatest({time}, event_time + INTERVAL 1 MICROSECOND), event_time)"
+        return f'build.withColumn("event_time", expr("{dated}"))'
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +93,7 @@ class JoinLayout:
     """A text of everything the state depends on: a join can resume only from state with an equal text."""
     waits: bool = True
     """Whether probe rows wait for a watermark."""
-    deletes_keep_event_time: bool = False
-    """Whether build rows that delete their key have, from their source, the time of the row that was deleted."""
+    deletions: Deletions = Deletions()
 
     @property
     def name(self) -> str:
@@ -102,26 +130,28 @@ class JoinLayout:
                 "time, or leave eventTimeColumn out"
             )
 
-    def check_taken_back(self, before: Sequence[Version], new: Sequence[Version], after: Sequence[Version]) -> None:
-        """Refuse, for a source whose deletes have the time of the deleted row, one that takes a key's version back.
+    def check_taken_back(
+        self, before: Sequence[Version], new: Sequence[Version], after: Sequence[Version], watermark: int
+    ) -> None:
+        """Refuse a delete with the time of the deleted row, which takes a key's version back.
 
         Args:
             before: the versions of a key in state.
             new: those that were read now.
             after: both merged.
+            watermark: that of the batch, in microseconds.
 
         Raises:
             UsageError: a version would count as if it had never been there.
         """
-        if not self.deletes_keep_event_time:
-            return
-        ended = {version.time for version in after if version.row is None}
-        if any(version.time in ended for version in (*before, *new) if version.row is not None):
+        ended = {v.time for v in after if v.row is None and self.deletions.is_refused(v, watermark)}
+        known = before if self.deletions.dated_by is None else (*before, *new)
+        if any(version.time in ended for version in known if version.row is not None):
             raise UsageError(
-                f"{self.name}: a row of build was deleted, and with eventTimeColumn the delete has the time at which "
-                "that row began: the row would count as if it had never been there. Give deletes the time of their "
-                f'commit, before follow_watermark: build.withColumn("event_time", expr("{_DELETED_AT}")), where '
-                "excludeColumns must not leave _commit_timestamp out. Or leave eventTimeColumn out"
+                f"{self.name}: a row of build was deleted, and the delete has the time at which that row began: the "
+                "row would count as if it had never been there. Give deletes the time of their change, before "
+                f"follow_watermark: {self.deletions.remedy}, for which build needs the column of that time. Or let the "
+                "source's event time be the time of each change"
             )
 
 
@@ -180,7 +210,9 @@ class TemporalJoinProcessor(StatefulProcessor):
             if self._layout.processing_time:
                 self._set_latest(changes)
             else:
-                after = replace(after, prune=self._add_versions(changes, after.prune))
+                after = replace(
+                    after, prune=self._add_versions(changes, after.prune, timerValues.getCurrentWatermarkInMs())
+                )
         if probe and not self._layout.waits:
             for arrived in gathered(rows_of(probe)):
                 yield from self._joined(arrived)
@@ -290,8 +322,8 @@ class TemporalJoinProcessor(StatefulProcessor):
         self._versions.write({key: row for key, row in latest.items() if row is not None})
         self._versions.remove(key for key, row in latest.items() if row is None)
 
-    def _add_versions(self, changes: pa.Table, prune: int | None) -> int | None:
-        """Add versions, and return the watermark of the next pruning.
+    def _add_versions(self, changes: pa.Table, prune: int | None, watermark: int) -> int | None:
+        """Add versions, and return the watermark of the next pruning; both are milliseconds.
 
         It drops no version: if the probe side comes from an operator that emits rows after the watermark, rows of the
         same batch still match versions that the watermark has passed.
@@ -307,7 +339,7 @@ class TemporalJoinProcessor(StatefulProcessor):
         for (key, added), found in zip(new.items(), stored, strict=True):
             before = [Version(*version) for version in found or ()]
             after[key] = merged(before, added)
-            self._layout.check_taken_back(before, added, after[key])
+            self._layout.check_taken_back(before, added, after[key], watermark * 1_000)
         stale = self._write_needed(after, _FIRST_MOMENT)
         if not stale:
             return prune

@@ -42,8 +42,9 @@ from watermark_source.operators.changes import (
     row_paths,
 )
 from watermark_source.operators.followed_time import WAITED, declarations, followed_time, need_rocksdb
-from watermark_source.operators.join_processor import JoinLayout, TemporalJoinProcessor
+from watermark_source.operators.join_processor import Deletions, JoinLayout, TemporalJoinProcessor
 from watermark_source.operators.packs import BUCKET, PACKED, UNPACKED, Packer, unpacker
+from watermark_source.spark.accepted_operators import has_times_of_its_own
 from watermark_source.spark.column_names import EVENT_TIME
 from watermark_source.spark.columns import SourceTime
 from watermark_source.spark.follow import is_case_sensitive, quoted, spelling
@@ -162,7 +163,7 @@ def temporal_join(
         probe=arrow_columns(probe_rows.schema.fields[1:]),
         build=arrow_columns(added),
         described=_described(probe, added, probe_key, buckets, _kind_of_join(probe_source, wait=wait)),
-        deletes_keep_event_time=any(path.source.deletes_keep_event_time for path in paths),
+        deletions=_deletions(build, build_time, columns, kinds, [path.source for path in paths]),
     )
     key = key_bytes(build, build_key)
     is_version, is_delete = key.isNotNull(), F.lit(False)
@@ -185,6 +186,20 @@ def temporal_join(
     if not layout.processing_time:
         metadata[WAITED] = CALLER
     return rows.select([quoted(c).alias(c, metadata=metadata) if c == probe_time else quoted(c) for c in rows.columns])
+
+
+def _deletions(
+    build: DataFrame, time: str, columns: BuildColumns, kinds: KindsOfChange, sources: Sequence[SourceTime]
+) -> Deletions:
+    """Return what the sources declare, and the plan shows, of the times of rows that delete their key."""
+    listed = ", ".join(repr(kind) for kind in kinds.deletes)
+    return Deletions(
+        of_changes=all(
+            source.default_times and not has_times_of_its_own(build, time, source.default_times) for source in sources
+        ),
+        dated_by=next((source.deletion_time for source in sources if source.deletion_time is not None), None),
+        condition=f"{columns.change_type} IN ({listed})",
+    )
 
 
 def _spread(probe: DataFrame, key: Column) -> Column:

@@ -160,8 +160,8 @@ class SourceTime:
     """Whether it begins with snapshots, or with its logs up to their ends, and has no watermark before."""
     reads_to_end_first: bool = False
     """Whether that is its logs, whose rows are changes of keys (``readToEndFirst``)."""
-    deletes_keep_event_time: bool = False
-    """Whether a row that reports a deletion has the event time of the row that was deleted."""
+    deletion_time: str | None = None
+    """The column with the time of a deletion, where the row that reports it has the deleted row's event time."""
     change_columns: tuple[str, ...] = ()
     """The column of the kind of change, then those that order changes; none where rows are not changes of a table."""
     default_times: tuple[str, ...] = ()
@@ -179,7 +179,7 @@ class SourceTime:
         characteristic: WatermarkCharacteristic,
         *,
         begins_with_snapshot: bool,
-        deletes_keep_event_time: bool,
+        deletion_time_column: str | None,
         change_columns: Sequence[str] = (),
         default_time_columns: Sequence[str] | None = (),
     ) -> SourceTime:
@@ -199,7 +199,7 @@ class SourceTime:
             holds_group=meets and begins_with_snapshot and options.alignment.holds_in_snapshot,
             begins_with_snapshot=begins_with_snapshot,
             reads_to_end_first=options.after_catch_up is AfterCatchUp.WATERMARK,
-            deletes_keep_event_time=deletes_keep_event_time,
+            deletion_time=deletion_time_column,
             change_columns=tuple(change_columns),
             default_times=(EVENT_TIME, *(default_time_columns or ())) if is_default else (),
             becomes_clock=options.after_catch_up is AfterCatchUp.CLOCK,
@@ -219,7 +219,7 @@ class SourceTime:
             holds_group=declared["holdsGroup"],
             begins_with_snapshot=declared["beginsWithSnapshot"],
             reads_to_end_first=declared.get("readsToEndFirst", False),
-            deletes_keep_event_time=declared.get("deletesKeepEventTime", False),
+            deletion_time=declared.get("deletionTime"),
             change_columns=tuple(declared.get("changeColumns", ())),
             default_times=tuple(declared.get("defaultTimes", ())),
             becomes_clock=declared.get("becomesClock", False),
@@ -245,8 +245,8 @@ class SourceTime:
             declared["group"] = self.group
         if self.reads_to_end_first:
             declared["readsToEndFirst"] = True
-        if self.deletes_keep_event_time:
-            declared["deletesKeepEventTime"] = True
+        if self.deletion_time is not None:
+            declared["deletionTime"] = self.deletion_time
         if self.change_columns:
             declared["changeColumns"] = list(self.change_columns)
         if self.default_times:

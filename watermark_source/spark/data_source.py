@@ -205,7 +205,7 @@ class AlignedDataSource(DataSource):
 
         return stream_schema(
             source.columns, options.engine, self.characteristic, begins_with_snapshot=source.begins_with_snapshot,
-            deletes_keep_event_time=source.deletes_keep_event_time, change_columns=source.change_columns,
+            deletion_time_column=source.deletion_time_column, change_columns=source.change_columns,
             default_time_columns=source.default_time_columns if source.event_time is None else None,
         )  # fmt: skip
 

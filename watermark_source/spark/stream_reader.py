@@ -33,7 +33,7 @@ def stream_schema(
     characteristic: WatermarkCharacteristic = WatermarkCharacteristic.UNDEFINED,
     *,
     begins_with_snapshot: bool = False,
-    deletes_keep_event_time: bool = False,
+    deletion_time_column: str | None = None,
     change_columns: Sequence[str] = (),
     default_time_columns: Sequence[str] | None = (),
 ) -> StructType:
@@ -41,7 +41,7 @@ def stream_schema(
 
     ``characteristic`` is the connector's declaration of its watermarks: operators on processing time take no source
     that leaves it undefined (FLIP-326). ``begins_with_snapshot``: a new query has no watermark before its snapshots are
-    complete. ``deletes_keep_event_time``, ``change_columns``, ``default_time_columns``: see ``SourceDefinition``; the
+    complete. ``deletion_time_column``, ``change_columns``, ``default_time_columns``: see ``SourceDefinition``; the
     last is ``None`` where an option names the event time.
 
     Raises:
@@ -53,7 +53,7 @@ def stream_schema(
     if options.include_markers:
         declared = SourceTime.of_options(
             options, characteristic, begins_with_snapshot=begins_with_snapshot,
-            deletes_keep_event_time=deletes_keep_event_time, change_columns=change_columns,
+            deletion_time_column=deletion_time_column, change_columns=change_columns,
             default_time_columns=default_time_columns,
         )  # fmt: skip
         added.append(StructField(MARKER, MARKER_TYPE, metadata=declared.metadata))

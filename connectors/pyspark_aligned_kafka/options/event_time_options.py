@@ -22,6 +22,7 @@ from pyspark.sql.types import (
 from pyspark_aligned_kafka.options.subscription import Subscribe, Subscription, is_topic_name, selection_text
 from pyspark_aligned_kafka.records.event_time_choice import (
     OPTION,
+    Alternative,
     ByFunction,
     EventTimeChoice,
     FirstOf,
@@ -29,6 +30,7 @@ from pyspark_aligned_kafka.records.event_time_choice import (
     InColumn,
     InHeader,
     InJson,
+    InTimestamp,
     JsonPath,
     MarkChoice,
     Place,
@@ -45,12 +47,12 @@ FORMAT, ERRORS = "eventTimeFormat", "eventTimeErrors"
 SHOWS = "recordsInErrors"
 MARKS, MARKS_FORMAT = "watermarkColumn", "watermarkFormat"
 _FUNCTION = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)", re.ASCII)
-_OR = re.compile(r"\s+or\s+(?=(?:value|key|header):)", re.IGNORECASE)
+_OR = re.compile(r"\s+or\s+(?=(?:value|key|header):|timestamp\s*$)", re.IGNORECASE)
 """Between places of which the first that is there counts."""
 _FORMATS = tuple(each.value for each in Format)
 _ACCEPTED = (
     "must be timestamp, value: or key: and a path such as $.a.b, header: and a name, several of these with or between "
-    "them, or module:function"
+    "them and timestamp last, or module:function"
 )
 _MEMBER_TYPES = (DateType, DecimalType, IntegerType, LongType, StringType, TimestampNTZType, TimestampType)
 _TIME_TYPES = (DateType, TimestampNTZType, TimestampType)
@@ -61,7 +63,9 @@ def _place(text: str) -> Place | None:
     chosen = text.strip()
     if len(alternatives := _OR.split(chosen)) > 1:
         places = [_place(each) for each in alternatives]
-        return FirstOf(tuple(_content(place) for place in places))
+        if None in places[:-1]:
+            raise ValueError("timestamp is always there, and can only be the last one")
+        return FirstOf(tuple(map(_alternative, places)))
     kind, colon, rest = chosen.partition(":")
     if chosen.lower() == TIMESTAMP:
         return None
@@ -76,12 +80,12 @@ def _place(text: str) -> Place | None:
     raise ValueError
 
 
-def _content(place: Place | None) -> InJson | InColumn | InHeader:
-    if not isinstance(place, InJson | InColumn | InHeader):
+def _alternative(place: Place | None) -> Alternative:
+    if isinstance(place, ByFunction | FirstOf):
         raise ValueError(  # noqa: TRY004 - as every parser of options
-            "only value:, key: and header: can be alternatives; eventTimeErrors=timestamp uses the record's timestamp"
+            "only value:, key: and header: can be alternatives, and timestamp the last one"
         )
-    return place
+    return InTimestamp() if place is None else place
 
 
 EVENT_TIME_OPTIONS = (
@@ -94,11 +98,11 @@ EVENT_TIME_OPTIONS = (
         doc="The event time of a row: the record's own `timestamp`; a member of the JSON document in its value or "
         "key, `value:$.a.b` or `key:$.a` (`value:$` is the document itself), or with `valueFormat` `avro` or "
         "`protobuf` of the decoded value, likewise for keys; a header, `header:NAME`; the first of several of these "
-        "that is there, `value:$.after.at or value:$.before.at` (a member that is null is not there); or the result "
-        "of a function, `package.module:function`. The function receives an Arrow record batch with the columns key, "
-        "value, headers, timestamp and offset, and returns an Arrow array of timestamps, or of int64 milliseconds, "
-        "with one element for each record. Watermarks, windows, idleness and alignment use it: see [event "
-        "time](event-time.md).",
+        "that is there, `value:$.after.at or value:$.before.at` (a member that is null is not there; the last one "
+        "may be `timestamp`); or the result of a function, `package.module:function`. The function receives an Arrow "
+        "record batch with the columns key, value, headers, timestamp and offset, and returns an Arrow array of "
+        "timestamps, or of int64 milliseconds, with one element for each record. Watermarks, windows, idleness and alignment use "
+        "it: see [event time](event-time.md).",
     ),
     one_of(
         name=FORMAT,
@@ -226,7 +230,7 @@ def _in_payload(place: Place | None, text: str | None, payloads: Sequence[Payloa
         OptionError: it is no member of what is decoded, or has a type that holds no event time.
     """
     if isinstance(place, FirstOf):
-        return FirstOf(tuple(_content(_in_payload(each, text, payloads)) for each in place.places))
+        return FirstOf(tuple(_alternative(_in_payload(each, text, payloads)) for each in place.places))
     if not isinstance(place, InJson):
         return place
     payload = next((each for each in payloads if each.field == place.field), None)
@@ -262,7 +266,7 @@ def _as_json(place: Place | None, text: str, payloads: Sequence[PayloadChoice]) 
         OptionError: they are decoded, and not JSON.
     """
     if isinstance(place, FirstOf):
-        return FirstOf(tuple(_content(_as_json(each, text, payloads)) for each in place.places))
+        return FirstOf(tuple(_alternative(_as_json(each, text, payloads)) for each in place.places))
     for payload in payloads:
         if isinstance(place, InJson) and place.field == payload.field:
             if payload.format != JSON:

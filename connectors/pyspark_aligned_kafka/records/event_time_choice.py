@@ -87,6 +87,10 @@ def _unquoted(text: str) -> str:
     if text[0] == "'":
         text = '"' + text[1:-1].replace("\\'", "'").replace('"', '\\"') + '"'
     found: str = json.loads(text)
+    try:
+        found.encode()
+    except UnicodeEncodeError:
+        raise ValueError("has half of a pair of surrogates, which no name has in UTF-8") from None
     return found
 
 
@@ -147,10 +151,21 @@ class InHeader:
 
 
 @dataclass(frozen=True, slots=True)
+class InTimestamp:
+    """The record's own timestamp."""
+
+    def __str__(self) -> str:
+        return "timestamp"
+
+
+Alternative: TypeAlias = InJson | InColumn | InHeader | InTimestamp
+
+
+@dataclass(frozen=True, slots=True)
 class FirstOf:
     """In each record, at the first of several places that is there: a member that is missing or null is not."""
 
-    places: tuple[InJson | InColumn | InHeader, ...]
+    places: tuple[Alternative, ...]
 
     def __str__(self) -> str:
         return " or ".join(map(str, self.places))
@@ -186,7 +201,7 @@ class ByFunction:
 
 
 _EXAMPLE = "my_package.times:event_time"
-Place: TypeAlias = InJson | InColumn | InHeader | FirstOf | ByFunction
+Place: TypeAlias = Alternative | FirstOf | ByFunction
 
 
 class WithoutTime(Enum):
@@ -205,7 +220,20 @@ def _fields(place: Place) -> frozenset[str]:
     if isinstance(place, InJson | InColumn):
         of = place if isinstance(place, InJson) else place.payload
         return frozenset({of.field, "headers"} if of.framed else {of.field})
+    if isinstance(place, InTimestamp):
+        return frozenset({"timestamp"})
     return frozenset({"headers"} if isinstance(place, InHeader) else {"key", "value", "headers"})
+
+
+_ROW_BEFORE = "before"
+"""Name of the member with a row as it was before its change, in the change events of Debezium and those like it."""
+
+
+def is_of_row_before(place: Place) -> bool:
+    """Return whether the time of a change may be a member of the row as it was before."""
+    if isinstance(place, FirstOf):
+        return any(map(is_of_row_before, place.places))
+    return isinstance(place, InJson | InColumn) and _ROW_BEFORE in place.path.steps[:-1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,9 +29,11 @@ from pyspark_aligned_kafka.records.event_time_choice import (
     InColumn,
     InHeader,
     InJson,
+    InTimestamp,
     MarkChoice,
     WithoutTime,
 )
+from pyspark_aligned_kafka.records.json_members import end_of_path
 from pyspark_aligned_kafka.records.json_scan import JsonKind, JsonScan
 from pyspark_aligned_kafka.records.payload_formats import Decoded
 from pyspark_aligned_kafka.records.record_batches import Bytes, Fault, Longs, fault_error
@@ -140,10 +142,14 @@ class JsonTimes:
         if kind is JsonKind.NO_JSON:
             behind = " behind a zero byte and the id of a schema" if self._where.framed else ""
             return f"what is no JSON{behind}, {document}"
-        if kind is JsonKind.NOTHING:
-            return f"no such member in {document}"
-        if kind is JsonKind.OTHER:
-            return f"what is neither a string nor a number, in {document}"
+        if kind in (JsonKind.NOTHING, JsonKind.OTHER):
+            what = "no such member" if kind is JsonKind.NOTHING else "what is neither a string nor a number"
+            whole = records.data[int(starts[0]) :][: int(sizes[0])].tobytes()
+            try:
+                return f"{what}: {end_of_path(whole, self._where.path, with_names=self._shows)}"
+            except ValueError:
+                # Compiled code validates no UTF-8.
+                return f"{what} in {document}"
         return shown(records.data, int(at[0]), int(found[0]), with_content=self._shows)
 
     def _found(self, records: Records) -> tuple[Longs, Longs, Longs]:
@@ -296,6 +302,30 @@ class HeaderTimes:
 
     def _places(self, records: Records) -> tuple[Longs, Longs]:
         return self._scan.find(records.split, records.data, records.located, records.offsets)
+
+
+# Timestamps of records, behind other places.
+
+
+class RecordTimes:
+    """``TimeFinder`` of the record's own timestamp."""
+
+    def __init__(self) -> None:
+        self._absent = np.empty(0, np.bool_)
+
+    def find(self, records: Records) -> Found:
+        """See ``TimeFinder``."""
+        found = _within(integers(records.timestamps), is_valid(records.timestamps))
+        self._absent = found.wrong.astype(bool)
+        return found
+
+    def absent(self, records: Records) -> npt.NDArray[np.bool_]:
+        """See ``TimeFinder``."""
+        return self._absent
+
+    def seen(self, records: Records, row: int) -> str:
+        """See ``TimeFinder``."""
+        return "no timestamp of the record between the years 1 and 9999"
 
 
 # Event times at the first of several places.
@@ -516,6 +546,8 @@ def time_finder(choice: EventTimeChoice) -> TimeFinder:
         return HeaderTimes(choice, choice.place)
     if isinstance(choice.place, FirstOf):
         return FirstTimes(choice, choice.place)
+    if isinstance(choice.place, InTimestamp):
+        return RecordTimes()
     assert isinstance(choice.place, ByFunction)
     return FunctionTimes(choice.place, shows_records=choice.shows_records)
 

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, StructType
 
+from pyspark_aligned_kafka.records.json_members import misplaced
 from pyspark_aligned_kafka.records.payload_cells import CellColumns, CellKind, IdReader, arrow_type, replaced
 from pyspark_aligned_kafka.records.payload_exact import ExactReader, Reading
 from pyspark_aligned_kafka.records.payload_formats import NO_ID, Decoded, IdHeader, PayloadChoice, Places
@@ -20,6 +21,8 @@ from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
 from watermark_source.arrow_columns import bitmap
 from watermark_source.planning.split import Split
 
+_MOST_DOCUMENTS, _MOST_BYTES = 100, 1 << 18
+"""Documents, and their bytes together, in which the members of a schema are looked for."""
 _WITHOUT_ID = 2
 """Of a document: it is not behind an id, as others beside it are."""
 
@@ -38,6 +41,9 @@ class JsonReader:
         self._columns = CellColumns(schema, {BinaryType: CellKind.BASE64}, zone_is_utc=choice.zone == "UTC")
         self._located = None if choice.located is None else self._columns.node_at(schema, choice.located.steps)
         self._exact = ExactReader(schema, choice.zone)
+        self._schema = schema
+        self._is_looked_at = False
+        """Whether the schema's members have been looked for in documents."""
         self._stack = np.zeros(STACK, np.int64)
 
     def read(  # noqa: PLR0917 - the block and where ids may be
@@ -65,10 +71,25 @@ class JsonReader:
         column, malformed = made.column(data, self._type, self._corrupt), 0
         if left:
             column, malformed = self._with_unusual(split, column, data, starts, lengths, offsets, unusual)
+        if not self._is_looked_at:
+            self._look_for_members(split, column, data, starts, lengths, offsets)
         path = self._choice.located
         if path is None or wanted < 0:
             return Decoded(column, malformed)
         return Decoded(column, malformed, Places(path, found[0], found[1], found[2], np.flatnonzero(unusual)))
+
+    def _look_for_members(  # noqa: PLR0917 - the block
+        self, split: Split, column: pa.Array, data: Bytes, starts: Longs, lengths: Longs, offsets: Longs
+    ) -> None:
+        """Report, of the first block with documents, members of the schema that are null because they are elsewhere."""
+        rows = np.flatnonzero(lengths > 0)
+        self._is_looked_at = len(rows) > 0
+        if not self._is_looked_at or not _has_only_nulls(column, self._schema):
+            return
+        within = rows[np.cumsum(lengths[rows]) <= max(_MOST_BYTES, int(lengths[rows[0]]))][:_MOST_DOCUMENTS]
+        documents = [data[starts[row] : starts[row] + lengths[row]].tobytes() for row in within.tolist()]
+        if (wrong := misplaced(documents, self._schema)) is not None:
+            self._choice.report_misplaced(split, int(offsets[rows[0]]), wrong)
 
     # Documents that are not plain.
 
@@ -93,6 +114,18 @@ class JsonReader:
             for document, reading in zip(documents, readings, strict=True)
         ]
         return replaced(made, rows, arrow_of(values, self._type)), len(bad)
+
+
+def _has_only_nulls(column: pa.Array, schema: StructType) -> bool:
+    """Return whether a member of a column that is no struct is null in all rows."""
+    for number, field in enumerate(schema.fields):
+        child = column.field(number)
+        if isinstance(field.dataType, StructType):
+            if _has_only_nulls(child, field.dataType):
+                return True
+        elif child.null_count == len(child):
+            return True
+    return False
 
 
 def arrow_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:

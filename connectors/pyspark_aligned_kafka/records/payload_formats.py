@@ -16,11 +16,13 @@ from pyspark_aligned_kafka.errors import place
 from pyspark_aligned_kafka.records.payload_schema import ACCEPTED_TYPES, CORRUPT_MEMBER, parse_schema
 from watermark_source.errors import PayloadError
 from watermark_source.planning.split import Split
+from watermark_source.spark_process import ABOUT
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from pyspark_aligned_kafka.records.event_time_choice import JsonPath
+    from pyspark_aligned_kafka.records.json_members import Misplaced
     from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
     from watermark_source.extractors.schema_registry import SchemaRegistry
 
@@ -39,6 +41,10 @@ class PayloadSchema(NamedTuple):
     """Of the column."""
     definition: Any = None
     """What the format's reader needs beside the type. Picklable."""
+
+
+def _log_warning(text: str, about: str) -> None:
+    _log.warning("%s", text, extra={ABOUT: about})
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +67,8 @@ class PayloadChoice:
     format)."""
     located: JsonPath | None = None
     """The path of event time in JSON, if it is there: the reader then returns where that is."""
+    tell: Callable[[str, str], None] = _log_warning
+    """Receives what is wrong with values, and what it is about: lines about one thing are alike."""
 
     @property
     def corrupt_member(self) -> str | None:
@@ -82,7 +90,16 @@ class PayloadChoice:
         what = f"{place(split, offset)}: the {self.field} does not fit {self.field}Schema: {wrong}{begin}"
         if self.fail_fast:
             self._fail(what)
-        _log.warning("%s. Such members are null; %d of one block of records", what, count)
+        self.tell(f"{what}. Such members are null; {count} of one block of records", wrong.partition(":")[0])
+
+    def report_misplaced(self, split: Split, offset: int, wrong: Misplaced) -> None:
+        """Log that the documents of a block of records lack members that the schema names."""
+        there = wrong.there if self.shows_records else "recordsInErrors=true shows what they have"
+        self.tell(
+            f"{place(split, offset)} and the {self.field}s behind it have no {wrong.missing}, which {self.field}Schema "
+            f"names: null in every row; {there}",
+            "misplaced",
+        )
 
     def _fail(self, what: str) -> NoReturn:
         kept = (

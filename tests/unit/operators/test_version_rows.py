@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from watermark_source.errors import UsageError
-from watermark_source.operators.join_processor import JoinLayout, Version, merged, to_columns, to_rows
+from watermark_source.operators.join_processor import Deletions, JoinLayout, Version, merged, to_columns, to_rows
 
 FAR = 2**60
 """Microseconds: no date of Python's."""
@@ -74,14 +74,33 @@ def test_a_delete_at_the_time_of_the_deleted_row_is_refused_where_the_source_dat
 ) -> None:
     """The row would be taken back from its beginning, for clicks of the time at which it was there."""
     known, added = ([Version(*each) for each in of] for of in (before, new))
-    check = replace(LAYOUT, deletes_keep_event_time=True).check_taken_back
+    declared = replace(LAYOUT, deletions=Deletions(dated_by="_commit_timestamp"))
     with (
-        pytest.raises(UsageError, match=r"as if it had never been there.*_commit_timestamp")
+        pytest.raises(UsageError, match=r"as if it had never been there.*greatest\(_commit_timestamp, ")
         if is_refused
         else nullcontext()
     ):
-        check(known, added, merged(known, added))
-    LAYOUT.check_taken_back(known, added, merged(known, added))
+        declared.check_taken_back(known, added, merged(known, added), 0)
+    LAYOUT.check_taken_back(known, added, merged(known, added), 10**9)
+
+
+@pytest.mark.parametrize(
+    ("before", "new", "watermark", "is_refused"),
+    [
+        ([(10, "a")], [(10, None)], 11, True),
+        ([(10, "a")], [(10, None)], 10, False),
+        # A transaction that inserts and deletes a row.
+        ([], [(10, "a"), (10, None)], 11, False),
+        ([(10, "a")], [(11, None)], 20, False),
+    ],
+)
+def test_a_late_delete_at_the_time_of_the_deleted_row_is_refused_where_no_source_says_what_its_time_is(
+    before: list[tuple[int, str | None]], new: list[tuple[int, str | None]], watermark: int, is_refused: bool
+) -> None:
+    known, added = ([Version(*each) for each in of] for of in (before, new))
+    layout = replace(LAYOUT, deletions=Deletions(of_changes=False, condition="op IN ('d')"))
+    with pytest.raises(UsageError, match=r"IF\(op IN \('d'\), greatest\(") if is_refused else nullcontext():
+        layout.check_taken_back(known, added, merged(known, added), watermark)
 
 
 LAYOUT = JoinLayout(

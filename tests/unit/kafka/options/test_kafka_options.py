@@ -244,9 +244,9 @@ def test_strategy_for_timestamps_without_a_match() -> None:
         ("columns", "value,val", '"val" is none of them'),
         ("columns", "value,VALUE", "one is there twice"),
         ("eventTimeColumn", "value.ts", "must be timestamp"),
-        ("eventTimeColumn", "timestamp or value:$.a", "only value:, key: and header: can be alternatives"),
+        ("eventTimeColumn", "timestamp or value:$.a", "timestamp is always there, and can only be the last one"),
+        ("eventTimeColumn", r"value:$['\ud800']", "has half of a pair of surrogates"),
         ("eventTimeColumn", "m:f or value:$.a", "only value:, key: and header: can be alternatives"),
-        ("eventTimeColumn", "value:$.a or timestamp", "must begin with $"),
         ("kafkaConsumer.pollTimeoutMs", "2 minutes", "not a whole number"),
         ("maxDecompressedBatchBytes", "2147483648", "must be at most 2147483647"),
         ("commitGroupId", " ", "is empty"),
@@ -279,6 +279,25 @@ def test_an_unknown_option_names_the_nearest_one() -> None:
         parsed(startingOffset="latest")
     with pytest.raises(UnknownOptionError, match=r"nearest is kafka\.bootstrap\.servers"):
         parse({"bootstrap.servers": "localhost:9092", "subscribe": "orders"})
+    with pytest.raises(UnknownOptionError, match=r"nearest is kafka\.bootstrap\.servers"):
+        parse({"bootstrap": "localhost:9092", "subscribe": "orders"})
+    with pytest.raises(UnknownOptionError, match="nearest is eventTimeColumn"):
+        parsed(eventTime="value:$.at")
+
+
+@pytest.mark.parametrize(
+    ("place", "column"),
+    [
+        ({"eventTimeColumn": "value:$.after.at or value:$.before.at"}, "timestamp"),
+        ({"eventTimeColumn": "value:$.ts_ms"}, None),
+        ({}, None),
+    ],
+)
+def test_a_deletion_that_is_dated_by_its_row_has_its_time_in_another_column(
+    place: dict[str, str], column: str | None
+) -> None:
+    found = KafkaSource(kafka_options.parse({**SERVERS, "subscribe": "t", **place})).deletion_time_column
+    assert found == column
 
 
 @pytest.mark.parametrize(
@@ -372,6 +391,7 @@ def test_what_errors_may_show_goes_with_each_place_in_records(given: dict[str, s
     ({"eventTimeColumn": " value:$.a.b "}, "eventTimeColumn = value:$.a.b"),
     ({"eventTimeColumn": "value:$.a[0]  OR Key:$.b"}, "eventTimeColumn = value:$.a[0] or key:$.b"),
     ({"eventTimeColumn": "header:a or b"}, "eventTimeColumn = header:a or b"),
+    ({"eventTimeColumn": "value:$.at or Timestamp "}, "eventTimeColumn = value:$.at or timestamp"),
     ({"eventTimeColumn": "times:of"}, "eventTimeColumn = times:of"),
     ({"watermarkColumn": "timestamp", **PUNCTUATED}, "watermarkColumn = timestamp"),
     ({"watermarkColumn": "header:w", "eventTimeColumn": "header:t", **PUNCTUATED},

@@ -7,10 +7,13 @@ import pytest
 from pyspark_aligned_kafka.records.event_time_choice import (
     ByFunction,
     EventTimeChoice,
+    FirstOf,
     InHeader,
     InJson,
+    InTimestamp,
     MarkChoice,
     Place,
+    is_of_row_before,
     parse_path,
 )
 
@@ -21,6 +24,7 @@ from pyspark_aligned_kafka.records.event_time_choice import (
         (InJson("key", parse_path("$.a")), "key:$.a", {"key"}),
         (InJson("value", parse_path("$.a")), "value:$.a", {"value"}),
         (InHeader("t"), "header:t", {"headers"}),
+        (FirstOf((InHeader("t"), InTimestamp())), "header:t or timestamp", {"headers", "timestamp"}),
         (ByFunction("times", "of"), "times:of", {"key", "value", "headers"}),
     ],
 )
@@ -28,3 +32,17 @@ def test_only_the_fields_that_a_place_is_in_are_looked_at(place: Place, text: st
     assert str(place) == text
     assert EventTimeChoice(place).fields == MarkChoice(place).fields == fields
     assert MarkChoice(None).fields == set()
+
+
+@pytest.mark.parametrize(
+    ("place", "is_so"),
+    [
+        (FirstOf((InJson("value", parse_path("$.after.at")), InJson("value", parse_path("$.before.at")))), True),
+        (InJson("value", parse_path("$.payload.before.at")), True),
+        (InJson("value", parse_path("$.ts_ms")), False),
+        (InJson("value", parse_path("$.before")), False),
+        (ByFunction("before", "at"), False),
+    ],
+)
+def test_the_time_of_a_row_before_its_change_is_known_by_its_path(place: Place, *, is_so: bool) -> None:
+    assert is_of_row_before(place) == is_so

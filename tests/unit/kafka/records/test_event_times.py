@@ -28,6 +28,7 @@ from pyspark_aligned_kafka.records.event_time_choice import (
     Format,
     InHeader,
     InJson,
+    InTimestamp,
     Place,
     WithoutTime,
     parse_path,
@@ -116,8 +117,33 @@ def test_a_place_that_is_there_and_has_no_time_is_not_passed_over() -> None:
         read(recs, AFTER_OR_BEFORE)
     with pytest.raises(EventTimeError, match=r"offset 1: .* or value:\$.before.at .*seen 'later'"):
         read([recs[0], Rec(1, b'{"before":{"at":"later"}}')], AFTER_OR_BEFORE)
-    with pytest.raises(EventTimeError, match=r"offset 1: .*seen no such member in '\{\}'"):
+    with pytest.raises(EventTimeError, match=r"offset 1: .*seen no such member: \$ is an object with no member"):
         read([recs[0], Rec(1, b"{}")], AFTER_OR_BEFORE)
+
+
+def test_the_records_timestamp_may_be_the_last_of_several_places() -> None:
+    place = FirstOf((IN_VALUE, InTimestamp()))
+    recs = [Rec(0, b'{"t":1}', millis=7), Rec(1, b"{}", millis=8), Rec(2, None, millis=9)]
+    assert millis(read(recs, place)) == [1_000, 8, 9]
+    with pytest.raises(EventTimeError, match=r"offset 1: no event time at value:\$.t or timestamp .*; seen 'soon'"):
+        read([Rec(0, b'{"t":1}'), Rec(1, b'{"t":"soon"}')], place)
+
+
+@pytest.mark.parametrize(
+    ("path", "end"),
+    [
+        ("$.order.create", r"\$\.order is an object with created, lines"),
+        ("$.order.created.at", r"\$\.order\.created is a number"),
+        ("$.order.lines[2].at", r"\$\.order\.lines is an array of 2 elements"),
+        ("$.order.lines[0].at", r"\$\.order\.lines\[0\] is null"),
+        ("$.order", r"\$\.order is an object with created, lines"),
+    ],
+)
+def test_a_path_that_ends_before_its_member_is_told_where_it_ends_and_what_is_there(path: str, end: str) -> None:
+    """The beginning of a document may end long before that."""
+    document = b'{"padding":"%s","order":{"created":1,"lines":[null,"x"]}}' % (b"x" * 100)
+    with pytest.raises(EventTimeError, match=f"offset 0: .*: {end}\\. Correct"):
+        read([Rec(0, document)], InJson("value", parse_path(path)))
 
 
 def test_of_several_headers_of_a_name_the_last_one_counts() -> None:
@@ -184,8 +210,8 @@ def test_no_more_than_eighty_bytes_of_what_is_no_moment_are_shown() -> None:
 BROKEN = [
     (b'{"t":"soon"}', "seen 'soon'"),
     (b'{"t":}', "what is no JSON, '{\"t\":}'"),
-    (b'{"T":1}', "no such member in '{\"T\":1}'"),
-    (b'{"t":[1]}', "neither a string nor a number, in '{\"t\":\\[1\\]}'"),
+    (b'{"T":1,"a":{"t":2}}', "no such member: [$] is an object with T, a"),
+    (b'{"t":[1]}', "neither a string nor a number: [$].t is an array of 1 elements"),
     (None, "null in place of a document"),
 ]
 
@@ -241,8 +267,8 @@ def by(module: ModuleType, function: object) -> ByFunction:
 SECRET = b"4929-1234-5678-9012"
 PRIVATE: dict[str, tuple[bytes, Place]] = {
     "no JSON": (b"{" + SECRET, IN_VALUE),
-    "no member": (b'{"card":"' + SECRET + b'"}', IN_VALUE),
-    "an object": (b'{"t":{"card":"' + SECRET + b'"}}', IN_VALUE),
+    "no member": (b'{"' + SECRET + b'":1}', IN_VALUE),
+    "an object": (b'{"t":{"' + SECRET + b'":1}}', IN_VALUE),
     "no moment": (b'{"t":"' + SECRET + b'"}', IN_VALUE),
     "a header": (SECRET, InHeader("h")),
     "a function": (SECRET, InHeader("replaced")),

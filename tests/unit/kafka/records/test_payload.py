@@ -141,6 +141,47 @@ def test_a_record_is_shown_only_where_the_user_lets_it() -> None:
     assert "card: it is no INT" in str(raised.value)
 
 
+RIDE = b'{"id":7,"trip":{"driver":3,"fare":2.5,"at":{"lat":1}}}'
+
+
+@pytest.mark.parametrize(
+    ("schema", "documents", "told"),
+    [
+        (
+            "driver INT, fare DOUBLE", [RIDE, None],
+            r"have no driver, fare, which valueSchema .* are id, trip\. Write trip STRUCT<driver INT, fare DOUBLE>$",
+        ),
+        ("id INT, Lat INT", [RIDE], "have no Lat, .* Write trip STRUCT<at STRUCT<lat INT>>"),
+        ("ID INT, n STRUCT<x: INT>", [RIDE], r"have no ID, n\.x, .* Write id INT$"),
+        ("order STRUCT<a: INT>", [RIDE], r"have no order\.a, .*; their members are id, trip$"),
+        # What is left out, or null, in all documents is there in others.
+        ("id INT, note STRING", [RIDE], None),
+        ("id INT, fare DOUBLE", [RIDE, b'{"fare":null}'], None),
+        ("id INT, fare DOUBLE, trip STRUCT<fare: DOUBLE>", [RIDE], None),
+        ("driver INT", [b"[]", b"{", None], None),
+    ],
+)  # fmt: skip
+def test_members_that_a_schema_has_at_another_place_than_the_documents_are_told_once(
+    schema: str, documents: list[bytes | None], told: str | None
+) -> None:
+    texts: list[tuple[str, str]] = []
+    choice = PayloadChoice(parse_schema(schema), tell=lambda *each: texts.append(each))
+    reader = JsonReader(choice)
+    for block in ([None], documents, documents):
+        read_by(reader, block)
+    found = [text for text, about in texts if about == "misplaced"]
+    assert len(found) == (told is not None)
+    assert told is None or re.search(told, found[0])
+
+
+def test_the_names_of_members_are_shown_only_where_the_user_lets_it() -> None:
+    texts: list[str] = []
+    choice = PayloadChoice(parse_schema("fare INT"), shows_records=False, tell=lambda text, _: texts.append(text))
+    read_by(JsonReader(choice), [RIDE])
+    assert "have no fare, which valueSchema names: null in every row; recordsInErrors=true shows" in texts[0]
+    assert "trip" not in texts[0]
+
+
 def test_the_compiled_walk_reads_what_the_exact_reader_reads() -> None:
     """Each document alone, once as it is and once so that only the exact reader takes it."""
     chance = random.Random(7)
