@@ -101,8 +101,8 @@ EVENT_TIME_OPTIONS = (
         "that is there, `value:$.after.at or value:$.before.at` (a member that is null is not there; the last one "
         "may be `timestamp`); or the result of a function, `package.module:function`. The function receives an Arrow "
         "record batch with the columns key, value, headers, timestamp and offset, and returns an Arrow array of "
-        "timestamps, or of int64 milliseconds, with one element for each record. Watermarks, windows, idleness and alignment use "
-        "it: see [event time](event-time.md).",
+        "timestamps, or of int64 milliseconds, with one element for each record. Watermarks, windows, idleness and "
+        "alignment use it: see [event time](event-time.md).",
     ),
     one_of(
         name=FORMAT,
