@@ -14,6 +14,7 @@ from benchmarks.alignment_group import alignment_group
 from benchmarks.batch import batch, batch_filter
 from benchmarks.between_jobs import between_jobs
 from benchmarks.cold import cold
+from benchmarks.compiling import compiling
 from benchmarks.event_time import event_times, payload_topic
 from benchmarks.figures import Figure, save, table
 from benchmarks.freshness import freshness
@@ -44,8 +45,8 @@ KAFKA_CASES = (
     "cold", "page", "memory", "planning", "ordering", "temporal-join", "event-time", "payload", "payload-alignment",
     "look-ahead", "between-jobs",
 )  # fmt: skip
-GROUP_CASE = "alignment-group"
-CASES = (*KAFKA_CASES, GROUP_CASE, *MYSQL_CASES)
+GROUP_CASE, COMPILING = "alignment-group", "compiling"
+CASES = (*KAFKA_CASES, GROUP_CASE, COMPILING, *MYSQL_CASES)
 _CODECS = ("lz4", "zstd")
 _TOPICS: Mapping[str, tuple[str, Callable[[str, str], None]]] = {
     "alignment": ("skewed", skewed_topic),
@@ -91,6 +92,9 @@ def main() -> None:
     if GROUP_CASE in chosen:
         print(f"measuring {GROUP_CASE} …", flush=True)
         figures += alignment_group(given.rounds)
+    if COMPILING in chosen:
+        print(f"measuring {COMPILING} …", flush=True)
+        figures += compiling()
     of_kafka = [case for case in chosen if case in KAFKA_CASES and case != "planning"]
     of_mysql = [case for case in chosen if case in MYSQL_CASES]
     recommended = recommended_conf(local_checkpoints=True, installed_on_executors=True) if given.recommended else {}

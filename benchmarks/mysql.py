@@ -8,7 +8,6 @@ from pyspark.sql import SparkSession
 
 from benchmarks.binlog import binlog
 from benchmarks.commits import commits
-from benchmarks.compiling import compiling
 from benchmarks.figures import Figure
 from benchmarks.freshness import mysql_freshness
 from benchmarks.mysql_memory import mysql_memory
@@ -18,8 +17,8 @@ from services.mysql import mysql_service
 from services.mysql_program import Flavour
 
 SNAPSHOT, BINLOG, LATENCY, MEMORY = "mysql-snapshot", "mysql-binlog", "mysql-latency", "mysql-memory"
-COMPILING, FRESHNESS = "mysql-compiling", "mysql-freshness"
-CASES = (SNAPSHOT, BINLOG, LATENCY, FRESHNESS, MEMORY, COMPILING)
+FRESHNESS = "mysql-freshness"
+CASES = (SNAPSHOT, BINLOG, LATENCY, FRESHNESS, MEMORY)
 
 
 def on_one_server(
@@ -33,11 +32,6 @@ def on_one_server(
     debezium: bool,
 ) -> Iterator[Figure]:
     """Fill a server and measure the chosen cases; every reader encrypts, or none does."""
-    if COMPILING in chosen:
-        print(f"measuring {COMPILING} …", flush=True)
-        yield from compiling()
-    if not set(chosen) - {COMPILING}:
-        return
     with mysql_service(config=SERVER if tls else {**SERVER, **IN_THE_CLEAR}, flavour=Flavour.MYSQL) as server:
         print("filling the table …", flush=True)
         rows = fill(server, scale)

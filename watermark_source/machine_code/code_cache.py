@@ -1,7 +1,7 @@
 """The cache of compiled code on disk, whose key is the content of the source and not its path.
 
 numba's own key is the path of the source. Spark unpacks archives into a new folder for every application and executor,
-so each would compile again (half a minute of a core); and for source in a zip file numba has no folder but the home
+so each would compile again (seconds of a core); and for source in a zip file numba has no folder but the home
 folder, and fails without one.
 
 The cache holds pickles, and loading a pickle runs code. So a folder is used only if it belongs to this user, and no
@@ -11,6 +11,7 @@ other user can write to it.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import logging
 import os
@@ -24,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import llvmlite.binding as llvm
 import numba
-from numba.core import caching
+from numba.core import caching, registry
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -67,6 +68,14 @@ class KeptCode(caching.FunctionCache):
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)  # type: ignore[no-untyped-call]
 
+    def has(self, signature: str) -> bool:
+        """Return whether an earlier process has kept the function for a signature."""
+        key = self._index_key(signature, registry.cpu_target.target_context.codegen())  # type: ignore[no-untyped-call]
+        try:
+            return key in self._cache_file._load_index()  # type: ignore[no-untyped-call]  # noqa: SLF001
+        except Exception:  # noqa: BLE001 - a damaged pickle raises anything, and is reported by what loads it
+            return False
+
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the compiled function, or ``None`` if it must be compiled."""
         try:
@@ -90,8 +99,8 @@ class KeptCode(caching.FunctionCache):
 
 @cache
 def _note_compilation(path: str) -> None:
-    # Half a minute of a core, in which the first batch has no other sign of life.
-    _log.warning("compiling the decoder, once on this machine: later processes read it from %s", path)
+    # Up to half a minute of a core, in which the first batch has no other sign of life.
+    _log.warning("compiling what this query decodes with, once on this machine: later processes read it from %s", path)
 
 
 def package_of(function: Callable[..., Any]) -> str:
@@ -100,10 +109,27 @@ def package_of(function: Callable[..., Any]) -> str:
     return package if dot else __package__
 
 
-def awaits_compilation(package: str) -> bool:
-    """Return whether the first process that needs this version of ``package`` compiles it, and later ones read it."""
-    kept = folder(package)
-    return kept is not None and not any(kept.glob("*.nbi"))
+def kept(function: Callable[..., Any]) -> KeptCode | None:
+    """Return the cached code of a function, or ``None`` if no folder for it can be written."""
+    return None if folder(package_of(function)) is None else KeptCode(function)
+
+
+@contextlib.contextmanager
+def one_compiler(code: KeptCode | None, signature: str) -> Iterator[None]:
+    """Let no other process compile meanwhile, unless the code is there: who waits finds what that process has kept."""
+    if code is None or code.has(signature):
+        yield
+        return
+    with contextlib.ExitStack() as held:
+        # A file system may have no locks. Then several compile.
+        with contextlib.suppress(OSError):
+            lock = held.enter_context((Path(code.cache_path) / "compiling.lock").open("w"))
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                _log.warning("another process of this machine compiles; waiting for what it keeps")
+                fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Decorators that compile functions with numba and a cache on disk, and what decoders compile into their own functions.
+"""Decorators for functions that numba compiles, and what decoders compile into their own functions.
 
 That is a few instructions that numba lacks, variable-length integers of Avro and Protobuf, fields of Protobuf, the ids
 of schema registries; and tables of a CRC.
@@ -6,8 +6,9 @@ of schema registries; and tables of a CRC.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import llvmlite.binding as llvm
 import numba
@@ -29,25 +30,66 @@ _REST = 0x7FFF_FFFF_FFFF_FFFF
 """The bits of an int64 that a logical shift to the right by one keeps."""
 
 
-def compiled(signature: str) -> Callable[[Callable[..., Any]], Any]:
-    """Compile a function for one signature now, or load it from the cache (``code_cache``). It runs without the GIL.
+class CompiledFunction:
+    """A function that is compiled, or loaded from the cache (``code_cache``), when it is called first.
 
-    Without a folder for the cache every process compiles, which takes seconds and is logged.
+    A query so compiles what it calls, and nothing else of the modules that it imports. Calls run without the GIL.
     """
 
-    def decorate(function: Callable[..., Any]) -> Any:
-        dispatcher: Any = numba.njit(nogil=True, error_model="numpy")(function)
-        if dispatcher is function:
-            # With NUMBA_DISABLE_JIT, for debugging, the function runs as Python.
-            return function
-        if code_cache.folder(code_cache.package_of(function)) is not None:
-            # Like numba's cache=True, with our folder.
-            dispatcher._cache = code_cache.KeptCode(function)  # noqa: SLF001
-        dispatcher.compile(signature)
-        dispatcher.disable_compile()
-        return dispatcher
+    __slots__ = ("_function", "_run", "_signature")
+
+    def __init__(self, function: Callable[..., Any], signature: str) -> None:
+        self._function = function
+        self._signature = signature
+        self._run: Callable[..., Any] = self._first
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Call it with arguments of its signature's types."""
+        return self._run(*arguments)
+
+    def load(self) -> None:
+        """Load the machine code if an earlier process has kept it, so that forked processes share it."""
+        if (kept := code_cache.kept(self._function)) is not None and kept.has(self._signature):
+            self._make()
+
+    def _first(self, *arguments: Any) -> Any:
+        with _compiling:
+            if self._run == self._first:
+                self._make()
+        return self._run(*arguments)
+
+    def _make(self) -> None:
+        made: Any = numba.njit(nogil=True, error_model="numpy")(self._function)
+        # With NUMBA_DISABLE_JIT, for debugging, the function runs as Python.
+        if made is not self._function:
+            kept = code_cache.kept(self._function)
+            if kept is not None:
+                # Like numba's cache=True, with our folder.
+                made._cache = kept  # noqa: SLF001
+            with code_cache.one_compiler(kept, self._signature):
+                made.compile(self._signature)
+            made.disable_compile()
+        self._run = made
+
+
+_compiling = threading.Lock()
+_functions: Final[list[CompiledFunction]] = []
+
+
+def compiled(signature: str) -> Callable[[Callable[..., Any]], CompiledFunction]:
+    """Compile a function for one signature when it is called first; see ``CompiledFunction``."""
+
+    def decorate(function: Callable[..., Any]) -> CompiledFunction:
+        _functions.append(CompiledFunction(function, signature))
+        return _functions[-1]
 
     return decorate
+
+
+def load_kept() -> None:
+    """Load the machine code of all imported modules that earlier processes have kept; nothing is compiled."""
+    for each in _functions:
+        each.load()
 
 
 def inlined(function: Callable[..., Any]) -> Any:

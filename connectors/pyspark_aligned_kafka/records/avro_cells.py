@@ -339,13 +339,14 @@ def read_all(  # noqa: PLR0917 - arrays in, arrays out
     data, at_constants, table = address_of(array), address_of(constants), address_of(code)
     places, nulls, ends, kinds = address_of(nodes), address_of(closures), address_of(counts), address_of(states)
     content, lengths_of, fractions, stack = address_of(cells), address_of(sizes), address_of(reals), address_of(frames)
+    kept_counts = address_of(before)
     left = np.int64(0)
     counts[:] = 0
     for row in range(starts.shape[0]):
         faults[row] = 0
         if lengths[row] >= 0:
             if entries[row] >= 0:
-                before[:] = counts
+                copy_bytes(kept_counts, ends, counts.nbytes)
                 stop = starts[row] + lengths[row]
                 end = _read(
                     data, starts[row], stop, table, entries[row], at_constants,
@@ -355,7 +356,7 @@ def read_all(  # noqa: PLR0917 - arrays in, arrays out
                     continue
                 if end == _NO_ROOM:
                     return np.int64(-1)
-                counts[:] = before
+                copy_bytes(ends, kept_counts, counts.nbytes)
                 faults[row] = end if end < 0 else _LEFT_OVER
             else:
                 faults[row] = entries[row]

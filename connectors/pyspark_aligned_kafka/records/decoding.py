@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +12,7 @@ import pyarrow as pa
 from pyspark_aligned_kafka.records.columns import TIMESTAMP, ColumnBuilder, PayloadDecoder
 from pyspark_aligned_kafka.records.compression import Arena
 from pyspark_aligned_kafka.records.event_time_choice import EventTimeChoice, FirstOf, InJson, MarkChoice
-from pyspark_aligned_kafka.records.event_times import Records
+from pyspark_aligned_kafka.records.event_times import EventTimes, Records, WatermarkMarks
 from pyspark_aligned_kafka.records.payload_formats import Decoded, PayloadChoice
 from pyspark_aligned_kafka.records.record_batches import (
     ATTRIBUTES,
@@ -32,9 +31,6 @@ from watermark_source.arrow_columns import allocated, bitmap
 from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.machine_code.iso_8601 import NO_MOMENT
 from watermark_source.planning.split import Split, SplitRange
-
-if TYPE_CHECKING:
-    from pyspark_aligned_kafka.records.event_times import EventTimes, WatermarkMarks
 
 _ARENA_FILL = 4 * 1024 * 1024
 
@@ -61,8 +57,8 @@ class RecordDecoder:
         ``event_time`` is where it is if not the record's timestamp, ``marks`` where records carry watermarks,
         ``payloads`` how keys and values are decoded to columns behind the others.
         """
-        self._times = None if event_time is None else event_times_of(event_time)
-        self._marks = None if marks is None else marks_of(marks)
+        self._times = None if event_time is None else EventTimes(event_time)
+        self._marks = None if marks is None else WatermarkMarks(marks)
         looked_at = {*columns, *(field for each in (event_time, marks) if each is not None for field in each.fields)}
         if event_time is None or (marks is not None and marks.place is None):
             looked_at.add("timestamp")
@@ -156,20 +152,6 @@ def _located(payload: PayloadChoice, event_time: EventTimeChoice | None) -> Payl
     return (
         replace(payload, located=first.path) if isinstance(first, InJson) and first.field == payload.field else payload
     )
-
-
-def event_times_of(choice: EventTimeChoice) -> EventTimes:
-    """Return what finds them; what it needs is compiled code that few readers need."""
-    from pyspark_aligned_kafka.records.event_times import EventTimes  # noqa: PLC0415
-
-    return EventTimes(choice)
-
-
-def marks_of(choice: MarkChoice) -> WatermarkMarks:
-    """Return what finds the watermarks that records carry."""
-    from pyspark_aligned_kafka.records.event_times import WatermarkMarks  # noqa: PLC0415
-
-    return WatermarkMarks(choice)
 
 
 def _runs(frames: Longs) -> Iterator[Longs]:

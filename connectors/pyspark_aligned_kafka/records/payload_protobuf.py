@@ -55,6 +55,7 @@ from watermark_source.machine_code.native import (
     address_of,
     byte_at,
     compiled,
+    copy_bytes,
     field_end,
     fixed_at,
     inlined,
@@ -439,13 +440,13 @@ def _walk_all(  # noqa: PLR0917 - arrays in, arrays out
     data, node_table, closed, counted = address_of(array), address_of(nodes), address_of(closures), address_of(counts)
     plans, field_table, numbers, siblings = address_of(plan), address_of(fields), address_of(names), address_of(others)
     frames, open_groups, state_cells = address_of(stack), address_of(groups), address_of(states)
-    value_cells, size_cells = address_of(cells), address_of(sizes)
+    value_cells, size_cells, kept_counts = address_of(cells), address_of(sizes), address_of(before)
     bad = np.int64(0)
     counts[:] = 0
     for row in range(starts.shape[0]):
         wrong[row] = 0
         if lengths[row] >= 0:
-            before[:] = counts
+            copy_bytes(kept_counts, counted, counts.nbytes)
             start = starts[row]
             result, number = _walk(
                 node_table, plans, field_table, numbers, siblings, closed, frames, open_groups,
@@ -455,7 +456,7 @@ def _walk_all(  # noqa: PLR0917 - arrays in, arrays out
                 return np.int64(-1)
             if result == _DONE:
                 continue
-            counts[:] = before
+            copy_bytes(counted, kept_counts, counts.nbytes)
             wrong[row] = number * _CODES + result
             bad += 1
         if not put_null(node_table, closed, counted, state_cells, value_cells, size_cells, np.int64(0)):

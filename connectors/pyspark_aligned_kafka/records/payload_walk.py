@@ -56,6 +56,7 @@ from watermark_source.machine_code.native import (
     address_of,
     byte_at,
     compiled,
+    copy_bytes,
     inlined,
     long_at,
     power_of_ten,
@@ -496,6 +497,7 @@ def walk_all(  # noqa: PLR0917 - arrays in, arrays out
     null_nodes, frames, numbers = address_of(closures), address_of(stack), address_of(counts)
     state_cells, value_cells, size_cells = address_of(states), address_of(cells), address_of(sizes)
     real_cells, found, rows = address_of(reals), address_of(places), starts.shape[0]
+    kept_counts = address_of(before)
     number, left = np.int64(0), np.int64(0)
     counts[:] = 0
     members[:, SEEN] = -1
@@ -504,7 +506,7 @@ def walk_all(  # noqa: PLR0917 - arrays in, arrays out
         if wanted >= 0:
             places[0, row] = NO_DOCUMENT if lengths[row] < 0 else NO_MEMBER
         if lengths[row] >= 0:
-            before[:] = counts
+            copy_bytes(kept_counts, numbers, counts.nbytes)
             start = starts[row]
             result, number = _walk(
                 node_table, member_table, names, null_nodes, frames, numbers, state_cells, value_cells, size_cells,
@@ -514,7 +516,7 @@ def walk_all(  # noqa: PLR0917 - arrays in, arrays out
                 return np.int64(-1)
             if result == _DONE:
                 continue
-            counts[:] = before
+            copy_bytes(numbers, kept_counts, counts.nbytes)
             unusual[row] = 1
             left += 1
         if not put_null(node_table, null_nodes, numbers, state_cells, value_cells, size_cells, np.int64(0)):

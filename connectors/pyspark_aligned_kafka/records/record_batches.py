@@ -24,6 +24,7 @@ from watermark_source.machine_code.native import (
     byte_at,
     byte_tables,
     compiled,
+    copy_bytes,
     crc32c_u64,
     inlined,
     word_at,
@@ -209,6 +210,7 @@ _NOT_BEGUN, _RUNNING, _ENDED = range(3)
 # Columns of a table of frames, one row a batch.
 START, STOP, BASE, LAST, ATTRIBUTES, COUNT, BASE_TIME, MAX_TIME, PRODUCER = range(9)
 FRAME_FIELDS = 9
+_FRAME_BYTES = 8 * FRAME_FIELDS
 
 
 class Survey(NamedTuple):
@@ -353,7 +355,7 @@ def _select(  # noqa: PLR0912, PLR0917 - one pass over the batches, arrays in, a
     ``producers`` and ``begins`` are the aborted transactions as the broker lists them, by first offset. ``state`` has a
     byte for each. Returns ``(fault, rows kept)``, or the row at fault.
     """
-    data = address_of(array)
+    data, table = address_of(array), address_of(frames)
     kept = begun = 0
     for i in range(frames.shape[0]):
         if frames[i, LAST] < first:
@@ -383,7 +385,8 @@ def _select(  # noqa: PLR0912, PLR0917 - one pass over the batches, arrays in, a
                 if abort and running >= 0:
                     state[running] = _ENDED
         elif count > 0 and running < 0:
-            frames[kept] = frames[i]
+            if kept < i:
+                copy_bytes(table + kept * _FRAME_BYTES, table + i * _FRAME_BYTES, _FRAME_BYTES)
             kept += 1
     return np.int64(Fault.NONE), kept
 

@@ -16,7 +16,6 @@ import sys
 import pyspark.daemon
 
 from watermark_source.installation import format_packages
-from watermark_source.machine_code.code_cache import awaits_compilation
 
 _OF_SPARK = ("pyspark.worker", "pyspark.sql.worker.plan_data_source_read")
 
@@ -24,7 +23,8 @@ _OF_SPARK = ("pyspark.worker", "pyspark.sql.worker.plan_data_source_read")
 def preload() -> None:
     """Import what tasks of all installed connectors need, and keep it from garbage collections.
 
-    A connector whose decoder has not been compiled on this machine is left out: tasks of another one would wait for it.
+    Machine code is loaded as far as an earlier process has kept it. Nothing is compiled: tasks would wait for what they
+    need not have.
     """
     # Spark reads the daemon's port from its standard output.
     with contextlib.redirect_stdout(sys.stderr):
@@ -33,6 +33,8 @@ def preload() -> None:
         importlib.import_module("watermark_source.spark.executor.reading")
         for package in format_packages():
             _preload(package)
+        if (native := sys.modules.get("watermark_source.machine_code.native")) is not None:
+            native.load_kept()
     gc.freeze()
 
 
@@ -41,7 +43,7 @@ def _preload(package: str) -> None:
     # whose own packages are not installed.
     with contextlib.suppress(Exception):
         module = getattr(importlib.import_module(package).DefaultSource, "task_module", "")
-        if module and not awaits_compilation(package):
+        if module:
             importlib.import_module(module)
 
 

@@ -2,30 +2,38 @@
 
 from __future__ import annotations
 
-import importlib
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
-from types import SimpleNamespace
 
-import pytest
-
-from watermark_source.machine_code import code_cache
+PRELOADED = """
+import json, sys
+from watermark_source.machine_code import native
 from watermark_source.spark.executor import worker_daemon
+worker_daemon.preload()
+loaded = [each._function.__name__ for each in native._functions if each._run != each._first]
+print(json.dumps([loaded, "pyspark_mysql_cdc_wm.reading.range_reader" in sys.modules]))
+"""
+DECODED = """
+import numpy as np
+from pyspark_aligned_kafka.records import record_batches
+record_batches.survey(None, np.zeros(4, np.uint8), 0, 0)
+"""
 
 
-def test_a_decoder_that_is_not_compiled_yet_is_left_to_the_task_that_needs_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    loaded: list[str] = []
+def python(program: str, cache: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", program], env={**os.environ, "NUMBA_CACHE_DIR": str(cache)},
+        capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
-    def load(name: str) -> object:
-        loaded.append(name)
-        return SimpleNamespace(DefaultSource=SimpleNamespace(task_module=f"{name}.tasks"))
 
-    monkeypatch.setattr(importlib, "import_module", load)
-    monkeypatch.setattr(code_cache, "folder", {"compiled": tmp_path / "a", "new": tmp_path / "b"}.get)
-    for name in "a", "b":
-        (tmp_path / name).mkdir()
-    (tmp_path / "a" / "decode.nbi").touch()
-    for package in "compiled", "new", "not kept":
-        worker_daemon._preload(package)
-    assert loaded == ["compiled", "compiled.tasks", "new", "not kept", "not kept.tasks"]
+def test_it_imports_what_tasks_need_compiles_nothing_and_loads_what_is_compiled(tmp_path: Path) -> None:
+    assert json.loads(python(PRELOADED, tmp_path)) == [[], True]
+    assert not list(tmp_path.rglob("*.nbi"))
+    python(DECODED, tmp_path)
+    assert json.loads(python(PRELOADED, tmp_path)) == [["_survey"], True]
