@@ -36,6 +36,8 @@ from typing import Any
 
 _SHOWN = 200
 """Characters of a wrong value that an error quotes."""
+_REASON = 600
+"""Characters of a reason."""
 _LISTED = 10
 """Items of a long list that a message names."""
 
@@ -71,10 +73,15 @@ class OptionError(UserError, ValueError):
         return recreate, (self.option, self.seen, self.accepted)
 
 
-def shortened(seen: object) -> str:
+def shortened(seen: object, most: int = _SHOWN) -> str:
     """Return a wrong value as one line of at most 200 characters: it may be a checkpoint, or name many partitions."""
     text = str(seen).replace("\n", " ")
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
+def reason_of(error: Exception) -> str:
+    """Return the text of an error as the reason in another's: whole with what to do, unless it quotes much."""
+    return shortened(error, _REASON)
 
 
 def printable(text: object) -> str:

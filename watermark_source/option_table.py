@@ -10,7 +10,7 @@ from typing import Any
 
 from watermark_source import durations
 from watermark_source.clock import Clock
-from watermark_source.errors import OptionError, UnknownOptionError, shortened
+from watermark_source.errors import OptionError, UnknownOptionError, reason_of
 
 # Spark adds these to the options of every reader.
 _SPARK_OWN = frozenset({"path", "paths"})
@@ -53,7 +53,7 @@ class Option:
         except OptionError:
             raise
         except ValueError as error:
-            detail = f" ({shortened(error)})" if str(error) else ""
+            detail = f" ({reason_of(error)})" if str(error) else ""
             seen = "***" if self.secret else text
             accepted = self.accepted + ("" if self.secret else detail)
             if self.default is None and text.strip().lower() == self.default_text:

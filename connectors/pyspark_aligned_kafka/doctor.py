@@ -24,7 +24,7 @@ from pyspark_aligned_kafka.options import kafka_options
 from pyspark_aligned_kafka.options.kafka_option_table import COMMAND_OPTIONS
 from pyspark_aligned_kafka.options.kafka_options import KafkaOptions
 from pyspark_aligned_kafka.options.positions import start_of_stream
-from pyspark_aligned_kafka.records.event_time_choice import WithoutTime
+from pyspark_aligned_kafka.records.event_time_choice import FORMATS_OF_NUMBERS, WithoutTime
 from watermark_source.arrow_columns import integers
 from watermark_source.checks import Caution, Check, Finding, examine
 from watermark_source.durations import format_duration
@@ -459,5 +459,8 @@ def _event_times(given: Mapping[str, str], cluster: CheckedCluster) -> str | Cau
             "unit another (eventTimeFormat)? maxFutureSkew keeps such rows from moving the watermark"
         )
     if lowest < now - _LONG_AGO_MILLIS:
-        return Caution(f"{text}. The first one is over a year ago: the unit may be another (eventTimeFormat)")
+        return Caution(
+            f"{text}. The first one is over a year ago: the format may be another (--eventTimeFormat, for numbers "
+            f"{FORMATS_OF_NUMBERS})"
+        )
     return text

@@ -1,4 +1,4 @@
-"""Microseconds since 1970-01-01 UTC from ISO 8601 and from calendar dates, for compiled functions."""
+"""Microseconds since 1970-01-01 UTC from ISO 8601, RFC 1123 and calendar dates, for compiled functions."""
 
 from __future__ import annotations
 
@@ -10,6 +10,14 @@ NO_MOMENT = np.int64(-(2**63))
 """Stands for null, and for an invalid date."""
 _MINUS, _PLUS, _COLON, _SPACE, _ZERO, _DOT, _COMMA = (ord(c) for c in "-+: 0.,")
 _T, _Z = ord("t"), ord("z")
+
+
+def _packed(letters: str) -> int:
+    return int.from_bytes(letters.encode())
+
+
+_UTC, _GMT = _packed("utc"), _packed("gmt")
+_MONTHS = tuple(map(_packed, ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")))
 
 
 @inlined
@@ -69,8 +77,22 @@ def digits(data: Word, at: Word, stop: Word, count: Word) -> Word:
 
 
 @inlined
+def _letters(data: Word, at: Word) -> Word:
+    """Return three letters as one number, in lower case."""
+    return byte_at(data, at) << 16 | byte_at(data, at + 1) << 8 | byte_at(data, at + 2) | 0x202020
+
+
+@inlined
 def _zone(data: Word, at: Word, stop: Word) -> Word:
-    """Return the minutes east of UTC of a zone (Z, +hh, +hhmm or +hh:mm), ``NO_MOMENT`` if it is invalid."""
+    """Return the minutes east of UTC of a zone: Z, UTC, GMT, +hh, +hhmm or +hh:mm; ``NO_MOMENT`` if it is invalid.
+
+    A blank may be before it.
+    """
+    at += byte_at(data, at) == _SPACE
+    if at >= stop:
+        return NO_MOMENT
+    if stop - at == 3 and _letters(data, at) in (_UTC, _GMT):
+        return np.int64(0)
     if stop - at == 1 and byte_at(data, at) | 0x20 == _Z:
         return np.int64(0)
     sign = byte_at(data, at)
@@ -89,31 +111,64 @@ def _zone(data: Word, at: Word, stop: Word) -> Word:
 
 
 @inlined
-def iso_moment(data: Word, at: Word, stop: Word) -> Word:  # noqa: PLR0911, PLR0912 - one for each part that may be wrong
+def iso_moment(data: Word, at: Word, stop: Word) -> Word:
     """Return the microseconds of a date, or of a date and a time with or without a zone; ``NO_MOMENT`` if invalid.
 
     The default zone is UTC. Fractions below a microsecond are truncated. A leap second, 23:59:60 UTC, is the next
-    second, and 24:00:00 is the start of the next day.
+    second, and 24:00:00 is the start of the next day. In the basic format, 20241231T235959Z, there is a time.
     """
-    year, month, day = digits(data, at, stop, 4), digits(data, at + 5, stop, 2), digits(data, at + 8, stop, 2)
-    days = day_of(year, month, day)
-    if year < 1 or days == NO_MOMENT or byte_at(data, at + 4) != _MINUS or byte_at(data, at + 7) != _MINUS:
+    # Of a date, and of a time in the same format, the bytes between two parts.
+    between = np.int64(digit_at(data, at + 4, stop) < 0)
+    year, month = digits(data, at, stop, 4), digits(data, at + 4 + between, stop, 2)
+    days = day_of(year, month, digits(data, at + 6 + 2 * between, stop, 2))
+    if year < 1 or days == NO_MOMENT:
         return NO_MOMENT
-    micros = days * 86_400_000_000
-    at += 10
+    if between and (byte_at(data, at + 4) != _MINUS or byte_at(data, at + 7) != _MINUS):
+        return NO_MOMENT
+    at += 8 + 2 * between
     if at == stop:
-        return micros
-    if byte_at(data, at) | 0x20 != _T and byte_at(data, at) != _SPACE:
+        return days * 86_400_000_000 if between else NO_MOMENT
+    if byte_at(data, at) | 0x20 != _T and (byte_at(data, at) != _SPACE or not between):
         return NO_MOMENT
-    hour, minute, second = digits(data, at + 1, stop, 2), digits(data, at + 4, stop, 2), np.int64(0)
-    if not 0 <= hour <= 24 or not 0 <= minute <= 59 or byte_at(data, at + 3) != _COLON:
+    return _at_time(data, at + 1, stop, days, between)
+
+
+@inlined
+def rfc_1123_moment(data: Word, at: Word, stop: Word) -> Word:
+    """Return the microseconds of a date and a time as HTTP and mail write them; ``NO_MOMENT`` if invalid.
+
+    ``Sun, 06 Nov 1994 08:49:37 GMT``. The day of the week may be left out and is not compared with the date.
+    """
+    if at + 4 < stop and byte_at(data, at + 3) == _COMMA and byte_at(data, at + 4) == _SPACE:
+        at += 5
+    size = np.int64(1 if digit_at(data, at + 1, stop) < 0 else 2)
+    day, year = digits(data, at, stop, size), digits(data, at + size + 5, stop, 4)
+    at += size
+    if day < 0 or year < 1 or at + 9 >= stop:
         return NO_MOMENT
-    at += 6
-    if at < stop and byte_at(data, at) == _COLON:
-        second = digits(data, at + 1, stop, 2)
+    if byte_at(data, at) != _SPACE or byte_at(data, at + 4) != _SPACE or byte_at(data, at + 9) != _SPACE:
+        return NO_MOMENT
+    name, month = _letters(data, at + 1), np.int64(0)
+    for number in range(12):
+        if _MONTHS[number] == name:
+            month = np.int64(number + 1)
+    days = day_of(year, month, day)
+    return NO_MOMENT if days == NO_MOMENT else _at_time(data, at + 10, stop, days, np.int64(1))
+
+
+@inlined
+def _at_time(data: Word, at: Word, stop: Word, days: Word, between: Word) -> Word:  # noqa: PLR0911 - as ``iso_moment``
+    """Return the microseconds of a time of a day, to the end; ``between``: bytes between two parts of it, 1 or 0."""
+    micros = days * 86_400_000_000
+    hour, minute, second = digits(data, at, stop, 2), digits(data, at + 2 + between, stop, 2), np.int64(0)
+    if not 0 <= hour <= 24 or not 0 <= minute <= 59 or (between and byte_at(data, at + 2) != _COLON):
+        return NO_MOMENT
+    at += 4 + between
+    if at < stop and (byte_at(data, at) == _COLON if between else digit_at(data, at, stop) >= 0):
+        second = digits(data, at + between, stop, 2)
         if not 0 <= second <= 60:
             return NO_MOMENT
-        at += 3
+        at += 2 + between
         if at < stop and byte_at(data, at) in (_DOT, _COMMA):
             at += 1
             if digit_at(data, at, stop) < 0:

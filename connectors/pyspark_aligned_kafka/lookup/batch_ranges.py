@@ -124,6 +124,9 @@ class BatchBounds:
 
     def _check_order(self) -> None:
         rules = self.start.rule, self.end.rule
+        if type(rules[0]) is not type(rules[1]):
+            # As Spark: a partition of which neither bound is reached, such as an empty one, has no row between them.
+            return
         named = {split for rule in rules if isinstance(rule, PerSplit) for split in rule.positions}
         places: list[Split | None] = [*sorted(named)] or [None]
         for split in places:

@@ -110,10 +110,11 @@ EVENT_TIME_OPTIONS = (
         default=Format.AUTO.value,
         example=Format.MILLIS.value,
         doc="Format of the event time. Numbers since 1970-01-01 UTC, also as strings and with fractions: `seconds`, "
-        "`millis`, `micros`, `nanos`. `tso`: a timestamp of TiDB's oracle, milliseconds times 2^18. `iso8601`: a date, "
-        "or a date and a time, with a zone or in UTC. `auto`: ISO 8601, or a number whose size gives its unit: below "
-        "10^11 seconds, below 10^14 milliseconds, below 10^17 microseconds; digits that may be a date (20240507, "
-        "2024050710, 20240507103015) are refused: name the format.",
+        "`millis`, `micros`, `nanos`, and whole `days`, the Date of Debezium and Connect. `ticks`: 100 nanoseconds "
+        "since the year 1 (.NET). `filetime`: since 1601 (Windows). `tso`: a timestamp of TiDB's oracle, milliseconds "
+        "times 2^18. `iso8601`: a date, or a date and a time, with a zone or in UTC. `auto`: ISO 8601, RFC 1123, or "
+        "a number whose size gives its unit: below 10^11 seconds, below 10^14 milliseconds, below 10^17 microseconds; "
+        "digits that may be a date (20240507, 2024050710, 20240507103015) are refused: name the format.",
     ),
     one_of(
         name=ERRORS,

@@ -9,7 +9,7 @@ from pyspark_aligned_kafka.options.event_time_options import SHOWS
 from pyspark_aligned_kafka.records.payload_formats import FORMATS, JSON, KEY, VALUE, PayloadChoice
 from pyspark_aligned_kafka.records.payload_schema import has_timestamp
 from pyspark_aligned_kafka.records.payload_times import offset_of
-from watermark_source.errors import OptionError, UsageError, shortened
+from watermark_source.errors import OptionError, UsageError, reason_of
 from watermark_source.option_table import Option, given_text, non_empty, one_of
 
 if TYPE_CHECKING:
@@ -207,7 +207,7 @@ def _choice(
     try:
         found = row.parse(text, registry)
     except ValueError as error:
-        raise OptionError(f"{field}Schema", text, f"{row.accepted} ({shortened(error)})", example=row.example) from None
+        raise OptionError(f"{field}Schema", text, f"{row.accepted} ({reason_of(error)})", example=row.example) from None
     column: str = values[f"{field}Column"]
     if column.lower() in {each.lower() for each in taken}:
         raise OptionError(f"{field}Column", column, "is the name of another column of this source", example="order")

@@ -107,11 +107,18 @@ class Format(Enum):
     MILLIS = "millis"
     MICROS = "micros"
     NANOS = "nanos"
+    DAYS = "days"
+    """Days since 1970, as Debezium's and Kafka Connect's Date."""
+    TICKS = "ticks"
+    """100 nanoseconds since the year 1, as .NET's DateTime."""
+    FILETIME = "filetime"
+    """100 nanoseconds since 1601, as Windows."""
     TSO = "tso"
     """A timestamp of TiDB's oracle: milliseconds times 2^18, plus a logical counter."""
     ISO_8601 = "iso8601"
 
 
+FORMATS_OF_NUMBERS = ", ".join(each.value for each in Format if each not in (Format.AUTO, Format.ISO_8601))
 OPTION = "eventTimeColumn"
 
 

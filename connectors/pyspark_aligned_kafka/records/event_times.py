@@ -33,6 +33,7 @@ from pyspark_aligned_kafka.records.event_time_choice import (
     MarkChoice,
     WithoutTime,
 )
+from pyspark_aligned_kafka.records.far_times import FarTimes
 from pyspark_aligned_kafka.records.json_members import end_of_path
 from pyspark_aligned_kafka.records.json_scan import JsonKind, JsonScan
 from pyspark_aligned_kafka.records.payload_formats import Decoded
@@ -489,11 +490,12 @@ _NO_TIME = np.int64(2**63 - 1)
 class EventTimes:
     """Finds event times as the user chose. Scratch memory is kept from call to call: it serves one read at a time."""
 
-    __slots__ = ("_choice", "_finder")
+    __slots__ = ("_choice", "_far", "_finder")
 
     def __init__(self, choice: EventTimeChoice) -> None:
         self._choice = choice
         self._finder = time_finder(choice)
+        self._far = FarTimes(choice)
 
     def of(self, records: Records) -> tuple[pa.Array, int]:
         """Return the event time of each record, null where it has none, and in how many it was not found.
@@ -503,6 +505,8 @@ class EventTimes:
             UnsupportedFormatError: the user chose ``timestamp``, and that of one does not fit microseconds.
         """
         micros, wrong, missing = self._finder.find(records)
+        if not self._far.is_done:
+            self._far.look(records.split, records.offsets, micros, wrong, records.timestamps)
         if not missing:
             return pa.Array.from_buffers(TIMESTAMP, len(micros), [None, pa.py_buffer(micros)]), 0
         if self._choice.without is WithoutTime.FAIL:

@@ -462,9 +462,10 @@ class _Reader:
     def message(self, descriptor: Any, within: tuple[str, ...]) -> Message:
         name = descriptor.full_name
         if name in within:
+            circle = reversed((*within[within.index(name) :], name))
             raise ValueError(
-                f"the message {name} contains itself ({' in '.join(reversed((*within, name)))}), and Spark has no such "
-                "type: read the column value, and call from_protobuf with recursive.fields.max.depth"
+                f"the message {name} contains itself ({shortened(' in '.join(circle))}), and Spark has no such type: "
+                "read the column value, and call from_protobuf with recursive.fields.max.depth"
             )
         if len(within) >= DEEPEST:
             raise ValueError(f"the message {within[0]} has more than {DEEPEST} messages in each other")

@@ -1,4 +1,4 @@
-"""Texts of moments to microseconds since 1970-01-01 UTC, compiled: epochs as decimal numbers, and ISO 8601."""
+"""Texts of moments to microseconds since 1970-01-01 UTC, compiled: epochs as decimal numbers, ISO 8601 and RFC 1123."""
 
 from __future__ import annotations
 
@@ -8,12 +8,18 @@ import numpy.typing as npt
 from pyspark_aligned_kafka.records.event_time_choice import Format
 from pyspark_aligned_kafka.records.json_strings import unescaped
 from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
-from watermark_source.machine_code.iso_8601 import NO_MOMENT, day_of, digit_at, iso_moment
+from watermark_source.machine_code.iso_8601 import NO_MOMENT, day_of, digit_at, iso_moment, rfc_1123_moment
 from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined, power_of_ten
 
 _EXPONENTS = {Format.SECONDS: 6, Format.MILLIS: 3, Format.MICROS: 0, Format.NANOS: -3}
 """Microseconds of a unit, as a power of ten."""
-_BY_SIZE, _NO_NUMBER, _ORACLE = 100, 101, 102
+_BY_SIZE, _NO_NUMBER, _ORACLE, _DAYS, _TICKS, _FILETIME = range(100, 106)
+_FILETIME_MICROS = -11_644_473_600_000_000
+"""1601-01-01."""
+_UNITS = {
+    Format.AUTO: _BY_SIZE, Format.ISO_8601: _NO_NUMBER, Format.TSO: _ORACLE, Format.DAYS: _DAYS, Format.TICKS: _TICKS,
+    Format.FILETIME: _FILETIME, **_EXPONENTS,
+}  # fmt: skip
 _LOGICAL_BITS = 18
 """Bits of the counter in a timestamp of TiDB's oracle."""
 _LONGEST = 64
@@ -21,6 +27,8 @@ _LONGEST = 64
 _FIRST_DAY, _END_DAY = -719_162, 2_932_897
 """Days from 1970-01-01 to 0001-01-01 and 10000-01-01, the years Spark writes."""
 FIRST_MICROS, END_MICROS = _FIRST_DAY * 86_400_000_000, _END_DAY * 86_400_000_000
+_MOST_MICROS = 2**62
+"""Beyond it a number is no moment of any format."""
 _MOST_DIGITS, _NINETEEN_DIGITS = 18, 10**18
 _FIRST_SHORT_YEAR, _FIRST_RECENT_YEAR, _END_YEAR = 1800, 1900, 2200
 """Years of digits that may be a date, where the same number is also the moment of an epoch that data may well have.
@@ -94,7 +102,7 @@ def _scaled(value: Word, exponent: Word) -> Word:
     if exponent > _MOST_DIGITS:
         return NO_MOMENT
     power = power_of_ten(exponent)
-    return value * power if abs(value) <= END_MICROS // power else NO_MOMENT
+    return value * power if abs(value) <= _MOST_MICROS // power else NO_MOMENT
 
 
 @inlined
@@ -181,6 +189,12 @@ def _is_date(data: Word, at: Word, stop: Word, value: Word, exponent: Word) -> W
 def _of_number(value: Word, exponent: Word, unit: Word) -> Word:
     if unit == _ORACLE:
         return (value >> _LOGICAL_BITS) * 1_000 if exponent == 0 else NO_MOMENT
+    if unit == _DAYS:
+        return value * 86_400_000_000 if exponent == 0 and abs(value) <= _END_DAY else NO_MOMENT
+    if unit in (_TICKS, _FILETIME):
+        since = _scaled(value, exponent - 1)
+        first = FIRST_MICROS if unit == _TICKS else _FILETIME_MICROS
+        return since + first if since != NO_MOMENT else NO_MOMENT
     exponent += _exponent_by_size(value, exponent) if unit == _BY_SIZE else unit
     return _scaled(value, exponent)
 
@@ -195,7 +209,8 @@ def _moment(data: Word, at: Word, stop: Word, unit: Word) -> Word:
             return _of_number(value, exponent, unit)
         if unit != _BY_SIZE:
             return NO_MOMENT
-    return iso_moment(data, at, stop)
+    found = iso_moment(data, at, stop)
+    return rfc_1123_moment(data, at, stop) if found == NO_MOMENT and unit == _BY_SIZE else found
 
 
 @inlined
@@ -269,8 +284,7 @@ class MomentReader:
     __slots__ = ("_room", "_unit")
 
     def __init__(self, written: Format) -> None:
-        by_format = {Format.AUTO: _BY_SIZE, Format.ISO_8601: _NO_NUMBER, Format.TSO: _ORACLE, **_EXPONENTS}
-        self._unit = by_format[written]
+        self._unit = _UNITS[written]
         self._room = np.zeros(_LONGEST, np.uint8)
 
     def read(

@@ -146,6 +146,30 @@ def test_a_path_that_ends_before_its_member_is_told_where_it_ends_and_what_is_th
         read([Rec(0, document)], InJson("value", parse_path(path)))
 
 
+@pytest.mark.parametrize(
+    ("values", "written", "is_told"),
+    [
+        ([b'{"t":19675}', b'{"t":19676}'], Format.AUTO, True),
+        ([b'{"t":19675}', b'{"t":19676}'], Format.DAYS, False),
+        # One that is decades away is a row that is.
+        ([b'{"t":19675}', b'{"t":1700000000}'], Format.AUTO, False),
+        ([b"{}", b"{}"], Format.AUTO, False),
+    ],
+)
+def test_times_that_are_all_decades_from_the_records_are_told_with_the_formats_there_are(
+    values: list[bytes], written: Format, *, is_told: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    recs = [Rec(number, value, millis=1_700_000_000_000) for number, value in enumerate(values)]
+    read(recs, IN_VALUE, written=written, without=WithoutTime.NULL)
+    told = [each.getMessage() for each in caplog.records]
+    assert len(told) == is_told
+    if is_told:
+        assert "partition 3 offset 0: the event time at value:$.t, read as auto, is 1970-01-01 05:27" in told[0]
+        assert (
+            '.option("eventTimeFormat", "days"); for numbers there are seconds, millis, micros, nanos, days' in told[0]
+        )
+
+
 def test_of_several_headers_of_a_name_the_last_one_counts() -> None:
     headers = [(b"ta", b"7"), (b"t", b"1"), (b"t", b"1700000000"), (b"x", None)]
     assert millis(read([Rec(0, b"v", headers=headers)], InHeader("t"))) == [1_700_000_000_000]

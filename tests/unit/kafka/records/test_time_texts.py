@@ -87,6 +87,10 @@ def test_numbers_are_read_exactly_and_rounded_down(number: Decimal, written: For
         ("+1700000000", "2023-11-14T22:13:20"), ("0", "1970-01-01"), ("-1", "1969-12-31T23:59:59"),
         ("0000000000000000000000001700000000", "2023-11-14T22:13:20"), ("2024-02-29", "2024-02-29"),
         ("2024-01-01T00:00:00,25+0530", "2023-12-31T18:30:00.25"), ("2024-01-01T00:00:00-01", "2024-01-01T01:00:00"),
+        ("2024-01-01 10:00:00 UTC", "2024-01-01T10:00:00"), ("2024-01-01T10:00:00.5gmt", "2024-01-01T10:00:00.5"),
+        ("2024-01-01 10:00:00 +0200", "2024-01-01T08:00:00"), ("2024-01-01T10:00 Z", "2024-01-01T10:00:00"),
+        ("20240101T100000Z", "2024-01-01T10:00:00"), ("20240229t1030", "2024-02-29T10:30:00"),
+        ("20240101T100000.25+0100", "2024-01-01T09:00:00.25"),
         # A leap second is the next one, and hour 24 the next day.
         ("2016-12-31T23:59:60Z", "2017-01-01"), ("2016-12-31T23:59:60.25", "2017-01-01T00:00:00.25"),
         ("2017-01-01T05:29:60+05:30", "2017-01-01"), ("2024-02-28T24:00:00", "2024-02-29"),
@@ -116,7 +120,11 @@ def test_what_auto_takes_a_text_for(text: str, moment: str) -> None:
         "2024-01-01T10:60", "2024-01-01T10:00:60",
         "2024-01-01X10:00",
         "2024-01-01T10:00:00.", "2024-01-01T10:00:00+", "2024-01-01T10:00:00+1", "2024-01-01T10:00:00+24:00",
-        "2024-01-01T10:00:00ZZ", "2024-01-01T10:00:00 Z", "2024/01/01", "99999999999999999999999999",
+        "2024-01-01T10:00:00ZZ", "2024-01-01T10:00:00 ", "2024-01-01T10:00:00  Z", "2024-01-01T10:00:00 UT",
+        "2024-01-01T10:00:00XTC", "20240101T", "20240101T10", "20240101 1000", "20240101T10:00", "2024-01-01T1000",
+        "2024-0101T10:00", "20241301T1000", "20240101T1000006", "Mon, 32 Nov 1994 08:49:37 GMT",
+        "Mon, 06 Nox 1994 08:49:37 GMT", "06 Nov 94 08:49:37 GMT", "Sun, 06 Nov 1994", "Sun,06 Nov 1994 08:49:37 GMT",
+        "06-Nov-1994 08:49:37", "2024/01/01", "99999999999999999999999999",
         "9223372036854775808e9",
     ],
 )  # fmt: skip
@@ -159,6 +167,42 @@ def test_milliseconds_of_twelve_digits_are_of_their_year_though_they_might_be_a_
     begin = micros_of(datetime(year, 6, 1, tzinfo=UTC)) // 1_000
     moments = [begin + n * 60_000 for n in range(20_000)]
     assert read([str(each) for each in moments]) == [each * 1_000 for each in moments]
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("Sun, 06 Nov 1994 08:49:37 GMT", "1994-11-06T08:49:37"), ("6 nov 1994 08:49", "1994-11-06T08:49:00"),
+        ("Thu, 29 Feb 2024 23:30:00 -0100", "2024-03-01T00:30:00"),
+    ],
+)  # fmt: skip
+def test_the_times_of_http_and_mail_are_read_by_auto_alone(text: str, moment: str) -> None:
+    assert read([text]) == [micros_of(datetime.fromisoformat(moment).replace(tzinfo=UTC))]
+    assert read([text], Format.ISO_8601) == [None]
+
+
+@pytest.mark.parametrize(
+    ("written", "text", "moment"),
+    [
+        (Format.DAYS, "19675", "2023-11-14"), (Format.DAYS, "-1", "1969-12-31"),
+        (Format.DAYS, "0.5", None),
+        (Format.DAYS, "2932896", "9999-12-31"),
+        (Format.DAYS, "2932897", None), (Format.DAYS, "1700000000000", None), (Format.DAYS, "9e17", None),
+        (Format.DAYS, "2024-01-01", None),
+        (Format.TICKS, "638355968001234567", "2023-11-14T22:13:20.123456"), (Format.TICKS, "0", "0001-01-01"),
+        (Format.TICKS, "3155378975999999999", "9999-12-31T23:59:59.999999"), (Format.TICKS, "-1", None),
+        (Format.FILETIME, "133444736000000000", "2023-11-14T22:13:20"), (Format.FILETIME, "1e30", None),
+    ],
+)  # fmt: skip
+def test_days_and_the_ticks_of_windows_and_net_are_read_where_they_are_named(
+    written: Format, text: str, moment: str | None
+) -> None:
+    expected = None if moment is None else micros_of(datetime.fromisoformat(moment).replace(tzinfo=UTC))
+    assert read([text], written) == [expected]
+    if text.lstrip("-").isdigit():
+        numbers, present = np.array([int(text)], np.int64), np.ones(1, np.bool_)
+        micros, wrong, _ = MomentReader(written).of_numbers(numbers, present)
+        assert (None if wrong[0] else int(micros[0])) == expected
 
 
 def test_a_number_is_no_iso_8601_and_a_date_no_number() -> None:
