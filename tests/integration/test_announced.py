@@ -24,7 +24,6 @@ from tests.integration.direct_kafka import DirectKafka, DirectQuery
 from tests.integration.kafka_streams import KafkaStreams
 from tests.spark.queries import START
 from watermark_source import follow_watermark
-from watermark_source.errors import UsageError
 from watermark_source.monitor.status_json import parse_progress
 from watermark_source.planning.announcement import Announcement, Removal, encoded
 from watermark_source.planning.watermark import LAST, MAX, Millis, watermark_text
@@ -236,18 +235,51 @@ def test_what_is_no_announcement_holds_the_writer_of_its_key_until_the_next(
     reaches(query, 7)
 
 
-def test_two_queries_by_turns_under_one_name_end_the_query_until_the_name_is_dropped(
-    direct: DirectKafka, announcing: Callable[..., Announcing]
+def test_what_no_writer_can_have_meant_is_refused_and_its_next_announcement_counts(
+    direct: DirectKafka, announcing: Callable[..., Announcing], caplog: pytest.LogCaptureFixture
 ) -> None:
+    writers = announcing(2)
+    cut = {0: 0, 1: 0}
+    writers.at(10, cut)
+    query = direct.start(reading(direct, writers), "b")
+    reaches(query, 10)
+    in_microseconds = (START * 1_000 - START) / 1_000
+    for position, watermark, ends, fault in (
+        (1, in_microseconds, cut, "as microseconds it is 2"), (3, 30, {**cut, 7: 3}, "names partition 7"),
+    ):  # fmt: skip
+        before = seconds(query)
+        writers.at(watermark, ends)
+        with caplog.at_level(logging.WARNING):
+            query.run_until(lambda fault=fault: fault in caplog.text)  # type: ignore[misc]
+        assert f"{writers.side}: the record at {position}, of a, is refused" in caplog.text
+        query.process_all()
+        assert seconds(query) == before
+        writers.at(10 + 10 * position, cut)
+        reaches(query, 10 + 10 * position)
+
+
+def test_the_newer_run_of_a_writer_counts_and_an_earlier_one_that_announces_again_is_named_and_ignored(
+    direct: DirectKafka, announcing: Callable[..., Announcing], kafka: Kafka, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As in a rolling restart: for readers that run, are restarted, or begin then."""
     writers = announcing(1)
-    source = reading(direct, writers)
-    for at, query in ((10, "q1"), (20, "q2"), (30, "q1")):
-        writers.at(at, {0: 0}, query=query)
-    with pytest.raises(UsageError, match=r"alternately as a: q2 and q1.* drop a"):
-        direct.run(source, "b")
-    writers.drop("a")
-    writers.at(40, {0: 0}, query="q2")
-    assert seconds(direct.run(source, "b")) == 40
+    source, given = reading(direct, writers), (writers.topic, {"kafka.bootstrap.servers": kafka.bootstrap}, "w")
+    with WatermarkAnnouncer(*given) as earlier:
+        earlier.announce(START + 10_000)
+        running = direct.start(source, "running")
+        reaches(running, 10)
+        assert seconds(direct.run(source, "restarted")) == 10
+        with WatermarkAnnouncer(*given) as newer:
+            with caplog.at_level(logging.WARNING):
+                earlier.announce(START + 90_000)
+                running.run_until(lambda: "w: the earlier run" in caplog.text)
+            assert seconds(direct.run(source, "restarted")) == 10
+            assert seconds(direct.run(source, "fresh")) is None
+            newer.announce(START + 20_000)
+            earlier.announce(START + 91_000)
+            newer.announce(START + 21_000)
+            reaches(running, 21)
+            assert [seconds(direct.run(source, name)) for name in ("restarted", "fresh", "later")] == [21, 21, 21]
 
 
 def test_announcements_about_an_earlier_topic_of_the_name_are_ignored(

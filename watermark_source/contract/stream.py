@@ -295,7 +295,8 @@ class AnnouncementsRead:
     """What a log of announcements holds from a position on."""
 
     statements: Sequence[LoggedStatement] = ()
-    """Statements in the order of the log, from the position on; not all of them if there are many."""
+    """Statements in the order of the log, from the position on; not all of them if there are many. One about this
+    topic that names a partition that does not exist counts as one that cannot be read."""
     next_position: int | None = None
     """Where to continue; ``None`` while nothing has been read."""
     is_current: bool = False

@@ -4,8 +4,8 @@ Several writers may write to one topic. Of each, the reader keeps the newest ann
 have reached in all partitions, and those not yet reached; ``reached`` combines the writers by the rules of Flink's
 ``StatusWatermarkValve``. The format is in ``announcement.py``; this module does not know where announcements are kept.
 
-What is out of the ordinary is refused where the watermark could advance too far (two queries under one name), and is
-reported as a remark where it can only be late: then the earlier announcements remain in force.
+What is out of the ordinary is a remark, and never ends a reader: it is ignored, or can only make the watermark later.
+No single record does either for good. What a writer announces right counts again at its next record, or the one after.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from enum import Enum
 from operator import le
 from typing import Final, NamedTuple
 
-from watermark_source.errors import UsageError, listed
+from watermark_source.errors import listed
 from watermark_source.planning.announcement import Announcement, Removal, Statement, gone_line, watermarks_command
 from watermark_source.planning.watermark import LAST, MAX, MIN, Millis, lowest_of_active, watermark_text
 
@@ -70,15 +70,15 @@ class Writer:
     query: str | None = None
     """The query that announces; ``None`` while only the name is known, from a checkpoint."""
     former: tuple[str, ...] = ()
-    """Queries that announced under the name before, oldest first."""
-    rival: str | None = None
-    """The former query that announced again after this one began."""
+    """Queries that this one, or one before, superseded, oldest first: what they announce since is ignored."""
     unreadable: str | None = None
     """Why its last record cannot be read; ``None`` if it can."""
     reached: Cut | None = None
     """The newest announcement that was reached by an earlier plan."""
     pending: tuple[Cut, ...] = ()
-    """Later ones, oldest first; ``ends`` and ``watermark`` never decrease from one to the next."""
+    """Later ones, oldest first; ``ends`` never decrease from one to the next, nor do watermarks."""
+    doubted: Cut | None = None
+    """The last record, if it was ignored because it contradicts the newest one: another one like it is not."""
 
     @property
     def newest(self) -> Cut | None:
@@ -198,78 +198,68 @@ class _Changing:
         writer = self._writers.get(logged.writer, Writer(logged.writer))
         self._writers[logged.writer] = replace(writer, unreadable=logged.fault)
         self.remarks[
-            f"the record of {logged.writer} at {logged.position} cannot be read, and the watermark waits for its next "
+            f"the record at {logged.position}, of {logged.writer}, is refused, and the watermark waits for its next "
             f"one: {logged.fault}; {gone_line([logged.writer])}"
         ] = None
 
     def announce(self, of: Announcement, logged: LoggedStatement) -> None:
         writer = self._writers.get(of.writer, Writer(of.writer))
-        if writer.query is None and of.query in writer.former:
-            # Read again after a restart, or a query that should have ended: the present one is known once it announces.
+        if of.query in writer.former:
+            self.remarks[
+                f"{of.writer}: the earlier run {of.query} announced again, at {logged.position}, after "
+                f"{writer.query or 'another one'} began. The newer run counts, and the record is ignored: stop the "
+                "earlier one, whose rows may be late from now on, or give it a name of its own; if the newer one is "
+                f"gone: {watermarks_command(f'drop {of.writer}')}"
+            ] = None
             return
         if writer.query != of.query:
             writer = self._begun(writer, of.query)
         pending = self._pending.setdefault(of.writer, list(writer.pending))
         newest = pending[-1] if pending else writer.reached
         ends = self._ends_of(of.ends)
-        if newest is not None and (stale := self._why_stale(of, ends, newest)):
-            self.remarks[f"{of.writer} announced {stale}"] = None
+        if newest is not None and (missing := self._missing(of, newest)):
+            self.remarks[
+                f"{of.writer} announced a cut without partitions {listed(missing)} of an earlier one, as of a broker "
+                f"that lags behind: the record at {logged.position} is ignored"
+            ] = None
             self._writers[of.writer] = writer
             return
-        while pending and not _is_within(pending[-1].ends, ends):
-            # The log was truncated. Without the earlier cut the watermark is only later.
-            pending.pop()
-        before = pending[-1] if pending else writer.reached
-        watermark = of.watermark
-        if before is not None and before.watermark is not None and (watermark is None or watermark < before.watermark):
-            if watermark is not None:
-                self.remarks[
-                    f"{of.writer} announced {watermark_text(watermark)} after {watermark_text(before.watermark)}: a "
-                    "watermark never goes back, so the earlier one remains in force"
-                ] = None
-            if _is_within(before.ends, ends):
-                watermark = before.watermark
-        cut = Cut(logged.position, of.batch, watermark, of.idle, ends, logged.written_at)
-        if newest is not None and not _is_within(newest.ends, cut.ends):
+        cut = Cut(logged.position, of.batch, of.watermark, of.idle, ends, logged.written_at)
+        if newest is not None and (contradiction := _contradiction(cut, newest)):
+            is_ignored = writer.doubted is None or _contradiction(cut, writer.doubted) is not None
+            self.remarks[f"{of.writer} announced {contradiction}, at {logged.position}: {_EFFECT[is_ignored]}"] = None
+            if is_ignored:
+                self._writers[of.writer] = replace(writer, doubted=cut)
+                return
+            pending.clear()
+        elif newest is not None and not _is_within(newest.ends, ends):
             self.remarks[
-                f"{of.writer} announced a cut that ends before an earlier one: the topic was truncated, as by an "
-                "unclean leader election, and rows may be lost"
+                f"{of.writer} announced a cut that ends before an earlier one, at {logged.position}: the earlier one "
+                "was wrong, or the topic was truncated, as by an unclean leader election, and rows may be lost"
             ] = None
+        elif newest is not None and not _is_not_lower(cut.watermark, newest.watermark):
+            self.remarks[
+                f"{of.writer} announced {watermark_text(cut.watermark)} at {logged.position} after "
+                f"{watermark_text(newest.watermark)}: where the later is not applied yet, it counts no more"
+            ] = None
+        # Without an earlier announcement the watermark is only later: what was not applied binds nobody.
+        while pending and not _may_follow(cut, pending[-1]):
+            pending.pop()
         pending.append(cut)
         if len(pending) > MOST_CUTS:
             self._pending[of.writer] = _thinned(pending)
-        self._writers[of.writer] = replace(writer, unreadable=None)
+        self._writers[of.writer] = replace(writer, unreadable=None, doubted=None)
 
     def _begun(self, writer: Writer, query: str) -> Writer:
         """Return the writer with a new query, whose rows may be of any time: a fresh checkpoint reads all again."""
         self._pending[writer.name] = []
         if writer.query is None:
             return replace(writer, query=query, pending=())
-        former = (*(each for each in writer.former if each != query), writer.query)[-_MOST_FORMER:]
-        return Writer(writer.name, query, former, rival=writer.query if query in writer.former else None)
+        return Writer(writer.name, query, (*writer.former, writer.query)[-_MOST_FORMER:])
 
-    def _why_stale(self, of: Announcement, ends: array[int], newest: Cut) -> str | None:
-        """Return why a record must not count: it was written before the newest one, or its cut is not whole."""
-        if of.batch < newest.batch:
-            return (
-                f"batch {of.batch} after batch {newest.batch} of the same query: the earlier announcements remain in "
-                "force. Its checkpoint was restored, or a second copy of it runs"
-            )
-        missing = [part for part, end in zip(self._parts, newest.ends, strict=False) if end and part not in of.ends]
-        if missing:
-            return (
-                f"a cut without partitions {listed(missing)} of an earlier one, as of a broker that lags behind: the "
-                "record is ignored"
-            )
-        if of.batch > newest.batch:
-            return None
-        lower = newest.watermark is not None and (of.watermark is None or of.watermark < newest.watermark)
-        if lower or not _is_within(newest.ends, ends):
-            return (
-                f"batch {of.batch} again with a lower watermark or cut, as where a record arrives late: the record is "
-                "ignored"
-            )
-        return None
+    def _missing(self, of: Announcement, newest: Cut) -> list[str]:
+        """Return the partitions that a cut is not whole without: where it ends in them is not known."""
+        return [part for part, end in zip(self._parts, newest.ends, strict=False) if end and part not in of.ends]
 
     def _ends_of(self, ends: Mapping[str, int]) -> array[int]:
         for part in ends.keys() - self._index.keys():
@@ -279,6 +269,30 @@ class _Changing:
         for part, end in ends.items():
             found[self._index[part]] = end
         return found
+
+
+_EFFECT: Final[Mapping[bool, str]] = {
+    True: "the earlier announcements remain in force, unless its next record is like it",
+    False: "so was its last record, and both count: the one before them was wrong, or its checkpoint was restored",
+}
+"""What becomes of a record that contradicts the newest one: by whether it is ignored."""
+
+
+def _contradiction(cut: Cut, newest: Cut) -> str | None:
+    """Return how a record of the same query shows that it was written before the newest one, or that this is wrong."""
+    if cut.batch < newest.batch:
+        return f"batch {cut.batch} after batch {newest.batch}, as where a checkpoint is restored or a second copy runs"
+    if cut.batch == newest.batch and not _may_follow(cut, newest):
+        return f"batch {cut.batch} again with a lower watermark or cut, as where a record arrives late"
+    return None
+
+
+def _may_follow(cut: Cut, earlier: Cut) -> bool:
+    return _is_not_lower(cut.watermark, earlier.watermark) and _is_within(earlier.ends, cut.ends)
+
+
+def _is_not_lower(watermark: Millis | None, other: Millis | None) -> bool:
+    return other is None or (watermark is not None and watermark >= other)
 
 
 def _thinned(pending: Sequence[Cut]) -> list[Cut]:
@@ -441,16 +455,11 @@ def reached(
     The minimum of the active writers. With all of them idle or silent the maximum of these, so that the order of going
     idle does not matter. Writers that have ended do not count beside others: once all have, the result is ``LAST``.
     ``None`` before the first watermark. O(log of the cuts) for each writer.
-
-    Raises:
-        UsageError: two queries announce under one name.
     """
     if not observed.is_current:
         # What is not read yet may hold a removal, too.
         return sent
-    writers = writers_at(observed, positions, cap)
-    _refuse_rivals(writers)
-    return _combined(observed.table, writers, sent)
+    return _combined(observed.table, writers_at(observed, positions, cap), sent)
 
 
 def may_advance(
@@ -477,19 +486,6 @@ def _combined(table: AnnouncedTable, writers: Sequence[WriterAt], sent: Millis |
     )
     found = lowest_of_active(members, MIN if sent is None else sent)
     return None if found == MIN else found
-
-
-def _refuse_rivals(writers: Sequence[WriterAt]) -> None:
-    rivals = [w.writer for w in writers if w.writer.rival is not None]
-    if not rivals:
-        return
-    first = rivals[0]
-    raise UsageError(
-        f"two queries announce watermarks alternately as {first.name}: {first.rival} and {first.query}. What one "
-        "announces is not true of the other's rows. Stop one of them or give it a name of its own, then drop the name: "
-        f"{watermarks_command(f'drop {first.name}')}. All names in use twice: "
-        f"{listed(each.name for each in rivals)}"
-    )
 
 
 def advanced(table: AnnouncedTable, positions: Mapping[str, int], cap: Millis | None) -> AnnouncedTable:

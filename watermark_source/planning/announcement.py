@@ -7,7 +7,8 @@ is JSON of this form::
      "writer": "sessions",        name of the writer, unique among the writers of the topic
      "query": "5b1d0c2e-…",       one run of a checkpoint: the query's id, or an id that a plain producer chooses
      "batch": 17,                 grows with each announcement of that query
-     "wm": 1700000000000,         watermark in milliseconds; null: "wait for this writer"; "end": it writes no more
+     "wm": 1700000000000,         watermark in milliseconds, up to the year 9999; null: "wait for this writer";
+                                  "end": it writes no more
      "idle": false,               whether readers need not wait for this writer until its next announcement
      "topic": "Yk2…",             id of the data topic (KIP-516)
      "ends": {"0": 5210, …}}      the cut: the end offset of each partition after the batch
@@ -30,7 +31,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, TypeGuard
 
 from watermark_source.errors import CorruptDataError, listed, shortened
-from watermark_source.planning.watermark import MAX, MIN, Millis
+from watermark_source.planning.watermark import MAX, MIN, Millis, watermark_text
 
 VERSION = 1
 _END = "end"
@@ -40,6 +41,9 @@ _MOST_NAME = 255
 _UNSHOWN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 """Control characters, which logs and terminals would act on, and halves of characters, which UTF-8 has not."""
 _MOST = 2**63 - 1
+LAST_MOMENT: Final = Millis(253_402_300_799_999)
+"""The last millisecond of the year 9999, and the last watermark that is a time. Microseconds and nanoseconds of the
+present are beyond it: a reader could never go back from such a watermark."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +138,15 @@ def _watermark(value: object) -> Millis | None:
         return None
     if value == _END:
         return MAX
-    return Millis(_integer(value, '"wm"', MIN + 1))
+    watermark = _integer(value, '"wm"', MIN + 1)
+    if watermark > LAST_MOMENT:
+        is_micros = watermark // 1_000 <= LAST_MOMENT
+        raise ValueError(
+            f'expected "wm" to be milliseconds since 1970-01-01 UTC, up to {LAST_MOMENT} in the year 9999, seen '
+            f"{watermark}: as {'microseconds' if is_micros else 'nanoseconds'} it is "
+            f'{watermark_text(watermark // (1_000 if is_micros else 1_000_000))}. "end" states that no more is written'
+        )
+    return Millis(watermark)
 
 
 def _check_keys(found: Mapping[str, Any], expected: frozenset[str]) -> None:

@@ -26,7 +26,7 @@ from pyspark_aligned_kafka.cluster.broker_errors import reason, translated
 from pyspark_aligned_kafka.cluster.connections import opened
 from pyspark_aligned_kafka.cluster.list_offsets import EARLIEST, LATEST
 from pyspark_aligned_kafka.cluster.metadata import Topic
-from pyspark_aligned_kafka.lookup.announcements import COLUMNS, statements_of
+from pyspark_aligned_kafka.lookup.announcements import COLUMNS, statements_of, with_known_partitions
 from pyspark_aligned_kafka.options import kafka_options
 from pyspark_aligned_kafka.options.subscription import MOST_TOPIC_NAME, is_topic_name
 from pyspark_aligned_kafka.source import range_reader
@@ -43,15 +43,13 @@ from watermark_source.errors import (
 )
 from watermark_source.option_table import unknown_option
 from watermark_source.planning.announced import LoggedStatement
-from watermark_source.planning.announcement import Announcement, Statement, encoded, is_name
+from watermark_source.planning.announcement import LAST_MOMENT, Announcement, Statement, encoded, is_name
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.watermark import MAX, MIN, Millis, watermark_text
 
 _log = logging.getLogger(__name__)
 
 SUFFIX: Final = ".watermarks"
-_LAST_MOMENT: Final = 253_402_300_799_999
-"""The last millisecond of the year 9999."""
 _LIMIT_MS: Final = 30_000
 """Time limit of a topic's creation and of one record."""
 _OF_PRODUCER: Final[Mapping[str, Any]] = {
@@ -243,10 +241,6 @@ class AnnouncementTopic:
             raise SourceError(f"no end of {listed(missing)} is known, and a cut needs the end of every partition")
         return TopicEnds(self._id_of(data), ends)
 
-    def topic_id(self) -> str:
-        """Return the id of the data topic; raises ``UnknownSplitError``, ``UnsupportedFormatError``."""
-        return self._id_of(self._data_topic())
-
     def _id_of(self, data: Topic) -> str:
         if data.id is None:
             raise UnsupportedFormatError(
@@ -284,6 +278,16 @@ class AnnouncementTopic:
             if last is not None:
                 return last if isinstance(last, Announcement) else None
         return None
+
+    def checked_records(self) -> tuple[str, Sequence[LoggedStatement]]:
+        """Return the id of the data topic, and all records as a reader takes them in.
+
+        Raises:
+            SourceError: the topic does not exist, or a broker gave no answer.
+        """
+        records = list(self.records())
+        data = self._admin.topic_by_all_brokers(self.topic) or self._data_topic()
+        return self._id_of(data), with_known_partitions(records, data)
 
     def records(self, newest: int | None = None, writer: str | None = None) -> Iterator[LoggedStatement]:
         """Yield the records that are there now, or only those among the newest, or with a writer as their key."""
@@ -466,8 +470,7 @@ def need_name(writer: str) -> None:
 
 def need_millis(watermark: int) -> None:
     """Refuse what is no number of milliseconds since 1970; raises ``UsageError``."""
-    # Microseconds of the present are beyond it, too: readers could never go back from such a watermark.
-    if type(watermark) is not int or not MIN < watermark <= _LAST_MOMENT:
+    if type(watermark) is not int or not MIN < watermark <= LAST_MOMENT:
         raise UsageError(
             f"WatermarkAnnouncer.announce({watermark!r}): expected milliseconds since 1970-01-01 UTC as an int, up to "
             "the year 9999, for example round(moment.timestamp() * 1000). If nothing more is written, close(end=True)"

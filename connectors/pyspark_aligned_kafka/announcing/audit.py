@@ -111,7 +111,7 @@ def audit(
     _check(writer_column, copies_by)
     with closing(AnnouncementTopic(kafka, topic)) as announced:
         # Before the rows: what is announced later is about later rows.
-        records, topic_id = list(announced.records()), announced.topic_id()
+        topic_id, records = announced.checked_records()
     faults = [f"record {r.position}: {r.fault}" for r in records if r.statement is None]
     promises = Promises(records, topic_id, faults)
     given = {**kafka, "subscribe": topic} | ({} if event_time is None else {"eventTimeColumn": event_time})
@@ -187,7 +187,11 @@ class Promises:
         known = runs[self._removed_at.get(of.writer, 0) :]
         if not known or known[-1].query != of.query:
             if any(run.query == of.query for run in known):
-                faults.append(f"record {offset}: two queries announce by turns as {of.writer}: {of.query} again")
+                faults.append(
+                    f"record {offset}: the earlier run {of.query} of {of.writer} announced again after "
+                    f"{known[-1].query} began: readers ignore it"
+                )
+                return
             runs.append(_Run(of.query))
         last = runs[-1].announcements[-1] if runs[-1].announcements else None
         if last is not None and (reason := _contradiction(last, of)):
@@ -359,8 +363,8 @@ def watermarks(given: Mapping[str, str], action: str, writer: str | None, out: T
     if action == "audit":
         return report(audit(topic, rest, writer_column=own["writercolumn"], copies_by=str(own["copiesby"])), out)
     with closing(AnnouncementTopic(rest, topic)) as announced:
-        records = list(announced.records())
-        found = Promises(records, announced.topic_id(), []).writers(records)
+        topic_id, records = announced.checked_records()
+        found = Promises(records, topic_id, []).writers(records)
         if action == "drop":
             _drop(announced, found, str(writer), out)
         else:

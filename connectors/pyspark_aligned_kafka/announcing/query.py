@@ -31,7 +31,7 @@ from watermark_source.monitor.operator_watermarks import (
     output_of,
     read_watermarks,
 )
-from watermark_source.planning.announcement import Announcement
+from watermark_source.planning.announcement import LAST_MOMENT, Announcement
 from watermark_source.planning.watermark import MAX, MIN, Millis, watermark_text
 
 _log = logging.getLogger(__name__)
@@ -147,7 +147,8 @@ def to_announce(found: Millis, hold: int | None, last: Millis | None) -> Millis:
     """Return what is announced for an output watermark: never lower than before, for that was promised. Pure."""
     if found == MAX:
         return found
-    lowered = max(found - _REST - (hold or 0), MIN + 1)
+    # A row of no time that readers accept, such as one beyond the year 9999, must not stop the announcements.
+    lowered = min(max(found - _REST - (hold or 0), MIN + 1), LAST_MOMENT)
     return Millis(lowered if last is None else max(lowered, last))
 
 

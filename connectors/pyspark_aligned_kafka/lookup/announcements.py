@@ -27,6 +27,7 @@ from watermark_source.errors import (
     SourceError,
     UnsupportedFormatError,
     WatermarkSourceError,
+    listed,
     shortened,
 )
 from watermark_source.planning.announced import LoggedStatement
@@ -61,6 +62,10 @@ class AnnouncementQueries(Protocol):
 
     def topics(self, names: Collection[str] | None, expected: Set[Split] = frozenset()) -> Mapping[str, Topic]:
         """Return the topics that exist, of those named."""
+        ...
+
+    def topic_by_all_brokers(self, name: str) -> Topic | None:
+        """Return a topic with each partition that any broker knows; ``None`` if none knows the topic."""
         ...
 
     def list_offsets(self, wanted: Mapping[Split, int]) -> Mapping[Split, OffsetAndTimestamp]:
@@ -103,6 +108,8 @@ class KafkaAnnouncements(AnnouncementLog):
         """When the thread began its last try, whether or not it succeeded."""
         self._refused: WatermarkSourceError | None = None
         self._ids_at: float | None = None
+        self._data: Topic | None = None
+        """The topic of the data, as of then."""
         self._missing = False
         self._behind_since: float | None = None
 
@@ -210,12 +217,25 @@ class KafkaAnnouncements(AnnouncementLog):
             return replace(found, is_current=False)
         try:
             new = tuple(statements_of(self._read_range(SplitRange(self._split, start, until))))
+            new = self._checked(new)
         except DataLossError:
             first = self._first()
             if first <= start:
                 raise
             return replace(found, next_position=first, deleted=(start, first), is_current=False)
         return replace(found, statements=(*found.statements, *new), next_position=until, is_current=until == end)
+
+    def _checked(self, records: tuple[LoggedStatement, ...]) -> tuple[LoggedStatement, ...]:
+        """Return records with those refused that name a partition that no broker knows."""
+        assert self._data is not None
+        checked = with_known_partitions(records, self._data)
+        if checked == records:
+            return records
+        # That broker may lag behind: another one knows a partition that was just added.
+        data = self._admin.topic_by_all_brokers(self._topic)
+        if data is None or data.id != self._data.id:
+            raise _MissingError(f"topic {self._topic} was deleted just now")
+        return with_known_partitions(records, data)
 
     def _confirm_truncation(self, position: int | None, end: int) -> bool:
         if position is None:
@@ -258,7 +278,7 @@ class KafkaAnnouncements(AnnouncementLog):
                 f"topic {self.name} has {len(announced.leaders)} partitions; announcements have the order of one "
                 "partition, so create the topic with one, or let announce_watermark create it"
             )
-        self._ids_at = asked_at
+        self._ids_at, self._data = asked_at, data
         if found.log not in (None, announced.id):
             # Positions are of the earlier one.
             found = replace(found, next_position=None, statements=())
@@ -296,6 +316,21 @@ def _of_partitions(statement: Statement) -> Statement:
             f'"0", seen {shortened(ascii(strange[0]))}'
         )
     return statement
+
+
+def with_known_partitions(records: Iterable[LoggedStatement], topic: Topic) -> tuple[LoggedStatement, ...]:
+    """Return records with those refused that are about this topic, and name a partition that it does not have."""
+    known = {str(number) for number in topic.leaders}
+
+    def checked(record: LoggedStatement) -> LoggedStatement:
+        of = record.statement
+        if not isinstance(of, Announcement) or of.topic != topic.id or of.ends.keys() <= known:
+            return record
+        unknown = listed(sorted(of.ends.keys() - known, key=int))
+        fault = f'"ends" names partition {unknown}, and the topic has {len(known)}, numbered from 0'
+        return record._replace(statement=None, writer=of.writer, fault=fault)
+
+    return tuple(checked(each) for each in records)
 
 
 def _is_partition(name: str) -> bool:

@@ -11,13 +11,14 @@ import pytest
 from pyspark_aligned_kafka.announcing.announcer import AnnouncementTopic, WatermarkAnnouncer, need_millis
 from pyspark_aligned_kafka.announcing.audit import Promises
 from pyspark_aligned_kafka.announcing.query import Polls, TimeWithoutWatermark, hold_of, to_announce
-from pyspark_aligned_kafka.lookup.announcements import statements_of
+from pyspark_aligned_kafka.cluster.metadata import Topic
+from pyspark_aligned_kafka.lookup.announcements import statements_of, with_known_partitions
 from watermark_source.__main__ import main
 from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.errors import UnknownOptionError, UsageError
 from watermark_source.monitor.operator_watermarks import NoWatermark, Why
 from watermark_source.planning.announced import LoggedStatement
-from watermark_source.planning.announcement import Announcement, Removal
+from watermark_source.planning.announcement import LAST_MOMENT, Announcement, Removal
 from watermark_source.planning.split import Split
 from watermark_source.planning.watermark import MAX, MIN, Millis
 
@@ -47,6 +48,8 @@ def test_what_is_announced_is_a_millisecond_below_and_never_goes_back() -> None:
     assert to_announce(Millis(5_000), 1_000, Millis(4_500)) == 4_500
     assert to_announce(MAX, 1_000, Millis(4_500)) == MAX
     assert to_announce(Millis(0), MAX, None) == MIN + 1
+    # A lower one is as true, and readers accept it.
+    assert to_announce(Millis(LAST_MOMENT + 9), None, None) == LAST_MOMENT
 
 
 def test_a_query_without_a_watermark_is_named_once_after_a_minute_of_batches() -> None:
@@ -142,6 +145,19 @@ def test_ends_of_what_is_no_partition_are_refused(part: str) -> None:
     assert (found.statement, found.writer) == (None, "a")
     assert '"ends" to have the numbers of partitions' in found.fault
     assert records((b"a", json.dumps({**value, "ends": {"0": 3, "2147483647": 4}}).encode()))[0].statement is not None
+
+
+def test_ends_of_a_partition_that_the_topic_does_not_have_are_refused() -> None:
+    found = with_known_partitions(
+        [
+            LoggedStatement(at, None, each)
+            for at, each in enumerate((announcement(0, 5, 1, 2, 3), announcement(1, 6, 1)))
+        ],
+        Topic({0: None, 1: None}, internal=False, id="id"),
+    )
+    assert [(each.writer, each.fault) for each in found] == [
+        ("a", '"ends" names partition 2, and the topic has 2, numbered from 0'), (None, ""),
+    ]  # fmt: skip
 
 
 def test_the_key_of_an_unreadable_record_names_a_writer_only_if_it_can_be_one() -> None:

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from watermark_source.errors import UsageError
 from watermark_source.planning import announced
 from watermark_source.planning.announced import (
     MOST_CUTS,
@@ -28,7 +27,7 @@ from watermark_source.planning.announced import (
     with_statements,
     writers_at,
 )
-from watermark_source.planning.announcement import Announcement, Removal, Statement
+from watermark_source.planning.announcement import Announcement, Removal, Statement, watermarks_command
 from watermark_source.planning.observation import Observation, ObservedLogs, PlanHistory
 from watermark_source.planning.planner import plan
 from watermark_source.planning.policy import PlanPolicy
@@ -120,14 +119,18 @@ def test_idleness_and_the_end_apply_where_their_cut_is_reached() -> None:
     assert [watermark(statements, {"0": at}) for at in (0, 8, 9, 10)] == [20, 20, 50, 50]
 
 
-def test_a_new_query_under_an_old_name_supersedes_it_and_one_that_comes_back_is_refused() -> None:
+def test_a_new_query_under_an_old_name_supersedes_it_and_one_that_comes_back_is_named_and_ignored() -> None:
+    """As in a rolling restart, where the earlier process announces once more."""
     first, second = stated(50, {}), stated(None, {"0": 4}, query="q2")
     assert watermark([first, second], {"0": 9}) is None
     assert watermark([first, second, stated(30, {"0": 4}, query="q2", batch=1)], {"0": 9}, sent=10) == 30
     turns = [first, second, stated(60, {}, batch=7)]
-    with pytest.raises(UsageError, match="as a: q2 and q"):
-        watermark(turns, {})
-    assert watermark([*turns, Removal("a"), stated(70, {}, query="q2", batch=9)], {}) == 70
+    assert watermark(turns, {"0": 9}, sent=50) == 50
+    assert watermark([*turns, stated(30, {"0": 4}, query="q2", batch=1)], {"0": 9}) == 30
+    (remark,) = table_of(*turns)[1]
+    assert "a: the earlier run q announced again, at 2, after q2 began" in remark
+    assert remark.endswith("if the newer one is gone: " + watermarks_command("drop a"))
+    assert watermark([*turns, Removal("a"), stated(70, {}, batch=9)], {}) == 70
 
 
 def test_a_restart_does_not_take_a_superseded_query_for_a_new_one() -> None:
@@ -151,9 +154,9 @@ def test_a_restart_does_not_take_a_superseded_query_for_a_new_one() -> None:
     for first in (2, 0):
         table, _ = with_statements(AnnouncedTable.of_names(kept.writers, kept.former), logged[first:3], TOPIC)
         assert reached(observed(table), {}, None, None) == 20
-        table, _ = with_statements(table, logged[3:], TOPIC)
-        with pytest.raises(UsageError, match="as a: q2 and q1"):
-            reached(observed(table), {}, None, None)
+        table, (remark,) = with_statements(table, logged[3:], TOPIC)
+        assert "the earlier run q1 announced again, at 3, after q2 began" in remark
+        assert reached(observed(table), {}, None, None) == 20
     table, _ = with_statements(AnnouncedTable.of_names(kept.writers, kept.former), logged[3:], TOPIC)
     assert reached(observed(table), {}, None, None) is None
     again = [LoggedStatement(4, None, Removal("a")), LoggedStatement(5, None, stated(95, {}, query="q1"))]
@@ -161,22 +164,46 @@ def test_a_restart_does_not_take_a_superseded_query_for_a_new_one() -> None:
 
 
 @pytest.mark.parametrize(("later", "positions", "expected", "remark"), [
-    (stated(99, {"0": 5}, batch=3), {"0": 9}, 50, "batch 3 after batch 5 of the same query"),
-    (stated(40, {"0": 5}, batch=6), {"0": 9}, 50, "a watermark never goes back"),
-    (stated(None, {"0": 5}, batch=6), {"0": 9}, 50, None),
+    (stated(99, {"0": 5}, batch=3), {"0": 9}, 50, "batch 3 after batch 5, as where"),
+    (stated(40, {"0": 5}, batch=6), {"0": 9}, 40, "announced 1970-01-01 00:00:00.040 at 1 after 1970"),
+    (stated(None, {"0": 5}, batch=6), {"0": 9}, None, "announced none yet at 1 after 1970"),
     (stated(60, {"0": 2}, batch=6), {"0": 2}, 60, "truncated"),
     (stated(60, {"0": 0}, batch=6), {"0": 0}, 60, "truncated"),
     (stated(60, {}, batch=6), {"0": 0}, None, "lags behind"),
     (stated(60, {"0": 3}, batch=5), {"0": 4}, 50, "arrives late"),
     (stated(60, {"0": 5}, batch=5), {"0": 5}, 60, None),
 ])  # fmt: skip
-def test_what_goes_back_leaves_the_earlier_announcements_in_force(
+def test_what_goes_back_can_only_make_the_watermark_later_and_is_named(
     later: Announcement, positions: Mapping[str, int], expected: int | None, remark: str | None
 ) -> None:
     first = stated(50, {"0": 4}, batch=5)
     assert watermark([first, later], positions) == expected
     _, remarks = table_of(first, later)
     assert [remark in text for text in remarks] == [True] if remark else remarks == ()
+
+
+def test_one_record_whose_number_or_cut_no_later_one_reaches_delays_by_one_announcement() -> None:
+    """Of a second copy, or of a program that counts otherwise, once: the records after it are right."""
+    wrong = stated(50, {"0": 2**62}, batch=2**62)
+    after = [stated(at, {"0": 4}, batch=at) for at in (60, 61)]
+    assert watermark([stated(50, {}), wrong, after[0]], {"0": 4}, sent=50) == 50
+    assert watermark([stated(50, {}), wrong, *after], {"0": 4}) == 61
+    _, remarks = table_of(stated(50, {}), wrong, *after)
+    assert [text.partition(", as where")[0] for text in remarks] == [
+        f"a announced batch {at} after batch {2**62}" for at in (60, 61)
+    ]
+    # Two that contradict each other, too, are not taken for right.
+    assert watermark([stated(50, {}), wrong, after[1], after[0]], {"0": 4}) == 50
+
+
+def test_a_watermark_of_the_future_that_is_not_applied_binds_nobody() -> None:
+    later = [stated(10, {"0": 1}), stated(900, {"0": 2}, batch=1), stated(20, {"0": 3}, batch=2)]
+    assert watermark(later, {"0": 5}, cap=Millis(100)) == 20
+    # Of one that is applied the watermark stands, and the writer's own counts beside others'.
+    table = advanced(table_of(*later[:2])[0], {"0": 5}, None)
+    table, _ = with_statements(table, [LoggedStatement(2, None, later[2])], TOPIC)
+    assert reached(observed(table), {"0": 5}, Millis(900), None) == 900
+    assert reached(observed(table), {"0": 5}, Millis(15), None) == 20
 
 
 def test_a_record_that_cannot_be_read_holds_the_writer_of_its_key_until_the_next() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from watermark_source.errors import CorruptDataError
-from watermark_source.planning.announcement import Announcement, Removal, Statement, decoded, encoded
+from watermark_source.planning.announcement import LAST_MOMENT, Announcement, Removal, Statement, decoded, encoded
 from watermark_source.planning.watermark import MAX, MIN, Millis
 
 _NAMES = st.text(min_size=1, max_size=255).filter(lambda text: text.isprintable())
@@ -20,7 +20,7 @@ _ANNOUNCEMENTS = st.builds(
     writer=_NAMES,
     query=_NAMES,
     batch=_POSITIONS,
-    watermark=st.none() | st.just(MAX) | st.integers(MIN + 1, MAX - 1).map(Millis),
+    watermark=st.none() | st.just(MAX) | st.integers(MIN + 1, LAST_MOMENT).map(Millis),
     idle=st.booleans(),
     topic=_NAMES,
     ends=st.dictionaries(st.integers(0, 10_000).map(str), _POSITIONS, max_size=5),
@@ -59,6 +59,10 @@ def test_the_bytes_are_those_of_the_documented_format() -> None:
         ({"wm": "END"}, "END"),
         ({"wm": MIN}, "wm"),
         ({"wm": MAX}, "wm"),
+        ({"wm": LAST_MOMENT + 1}, "up to 253402300799999 in the year 9999"),
+        ({"wm": 1_700_000_000_000_000}, "as microseconds it is 2023-11-14 22:13:20.000"),
+        ({"wm": 1_700_000_000_000_000_000}, "as nanoseconds it is 2023-11-14 22:13:20.000"),
+        ({"wm": 9 * 10**18}, "seen 9000000000000000000"),
         ({"idle": 0}, "idle"),
         ({"ends": [3]}, "ends"),
         ({"ends": {"0": -2}}, "end of 0"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,6 +17,7 @@ from watermark_source.planning.announced import (
     AnnouncedBy,
     AnnouncedTable,
     Coming,
+    LoggedStatement,
     ObservedAnnouncements,
     advanced,
     coming,
@@ -51,6 +53,9 @@ in a batch together, they need one batch less until windows close."""
 _PAUSE_BETWEEN_READS = 0.02
 _MOST_SKIPPED = 64
 """Batches with rows that do not wait, at most, after one whose announcement did not come in time."""
+_MOST_KINDS = 10
+"""Remarks that are logged in a minute, each of another kind."""
+_NUMBERS = re.compile(r"[0-9]+")
 _LOOK_AGAIN = 1.0
 """Seconds between two discoveries because a writer names a partition that is not known yet."""
 
@@ -85,6 +90,8 @@ class Announcements:
         self._other_topics: set[str] = set()
         """Ids of other topics that announcements were about."""
         self._remarked_at: Millis | None = None
+        self._kinds: set[str] = set()
+        """Remarks of this minute without the numbers in them."""
         self._unremarked = 0
         self._looked_at = 0.0
         self._skip, self._next_skip = 0, 1
@@ -217,10 +224,7 @@ class Announcements:
             table, remarks = with_statements(self._table, read.statements, read.topic)
             self._table = advanced(table, positions, cap)
             self._remark(remarks)
-        for each in read.statements:
-            name = each.writer if each.statement is None else each.statement.writer
-            if name is not None:
-                self._heard.add(name)
+        self._heard.update(name for each in read.statements if (name := self._writer_of(each)) is not None)
         about_others = {a.topic: a for each in read.statements if isinstance(a := each.statement, Announcement)}
         for topic in about_others.keys() - self._other_topics - {read.topic}:
             self._other_topics.add(topic)
@@ -230,16 +234,28 @@ class Announcements:
                 "name, is ignored"
             )])  # fmt: skip
 
+    def _writer_of(self, logged: LoggedStatement) -> str | None:
+        """Return whom a record shows to be there; what an earlier run announces does not show it of the present one."""
+        of = logged.statement
+        if not isinstance(of, Announcement):
+            return logged.writer if of is None else of.writer
+        writer = None if self._table is None else self._table.writers.get(of.writer)
+        return None if writer is not None and of.query in writer.former else of.writer
+
     def _remark(self, remarks: Sequence[str]) -> None:
-        """Log what is not as it should be: the first remark, and one a minute with the number of the others."""
+        """Log what is not as it should be: of each kind one a minute, and the number of the others."""
+        now = self._clock.steady()
+        if self._remarked_at is None or now - self._remarked_at >= _WARN_AFTER:
+            self._remarked_at, self._kinds = now, set()
         for text in remarks:
-            now = self._clock.steady()
-            if self._remarked_at is not None and now - self._remarked_at < _WARN_AFTER:
+            kind = _NUMBERS.sub("", text)
+            if kind in self._kinds or len(self._kinds) == _MOST_KINDS:
                 self._unremarked += 1
                 continue
             more = f" ({self._unremarked} more remarks since the last one)" if self._unremarked else ""
             _log.warning("%s: %s%s", self._log.name, text, more)
-            self._remarked_at, self._unremarked = now, 0
+            self._kinds.add(kind)
+            self._unremarked = 0
 
     def _note_answer(self, read: AnnouncementsRead, asked_at: Millis, *, is_run: bool) -> None:
         assert self._table is not None
