@@ -69,6 +69,10 @@ KINDS = {
     "uca1400_ai_ci": _collated("utf8mb4_uca1400_ai_ci", Flavour.MARIADB),
     "latin1_german2_ci": _collated("latin1_german2_ci"),
     "utf8mb4_bin": _collated("utf8mb4_bin"),
+    # Of characters that have other codes too.
+    "cp932_bin": Keys(
+        ("word VARCHAR(9) CHARACTER SET cp932 COLLATE cp932_bin",), lambda n: (f"'{'≒∪ﾊ漢￢a'[n % 6]}{n // 6}'",)
+    ),
     "CHAR of utf16": Keys(
         ("word CHAR(8) CHARACTER SET utf16 COLLATE utf16_unicode_ci",), lambda n: (_word(n),)
     ),

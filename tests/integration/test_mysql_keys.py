@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from pyspark_mysql_cdc_wm.records.character_sets import first_codes_alone
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
 from pyspark_mysql_cdc_wm.records.table_definition import ColumnType
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange, condition
@@ -21,7 +22,7 @@ from tests.integration.mysql_keys import KINDS, Keys
 from tests.integration.mysql_lives import ALL, Life
 from tests.integration.mysql_streams import RIGHTS, USER, make_user
 from tests.integration.mysql_writers import writers
-from watermark_source.errors import WatermarkSourceError
+from watermark_source.errors import UnsupportedFormatError, WatermarkSourceError
 
 pytestmark = pytest.mark.service
 
@@ -95,8 +96,8 @@ def mariadb() -> Iterator[MySql]:
 
 
 IN_EACH_RUN = {
-    "text and number", "0900_ai_ci", "latin1_german2_ci", "CHAR of utf16", "long text", "uuid", "DECIMAL", "ENUM",
-    "SET with an empty label", "BIT(60)", "TIME(3)", "DOUBLE(10,2)",
+    "text and number", "0900_ai_ci", "latin1_german2_ci", "cp932_bin", "CHAR of utf16", "long text", "uuid",
+    "DECIMAL", "ENUM", "SET with an empty label", "BIT(60)", "TIME(3)", "DOUBLE(10,2)",
 }  # fmt: skip
 """One of each way in which keys are compared; the others differ by their type alone."""
 
@@ -123,6 +124,30 @@ def test_a_key_of_any_kind_is_read_once_while_it_is_written_to(name: str, mysql_
 def test_mariadb_tells_what_can_be_seen_without_gtids(name: str, mariadb: MySql) -> None:
     with new_database(mariadb) as database:
         check(database, KINDS[name])
+
+
+_TWINS = "(x'81E0', 1), (x'8790', 2), (x'EEF9', 3), (x'FA54', 4), (x'81CA', 5)"
+"""Keys in cp932 of which two and three are one text."""
+
+
+@pytest.mark.parametrize("option", [{}, {"snapshotChunkRows": 2}, {"startingOffsets": "latest"}])
+def test_keys_that_are_one_text_are_refused_in_a_snapshot_and_in_the_binlog(
+    option: Mapping[str, Any], mysql_database: Database
+) -> None:
+    mysql_database.run("CREATE TABLE t (k VARCHAR(9) CHARACTER SET cp932 COLLATE cp932_bin PRIMARY KEY, n INT)")
+    follows = "startingOffsets" in option
+    life = Life(mysql_database, **option) if follows else None
+    start: Mapping[str, Any] = life.reader.initialOffset() if life is not None else {}
+    mysql_database.run(f"INSERT INTO t VALUES {_TWINS}")
+    if life is None:
+        life = Life(mysql_database, **option)
+        start = life.reader.initialOffset()
+    refused = r"table .*[.]t column k: a key of the character set cp932 .* IS NULL, k being the column"
+    with pytest.raises(UnsupportedFormatError, match=refused):
+        life.rows(start, life.reader.latestOffset(start, ALL))
+    life.reader.stop()
+    finds = first_codes_alone("k", "cp932")
+    assert mysql_database.run(f"SELECT n FROM t WHERE {finds} IS NULL ORDER BY n") == ((2,), (3,), (4,))
 
 
 @pytest.mark.needs_mysql("generates no primary keys")

@@ -154,7 +154,7 @@ def chunk(database: Database, view: ConsistentView, table: TableName, *, by_key:
         table,
         [columns.by_name[name] for name in names],
         [columns.type_by_name[name] for name in names],
-        key=columns.key,
+        key=columns.key_columns,
         chunked_by=columns.chunk_columns if by_key else (),
         keys=KeyRange(None, None),
     )

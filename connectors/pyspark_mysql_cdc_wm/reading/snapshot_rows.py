@@ -153,7 +153,7 @@ class SnapshotRows:
         needed = [name for name in self.layout.needed(columns.names, columns.key) if name in by_name]
         selected, kinds = [by_name[name] for name in needed], [types[name] for name in needed]
         for count, arrays in view.rows(
-            table, selected, kinds, key=columns.key, chunked_by=columns.chunk_columns, keys=undone.keys
+            table, selected, kinds, key=columns.key_columns, chunked_by=columns.chunk_columns, keys=undone.keys
         ):
             values, rows = dict(zip(needed, arrays, strict=True)), count
             kept = undone.untouched([values[name] for name in columns.key])
@@ -267,12 +267,12 @@ class SnapshotRows:
     ) -> ChangeDecoder:
         """Return the decoder for tables; table maps of ``existing`` ones are completed from the server."""
 
+        def keys(table: TableMap) -> tuple[str, ...]:
+            return *key_names(table), *chunk_names(table, self.choice)
+
         def wanted(table: TableMap) -> Collection[str] | None:
             nameless = any(column.name is None for column in table.columns)
-            if nameless:
-                return None
-            key = (*key_names(table), *chunk_names(table, self.choice))
-            return self.layout.needed(shown_names(table), key)
+            return None if nameless else self.layout.needed(shown_names(table), keys(table))
 
         completed = as_described(
             connection, lambda table: table in existing, names.note_described, mariadb=connection.is_mariadb,
@@ -284,6 +284,7 @@ class SnapshotRows:
             wanted,
             reads=lambda *name: name in tables,
             completed=completed,
+            keys=keys,
             inspect=partial(check_unpacked, self._concerns(tables), self.unlogged),
             batch_rows=self.batch_rows,
         )

@@ -104,19 +104,20 @@ class ChangeDecoder:
         *,
         reads: Callable[[str, str], bool] = every_table,
         completed: Callable[[TableMap], TableMap] = as_logged,
+        keys: Callable[[TableMap], Collection[str]] = key_names,
         inspect: Callable[[Bytes, Longs, str], None] | None = None,
         batch_rows: int = 10_000,
     ) -> None:
         """Decode the columns that ``wanted`` names for a table; ``None`` leaves the table out.
 
         ``charsets`` has the character set of each of the server's collations, by number; ``completed`` puts on a table
-        what is not logged of it. Of a table that ``reads``, given its database and name, says no to, nothing else is
-        looked at: its columns may be of types that are not known. ``inspect`` gets the events of blocks with compressed
-        transactions, unpacked, and their file.
+        what is not logged of it; ``keys`` names the columns by which its rows are told apart. Of a table that
+        ``reads``, given its database and name, says no to, nothing else is looked at: its columns may be of types that
+        are not known. ``inspect`` gets the events of blocks with compressed transactions, unpacked, and their file.
         """
 
         def decoder_of(table: TableMap, names: Collection[str]) -> TableDecoder:
-            return TableDecoder(table, charsets, wanted=names, batch_rows=batch_rows)
+            return TableDecoder(table, charsets, wanted=names, keys=keys(table), batch_rows=batch_rows)
 
         # Apart from this object: in a circle with the router its memory would stay until a collection.
         self._tables = _WantedTables(wanted, decoder_of, completed)

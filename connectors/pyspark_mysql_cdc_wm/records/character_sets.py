@@ -3,6 +3,9 @@
 Sets of one byte a character are tables that a server answered with (single_byte.json). Those of several bytes are
 Python's codecs, but for the characters that a server shows otherwise (multi_byte.json): sets of similar names differ in
 single characters. Bytes without a character become what the server shows for them, a question mark.
+
+A text of some character sets has several codes: the server shows their bytes as one text, and makes the first code of
+that text. Second codes (second_codes.json), and bytes without a character, are no text that keys are told apart by.
 """
 
 from __future__ import annotations
@@ -11,14 +14,14 @@ import json
 from collections.abc import Iterable
 from functools import cache
 from importlib import resources
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from watermark_source.errors import UnsupportedFormatError
 
-AS_THEY_LIE = frozenset({"utf8mb4", "utf8mb3", "utf8", "ascii"})
+AS_THEY_LIE = frozenset({"utf8mb4", "utf8mb3", "utf8"})
 """Their bytes are UTF-8."""
 WIDE = {"ucs2": (2, True, False), "utf16": (2, True, True), "utf16le": (2, False, True), "utf32": (4, True, False)}
 """Bytes of a unit, whether the high byte is first, and whether two units can make a character."""
@@ -27,6 +30,8 @@ SINGLE, PAIR, TRIPLE, PAIR_OR_FOUR = range(4)
 NO_CHARACTER = -1
 """In a table: bytes that no text has."""
 _UNKNOWN = ord("?")
+_ASCII = bytes(range(128)).decode() + 128 * "?"
+"""MariaDB stores any byte as ascii."""
 _SHORT_FOURS = 39_420
 """So many characters of four bytes are in a table; the rest of them lie as in Unicode."""
 
@@ -96,26 +101,62 @@ def check_charset(charset: str, where: str) -> None:
 @cache
 def single_byte() -> dict[str, str]:
     """Return the 256 characters of each character set of one byte a character."""
-    found: dict[str, str] = json.loads(resources.files(__package__).joinpath("single_byte.json").read_text("utf-8"))
+    return {**_data("single_byte"), "ascii": _ASCII}
+
+
+@cache
+def _data(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(resources.files(__package__).joinpath(f"{name}.json").read_text("utf-8"))
     return found
+
+
+def has_second_codes(charset: str) -> bool:
+    """Return whether values of a character set may have one text though their bytes differ."""
+    if charset in FORMS or charset in _data("second_codes"):
+        return True
+    return _UNKNOWN in map(ord, single_byte().get(charset, "").replace("?", "", 1))
+
+
+def first_codes_alone(column: str, charset: str) -> str:
+    """Return the expression for a column of text that is NULL where it has second codes."""
+    back = f"CONVERT(CONVERT({column} USING utf8mb4) USING {charset})"
+    return f"IF(CAST({back} AS BINARY) = CAST({column} AS BINARY), {column}, NULL)"
+
+
+def text_of_several(charset: str) -> UnsupportedFormatError:
+    """Return the error for a key that has the text of another; ``first_codes_alone`` finds such keys."""
+    return UnsupportedFormatError(
+        f"a key of the character set {charset} has bytes that are no character, or a second code of one, so that its "
+        "text in a stream is that of other keys too, and does not distinguish rows. On the server, where "
+        f"{first_codes_alone('k', charset)} IS NULL, k being the column, give such rows another key and begin a new "
+        "query, or leave the table out of the option tables"
+    )
 
 
 @cache
 def tables_of(charset: str) -> Tables:
     """Return the tables of one of ``FORMS``."""
-    made, differs = codec_tables(charset), differences().get(charset, {})
+    made, differs = codec_tables(charset), _data("multi_byte").get(charset, {})
     for code, point in differs.items():
         put(made, bytes.fromhex(code), NO_CHARACTER if point is None else ord(point))
     return made
 
 
 @cache
-def differences() -> dict[str, dict[str, str | None]]:
-    """Return in which characters servers differ from the codecs: by character set and hexadecimal bytes."""
-    found: dict[str, dict[str, str | None]] = json.loads(
-        resources.files(__package__).joinpath("multi_byte.json").read_text("utf-8")
-    )
-    return found
+def tables_of_keys(charset: str) -> Tables:
+    """Return the tables of a character set that ``has_second_codes``, without these."""
+    if charset in FORMS:
+        kinds, *points_of = tables_of(charset)
+        made = Tables(kinds, *(points.copy() for points in points_of))
+    else:
+        points, none = np.array([*map(ord, single_byte()[charset])], np.int32), np.empty(0, np.int32)
+        made = Tables(np.full(256, SINGLE, np.uint8), points, none, none, none)
+    for table in made[1:]:
+        table[table == _UNKNOWN] = NO_CHARACTER
+    made.singles[_UNKNOWN] = _UNKNOWN
+    for code in _data("second_codes").get(charset, ()):
+        put(made, bytes.fromhex(code), NO_CHARACTER)
+    return made
 
 
 def codec_tables(charset: str) -> Tables:

@@ -51,14 +51,17 @@ class ColumnDecoder:
     build: Callable[[Values], pa.Array]
 
 
-def column_decoder(column: Column, charsets: Mapping[int, str], where: str) -> ColumnDecoder:
-    """Return how to read a column; raises as ``column_width`` and ``column_type``."""
-    width = column_width(column)
-    return ColumnDecoder(width, column_type(column, charsets, where), _builder(column, width, charsets, where))
+def column_decoder(column: Column, charsets: Mapping[int, str], where: str, *, of_key: bool = False) -> ColumnDecoder:
+    """Return how to read a column; raises as ``column_width`` and ``column_type``.
+
+    A value ``of_key`` that is another's in a stream is an ``UnsupportedFormatError``.
+    """
+    width, kind = column_width(column), column_type(column, charsets, where)
+    return ColumnDecoder(width, kind, _builder(column, width, charsets, where, of_key=of_key))
 
 
 def _builder(  # noqa: PLR0911 - a table of types
-    column: Column, width: int, charsets: Mapping[int, str], where: str
+    column: Column, width: int, charsets: Mapping[int, str], where: str, *, of_key: bool
 ) -> Callable[[Values], pa.Array]:
     """Return what makes the column, of a type that has passed ``column_type``."""
     kind = column.type
@@ -71,7 +74,7 @@ def _builder(  # noqa: PLR0911 - a table of types
     if kind is ColumnType.NEWDECIMAL:
         return lambda values: decimals(values, column.precision, column.scale)
     if kind in TEMPORAL:
-        return lambda values: temporals(values, column)
+        return lambda values: temporals(values, column, of_key=of_key)
     if kind is ColumnType.BIT:
         return lambda values: bits(values, column.length)
     if kind not in STRINGS:
@@ -81,7 +84,7 @@ def _builder(  # noqa: PLR0911 - a table of types
         least = column.length if kind is ColumnType.STRING else 0
         return lambda values: binary(pa.binary(), values, least=least)
     charset = charset_of(column, charsets, where)
-    return lambda values: texts(values, charset)
+    return lambda values: texts(values, charset, of_key=of_key)
 
 
 def _labelled(column: Column, width: int, charsets: Mapping[int, str]) -> Callable[[Values], pa.Array]:
@@ -116,9 +119,10 @@ class TableDecoder:
         charsets: Mapping[int, str],
         *,
         wanted: Collection[str] | None = None,
+        keys: Collection[str] = (),
         batch_rows: int = 10_000,
     ) -> None:
-        """Prepare for ``wanted`` columns, all by default, in the table's order.
+        """Prepare for ``wanted`` columns, all by default, in the table's order; ``keys`` are those of a key.
 
         Rows alone, no columns, need no names.
 
@@ -142,7 +146,8 @@ class TableDecoder:
                 slots.append(-1)
                 continue
             slots.append(len(self._columns))
-            self._columns.append(column_decoder(column, charsets, f"{self._where} column {column.name}"))
+            where = f"{self._where} column {column.name}"
+            self._columns.append(column_decoder(column, charsets, where, of_key=column.name in keys))
             self.names.append(column.name)
         self.types = tuple(column.type for column in self._columns)
         all_widths, no_slots = np.array(widths, np.int64), np.full(len(widths), -1)
@@ -159,7 +164,7 @@ class TableDecoder:
 
         Raises:
             CorruptDataError: bytes that cannot be of this table.
-            UnsupportedFormatError: rows that lack columns, or have options that are not known.
+            UnsupportedFormatError: rows that lack columns, have options that are not known, or values that are refused.
         """
         cursor = new_cursor()
         while not exhausted(cursor, events):
@@ -181,5 +186,5 @@ class TableDecoder:
             values, diffs = Values(data, located.starts[slot], located.sizes[slot]), located.diffs[slot]
             try:
                 yield patched_texts(values, diffs) if diffs.any() else column.build(values)
-            except CorruptDataError as damage:
-                raise CorruptDataError(f"{self._where} column {self.names[slot]}: {damage}") from damage
+            except (CorruptDataError, UnsupportedFormatError) as problem:
+                raise type(problem)(f"{self._where} column {self.names[slot]}: {problem}") from problem

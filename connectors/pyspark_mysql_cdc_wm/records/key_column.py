@@ -22,8 +22,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_mysql_cdc_wm.records.arrow_types import WHOLE_NUMBERS
+from pyspark_mysql_cdc_wm.records.character_sets import first_codes_alone, has_second_codes, text_of_several
 from pyspark_mysql_cdc_wm.records.table_definition import BINARY_COLLATION, Column, ColumnType
-from watermark_source.errors import OffsetError, shortened
+from watermark_source.errors import OffsetError, UnsupportedFormatError, shortened
 
 _NUMBERED = frozenset({ColumnType.ENUM, ColumnType.SET, ColumnType.BIT})
 """What sorts by a whole number that is not shown: of a label, of some labels, of bits."""
@@ -93,10 +94,30 @@ class KeyColumn:
         if self.type in _FLOATS:
             # As eight bytes, of which all digits are shown, whatever FLOAT(M,D) shows.
             return f"{quoted} + 0e0"
-        return f"CAST({quoted} AS CHAR)" if self.type in _TEMPORAL else quoted
+        return f"CAST({quoted} AS CHAR)" if self.type in _TEMPORAL else self.told_apart(quoted)
+
+    def told_apart(self, quoted: str) -> str:
+        """Return the expression for the column as a key, with its name as statements have it.
+
+        It is NULL for a text that a stream does not tell apart from others.
+        """
+        if self.charset is None or not has_second_codes(self.charset):
+            return quoted
+        return first_codes_alone(quoted, self.charset)
 
     def bound_value(self, answer: Any) -> int | str:
-        """Return a bound's value for what the server answered."""
+        """Return a bound's value for what the server answered.
+
+        Raises:
+            UnsupportedFormatError: it has no value of its own in a stream.
+        """
+        if answer is None and self.charset is not None:
+            raise text_of_several(self.charset)
+        if self.type in _DATES:
+            try:
+                self._parser(answer)
+            except ValueError:
+                check_zero_date(str(answer))
         return int(answer) if self.is_whole else str(answer)
 
     def compared(self, quoted: str, sign: str, value: int | str) -> str:
@@ -222,6 +243,19 @@ def comparable(values: pa.Array) -> pa.Array:
     # A label may be empty.
     count = pc.list_value_length(values).cast(pa.string())
     return pc.binary_join_element_wise(count, pc.binary_join(values, ","), ",")
+
+
+def check_zero_date(text: str) -> None:
+    """Check a date of a key, which is none and so is null in a stream: only one such key is told apart.
+
+    Raises:
+        UnsupportedFormatError: it is not zero throughout.
+    """
+    if not _NO_DATE.fullmatch(text):
+        raise UnsupportedFormatError(
+            f"a key of {text}, which is no date: such keys are null in a stream, and do not distinguish rows. Give "
+            "such rows a date on the server and begin a new query, or leave the table out of the option tables"
+        )
 
 
 def text_literal(text: str) -> str:

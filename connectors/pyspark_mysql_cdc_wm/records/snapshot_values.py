@@ -10,10 +10,12 @@ import pyarrow.compute as pc
 
 from pyspark_mysql_cdc_wm.records.arrow_buffers import Values, binary, fixed
 from pyspark_mysql_cdc_wm.records.arrow_types import SET_TYPE, WHOLE_NUMBERS, has_empty_label
+from pyspark_mysql_cdc_wm.records.character_sets import text_of_several
+from pyspark_mysql_cdc_wm.records.key_column import KeyColumn, check_zero_date
 from pyspark_mysql_cdc_wm.records.numbers import bits, geometries, negated, vectors, whole_numbers, with_digits
 from pyspark_mysql_cdc_wm.records.table_definition import BINARY_COLLATION, Column, ColumnType
-from pyspark_mysql_cdc_wm.records.text_columns import labelled_sets
-from watermark_source.errors import CorruptDataError, UnsupportedFormatError
+from pyspark_mysql_cdc_wm.records.text_columns import labelled_sets, utf_8
+from watermark_source.errors import CorruptDataError
 from watermark_source.machine_code.iso_8601 import NO_MOMENT, day_of, moment_of
 from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined
 
@@ -149,18 +151,19 @@ def _clock(array: Word, starts: Word, sizes: Word, layout: Word, out: Word) -> N
 
 
 def text_column(  # noqa: PLR0911 - a table of types
-    column: Column, kind: pa.DataType, *, of_key: bool = False
+    column: Column, kind: pa.DataType, key: KeyColumn | None = None
 ) -> Callable[[Values], pa.Array]:
     """Return how values of a column become an array of its type, which is the one its row events have.
 
-    Values are the server's texts: of FLOAT and DOUBLE times 1e0, of a SET with an empty label its number. What is no
-    date is null; ``of_key`` only 0000-00-00 may be, and another is an ``UnsupportedFormatError``.
+    Values are the server's texts: of FLOAT and DOUBLE times 1e0, of a SET with an empty label its number, of a ``key``
+    as ``KeyColumn.told_apart`` has it. What is no date is null. A key that is no date but 0000-00-00, or has the text
+    of another key, is an ``UnsupportedFormatError``.
     """
     if column.type in WHOLE_NUMBERS:
         return lambda values: _whole(values, kind)
     if column.type in _CLOCKS:
         layout = _CLOCKS[column.type]
-        return lambda values: _times(values, kind, layout, of_key=of_key)
+        return lambda values: _times(values, kind, layout, of_key=key is not None)
     if column.type is ColumnType.BIT:
         return lambda values: bits(values, column.length)
     if column.type is ColumnType.GEOMETRY:
@@ -173,11 +176,19 @@ def text_column(  # noqa: PLR0911 - a table of types
     if column.type is ColumnType.SET:
         return _sets
     if column.type in _TEXTS or kind == pa.string():
-        own = pa.binary() if column.collation == BINARY_COLLATION else pa.string()
-        return lambda values: binary(own, values)
+        if column.collation == BINARY_COLLATION:
+            return lambda values: binary(pa.binary(), values)
+        return utf_8 if key is None else lambda values: _texts_of_key(values, key.charset)
     if pa.types.is_decimal(kind):
         return lambda values: _exact(values, kind)
     return lambda values: _cast(values, kind)
+
+
+def _texts_of_key(values: Values, charset: str | None) -> pa.Array:
+    column = utf_8(values)
+    if charset is not None and column.null_count:
+        raise text_of_several(charset)
+    return column
 
 
 def _whole(values: Values, kind: pa.DataType) -> pa.Array:
@@ -206,13 +217,7 @@ def _times(values: Values, kind: pa.DataType, layout: int, *, of_key: bool) -> p
     if of_key and not present.all():
         for row in np.flatnonzero(~present & (values.starts >= 0)):
             start, size = int(values.starts[row]), int(values.sizes[row])
-            text = values.data[start : start + size].tobytes().decode(errors="replace")
-            if not text.startswith("0000-00-00"):
-                raise UnsupportedFormatError(
-                    f"a key of {text}, which is no date: such keys are null in a stream, and do not distinguish "
-                    "rows. Set startingOffsets to latest or earliest to read the binlog alone, or give such rows a "
-                    "date on the server"
-                )
+            check_zero_date(values.data[start : start + size].tobytes().decode(errors="replace"))
     return fixed(kind, found.astype(np.int32) if pa.types.is_date32(kind) else found, present)
 
 

@@ -14,11 +14,13 @@ import pyarrow as pa
 from pyspark_mysql_cdc_wm.binlog.wire import uint32_at, uint_at
 from pyspark_mysql_cdc_wm.records.arrow_buffers import Values, fixed
 from pyspark_mysql_cdc_wm.records.arrow_types import temporal_type
+from pyspark_mysql_cdc_wm.records.key_column import check_zero_date
 from pyspark_mysql_cdc_wm.records.table_definition import Column, ColumnType
 from watermark_source.machine_code.iso_8601 import NO_MOMENT, day_of, moment_of
 from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined
 
 _SECOND = 1_000_000
+_ZERO = "0000-00-00 00:00:00"
 _NONE = NO_MOMENT
 _DATE, _DATETIME, _TIME, _TIMESTAMP, _OLD_DATETIME, _OLD_TIME, _OLD_TIMESTAMP = range(7)
 _LAYOUTS = {
@@ -122,10 +124,35 @@ def _read(array: Word, starts: Word, layout: Word, fraction: Word, out: Word) ->
         out[row] = value
 
 
-def temporals(values: Values, column: Column) -> pa.Array:
-    """Return a column of dates or times."""
+def temporals(values: Values, column: Column, *, of_key: bool = False) -> pa.Array:
+    """Return a column of dates or times.
+
+    Raises:
+        UnsupportedFormatError: a date ``of_key`` that is none and not zero throughout.
+    """
     found = np.empty(values.rows, np.int64)
     _read(values.data, values.starts, _LAYOUTS[column.type], (column.precision + 1) // 2, found)
     kind = temporal_type(column.type)
     present = found != _NONE
+    if of_key and not present.all():
+        for row in np.flatnonzero(~present & (values.starts >= 0)):
+            check_zero_date(_shown(values.data[values.starts[row] :][: values.sizes[row]].tobytes(), column.type))
     return fixed(kind, found.astype(np.int32) if pa.types.is_date32(kind) else found, present)
+
+
+def _shown(stored: bytes, kind: ColumnType) -> str:
+    """Return the text of a value that is no date."""
+    layout = _LAYOUTS[kind]
+    if layout == _DATE:
+        packed = int.from_bytes(stored[:3], "little")
+        return f"{packed >> 9:04}-{packed >> 5 & 15:02}-{packed & 31:02}"
+    if layout == _OLD_DATETIME:
+        digits = f"{int.from_bytes(stored[:8], 'little'):014}"
+        return f"{digits[:4]}-{digits[4:6]}-{digits[6:8]} {digits[8:10]}:{digits[10:12]}:{digits[12:]}"
+    if layout != _DATETIME:
+        return _ZERO
+    packed = int.from_bytes(stored[:5], "big") - 0x8000000000
+    months, day = packed >> 22, packed >> 17 & 31
+    clock = f"{packed >> 12 & 31:02}:{packed >> 6 & 63:02}:{packed & 63:02}"
+    fraction = int.from_bytes(stored[5:], "big")
+    return f"{months // 13:04}-{months % 13:02}-{day:02} {clock}" + (f".{fraction}" if fraction else "")

@@ -20,13 +20,16 @@ from pyspark_mysql_cdc_wm.records.character_sets import (
     SINGLE,
     TRIPLE,
     WIDE,
+    has_second_codes,
     single_byte,
     tables_of,
+    tables_of_keys,
+    text_of_several,
 )
 from pyspark_mysql_cdc_wm.records.numbers import words
 from pyspark_mysql_cdc_wm.records.table_definition import BINARY_COLLATION, Column
 from watermark_source.arrow_columns import allocated
-from watermark_source.errors import CorruptDataError
+from watermark_source.errors import CorruptDataError, UnsupportedFormatError
 from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined
 
 _FIRST_BEYOND = 189_000
@@ -36,26 +39,49 @@ _INTERNAL = "utf8mb4"
 """The character set of labels that have none of their own."""
 
 
-def texts(values: Values, charset: str) -> pa.Array:
+def texts(values: Values, charset: str, *, of_key: bool = False) -> pa.Array:
     """Return a column of text.
 
     Raises:
         CorruptDataError: half a character, or bytes that are none.
+        UnsupportedFormatError: half a surrogate pair, or a value ``of_key`` that has the text of another.
     """
     if charset in AS_THEY_LIE:
-        return binary(pa.string(), values)
+        return utf_8(values)
     offsets, offsets_view = allocated(values.rows + 1, np.int32)
     # No character takes more than three bytes for each of its own.
     content, content_view = allocated(3 * int(values.sizes.sum(dtype=np.int64)) + PADDING, np.uint8)
-    if charset in single_byte():
+    if of_key and has_second_codes(charset):
+        if _look_up(values.data, values.starts, values.sizes, *tables_of_keys(charset), offsets_view, content_view):
+            texts(values, charset)
+            raise text_of_several(charset)
+    elif charset in single_byte():
         _translate(values.data, values.starts, values.sizes, _table(charset), offsets_view, content_view)
     elif charset in FORMS:
         if _look_up(values.data, values.starts, values.sizes, *tables_of(charset), offsets_view, content_view):
             raise CorruptDataError(f"bytes that are no text of the character set {charset}")
     elif _widen(values.data, values.starts, values.sizes, *WIDE[charset], offsets_view, content_view):
-        raise CorruptDataError(f"text of the character set {charset} that ends within a character")
+        raise CorruptDataError(f"text of the character set {charset} with half a character")
     valid, nulls = validity(values.starts >= 0)
-    return pa.Array.from_buffers(pa.string(), values.rows, [valid, offsets, content], nulls)
+    column = pa.Array.from_buffers(pa.string(), values.rows, [valid, offsets, content], nulls)
+    return _unicode(column) if charset in WIDE else column
+
+
+def utf_8(values: Values) -> pa.Array:
+    """Return a column of text whose bytes are UTF-8; raises as ``texts``."""
+    return _unicode(binary(pa.string(), values))
+
+
+def _unicode(column: pa.Array) -> pa.Array:
+    """Check that a column is of characters: ucs2, and MariaDB's utf8 and utf32, take halves of surrogate pairs too."""
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid as invalid:
+        raise UnsupportedFormatError(
+            "text with half a surrogate pair (U+D800 to U+DFFF), which is no character. Give such rows another text on "
+            "the server and begin a new query, or leave the column out by the option excludeColumns"
+        ) from invalid
+    return column
 
 
 @cache
@@ -127,7 +153,10 @@ def _widen(  # noqa: PLR0917 - arrays in, arrays out
                 if pairs and 0xD800 <= point < 0xDC00:
                     if stop - at < width:
                         return np.int64(Fault.TEXT)
-                    point = 0x10000 + ((point - 0xD800) << 10) + (_unit(data, at, width, big) - 0xDC00)
+                    second = _unit(data, at, width, big)
+                    if second < 0xDC00 or second > 0xDFFF:
+                        return np.int64(Fault.TEXT)
+                    point = 0x10000 + ((point - 0xD800) << 10) + (second - 0xDC00)
                     at += width
                 end = _put(out, end, point)
         offsets[row + 1] = end

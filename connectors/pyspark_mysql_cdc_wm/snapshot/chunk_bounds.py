@@ -305,6 +305,6 @@ class ChunkBounds:
         )
         if row is not None and key[0].chosen:
             # More rows than a chunk's may have equal values: the chunk ends behind the last of them.
-            beyond = condition_beyond(key[0], start, bound_of(key, row))
+            beyond = condition_beyond(key[0], start, bound_of(key, row, f"table {name}"))
             row = self._connection.one(f"{select}{beyond} LIMIT 1", if_slow=slow)
-        return None if row is None else bound_of(key, row)
+        return None if row is None else bound_of(key, row, f"table {name}")

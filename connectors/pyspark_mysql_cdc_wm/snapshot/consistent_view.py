@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -22,7 +22,14 @@ from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
 from pyspark_mysql_cdc_wm.records.snapshot_values import text_column
 from pyspark_mysql_cdc_wm.records.table_definition import Column, ColumnType
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange, condition
-from watermark_source.errors import ResponseTimeoutError, SourceError, UnknownSplitError, listed
+from watermark_source.errors import (
+    CorruptDataError,
+    ResponseTimeoutError,
+    SourceError,
+    UnknownSplitError,
+    UnsupportedFormatError,
+    listed,
+)
 
 _log = logging.getLogger(__name__)
 LOCK_SECONDS = 50
@@ -173,7 +180,7 @@ class ConsistentView:
         columns: Sequence[Column],
         types: Sequence[pa.DataType],
         *,
-        key: Collection[str],
+        key: Sequence[KeyColumn],
         chunked_by: Sequence[KeyColumn],
         keys: KeyRange,
     ) -> Iterator[tuple[int, tuple[pa.Array, ...]]]:
@@ -186,7 +193,7 @@ class ConsistentView:
             table: the table.
             columns: the columns to select.
             types: the columns' Arrow types.
-            key: names of the primary key's columns, by which rows are compared.
+            key: the primary key's columns, by which rows are compared.
             chunked_by: the columns that ``keys`` is a range of; all rows are selected without any.
             keys: the range.
 
@@ -194,13 +201,13 @@ class ConsistentView:
             SourceError: the server cannot be reached, or refuses.
             UnsupportedFormatError: a key has no value in a stream.
         """
-        selected = ", ".join(_selected(column) for column in columns) or "1"
+        keyed = {column.name: column for column in key}
+        of_key = [keyed.get(str(column.name)) for column in columns]
+        selected = ", ".join(map(_selected, columns, of_key)) or "1"
         statement = f"SELECT {selected} FROM {table.quoted}{condition(chunked_by, keys)}"  # noqa: S608 - quoted
-        build = [
-            text_column(column, kind, of_key=column.name in key) for column, kind in zip(columns, types, strict=True)
-        ]
+        build = list(map(text_column, columns, types, of_key))
         reader = TextReader(self._connection, self._settings.where, batch_rows=self._batch_rows)
-        in_order = bool(key) and set(key) <= {column.name for column in chunked_by}
+        in_order = bool(key) and keyed.keys() <= {column.name for column in chunked_by}
         count, until = 0, time.monotonic() + self._settings.patience_seconds
         while True:
             before = count
@@ -208,7 +215,10 @@ class ConsistentView:
             rest = f"{statement} LIMIT {count}, {_ALL_ROWS}" if count else statement
             try:
                 for memory, starts, sizes in reader.rows(rest, len(columns) or 1):
-                    arrays = tuple(decode(Values(memory, starts[i], sizes[i])) for i, decode in enumerate(build))
+                    arrays = tuple(
+                        _decoded(table, columns[i], decode, Values(memory, starts[i], sizes[i]))
+                        for i, decode in enumerate(build)
+                    )
                     count += starts.shape[1]
                     yield starts.shape[1], arrays
             except SourceError as refused:
@@ -230,7 +240,14 @@ class ConsistentView:
         return row is not None and str(row[0]).lower() == "innodb"
 
 
-def _selected(column: Column) -> str:
+def _decoded(table: TableName, column: Column, decode: Callable[[Values], pa.Array], values: Values) -> pa.Array:
+    try:
+        return decode(values)
+    except (CorruptDataError, UnsupportedFormatError) as problem:
+        raise type(problem)(f"table {table} column {column.name}: {problem}") from problem
+
+
+def _selected(column: Column, key: KeyColumn | None) -> str:
     name = quoted(str(column.name))
     if column.type in _FLOATS:
         # A DOUBLE shows all digits, unlike FLOAT(M,D). Adding 0 instead would lose the sign of -0.
@@ -238,4 +255,6 @@ def _selected(column: Column) -> str:
     if is_text_of_digits(column):
         # The cast removes the zeros of ZEROFILL.
         return f"CAST({name} AS DECIMAL({column.precision}, {column.scale}))"
-    return f"CAST({name} AS UNSIGNED)" if has_empty_label(column) else name
+    if has_empty_label(column):
+        return f"CAST({name} AS UNSIGNED)"
+    return name if key is None else key.told_apart(name)

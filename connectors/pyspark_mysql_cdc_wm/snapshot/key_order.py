@@ -23,7 +23,7 @@ from pyspark_mysql_cdc_wm.options.tables import quoted
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn, text_literal
 from pyspark_mysql_cdc_wm.records.layout import Mask
 from pyspark_mysql_cdc_wm.records.table_definition import ColumnType
-from watermark_source.errors import OffsetError
+from watermark_source.errors import OffsetError, UnsupportedFormatError
 from watermark_source.planning.state import Bound
 
 _TEXTS_A_QUERY = 500
@@ -129,9 +129,18 @@ def _collated(column: KeyColumn, text: str) -> str:
     return f"CONVERT({text_literal(text)} USING {column.charset}) COLLATE {column.collation}"
 
 
-def bound_of(key: Sequence[KeyColumn], row: Sequence[Any]) -> Bound:
-    """Return the bound for a row of key values: a description of each column's order, then the values."""
-    values = [column.bound_value(value) for column, value in zip(key, row, strict=True)]
+def bound_of(key: Sequence[KeyColumn], row: Sequence[Any], where: str) -> Bound:
+    """Return the bound for a row of key values: a description of each column's order, then the values.
+
+    Raises:
+        UnsupportedFormatError: a key has no value of its own in a stream; ``where`` names the table.
+    """
+    values = []
+    for column, value in zip(key, row, strict=True):
+        try:
+            values.append(column.bound_value(value))
+        except UnsupportedFormatError as problem:
+            raise UnsupportedFormatError(f"{where} column {column.name}: {problem}") from problem
     return (*map(sorted_by, key, values), *values)
 
 

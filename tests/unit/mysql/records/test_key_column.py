@@ -13,7 +13,7 @@ from pyspark_mysql_cdc_wm.records.key_column import KeyColumn, comparable, key_c
 from pyspark_mysql_cdc_wm.records.table_definition import BINARY_COLLATION, Column, ColumnType
 from tests.unit.mysql.records.test_every_type import built, each_shown
 from tests.unit.mysql.records.type_samples import CHARSETS, COLLATIONS, UTF8, Sample
-from watermark_source.errors import OffsetError
+from watermark_source.errors import OffsetError, UnsupportedFormatError
 
 _TIME = KeyColumn("k", ColumnType.TIME2, pa.duration("us"))
 _FLOAT = KeyColumn("k", ColumnType.FLOAT, pa.float32())
@@ -178,3 +178,15 @@ def test_what_is_no_value_of_the_type_is_refused(column: KeyColumn, value: Any) 
 def test_what_does_not_fit_is_not_compared(column: KeyColumn, value: Any) -> None:
     with pytest.raises(OffsetError, match="which cannot be one of its type"):
         column.scalar(value)
+
+
+def test_a_key_that_a_stream_does_not_tell_apart_is_no_bound() -> None:
+    text = KeyColumn("k", ColumnType.VARCHAR, pa.string(), "cp932", "cp932_bin")
+    back = "CAST(CONVERT(CONVERT(`k` USING utf8mb4) USING cp932) AS BINARY)"
+    assert text.selected("`k`") == f"IF({back} = CAST(`k` AS BINARY), `k`, NULL)"
+    assert _TEXT.selected("`k`") == "`k`"
+    with pytest.raises(UnsupportedFormatError, match=r"a key of the character set cp932 .* second code"):
+        text.bound_value(None)
+    assert (text.bound_value("≒"), _DATE.bound_value("0000-00-00")) == ("≒", "0000-00-00")
+    with pytest.raises(UnsupportedFormatError, match="a key of 2010-00-00, which is no date"):
+        _DATE.bound_value("2010-00-00")

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_mysql_cdc_wm.records.arrow_types import decimal_width, temporal_width
-from pyspark_mysql_cdc_wm.records.character_sets import check_charset
+from pyspark_mysql_cdc_wm.records.character_sets import check_charset, has_second_codes
 from pyspark_mysql_cdc_wm.records.json_texts import json_texts
 from pyspark_mysql_cdc_wm.records.numbers import decimals, geometries, vectors
 from pyspark_mysql_cdc_wm.records.table_definition import Column, ColumnType
@@ -116,6 +116,30 @@ def test_days_that_are_none_are_null(day: tuple[int, int, int]) -> None:
     assert temporals(values(stored), Column(ColumnType.DATE)).to_pylist() == [None]
 
 
+_DATE, _DATETIME = Column(ColumnType.DATE), Column(ColumnType.DATETIME2, precision=3)
+
+
+@pytest.mark.parametrize(
+    ("column", "stored", "shown"),
+    [
+        (_DATE, "00b40f", "2010-00-00"),
+        (_DATE, "5fd00f", "2024-02-31"),
+        (_DATE, "200000", "0000-01-00"),
+        (_DATETIME, "8000000000 0032", "0000-00-00 00:00:00.50"),
+        (_DATETIME, "800000a000 0000", "0000-00-00 10:00:00"),
+        (_DATETIME, "9984800000 0000", "2010-00-00 00:00:00"),
+        (Column(ColumnType.DATETIME), (20240230111213).to_bytes(8, "little").hex(), "2024-02-30 11:12:13"),
+    ],
+)
+def test_a_date_of_a_key_that_is_none_is_refused_unless_it_is_zero(column: Column, stored: str, shown: str) -> None:
+    content = bytes.fromhex(stored)
+    assert temporals(values(content, None), column).to_pylist() == [None, None]
+    zero = bytes(len(content)) if column is not _DATETIME else bytes.fromhex("80000000000000")
+    assert temporals(values(zero, None), column, of_key=True).to_pylist() == [None, None]
+    with pytest.raises(UnsupportedFormatError, match=f"a key of {shown}, which is no date: such keys are null"):
+        temporals(values(zero, content), column, of_key=True)
+
+
 def test_times_before_mysql_5_6_are_digits() -> None:
     moment = values((20240507123015).to_bytes(8, "little"), bytes(8))
     assert temporals(moment, Column(ColumnType.DATETIME)).to_pylist() == [
@@ -176,9 +200,52 @@ def test_characters_of_several_bytes(charset: str, text: str, encoded: bytes) ->
     assert found.to_pylist() == [text, None, ""]
 
 
-def test_half_a_character_is_damaged() -> None:
-    with pytest.raises(CorruptDataError, match="utf16 that ends within a character"):
-        texts(values(b"\xd8\x3d"), "utf16")
+@pytest.mark.parametrize(("charset", "half"), [("utf16", "d83d"), ("utf16", "d83d0061"), ("utf16le", "3dd83dd8")])
+def test_half_a_character_is_damaged(charset: str, half: str) -> None:
+    with pytest.raises(CorruptDataError, match=f"{charset} with half a character"):
+        texts(values(bytes.fromhex(half)), charset)
+
+
+@pytest.mark.parametrize(
+    ("charset", "half"),
+    [
+        ("ucs2", "0061d800"), ("ucs2", "d83dde00"), ("utf16", "dc00"), ("utf16le", "00dc"), ("utf32", "0000d800"),
+        ("utf32", "00110000"), ("utf8mb4", "61eda080"), ("utf8mb3", "edb080"),
+    ],
+)  # fmt: skip
+def test_half_a_surrogate_pair_is_refused(charset: str, half: str) -> None:
+    with pytest.raises(UnsupportedFormatError, match=r"text with half a surrogate pair .* excludeColumns"):
+        texts(values(b"", None, bytes.fromhex(half)), charset)
+
+
+def test_bytes_of_ascii_that_are_no_character_are_shown_as_the_server_shows_them() -> None:
+    assert texts(values(b"a\xff\xc3\xa9z"), "ascii").to_pylist() == ["a???z"]
+
+
+@pytest.mark.parametrize(
+    ("charset", "first", "second", "text"),
+    [
+        ("cp932", b"\x81\xe0", b"\x87\x90", "≒"), ("cp932", b"\x81\xca", b"a\xee\xf9", "￢"),
+        ("eucjpms", b"\xa2\xe2", b"\xad\xf0", "≒"), ("ujis", b"~", b"\x8f\xa2\xb7", "~"),
+        ("sjis", b"\x81\x5f", b"\\", "\\"), ("armscii8", b"(", b"\xa5", "("), ("ascii", b"?", b"\xff", "?"),
+        # It has no character.
+        ("gb2312", b"?", b"\xaa\xa1", "?"), ("greek", b"?", b"\xff", "?"),
+    ],
+)  # fmt: skip
+def test_a_text_of_several_codes_is_a_key_by_its_first_alone(
+    charset: str, first: bytes, second: bytes, text: str
+) -> None:
+    assert has_second_codes(charset)
+    assert texts(values(first, None), charset, of_key=True).to_pylist() == [text, None]
+    assert texts(values(second), charset).to_pylist()[0].endswith(text)
+    with pytest.raises(UnsupportedFormatError, match=f"a key of the character set {charset} .* does not distinguish"):
+        texts(values(first, second), charset, of_key=True)
+
+
+def test_most_character_sets_have_one_code_a_text() -> None:
+    alone = {"latin1", "latin2", "koi8r", "utf8mb4", "ucs2", "utf32"}
+    assert not set(filter(has_second_codes, alone))
+    assert texts(values(b"\xe9"), "latin1", of_key=True).to_pylist() == ["é"]
 
 
 @pytest.mark.parametrize(
