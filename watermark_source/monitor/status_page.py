@@ -8,9 +8,12 @@ HEAD alone, and only where the request's ``Host`` names this machine: a web site
 from __future__ import annotations
 
 import base64
+import contextlib
+import errno
 import hashlib
 import json
 import logging
+import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -39,6 +42,7 @@ _FRESH_SECONDS = 0.25
 _MOST_REQUESTS = 32
 """Requests at a time; more are refused."""
 _REQUEST_SECONDS = 10.0
+"""For a whole request with its answer."""
 _STOP_SECONDS = 5.0
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -88,8 +92,7 @@ class StatusPage:
             self._server = _Server((host, port), self._queries.page, allowed)
         except (OSError, OverflowError) as error:
             raise UsageError(
-                f"the status page cannot listen at {host}:{port}: {error}; write StatusPage(spark, port=0) for a free "
-                "port, or another one"
+                f"the status page cannot listen at {_at(host, port)}: {error}; {_advice(error)}"
             ) from None
         try:
             spark.streams.addListener(self._queries)
@@ -103,8 +106,7 @@ class StatusPage:
     @property
     def url(self) -> str:
         """The address of the page."""
-        host, port = self._server.server_address[:2]
-        return f"http://{host if isinstance(host, str) else host.decode()}:{port}/"
+        return self._server.url
 
     def stop(self) -> None:
         """Stop serving the page, and following the queries. A second call does nothing."""
@@ -129,6 +131,16 @@ class StatusPage:
 
     def __repr__(self) -> str:
         return f"StatusPage({self.url})"
+
+
+def _at(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _advice(error: OSError | OverflowError) -> str:
+    if isinstance(error, OverflowError) or error.errno in (errno.EADDRINUSE, errno.EACCES):
+        return "write StatusPage(spark, port=0) for a free port, or another one"
+    return 'expected an address of this machine: write StatusPage(spark, host="127.0.0.1")'
 
 
 class _Queries(StatusListener):
@@ -203,11 +215,21 @@ class _Server(ThreadingHTTPServer):
         self.page = page
         self.allowed = allowed
         self._places = threading.BoundedSemaphore(_MOST_REQUESTS)
+        self._ends: dict[socket.socket, float] = {}
+        """When each connection is closed at the latest, by the monotonic clock."""
+        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         super().__init__(address, _Handler)
+
+    @property
+    def url(self) -> str:
+        """The address of the page."""
+        host, port = self.server_address[:2]
+        return f"http://{_at(host if isinstance(host, str) else host.decode(), port)}/"
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Answer in a thread of its own, unless too many requests are under way."""
         if self._places.acquire(blocking=False):
+            self._ends[request] = time.monotonic() + _REQUEST_SECONDS
             super().process_request(request, client_address)
         else:
             self.shutdown_request(request)
@@ -217,7 +239,15 @@ class _Server(ThreadingHTTPServer):
         try:
             super().process_request_thread(request, client_address)
         finally:
+            del self._ends[request]
             self._places.release()
+
+    def service_actions(self) -> None:
+        """Close connections whose time is over, twice a second: a limit of each receive restarts with every byte."""
+        now = time.monotonic()
+        for request in [each for each, end in self._ends.copy().items() if end <= now]:
+            with contextlib.suppress(OSError):
+                request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Log instead of printing: a client may close its connection at any moment."""
@@ -228,7 +258,6 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server
     server_version = "StatusPage"
     sys_version = ""
-    timeout = _REQUEST_SECONDS
 
     def do_GET(self) -> None:
         self._answer(with_body=True)

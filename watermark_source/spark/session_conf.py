@@ -8,28 +8,21 @@ from typing import Any
 WORKER_DAEMON = "spark.python.daemon.module"
 UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"
 CHECKPOINT_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
-JAVA_OPTIONS = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions")
 _LOCAL_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 OUR_DAEMON = "watermark_source.spark.executor.worker_daemon"
-_WITHOUT_ARROW_CHECKS = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
 
 
-def recommended_conf(
-    *, local_checkpoints: bool = False, installed_on_executors: bool = False, java_options: str = ""
-) -> dict[str, Any]:
+def recommended_conf(*, local_checkpoints: bool = False, installed_on_executors: bool = False) -> dict[str, Any]:
     """Return settings of Spark that make queries of these sources faster, for ``SparkSession.builder.config(map=…)``.
 
     They take effect where the session is created: on Spark Classic, before its Java process starts. Results are the
-    same with and without them. What each is worth was measured, and is in docs/speed.md:
+    same with and without them, and no check is switched off. What each is worth was measured, and is in docs/speed.md:
 
     - ``spark.python.unix.domain.socket.enabled``: 40 to 50 ms less for each batch, the wait of a TCP socket. Left out
       where Python has no Unix sockets (Windows). The folder ``spark.python.unix.domain.socket.dir`` (Java's folder for
       temporary files by default) must be writable on every node, its path at most about 60 characters long. Spark's
       short-lived Python processes may print a ``BrokenPipeError`` with its traceback when a query starts; it harms
       nothing, and was not seen with TCP sockets.
-    - ``spark.driver.extraJavaOptions`` and ``spark.executor.extraJavaOptions``: Arrow without its own checks of bounds
-      and nulls. A fifth less time for snapshots and catch-ups of MySQL. The limit: where a program reads outside of an
-      Arrow buffer, Java ends or returns other values, instead of an error.
     - ``spark.sql.streaming.checkpointFileManagerClass``, with ``local_checkpoints`` alone: 12 ms instead of 40 ms for
       each of the two files of a batch, because Hadoop starts no processes for them.
     - ``spark.python.daemon.module``, with ``installed_on_executors`` alone: a Python worker starts with a second and a
@@ -44,11 +37,9 @@ def recommended_conf(
         installed_on_executors: whether this project is installed where executors run, as it is with ``master("local")``
             and in an environment or image that is shipped. With ``--py-files`` it is not: Spark's daemon of Python
             workers does not see those files, and could not start.
-        java_options: options of yours for Java, such as ``-Xss4m``: they replace what ``spark-defaults.conf`` sets, so
-            repeat here what it has.
     """
     # All texts, but config(map=) is typed with an invariant dict of more kinds.
-    settings: dict[str, Any] = dict.fromkeys(JAVA_OPTIONS, f"{java_options} {_WITHOUT_ARROW_CHECKS}".strip())
+    settings: dict[str, Any] = {}
     if hasattr(socket, "AF_UNIX"):
         settings[UNIX_SOCKETS] = "true"
     if local_checkpoints:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import re
@@ -25,8 +26,8 @@ from watermark_source.monitor.history import MOST_CHANGES, MOST_POINTS, Change, 
 from watermark_source.monitor.page_html import SCRIPT, SHOWN, STYLE, QueryView, page_html, page_json
 from watermark_source.monitor.source_status import GroupStatus, SourceStatus, Status, WriterView
 from watermark_source.monitor.status_json import status_from_json
-from watermark_source.monitor.status_page import _Server
-from watermark_source.monitor.terminal import watch
+from watermark_source.monitor.status_page import StatusPage, _Server
+from watermark_source.monitor.terminal import read_page, watch
 from watermark_source.planning.group import OwnSilence, Peer
 from watermark_source.planning.watermark import Millis
 
@@ -317,7 +318,11 @@ def test_of_too_many_points_the_worst_of_two_neighbours_remains() -> None:
 
 @pytest.fixture
 def served() -> Iterator[_Server]:
-    server = _Server(("127.0.0.1", 0), lambda: CHECKOUT, frozenset({"localhost", "127.0.0.1", "proxy.example"}))
+    yield from serving("127.0.0.1")
+
+
+def serving(host: str) -> Iterator[_Server]:
+    server = _Server((host, 0), lambda: CHECKOUT, frozenset({"localhost", host, "proxy.example"}))
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     yield server
@@ -401,6 +406,45 @@ def test_more_than_the_most_connections_are_refused_until_some_end(served: _Serv
     for each in silent:
         each.close()
     wait_until(lambda: _is_answered(served), 60, "an answer")
+
+
+def test_connections_that_send_a_byte_now_and_then_are_closed_all_the_same(
+    served: _Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("watermark_source.monitor.status_page._REQUEST_SECONDS", 0.5)
+    dripping = [connected(served) for _ in range(32)]
+
+    def is_answered() -> bool:
+        for each in dripping:
+            with contextlib.suppress(OSError):
+                each.send(b"G")
+        return _is_answered(served)
+
+    wait_until(is_answered, 8, "an answer")
+    for each in dripping:
+        each.close()
+
+
+@pytest.fixture
+def served_by_ipv6() -> Iterator[_Server]:
+    yield from serving("::1")
+
+
+def test_a_page_at_an_address_of_ipv6_is_reached_by_its_url(served_by_ipv6: _Server) -> None:
+    assert served_by_ipv6.url == f"http://[::1]:{served_by_ipv6.server_address[1]}/"
+    assert read_page(served_by_ipv6.url)["queries"]
+
+
+@pytest.mark.parametrize(
+    ("host", "port", "advice"),
+    [("192.0.2.1", 0, 'host="127.0.0.1"'), ("no such host", 0, 'host="127.0.0.1"'), ("127.0.0.1", 99_999, "port=0")],
+)
+def test_an_address_that_cannot_be_used_is_named_with_the_argument_to_write(
+    host: str, port: int, advice: str
+) -> None:
+    no_session: Any = None
+    with pytest.raises(UsageError, match=re.escape(f"write StatusPage(spark, {advice})")):
+        StatusPage(no_session, port=port, host=host)
 
 
 def connected(server: _Server) -> socket.socket:

@@ -1,9 +1,8 @@
-"""The settings that are recommended: the local-only one on request, and a user's own Java options kept."""
+"""The settings that are recommended: the local-only one on request, and none that switches off a check."""
 
 from __future__ import annotations
 
 import os
-import re
 import socket
 import subprocess
 import sys
@@ -14,7 +13,6 @@ import pytest
 from watermark_source import recommended_conf
 from watermark_source.spark.session_conf import (
     CHECKPOINT_MANAGER,
-    JAVA_OPTIONS,
     OUR_DAEMON,
     UNIX_SOCKETS,
     WORKER_DAEMON,
@@ -55,9 +53,9 @@ def test_a_package_that_prints_or_fails_when_it_is_imported_keeps_the_daemon_fro
     assert (done.stderr, done.stdout) == ("hello\n", "")
 
 
-def test_java_options_of_the_user_come_first_and_stay() -> None:
-    for name in JAVA_OPTIONS:
-        assert recommended_conf(java_options="-Xss4m")[name] == f"-Xss4m {recommended_conf()[name]}"
+def test_no_check_is_switched_off_and_the_java_options_of_the_user_stay() -> None:
+    settings = recommended_conf(local_checkpoints=True, installed_on_executors=True)
+    assert [each for each in settings.items() if "arrow" in str(each).lower() or "JavaOptions" in each[0]] == []
 
 
 def test_unix_sockets_are_left_out_where_python_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,5 +67,4 @@ def test_unix_sockets_are_left_out_where_python_has_none(monkeypatch: pytest.Mon
 def test_every_setting_has_its_measurement_on_the_page_about_speed() -> None:
     page = PAGE.read_text(encoding="utf-8")
     settings = recommended_conf(local_checkpoints=True, installed_on_executors=True)
-    flags = re.findall(r"-D\S+", settings[JAVA_OPTIONS[0]])
-    assert [each for each in (*settings, *flags, settings[CHECKPOINT_MANAGER]) if each not in page] == []
+    assert [each for each in (*settings, settings[CHECKPOINT_MANAGER]) if each not in page] == []
