@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
@@ -42,6 +41,13 @@ _POLL_SECONDS = 0.1
 _PROGRESS_SECONDS = 5.0
 _TIMEOUT_SECONDS = 900.0
 _RETRIEVE_PATTERN = "[artifact]-[revision](-[classifier]).[ext]"
+_NAMED = 3
+"""As many modules are named in a line of progress."""
+# The jars alone, from the repository that Ivy's own settings name: a module's description takes as long as its jar.
+_WITHOUT_DESCRIPTIONS = (
+    '<ivysettings><settings defaultResolver="public"/><resolvers>'
+    '<ibiblio name="public" m2compatible="true" usepoms="false"/></resolvers></ivysettings>'
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +64,17 @@ class Module:
         return f"{self.organisation}:{self.name}:{self.revision}"
 
 
-def jars(entry: str, modules: Sequence[Module], *, size: str | None = None) -> tuple[Path, ...]:
-    """Paths of the jars of ``modules`` and of all they depend on, from the cache folder ``entry``.
+def jars(
+    entry: str, modules: Sequence[Module], *, size: str | None = None, transitive: bool = True
+) -> tuple[Path, ...]:
+    """Paths of the jars of ``modules``, by default with all they depend on, from the cache folder ``entry``.
 
     The first call downloads them and shows its progress on stderr; ``size`` is the expected download, for the user.
 
     Raises:
         ServiceError: a module does not exist, or the repository cannot be reached.
     """
-    folder = cached(entry, lambda empty: retrieve(modules, empty, size=size))
+    folder = cached(entry, lambda empty: retrieve(modules, empty, size=size, transitive=transitive))
     return tuple(sorted(folder.glob("*.jar")))
 
 
@@ -81,6 +89,9 @@ def retrieve(modules: Sequence[Module], target: Path, *, size: str | None = None
     description = work / "wanted.xml"
     description.write_text(_ivy_file(modules), encoding="utf-8")
     settings = os.environ.get(SETTINGS_VARIABLE)
+    if settings is None and not transitive:
+        settings = str(work / "settings.xml")
+        Path(settings).write_text(_WITHOUT_DESCRIPTIONS, encoding="utf-8")
     command = [
         java_command(),
         "-cp",
@@ -97,7 +108,9 @@ def retrieve(modules: Sequence[Module], target: Path, *, size: str | None = None
         "-retrieve",
         str(target / _RETRIEVE_PATTERN),
     ]
-    wanted = ", ".join(str(module) for module in modules)
+    wanted = ", ".join(str(module) for module in modules[:_NAMED])
+    if len(modules) > _NAMED:
+        wanted += f" and {len(modules) - _NAMED} more"
     extent = ("with dependencies, " if transitive else "") + (f"{size}, " if size else "")
     sys.stderr.write(f"downloading {wanted}, {extent}once, into {target.parent}\n")
     try:
@@ -140,8 +153,9 @@ def _run(command: Sequence[str], wanted: str, work: Path) -> None:
             if now - started > _TIMEOUT_SECONDS:
                 raise ServiceError(f"Ivy was still downloading {wanted} after {_TIMEOUT_SECONDS:.0f} s")
             if now - reported >= _PROGRESS_SECONDS:
-                files = log.read_text(encoding="utf-8", errors="replace").count("[SUCCESSFUL ]")
-                state = f"{files} files" if files else "looking up dependencies"
+                text = log.read_text(encoding="utf-8", errors="replace")
+                files, found = text.count("[SUCCESSFUL ]"), text.count("\tfound ")
+                state = f"{files} of {found} files" if files else f"looking up what to download: {found} modules found"
                 sys.stderr.write(f"  {now - started:3.0f} s: {state}\n")
                 reported = now
     finally:
@@ -167,19 +181,18 @@ def _problems(log: Path) -> str:
 
 
 _SPARK = "org.apache.spark"
-# Versions that work with a pyspark whose own version of the artifact is not published.
-_FALLBACKS = {
-    "spark-sql-kafka-0-10_2.13": "4.2.0",
-    "spark-token-provider-kafka-0-10_2.13": "4.1.0-preview1",
-}
-_CATALYST, _CATALYST_FALLBACK = "spark-catalyst_2.13", "4.2.0"
+SPARK_KAFKA = Module(_SPARK, "spark-sql-kafka-0-10_2.13", "4.2.0")
+"""Spark's own source and sink for Kafka: the newest release that is published, for Spark 4.2 and 4.3."""
 MERGE_CATALOG = "org.apache.spark.sql.connector.catalog.SharedTablesInMemoryRowLevelOperationTableCatalog"
 """Class of a catalog in the driver's memory, of Spark's own tests."""
-# Spark itself carries what these two depend on.
-_CLIENTS = (
-    Module("org.apache.kafka", "kafka-clients", "3.9.1"),
-    Module("org.apache.commons", "commons-pool2", "2.12.1"),
+# Spark itself carries what else it depends on.
+_OF_SPARK_KAFKA = (
+    SPARK_KAFKA,
+    Module(_SPARK, "spark-token-provider-kafka-0-10_2.13", SPARK_KAFKA.revision),
+    Module("org.apache.kafka", "kafka-clients", "3.9.2"),
+    Module("org.apache.commons", "commons-pool2", "2.13.1"),
 )
+_CATALYST_TESTS = Module(_SPARK, "spark-catalyst_2.13", "4.2.0", "tests")
 _MYSQL_DRIVER = Module("com.mysql", "mysql-connector-j", "9.4.0")
 
 
@@ -193,42 +206,20 @@ def mysql_driver_jars() -> tuple[Path, ...]:
 
 
 def spark_kafka_jars() -> tuple[Path, ...]:
-    """Jars of the built-in source in the installed pyspark's version, or the nearest one known to work with it.
+    """Jars of ``SPARK_KAFKA``. Downloaded once.
 
-    Use: ``builder.config("spark.jars", ",".join(map(str, spark_kafka_jars())))``. Downloaded once.
+    Use: ``builder.config("spark.jars", ",".join(map(str, spark_kafka_jars())))``.
 
     Raises:
-        ServiceError: the repository cannot be reached, or no usable version is published there.
+        ServiceError: the repository cannot be reached.
     """
-    pyspark = version("pyspark")
-    folder = cached(f"spark-kafka-source-{pyspark}", lambda empty: _fill(empty, pyspark))
-    return tuple(sorted(folder.glob("*.jar")))
+    return jars(f"spark-kafka-source-{SPARK_KAFKA.revision}", _OF_SPARK_KAFKA, transitive=False)
 
 
 def merge_catalog_jars() -> tuple[Path, ...]:
     """Jar of ``MERGE_CATALOG``, for the class path of the driver from its start. Downloaded once (8 MB).
 
     Raises:
-        ServiceError: the repository cannot be reached, or no usable version is published there.
+        ServiceError: the repository cannot be reached.
     """
-    pyspark = version("pyspark")
-
-    def fill(folder: Path) -> None:
-        _retrieve_one_of(_CATALYST, (pyspark, _CATALYST_FALLBACK), folder, classifier="tests")
-
-    return tuple(sorted(cached(f"spark-merge-catalog-{pyspark}", fill).glob("*.jar")))
-
-
-def _fill(folder: Path, pyspark: str) -> None:
-    retrieve(_CLIENTS, folder, transitive=False)
-    for name, fallback in _FALLBACKS.items():
-        _retrieve_one_of(name, (pyspark, fallback), folder)
-
-
-def _retrieve_one_of(name: str, revisions: tuple[str, str], folder: Path, *, classifier: str | None = None) -> None:
-    own, fallback = revisions
-    try:
-        retrieve([Module(_SPARK, name, own, classifier)], folder, transitive=False)
-    except ServiceError:
-        sys.stderr.write(f"  {name} {own} cannot be had; trying {fallback}\n")
-        retrieve([Module(_SPARK, name, fallback, classifier)], folder, transitive=False)
+    return jars(f"spark-merge-catalog-{_CATALYST_TESTS.revision}", [_CATALYST_TESTS], transitive=False)

@@ -312,4 +312,17 @@ def quick_broker() -> tuple[str, ...]:
 
 
 def _jars(version: str) -> Sequence[Path]:
-    return jars(f"kafka-{version}", (Module("org.apache.kafka", "kafka_2.13", version), _LOGGING), size="about 45 MB")
+    locked = version == KAFKA_VERSION
+    return jars(
+        f"kafka-{version}", _locked() if locked else _unlocked(version), size="about 45 MB", transitive=not locked
+    )
+
+
+def _unlocked(version: str) -> Sequence[Module]:
+    return Module("org.apache.kafka", "kafka_2.13", version), _LOGGING
+
+
+def _locked() -> Sequence[Module]:
+    """Return all jars of a broker of ``KAFKA_VERSION``: to look up what they depend on takes most of the download."""
+    lines = Path(__file__).with_name("kafka_jars.txt").read_text(encoding="utf-8").splitlines()
+    return tuple(Module(*line.split(":")) for line in lines)

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from services.ivy import SPARK_KAFKA
+
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 EXAMPLES = {"test_idle_split_does_not_hold_back_the_group", "test_the_connector_conforms"}
@@ -46,6 +48,13 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         target = page.parent / path if path else page
         assert target.exists(), link
         assert not heading or heading in headings(target), link
+
+
+@each_page
+def test_a_package_of_spark_is_named_in_the_release_that_is_published(page: Path) -> None:
+    # Spark publishes a package for Python before this one, if ever.
+    named = set(re.findall(r"org\.apache\.spark:[\w.:-]+", page.read_text(encoding="utf-8")))
+    assert named <= {str(SPARK_KAFKA)}
 
 
 def prose(page: Path) -> Iterator[str]:
