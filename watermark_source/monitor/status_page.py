@@ -91,9 +91,7 @@ class StatusPage:
         try:
             self._server = _Server((host, port), self._queries.page, allowed)
         except (OSError, OverflowError) as error:
-            raise UsageError(
-                f"the status page cannot listen at {_at(host, port)}: {error}; {_advice(error)}"
-            ) from None
+            raise UsageError(f"the status page cannot listen at {_at(host, port)}: {error}; {_advice(error)}") from None
         try:
             spark.streams.addListener(self._queries)
         except BaseException:
