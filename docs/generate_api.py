@@ -18,7 +18,7 @@ SIGNATURES = Path(__file__).parents[1] / "tests" / "unit" / "public_signatures.t
 SECTIONS: Mapping[tuple[str, str], str] = {
     ("Queries", "watermark_source"): (
         "follow_watermark follow_clock data_rows markers split_late temporal_join order_by_event_time status why "
-        "why_open StatusPage recommended_conf"
+        "why_open stop_between_batches StatusPage recommended_conf"
     ),
     ("A watermark strategy of your own", "watermark_source"): "WatermarkGenerator RowsRead",
     ("Announcing", "pyspark_aligned_kafka"): "announce_watermark WatermarkAnnouncer",

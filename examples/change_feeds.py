@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -21,7 +20,7 @@ from kafka import KafkaProducer
 from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 
-from examples.demo import quiet_spark
+from examples.demo import quiet_spark, run_demo
 from examples.servers import add_addresses, topic_of
 from examples.sinks import counted_windows
 from watermark_source import follow_watermark
@@ -138,4 +137,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_demo(main)

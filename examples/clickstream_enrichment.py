@@ -15,9 +15,9 @@ waiting, as its other side. Ends by counting clicks that missed their user.
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 import time
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -25,9 +25,18 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from rich.console import Console
 
-from examples.demo import ROCKSDB, Progress, conclude, introduce, last_sentence, quiet_spark
+from examples.demo import (
+    ROCKSDB,
+    Progress,
+    conclude,
+    introduce,
+    last_sentence,
+    quiet_spark,
+    run_demo,
+    stopped_at_the_end,
+)
 from examples.servers import Login, MySqlServer, add_addresses, database_of, topic_of
-from examples.sinks import WholeBatches, stop_between_batches
+from examples.sinks import WholeBatches
 from services.kafka_bulk import PartitionRecords, bulk_produce_partitions
 from watermark_source import follow_watermark, temporal_join
 from watermark_source.durations import count_text
@@ -142,12 +151,8 @@ def joined(rows: DataFrame, clicks: int, title: str, console: Console) -> Clicks
             [query],
             lambda: f"{title}: {count_text(sink.clicks)} clicks have come out, {count_text(sink.missed)} without user",
         )
-        try:
+        with stopped_at_the_end(query), closing(batches):
             progress.wait_until(lambda: sink.clicks >= clicks)
-        finally:
-            # Before its checkpoint is removed.
-            batches.close()
-            stop_between_batches(query)
     return sink
 
 
@@ -189,4 +194,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_demo(main)

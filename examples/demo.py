@@ -1,24 +1,31 @@
-"""What every demo shares: a Spark without noise, a line of progress every five seconds, and the last sentence."""
+"""What every demo shares: a Spark without noise, progress every five seconds, the last sentence, an end by Ctrl-C."""
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NoReturn, TypeVar
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 
-from watermark_source import recommended_conf
+from watermark_source import recommended_conf, stop_between_batches
 from watermark_source.durations import count_text
 
+_STOP_SECONDS = 3.0
+"""For the batches that run, once a demo ends."""
+BY_CTRL_C = 130
+"""The exit status of programs that end by SIGINT."""
 PROGRESS_SECONDS = 5.0
 PATIENCE_SECONDS = 300.0
 """Without any progress; far more than a busy laptop needs to compile the decoder for the first batch."""
@@ -30,6 +37,7 @@ ROCKSDB: Mapping[str, str] = MappingProxyType(
     }
 )
 _NONE: Mapping[str, Any] = MappingProxyType({})
+_Result = TypeVar("_Result")
 
 
 def introduce(console: Console, text: str) -> None:
@@ -47,29 +55,73 @@ def quiet_spark(name: str, console: Console, settings: Mapping[str, Any] = _NONE
     """Yield a small Spark whose log, with that of its Python workers, is a file: kept, and named, if the demo fails."""
     console.print("starting Spark …")
     log, path = tempfile.mkstemp(prefix=f"{name}-", suffix=".log")
+    builder = (
+        SparkSession.builder.master("local[2]")
+        .appName(name)
+        .config(map=recommended_conf(local_checkpoints=True, installed_on_executors=True))
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.streaming.numRecentProgressUpdates", "10000")
+        .config(map=dict(settings))
+    )
     try:
         with _standard_error(log):
-            spark = (
-                SparkSession.builder.master("local[2]")
-                .appName(name)
-                .config(map=recommended_conf(local_checkpoints=True, installed_on_executors=True))
-                .config("spark.ui.enabled", "false")
-                .config("spark.ui.showConsoleProgress", "false")
-                .config("spark.sql.shuffle.partitions", "2")
-                .config("spark.sql.streaming.numRecentProgressUpdates", "10000")
-                .config(map=dict(settings))
-                .getOrCreate()
-            )
+            # Interrupted while it waits for its Java, Spark would leave it behind.
+            spark = _beside(builder.getOrCreate)
         try:
             yield spark
         finally:
-            spark.stop()
+            # A call that Ctrl-C interrupted left its answer on the connection of this thread to Java.
+            _beside(spark.stop)
+    except KeyboardInterrupt:
+        Path(path).unlink()
+        raise
     except BaseException:
         console.print(f"Spark's log is {path}")
         raise
     finally:
         os.close(log)
     Path(path).unlink()
+
+
+def _beside(call: Callable[[], _Result]) -> _Result:
+    """Return a call's result from a thread of its own, which Ctrl-C does not interrupt, and the program's end ends."""
+    result: Future[_Result] = Future()
+
+    def run() -> None:
+        try:
+            result.set_result(call())
+        except BaseException as error:  # noqa: BLE001 - raised by result()
+            result.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return result.result()
+
+
+def run_demo(main: Callable[[], int]) -> NoReturn:
+    """Run a demo as a program. Ctrl-C is confirmed and ends it, with what it has started; a second one does so too."""
+
+    def hear(*_: object) -> None:
+        # Standard error may be a file for the moment.
+        os.write(1, b"\nCtrl-C: ending\n")
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, hear)
+    try:
+        status = main()
+    except KeyboardInterrupt:
+        status = BY_CTRL_C
+    sys.exit(status)
+
+
+@contextmanager
+def stopped_at_the_end(*queries: StreamingQuery) -> Iterator[None]:
+    """Stop queries between batches at the end of the block; after Ctrl-C in it the demo is over."""
+    with stop_between_batches(*queries, timeout=_STOP_SECONDS) as requests:
+        yield
+    if requests:
+        raise KeyboardInterrupt
 
 
 @contextmanager
@@ -116,12 +168,16 @@ class Progress:
 
         Raises:
             SystemExit: a query has failed, or the line of progress has not changed for too long.
+            KeyboardInterrupt: a query has been stopped.
         """
         seen, changed = "", time.monotonic()
         while not condition():
             for query in self._queries:
                 if (error := query.exception()) is not None:
                     raise SystemExit(f"{query.name or 'the query'} failed: {error}")
+                # Only Ctrl-C stops one before its demo has what it waits for.
+                if not query.isActive and not condition():
+                    raise KeyboardInterrupt
             now, line = time.monotonic(), self._line()
             if line != seen:
                 seen, changed = line, now

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import sqlite3
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -31,9 +30,9 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 
-from examples.demo import Progress, quiet_spark, wait_for_start
+from examples.demo import Progress, quiet_spark, run_demo, stopped_at_the_end, wait_for_start
 from examples.servers import add_addresses, topic_of
-from examples.sinks import WholeBatches, stop_between_batches
+from examples.sinks import WholeBatches
 from watermark_source import follow_watermark, split_late
 
 TOPIC = "answered-orders"
@@ -289,11 +288,11 @@ def run(
         queries: list[StreamingQuery] = []
         producer = Producer(bootstrap, topic, rows, speed)
         progress = Progress(console, queries, lambda: progress_line(table))
-        try:
-            for name, frame in frames.items():
-                writer = frame.writeStream.queryName(f"{name} answers").foreachBatch(sinks[name])
-                queries.append(writer.option("checkpointLocation", f"{folder}/{name}").start())
-                wait_for_start(queries[-1])
+        for name, frame in frames.items():
+            writer = frame.writeStream.queryName(f"{name} answers").foreachBatch(sinks[name])
+            queries.append(writer.option("checkpointLocation", f"{folder}/{name}").start())
+            wait_for_start(queries[-1])
+        with stopped_at_the_end(*queries), closing(sinks[EARLY]), closing(sinks[FINAL]):
             producer.start()
             # A Spark that is starting would find everything in one batch, and no row late.
             progress.wait_until(lambda: all(query.lastProgress is not None for query in queries))
@@ -301,10 +300,6 @@ def run(
             progress.wait_until(lambda: not producer.is_alive() and is_answered(table, windows))
             for query in queries:
                 query.processAllAvailable()
-        finally:
-            for sink, query in zip(sinks.values(), queries, strict=False):
-                sink.close()
-                stop_between_batches(query)
         exact = batch_query(spark, bootstrap, topic)
         counts, answers = table.counts(), table.answers()
         answered = {start: early for start, (early, _, _) in answers.items() if early is not None}
@@ -356,4 +351,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_demo(main)

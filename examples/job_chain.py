@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import tempfile
 import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 
 from kafka import KafkaProducer
@@ -25,9 +25,18 @@ from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 from rich.table import Table
 
-from examples.demo import Progress, conclude, introduce, last_sentence, quiet_spark, wait_for_start
+from examples.demo import (
+    Progress,
+    conclude,
+    introduce,
+    last_sentence,
+    quiet_spark,
+    run_demo,
+    stopped_at_the_end,
+    wait_for_start,
+)
 from examples.servers import add_addresses, topic_of
-from examples.sinks import WholeBatches, stop_between_batches
+from examples.sinks import WholeBatches
 from pyspark_aligned_kafka import WatermarkAnnouncer, announce_watermark
 from pyspark_aligned_kafka.announcing.query import AnnouncedQuery
 from services.ivy import spark_kafka_jars
@@ -153,13 +162,11 @@ class Chain:
         """Part of the names of topics and checkpoints."""
         return "announced" if self.announces else "bounded"
 
-    def stop(self) -> None:
-        """End all jobs behind the batches that are in their sinks."""
+    def close(self) -> None:
+        """Let no other batch into a sink, and announce nothing more."""
         self._batches.close()
         for each in self.announced:
             each.stop()
-        for query in self.queries:
-            stop_between_batches(query)
 
     def _read(self, topic: str, writers: str) -> DataFrame:
         """Return what a topic holds, with the members of its documents as columns."""
@@ -261,12 +268,13 @@ def run(
         announced = Chain("announced", spark, bootstrap, folder, topic, announces=True)
         bounded = Chain("with a bound", spark, bootstrap, folder, topic, announces=False)
         chains = (announced, bounded)
-        try:
-            for chain in chains:
-                chain.start()
+        for chain in chains:
+            chain.start()
+        queries = [query for chain in chains for query in chain.queries]
+        with stopped_at_the_end(*queries), closing(announced), closing(bounded):
             progress = Progress(
                 console,
-                [query for chain in chains for query in chain.queries],
+                queries,
                 lambda: (
                     f"{count_text(sum(len(writer.clicks) for writer in writers))} clicks written; hours emitted: "
                     f"{len(bounded.hours)} with a bound, {len(announced.hours)} announced"
@@ -281,9 +289,6 @@ def run(
             progress.wait_until(lambda: last in announced.hours)
             for query in bounded.queries:
                 query.processAllAvailable()
-        finally:
-            for chain in chains:
-                chain.stop()
     passed = {hour: max(w.passed.get(hour, 0.0) for w in writers) for hour, _ in expected}
     return Result.of(bounded, expected, passed), Result.of(announced, expected, passed), len(clicks)
 
@@ -338,4 +343,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_demo(main)

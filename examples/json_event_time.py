@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,7 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from rich.console import Console
 from rich.table import Table
 
-from examples.demo import conclude, introduce, last_sentence, quiet_spark
+from examples.demo import conclude, introduce, last_sentence, quiet_spark, run_demo
 from examples.servers import add_addresses, topic_of
 from examples.sinks import counted_windows
 from watermark_source import data_rows, follow_watermark
@@ -131,4 +130,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_demo(main)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import random
 import sqlite3
-import sys
 import tempfile
 import threading
 import time
@@ -25,9 +24,9 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 
-from examples.demo import Progress, conclude, introduce, last_sentence, quiet_spark
+from examples.demo import Progress, conclude, introduce, last_sentence, quiet_spark, run_demo, stopped_at_the_end
 from examples.servers import Login, MySqlServer, add_addresses, database_of
-from examples.sinks import WholeBatches, stop_between_batches
+from examples.sinks import WholeBatches
 from watermark_source import data_rows
 from watermark_source.durations import count_text
 from watermark_source.monitor.status_json import parse_progress
@@ -193,20 +192,16 @@ def stream(
             return f"{state}; {transactions} transactions written, {count_text(copy.changes)} rows and changes copied"
 
         progress = Progress(console, [query], line)
-        try:
-            # Where nothing can be redrawn in place, the lines of progress are enough.
-            with LiveStatus(query, console=console) if console.is_terminal else nullcontext():
-                progress.wait_until(lambda: is_in_binlog(query))
-                until = time.monotonic() + seconds
-                progress.wait_until(lambda: time.monotonic() > until)
-                for writer in writers:
-                    writer.stopped.set()
-                    writer.join()
-                query.processAllAvailable()
-        finally:
-            # Before its checkpoint is removed.
-            batches.close()
-            stop_between_batches(query)
+        # Where nothing can be redrawn in place, the lines of progress are enough.
+        live = LiveStatus(query, console=console) if console.is_terminal else nullcontext()
+        with live, stopped_at_the_end(query), closing(batches):
+            progress.wait_until(lambda: is_in_binlog(query))
+            until = time.monotonic() + seconds
+            progress.wait_until(lambda: time.monotonic() > until)
+            for writer in writers:
+                writer.stopped.set()
+                writer.join()
+            query.processAllAvailable()
         original = rows_of(server, database)
         total, lost = sum(map(len, original.values())), differences(original, copy.rows())
     console.print(f"{line()}. The server's tables have {count_text(total)} rows now.")
@@ -241,4 +236,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_demo(main)

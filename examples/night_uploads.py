@@ -9,7 +9,6 @@ two hours, and with the class.
 from __future__ import annotations
 
 import argparse
-import sys
 from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -19,7 +18,7 @@ from kafka import KafkaProducer
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from examples.demo import quiet_spark
+from examples.demo import quiet_spark, run_demo
 from examples.servers import add_addresses, topic_of
 from examples.sinks import counted_windows
 from watermark_source import RowsRead, WatermarkGenerator, follow_watermark
@@ -116,4 +115,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_demo(main)

@@ -48,7 +48,7 @@ def lines(python: str, bootstrap: str, topic: str, folder: str) -> Sequence[str]
     """Return the commands to try, in the order of a first hour."""
     source = f"--kafka --kafka.bootstrap.servers {bootstrap} --subscribe {topic} "
     source += "--eventTimeColumn 'value:$.order.created_at'"
-    job = f"{bootstrap} {topic} --time 'value:$.order.created_at' --checkpoint {folder}/first-job"
+    job = f"{bootstrap} {topic} --eventTimeColumn 'value:$.order.created_at' --checkpoint {folder}/first-job"
     return (
         f"{python} examples/first_job.py {job}",
         f"{python} -m watermark_source doctor {source}",

@@ -9,7 +9,6 @@ missed their user.
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -26,7 +25,7 @@ from examples.clickstream_enrichment import (
     user_info,
     verdict,
 )
-from examples.demo import ROCKSDB, conclude, introduce, quiet_spark
+from examples.demo import ROCKSDB, conclude, introduce, quiet_spark, run_demo
 from examples.servers import Login, add_addresses, database_of
 from watermark_source import follow_clock
 from watermark_source.durations import count_text
@@ -88,4 +87,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_demo(main)

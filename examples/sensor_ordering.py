@@ -8,7 +8,6 @@ be on its way (``maxOutOfOrderness``): rows that come later than that are late, 
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 from collections import Counter
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 from rich.table import Table
 
-from examples.demo import ROCKSDB, quiet_spark
+from examples.demo import ROCKSDB, quiet_spark, run_demo, stopped_at_the_end
 from services.kafka import kafka_service
 from services.kafka_bulk import PartitionRecords, bulk_produce_partitions
 from services.kafka_topics import create_topic
@@ -93,7 +92,8 @@ def run(spark: SparkSession, bootstrap: str) -> Readings:
             .trigger(availableNow=True)
             .start()
         )
-        query.awaitTermination()
+        with stopped_at_the_end(query):
+            query.awaitTermination()
     return readings
 
 
@@ -147,4 +147,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_demo(main)

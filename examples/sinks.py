@@ -1,31 +1,16 @@
-"""Sinks of examples: counts of windows, a function for ``foreachBatch``, and how to stop its query without noise."""
+"""Sinks of examples: counts of windows, and a function for ``foreachBatch``."""
 
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Callable
 from threading import Lock
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 
-from examples.demo import Progress
-
-_PATIENCE_SECONDS = 30.0
-
-
-def stop_between_batches(query: StreamingQuery, patience: float = _PATIENCE_SECONDS) -> None:
-    """Stop a query when none of its batches runs, or after some patience.
-
-    A task that is killed leaves a Python worker that still writes to it: a ``BrokenPipeError`` with its traceback.
-    """
-    until = time.monotonic() + patience
-    while query.isActive and query.status["isTriggerActive"] and time.monotonic() < until:
-        time.sleep(0.01)
-    query.stop()
+from examples.demo import Progress, stopped_at_the_end
 
 
 def counted_windows(
@@ -54,8 +39,9 @@ def counted_windows(
         progress = Progress(
             console or Console(quiet=True), [query], lambda: f"{title}: {len(windows)} windows are closed"
         )
-        progress.wait_until(lambda: not query.isActive)
-        query.awaitTermination()
+        with stopped_at_the_end(query):
+            progress.wait_until(lambda: not query.isActive)
+            query.awaitTermination()
     return windows
 
 

@@ -7,12 +7,11 @@ orders per minute of event time. What each of them should have counted is known 
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 import threading
 import time
 from collections import Counter
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 
 from kafka import KafkaProducer
@@ -22,9 +21,18 @@ from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 from rich.table import Table
 
-from examples.demo import Progress, conclude, introduce, last_sentence, quiet_spark, wait_for_start
+from examples.demo import (
+    Progress,
+    conclude,
+    introduce,
+    last_sentence,
+    quiet_spark,
+    run_demo,
+    stopped_at_the_end,
+    wait_for_start,
+)
 from examples.servers import add_addresses, topic_of
-from examples.sinks import WholeBatches, stop_between_batches
+from examples.sinks import WholeBatches
 from watermark_source import data_rows, follow_watermark
 from watermark_source.durations import count_text
 from watermark_source.monitor.source_status import SourceStatus, Status
@@ -103,22 +111,17 @@ class Count:
 
     def __init__(self, title: str, rows: DataFrame, checkpoint: str) -> None:
         self.emitted: dict[int, int] = {}
-        self._batches = WholeBatches(self._sink)
+        self.batches = WholeBatches(self._sink)
         counts = rows.groupBy(F.window("event_time", "1 minute")).count()
         self.query: StreamingQuery = (
             counts.select(F.unix_millis("window.start").alias("start"), F.col("count").alias("orders"))
             .writeStream.outputMode("append")
-            .foreachBatch(self._batches)
+            .foreachBatch(self.batches)
             .option("checkpointLocation", checkpoint)
             .queryName(title)
             .start()
         )
         wait_for_start(self.query)
-
-    def stop(self) -> None:
-        """End the query behind the batch that is in its sink."""
-        self._batches.close()
-        stop_between_batches(self.query)
 
     def _sink(self, batch: DataFrame, _: int) -> None:
         self.emitted.update({row.start: row.orders for row in batch.collect()})
@@ -193,21 +196,17 @@ def run(
         counts = (plain, ours)
         source.start()
         progress = Progress(console, [count.query for count in counts], lambda: progress_line(source, plain, ours))
-        try:
-            # Where nothing can be redrawn in place, the lines of progress are enough.
-            with LiveStatus(ours.query, console=console) if console.is_terminal else nullcontext():
-                progress.wait_until(lambda: all(count.rows for count in counts))
-                source.go_on.set()
-                progress.wait_until(lambda: not source.is_alive())
-                produced = source.windows.total()
-                progress.wait_until(lambda: all(count.is_done(produced) for count in counts))
-                # The batch after the last marker emits the last windows.
-                for count in counts:
-                    count.query.processAllAvailable()
-        finally:
-            # Before their checkpoints are removed.
+        # Where nothing can be redrawn in place, the lines of progress are enough.
+        live = LiveStatus(ours.query, console=console) if console.is_terminal else nullcontext()
+        with live, stopped_at_the_end(plain.query, ours.query), closing(plain.batches), closing(ours.batches):
+            progress.wait_until(lambda: all(count.rows for count in counts))
+            source.go_on.set()
+            progress.wait_until(lambda: not source.is_alive())
+            produced = source.windows.total()
+            progress.wait_until(lambda: all(count.is_done(produced) for count in counts))
+            # The batch after the last marker emits the last windows.
             for count in counts:
-                count.stop()
+                count.query.processAllAvailable()
     return Result.of(plain, source.windows), Result.of(ours, source.windows), produced
 
 
@@ -257,4 +256,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_demo(main)

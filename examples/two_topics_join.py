@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -23,7 +22,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from rich.console import Console
 from rich.table import Table
 
-from examples.demo import quiet_spark
+from examples.demo import quiet_spark, run_demo, stopped_at_the_end
 from services.kafka import kafka_service
 from services.kafka_bulk import PartitionRecords, bulk_produce_partitions
 from services.kafka_topics import create_topic
@@ -134,7 +133,8 @@ def replay(spark: SparkSession, bootstrap: str, day: Day, **options: Any) -> Joi
             .trigger(availableNow=True)
             .start()
         )
-        query.awaitTermination()
+        with stopped_at_the_end(query):
+            query.awaitTermination()
     joined.seconds = time.monotonic() - began
     joined.kept = [
         sum(int(operator["numRowsTotal"]) for operator in progress["stateOperators"])
@@ -226,4 +226,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_demo(main)

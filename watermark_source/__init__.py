@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from watermark_source.spark.batch_clock import follow_clock
     from watermark_source.spark.follow import data_rows, follow_watermark, markers, split_late
     from watermark_source.spark.session_conf import recommended_conf
+    from watermark_source.spark.stopping import stop_between_batches
 
 __all__ = [
     "RowsRead",
@@ -33,6 +34,7 @@ __all__ = [
     "recommended_conf",
     "split_late",
     "status",
+    "stop_between_batches",
     "temporal_join",
     "why",
     "why_open",
@@ -50,6 +52,7 @@ _HOMES = {
     "recommended_conf": "spark.session_conf",
     "split_late": "spark.follow",
     "status": "monitor.followed_queries",
+    "stop_between_batches": "spark.stopping",
     "temporal_join": "operators.temporal_join",
     "why": "monitor.followed_queries",
     "why_open": "monitor.followed_queries",

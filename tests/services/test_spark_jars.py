@@ -37,7 +37,7 @@ def test_the_jars_register_sparks_own_kafka_source() -> None:
         assert b"KafkaSourceProvider" in jar.read(registered)
 
 
-@pytest.mark.long("test_the_jars_register_sparks_own_kafka_source, and that pages name the same release")
+@pytest.mark.long("test_a_package_of_spark_is_named_in_the_release_that_is_published")
 def test_the_line_of_the_docs_gets_sparks_sink_for_kafka(kafka: Kafka) -> None:
     (config,) = re.findall(r"`(\.config\(\"spark\.jars\.packages\".*?\))`", SINKS.read_text(encoding="utf-8"))
     assert str(SPARK_KAFKA) in config
@@ -47,7 +47,7 @@ def test_the_line_of_the_docs_gets_sparks_sink_for_kafka(kafka: Kafka) -> None:
     assert done.stdout == "[b'one']\n", done.stderr
 
 
-@pytest.mark.long("every test with a broker of the jars that are listed")
+@pytest.mark.long("test_what_is_written_is_read_back")
 def test_the_jars_of_a_broker_are_those_that_it_depends_on(tmp_path: Path) -> None:
     retrieve(_unlocked(KAFKA_VERSION), tmp_path)
     assert {path.name for path in tmp_path.glob("*.jar")} == {f"{m.name}-{m.revision}.jar" for m in _locked()}

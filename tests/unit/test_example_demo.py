@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import signal
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from examples import demo
-from examples.demo import Progress, last_sentence
+from examples.demo import Progress, last_sentence, run_demo
 
 
 class Query:
@@ -22,6 +23,7 @@ class Query:
 
     def __init__(self, error: str | None = None) -> None:
         self.error = error
+        self.isActive = error is None
 
     def exception(self) -> str | None:
         return self.error
@@ -66,6 +68,22 @@ def test_a_demo_whose_query_fails_ends_with_the_error(console: Console) -> None:
     query: Any = Query("no such topic")
     with pytest.raises(SystemExit, match="count failed: no such topic"):
         Progress(console, [query], lambda: "").wait_until(lambda: False)
+
+
+def test_a_demo_whose_query_was_stopped_by_ctrl_c_ends(console: Console) -> None:
+    query: Any = Query()
+    query.isActive = False
+    with pytest.raises(KeyboardInterrupt):
+        Progress(console, [query], lambda: "").wait_until(lambda: False)
+
+
+def test_ctrl_c_is_confirmed_and_ends_a_demo_with_its_status(capfd: pytest.CaptureFixture[str]) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(SystemExit) as ended:
+        run_demo(lambda: signal.raise_signal(signal.SIGINT) or 0)
+    signal.signal(signal.SIGINT, before)
+    assert ended.value.code == 130
+    assert capfd.readouterr().out == "\nCtrl-C: ending\n"
 
 
 def test_what_is_started_meanwhile_writes_its_errors_into_the_log(

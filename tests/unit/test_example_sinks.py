@@ -5,7 +5,7 @@ from __future__ import annotations
 from threading import Event, Thread
 from typing import Any
 
-from examples.sinks import WholeBatches, stop_between_batches
+from examples.sinks import WholeBatches
 
 NO_FRAME: Any = None
 
@@ -32,30 +32,3 @@ def test_closing_waits_for_the_batch_under_way_and_lets_no_other_one_in() -> Non
     sink(NO_FRAME, 1)
     batch.join(30)
     assert done == [0]
-
-
-class Query:
-    """A query whose next questions about it find a batch under way."""
-
-    isActive = True  # noqa: N815 (Spark's name)
-
-    def __init__(self, batches: int) -> None:
-        self.left = batches
-        self.stopped_at: int | None = None
-
-    @property
-    def status(self) -> dict[str, Any]:
-        self.left -= 1
-        return {"isTriggerActive": self.left >= 0}
-
-    def stop(self) -> None:
-        self.stopped_at = self.left
-
-
-def test_a_query_is_stopped_when_no_batch_runs() -> None:
-    query: Any = Query(3)
-    stop_between_batches(query)
-    assert query.stopped_at == -1
-    busy: Any = Query(1_000_000)
-    stop_between_batches(busy, patience=0.05)
-    assert busy.stopped_at is not None

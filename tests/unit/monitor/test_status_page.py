@@ -439,9 +439,7 @@ def test_a_page_at_an_address_of_ipv6_is_reached_by_its_url(served_by_ipv6: _Ser
     ("host", "port", "advice"),
     [("192.0.2.1", 0, 'host="127.0.0.1"'), ("no such host", 0, 'host="127.0.0.1"'), ("127.0.0.1", 99_999, "port=0")],
 )
-def test_an_address_that_cannot_be_used_is_named_with_the_argument_to_write(
-    host: str, port: int, advice: str
-) -> None:
+def test_an_address_that_cannot_be_used_is_named_with_the_argument_to_write(host: str, port: int, advice: str) -> None:
     no_session: Any = None
     with pytest.raises(UsageError, match=re.escape(f"write StatusPage(spark, {advice})")):
         StatusPage(no_session, port=port, host=host)
