@@ -109,10 +109,11 @@ def run_demo(main: Callable[[], int]) -> NoReturn:
 
     signal.signal(signal.SIGINT, hear)
     try:
-        status = main()
+        sys.exit(main())
     except KeyboardInterrupt:
-        status = BY_CTRL_C
-    sys.exit(status)
+        sys.stdout.flush()
+        # What has been started is closed; producers would flush their records at the exit, to a broker that is gone.
+        os._exit(BY_CTRL_C)
 
 
 @contextmanager
