@@ -61,13 +61,20 @@ _HOMES = {
 name_python(os.environ, sys.executable)
 
 
-def _check_dataframes(module: ModuleType) -> None:
-    from watermark_source.spark.accepted_operators import check_with_watermark  # noqa: PLC0415 - needed beside Spark
+def _check_starts(module: ModuleType) -> None:
+    from watermark_source.spark.started_queries import check_starts  # noqa: PLC0415 - needed beside Spark
 
-    check_with_watermark(module.DataFrame)
+    check_starts(module)
 
 
-after_import(("pyspark.sql.classic.dataframe", "pyspark.sql.connect.dataframe"), _check_dataframes)
+after_import(
+    (
+        "pyspark.sql.streaming.readwriter",
+        "pyspark.sql.connect.streaming.readwriter",
+        "pyspark.pipelines.spark_connect_graph_element_registry",
+    ),
+    _check_starts,
+)
 
 
 def __getattr__(name: str) -> Any:

@@ -60,6 +60,9 @@ def main(bootstrap: str, topics: dict[str, str]) -> None:
         sys.modules["rich"] = None  # type: ignore[assignment]
         from watermark_source.monitor.terminal import LiveStatus  # noqa: F401
 
+    def started(rows: DataFrame) -> object:
+        return rows.writeStream.format("noop").start()
+
     stages: dict[str, Callable[[], object]] = {
         "a silent partition": lambda: counted(topics["orders"]),
         "a silent partition, live": lambda: counted(topics["orders"], 20, watermarkWarningAfter="6 seconds"),
@@ -68,7 +71,7 @@ def main(bootstrap: str, topics: dict[str, str]) -> None:
         "a table": of_table,
         "another topic": of_another_topic,
         "no such topic": lambda: counted("there-is-none"),
-        "withWatermark": lambda: load(topics["orders"]).transform(follow_watermark).withWatermark("event_time", "1 s"),
+        "withWatermark": lambda: started(follow_watermark(load(topics["orders"])).withWatermark("event_time", "1 s")),
         "a missing extra": without_rich,
     }
     for name, stage in stages.items():

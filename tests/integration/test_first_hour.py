@@ -124,9 +124,9 @@ def test_an_error_in_a_query_begins_with_its_sentence(hour: dict[str, str]) -> N
     assert "watermark_source/" not in hour["no such topic"]
 
 
-def test_a_second_watermark_is_refused_at_once(hour: dict[str, str]) -> None:
+def test_a_second_watermark_is_refused_when_the_query_starts(hour: dict[str, str]) -> None:
     assert "UsageError: withWatermark(" in hour["withWatermark"]
-    assert 'write .option("maxOutOfOrderness", "1 s")' in hour["withWatermark"]
+    assert 'write .option("maxOutOfOrderness", "1 seconds")' in hour["withWatermark"]
 
 
 def test_a_missing_extra_is_named_with_a_command(hour: dict[str, str]) -> None:

@@ -1,4 +1,7 @@
-"""What may stand between a source and ``follow_watermark``: Spark itself says what becomes of a marker row there."""
+"""What may stand between a source and ``follow_watermark``: Spark itself says what becomes of a marker row there.
+
+Each plan is read in two forms: that of Classic, and the text that Spark Connect's server gives its client.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,9 @@ from pyspark.sql.functions import window
 from tests.spark.queries import Streams, at
 from watermark_source import follow_watermark, split_late
 from watermark_source.errors import UsageError
+from watermark_source.spark import plan_steps
+from watermark_source.spark.accepted_operators import need_kept_markers
+from watermark_source.spark.connect_plan import PlanText
 
 pytestmark = pytest.mark.spark
 
@@ -98,10 +104,17 @@ def keeping(spark: SparkSession, loaded: Load) -> set[str]:
     return {name for (name,) in functools.reduce(DataFrame.unionAll, left).collect()}
 
 
+def text_of(df: DataFrame) -> plan_steps.Step:
+    """The plan as a client of Spark Connect reads it."""
+    return PlanText.of(df._jdf.queryExecution().toString()).steps()
+
+
 @pytest.mark.parametrize("step", KEEPS)
 def test_what_keeps_every_marker_is_accepted(loaded: Load, keeping: set[str], step: str) -> None:
     assert step in keeping
-    assert "marker" not in follow_watermark(KEEPS[step](loaded())).columns
+    made = KEEPS[step](loaded())
+    need_kept_markers(text_of(made))
+    assert "marker" not in follow_watermark(made).columns
 
 
 @pytest.mark.parametrize("step", MAY_REMOVE)
@@ -112,6 +125,10 @@ def test_what_may_remove_a_marker_is_refused_with_what_to_write_instead(
     assert step not in keeping
     with pytest.raises(UsageError, match=f"{text}.*no window would ever close. Call follow_watermark first"):
         follow_watermark(change(loaded()))
+    # Columns have numbers there.
+    of_text = text.partition(r" \(")[0]
+    with pytest.raises(UsageError, match=f"{of_text}.*no window would ever close. Call follow_watermark first"):
+        need_kept_markers(text_of(change(loaded())))
 
 
 def test_the_error_has_the_filter_to_write_instead(loaded: Load) -> None:
@@ -131,8 +148,9 @@ OF_STREAMS_ALONE: dict[str, tuple[Step, str]] = {
 @pytest.mark.parametrize("step", OF_STREAMS_ALONE)
 def test_what_cannot_be_known_to_keep_them_is_refused(loaded: Load, step: str) -> None:
     change, text = OF_STREAMS_ALONE[step]
-    with pytest.raises(UsageError, match=f"{text} before it may remove the marker rows"):
-        follow_watermark(change(loaded()))
+    for check in (follow_watermark, lambda df: need_kept_markers(text_of(df))):
+        with pytest.raises(UsageError, match=f"{text} before it may remove the marker rows"):
+            check(change(loaded()))
 
 
 def test_windows_close_behind_what_is_accepted(streams: Streams) -> None:

@@ -94,7 +94,7 @@ REFUSED: dict[str, tuple[Callable[[DataFrame], Any], str]] = {
         "has a watermark already, by follow_watermark or follow_clock",
     ),
     "withWatermark above it": (
-        lambda df: follow_clock(plain(df)).withWatermark("event_time", "1 minute"),
+        lambda df: follow_clock(plain(df)).withWatermark("event_time", "1 minute").writeStream.format("noop").start(),
         "by follow_watermark or follow_clock, and Spark takes no second one: leave it out",
     ),
     "a name that is taken": (

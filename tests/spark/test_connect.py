@@ -66,29 +66,51 @@ assert markers(df).columns[0] == "type"
 refused = []
 filtered = (df.where("value > 3"), "event_time"), (df.where(F.col("value") > 3).drop("split"), "event_time")
 inverted = (df.where("marker IS NULL"), "event_time"), (df.where(F.col("marker").isNull()), "event_time")
+spared = (df.where("marker IS NOT NULL AND value > 3"), "event_time"),
 others = (df.drop("marker"), "event_time"), (df, "value"), (df.limit(1), "event_time")
-for frame, column in (*filtered, *inverted, *others):
+df.createOrReplaceTempView("rows_of_a_source")
+of_view = spark.sql("SELECT * FROM rows_of_a_source WHERE value > 3")
+table = spark.createDataFrame([(1, "one")], "value BIGINT, name STRING")
+unseen = [
+    df.union(df), of_view, of_view.select("event_time", "marker"), spark.table("rows_of_a_source").where("value > 3"),
+    df.groupBy("marker", "event_time").count(), df.mapInArrow(lambda batches: batches, df.schema),
+    df.join(table, "value"), df.withColumn("each", F.explode(F.array("value"))),
+]
+for frame, column in (*filtered, *inverted, *spared, *others, *((each, "event_time") for each in unseen)):
     try:
         follow_watermark(frame, column)
     except UsageError as error:
         refused.append(str(error))
-assert len(refused) == 7, refused
+assert len(refused) == 16, refused
+assert "made of 2 sources" in refused[8] and "the filter (value#" in refused[9], refused
+assert "an aggregation" in refused[12] and "mapInArrow" in refused[13] and "explode" in refused[15], refused
+second = []
 for followed in (follow_watermark(df), follow_watermark(df).select("event_time").where("event_time > 0::timestamp")):
     try:
-        followed.withWatermark("event_time", "1 minute")
+        streams.start_file(followed.withWatermark("event_time", "1 minute"), "second")
     except UsageError as error:
-        refused.append(str(error))
-assert "takes no second one" in refused[7] and "takes no second one" in refused[8], refused
+        second.append(str(error))
+assert ["takes no second one" in each for each in second] == [True, True], second
 warned = []
 handler = logging.Handler()
 handler.emit = lambda record: warned.append(record.getMessage())
-logging.getLogger("watermark_source.spark.accepted_operators").addHandler(handler)
+for checks in ("started_queries", "follow"):
+    logging.getLogger(f"watermark_source.spark.{checks}").addHandler(handler)
+wide = df.select("*", *(F.col("value").alias(f"c{n}") for n in range(40)))
+follow_watermark(wide.where("marker IS NOT NULL OR c39 > 3"))
+follow_watermark(df.withColumn("event_time", F.col("event_time") - F.expr("INTERVAL 1 MINUTE")))
+assert warned == [], warned
+follow_watermark(df.withColumn("t", F.timestamp_seconds("value")), "t")
+assert "column t has times of its own" in warned.pop(), warned
 rate = spark.readStream.format("rate").load()
 others = rate.withColumnRenamed("timestamp", "event_time")
-for frame in (df, data_rows(df), df.where("marker IS NULL AND value > 3"), others):
-    assert frame.withWatermark("event_time", "1 minute").isStreaming
-df.select("event_time").withWatermark("event_time", "1 minute").withWatermark("event_time", "2 minutes")
-assert [text.partition(":")[0] for text in warned] == ['withWatermark("event_time", "1 minute")'] * 2, warned
+for n, frame in enumerate((data_rows(df), df.where("marker IS NULL AND value > 3"), others)):
+    streams.run(frame.withWatermark("event_time", "1 minute").drop("marker"), f"silent{n}")
+assert warned == [], warned
+streams.run(df.select("event_time").withWatermark("event_time", "1 minute"), "highest")
+streams.run(wide.select("value"), "nulls")
+assert ["highest event time of all rows of file-log" in text for text in warned] == [True, False], warned
+assert warned[1].startswith("the marker rows of file-log"), warned
 clocked = follow_clock(rate, "proctime")
 assert clocked.columns == ["timestamp", "value", "proctime"]
 assert "watermark_source" in clocked.schema["proctime"].metadata
@@ -97,7 +119,7 @@ for frame in (df, clocked, rate.withWatermark("timestamp", "1 minute")):
         follow_clock(frame)
     except UsageError as error:
         refused.append(str(error))
-assert [text.count("watermark already") for text in refused[9:]] == [0, 1, 1], refused
+assert [text.count("watermark already") for text in refused[16:]] == [0, 1, 1], refused
 with StatusPage(spark, port=0) as page:
     assert json.load(urlopen(page.url + "status.json"))["queries"] == []
     query = streams.run(minutes(df), "explained")

@@ -13,7 +13,9 @@ from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's u
 from tests.spark.queries import Streams
 from watermark_source import data_rows, follow_watermark, markers
 from watermark_source.errors import UsageError
-from watermark_source.spark import accepted_operators
+from watermark_source.spark import started_queries
+from watermark_source.spark.connect_plan import PlanText
+from watermark_source.spark.started_queries import examine, unfollowed
 
 pytestmark = pytest.mark.spark
 
@@ -35,20 +37,6 @@ MISUSES: dict[str, tuple[Callable[[DataFrame], Any], str]] = {
     "a date": (lambda df: follow_watermark(df.withColumn("day", F.to_date("event_time")), "day"), "'day' is date"),
     "the marker itself": (lambda df: follow_watermark(df, "marker"), "'marker' is struct.*must be a timestamp"),
     "a delay that is none": (lambda df: follow_watermark(df, delay="soon"), "delay = .soon.*for example 10 minutes"),
-    "a second watermark": (
-        lambda df: follow_watermark(df).withWatermark("event_time", "5 minutes"),
-        r'by follow_watermark .*, and Spark takes no second one.*\.option\("maxOutOfOrderness", "5 minutes"\)',
-    ),
-    "a second watermark further up": (
-        lambda df: (
-            follow_watermark(df).select("event_time", "value").where("value > 1").withWatermark("event_time", "1 s")
-        ),
-        "and Spark takes no second one: leave it out",
-    ),
-    "a second watermark above a join": (
-        lambda df: follow_watermark(df).join(follow_watermark(df), "value").withWatermark("split", "1 s"),
-        "and Spark takes no second one",
-    ),
     "markers without markers": (lambda df: markers(df.drop("marker")), "markers: .*no column 'marker'"),
 }
 
@@ -108,6 +96,16 @@ TIMES: dict[str, tuple[Callable[[DataFrame], DataFrame], str, bool]] = {
         "event_time",
         True,
     ),
+    "moved by an interval": (
+        lambda df: df.withColumn("event_time", F.col("event_time") - F.expr("INTERVAL 9 MINUTES")),
+        "event_time",
+        False,
+    ),
+    "moved by a column": (
+        lambda df: df.withColumn("t", F.col("event_time") - F.expr("make_dt_interval(0, 0, value)")),
+        "t",
+        True,
+    ),
     "computed further down": (
         lambda df: df.select(F.timestamp_seconds("value").alias("a"), "marker").repartition(2).select("marker", "a"),
         "a",
@@ -122,43 +120,109 @@ def test_a_column_with_times_of_its_own_is_warned_of_where_no_option_names_them(
 ) -> None:
     """Rows that are further behind in it than in the source's event time would be dropped without a word."""
     change, column, warned = TIMES[times]
-    follow_watermark(change(loaded()), column)
+    made = change(loaded())
+    follow_watermark(made, column)
+    of_text = PlanText.of(made._jdf.queryExecution().toString())
+    assert of_text.times_of_its_own(column, ["event_time"]) is warned
     assert [r.getMessage() for r in caplog.records if "has times of its own" in r.getMessage()][1:] == []
     assert (f"column {column} has times of its own" in caplog.text) is warned
 
 
 IN_ITS_PLACE = 'follow_watermark(spark.readStream….option("maxOutOfOrderness", "10 seconds").load()'
-UNFOLLOWED: dict[str, tuple[Callable[[Load], DataFrame], str, str | None]] = {
-    "the source's own": (lambda load: load(), "event_time", f"{IN_ITS_PLACE})."),
-    "some columns": (lambda load: load().select("value", "event_time"), "event_time", f"{IN_ITS_PLACE})."),
-    "computed": (lambda load: load().withColumn("t", F.timestamp_seconds("value")), "t", f'{IN_ITS_PLACE}, "t").'),
-    "markers spared": (lambda load: load().where("marker IS NOT NULL OR value > 1"), "event_time", IN_ITS_PLACE),
-    "united": (lambda load: data_rows(load()).union(load().drop("marker")), "event_time", IN_ITS_PLACE),
-    "twice": (lambda load: load().withWatermark("event_time", "10 seconds"), "event_time", IN_ITS_PLACE),
-    "data rows": (lambda load: data_rows(load()).where("value > 1"), "event_time", None),
-    "filtered with the markers": (lambda load: load().where("value > 1 AND marker IS NULL"), "event_time", None),
-    "markers": (lambda load: markers(load()), "watermark", None),
-    "without markers": (lambda load: load(includeMarkers="false"), "event_time", None),
-    "another source": (lambda load: load().sparkSession.readStream.format("rate").load(), "timestamp", None),
-    "no stream": (lambda load: load().sparkSession.sql("SELECT now() AS t, 'x' AS marker"), "t", None),
+HIGHEST = "highest event time of all rows of file-log"
+NULLS = "the marker rows of file-log, which carry its watermark and are null in every other column"
+UNFOLLOWED: dict[str, tuple[Callable[[Load], DataFrame], tuple[str, ...]]] = {
+    "a watermark of Spark's": (lambda load: watermarked(load()), (HIGHEST, f"{IN_ITS_PLACE});")),
+    "of some columns": (lambda load: watermarked(load().select("value", "event_time")), (f"{IN_ITS_PLACE});",)),
+    "of a computed one": (
+        lambda load: watermarked(load().withColumn("t", F.timestamp_seconds("value")), "t"),
+        (f'{IN_ITS_PLACE}, "t");',),
+    ),
+    "with markers spared": (lambda load: watermarked(load().where("marker IS NOT NULL OR value > 1")), (HIGHEST,)),
+    "without rows of nulls": (lambda load: watermarked(load().where("value > 1")), (HIGHEST,)),
+    "united": (lambda load: watermarked(data_rows(load()).union(load().drop("marker"))), (HIGHEST,)),
+    "in SQL": (
+        lambda load: sql(load, "SELECT count(*) FROM STREAM v WATERMARK event_time DELAY OF INTERVAL 10 SECONDS"),
+        (HIGHEST, 'follow_watermark(spark.readStream.table(…)).createOrReplaceTempView("followed")'),
+    ),
+    "of data rows": (lambda load: watermarked(data_rows(load()).where("value > 1")), ()),
+    "with the markers filtered": (lambda load: watermarked(load().where("value > 1 AND marker IS NULL")), ()),
+    "of markers": (lambda load: watermarked(markers(load()), "watermark"), ()),
+    "of a source without markers": (lambda load: watermarked(load(includeMarkers="false")), ()),
+    "of another source": (lambda load: watermarked(rate(load), "timestamp"), ()),
+    "some columns": (lambda load: load().select("value"), (NULLS, "data_rows(stream)", "includeMarkers")),
+    "counts": (lambda load: load().groupBy("value").count(), (NULLS,)),
+    "in SQL over a view": (lambda load: sql(load, "SELECT value + 1 AS next FROM v"), (NULLS,)),
+    "nulls that a filter keeps": (lambda load: load().where("value IS NULL OR value > 3"), (NULLS,)),
+    "joined with nulls kept": (lambda load: load().join(rate(load).select("value"), "value", "leftOuter"), (NULLS,)),
+    "beside a stream that follows": (
+        lambda load: follow_watermark(load()).select("value").union(load().select("value")),
+        (NULLS,),
+    ),
+    "follow_watermark": (lambda load: follow_watermark(load()).where("value > 1"), ()),
+    "SQL over what follows": (lambda load: sql(load, "SELECT * FROM v", follow_watermark), ()),
+    "rows alone": (lambda load: data_rows(load()), ()),
+    "nulls that a filter drops": (lambda load: load().where("value > 3 AND split = 1"), ()),
+    "nulls that a join drops": (lambda load: load().join(rate(load).select("value"), "value"), ()),
+    "markers alone": (lambda load: markers(load()), ()),
+    "markers as asked": (lambda load: load(includeMarkers="true"), ()),
+    "another source": (lambda load: rate(load), ()),
 }
 
 
+def watermarked(df: DataFrame, column: str = "event_time") -> DataFrame:
+    return df.withWatermark(column, "10 seconds")
+
+
+def rate(load: Load) -> DataFrame:
+    return load().sparkSession.readStream.format("rate").load()
+
+
+def sql(load: Load, query: str, change: Callable[[DataFrame], DataFrame] = lambda df: df) -> DataFrame:
+    change(load()).createOrReplaceTempView("v")
+    return load().sparkSession.sql(query)
+
+
 @pytest.mark.parametrize("stream", UNFOLLOWED)
-def test_a_watermark_in_place_of_follow_watermark_is_warned_of_once(
+def test_a_stream_that_nothing_follows_is_warned_of_once_when_its_query_starts(
     loaded: Load, caplog: pytest.LogCaptureFixture, stream: str
 ) -> None:
-    """Windows would drop the rows of slower partitions, and only the status would show it."""
-    made, column, text = UNFOLLOWED[stream]
-    made(loaded).withWatermark(column, "10 seconds")
-    found = [r.getMessage() for r in caplog.records if r.getMessage().startswith("withWatermark")]
-    assert len(found) == (text is not None)
-    assert text is None or (text in found[0] and "highest event time of all rows of file-log" in found[0])
+    """Windows would drop the rows of slower partitions, or marker rows reach the sink, and nothing would tell."""
+    make, texts = UNFOLLOWED[stream]
+    made = make(loaded)
+    examine(made)
+    warned = [r.getMessage() for r in caplog.records if r.name.endswith("started_queries")]
+    assert len(warned) == bool(texts)
+    assert all(text in warned[0] for text in texts)
+    # As a client of Spark Connect reads the plan.
+    of_text = PlanText.of(made._jdf.queryExecution().toString()).steps()
+    assert [str(each).replace("10 seconds", "…") for each in dict.fromkeys(unfollowed(of_text))] == [
+        each.replace("10 seconds", "…") for each in warned
+    ]
+
+
+SECOND: dict[str, Callable[[DataFrame], DataFrame]] = {
+    "directly": lambda df: df.withWatermark("event_time", "5 minutes"),
+    "further up": lambda df: (
+        df.select("event_time", "value").where("value > 1").withWatermark("event_time", "5 minutes")
+    ),
+    "above a union": lambda df: df.union(df).withWatermark("event_time", "5 minutes"),
+    "in SQL": lambda df: sql(
+        lambda: df, "SELECT count(*) FROM STREAM v WATERMARK event_time DELAY OF INTERVAL 5 MINUTES"
+    ),
+}
+
+
+@pytest.mark.parametrize("where", SECOND)
+def test_a_second_watermark_is_refused_when_the_query_starts(loaded: Load, where: str) -> None:
+    text = r'by follow_watermark .*, and Spark takes no second one.*\.option\("maxOutOfOrderness", "5 minutes"\)'
+    with pytest.raises(UsageError, match=text):
+        SECOND[where](follow_watermark(loaded())).writeStream.format("noop").start()
 
 
 def test_a_plan_that_cannot_be_examined_is_left_to_spark(loaded: Load, monkeypatch: pytest.MonkeyPatch) -> None:
-    def unknown(plan: Any) -> bool:
+    def unknown(plan: Any) -> Any:
         raise RuntimeError(plan)
 
-    monkeypatch.setattr(accepted_operators, "_reads_from_project", unknown)
-    assert loaded().withWatermark("event_time", "10 seconds").isStreaming
+    monkeypatch.setattr(started_queries, "steps_of", unknown)
+    assert not examine(loaded())

@@ -174,11 +174,11 @@ def test_a_module_is_passed_on_as_soon_as_it_is_imported(monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     "imports",
     [
-        "watermark_source, pyspark.sql.classic.dataframe as made",
-        "pyspark.sql.classic.dataframe as made, watermark_source",
-        "watermark_source, pyspark.sql.connect.dataframe as made",
+        "watermark_source, pyspark.sql.streaming.readwriter as made",
+        "pyspark.sql.streaming.readwriter as made, watermark_source",
+        "watermark_source, pyspark.sql.connect.streaming.readwriter as made",
     ],
 )
-def test_dataframes_check_watermarks_whatever_is_imported_first(imports: str) -> None:
-    code = f"import {imports}; print(hasattr(made.DataFrame.withWatermark, '_checked_by_watermark_source'))"
+def test_queries_are_checked_when_they_start_whatever_is_imported_first(imports: str) -> None:
+    code = f"import {imports}; print(hasattr(made.DataStreamWriter.toTable, '_checked_by_watermark_source'))"
     assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "True\n"

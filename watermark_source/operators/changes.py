@@ -16,17 +16,8 @@ from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's u
 
 from watermark_source.errors import UsageError, shortened
 from watermark_source.operators.followed_time import declared_by
-from watermark_source.spark.accepted_operators import (
-    KEEP_EVERY_ROW,
-    OUTER_JOINS,
-    USERS_WORDS,
-    children_of,
-    is_leaf,
-    is_stream,
-    items,
-    kind_of,
-    uncast,
-)
+from watermark_source.spark.accepted_operators import KEEP_EVERY_ROW, OUTER_JOINS, USERS_WORDS
+from watermark_source.spark.classic_plan import children_of, is_leaf, is_stream, items, kind_of, uncast
 from watermark_source.spark.column_names import LATE, MARKER
 from watermark_source.spark.columns import SourceTime
 from watermark_source.spark.follow import quoted

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import TimestampType
 
 from watermark_source.errors import UsageError
-from watermark_source.spark.accepted_operators import is_stream, items
+from watermark_source.spark.classic_plan import is_stream, items
 from watermark_source.spark.columns import SourceTime
 from watermark_source.spark.follow import DELAY_KEY, spelling
 

@@ -23,10 +23,10 @@ from pyspark.sql.types import BooleanType, StructField, StructType
 
 from watermark_source.errors import UsageError
 from watermark_source.planning.watermark import WatermarkCharacteristic
-from watermark_source.spark.accepted_operators import check_with_watermark, watermark_columns
 from watermark_source.spark.column_names import CLOCK, EVENT_TIME, MARKER
 from watermark_source.spark.columns import SourceTime
 from watermark_source.spark.follow import DELAY_KEY, is_case_sensitive, known_columns, parsed_delay
+from watermark_source.spark.started_queries import watermark_columns
 
 _CALLER = "follow_clock"
 _BATCH_TIME = f"{CLOCK}_of_batches"
@@ -70,7 +70,6 @@ def follow_clock(df: DataFrame, event_time: str = EVENT_TIME, *, delay: str = "0
     nulls = [F.lit(None).cast(field.dataType).alias(field.name) for field in df.schema]
     both = df.select("*", F.lit(False).alias(_TICK)).union(ticks.select(*nulls, _TICK))
     clocked = both.withColumn(_BATCH_TIME, F.current_timestamp()).withWatermark(_BATCH_TIME, "0 seconds")
-    check_with_watermark(type(df))
     # Not deterministic, so that no filter of the user is pushed below the watermark node, where it would drop ticks.
     rows = clocked.where(~F.col(_TICK) | (F.expr("spark_partition_id()") < 0))
     about_time = {DELAY_KEY: delay_ms, **_DECLARED.metadata}

@@ -17,9 +17,10 @@ from pyspark.sql.types import StructType, TimestampType
 
 from watermark_source import durations
 from watermark_source.errors import UsageError
-from watermark_source.spark.accepted_operators import check_with_watermark, has_times_of_its_own, need_kept_markers
+from watermark_source.spark.accepted_operators import has_times_of_its_own, need_kept_markers
 from watermark_source.spark.column_names import CLOCK, EVENT_TIME, LATE, MARKER
 from watermark_source.spark.columns import MARKER_TYPE, SourceTime
+from watermark_source.spark.plan_steps import IN_PIPELINE, steps_of
 
 _log = logging.getLogger(__name__)
 
@@ -79,15 +80,12 @@ def split_late(df: DataFrame) -> tuple[DataFrame, DataFrame]:
 # DataFrames in functions of declarative pipelines, which Spark does not analyse before it knows the whole pipeline.
 
 
-_REFUSED = "ATTEMPT_ANALYSIS_IN_PIPELINE_QUERY_FUNCTION"
-
-
 def known_columns(df: DataFrame) -> list[str] | None:
     """Return the DataFrame's columns; ``None`` in the definition of a pipeline, where Spark refuses to analyse it."""
     try:
         return df.columns
     except PySparkException as refused:
-        if refused.getCondition() == _REFUSED:
+        if refused.getCondition() == IN_PIPELINE:
             return None
         raise
 
@@ -119,18 +117,19 @@ def follow_watermark(df: DataFrame, event_time: str = EVENT_TIME, *, delay: str 
         UsageError: the DataFrame is not such a stream, or is made of several, or may have lost its marker rows, or the
             column is missing or no timestamp.
 
-    A ``withWatermark`` above it is refused when it is called (``UsageError``): this call takes its place.
+    A ``withWatermark`` above it, or a ``WATERMARK`` in SQL, is refused when the query starts (``UsageError``): this
+    call takes its place.
 
     In a function of a declarative pipeline a DataFrame's columns cannot be asked for. There ``event_time`` is taken as
-    it is written, Spark reports missing columns, and nothing checks that it is a timestamp of one such stream.
+    it is written, Spark reports missing columns, and nothing checks that it is a timestamp of one such stream. What
+    lies before the call is seen by name alone: filters, tables, views and SQL are refused there.
     """
     delay_ms = parsed_delay(delay, "follow_watermark")
     if known_columns(df) is None:
-        need_kept_markers(df)
+        need_kept_markers(steps_of(df))
         return _clocked(df).drop(CLOCK, MARKER).withMetadata(event_time, {DELAY_KEY: delay_ms})
     _need_markers(df, "follow_watermark")
-    _need_one_source(df)
-    need_kept_markers(df)
+    need_kept_markers(steps_of(df))
     event_time = spelling(df, event_time, "follow_watermark")
     kind = df.schema[event_time].dataType
     # A timestamp_ntz holds local time, the watermark universal time: Spark would compare the bare numbers.
@@ -170,7 +169,6 @@ def _clocked(df: DataFrame) -> DataFrame:
     """Return the data rows above Spark's watermark, with the column that it follows."""
     marked_time = F.when(F.col(f"{MARKER}.type") == "watermark", F.col(f"{MARKER}.watermark"))
     clocked = df.withColumn(CLOCK, marked_time).withWatermark(CLOCK, "0 seconds")
-    check_with_watermark(type(df))
     # An OR cannot be split: as two conjuncts the first one would be pushed below the watermark node.
     return clocked.where(F.col(MARKER).isNull() | (F.expr("spark_partition_id()") < 0))
 
@@ -196,22 +194,6 @@ def markers(df: DataFrame) -> DataFrame:
     last = F.lit(_LAST_DAY).cast("timestamp")
     shown = F.when(F.col("watermark") > last, last).otherwise(F.col("watermark"))
     return found.select(*(shown.alias(n) if n == "watermark" else F.col(n) for n in found.columns))
-
-
-def _need_one_source(df: DataFrame) -> None:
-    """Refuse several sources below one watermark: Spark would take the highest of their markers."""
-    plan = getattr(df, "_jdf", None)
-    if plan is None:  # Spark Connect shows no plan
-        return
-    leaves = plan.queryExecution().analyzed().collectLeaves()
-    found = (leaves.apply(i) for i in range(leaves.size()))
-    # A common table expression stands beside the places where it is used.
-    streams = sum(leaf.isStreaming() and leaf.getClass().getSimpleName() != "CTERelationRef" for leaf in found)
-    if streams > 1:
-        raise UsageError(
-            f"follow_watermark: the stream is made of {streams} sources, and each has a watermark of its own. Call it "
-            "on each of them, then unite or join what it returns: follow_watermark(a).union(follow_watermark(b))"
-        )
 
 
 def _need_markers(df: DataFrame, caller: str) -> None:

@@ -66,6 +66,8 @@ class EngineOptions:
     watermark_warning_after: int
     """For how long the watermark stands before a warning."""
     include_markers: bool
+    asks_for_markers: bool
+    """Whether the user has set ``includeMarkers``, and so knows of marker rows."""
     include_late: bool
     tasks: TaskOptions
     reports: ReportOptions
@@ -116,6 +118,7 @@ class EngineOptions:
             after_catch_up=after_catch_up,
             watermark_warning_after=values["watermarkWarningAfter"],
             include_markers=values["includeMarkers"],
+            asks_for_markers=given_text(given, "includeMarkers") is not None,
             include_late=values["includeLate"],
             tasks=TaskOptions(
                 min_partitions=values["minPartitions"], max_records_per_partition=values["maxRecordsPerPartition"]

@@ -1,0 +1,117 @@
+"""A query's plan as the checks of this project read it: what each operator does to a marker row.
+
+Spark shows a plan in three forms: Classic its nodes (``classic_plan``), Connect the text of the analysed plan, and in a
+declarative pipeline only what the client has sent (``connect_plan``). All are read into the same steps, so that one
+rule counts for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Outcome: TypeAlias = bool | None
+"""What a condition of SQL is: true, false or null."""
+Outcomes: TypeAlias = frozenset[Outcome]
+"""What a condition can be for a marker row, in which every column but ``marker`` is null."""
+TRUE: Outcomes = frozenset({True})
+FALSE: Outcomes = frozenset({False})
+NULL: Outcomes = frozenset({None})
+ANY: Outcomes = frozenset({True, False, None})
+IN_PIPELINE = "ATTEMPT_ANALYSIS_IN_PIPELINE_QUERY_FUNCTION"
+"""Spark's error where a plan is to be analysed in a function of a pipeline: the pipeline is not known as a whole."""
+REPRESENTED = "CTERelationRef"
+"""A common table expression at one of its places: its rows are counted where it is defined."""
+
+
+class Watermarked(NamedTuple):
+    """Spark's watermark."""
+
+    column: str
+    delay: str
+
+
+class Source(NamedTuple):
+    """A source of this project."""
+
+    name: str
+    sends_markers_as_asked: bool
+    """Whether the user has set ``includeMarkers``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One operator of a plan."""
+
+    kind: str
+    """Spark's name of it."""
+    is_stream: bool
+    children: tuple[Step, ...] = ()
+    """The inputs; those that are no streams are without their own."""
+    text: str = ""
+    """The condition of a filter, for messages."""
+    outcomes: Outcomes = ANY
+    """Of a filter, or a join: what its condition is for a marker row."""
+    reads_marker_alone: bool = False
+    """Whether a part of a filter that has to be true reads nothing but the marker, as ``data_rows`` does."""
+    keeps_left_out: bool = False
+    """Whether a generator returns a row where it has no element."""
+    join_type: str = ""
+    watermarked: Watermarked | None = None
+    source: Source | None = None
+
+    @property
+    def streams(self) -> Iterator[Step]:
+        """The inputs that are streams."""
+        return (child for child in self.children if child.is_stream)
+
+    def all(self) -> Iterator[Step]:
+        """Yield the step and all below it."""
+        yield self
+        for child in self.children:
+            yield from child.all()
+
+
+def steps_of(df: DataFrame) -> Step:
+    """Return the plan of a DataFrame; Spark Connect's server is asked for it."""
+    if (java := getattr(df, "_jdf", None)) is not None:
+        from watermark_source.spark.classic_plan import steps_of_plan  # noqa: PLC0415 - one form of the two
+
+        return steps_of_plan(java.queryExecution().analyzed())
+    from watermark_source.spark.connect_plan import steps_of_connect  # noqa: PLC0415 - needs the packages of Connect
+
+    return steps_of_connect(df)
+
+
+# SQL's logic with three values, for sets of possible outcomes.
+
+
+def both(one: Outcomes, other: Outcomes) -> Outcomes:
+    """Return what ``one AND other`` can be."""
+    return _combined(one, other, lambda a, b: False if False in (a, b) else None if None in (a, b) else True)
+
+
+def either(one: Outcomes, other: Outcomes) -> Outcomes:
+    """Return what ``one OR other`` can be."""
+    return _combined(one, other, lambda a, b: True if True in (a, b) else None if None in (a, b) else False)
+
+
+def negated(outcomes: Outcomes) -> Outcomes:
+    """Return what ``NOT condition`` can be."""
+    return frozenset(None if each is None else not each for each in outcomes)
+
+
+def null_test(is_null: bool | None, *, wanted: bool) -> Outcomes:
+    """Return what ``IS NULL``, or ``IS NOT NULL``, is for a value of which ``is_null`` says whether it is null."""
+    if is_null is None:
+        return frozenset({True, False})
+    return TRUE if is_null is wanted else FALSE
+
+
+def _combined(one: Outcomes, other: Outcomes, combine: Callable[[Outcome, Outcome], Outcome]) -> Outcomes:
+    return frozenset(combine(a, b) for a, b in product(one, other))

@@ -1,0 +1,199 @@
+"""What is checked when a query starts: whether it follows the watermark of each of its sources.
+
+A source cannot see how its stream is used. Where nothing follows its watermark, Spark's own ``withWatermark``, or
+``WATERMARK`` in SQL, drops rows of slower splits; and where nothing separates its marker rows, they reach the sink as
+rows of nulls. Both are warned of, once a query, and a second watermark above ours is refused.
+
+The plan is examined where a query of Python starts, however it was written: ``DataStreamWriter`` of Classic and Connect
+is patched, and the registration of a pipeline's flows. A query that was examined has a setting that its tasks see.
+The task that sends markers warns where it is missing (``warn_of_unexamined``): in a program that did not import this
+package, of Scala, or in SQL of a pipeline.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from watermark_source.errors import UsageError
+from watermark_source.spark.column_names import CLOCK, EVENT_TIME
+from watermark_source.spark.plan_steps import Step, Watermarked, steps_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_log = logging.getLogger(__name__)
+
+EXAMINED = "spark.watermarkSource.examined"
+"""A setting of the session of a query that was examined; Spark shows it to the query's tasks."""
+_CHECKED = "_checked_by_watermark_source"
+_REGISTRY = "SparkConnectGraphElementRegistry"
+
+
+def check_starts(module: ModuleType) -> None:
+    """Let what a module of Spark starts queries with, ``DataStreamWriter`` or a pipeline's registry, check them."""
+    if hasattr(module, _REGISTRY):
+        _patch(getattr(module, _REGISTRY), "register_flow", _with_checked_flow)
+    else:
+        for name in ("start", "toTable"):
+            _patch(module.DataStreamWriter, name, _with_checked_query)
+
+
+def _patch(of: type, name: str, decorate: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+    spark_own = getattr(of, name)
+    if not hasattr(spark_own, _CHECKED):
+        checked = functools.wraps(spark_own)(decorate(spark_own))
+        setattr(checked, _CHECKED, True)
+        setattr(of, name, checked)
+
+
+def _with_checked_query(start: Callable[..., Any]) -> Callable[..., Any]:
+    def checked(writer: Any, *args: Any, **named: Any) -> Any:
+        df = _written_by(writer)
+        if examine(df):
+            df.sparkSession.conf.set(EXAMINED, "true")
+        return start(writer, *args, **named)
+
+    return checked
+
+
+def _written_by(writer: Any) -> DataFrame:
+    if (df := getattr(writer, "_df", None)) is not None:
+        return cast("DataFrame", df)
+    from pyspark.sql.connect.dataframe import DataFrame as OfConnect  # noqa: PLC0415 - a writer of Connect
+
+    return OfConnect(writer._write_stream._child, writer._session)  # noqa: SLF001 - a writer shows its plan nowhere else
+
+
+def _with_checked_flow(register: Callable[..., Any]) -> Callable[..., Any]:
+    def checked(registry: Any, flow: Any) -> Any:
+        def rows() -> DataFrame:
+            df: DataFrame = flow.func()
+            examine(df)
+            return df
+
+        settings = {**flow.spark_conf, EXAMINED: "true"}
+        return register(registry, replace(flow, func=rows, spark_conf=settings))
+
+    return checked
+
+
+def examine(df: DataFrame) -> bool:
+    """Warn of sources of this project that a query does not follow; return whether it has any.
+
+    A plan that cannot be examined is left to Spark.
+
+    Raises:
+        UsageError: a watermark of Spark's own is above ``follow_watermark`` or ``follow_clock``.
+    """
+    try:
+        plan = steps_of(df)
+        for each in dict.fromkeys(unfollowed(plan)):
+            _log.warning("%s", each)
+        return any(step.source for step in plan.all())
+    except UsageError:
+        raise
+    except Exception:  # noqa: BLE001 - a check must not stop what Spark accepts
+        _log.debug("the plan of a query is not examined", exc_info=True)
+        return False
+
+
+_warned_of: set[str] = set()
+"""Runs of queries that this process has warned of."""
+
+
+def warn_of_unexamined(source: str) -> None:
+    """Warn, in a task, of a query whose plan nothing has examined."""
+    from pyspark import TaskContext  # noqa: PLC0415 - a task has imported it
+
+    task = TaskContext.get()
+    if task is None or task.getLocalProperty(EXAMINED) is not None:
+        return
+    run = task.getLocalProperty("spark.jobGroup.id") or ""
+    if run in _warned_of:
+        return
+    _warned_of.add(run)
+    _log.warning(
+        "nothing has examined how this query uses %s: it was started by a program that has not imported "
+        "watermark_source, or by SQL of a pipeline. Marker rows, which carry the watermark and are null in every other "
+        "column, are among the rows of the stream, and a watermark of Spark's own, as by WATERMARK in SQL, drops rows "
+        "of slower partitions without an error. In Python, import watermark_source and write follow_watermark(stream) "
+        "for windows, joins and deduplication, or data_rows(stream) for the rows alone; elsewhere the option "
+        "includeMarkers=false for the rows alone, or includeMarkers=true where the query filters by marker itself",
+        source,
+    )
+
+
+class Unfollowed(NamedTuple):
+    """A source of a query that does not follow its watermark."""
+
+    source: str
+    watermarked: Watermarked | None
+    """Spark's own watermark of its rows."""
+
+    def __str__(self) -> str:
+        if self.watermarked is None:
+            return (
+                f"the marker rows of {self.source}, which carry its watermark and are null in every other column, are "
+                "among the rows that this query writes or counts. Write data_rows(stream) in place of the stream for "
+                "its rows alone, or follow_watermark(stream), whose windows, joins and deduplication close by the "
+                'source\'s watermark; where markers are wanted, .option("includeMarkers", "true")'
+            )
+        column, delay = self.watermarked
+        named = "" if column == EVENT_TIME else f', "{column}"'
+        return (
+            f'withWatermark("{column}", "{delay}"), or WATERMARK in SQL: Spark\'s watermark is then the highest event '
+            f"time of all rows of {self.source}, and windows drop rows of slower partitions without an error. Write in "
+            "its place, with a new checkpoint location: "
+            f'follow_watermark(spark.readStream….option("maxOutOfOrderness", "{delay}").load(){named}); for SQL '
+            f'follow_watermark(spark.readStream.table(…){named}).createOrReplaceTempView("followed"), and FROM '
+            "followed without WATERMARK. Where the highest is meant, data_rows(stream).withWatermark(…) logs nothing"
+        )
+
+
+def unfollowed(step: Step, above: Watermarked | None = None) -> Iterator[Unfollowed]:
+    """Yield the sources of a plan whose marker rows nothing follows or separates.
+
+    Args:
+        step: the plan.
+        above: Spark's own watermark that the rows come to.
+
+    Raises:
+        UsageError: there is one of this project below it.
+    """
+    if step.watermarked is not None:
+        if CLOCK in step.watermarked.column:
+            return
+        if any(CLOCK in each.watermarked.column for each in step.all() if each.watermarked is not None):
+            raise _second(step.watermarked)
+        above = above or step.watermarked
+    if step.reads_marker_alone or (above is None and _drops_markers(step)):
+        return
+    if step.source is not None and not (above is None and step.source.sends_markers_as_asked):
+        yield Unfollowed(step.source.name, above)
+    for child in step.streams:
+        yield from unfollowed(child, above)
+
+
+def _drops_markers(step: Step) -> bool:
+    """Return whether an operator certainly leaves out the marker rows, as it does other rows without a value."""
+    is_condition = step.kind == "Filter" or (step.kind == "Join" and step.join_type in ("Inner", "LeftSemi"))
+    return is_condition and True not in step.outcomes
+
+
+def _second(watermarked: Watermarked) -> UsageError:
+    column, delay = watermarked
+    return UsageError(
+        f'withWatermark("{column}", "{delay}"), or WATERMARK in SQL: this stream has a watermark already, by '
+        "follow_watermark or follow_clock, and Spark takes no second one: leave it out. To allow for disorder of event "
+        f'times, write .option("maxOutOfOrderness", "{delay}") where the source is read'
+    )
+
+
+def watermark_columns(df: DataFrame) -> list[str]:
+    """Return the columns on which a stream has watermarks, of Spark's own ``withWatermark`` or of this project."""
+    return [step.watermarked.column for step in steps_of(df).all() if step.watermarked is not None]
