@@ -32,7 +32,7 @@ SECTIONS: Mapping[tuple[str, str], str] = {
     ),
     ("The driver side", "watermark_source.connector"): (
         "Split SplitRange Millis SourceDefinition Connector SplitDiscovery StartPositions EarliestOrLatest LogBounds "
-        "CurrentEnds Ends LossKind"
+        "CurrentEnds Ends LossKind Words"
     ),
     ("The reader", "watermark_source.connector"): "RangeReader ReadBatch event_times",
     ("Batch reads", "watermark_source.connector"): "WholeLogs BatchDefinition BatchRangeReader OpenRange",

@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     from watermark_source.spark.data_source import EARLIEST, LATEST, STREAM_OPTIONS, AlignedDataSource
     from watermark_source.spark.option_rows import ENGINE_OPTIONS, ONLY_IN_STREAMS
     from watermark_source.spark.options import SourceOptions
+    from watermark_source.words import Words
 
 # fmt: off
 __all__ = [
@@ -154,6 +155,7 @@ __all__ = [
     "WatermarkCharacteristic",
     "WatermarkSourceError",
     "WholeLogs",
+    "Words",
     "at_least_one",
     "boolean",
     "duration",
@@ -193,6 +195,7 @@ _HOMES = {
         "spark.data_source": "AlignedDataSource EARLIEST LATEST STREAM_OPTIONS",
         "spark.option_rows": "ENGINE_OPTIONS ONLY_IN_STREAMS",
         "spark.options": "SourceOptions",
+        "words": "Words",
     }.items()
     for name in names.split()
 }

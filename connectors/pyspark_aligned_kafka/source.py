@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import Filter
 from pyspark.sql.types import (
@@ -37,11 +37,22 @@ from watermark_source.connector import (
     RangeReader,
     SourceDefinition,
     Split,
+    Words,
 )
 from watermark_source.planning.catch_up import AfterCatchUp
 
 if TYPE_CHECKING:
     from pyspark_aligned_kafka.reading.range_reader import KafkaRangeReader
+
+WORDS: Final = Words(
+    split="partition",
+    limit="maxOffsetsPerTrigger",
+    minimum="minOffsetsPerTrigger",
+    event_time="eventTimeColumn and eventTimeFormat",
+    profile="python -m watermark_source profile …",
+    from_start='.option("startingOffsets", "earliest")',
+    at_rest='.option("watermarkStrategy", "ingestion")',
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +89,11 @@ class KafkaSource(SourceDefinition):
         """The record's timestamp, where event time is a member of the row as it was before its deletion."""
         choice = self.options.times.event_time
         return "timestamp" if choice is not None and is_of_row_before(choice.place) else None
+
+    @property
+    def words(self) -> Words:
+        """Kafka's words, and the options of the source."""
+        return WORDS
 
     @property
     def begins_with_snapshot(self) -> bool:

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructField, StructType
@@ -31,10 +31,17 @@ from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
 from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS, Layout
 from pyspark_mysql_cdc_wm.snapshot.chunk_bounds import ChunkBounds, ChunkSize, DescribedTables
 from watermark_source.checks import CheckVerdict, examine, require
-from watermark_source.connector import Connector, RangeReader, SourceDefinition, Split
+from watermark_source.connector import Connector, RangeReader, SourceDefinition, Split, Words
 from watermark_source.errors import shortened
 
 _log = logging.getLogger(__name__)
+
+WORDS: Final = Words(
+    split="log",
+    limit="maxRowsPerTrigger",
+    event_time="eventTimeColumn and serverTimeZone",
+    from_start='.option("startingOffsets", "earliest")',
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +90,11 @@ class MySqlSource(SourceDefinition):
     def event_time(self) -> str | None:
         """The column that the user chose; by default it is the time of the commit."""
         return None if self.layout.event_time is None else str(self.layout.event_time)
+
+    @property
+    def words(self) -> Words:
+        """The options of the source."""
+        return WORDS
 
     @property
     def selection(self) -> str:

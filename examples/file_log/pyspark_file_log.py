@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ from watermark_source.connector import (
     SplitRange,
     UnknownSplitError,
     WholeLogs,
+    Words,
     event_times,
     non_empty,
 )
@@ -145,6 +146,10 @@ class FileLogSource(SourceDefinition):
     @property
     def range_reader(self) -> RangeReader:
         return self.reader
+
+    @property
+    def words(self) -> Words:
+        return replace(super().words, split="file", event_time="eventTimeColumn")
 
     def open(self) -> Connector:
         log = FileLog(self.reader.folder)

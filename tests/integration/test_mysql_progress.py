@@ -17,7 +17,7 @@ from watermark_source import why_open
 from watermark_source.monitor.open_windows import open_window
 from watermark_source.monitor.source_status import SnapshotProgress
 from watermark_source.monitor.status_json import status_from_json
-from watermark_source.monitor.window_facts import QueryAt, source_of_status
+from watermark_source.monitor.window_facts import QueryAt
 
 pytestmark = pytest.mark.service
 
@@ -90,7 +90,7 @@ def test_windows_wait_for_the_snapshot_by_the_status_and_by_the_checkpoint(
     for number, (end, _) in enumerate(steps(one, one.reader.initialOffset())):
         report = one.reader.reportLatestOffset()
         assert report is not None
-        at = QueryAt(sources=(source_of_status(status_from_json(report)),), batch=number, applied=None)
+        at = QueryAt(sources=(status_from_json(report),), batch=number, applied=None)
         stored = why_open(checkpoint(tmp_path / str(number), [json.dumps(end)], []))
         sentences.append((open_window(at, None).sentence, stored.sentence))
     waits = [["is read first, and rows of a snapshot have no watermark" in each for each in both] for both in sentences]

@@ -25,6 +25,7 @@ from watermark_source.monitor.page_html import Page as StatusOf
 from watermark_source.monitor.source_status import GroupStatus, Status, WriterView
 from watermark_source.monitor.status_page import _Server
 from watermark_source.planning.group import Peer
+from watermark_source.planning.holds import HoldKind
 from watermark_source.planning.watermark import Millis
 
 pytestmark = [pytest.mark.service, pytest.mark.timeout(600)]
@@ -107,7 +108,9 @@ def full() -> StatusOf:
     """A page with all that it can have, some of it with long names."""
     peers = (Peer("payments", "active", None, 2_500, is_waited_for=True), Peer(LONG, "idle", Millis(NOON), 900, True))
     group = GroupStatus("checkout", 120_000, NOON, 9, others=2, peers=peers)
-    writer = WriterView(name="jobs", status="active", why="announces", holds_back=True, query="1", watermark=NOON)
+    writer = WriterView(
+        name="jobs", status="active", kind=HoldKind.READ, why="announces", holds_back=True, query="1", watermark=NOON
+    )
     reader = replace(view(checkout(writers=[writer], source_name=LONG), name=f"reader of {LONG}"), id="2")
     changes = tuple(
         Change(at=NOON + n, query="sales", source="orders", kind=ChangeKind.HOLDER, subject="watermark",

@@ -26,7 +26,7 @@ IMPURE = {"pyspark", "kafka", "pymysql", "pyarrow", "numba", "numpy", "socket", 
         "planning",
         "monitor.source_status",
         "monitor.status_json",
-        "monitor.status_reasons",
+        "monitor.hold_texts",
         "monitor.watermark_warnings",
     ],
 )

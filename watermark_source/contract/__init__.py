@@ -1,4 +1,4 @@
 """What a connector implements: protocols for splits, ends, range readers, batch reads, and optional ones.
 
-Imports ``arrow_columns``, ``errors``, ``planning``.
+Imports ``arrow_columns``, ``errors``, ``planning``, ``words``.
 """

@@ -20,6 +20,7 @@ from watermark_source.planning.snapshot_ranges import SnapshotBatch
 from watermark_source.planning.split import Piece, RowIndex, Split, SplitRange, TimeIndex
 from watermark_source.planning.state import Bound
 from watermark_source.planning.watermark import Millis
+from watermark_source.words import Words
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -533,6 +534,14 @@ class SourceDefinition(Protocol):
         ``follow_watermark`` warns of other columns: the watermark is not about their times.
         """
         return ()
+
+    @property
+    def words(self) -> Words:
+        """What warnings and the status call the parts of the source, and which of its options they name.
+
+        The default names the options that ``AlignedDataSource`` adds for streams.
+        """
+        return Words(limit="maxRowsPerTrigger", from_start='.option("startingOffsets", "earliest")')
 
     @property
     def loss_conditions(self) -> Mapping[LossKind, str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -17,8 +18,18 @@ from urllib.parse import unquote
 
 from watermark_source.durations import count_text
 from watermark_source.errors import UsageError, listed, shortened
-from watermark_source.monitor.source_status import STATUS_OF, WriterView
-from watermark_source.monitor.window_facts import QueryAt, SourceAt, SplitAt, Unfollowed, time_text, unfollowed
+from watermark_source.monitor.source_status import (
+    STATUS_OF,
+    GroupStatus,
+    SnapshotProgress,
+    SourceStatus,
+    SplitBacklog,
+    SplitView,
+    WriterView,
+)
+from watermark_source.monitor.window_facts import QueryAt, Unfollowed, time_text, unfollowed
+from watermark_source.planning.announcement import NO_WRITER
+from watermark_source.planning.holds import HoldKind
 from watermark_source.planning.offset import OffsetCodec, own_offset
 from watermark_source.planning.snapshot_ranges import snapshot_split, unfinished
 from watermark_source.planning.split import Split
@@ -214,7 +225,7 @@ def query_of_checkpoint(of: Checkpoint) -> QueryAt:
     """Return a query as its checkpoint has it."""
     ours = [(source, source.state) for source in of.sources]
     foreign = tuple(source.name for source, state in ours if state is None)
-    known = tuple(_source_of_offset(source, state) for source, state in ours if state is not None)
+    known = tuple(_source_of_offset(source, state, of.planned_at) for source, state in ours if state is not None)
     if of.batch is None:
         return QueryAt(
             sources=(), batch=None, applied=None, remarks=(f"checkpoint {of.folder}: its offset log is empty",)
@@ -231,27 +242,38 @@ def query_of_checkpoint(of: Checkpoint) -> QueryAt:
         takes_highest=of.takes_highest,
         unfollowed=None if foreign else _unfollowed(of),
         has_ended=True,
+        knows_options=False,
         remarks=(f"as of batch {of.batch} ({committed}{at}) of checkpoint {of.folder}; {_NOT_KNOWN}",),
     )
 
 
-def _source_of_offset(source: LoggedSource, state: SourceState) -> SourceAt:
-    return SourceAt(
-        name=source.name,
+def _source_of_offset(source: LoggedSource, state: SourceState, at: int | None) -> SourceStatus:
+    views = tuple(_view_of_offset(split, each, _unit(split, state)) for split, each in sorted(state.splits.items()))
+    is_held = state.group.limit is not None and state.group.limit < MIN // 2
+    tables = sorted(unfinished(state.snapshots))
+    return SourceStatus(
+        source_name=source.name,
         format_name=source.format_name or "",
+        at=(state.watermark or 0) if at is None else at,
         watermark=state.watermark,
-        splits=tuple(_split_of_offset(split, at, _unit(split, state)) for split, at in state.splits.items()),
-        on_clock=state.use_processing_time,
-        snapshots=tuple(sorted(unfinished(state.snapshots))),
-        writers=None if state.announced is None else tuple(map(_writer_of_offset, state.announced.writers)),
-        is_held=state.group.limit is not None and state.group.limit < MIN // 2,
-        knows_options=False,
+        processing_time=state.use_processing_time,
+        group=GroupStatus(state.group.member or "", None, None, len(views), hold=True) if is_held else None,
+        splits=views,
+        counts=Counter(view.status for view in views),
+        lag=None,
+        snapshots=tuple(map(_snapshot_of_offset, tables)),
+        writers=() if state.announced is None else tuple(map(_writer_of_offset, state.announced.writers)),
+        unannounced=NO_WRITER if state.announced is not None and not state.announced.writers else None,
     )
+
+
+def _snapshot_of_offset(log: str) -> SnapshotProgress:
+    return SnapshotProgress(log=log, rows=0, chunks=0, expected=None, rate=None, done=False)
 
 
 def _writer_of_offset(name: str) -> WriterView:
     why = "what it has announced is in the topic of announcements, not in a checkpoint"
-    return WriterView(name=name, status="active", why=why, holds_back=True)
+    return WriterView(name=name, status="active", why=why, kind=HoldKind.SILENT, holds_back=True)
 
 
 class _Unit(Enum):
@@ -271,20 +293,33 @@ def _unit(split: Split, state: SourceState) -> _Unit:
     return _Unit.CHUNKS if is_copied and split == snapshot_split(split.log) else _Unit.NOTHING
 
 
-def _split_of_offset(split: Split, at: SplitState, unit: _Unit) -> SplitAt:
+def _view_of_offset(split: Split, at: SplitState, unit: _Unit) -> SplitView:
     rests = at.status is SplitStatus.IDLE or (at.status is SplitStatus.ACTIVE and at.since is not None)
     pending = at.position - at.observed
-    return SplitAt(
-        name=str(split),
+    end = at.position if rests and not pending else None
+    return SplitView(
+        split=split,
+        backlog=SplitBacklog(at.position, end, uncounted=unit is not _Unit.RECORDS),
         watermark=at.watermark,
         status=STATUS_OF[at.status],
-        position=at.position,
-        lag=0 if rests and not pending else None,
-        never=rests and at.watermark is None and at.position == 0,
+        since=at.since,
         why=_why_of_offset(at, pending, unit),
-        pending=pending,
-        is_counted=unit is _Unit.RECORDS,
+        kind=_kind_of_offset(at, pending, is_read=end is not None),
+        unobserved=pending,
     )
+
+
+def _kind_of_offset(at: SplitState, pending: int, *, is_read: bool) -> HoldKind:
+    """Return why a split was not further, as far as an offset shows it: of its rows it has no numbers."""
+    if at.status is not SplitStatus.ACTIVE:
+        return HoldKind.LEFT_OUT if at.status is SplitStatus.IDLE else HoldKind.PAUSED
+    if pending:
+        return HoldKind.PENDING
+    if not is_read:
+        return HoldKind.BACKLOG
+    if at.watermark is None:
+        return HoldKind.UNDATED if at.position else HoldKind.NEVER
+    return HoldKind.SILENT
 
 
 def _why_of_offset(at: SplitState, pending: int, unit: _Unit) -> str:

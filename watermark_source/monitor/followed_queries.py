@@ -15,6 +15,7 @@ from watermark_source.durations import ACCEPTED, parse_duration, parse_time
 from watermark_source.errors import UsageError, shortened
 from watermark_source.monitor.checkpoint import WATERMARK_POLICY, query_of_checkpoint, read_checkpoint
 from watermark_source.monitor.history import ChangeHistory
+from watermark_source.monitor.hold_texts import subject
 from watermark_source.monitor.open_windows import OpenWindow, open_window
 from watermark_source.monitor.operator_watermarks import (
     BatchWatermarks,
@@ -26,8 +27,8 @@ from watermark_source.monitor.operator_watermarks import (
 from watermark_source.monitor.page_html import QueryView
 from watermark_source.monitor.source_status import SourceStatus
 from watermark_source.monitor.status_json import parse_progress, parse_report
-from watermark_source.monitor.three_clocks import Diagnosis, QueryClocks, diagnose, holder, moment_of, query_clocks
-from watermark_source.monitor.window_facts import QueryAt, Unfollowed, source_of_status, unfollowed
+from watermark_source.monitor.three_clocks import Diagnosis, QueryClocks, diagnose, moment_of, query_clocks
+from watermark_source.monitor.window_facts import QueryAt, Unfollowed, unfollowed
 from watermark_source.planning.offset import own_offset
 
 _log = logging.getLogger(__name__)
@@ -134,12 +135,12 @@ def query_of_status(query: Any, clocks: QueryClocks) -> QueryAt:
     has_ended = not query.isActive
     takes_highest = _conf(query, WATERMARK_POLICY, "min") == "max"
     return QueryAt(
-        sources=tuple(map(source_of_status, clocks.sources)),
+        sources=clocks.sources,
         foreign=foreign,
         batch=executed_batch(progress),
         applied=min(known) if len(known) == len(emitted) else None,
         takes_highest=takes_highest,
-        unfollowed=None if foreign else _unfollowed(progress, takes_highest=takes_highest),
+        unfollowed=clocks.unfollowed,
         waits_for_rows=_conf(query, "spark.sql.streaming.noDataMicroBatches.enabled", "true") == "false",
         running=None if clocks.batch is None else clocks.batch.running,
         waits_for_trigger=clocks.waits_for_trigger,
@@ -150,8 +151,8 @@ def query_of_status(query: Any, clocks: QueryClocks) -> QueryAt:
 
 def query_view(query: Any, name: str, of: QueryStatus, history: ChangeHistory) -> QueryView:
     """Return a query as the page shows it: its status, why its windows are open, and what the history has of it."""
-    held = ((source.source_name, holder(source)) for source in of.sources)
-    since = {source: history.held_since(name, source, held_by.name) for source, held_by in held if held_by is not None}
+    held = {source.source_name: subject(source.holds[0]) for source in of.sources if source.holds}
+    since = {source: history.held_since(name, source, holder) for source, holder in held.items()}
     return QueryView(
         name=name,
         id=str(query.id),
@@ -216,6 +217,8 @@ class QueryReader:
         handle = getattr(self._query, "_jsq", None)
         execution = None if handle is None else handle.streamingQuery()
         in_batch, running, now = False, None, self._now()
+        several = len(progress.get("sources", ())) > 1
+        takes_highest = several and _conf(self._query, WATERMARK_POLICY, "min") == "max"
         if execution is not None:
             in_batch = not execution.committedOffsets().equals(execution.availableOffsets())
             sources |= {source.source_name: source for source in _reports(execution)}
@@ -228,6 +231,7 @@ class QueryReader:
             running=running,
             operators=None if execution is None else self._asked(executed_batch(progress)),
             waits_for_trigger=self._query.status["message"] == "Waiting for next trigger",
+            unfollowed=_unfollowed(progress, takes_highest=takes_highest),
         )
         return QueryStatus(clocks, diagnose(clocks, self._tolerance))
 

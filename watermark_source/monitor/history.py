@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final, NamedTuple
 
+from watermark_source.monitor.hold_texts import subject
 from watermark_source.monitor.source_status import GroupStatus, SourceStatus, Status
-from watermark_source.monitor.three_clocks import behind_clock, holder
+from watermark_source.monitor.three_clocks import behind_clock
 from watermark_source.planning.split import Split
 from watermark_source.planning.watermark import watermark_text
 
@@ -136,8 +137,8 @@ class ChangeHistory:
 
 
 def _after(before: _Known | None, query: str, source: SourceStatus) -> tuple[_Known, list[Change]]:
-    held, limit = holder(source), _limit(source.group)
-    name = "nothing" if held is None else held.name
+    held, limit = next(iter(source.holds), None), _limit(source.group)
+    name = "nothing" if held is None else subject(held)
     point = Point(source.at, behind_clock(source.at, source.watermark), source.lag, _drift(source))
     statuses = {view.split: view.status for view in source.splits}
     if before is None:

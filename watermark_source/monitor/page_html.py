@@ -14,11 +14,12 @@ from typing import Any, Final, NamedTuple
 
 from watermark_source.durations import count_text, format_duration, format_seconds
 from watermark_source.monitor.history import Change, Point
+from watermark_source.monitor.hold_texts import advice_of, as_sentence, subject
 from watermark_source.monitor.open_windows import OpenWindow
 from watermark_source.monitor.source_status import SourceStatus, SplitView, Status
 from watermark_source.monitor.status_json import status_to_json
 from watermark_source.monitor.status_table import headline, snapshot_lines
-from watermark_source.monitor.three_clocks import DelayVerdict, Diagnosis, QueryClocks, clock_pieces, holder
+from watermark_source.monitor.three_clocks import DelayVerdict, Diagnosis, QueryClocks, clock_pieces
 from watermark_source.monitor.window_facts import time_text
 from watermark_source.planning.watermark import MIN, is_moment, watermark_text
 
@@ -43,6 +44,7 @@ _WORDS = {
     DelayVerdict.ROWS_WAIT: ("poor", "rows wait"),
     DelayVerdict.BATCH_SLOW: ("poor", "slow batch"),
     DelayVerdict.UNKNOWN: ("fair", "starting"),
+    DelayVerdict.UNFOLLOWED: ("poor", "not followed"),
 }
 STYLE: Final = """
 :root{color-scheme:light dark;--ink:#1a1a1a;--soft:#555;--back:#fff;--line:#ccc;--good:#0a6b2d;--fair:#7a4d00;
@@ -180,12 +182,13 @@ def upstream(of: Page, query: QueryView) -> Iterator[Upstream]:
 
 def _what_holds(query: QueryView) -> str:
     lowest = min(
-        (s for s in query.clocks.sources if not s.processing_time and holder(s) is not None),
+        (source for source in query.clocks.sources if source.holds),
         key=lambda source: MIN if source.watermark is None else source.watermark,
         default=None,
     )
-    held = None if lowest is None else holder(lowest)
-    return f"its status is: {query.why}" if held is None else f"its watermark is held by {held.name}: {held.why}"
+    if lowest is None:
+        return f"its status is: {query.why}"
+    return f"its watermark is held by {subject(lowest.holds[0])}: {lowest.holds[0].why}"
 
 
 def _query_json(query: QueryView, page: Page) -> dict[str, Any]:
@@ -280,15 +283,15 @@ def _word(why: Diagnosis) -> str:
 def _query(of: QueryView, number: int, page: Page) -> Iterator[str]:
     now = page.at
     yield f'<section aria-labelledby="q{number}"><h2 id="q{number}">{escape(of.name)}</h2>'
-    verdict, colon, reason = str(of.why).partition(": ")
-    yield f'<p class="why">{_tag("strong", verdict, _WORDS[of.why.verdict][0])}{colon}{escape(reason)}</p>'
+    yield _tag("p", str(of.why), f"why {_WORDS[of.why.verdict][0]}")
     for source in of.clocks.sources:
-        held = holder(source)
-        if held is not None and not source.processing_time:
+        for held in source.holds[:1]:
             whose = f" of source {source.source_name}" if len(of.clocks.sources) > 1 else ""
             since = of.held_since.get(source.source_name)
             how_long = "" if since is None else f" since {time_text(since)} ({format_seconds(now - since)}) at least"
-            yield _tag("p", f"The watermark{whose} is held by {held.name}{how_long}: {held.why}{_without(source)}")
+            yield _tag("p", f"The watermark{whose} is held by {subject(held)}{how_long}: {held.why}{_without(source)}")
+            if to_do := advice_of(source):
+                yield _tag("p", f"{as_sentence(to_do)}.")
     for each in upstream(page, of):
         linked = f'<a href="#q{each.number}">{escape(each.name)}</a>'
         yield f"<p>Writer {escape(each.writer)} is the query {linked}: {escape(each.why)}</p>"

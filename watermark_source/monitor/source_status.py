@@ -15,10 +15,12 @@ from typing import Final, NamedTuple, TypeVar
 
 from watermark_source.durations import count_text, format_duration
 from watermark_source.planning.group import OwnSilence, Peer
-from watermark_source.planning.range_report import NONE_LATE, LateRows
+from watermark_source.planning.holds import Hold, HoldKind
+from watermark_source.planning.range_report import NO_ROWS, RowTotals
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitStatus
-from watermark_source.planning.watermark import watermark_text
+from watermark_source.planning.watermark import MIN, watermark_text
+from watermark_source.words import NO_WORDS, Words
 
 REPORTED_SPLITS = 100
 """Limit on the splits in a report: Spark keeps the last 100 reports of a query in memory."""
@@ -47,38 +49,6 @@ class BoundInForce:
     def wish(self) -> float:
         """The share of rows that may be late."""
         return (_MILLION - self.on_time) / _MILLION
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowTotals:
-    """Row counts of one run of a query, or of a part of it. Totals of parts can be added."""
-
-    read: int = 0
-    future: int = 0
-    """Rows whose event time was too far in the future to count (``maxFutureSkew``)."""
-    undated: int = 0
-    """Rows without an event time."""
-    malformed: int = 0
-    """Rows whose value does not fit ``valueSchema``."""
-    late: LateRows = NONE_LATE
-    """Rows at or before the watermark that their batch began with."""
-
-    @property
-    def late_share(self) -> float | None:
-        """The share of late rows; ``None`` before the first row."""
-        return self.late.rows / self.read if self.read else None
-
-    def __add__(self, other: RowTotals) -> RowTotals:
-        return RowTotals(
-            read=self.read + other.read,
-            future=self.future + other.future,
-            undated=self.undated + other.undated,
-            malformed=self.malformed + other.malformed,
-            late=self.late + other.late if other.late.rows else self.late,
-        )
-
-
-NO_ROWS: Final = RowTotals()
 
 
 _GAP = "  "
@@ -205,10 +175,6 @@ class TimeInStatus:
     """How often its status changed."""
 
 
-SHORTEST_SILENCE: Final = 1_000
-"""Milliseconds without rows up to which a split was read to its end just now, and is not silent."""
-
-
 class Outline(NamedTuple):
     """The part of a split's status that decides whether it is among the reported splits."""
 
@@ -217,6 +183,7 @@ class Outline(NamedTuple):
     lag: int | None
     """Unread positions."""
     holds_back: bool
+    watermark: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,20 +216,19 @@ class SplitView:
     since: int | None
     """When the status began; ``None`` if that is unknown."""
     why: str
-    """The reason for the status, as a sentence: see ``status_reasons.reason``."""
+    """``kind`` as a sentence: see ``hold_texts.sentence``."""
+    kind: HoldKind
+    """Why it is not further."""
     drift: int | None = None
     """The watermark minus the minimum of the alignment group, or of the source without a group."""
     holds_back: bool = False
-    """Whether this split has the minimum that the others wait for."""
+    """Whether it is one of those that hold the watermark: see ``holds.holds``."""
     late_rows: int = 0
     """Rows of this run at or before the watermark that their batch began with."""
     looked_ahead: int | None = None
     """Rows after its position whose event times were read; ``None`` except with ``watermarkStrategy`` ``lookahead``."""
     idle_after: int | None = None
     """The learned idle timeout in milliseconds; ``None`` if it is not learned."""
-    has_open_transaction: bool = False
-    """Whether it is read to its end, and the records behind that are in an open transaction. It is looked up of splits
-    that hold the watermark."""
     unobserved: int = 0
     """Positions of the last batch, or of the current one, whose rows are not in ``watermark`` yet."""
     quiet: int | None = None
@@ -285,7 +251,9 @@ class WriterView:
     status: str
     """``awaited``, ``active``, ``idle``, ``silent`` or ``ended``."""
     why: str
-    """The reason, as a sentence: see ``status_reasons.writer_reason``."""
+    """The reason, as a sentence: see ``hold_texts.writer_sentence``."""
+    kind: HoldKind
+    """Why it is not further."""
     holds_back: bool = False
     """Whether the combined watermark waits for it."""
     batch: int | None = None
@@ -399,6 +367,22 @@ class SourceStatus:
     do not move it."""
     without_holder: int | None = None
     """The watermark if the splits that hold it back were left out; ``None`` if it would be the same or is unknown."""
+    slowest: tuple[Hold, ...] = ()
+    """What holds the watermark, at most ``NAMED``, or the one that is only slower than the others: see ``holds``."""
+    more_holds: int = 0
+    """How many more hold it."""
+    words: Words = NO_WORDS
+    """The words of its connector."""
+
+    @property
+    def holds(self) -> tuple[Hold, ...]:
+        """What holds the watermark: what no rows that are being read end comes first."""
+        return tuple(hold for hold in self.slowest if not hold.takes_turns)
+
+    @property
+    def is_announced(self) -> bool:
+        """Whether writers announce its watermark."""
+        return bool(self.writers) or self.unannounced is not None
 
     @property
     def splits_total(self) -> int:
@@ -412,7 +396,7 @@ class SourceStatus:
 
 
 def most_interesting(splits: Iterable[_Interesting], n: int) -> list[_Interesting]:
-    """Return the first ``n`` splits, ordered by: holding back, paused, idle, then the largest lag."""
+    """Return the first ``n`` splits: those that hold the watermark, then by it, and idle ones last."""
     return heapq.nsmallest(n, splits, key=_interest)
 
 
@@ -420,12 +404,9 @@ def _by_split(view: SplitView) -> Split:
     return view.split
 
 
-_STATUS_INTEREST = {Status.PAUSED: 0, Status.IDLE: 1}
-
-
-def _interest(of: Outline | SplitView) -> tuple[bool, int, int, Split]:
-    rest = len(_STATUS_INTEREST)
-    return not of.holds_back, _STATUS_INTEREST.get(of.status, rest), -(of.lag or 0), of.split
+def _interest(of: Outline | SplitView) -> tuple[bool, bool, int, int, Split]:
+    watermark = MIN if of.watermark is None else of.watermark
+    return not of.holds_back, of.status is Status.IDLE, watermark, -(of.lag or 0), of.split
 
 
 class ReportedSplits(NamedTuple):

@@ -15,7 +15,6 @@ from watermark_source.monitor.source_status import (
     BoundInForce,
     ChangeCounts,
     GroupStatus,
-    RowTotals,
     SnapshotProgress,
     SourceStatus,
     SplitBacklog,
@@ -26,9 +25,11 @@ from watermark_source.monitor.source_status import (
     WriterView,
 )
 from watermark_source.planning.group import OwnSilence, Peer
-from watermark_source.planning.range_report import BOUNDS_MS, NONE_LATE, LateRows
+from watermark_source.planning.holds import HeldBy, Hold, HoldKind
+from watermark_source.planning.range_report import BOUNDS_MS, NONE_LATE, LateRows, RowTotals
 from watermark_source.planning.split import Split
 from watermark_source.planning.watermark import Millis
+from watermark_source.words import NO_WORDS, Words
 
 _Word = TypeVar("_Word", bound=Enum)
 
@@ -76,6 +77,9 @@ def status_to_json(of: SourceStatus) -> dict[str, Any]:
         idleTimeout=of.idle_timeout,
         outOfOrderness=of.out_of_orderness,
         withoutHolder=of.without_holder,
+        slowest={str(number): _hold_to_json(hold) for number, hold in enumerate(of.slowest)} or None,
+        moreHolds=of.more_holds or None,
+        words=_words_to_json(of.words),
     )
 
 
@@ -130,7 +134,67 @@ def status_from_json(report: Mapping[str, Any]) -> SourceStatus:
         idle_timeout=fields.optional_integer("idleTimeout"),
         out_of_orderness=fields.optional_integer("outOfOrderness"),
         without_holder=fields.optional_integer("withoutHolder"),
+        slowest=tuple(_holds_from_json(fields.child("slowest"))) if "slowest" in report else (),
+        more_holds=fields.optional_integer("moreHolds") or 0,
+        words=_words_from_json(fields.child("words")) if "words" in report else NO_WORDS,
     )
+
+
+def _hold_to_json(of: Hold) -> dict[str, Any]:
+    return _present(
+        by=of.by.value,
+        name=of.name,
+        kind=of.kind.value,
+        why=of.why,
+        watermark=of.watermark,
+        lag=of.lag,
+        quiet=of.quiet,
+        timeout=of.timeout,
+        last=of.is_last or None,
+        newest=of.newest,
+        beganBehind=of.began_behind or None,
+        takesTurns=of.takes_turns or None,
+        followsGroup=of.follows_group or None,
+    )
+
+
+def _holds_from_json(numbers: Fields) -> Iterator[Hold]:
+    for number in numbers:
+        fields = numbers.child(number)
+        yield Hold(
+            by=fields.word("by", fields.text("by"), HeldBy),
+            name=fields.text("name"),
+            kind=fields.word("kind", fields.text("kind"), HoldKind),
+            why=fields.text("why"),
+            watermark=fields.optional_integer("watermark"),
+            lag=fields.optional_integer("lag"),
+            quiet=fields.optional_integer("quiet"),
+            timeout=fields.optional_integer("timeout"),
+            is_last=fields.flag("last"),
+            newest=fields.optional_integer("newest"),
+            began_behind=fields.flag("beganBehind"),
+            takes_turns=fields.flag("takesTurns"),
+            follows_group=fields.flag("followsGroup"),
+        )
+
+
+_WORDS = {
+    "split": "split",
+    "limit": "limit",
+    "minimum": "minimum",
+    "eventTime": "event_time",
+    "profile": "profile",
+    "fromStart": "from_start",
+    "atRest": "at_rest",
+}
+
+
+def _words_to_json(of: Words) -> dict[str, str] | None:
+    return _present(**{key: getattr(of, name) for key, name in _WORDS.items()}) if of != NO_WORDS else None
+
+
+def _words_from_json(fields: Fields) -> Words:
+    return Words(**{_WORDS[key]: fields.text(key) for key in fields if key in _WORDS})
 
 
 def _bound_to_json(of: BoundInForce | None) -> dict[str, Any] | None:
@@ -283,6 +347,7 @@ def _writer_to_json(of: WriterView) -> dict[str, Any]:
     return _present(
         status=of.status,
         why=of.why,
+        kind=of.kind.value,
         holdsBack=of.holds_back or None,
         batch=of.batch,
         watermark=of.watermark,
@@ -300,6 +365,7 @@ def _writers_from_json(names: Fields) -> Iterator[WriterView]:
             name=name,
             status=fields.text("status"),
             why=fields.text("why"),
+            kind=fields.word("kind", fields.text("kind"), HoldKind),
             holds_back=fields.flag("holdsBack"),
             batch=fields.optional_integer("batch"),
             watermark=fields.optional_integer("watermark"),
@@ -318,13 +384,13 @@ def _split_to_json(view: SplitView) -> dict[str, Any]:
         status=view.status.value,
         since=view.since,
         why=view.why,
+        kind=view.kind.value,
         drift=view.drift,
         holdsBack=view.holds_back or None,
         uncounted=view.backlog.uncounted or None,
         late=view.late_rows or None,
         idleAfter=view.idle_after,
         ahead=view.looked_ahead,
-        openTransaction=view.has_open_transaction or None,
         unobserved=view.unobserved or None,
         quiet=view.quiet,
         times=_times_to_json(view.times),
@@ -339,12 +405,12 @@ def _split_from_json(split: Split, fields: Fields) -> SplitView:
         status=fields.word("status", fields.text("status"), Status),
         since=fields.optional_integer("since"),
         why=fields.text("why"),
+        kind=fields.word("kind", fields.text("kind"), HoldKind),
         drift=fields.optional_integer("drift"),
         holds_back=fields.flag("holdsBack"),
         late_rows=fields.optional_integer("late") or 0,
         idle_after=fields.optional_integer("idleAfter"),
         looked_ahead=fields.optional_integer("ahead"),
-        has_open_transaction=fields.flag("openTransaction"),
         unobserved=fields.optional_integer("unobserved") or 0,
         quiet=fields.optional_integer("quiet"),
         times=_times_from_json(fields.child("times")) if "times" in fields else None,

@@ -12,10 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import Enum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from watermark_source.durations import count_text, format_duration
-from watermark_source.monitor.open_windows import standing
+from watermark_source.monitor.hold_texts import advice_of, subject
+from watermark_source.monitor.open_windows import standing, unfollowed_text
 from watermark_source.monitor.operator_watermarks import (
     BatchWatermarks,
     NoWatermark,
@@ -23,9 +24,11 @@ from watermark_source.monitor.operator_watermarks import (
     executed_batch,
     output_of,
 )
-from watermark_source.monitor.source_status import SHORTEST_SILENCE, SourceStatus, SplitView, Status, Unprocessed
+from watermark_source.monitor.source_status import SourceStatus, SplitView, Status, Unprocessed
 from watermark_source.monitor.watermark_warnings import zone_text
-from watermark_source.monitor.window_facts import source_of_status, writer_advice
+from watermark_source.monitor.window_facts import Unfollowed
+from watermark_source.planning.holds import SHORTEST_SILENCE, HoldKind
+from watermark_source.planning.strategy import CLOCKS_DIFFER
 from watermark_source.planning.watermark import MIN, is_moment, watermark_text
 
 TOLERANCE: Final = 10_000
@@ -73,7 +76,7 @@ class QueryClocks:
     unprocessed: Unprocessed | None
     """See ``processing_time_watermark``."""
     newest: int | None
-    """Highest event time of all rows read."""
+    """Highest event time of all rows read, at most the present; ``None`` where event time is the clock."""
     rows_at: int | None
     """When rows last arrived, as far as that is known: between the two requests for the ends of the logs that bound it,
     not before the newest event time."""
@@ -84,6 +87,8 @@ class QueryClocks:
     """Whether it has operators that hold rows; taken to have before the first batch."""
     waits_for_trigger: bool = False
     """Whether the next batch begins at the interval of the trigger."""
+    unfollowed: Unfollowed | None = None
+    """Both watermarks if Spark's is not that of the sources; ``None`` if it is."""
     first_batch: int | None = None
     """For how many milliseconds the first batch of this run has been running; ``None`` if it is not running."""
 
@@ -100,6 +105,12 @@ class QueryClocks:
     def processing_time_latency(self) -> int | None:
         """For how many milliseconds a row that is not processed has waited at most."""
         return None if self.unprocessed is None else max(0, self.at - self.unprocessed.arrived)
+
+    @property
+    def nothing_came(self) -> bool:
+        """Whether all rows are processed, and all of them were there before the query was started."""
+        caught_up = self.unprocessed is not None and self.unprocessed.split is None
+        return caught_up and self.rows_at is None and self.newest is not None
 
     @property
     def event_time_latency(self) -> int | None:
@@ -130,6 +141,7 @@ def query_clocks(
     idle_at: int | None = None,
     operators: BatchWatermarks | NoWatermark | None = None,
     waits_for_trigger: bool = False,
+    unfollowed: Unfollowed | None = None,
 ) -> QueryClocks:
     """Return the clocks of a query.
 
@@ -142,6 +154,7 @@ def query_clocks(
         idle_at: when Spark last reported that the query had nothing to do.
         operators: what its stateful operators state; ``None`` where they cannot be asked.
         waits_for_trigger: whether it waits for the interval of its trigger.
+        unfollowed: both watermarks if Spark's is not that of the sources.
     """
     stateful = progress.get("stateOperators", ())
     known = [source.watermark for source in sources]
@@ -152,7 +165,8 @@ def query_clocks(
     elif not stateful:
         output = sent
     unprocessed = [source.unprocessed if in_batch else _read_up_to(source.unread, idle_at) for source in sources]
-    newest = [source.newest for source in sources if source.newest is not None]
+    on_time = [source for source in sources if not source.processing_time]
+    newest = [min(source.newest, now) for source in on_time if source.newest is not None]
     rows_at = [at for source in sources if (at := _last_arrival(source)) is not None]
     batch = _batch(progress, running)
     holding = [operator for operator in stateful if operator.get("operatorName") not in _HOLDS_NO_ROWS]
@@ -175,6 +189,7 @@ def query_clocks(
         has_windows=batch is None or bool(holding),
         batch=batch,
         waits_for_trigger=waits_for_trigger,
+        unfollowed=unfollowed,
         first_batch=(running or 0) if in_batch and batch is None else None,
     )
 
@@ -224,6 +239,7 @@ class DelayVerdict(Enum):
     ROWS_WAIT = "rows_wait"
     BATCH_SLOW = "batch_slow"
     QUIET = "quiet"
+    UNFOLLOWED = "unfollowed"
     UNKNOWN = "unknown"
 
 
@@ -257,7 +273,9 @@ def delays(of: QueryClocks) -> Delays:
     arrived = of.at if of.processing_time_latency is None else of.at - of.processing_time_latency
     caught_up = of.unprocessed is not None and of.unprocessed.split is None
     quiet = max(0, arrived - of.rows_at) if caught_up and of.rows_at is not None else 0
-    age = 0 if of.newest is None else max(0, arrived - quiet - of.newest)
+    # When rows arrived that were there before the query was started is not known.
+    no_age = of.newest is None or of.nothing_came
+    age = 0 if no_age or of.newest is None else max(0, arrived - quiet - of.newest)
     held, passed = 0, _passed(of)
     if of.state_rows and of.newest is not None and passed is not None and is_moment(passed):
         held = max(0, of.newest - passed)
@@ -282,6 +300,9 @@ def diagnose(of: QueryClocks, tolerance: int = TOLERANCE) -> Diagnosis:
     if of.first_batch is not None:
         found = DelayVerdict.BATCH_SLOW if parts.processing > tolerance else DelayVerdict.UNKNOWN
         return Diagnosis(found, _first_batch(of.first_batch))
+    if of.unfollowed is not None:
+        text = unfollowed_text(of.sources, of.unfollowed)
+        return Diagnosis(DelayVerdict.UNFOLLOWED, f"the query does not follow its sources: {text}")
     no_watermark = bool(of.state_rows) and _passed(of) is None
     waits = parts.held + (parts.quiet if of.state_rows else 0)
     paused = _paused(of)
@@ -294,7 +315,8 @@ def diagnose(of: QueryClocks, tolerance: int = TOLERANCE) -> Diagnosis:
         key=lambda part: part[1],
     )
     if parts.processing + parts.age + waits <= tolerance:
-        found = DelayVerdict.QUIET if parts.quiet > tolerance else DelayVerdict.FRESH
+        is_quiet = parts.quiet > tolerance or of.nothing_came
+        found = DelayVerdict.QUIET if is_quiet else DelayVerdict.FRESH
         if no_watermark:
             found = DelayVerdict.ROWS_WAIT
     elif found is DelayVerdict.BATCH_SLOW and of.waits_for_trigger:
@@ -309,14 +331,32 @@ def diagnose(of: QueryClocks, tolerance: int = TOLERANCE) -> Diagnosis:
         DelayVerdict.QUIET: _quiet,
         DelayVerdict.TRIGGER: _trigger,
     }
-    return _held(of, parts, Diagnosis(found, sentences[found](of, parts)), tolerance)
+    return _held(of, parts, Diagnosis(found, f"{sentences[found](of, parts)}{_ahead(of)}"), tolerance)
+
+
+def _ahead(of: QueryClocks) -> str:
+    """Return which split has a row far ahead of the clock, where the others hold the watermark nearer to it."""
+    highest = [
+        (view.watermark + source.out_of_orderness + 1, source, view)
+        for source in of.sources
+        if source.out_of_orderness is not None and not source.processing_time
+        for view in source.splits
+        if view.watermark is not None and is_moment(view.watermark) and (source.watermark or MIN) <= of.at
+    ]
+    at, _, view = max(highest, key=lambda each: each[0], default=(0, None, None))
+    if view is None or at <= of.at + CLOCKS_DIFFER:
+        return ""
+    return (
+        f"; {view.split} has a record {format_duration(at - of.at)} ahead of the clock: check its producer's clock; "
+        "maxFutureSkew keeps such records from moving the watermark"
+    )
 
 
 def _held(of: QueryClocks, parts: Delays, found: Diagnosis, tolerance: int) -> Diagnosis:
     """Return that no window can close, where something at rest holds the watermark; else what was found."""
     if found.verdict in (DelayVerdict.BATCH_SLOW, DelayVerdict.TRIGGER):
         return found
-    held = [(source, text) for source in of.sources if source.watermark is None and (text := _stands(source))]
+    held = [(source, text) for source in of.sources if source.watermark is None and (text := standing(source))]
     which = "no window"
     if not held and found.verdict is DelayVerdict.DATA_OLD and parts.held > tolerance:
         held = [(source, text) for source in of.sources if (text := _stands_behind(source, tolerance))]
@@ -330,16 +370,12 @@ def _held(of: QueryClocks, parts: Delays, found: Diagnosis, tolerance: int) -> D
     return Diagnosis(DelayVerdict.ROWS_WAIT, f"{which} can close: {why}{more}")
 
 
-def _stands(source: SourceStatus) -> str | None:
-    return standing(source_of_status(source))
-
-
 def _stands_behind(source: SourceStatus, tolerance: int) -> str | None:
     """Return what holds a watermark further behind than the tolerance, for as long as no row comes."""
     then = source.without_holder
     if source.watermark is None or then is None or source.idle_timeout is not None or _comes_rarely(source):
         return None
-    return standing(source_of_status(source), then) if then - source.watermark > tolerance else None
+    return standing(source, then) if then - source.watermark > tolerance else None
 
 
 _AT_REST = 30_000
@@ -348,8 +384,8 @@ _AT_REST = 30_000
 
 def _comes_rarely(source: SourceStatus) -> bool:
     """Return whether what holds the watermark had a row not long ago: between rows it is behind, too."""
-    held = [view.quiet for view in source.splits if view.holds_back and not view.has_open_transaction]
-    return any(quiet is not None and quiet < _AT_REST for quiet in held)
+    quiet = (hold.quiet for hold in source.holds if hold.kind is not HoldKind.OPEN_TRANSACTION)
+    return any(silent is not None and silent < _AT_REST for silent in quiet)
 
 
 def _first_batch(running: int) -> str:
@@ -406,41 +442,18 @@ def _rows_wait(of: QueryClocks, parts: Delays) -> str:
 
 
 def _held_by(of: QueryClocks) -> str:
-    if (source := _lowest(of.sources)) is None or (found := holder(source)) is None:
+    source = _lowest(of.sources)
+    # Of several sources the slowest holds the others, although no split of it holds the rest of them.
+    found = () if source is None else source.slowest if len(of.sources) > 1 else source.holds
+    if source is None or not found:
         return ""
-    name = f"{found.name} of source {source.source_name}" if len(of.sources) > 1 else found.name
-    to_do = "".join(f"; {text}" for text in writer_advice(source_of_status(source), (source.watermark or MIN) + 1))
-    return f"; it is held by {name}: {found.why}{to_do}"
+    hold, to_do = found[0], advice_of(source)
+    name = f"{subject(hold)} of source {source.source_name}" if len(of.sources) > 1 else subject(hold)
+    return f"; it is held by {name}: {hold.why}" + (f"; {to_do}" if to_do else "")
 
 
 def _lowest(sources: Sequence[SourceStatus]) -> SourceStatus | None:
     return min(sources, key=lambda s: (s.watermark is not None, s.watermark or 0), default=None)
-
-
-class Holder(NamedTuple):
-    """What holds the watermark of a source back."""
-
-    name: str
-    """A split, a writer of announcements, or what is read first."""
-    why: str
-
-
-def holder(source: SourceStatus) -> Holder | None:
-    """Return what holds the watermark of a source back: the split, or the writer, with the lowest that counts."""
-    if source.first_reading is not None:
-        return Holder("the first reading", source.first_reading)
-    if source.unannounced is not None:
-        return Holder("the announcements", source.unannounced)
-    if source.writers:
-        writer = next((writer for writer in source.writers if writer.holds_back), None)
-        return None if writer is None else Holder(f"writer {writer.name}", writer.why)
-    counting = [view for view in source.splits if view.status is not Status.IDLE]
-    lowest = min(
-        counting,
-        key=lambda v: (not v.holds_back, v.watermark is not None, v.watermark or 0, v.split),
-        default=None,
-    )
-    return None if lowest is None else Holder(str(lowest.split), lowest.why)
 
 
 def _paused(of: QueryClocks) -> SplitView | None:
@@ -489,6 +502,8 @@ def _unread(of: QueryClocks) -> str:
 
 
 def _quiet(of: QueryClocks, parts: Delays) -> str:
+    if of.nothing_came:
+        return "no rows arrive: all are processed, and they were there before the query was started"
     return f"no rows arrive: all are processed, and the last came {format_duration(parts.quiet)} ago"
 
 

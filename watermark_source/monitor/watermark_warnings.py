@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from enum import Enum, auto
-from typing import Final, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from watermark_source.durations import count_text, format_duration
 from watermark_source.errors import listed
-from watermark_source.monitor.source_status import RowTotals
-from watermark_source.planning.announcement import gone_line, writers_line
+from watermark_source.monitor.hold_texts import advice_of, as_sentence, held_text, no_later_record, wrong_time
+from watermark_source.monitor.source_status import SourceStatus
+from watermark_source.planning.holds import HeldBy, HoldKind
 from watermark_source.planning.range_report import LateRows
 from watermark_source.planning.split import Split
 from watermark_source.planning.strategy import CLOCKS_DIFFER, WatermarkStrategy
 from watermark_source.planning.watermark import is_moment, watermark_text
+from watermark_source.words import NO_WORDS, Words
 
 _SLEWED = 1_000
-_NAMED = 3
-"""Splits of many that a warning gives the reason of."""
 _FIRST_REPEAT = 10
 """So many times the patience passes before a warning comes again; then twice as long each time."""
 _LONGEST_REPEAT = 86_400_000
@@ -62,122 +61,46 @@ class Standing:
         return rows > 0 and self.watermark == self.begun_with
 
 
-class HoldingSplit(NamedTuple):
-    """A split that holds the watermark back."""
-
-    split: Split
-    why: str
-    """Its reason, as the status gives it."""
-    lag: int | None
-    """Rows still to be read; ``None``: not known."""
-    rows: RowTotals
-    idle_timeout: int | None
-    by_marks: bool = False
-    """Only watermarks that records carry move it (``watermarkStrategy`` ``punctuated``)."""
-    is_paused: bool = False
-    """Its alignment group lets it not read."""
-    has_open_transaction: bool = False
-    is_read: bool = False
-    """Its rows are being read, or were until not long ago: it is not silent."""
-
-
-class Stand(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stand:
     """What a warning is about."""
 
+    source: SourceStatus
+    """The status, with what holds the watermark."""
     watermark: int | None
     since: int
     """When it began to stand: milliseconds since 1970-01-01 UTC."""
     lasted: int
     rows: int
     """Rows read in that time."""
-    holders: Sequence[HoldingSplit]
-    """Worst first."""
-    snapshots: Sequence[str] = ()
-    """Tables whose snapshot is not complete: before, there is no watermark."""
-    read_first: Sequence[Split] = ()
-    """Splits that are not yet read to the end that they had at the start (``readToEndFirst``): as with snapshots."""
-    elsewhere: str | None = None
-    """The source of the alignment group that all splits here wait for."""
     late: int = 0
     """How many of ``rows`` are late."""
     ahead: int = 0
     """By how much the watermark is ahead of the clock; milliseconds."""
-    writers: Sequence[str] | None = None
-    """Why the writers that announce watermarks hold it, as sentences; ``None`` where none announces."""
-    is_last: bool = False
-    """No split is ahead of the holders: the watermark would not advance without them either."""
-    began_behind: bool = False
-    """No record has come in this run, and there were records before where it began to read."""
-    bound: int = 0
-    """Milliseconds of ``maxOutOfOrderness``."""
+
+    @property
+    def is_passed(self) -> bool:
+        """Whether rows come, and lie behind the watermark."""
+        first = self.source.holds[0].by if self.source.holds else None
+        return first in (None, HeldBy.SPLIT) and self.watermark is not None and 2 * self.late > self.rows
 
 
-class Cause(Enum):
-    """Why a watermark stands."""
-
-    SNAPSHOT = auto()
-    READ_FIRST = auto()
-    AHEAD = auto()
-    """Rows come, and lie behind it."""
-    WRITERS = auto()
-    """Writers announce the watermark, and it stands where they left it."""
-    GROUP = auto()
-    PAUSED = auto()
-    """Its alignment group lets no split read."""
-    NO_ROWS = auto()
-    UNDATED = auto()
-    FUTURE = auto()
-    NO_MARKS = auto()
-    NO_ANSWER = auto()
-    OPEN = auto()
-    """The next records are in an open transaction."""
-    BACKLOG = auto()
-    SILENT = auto()
-
-
-_LINES: Mapping[Cause, str] = {
-    Cause.FUTURE: "Check the producer's clock, and the unit of the event time (eventTimeFormat); see maxFutureSkew",
-    Cause.NO_ANSWER: "Its log does not answer: see the lines above",
-    Cause.OPEN: "Let the producer commit or abort it: no idleTimeout leaves such a partition out. A transaction whose "
-    "producer has died ends after its transaction.timeout.ms",
-    Cause.PAUSED: 'Start the other sources of the group, or write their number into .option("alignmentMembers", …)',
-    Cause.BACKLOG: "It is being read; maxOffsetsPerTrigger limits how much a batch takes",
-}
-Reason: TypeAlias = tuple[Cause, Split | None]
-"""A cause, and the split that holds the watermark back by it."""
+Reason: TypeAlias = tuple[HoldKind | None, str]
+"""Why a watermark stands, and what holds it; ``None``: nothing does, or rows lie behind it."""
 
 
 def reason_of(stand: Stand) -> Reason:
     """Return why a watermark stands: of one reason a warning comes once, then ever less often."""
-    if stand.snapshots:
-        return Cause.SNAPSHOT, None
-    if stand.read_first:
-        return Cause.READ_FIRST, None
-    if stand.writers is not None:
-        return Cause.WRITERS, None
-    if stand.watermark is not None and 2 * stand.late > stand.rows:
-        return Cause.AHEAD, None
-    if not stand.holders:
-        return (Cause.GROUP if stand.elsewhere else Cause.NO_ROWS), None
-    first = stand.holders[0]
-    return _cause_of(first), first.split
+    if stand.is_passed:
+        return None, "late rows"
+    held = next(iter(stand.source.holds), None)
+    if held is None:
+        return None, ""
+    return (HoldKind.READ if held.kind in _COMES else held.kind), held.name
 
 
-def _cause_of(holder: HoldingSplit) -> Cause:  # noqa: PLR0911  one line a case
-    rows = holder.rows
-    if not holder.by_marks and rows.read and rows.undated == rows.read:
-        return Cause.UNDATED
-    if rows.read and rows.future and rows.undated + rows.future == rows.read:
-        return Cause.FUTURE
-    if holder.lag is None:
-        return Cause.NO_ANSWER
-    if holder.is_paused:
-        return Cause.PAUSED
-    if holder.has_open_transaction:
-        return Cause.OPEN
-    if holder.lag or (holder.is_read and not (holder.by_marks and rows.read)):
-        return Cause.BACKLOG
-    return Cause.NO_MARKS if holder.by_marks and rows.read else Cause.SILENT
+_COMES = frozenset({HoldKind.BACKLOG, HoldKind.READ, HoldKind.PENDING})
+"""Rows come: which of these it is changes from plan to plan."""
 
 
 # When a warning comes: once for each reason, then at growing intervals, until the watermark moves again.
@@ -245,7 +168,7 @@ def standing_text(stand: Stand, max_future_skew: int | None) -> str:
     since = f"since {watermark_text(stand.since)} UTC ({format_duration(stand.lasted)})"
     what = "there is no watermark" if stand.watermark is None else f"the watermark stands at {_shown(stand.watermark)}"
     rows = f", with {count_text(stand.rows, 'row')} read since" if stand.rows else ""
-    why = _cause(stand, max_future_skew, at_end=False)
+    why = _cause(stand, max_future_skew)
     return f"{what} {since}{rows}: no window closes, and no row leaves a join. {why}"
 
 
@@ -257,111 +180,32 @@ def end_text(stand: Stand, max_future_skew: int | None) -> str:
     what = (
         "there is no watermark yet" if stand.watermark is None else f"the watermark is still {_shown(stand.watermark)}"
     )
-    why = _cause(stand, max_future_skew, at_end=True)
+    runs = ""
+    if any(hold.kind in (HoldKind.NEVER, HoldKind.SILENT) and not hold.is_last for hold in stand.source.holds[:1]):
+        runs = "; its silence counts from one run to the next"
+    why = _cause(stand, max_future_skew)
     read = count_text(stand.rows, "row")
-    return f"the run is over, and the source's watermark closed no window: {read} read, and {what}. {why}"
+    return f"the run is over, and the source's watermark closed no window: {read} read, and {what}. {why}{runs}"
 
 
 def _shown(watermark: int) -> str:
     return f"{watermark_text(watermark)} UTC"
 
 
-def _cause(stand: Stand, max_future_skew: int | None, *, at_end: bool) -> str:
-    cause, _ = reason_of(stand)
-    if cause is Cause.SNAPSHOT:
-        return (
-            f"The snapshot of {listed(stand.snapshots)} is read first, and rows of a snapshot have no watermark: it "
-            "begins with the changes behind it"
-        )
-    if cause is Cause.READ_FIRST:
-        return (
-            f"The logs are read to their ends first (readToEndFirst), and {listed(stand.read_first)} have not "
-            "been: see their lag in the status. With read_committed a transaction that was open then has to end first: "
-            "docs/watermarks.md, Transactions. A topic that was truncated or created again after the query began "
-            "has no such end any more: begin with a new checkpoint location"
-        )
-    if cause is Cause.AHEAD:
+def _cause(stand: Stand, max_future_skew: int | None) -> str:
+    source = stand.source
+    if stand.is_passed:
         late = f"{count_text(stand.late)} of these rows {'is' if stand.late == 1 else 'are'} late"
         if stand.ahead > 0:
             return f"{late}. {future_text(stand.ahead, max_future_skew)}"
         return (
-            f"{late}: a row with a later event time moved the watermark ahead of them. {_wrong_time(max_future_skew)}"
+            f"{late}: a row with a later event time moved the watermark ahead of them. "
+            f"{_wrong_time(source.words, max_future_skew)}"
         )
-    if cause in (Cause.WRITERS, Cause.GROUP, Cause.NO_ROWS):
-        return _elsewhere(stand)
-    named = "; ".join(f"{holder.split}: {holder.why}" for holder in stand.holders[:_NAMED])
-    more = len(stand.holders) - _NAMED
-    others = f"; and {count_text(more)} more" if more > 0 else ""
-    line = _line(cause, stand.holders[0], at_end=at_end)
-    if cause is Cause.SILENT and stand.began_behind:
-        line = BEGAN_BEHIND
-    elif cause is Cause.SILENT and stand.is_last:
-        line = f"No other split has a later event time. {last_window_text(stand.bound)}"
-    return f"It is held back by {named}{others}. {line}"
-
-
-BEGAN_BEHIND: Final = (
-    "No record has come since the query was started, and a new query begins at the ends of the logs: "
-    '.option("startingOffsets", "earliest") with a new checkpoint location reads what was there before'
-)
-
-
-def last_window_text(bound: int) -> str:
-    """Return what closes the last windows when no partition has a later event time; ``bound``: maxOutOfOrderness."""
-    late = f" (by maxOutOfOrderness, {format_duration(bound)}, more)" if bound else ""
-    return (
-        f"That is normal after the last records. A record with a later event time{late} moves it; "
-        '.option("finalWatermark", "true") closes all windows at the end of a last run with availableNow'
-    )
-
-
-def _elsewhere(stand: Stand) -> str:
-    """Return what holds the watermark where no split does: writers, the alignment group, or nothing."""
-    if stand.writers is None:
-        if stand.elsewhere is None:
-            return f"No split holds it back: no rows moved it. {last_window_text(stand.bound)}"
-        return f"It waits for {stand.elsewhere} of the alignment group"
-    writers = stand.writers
-    named = "; ".join(writers[:_NAMED]) or "no writer has announced a watermark"
-    more = f"; and {count_text(len(writers) - _NAMED)} more" if len(writers) > _NAMED else ""
-    return f"The writers of the topic announce it: {named}{more}. " + (
-        f"Start a writer that has stopped; {gone_line([])}" if writers else f"To do: {writers_line([])}"
-    )
-
-
-def _line(cause: Cause, holder: HoldingSplit, *, at_end: bool) -> str:
-    """Return what to write, or that nothing has to be."""
-    if cause is Cause.UNDATED:
-        return (
-            "Check eventTimeColumn and eventTimeFormat with: python -m watermark_source profile …; if such records are "
-            f"meant to be there, {_leave_out(holder)}"
-        )
-    if cause in _LINES:
-        return _LINES[cause]
-    if cause is Cause.NO_MARKS:
-        timeout = holder.idle_timeout
-        leaves = (
-            '.option("idleTimeout", "30 seconds") leaves out'
-            if timeout is None
-            else f"idleTimeout ({format_duration(timeout)}) leaves out"
-        )
-        return (
-            f"Only a watermark in a record of {holder.split} moves it (watermarkColumn): the producer has to write "
-            f"watermarks into every partition. {leaves} a partition without any records, and not one whose records "
-            "carry no watermark"
-        )
-    if holder.idle_timeout is not None:
-        runs = ", also from one run to the next" if at_end else ""
-        timeout_text = format_duration(holder.idle_timeout)
-        return f"Once it has been silent for idleTimeout ({timeout_text}), {holder.split} is left out{runs}"
-    runs = "; its silence counts from one run to the next" if at_end else ""
-    return f"To continue without a silent partition, {_leave_out(holder)}{runs}"
-
-
-def _leave_out(holder: HoldingSplit) -> str:
-    if holder.idle_timeout is None:
-        return 'write .option("idleTimeout", "30 seconds")'
-    return f"idleTimeout ({format_duration(holder.idle_timeout)}) leaves them out"
+    if not source.holds:
+        return f"Nothing holds it: {no_later_record(source.words, source.out_of_orderness or 0)}"
+    to_do = advice_of(source)
+    return f"It is held back by {held_text(source)}" + (f". {as_sentence(to_do)}" if to_do else "")
 
 
 # Rows of the future, and other rows whose event time is wrong, that moved the watermark.
@@ -443,8 +287,8 @@ def lead_text(ahead: int, lasted: int) -> str:
     )
 
 
-def _wrong_time(max_future_skew: int | None) -> str:
-    return f"Check the event times with: python -m watermark_source profile …. {_way_out(max_future_skew)}"
+def _wrong_time(words: Words, max_future_skew: int | None) -> str:
+    return f"{as_sentence(wrong_time(words))}. {_way_out(max_future_skew)}"
 
 
 def _way_out(max_future_skew: int | None) -> str:
@@ -478,11 +322,15 @@ class LateSplit(NamedTuple):
 
 
 def late_text(
-    splits: Iterable[LateSplit], strategy: WatermarkStrategy, max_future_skew: int | None = None, ahead: int = 0
+    splits: Iterable[LateSplit],
+    strategy: WatermarkStrategy,
+    max_future_skew: int | None = None,
+    ahead: int = 0,
+    words: Words = NO_WORDS,
 ) -> str:
     """Return the warning of the first late rows of some splits, all of one cause.
 
-    ``ahead``: by how many milliseconds the watermark is ahead of the clock.
+    ``ahead``: by how many milliseconds the watermark is ahead of the clock; ``words``: of the connector.
     """
     found = sorted(splits)
     rows, longest = sum(each.late.rows for each in found), max(each.late.longest for each in found)
@@ -502,14 +350,14 @@ def late_text(
         return (
             f"{what}The {split} {was} idle, and the watermark advanced without {it}: {its} pauses, or a batch, are "
             f"longer than idleTimeout{shown}. "
-            + (f"To wait for {it}, write a longer one: {option}" if option else _no_bound(max_future_skew))
+            + (f"To wait for {it}, write a longer one: {option}" if option else _no_bound(words, max_future_skew))
         )
-    return what + _disorder(longest, strategy, max_future_skew)
+    return what + _disorder(longest, strategy, words, max_future_skew)
 
 
-def _disorder(longest: int, strategy: WatermarkStrategy, max_future_skew: int | None) -> str:
+def _disorder(longest: int, strategy: WatermarkStrategy, words: Words, max_future_skew: int | None) -> str:
     cause = strategy.cause_of_late_rows(longest)
-    no_bound = f". {_no_bound(max_future_skew)}"
+    no_bound = f". {_no_bound(words, max_future_skew)}"
     if cause.option is not None:
         option = option_line(*cause.option)
         return cause.text + (f": write {option}" if option else no_bound)
@@ -523,10 +371,10 @@ def option_line(name: str, millis: int) -> str:
     return "" if millis > _MOST_PROPOSED else f'.option("{name}", "{_seconds(millis)}")'
 
 
-def _no_bound(max_future_skew: int | None) -> str:
+def _no_bound(words: Words, max_future_skew: int | None) -> str:
     return (
         "To wait that long would keep every window open: rather a row with a wrong event time moved the watermark. "
-        f"{_wrong_time(max_future_skew)}"
+        f"{_wrong_time(words, max_future_skew)}"
     )
 
 

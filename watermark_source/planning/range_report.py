@@ -139,3 +139,38 @@ def _together(reports: Sequence[RangeReport], missing: tuple[SplitRange, ...]) -
         max((r.marked for r in reports if r.marked is not None), default=None),
         tuple(segment for r in reports for segment in r.segments),
     )
+
+
+# The rows of one run of a query, or of a part of it.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowTotals:
+    """Row counts of one run of a query, or of a part of it. Totals of parts can be added."""
+
+    read: int = 0
+    future: int = 0
+    """Rows whose event time was too far in the future to count (``maxFutureSkew``)."""
+    undated: int = 0
+    """Rows without an event time."""
+    malformed: int = 0
+    """Rows whose value does not fit ``valueSchema``."""
+    late: LateRows = NONE_LATE
+    """Rows at or before the watermark that their batch began with."""
+
+    @property
+    def late_share(self) -> float | None:
+        """The share of late rows; ``None`` before the first row."""
+        return self.late.rows / self.read if self.read else None
+
+    def __add__(self, other: RowTotals) -> RowTotals:
+        return RowTotals(
+            read=self.read + other.read,
+            future=self.future + other.future,
+            undated=self.undated + other.undated,
+            malformed=self.malformed + other.malformed,
+            late=self.late + other.late if other.late.rows else self.late,
+        )
+
+
+NO_ROWS: Final = RowTotals()

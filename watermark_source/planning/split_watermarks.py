@@ -155,14 +155,26 @@ def combined(before: SourceState, splits: Mapping[Split, SplitState], idleness: 
     Flink's ``StatusWatermarkValve`` leaves out a channel; not before rows of it have been read, since only they show
     how far behind it is. If all others are idle, the watermark stands still until it has caught up.
     """
-    active = {s for s, t in splits.items() if t.status is not SplitStatus.IDLE}
-    left_out = {s for s in active if is_left_out(splits[s], before, idleness)}
-    if left_out and left_out == active:
+    awaited = waited_for(before, splits, idleness)
+    if not awaited and left_out(before, splits, idleness):
         return before.watermark
-    waited_for = active - left_out
-    members = ((MIN if t.watermark is None else t.watermark, s not in waited_for) for s, t in splits.items())
+    members = ((MIN if t.watermark is None else t.watermark, s not in awaited) for s, t in splits.items())
     found = lowest_of_active(members, MIN if before.watermark is None else before.watermark)
     return None if found == MIN else found
+
+
+def waited_for(before: SourceState, splits: Mapping[Split, SplitState], idleness: Idleness) -> Set[Split]:
+    """Return the splits that the combined watermark waits for."""
+    active = {s for s, t in splits.items() if t.status is not SplitStatus.IDLE}
+    return active - left_out(before, splits, idleness)
+
+
+def left_out(before: SourceState, splits: Mapping[Split, SplitState], idleness: Idleness) -> Set[Split]:
+    """Return the splits that are not idle, and that the combined watermark does not wait for."""
+    if not idleness.passes_returning:
+        return frozenset()
+    active = {s: t for s, t in splits.items() if t.status is not SplitStatus.IDLE}
+    return {s for s, t in active.items() if is_left_out(t, before, idleness)}
 
 
 # How the rows of its last range advance the watermark of a split, and what is learned from them.

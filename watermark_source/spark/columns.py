@@ -12,7 +12,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BooleanType, IntegerType, StringType, StructField, StructType, TimestampType
 
 from watermark_source.arrow_columns import column
-from watermark_source.monitor.status_reasons import IN_GENERAL
+from watermark_source.monitor.hold_texts import IN_GENERAL
 from watermark_source.planning.catch_up import AfterCatchUp, is_done
 from watermark_source.planning.snapshot_ranges import snapshot_split
 from watermark_source.planning.state import SourceState, SplitStatus

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from watermark_source.errors import OptionError
 from watermark_source.option_table import OptionTable, given_text
 from watermark_source.planning.catch_up import AfterCatchUp
-from watermark_source.planning.policy import Alignment, Idleness
+from watermark_source.planning.policy import Alignment, Idleness, MinimumRows, OnLoss, PlanPolicy
 from watermark_source.planning.status_transitions import LONGEST_IDLE_TIMEOUT
-from watermark_source.planning.strategy import Abilities, ProcessingTime, WatermarkStrategy
+from watermark_source.planning.strategy import Abilities, WatermarkStrategy
 from watermark_source.spark.option_rows import AUTO, DRIVER, GROUP, NO_STORE
 from watermark_source.spark.strategy_rows import NONE, PASSES, StrategyRow, strategy_row
 
@@ -72,11 +72,20 @@ class EngineOptions:
     tasks: TaskOptions
     reports: ReportOptions
 
-    @property
-    def on_clock(self) -> EngineOptions:
-        """The options once event time is the clock: see ``PlanPolicy.on_clock``."""
-        alignment = replace(self.alignment, max_drift=None)
-        return replace(self, strategy=ProcessingTime(), max_future_skew=None, idleness=Idleness(), alignment=alignment)
+    def policy(self, on_loss: OnLoss = OnLoss(), minimum_rows: MinimumRows | None = None) -> PlanPolicy:  # noqa: B008
+        """Return the user's decisions in the form that the planner uses."""
+        return PlanPolicy(
+            strategy=self.strategy,
+            max_future_skew=self.max_future_skew,
+            watermark_interval=self.watermark_interval,
+            idleness=self.idleness,
+            alignment=self.alignment,
+            on_loss=on_loss,
+            final_watermark=self.final_watermark,
+            after_catch_up=self.after_catch_up,
+            minimum_rows=minimum_rows,
+            sends_markers=self.include_markers,
+        )
 
     @classmethod
     def of(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,6 @@ from watermark_source.monitor.page_html import Page, QueryView
 from watermark_source.monitor.source_status import (
     GroupStatus,
     Outline,
-    RowTotals,
     SourceStatus,
     SplitBacklog,
     SplitView,
@@ -24,11 +24,24 @@ from watermark_source.monitor.source_status import (
 )
 from watermark_source.monitor.status_json import status_to_json
 from watermark_source.monitor.three_clocks import diagnose, query_clocks
-from watermark_source.monitor.window_facts import QueryAt, source_of_status
+from watermark_source.monitor.window_facts import QueryAt, timeout_of
+from watermark_source.planning.announcement import NO_WRITER
+from watermark_source.planning.holds import THE_ANNOUNCEMENTS, HeldBy, Hold, HoldKind, selected
+from watermark_source.planning.range_report import RowTotals
 from watermark_source.planning.split import Split
+from watermark_source.planning.watermark import MIN
+from watermark_source.words import Words
 
 NOON = 1_795_262_400_000
 """2026-11-21 12:00:00 UTC."""
+KAFKA = Words(
+    split="partition",
+    limit="maxOffsetsPerTrigger",
+    event_time="eventTimeColumn and eventTimeFormat",
+    profile="python -m watermark_source profile …",
+    from_start='.option("startingOffsets", "earliest")',
+    at_rest='.option("watermarkStrategy", "ingestion")',
+)
 
 
 def split_view(number: int, status: Status = Status.ACTIVE, **fields: Any) -> SplitView:
@@ -40,7 +53,20 @@ def split_view(number: int, status: Status = Status.ACTIVE, **fields: Any) -> Sp
         "why": "behind by 50 records",
     } | fields
     backlog = SplitBacklog(given.pop("position"), given.pop("end"), given.pop("uncounted", False))
-    return SplitView(split=Split("orders", number), backlog=backlog, status=status, **given)
+    kind = given.pop("kind", None) or _kind(status, backlog, given["watermark"], given)
+    return SplitView(split=Split("orders", number), backlog=backlog, status=status, kind=kind, **given)
+
+
+def _kind(status: Status, backlog: SplitBacklog, watermark: int | None, given: dict[str, Any]) -> HoldKind:
+    """Return why such a split is not further."""
+    by_status = {Status.IDLE: HoldKind.LEFT_OUT, Status.PAUSED: HoldKind.PAUSED, Status.UNKNOWN: HoldKind.NO_ANSWER}
+    if status in by_status or backlog.rows != 0:
+        return by_status.get(status, HoldKind.BACKLOG)
+    if given.get("unobserved"):
+        return HoldKind.PENDING
+    if watermark is None:
+        return HoldKind.NEVER
+    return HoldKind.READ if given.get("quiet", 1_000) < 1_000 else HoldKind.SILENT
 
 
 def source_status(*splits: SplitView, **fields: Any) -> SourceStatus:
@@ -53,7 +79,7 @@ def source_status(*splits: SplitView, **fields: Any) -> SourceStatus:
         "group": None,
     } | fields
     views = {view.split: view for view in splits}
-    outlines = [Outline(view.split, view.status, view.lag, view.holds_back) for view in splits]
+    outlines = [Outline(view.split, view.status, view.lag, view.holds_back, view.watermark) for view in splits]
     counted = {"rows": "read", "late": "late"} | {f"{name}_rows": name for name in ("future", "undated", "malformed")}
     rows = RowTotals(**{name: given.pop(each) for each, name in counted.items() if each in given})
     reported = reported_splits(outlines, lambda outline: views[outline.split])
@@ -61,7 +87,41 @@ def source_status(*splits: SplitView, **fields: Any) -> SourceStatus:
         "writers": reported_writers(given.get("writers", ())),
         "snapshots": reported_snapshots(given.get("snapshots", ())),
     }
-    return SourceStatus(**reported._asdict(), rows=rows, **given)
+    status = SourceStatus(**reported._asdict(), rows=rows, **({"words": KAFKA} | given))
+    return status if "slowest" in given else replace(status, slowest=held_by(status))
+
+
+def held_by(of: SourceStatus) -> tuple[Hold, ...]:
+    """Return what holds the watermark of such a source."""
+    counting = [view for view in of.splits if view.kind is not HoldKind.LEFT_OUT]
+    if of.unannounced is not None:
+        kind = HoldKind.NEVER if of.unannounced.endswith(NO_WRITER) else HoldKind.NO_ANSWER
+        return (Hold(by=HeldBy.WRITER, name=THE_ANNOUNCEMENTS, kind=kind, why=of.unannounced),)
+    if of.writers:
+        first = min(of.writers, key=lambda writer: not writer.holds_back)
+        quiet = None if first.since is None else of.at - first.since
+        return (Hold(by=HeldBy.WRITER, name=first.name, kind=first.kind, quiet=quiet, why=first.why),)
+    if of.first_reading is not None:
+        return (Hold(by=HeldBy.READING, name="the first reading", kind=HoldKind.BACKLOG, why=of.first_reading),)
+    if of.processing_time or not counting:
+        return ()
+    marks = sorted({MIN if view.watermark is None else view.watermark for view in counting})
+    slowest = [v for v in counting if v.holds_back] or [v for v in counting if (v.watermark or MIN) == marks[0]]
+    lead = marks[-1] - marks[0] if len(marks) > 1 else 0
+    found = [
+        Hold(
+            name=str(view.split),
+            kind=view.kind,
+            watermark=view.watermark,
+            quiet=view.quiet,
+            timeout=timeout_of(view, of),
+            is_last=lead == 0,
+            why=view.why,
+            began_behind=view.kind is HoldKind.NEVER and view.backlog.position > 0,
+        )
+        for view in slowest
+    ]
+    return tuple(found) if any(view.holds_back for view in counting) else selected(found, lead)
 
 
 def checkout(**fields: Any) -> SourceStatus:
@@ -94,7 +154,7 @@ def checkout(**fields: Any) -> SourceStatus:
 def view(*sources: SourceStatus, name: str = "sales", **fields: Any) -> QueryView:
     """A query with these sources on the page."""
     clocks = query_clocks({}, sources, NOON + 5_000)
-    known = QueryAt(sources=tuple(map(source_of_status, sources)), batch=7, applied=NOON)
+    known = QueryAt(sources=sources, batch=7, applied=NOON)
     return QueryView(name=name, id="1", clocks=clocks, why=diagnose(clocks), open=open_window(known, None), **fields)
 
 

@@ -26,6 +26,7 @@ from watermark_source.monitor.source_status import (
     WriterView,
 )
 from watermark_source.planning.group import OwnSilence, Peer
+from watermark_source.planning.holds import HoldKind
 from watermark_source.planning.range_report import BOUNDS_MS, LateRows
 from watermark_source.planning.watermark import MAX, Millis
 
@@ -163,8 +164,15 @@ def test_the_metrics_of_a_status_are_complete() -> None:
         bound=BoundInForce(1_049, 600_000, 999_000, NOON),
         snapshots=[SnapshotProgress(log="shop.a", rows=70, chunks=7, expected=100, rate=5, done=False)],
         writers=[
-            WriterView(name="sessions", status="active", why="announces", announced=NOON, since=NOON + 5_000),
-            WriterView(name="clicks", status="awaited", why="has announced nothing yet"),
+            WriterView(
+                name="sessions",
+                status="active",
+                kind=HoldKind.READ,
+                why="announces",
+                announced=NOON,
+                since=NOON + 5_000,
+            ),
+            WriterView(name="clicks", status="awaited", kind=HoldKind.NEVER, why="has announced nothing yet"),
         ],
     )
     listener.onQueryProgress(progressed(status, stateOperators=LATE))

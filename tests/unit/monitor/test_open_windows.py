@@ -18,16 +18,16 @@ from watermark_source.errors import OffsetError, UsageError
 from watermark_source.monitor.open_windows import OpenWindow, WindowVerdict, open_window
 from watermark_source.monitor.source_status import (
     GroupStatus,
-    RowTotals,
     SnapshotProgress,
     SourceStatus,
     Status,
     TimeInStatus,
     WriterView,
 )
-from watermark_source.monitor.window_facts import Hold, QueryAt, source_of_status
+from watermark_source.monitor.window_facts import QueryAt
 from watermark_source.planning.announcement import NO_WRITER
 from watermark_source.planning.group import Peer
+from watermark_source.planning.holds import HoldKind
 from watermark_source.planning.range_report import BOUNDS_MS, LateRows
 from watermark_source.planning.watermark import MAX
 
@@ -41,7 +41,7 @@ END = NOON + MINUTE
 
 def explained(*sources: SourceStatus, end: int | None = END, **fields: Any) -> OpenWindow:
     given: dict[str, Any] = {"batch": 7, "applied": NOON} | fields
-    return open_window(QueryAt(sources=tuple(map(source_of_status, sources)), **given), end)
+    return open_window(QueryAt(sources=sources, **given), end)
 
 
 def behind(number: int, **fields: Any) -> Any:
@@ -50,6 +50,7 @@ def behind(number: int, **fields: Any) -> Any:
 
 
 PASSED = split_view(0, watermark=END)
+SILENT_LINE = 'to do: to continue without a silent partition, write .option("idleTimeout", "30 seconds")'
 NEVER = split_view(2, watermark=None, position=0, end=0, why="no record seen yet; holds the watermark")
 
 
@@ -57,26 +58,33 @@ def test_the_sentence_has_who_has_passed_who_is_behind_and_who_never_had_a_recor
     found = explained(source_status(PASSED, behind(1), NEVER, watermark=None))
     assert found.sentence == (
         "the window that ends at 2026-11-21 12:01:00 UTC closes when every active partition has passed that time: "
-        "orders-0 has; orders-1 is 17 min behind, with 50 records to read; orders-2 has never had a record, and no "
-        'idleTimeout is set: .option("idleTimeout", "30 seconds")'
+        "orders-0 has; orders-1 is 17 min behind, with 50 records to read; orders-2 has never had a record"
     )
+    assert found.remarks == (SILENT_LINE,)
     assert found.verdict is WindowVerdict.SOURCES
     assert [(row.name, row.hold) for row in found.rows] == [
-        ("orders-2", Hold.NEVER),
-        ("orders-1", Hold.BACKLOG),
-        ("orders-0", Hold.PASSED),
+        ("orders-2", HoldKind.NEVER),
+        ("orders-1", HoldKind.BACKLOG),
+        ("orders-0", None),
     ]
 
 
-def test_with_an_idle_timeout_the_sentence_states_when_a_silent_partition_is_left_out() -> None:
-    quiet = behind(1, end=100, why="nothing to read for 7 s; idle after 30 s")
-    found = explained(source_status(PASSED, quiet, NEVER, watermark=None, idle_timeout=30_000)).sentence
-    assert (
-        "orders-1 is 17 min behind, with nothing to read, and it is left out once silent for idleTimeout (30 s)"
-        in found
+def test_with_an_idle_timeout_it_is_stated_when_a_silent_partition_is_left_out() -> None:
+    quiet = behind(1, end=100, quiet=7_000, why="nothing to read for 7 s; idle after 30 s")
+    found = explained(source_status(PASSED, quiet, NEVER, watermark=None, idle_timeout=30_000))
+    assert found.sentence.endswith("orders-1 is 17 min behind, with nothing to read; orders-2 has never had a record")
+    assert found.remarks == (
+        "to do: once it has been silent for idleTimeout (30 s), in 23 s, orders-1 is left out",
+        "to do: once it has been silent for idleTimeout (30 s), orders-2 is left out",
     )
-    assert "orders-2 has never had a record, and it is left out once silent for idleTimeout (30 s)" in found
-    assert ".option" not in found
+
+
+def test_a_partition_that_waits_for_its_idle_timeout_is_not_told_to_shorten_the_bound() -> None:
+    """Its records have passed the window's end, and its watermark has not: left out, it holds nothing."""
+    quiet = behind(1, end=100, quiet=3_500)
+    late = {"idle_timeout": 10_000, "out_of_orderness": 20 * MINUTE}
+    found = explained(source_status(PASSED, quiet, **late))
+    assert found.remarks == ("to do: once it has been silent for idleTimeout (10 s), in 6.5 s, orders-1 is left out",)
 
 
 def test_a_partition_that_is_being_read_or_was_just_now_is_not_silent() -> None:
@@ -129,7 +137,7 @@ def test_a_partition_whose_log_does_not_answer_is_named_so() -> None:
 
 def test_records_without_an_event_time_send_to_the_options_that_name_it() -> None:
     why = "20 records, none with an event time; holds the watermark, and is never idle without idleTimeout"
-    undated = split_view(1, watermark=None, position=20, end=20, why=why)
+    undated = split_view(1, watermark=None, position=20, end=20, why=why, kind=HoldKind.UNDATED)
     found = explained(source_status(PASSED, undated, watermark=None))
     assert f"orders-1 has no watermark: {why}" in found.sentence
     assert any("eventTimeColumn and eventTimeFormat" in remark for remark in found.remarks)
@@ -139,12 +147,12 @@ def test_where_no_partition_has_come_so_far_no_idle_timeout_is_proposed_but_a_la
     """Left out or not, no partition would close the window: the last one of a topic that has fallen silent."""
     quiet = [split_view(n, watermark=NOON, position=100, end=100, why="nothing to read for 7 s") for n in range(2)]
     found = explained(source_status(*quiet, out_of_orderness=10_000))
-    assert "idleTimeout" not in found.sentence.replace("and no idleTimeout is set", "")
     (remark,) = found.remarks
+    assert "idleTimeout" not in remark
     assert remark.startswith(
-        "no partition has had a record that closes it yet, as is normal for a window whose rows are still coming: it "
-        "closes once each that is not idle has had one with an event time later than 2026-11-21 12:01:10 UTC "
-        "(maxOutOfOrderness 10 s). If no more records come: "
+        "to do: no other partition has a later event time, as is normal while rows are still coming and after the last "
+        "ones: a record with an event time later than 2026-11-21 12:01:10.000 UTC (maxOutOfOrderness 10 s) moves it. "
+        "If no more come: "
     )
     assert '.option("watermarkStrategy", "ingestion")' in remark
     assert '.option("finalWatermark", "true")' in remark
@@ -153,27 +161,26 @@ def test_where_no_partition_has_come_so_far_no_idle_timeout_is_proposed_but_a_la
 def test_of_any_window_it_is_normal_that_the_next_one_is_open() -> None:
     quiet = split_view(0, watermark=NOON, position=100, end=100)
     (remark,) = explained(source_status(quiet, watermark=NOON), end=None).remarks
-    assert "that closes the next window yet, as is normal for a window whose rows are still coming" in remark
-    assert "once each that is not idle has had one with an event time after its end. If no more" in remark
+    assert "as is normal while rows are still coming and after the last ones: a record with a later event" in remark
 
 
 def test_a_window_that_waits_for_records_without_an_event_time_is_not_called_normal() -> None:
     why = "20 records, none with an event time; holds the watermark, and is never idle without idleTimeout"
-    undated = split_view(0, watermark=None, position=20, end=20, why=why)
-    found = explained(source_status(undated, watermark=None, rows=RowTotals(read=20, undated=20))).remarks
-    assert any("no partition has had a record that closes it yet: it closes once" in remark for remark in found)
+    undated = split_view(0, watermark=None, position=20, end=20, why=why, kind=HoldKind.UNDATED)
+    found = explained(source_status(undated, watermark=None, rows=20, undated_rows=20)).remarks
+    assert found[0].startswith("to do: check eventTimeColumn and eventTimeFormat, with python -m watermark_source prof")
+    assert not any("normal" in remark for remark in found)
 
 
 def test_records_of_an_open_transaction_get_no_idle_timeout_but_the_producer() -> None:
-    opened = behind(1, end=100, why="its next records are in a transaction that is open", has_open_transaction=True)
-    found = explained(source_status(PASSED, opened))
-    assert found.rows[0].hold is Hold.OPEN
-    assert found.sentence.endswith(
-        "orders-1 is 17 min behind, and its next records are in a transaction that is open: no idleTimeout leaves them "
-        "out"
+    opened = behind(
+        1, end=100, why="its next records are in a transaction that is open", kind=HoldKind.OPEN_TRANSACTION
     )
+    found = explained(source_status(PASSED, opened))
+    assert found.rows[0].hold is HoldKind.OPEN_TRANSACTION
+    assert found.sentence.endswith("orders-1 is 17 min behind, and its next records are in a transaction that is open")
     (remark,) = found.remarks
-    assert remark.startswith("to do: let the producer commit or abort its transaction; one that has died ends after")
+    assert remark.startswith("to do: let the producer commit or abort its transaction: no idleTimeout leaves such a")
 
 
 def test_a_bound_that_is_longer_than_the_rows_are_late_is_named() -> None:
@@ -182,7 +189,7 @@ def test_a_bound_that_is_longer_than_the_rows_are_late_is_named() -> None:
     assert found.sentence.endswith(
         "orders-0 and orders-1 have records that late, and their watermarks are maxOutOfOrderness (1 h) behind them"
     )
-    assert "to write, if rows come less late: a shorter maxOutOfOrderness" in found.remarks
+    assert found.remarks == ("to do: if rows come less late, write a shorter maxOutOfOrderness",)
     short = explained(source_status(*read, out_of_orderness=MINUTE))
     assert "are up to 17 min behind, with nothing to read" in short.sentence
 
@@ -253,9 +260,9 @@ def test_a_run_that_is_over_is_named_so() -> None:
     done = split_view(
         1, Status.FINISHED, watermark=END - MINUTE, position=100, end=100, why="read to the end of this run"
     )
-    assert "orders-1 is 1 min behind and read to the end of this run, and no idleTimeout is set" in (
-        explained(source_status(PASSED, done)).sentence
-    )
+    found = explained(source_status(PASSED, done))
+    assert found.sentence.endswith("orders-1 is 1 min behind and read to the end of this run")
+    assert found.remarks == (SILENT_LINE,)
 
 
 def test_a_window_that_a_batch_has_emitted_is_closed() -> None:
@@ -346,10 +353,15 @@ def test_what_is_read_first_comes_first() -> None:
 def test_announced_watermarks_wait_for_writers() -> None:
     writers = [
         WriterView(
-            name="carts", status="active", why="has announced nothing for 4 min", watermark=NOON, holds_back=True
+            name="carts",
+            status="active",
+            kind=HoldKind.SILENT,
+            why="has announced nothing for 4 min",
+            watermark=NOON,
+            holds_back=True,
         ),
-        WriterView(name="sessions", status="active", why="announces", watermark=END),
-        WriterView(name="old", status="ended", why="announced that it writes no more"),
+        WriterView(name="sessions", status="active", kind=HoldKind.READ, why="announces", watermark=END),
+        WriterView(name="old", status="ended", kind=HoldKind.LEFT_OUT, why="announced that it writes no more"),
     ]
     found = explained(source_status(split_view(0, watermark=None), writers=writers))
     assert found.sentence == (
@@ -377,7 +389,9 @@ def test_a_topic_for_which_none_announces_has_no_writer_to_drop() -> None:
 
 
 def test_a_writer_that_announces_is_not_to_be_started_or_dropped() -> None:
-    live = WriterView(name="carts", status="active", why="announces", watermark=NOON, since=NOON, holds_back=True)
+    live = WriterView(
+        name="carts", status="active", kind=HoldKind.READ, why="announces", watermark=NOON, since=NOON, holds_back=True
+    )
     (remark,) = explained(source_status(split_view(0, watermark=None), writers=[live])).remarks
     assert remark == "to do: see why(query) in the job of carts, which announced less than a minute ago"
 
@@ -407,7 +421,7 @@ def test_of_many_partitions_three_are_named_and_a_hundred_are_in_the_table() -> 
     many = [split_view(n, watermark=END - n * 1_000) for n in range(1, 400)]
     found = explained(source_status(PASSED, *many))
     assert len(str(found).splitlines()) < 110
-    assert "orders-99, orders-98, orders-97 and 96 more are up to 1 min 39 s behind" in found.sentence
+    assert "orders-399, orders-398, orders-397 and 97 more are up to 6 min 39 s behind" in found.sentence
     assert str(found).endswith("and 300 more")
 
 
@@ -457,7 +471,7 @@ def test_a_recorded_checkpoint_of_spark_names_the_partition_that_is_silent() -> 
         "compat-orders-2 has; compat-orders-0 is 10 s behind without the 27 records of the last batch" in found.sentence
     )
     assert found.sentence.endswith("compat-orders-1 is 35 s behind, with nothing to read")
-    assert found.remarks[0] == 'to write, if the query does not have it: .option("idleTimeout", "30 seconds")'
+    assert found.remarks[0] == 'to do: write .option("idleTimeout", "30 seconds"), if the query does not have it'
     assert "as of batch 2 (not committed, planned at 2026-11-21 13:18:37.044 UTC)" in found.remarks[1]
     assert "a checkpoint does not hold options such as idleTimeout" in found.remarks[1]
 
@@ -537,7 +551,7 @@ def test_a_partition_that_never_had_a_record_is_named_from_a_checkpoint(tmp_path
     offset["splits"]["orders"]["1"][0] = 0
     found = why_open(checkpoint(tmp_path, [json.dumps(offset)], [0]), NOON)
     assert found.sentence.endswith("orders-0 has; orders-1 has never had a record")
-    assert found.remarks[0].endswith(': .option("idleTimeout", "30 seconds")')
+    assert found.remarks[0] == 'to do: write .option("idleTimeout", "30 seconds"), if the query does not have it'
 
 
 def test_the_writers_of_a_checkpoint_are_named_with_what_it_does_not_know(tmp_path: Path) -> None:

@@ -26,8 +26,10 @@ from watermark_source.monitor.source_status import (
     reported_splits,
 )
 from watermark_source.monitor.status_json import late_rows, parse_progress, status_from_json, status_to_json
+from watermark_source.planning.holds import HoldKind
 from watermark_source.planning.range_report import LateRows
 from watermark_source.planning.split import Split
+from watermark_source.words import NO_WORDS
 
 _INT64 = st.integers(-(2**63), 2**63 - 1)
 _VIEWS = st.builds(
@@ -38,6 +40,7 @@ _VIEWS = st.builds(
     status=st.sampled_from(Status),
     since=st.none() | _INT64,
     why=st.text(max_size=10),
+    kind=st.sampled_from(HoldKind),
     drift=st.none() | _INT64,
     holds_back=st.booleans(),
     late_rows=st.integers(0, 9),
@@ -84,7 +87,7 @@ def test_a_report_read_back_from_its_text_is_the_same(
 
 def test_the_report_has_the_shape_of_a_kafka_offset_and_leaves_out_what_is_unknown() -> None:
     held = split_view(3, Status.PAUSED, watermark=None, since=NOON, drift=7, holds_back=True, why="w")
-    assert status_to_json(source_status(held, watermark=None)) == {
+    assert status_to_json(source_status(held, watermark=None, words=NO_WORDS)) == {
         "v": 1,
         "format": "aligned-kafka",
         "source": "orders",
@@ -96,10 +99,12 @@ def test_the_report_has_the_shape_of_a_kafka_offset_and_leaves_out_what_is_unkno
         "splits": {
             "orders": {
                 "3": {
-                    "position": 100, "end": 150, "status": "p", "since": NOON, "why": "w", "drift": 7, "holdsBack": True
+                    "position": 100, "end": 150, "status": "p", "since": NOON, "why": "w", "kind": "paused",
+                    "drift": 7, "holdsBack": True
                 }
             }
         },
+        "slowest": {"0": {"by": "split", "name": "orders-3", "kind": "paused", "why": "w", "last": True}},
     }  # fmt: skip
 
 
@@ -121,18 +126,18 @@ def test_a_report_of_many_splits_keeps_the_true_numbers() -> None:
     assert status.lag == 300 * 50
 
 
-def test_most_interesting_is_who_holds_back_then_paused_then_idle_then_the_highest_lag() -> None:
+def test_most_interesting_is_what_holds_the_watermark_then_the_lowest_watermark_and_idle_ones_last() -> None:
     views = [
         split_view(0, end=101),
         split_view(1, end=999),
-        split_view(2, end=None),
-        split_view(3, Status.IDLE),
-        split_view(4, Status.PAUSED),
-        split_view(5, holds_back=True, end=100),
-        split_view(6, end=999),
+        split_view(2, end=None, watermark=NOON - 1),
+        split_view(3, Status.IDLE, watermark=None),
+        split_view(4, Status.PAUSED, watermark=NOON + 9),
+        split_view(5, holds_back=True, end=100, watermark=NOON + 5),
+        split_view(6, watermark=None),
     ]
-    assert [view.split.number for view in most_interesting(views, 7)] == [5, 4, 3, 1, 6, 0, 2]
-    assert [view.split.number for view in most_interesting(views, 2)] == [5, 4]
+    assert [view.split.number for view in most_interesting(views, 7)] == [5, 6, 2, 1, 0, 4, 3]
+    assert [view.split.number for view in most_interesting(views, 2)] == [5, 6]
 
 
 @pytest.mark.parametrize(("end", "lag"), [(150, 50), (100, 0), (None, None), (90, 0)])
@@ -245,7 +250,10 @@ def test_a_broken_report_is_refused_with_the_path_to_what_is_wrong(path: str, va
 def test_what_is_left_is_not_told_in_rows_where_positions_do_not_count_them() -> None:
     ahead, done = split_view(0, uncounted=True), split_view(1, position=150, uncounted=True)
     assert (ahead.lag, done.lag) == (None, 0)
-    outlines = [Outline(view.split, view.status, left, view.holds_back) for view, left in ((ahead, 50), (done, 0))]
+    outlines = [
+        Outline(view.split, view.status, left, view.holds_back, view.watermark)
+        for view, left in ((ahead, 50), (done, 0))
+    ]
     views = {view.split: view for view in (ahead, done)}
 
     def status(*of: Outline) -> SourceStatus:
@@ -267,16 +275,17 @@ def test_what_is_left_is_not_told_in_rows_where_positions_do_not_count_them() ->
 
 def test_writers_are_reported_by_name_and_read_back() -> None:
     writers = [
-        WriterView(name="b", status="active", why="announces", watermark=NOON, announced=NOON, since=NOON, batch=3,
-                   query="1d9a4d76"),
-        WriterView(name="a", status="awaited", why="5 rows before the cut of batch 3", holds_back=True,
-                   rows_before_next=5),
+        WriterView(name="b", status="active", kind=HoldKind.READ, why="announces", watermark=NOON, announced=NOON,
+                   since=NOON, batch=3, query="1d9a4d76"),
+        WriterView(name="a", status="awaited", kind=HoldKind.BACKLOG, why="5 rows before the cut of batch 3",
+                   holds_back=True, rows_before_next=5),
     ]  # fmt: skip
     status = source_status(split_view(0), writers=writers, unannounced="no broker")
     assert [each.name for each in status.writers] == ["a", "b"]
     assert status_from_json(json.loads(json.dumps(status_to_json(status)))) == status
     assert status_to_json(status)["writers"]["a"] == {
-        "status": "awaited", "why": "5 rows before the cut of batch 3", "holdsBack": True, "rowsBeforeNext": 5
+        "status": "awaited", "why": "5 rows before the cut of batch 3", "kind": "backlog", "holdsBack": True,
+        "rowsBeforeNext": 5,
     }  # fmt: skip
 
 

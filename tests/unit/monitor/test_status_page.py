@@ -29,6 +29,7 @@ from watermark_source.monitor.status_json import status_from_json
 from watermark_source.monitor.status_page import StatusPage, _Server
 from watermark_source.monitor.terminal import read_page, watch
 from watermark_source.planning.group import OwnSilence, Peer
+from watermark_source.planning.holds import HoldKind
 from watermark_source.planning.watermark import Millis
 
 HOSTILE = "<script>alert('x')</script>\"&"
@@ -207,7 +208,9 @@ def test_the_json_has_the_reports_of_the_sources() -> None:
 def job(name: str, *, held_by: str | None = None, source: SourceStatus | None = None) -> QueryView:
     """Return a query whose watermark is held by the writer that another one is, or else by its own partition."""
     query = f"id of {held_by}"
-    writer = WriterView(name=f"w-{held_by}", status="active", why="announces", holds_back=True, query=query)
+    writer = WriterView(
+        name=f"w-{held_by}", status="active", kind=HoldKind.READ, why="announces", holds_back=True, query=query
+    )
     status = source or checkout(writers=[] if held_by is None else [writer])
     return replace(view(status, name=name), id=f"id of {name}")
 
@@ -227,7 +230,7 @@ def test_the_query_that_announces_what_holds_a_reader_is_linked_and_so_is_what_h
 def test_a_writer_of_another_session_and_one_that_holds_nothing_are_linked_to_nothing() -> None:
     elsewhere = page(job("b", held_by="a"))
     assert page_json(elsewhere)["queries"][0]["upstream"] == []
-    passed = WriterView(name="w", status="active", why="announces", query="id of a")
+    passed = WriterView(name="w", status="active", kind=HoldKind.READ, why="announces", query="id of a")
     assert page_json(page(job("a"), job("b", source=checkout(writers=[passed]))))["queries"][1]["upstream"] == []
 
 

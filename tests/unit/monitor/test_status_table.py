@@ -8,6 +8,7 @@ from tests.unit.monitor.example_status import NOON, checkout, source_status, spl
 from watermark_source.durations import count_text
 from watermark_source.monitor.source_status import BoundInForce, GroupStatus, SourceStatus, Status, WriterView
 from watermark_source.monitor.status_table import GAP, TableLayout, headline, join_pieces, layout
+from watermark_source.planning.holds import HoldKind
 from watermark_source.planning.range_report import LateRows
 from watermark_source.planning.watermark import MAX, MIN, watermark_text
 
@@ -72,13 +73,13 @@ def test_nothing_of_a_sentence_is_lost_when_it_wraps_and_no_duration_is_torn() -
 
 def test_when_lines_are_short_the_splits_to_look_at_stay_in_split_order() -> None:
     table = layout(checkout(), width=200, lines=3)
-    assert cells(table, "partition") == ["orders-0", "orders-3", "orders-4"]
+    assert cells(table, "partition") == ["orders-1", "orders-3", "orders-10"]
     assert table.hidden == 3
 
 
 def test_a_wrapped_row_takes_as_many_lines_as_it_has() -> None:
-    assert len(layout(checkout(), width=80, lines=4).rows) == 2
-    assert len(layout(checkout(), width=80, lines=5).rows) == 3
+    assert len(layout(checkout(), width=80, lines=3).rows) == 2
+    assert len(layout(checkout(), width=80, lines=4).rows) == 3
 
 
 def test_splits_that_the_report_left_out_are_counted_as_hidden() -> None:
@@ -243,7 +244,9 @@ def test_a_watermark_that_waits_for_a_split_behind_it_is_not_said_to_be_held_the
 
 
 def test_the_headline_names_the_writer_that_holds_the_watermark_or_why_none_is_read() -> None:
-    writer = WriterView(name="sessions", status="active", why="has announced nothing for 40 s", holds_back=True)
+    writer = WriterView(
+        name="sessions", status="active", kind=HoldKind.SILENT, why="has announced nothing for 40 s", holds_back=True
+    )
     shown = headline(source_status(split_view(0), writers=[writer]))
     assert shown[1] == ("watermark 2026-11-21 12:00:00.000 UTC, by writer sessions: has announced nothing for 40 s")
     shown = headline(source_status(split_view(0), writers=[writer], unannounced="no broker", watermark=None))

@@ -198,7 +198,7 @@ def test_a_live_view_shows_every_source_and_fits_the_terminal() -> None:
     text = follow(Played(None, both), terminal=True, height=21)
     last = text[text.rindex("orders (aligned-kafka)") :]
     assert "refunds (aligned-kafka)" in last
-    assert last.count("and 4 more") == 2
+    assert last.count("and 3 more") == 2
 
 
 def test_a_live_view_elsewhere_prints_plain_snapshots() -> None:

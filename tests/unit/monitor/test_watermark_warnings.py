@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from watermark_source.monitor.source_status import NO_ROWS, RowTotals
+from tests.unit.monitor.example_status import KAFKA, source_status
 from watermark_source.monitor.watermark_warnings import (
-    Cause,
-    HoldingSplit,
     LateSplit,
     Lead,
     Reason,
@@ -27,6 +27,7 @@ from watermark_source.monitor.watermark_warnings import (
     standing_text,
     zone_text,
 )
+from watermark_source.planning.holds import NAMED, THE_ANNOUNCEMENTS, HeldBy, Hold, HoldKind
 from watermark_source.planning.range_report import LateRows
 from watermark_source.planning.split import Split
 from watermark_source.planning.strategy import Bounded, Ingestion, LookAhead, Percentile, Punctuated, WatermarkStrategy
@@ -34,7 +35,8 @@ from watermark_source.planning.strategy import Bounded, Ingestion, LookAhead, Pe
 MINUTE = 60_000
 AT = 1_700_000_000_000
 ORDERS = Split("orders", 2)
-SILENT = HoldingSplit(ORDERS, "no record seen yet; holds the watermark", 0, NO_ROWS, None)
+SILENT = Hold(name="orders-2", kind=HoldKind.NEVER, why="no record seen yet; holds the watermark")
+LAST = replace(SILENT, is_last=True)
 
 
 def begun(watermark: int | None = None) -> Standing:
@@ -55,7 +57,7 @@ def test_a_watermark_that_stands_is_warned_of_only_where_rows_are_read() -> None
     assert standing.is_due(rows=11, now=2 * MINUTE, patience=MINUTE)
 
 
-OF_ORDERS = Cause.SILENT, ORDERS
+OF_ORDERS = HoldKind.SILENT, "orders-2"
 DAY = 24 * 60 * MINUTE
 
 
@@ -85,7 +87,7 @@ def test_a_slow_partition_is_warned_of_once_and_then_ever_less_often() -> None:
 
 
 def test_another_reason_is_warned_of_at_once() -> None:
-    other = Cause.SILENT, Split("orders", 3)
+    other = HoldKind.SILENT, "orders-3"
     assert lines(lambda _: 5, 1, lambda minute: other if 5 <= minute < 20 else OF_ORDERS)[:3] == [1, 5, 15]
 
 
@@ -120,8 +122,10 @@ def standing_text_of(of: Stand) -> str:
     return standing_text(of, None)
 
 
-def stand(*holders: HoldingSplit, watermark: int | None = None, rows: int = 1_200) -> Stand:
-    return Stand(watermark, since=AT, lasted=MINUTE, rows=rows, holders=holders)
+def stand(*holds: Hold, watermark: int | None = None, rows: int = 1_200, bound: int = 0, **fields: Any) -> Stand:
+    status = source_status(watermark=watermark, slowest=holds[:NAMED], more_holds=len(holds[NAMED:]), words=KAFKA)
+    status = replace(status, out_of_orderness=bound)
+    return Stand(source=status, watermark=watermark, since=AT, lasted=MINUTE, rows=rows, **fields)
 
 
 def test_the_warning_names_the_split_since_when_and_the_line() -> None:
@@ -144,54 +148,51 @@ def test_the_warning_of_a_run_says_that_silence_counts_from_run_to_run() -> None
 
 
 @pytest.mark.parametrize(
-    ("holder", "line"),
+    ("kind", "fields", "line"),
     [
-        (SILENT._replace(idle_timeout=600_000), "silent for idleTimeout (10 min), orders-2 is left out"),
-        (SILENT._replace(lag=7), "It is being read; maxOffsetsPerTrigger"),
-        (SILENT._replace(lag=None), "Its log does not answer"),
+        (HoldKind.NEVER, {"timeout": 600_000}, "silent for idleTimeout (10 min), orders-2 is left out"),
+        (HoldKind.SILENT, {"timeout": 10_000, "quiet": 3_500}, "idleTimeout (10 s), in 6.5 s, orders-2 is left out"),
+        (HoldKind.BACKLOG, {"lag": 7}, "It is being read; maxOffsetsPerTrigger"),
+        (HoldKind.NO_ANSWER, {}, "See the log for why it does not answer"),
         (
-            SILENT._replace(rows=RowTotals(read=20, undated=20)),
-            "Check eventTimeColumn and eventTimeFormat with: ",
+            HoldKind.UNDATED,
+            {},
+            "Check eventTimeColumn and eventTimeFormat, with python -m watermark_source profile …; if such records are",
         ),
-        (SILENT._replace(rows=RowTotals(read=20, undated=5, future=15)), "Check the producer's clock"),
+        (HoldKind.FUTURE, {}, "Check the producer's clock, and eventTimeColumn and eventTimeFormat"),
         (
-            SILENT._replace(rows=RowTotals(read=20), by_marks=True),
+            HoldKind.NO_MARKS,
+            {},
             "Only a watermark in a record of orders-2 moves it (watermarkColumn): the producer has to write watermarks",
         ),
+        (HoldKind.NO_MARKS, {}, 'into every partition. .option("idleTimeout", "30 seconds") leaves out one without an'),
         (
-            SILENT._replace(rows=RowTotals(read=20), by_marks=True),
-            'into every partition. .option("idleTimeout", "30 seconds") leaves out a partition without any records',
+            HoldKind.NO_MARKS,
+            {"timeout": 30_000},
+            "idleTimeout (30 s) leaves out one without any records, and not one whose records carry no watermark",
         ),
-        (
-            SILENT._replace(rows=RowTotals(read=20), by_marks=True, idle_timeout=30_000),
-            "idleTimeout (30 s) leaves out a partition without any records, and not one whose records carry no wa",
-        ),
-        (SILENT._replace(by_marks=True), 'To continue without a silent partition, write .option("idleTimeout"'),
-        (SILENT._replace(is_read=True), "It is being read; maxOffsetsPerTrigger"),
-        (SILENT._replace(has_open_transaction=True), "Let the producer commit or abort it: no idleTimeout leaves such"),
-        (
-            SILENT._replace(lag=7, is_paused=True),
-            "Start the other sources of the group, or write their number into .op",
-        ),
+        (HoldKind.OPEN_TRANSACTION, {}, "Let the producer commit or abort its transaction: no idleTimeout leaves such"),
+        (HoldKind.PAUSED, {"lag": 7}, "Start the other sources of the alignment group, or write how many there are"),
+        (HoldKind.LEFT_OUT, {"follows_group": True}, '.option("idleFollows", "group") lets it follow the other sour'),
     ],
 )
-def test_the_line_to_write_follows_from_what_holds(holder: HoldingSplit, line: str) -> None:
-    assert line in standing_text_of(stand(holder))
+def test_the_line_to_write_follows_from_what_holds(kind: HoldKind, fields: dict[str, Any], line: str) -> None:
+    assert line in standing_text_of(stand(replace(SILENT, kind=kind, **fields)))
 
 
 def test_no_idle_timeout_is_proposed_where_no_split_is_ahead_of_the_silent_one() -> None:
-    last = standing_text_of(stand(SILENT, watermark=AT)._replace(is_last=True, bound=MINUTE))
-    assert "No other split has a later event time. That is normal after the last records. A record with a later" in last
-    assert "later event time (by maxOutOfOrderness, 1 min, more) moves it" in last
+    last = standing_text_of(stand(LAST, watermark=AT, bound=MINUTE))
+    assert "No other partition has a later event time, as is normal while rows are still coming and after the" in last
+    assert "a record with a later event time (maxOutOfOrderness 1 min) moves it" in last
     assert '.option("finalWatermark", "true") closes all windows' in last
     idle = standing_text_of(stand(watermark=AT))
-    assert "no rows moved it. That is normal after the last records. A record with a later event time moves it;" in idle
+    assert "Nothing holds it: no other partition has a later event time, as is normal" in idle
     assert "idleTimeout" not in last + idle
 
 
 def test_a_query_that_began_at_the_ends_of_its_logs_is_named_as_such() -> None:
-    text = standing_text_of(stand(SILENT, rows=0)._replace(began_behind=True, is_last=True))
-    assert '.option("startingOffsets", "earliest") with a new checkpoint location reads what was there before' in text
+    text = standing_text_of(stand(replace(LAST, began_behind=True), rows=0))
+    assert '.option("startingOffsets", "earliest") with a new checkpoint location reads them' in text
     assert "idleTimeout" not in text
 
 
@@ -206,7 +207,7 @@ def test_another_difference_is_none_of_a_zone(millis: int) -> None:
 
 
 def test_a_watermark_two_hours_ahead_names_the_zone() -> None:
-    ahead = stand(SILENT, watermark=AT + 120 * MINUTE)._replace(late=1_200, ahead=120 * MINUTE)
+    ahead = stand(SILENT, watermark=AT + 120 * MINUTE, late=1_200, ahead=120 * MINUTE)
     assert "2 h may be the difference of a time zone" in standing_text_of(ahead)
 
 
@@ -280,7 +281,7 @@ CHECKPOINT = 'begin with a new checkpoint location; write .option("maxFutureSkew
 
 @pytest.mark.parametrize("text", [standing_text, end_text])
 def test_a_watermark_of_the_year_2099_gets_no_advice_about_silence(text: Callable[..., str]) -> None:
-    ahead = stand(SILENT, watermark=AT + 75 * 365 * DAY)._replace(late=1_200, ahead=75 * 365 * DAY)
+    ahead = stand(SILENT, watermark=AT + 75 * 365 * DAY, late=1_200, ahead=75 * 365 * DAY)
     said = text(ahead, None)
     assert "1 200 of these rows are late. The watermark is 27375 d in the future: a row with a wrong event" in said
     assert CHECKPOINT in said
@@ -289,22 +290,29 @@ def test_a_watermark_of_the_year_2099_gets_no_advice_about_silence(text: Callabl
 
 
 def test_a_watermark_that_is_ahead_of_all_rows_names_the_row_that_moved_it() -> None:
-    said = standing_text_of(stand(SILENT, watermark=AT)._replace(late=1_199))
+    said = standing_text_of(stand(SILENT, watermark=AT, late=1_199))
     assert "1 199 of these rows are late: a row with a later event time moved the watermark ahead of them" in said
     assert CHECKPOINT in said
     # With some late rows a silent partition still is the cause.
-    assert "To continue without" in standing_text_of(stand(SILENT, watermark=AT)._replace(late=600))
+    assert "To continue without" in standing_text_of(stand(SILENT, watermark=AT, late=600))
 
 
 def test_a_snapshot_and_a_source_elsewhere_are_named() -> None:
-    assert "The snapshot of shop.orders is read first" in standing_text_of(stand()._replace(snapshots=("shop.orders",)))
-    first = standing_text_of(stand()._replace(read_first=(Split("users", 1),)))
-    assert "read to their ends first (readToEndFirst), and users-1 have not been" in first
-    assert "waits for clicks of the alignment group" in standing_text_of(stand()._replace(elsewhere="clicks"))
+    snapshot = Hold(
+        by=HeldBy.READING, name="the snapshot of shop.orders", kind=HoldKind.SNAPSHOT, why="it is read first"
+    )
+    text = standing_text_of(stand(snapshot))
+    assert "back by the snapshot of shop.orders: it is read first. The watermark begins with the changes behind" in text
+    first = replace(snapshot, name="the first reading", kind=HoldKind.BACKLOG)
+    assert "A log that was truncated or created again after the query began has no such" in standing_text_of(
+        stand(first)
+    )
+    elsewhere = replace(snapshot, by=HeldBy.SOURCE, name="clicks", kind=HoldKind.PAUSED, watermark=AT)
+    assert "The watermark goes on once clicks does" in standing_text_of(stand(elsewhere))
 
 
 def test_of_many_splits_three_are_named() -> None:
-    many = [SILENT._replace(split=Split("orders", n)) for n in range(6)]
+    many = [SILENT] * 6
     assert "orders-2: no record seen yet; holds the watermark; and 3 more. To" in standing_text_of(stand(*many))
 
 
@@ -406,10 +414,15 @@ def test_a_clock_at_the_watermark_or_slewed_and_a_watermark_that_is_no_time_are_
 
 
 def test_a_standing_watermark_that_writers_announce_names_the_writer_that_holds_it() -> None:
-    stand = Stand(AT, AT, 2 * MINUTE, 10, [SILENT], writers=["sessions has announced nothing for 2 min"], late=9)
-    text = standing_text(stand, None)
-    assert "The writers of the topic announce it: sessions has announced nothing for 2 min. Start a writer" in text
-    assert '--topic TOPIC drop WRITER, and remove its name from .option("announcedBy", …); or' in text
-    none = standing_text(stand._replace(writers=[]), None)
-    assert "no writer has announced a watermark. To do: start the query that writes the topic, with announce_" in none
+    why = "has announced nothing for 2 min"
+    writer = Hold(by=HeldBy.WRITER, name="sessions", kind=HoldKind.SILENT, quiet=2 * MINUTE, why=why)
+    text = standing_text(stand(writer, watermark=AT, rows=10, late=9), None)
+    assert (
+        "It is held back by writer sessions: has announced nothing for 2 min. Start writer sessions; if it is gone"
+        in text
+    )
+    assert '--topic TOPIC drop sessions, and remove its name from .option("announcedBy", …); or' in text
+    nobody = replace(writer, name=THE_ANNOUNCEMENTS, kind=HoldKind.NEVER, why="no writer has announced a watermark yet")
+    none = standing_text(stand(nobody, watermark=AT), None)
+    assert "no writer has announced a watermark yet. Start the query that writes the topic, with announce_" in none
     assert "drop" not in none

@@ -15,6 +15,7 @@ from watermark_source.planning.announced import ObservedAnnouncements
 from watermark_source.planning.catch_up import begins
 from watermark_source.planning.combined_watermark import are_idle, due_now, passed_over, reached_by
 from watermark_source.planning.group import OtherMembers
+from watermark_source.planning.holds import PlanFacts
 from watermark_source.planning.observation import (
     BatchLimits,
     FirstLook,
@@ -29,7 +30,7 @@ from watermark_source.planning.snapshot_ranges import completed, snapshot_split,
 from watermark_source.planning.split import SAMPLE, Split, SplitRange, sample
 from watermark_source.planning.state import SourceState, SplitState, SplitStatus
 from watermark_source.planning.status_transitions import SHORTEST_IDLE_TIMEOUT, Pauses
-from watermark_source.planning.watermark import Millis
+from watermark_source.planning.watermark import MIN, Millis
 from watermark_source.spark.driver.announcements import Announcements
 from watermark_source.spark.driver.group_membership import Membership
 from watermark_source.spark.driver.logs import Logs, TimeAtDiscovery
@@ -380,8 +381,9 @@ class OpenTransactionsAtHolders:
     they cannot be read is known once an end requested after the look-up is still the same.
     """
 
-    def __init__(self, transactions: OpenTransactions | None, clock: Clock) -> None:
+    def __init__(self, transactions: OpenTransactions | None, policy: PlanPolicy, clock: Clock) -> None:
         self._transactions = transactions
+        self._policy = policy
         self._clock = clock
         self._looked: Mapping[Split, int] = {}
         """The splits of the last look-up, and the ends behind which it searched."""
@@ -399,7 +401,7 @@ class OpenTransactionsAtHolders:
         held = {s: splits[s].position for s in (*logs.uncommitted, *same) if s in splits}
         due = self._looked_at is None or self._clock.elapsed() - self._looked_at >= _LOOK_AGAIN
         if due or any(self._looked.get(s) != end for s, end in held.items()):
-            self._look_up({**_quiet_holders(planned), **held}, self._transactions)
+            self._look_up({**_quiet_holders(planned, self._policy), **held}, self._transactions)
         return known
 
     def _look_up(self, holding: Mapping[Split, int], transactions: OpenTransactions) -> None:
@@ -412,14 +414,11 @@ class OpenTransactionsAtHolders:
         self._looked_at = self._clock.elapsed()
 
 
-def _quiet_holders(planned: Plan) -> dict[Split, int]:
-    """Return the ends of splits that have had nothing to read for a while, and that others are ahead of."""
-    logs, now = planned.observation.logs, planned.observation.now
-    states = planned.watermarks.states
-    highest = max((t.watermark for t in states.values() if t.watermark is not None), default=None)
-    return {
-        s: t.position
-        for s, t in states.items()
-        if t.status is not SplitStatus.IDLE and (t.watermark is None or t.watermark != highest)
-        if t.position == logs.ends.get(s) and t.since is not None and now - t.since >= _LOOK_AGAIN
-    }
+def _quiet_holders(planned: Plan, policy: PlanPolicy) -> dict[Split, int]:
+    """Return the ends of the slowest splits, if they have had nothing to read for a while and others are ahead."""
+    facts = PlanFacts(plan=planned, policy=policy)
+    slowest, splits = facts.slowest, planned.state.splits
+    if slowest.watermark != MIN and not slowest.lead:
+        return {}
+    quiet = {split: facts.quiet_of(split) or 0 for split in slowest.splits}
+    return {split: splits[split].position for split, millis in quiet.items() if millis >= _LOOK_AGAIN}

@@ -5,16 +5,13 @@ new splits and losses. ``monitor/watermark_warnings.py`` decides which are due a
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from itertools import groupby
 from operator import attrgetter
 
 from watermark_source.clock import Clock
 from watermark_source.errors import listed
-from watermark_source.monitor.source_status import NO_ROWS, SourceStatus, SplitView, Status
 from watermark_source.monitor.watermark_warnings import (
     Episode,
-    HoldingSplit,
     LateSplit,
     Lead,
     Stand,
@@ -31,12 +28,13 @@ from watermark_source.monitor.watermark_warnings import (
     reason_of,
     standing_text,
 )
-from watermark_source.planning.catch_up import AfterCatchUp, is_done
+from watermark_source.planning.catch_up import is_done
+from watermark_source.planning.holds import out_of_orderness
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState, SplitStatus
 from watermark_source.planning.strategy import CLOCKS_DIFFER, Observed
 from watermark_source.planning.watermark import LAST, MAX, MIN, Millis, is_moment, watermark_text
-from watermark_source.spark.driver.status_from_plan import Seen, out_of_orderness, source_status
+from watermark_source.spark.driver.status_from_plan import Seen, source_status
 from watermark_source.spark.options import EngineOptions
 
 _log = logging.getLogger(__name__)
@@ -221,7 +219,7 @@ class WatermarkWarnings:
         strategy, skew = self._options.strategy, self._options.max_future_skew
         cause = attrgetter("was_idle", "was_added")
         for _, splits in groupby(sorted(found, key=cause), key=cause):
-            _log.warning("%s", late_text(splits, strategy, skew, self._ahead(watermark)))
+            _log.warning("%s", late_text(splits, strategy, skew, self._ahead(watermark), seen.words))
 
     def _ahead(self, watermark: int | None) -> int:
         """Return by how many milliseconds a watermark is ahead of the clock, 0 if it is not."""
@@ -231,71 +229,13 @@ class WatermarkWarnings:
 
     def _stand(self, standing: Standing, now: Millis, seen: Seen) -> Stand:
         status = source_status(seen, self._options, self._format_name, self._clock.wall())
-        lasted, totals, is_last = now - standing.since, seen.counts.totals, _are_last(status)
+        lasted, totals = now - standing.since, seen.counts.totals
         return Stand(
+            source=status,
             watermark=standing.watermark,
             since=status.at - lasted,
             lasted=lasted,
             rows=totals.read - standing.rows,
             late=totals.late.rows - standing.late,
             ahead=self._ahead(standing.watermark),
-            holders=[self._holder(view, seen, is_last=is_last) for view in _holding(status)],
-            snapshots=[each.log for each in status.snapshots],
-            read_first=self._read_first(seen),
-            elsewhere=None if status.group is None else status.group.slowest,
-            writers=None if seen.plan.observation.announced is None else _writers(status),
-            is_last=is_last,
-            began_behind=not totals.read
-            and status.watermark is None
-            and any(s.backlog.position for s in status.splits),
-            bound=status.out_of_orderness or 0,
         )
-
-    def _read_first(self, seen: Seen) -> list[Split]:
-        catch_up = seen.plan.state.catch_up
-        if catch_up is None or self._options.after_catch_up is not AfterCatchUp.WATERMARK:
-            return []
-        return sorted(catch_up.ends)
-
-    def _holder(self, view: SplitView, seen: Seen, *, is_last: bool) -> HoldingSplit:
-        timeouts: Mapping[Split, int] = seen.plan.observation.history.idle_timeouts
-        rows = seen.counts.by_split.get(view.split, NO_ROWS)
-        quiet = self._options.watermark_warning_after if view.quiet is None or is_last else view.quiet
-        was_read = rows.read > 0 and 2 * quiet < self._options.watermark_warning_after
-        return HoldingSplit(
-            view.split,
-            view.why,
-            view.lag,
-            rows,
-            self._options.idleness.timeout_of(view.split, timeouts),
-            by_marks=self._options.strategy.observed is Observed.MARKS,
-            is_paused=view.status is Status.PAUSED,
-            has_open_transaction=view.has_open_transaction,
-            is_read=not seen.plan.observation.logs.ends_are_final and (view.unobserved > 0 or was_read),
-        )
-
-
-def _writers(status: SourceStatus) -> list[str]:
-    """Return why the watermark stands where the writers announced it."""
-    if status.unannounced is not None:
-        return [status.unannounced]
-    return [f"{writer.name} {writer.why}" for writer in status.writers if writer.holds_back]
-
-
-def _holding(status: SourceStatus) -> list[SplitView]:
-    """Return the splits that the combined watermark waits for, those that no record can help first."""
-    counting = [view for view in status.splits if view.status is not Status.IDLE]
-    without = [view for view in counting if view.watermark is None]
-    if without or not counting:
-        return sorted(without, key=lambda view: (view.lag != 0, view.split))
-    lowest = min(view.watermark for view in counting if view.watermark is not None)
-    return [view for view in counting if view.watermark == lowest]
-
-
-def _are_last(status: SourceStatus) -> bool:
-    """Return whether the watermark would not advance without the splits that hold it, as far as the status has all."""
-    holding = _holding(status)
-    reached = [view.watermark for view in status.splits if view not in holding and view.watermark is not None]
-    own = [view.watermark for view in holding if view.watermark is not None]
-    ahead = bool(reached) and max(reached) > max(own, default=MIN)
-    return not ahead and len(status.splits) == status.splits_total

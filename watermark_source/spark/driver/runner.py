@@ -19,6 +19,7 @@ from pyspark.sql.streaming.datasource import ReadLimit
 from watermark_source.clock import Clock
 from watermark_source.contract.stream import Connector, SourceDefinition
 from watermark_source.errors import GeneratorError
+from watermark_source.planning.holds import is_behind
 from watermark_source.planning.planner import Plan, plan
 from watermark_source.planning.policy import MinimumRows, OnLoss, PlanPolicy
 from watermark_source.planning.split import Split
@@ -37,7 +38,7 @@ from watermark_source.spark.driver.pace import LastPlan
 from watermark_source.spark.driver.plan_warnings import WatermarkWarnings, warn_of
 from watermark_source.spark.driver.run_bounds import AvailableNowEnds, InitialOffset, StreamEnd
 from watermark_source.spark.driver.status import StatusReport
-from watermark_source.spark.driver.status_from_plan import Seen, is_behind
+from watermark_source.spark.driver.status_from_plan import Seen
 from watermark_source.spark.driver.task_reports import TaskReports
 from watermark_source.spark.garbage_collector import collect_later, collect_rarely, spare_imports
 from watermark_source.spark.options import EngineOptions
@@ -61,18 +62,7 @@ class SourceRunner:
         on_loss = OnLoss(
             fails=fail_on_data_loss, conditions=definition.loss_conditions, position_text=definition.position_text
         )
-        policy = PlanPolicy(
-            strategy=options.strategy,
-            max_future_skew=options.max_future_skew,
-            watermark_interval=options.watermark_interval,
-            idleness=options.idleness,
-            alignment=options.alignment,
-            on_loss=on_loss,
-            final_watermark=options.final_watermark,
-            after_catch_up=options.after_catch_up,
-            minimum_rows=minimum_rows,
-            sends_markers=options.include_markers,
-        )
+        policy = options.policy(on_loss, minimum_rows)
         self._policy = policy
         self._fails_on_loss = fail_on_data_loss
         clock = Clock()
@@ -116,7 +106,7 @@ class SourceRunner:
         self._last = LastPlan()
         self._idled: Set[Split] = frozenset()
         """See ``Seen.idled``."""
-        self._open = OpenTransactionsAtHolders(self._connector.transactions, clock)
+        self._open = OpenTransactionsAtHolders(self._connector.transactions, policy, clock)
         self._status = StatusReport(options, definition.name, clock)
         self._warnings = WatermarkWarnings(options, definition.name, clock)
         before_termination(self._publish_last)
@@ -238,6 +228,7 @@ class SourceRunner:
         return Seen(
             planned,
             self._reports.rows,
+            words=self._definition.words,
             idled=self._idled,
             uncounted=not self._connector.positions_are_rows,
             snapshots=self._reports.snapshots.progress(planned.state, planned.observation.now),

@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from watermark_source.clock import Clock
+from watermark_source.monitor.hold_texts import subject
 from watermark_source.monitor.source_status import SourceStatus, Status
 from watermark_source.monitor.status_json import status_to_json
-from watermark_source.monitor.three_clocks import holder
 from watermark_source.planning.group import silent_names
 from watermark_source.planning.state import SourceState
 from watermark_source.planning.watermark import watermark_text
@@ -73,11 +73,11 @@ def _silent(seen: Seen) -> frozenset[str]:
 
 def batch_line(of: SourceStatus) -> str:
     """Return the line of a batch for the log: watermark, who holds it, the group's limit, and the oldest row."""
-    held = holder(of)
     limit = "" if of.group is None or of.group.limit is None else f", limit {watermark_text(of.group.limit)}"
     counts = ", ".join(f"{n} {status.name.lower()}" for status in Status if (n := of.counts.get(status, 0)))
     arrived = "none" if of.unprocessed is None else watermark_text(of.unprocessed.arrived)
+    held = subject(of.holds[0]) if of.holds else "nothing"
     return (
-        f"watermark {watermark_text(of.watermark)}, held by {'no split' if held is None else held.name}{limit}; rows "
+        f"watermark {watermark_text(of.watermark)}, held by {held}{limit}; rows "
         f"up to {arrived} are processed; splits: {counts or 'none'}"
     )

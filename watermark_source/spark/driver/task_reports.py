@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 
 from watermark_source.contract.stream import Relocation, Snapshots, SnapshotSize, SourceDefinition
 from watermark_source.errors import DataLossError, EventTimeError, UnknownSplitError, UnsupportedFormatError
-from watermark_source.monitor.source_status import NO_ROWS, RowTotals, SnapshotProgress
+from watermark_source.monitor.source_status import SnapshotProgress
 from watermark_source.planning.disorder import RangeSummary
 from watermark_source.planning.planner import ranges_of
-from watermark_source.planning.range_report import Coverage
+from watermark_source.planning.range_report import NO_ROWS, Coverage, RowTotals
 from watermark_source.planning.snapshot_ranges import last_batch, snapshot_split, unfinished
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import SourceState, SplitState

@@ -90,7 +90,7 @@ class Holding:
 
     def __init__(self, logs: Mapping[Split, int]) -> None:
         self.clock, self.transactions = SetClock(), Behind(logs)
-        self.open = OpenTransactionsAtHolders(self.transactions, self.clock)
+        self.open = OpenTransactionsAtHolders(self.transactions, PlanPolicy(), self.clock)
 
     def found(self, end: int = 1, *, later: int = 100, asked_at: Millis | None = None, **changes: Any) -> Set[Split]:
         self.clock.at = Millis(self.clock.at + later)

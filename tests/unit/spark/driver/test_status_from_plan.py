@@ -14,6 +14,7 @@ from watermark_source.monitor.status_json import status_from_json, status_to_jso
 from watermark_source.planning.announced import AnnouncedBy
 from watermark_source.planning.catch_up import AfterCatchUp, CatchUp
 from watermark_source.planning.group import FIRST, OtherMember, OtherMembers, Peer, incomplete
+from watermark_source.planning.holds import HeldBy
 from watermark_source.planning.planner import plan
 from watermark_source.planning.policy import Alignment, PlanPolicy
 from watermark_source.planning.range_report import Coverage
@@ -80,16 +81,29 @@ def test_drift_is_against_the_slowest_of_the_group_which_may_be_another_source()
 
 
 @pytest.mark.parametrize(
-    ("elsewhere", "holder"), [(None, [True, False]), (Millis(150), [True, False]), (Millis(20), [False, False])]
+    ("read", "elsewhere", "holder"),
+    [
+        (1, None, (HeldBy.SPLIT, "log-0")),
+        (1, 150_000, (HeldBy.SPLIT, "log-0")),
+        (1, 20_000, (HeldBy.SPLIT, "log-0")),
+        (2, 150_000, (HeldBy.SPLIT, "log-0")),
+        # Its next row is too far ahead of the other source.
+        (2, 20_000, (HeldBy.SOURCE, "users")),
+    ],
 )
-def test_a_split_holds_back_only_if_no_other_source_is_slower(elsewhere: Millis | None, holder: list[bool]) -> None:
-    log = log_of([100], [400])
-    others = OtherMembers() if elsewhere is None else OtherMembers(elsewhere, OtherMember("users"), 1)
+def test_a_source_is_held_by_its_slowest_split_or_by_the_source_that_this_waits_for(
+    read: int, elsewhere: int | None, holder: tuple[HeldBy, str]
+) -> None:
+    log = log_of([100_000, 101_000][:read], [400_000])
+    others = OtherMembers() if elsewhere is None else OtherMembers(Millis(elsewhere), OtherMember("users"), 1)
     seen = observation(log, others=others)
-    state = SourceState(splits={A: at(1, 99), B: at(1, 399)}, watermark=Millis(99))
+    state = SourceState(splits={A: at(1, 99_999), B: at(1, 399_999)}, watermark=Millis(99_999))
     planned = plan(state, seen, PlanPolicy(alignment=Alignment(max_drift=10)), log)
     status = source_status(Seen(planned, RowCounts()), OPTIONS, "file-log", seen.now)
-    assert {v.split: v.holds_back for v in status.splits} == dict(zip((A, B), holder, strict=True))
+    (held,) = status.holds
+    assert (held.by, held.name) == holder
+    assert {v.split: v.holds_back for v in status.splits} == {A: held.by is HeldBy.SPLIT, B: False}
+    assert held.by is HeldBy.SPLIT or held.why == "log-0 is paused: 1 min 19 s ahead of users (alignmentMaxDrift 10 ms)"
 
 
 def test_the_status_has_the_watermark_that_there_would_be_without_what_holds_it() -> None:

@@ -1,0 +1,280 @@
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.unit.monitor.example_status import KAFKA, NOON
+from watermark_source.monitor.hold_texts import advice, sentence
+from watermark_source.monitor.source_status import WriterView
+from watermark_source.planning.announced import (
+    AnnouncedBy,
+    AnnouncedTable,
+    LoggedStatement,
+    ObservedAnnouncements,
+    with_statements,
+    writers_at,
+)
+from watermark_source.planning.announcement import Announcement
+from watermark_source.planning.holds import (
+    AlignmentWait,
+    Behind,
+    Circumstances,
+    HeldBy,
+    Hold,
+    HoldKind,
+    holding_writers,
+    split_kind,
+    writer_hold,
+)
+from watermark_source.planning.range_report import NO_ROWS, RowTotals
+from watermark_source.planning.state import SplitState, SplitStatus
+from watermark_source.planning.strategy import Announced, Bounded, Punctuated, WatermarkStrategy
+from watermark_source.planning.watermark import MAX, Millis
+from watermark_source.spark.driver.status_from_plan import unannounced, writer_views
+
+SLOWEST = "orders-3"
+MARKED, OWN, ANNOUNCED = Punctuated(), Bounded(), Announced(AnnouncedBy())
+
+
+def reason(*, status: SplitStatus = SplitStatus.ACTIVE, strategy: WatermarkStrategy = OWN, **facts: Any) -> str:
+    """Return the sentence about a split of which this is known, with the kind that the planner gives it."""
+    given = {"lag": 0, "watermark": 1_000, "quiet": None, "timeout": None} | facts
+    lag, watermark, quiet = given.pop("lag"), given.pop("watermark"), given.pop("quiet")
+    rows, left_out, pending = given.get("rows", NO_ROWS), given.pop("left_out", False), given.pop("pending", False)
+    opened, timeout = given.pop("opened", False), given.pop("timeout")
+    at = SplitState(5, 5 - pending, watermark, status)
+    kind = split_kind(
+        at, 1 if given.get("has_more") else lag, rows, strategy, quiet=quiet, is_left_out=left_out,
+        has_open_transaction=opened, is_final=given.get("is_final", False),
+    )  # fmt: skip
+    hold = Hold(name="orders-0", kind=kind, watermark=watermark, lag=lag, quiet=quiet, timeout=timeout)
+    return sentence(hold, KAFKA, Circumstances(**given))
+
+
+IDLED = "20 min behind the watermark (it was idle): its rows up to there are late"
+
+
+@pytest.mark.parametrize(
+    ("facts", "text"),
+    [
+        ({"lag": 12_000}, "behind by 12 000 records"),
+        ({"lag": 1}, "behind by 1 record"),
+        ({"lag": 5, "watermark": None}, "behind by 5 records"),
+        ({"lag": 5, "waits_for_budget": True}, "behind by 5 records; slower ones go first (maxOffsetsPerTrigger)"),
+        ({"lag": 5, "waits_for_more": True}, "behind by 5 records; waits for more to come"),
+        ({"lag": None, "has_more": True}, "has more to read"),
+        ({"watermark": None, "holds": True}, "no record seen yet; holds the watermark"),
+        ({"watermark": None}, "no record seen yet"),
+        ({"watermark": None, "pending": True, "holds": True}, "its first records are being read"),
+        ({"watermark": None, "resumed": True}, "no record seen since the query was started"),
+        ({}, "caught up"),
+        ({"pending": True}, "caught up"),
+        (
+            {"lag": 5, "hidden_ahead": True},
+            "behind by 5 records; its next rows cannot be read ahead (see the log), and it holds the watermark",
+        ),
+        ({"quiet": 0, "timeout": 30_000}, "caught up"),
+        ({"quiet": 3, "holds": True}, "caught up"),
+        ({"quiet": 12_000}, "nothing to read for 12 s"),
+        ({"quiet": 12_000, "timeout": 30_000}, "nothing to read for 12 s; idle after 30 s"),
+        ({"quiet": 12_000, "holds": True}, "nothing to read for 12 s; never idle without idleTimeout"),
+        ({"opened": True}, "its next records are in a transaction that is open"),
+    ],
+)
+def test_an_active_split_says_what_it_is_waiting_for(facts: dict[str, Any], text: str) -> None:
+    assert reason(**facts) == text
+
+
+def test_what_holds_although_all_is_read_states_of_when_its_newest_record_is() -> None:
+    held = Hold(name="orders-0", kind=HoldKind.READ, watermark=NOON - 1, newest=NOON)
+    assert sentence(held, KAFKA, Circumstances(holds=True)) == (
+        "all is read, and its newest record is of 2026-11-21 12:00:00.000 UTC"
+    )
+    assert advice(held, KAFKA) == "no option helps: its next newer record moves it on"
+    assert sentence(held, KAFKA) == "caught up"
+
+
+@pytest.mark.parametrize(
+    ("behind", "left_out", "text"),
+    [
+        (
+            Behind(1_200_000, was_idle=True),
+            False,
+            f"{IDLED}; the watermark waits for it, with idleReturn=pass it would not",
+        ),
+        (Behind(1_200_000, was_idle=True), True, f"{IDLED}, and the watermark advances without it (idleReturn=pass)"),
+        (
+            Behind(5_000, was_idle=False),
+            False,
+            "5 s behind the watermark: its rows up to there are late; the watermark waits for it",
+        ),
+    ],
+)
+def test_a_split_behind_the_watermark_says_that_its_rows_are_late_and_why(
+    behind: Behind, left_out: bool, text: str
+) -> None:
+    assert reason(behind=behind, left_out=left_out) == f"caught up; {text}"
+    assert reason(behind=behind, left_out=left_out, lag=7) == f"behind by 7 records; {text}"
+
+
+@pytest.mark.parametrize(
+    ("rows", "facts", "text"),
+    [
+        (RowTotals(read=20, undated=20), {}, "20 records, none with an event time"),
+        (RowTotals(read=1, undated=1), {"pending": True}, "1 record, none with an event time"),
+        (RowTotals(read=20, future=20), {}, "20 records, all too far in the future (maxFutureSkew)"),
+        (
+            RowTotals(read=20, undated=12, future=8),
+            {},
+            "20 records: 12 without an event time, 8 too far in the future (maxFutureSkew)",
+        ),
+        (RowTotals(read=20), {"strategy": MARKED}, "20 records, none with a watermark (watermarkColumn)"),
+        (
+            RowTotals(read=20, future=3),
+            {"strategy": MARKED},
+            "20 records, none with a watermark (watermarkColumn) but 3 too far in the future (maxFutureSkew)",
+        ),
+    ],
+)
+def test_a_split_without_a_watermark_says_what_its_records_lack(
+    rows: RowTotals, facts: dict[str, Any], text: str
+) -> None:
+    known: dict[str, Any] = {"watermark": None, "rows": rows} | facts
+    assert reason(**known) == text
+    assert reason(holds=True, **known).startswith(f"{text}; holds the watermark")
+    assert reason(lag=3, **known) == f"behind by 3 records; {text} so far"
+
+
+def test_where_writers_announce_the_watermark_a_split_needs_none_and_its_records_lack_nothing() -> None:
+    facts: dict[str, Any] = {"watermark": None, "rows": RowTotals(read=202), "strategy": ANNOUNCED}
+    assert reason(**facts) == "caught up"
+    assert reason(**facts, quiet=4_000) == "nothing to read for 4 s"
+    assert reason(**facts, lag=3) == "behind by 3 records"
+    assert reason(**(facts | {"rows": NO_ROWS})) == "no record seen yet"
+
+
+def test_a_split_whose_records_have_no_event_time_says_when_it_stops_holding_the_watermark() -> None:
+    facts: dict[str, Any] = {"watermark": None, "holds": True, "rows": RowTotals(read=20, undated=20)}
+    held = "20 records, none with an event time; holds the watermark"
+    assert reason(**facts) == f"{held}, and is never idle without idleTimeout"
+    assert reason(**facts, timeout=30_000) == f"{held} until it is idle (idleTimeout 30 s)"
+
+
+@pytest.mark.parametrize(
+    ("facts", "text"),
+    [
+        ({"quiet": 302_000, "timeout": 30_000}, "nothing to read for 5 min 02 s (idleTimeout 30 s)"),
+        ({"quiet": 302_000}, "nothing to read for 5 min 02 s"),
+        ({"timeout": 30_000}, "nothing to read (idleTimeout 30 s)"),
+        (
+            {"quiet": 40_000, "timeout": 30_000, "rows": RowTotals(read=9, undated=9)},
+            "nothing with an event time for 40 s (idleTimeout 30 s)",
+        ),
+    ],
+)
+def test_an_idle_split_names_the_timeout_it_passed(facts: dict[str, Any], text: str) -> None:
+    assert reason(status=SplitStatus.IDLE, watermark=None, **facts) == text
+
+
+@pytest.mark.parametrize(
+    ("wait", "text"),
+    [
+        (AlignmentWait(SLOWEST, 30_000, ahead=37_000), "37 s ahead of orders-3 (alignmentMaxDrift 30 s)"),
+        (AlignmentWait(SLOWEST, 30_000, ahead=30_000), "next record over 30 s ahead of orders-3 (alignmentMaxDrift)"),
+        (AlignmentWait(SLOWEST, 30_000), "next record over 30 s ahead of orders-3 (alignmentMaxDrift)"),
+        (AlignmentWait("users", None), "reads nothing before its alignment group may begin: waits for users"),
+        (None, "waits for its alignment group"),
+    ],
+)
+def test_a_paused_split_names_whom_it_waits_for(wait: AlignmentWait | None, text: str) -> None:
+    assert reason(status=SplitStatus.PAUSED, lag=9, wait=wait) == text
+
+
+def test_finished_and_unknown_need_no_further_facts() -> None:
+    assert reason(is_final=True) == "read to the end of this run"
+    assert reason(lag=None) == "no answer about its log"
+
+
+def test_a_finished_split_without_a_record_holds_the_watermark_still() -> None:
+    facts: dict[str, Any] = {"is_final": True, "watermark": None, "holds": True}
+    assert reason(**facts) == "no record seen yet; holds the watermark"
+    assert reason(**facts, pending=True) == "read to the end of this run"
+
+
+@pytest.mark.parametrize("by", HeldBy)
+@pytest.mark.parametrize("kind", HoldKind)
+@pytest.mark.parametrize("is_last", [False, True])
+def test_every_kind_has_a_sentence_and_an_advice(by: HeldBy, kind: HoldKind, is_last: bool) -> None:
+    """An advice may be empty, where nothing has to be done."""
+    hold = Hold(name="orders-0", kind=kind, by=by, is_last=is_last)
+    if kind is not HoldKind.BOUND and by is HeldBy.SPLIT:
+        assert sentence(hold, KAFKA)
+    if by is not HeldBy.READING:
+        assert not advice(hold, KAFKA).endswith(".")
+
+
+# Writers that announce watermarks.
+
+
+def announcement(watermark: int | None, ends: Mapping[str, int], *, writer: str = "a", **more: Any) -> Announcement:
+    at = None if watermark is None else Millis(watermark)
+    given = {"query": f"q{writer}", "batch": 0, "topic": "T", **more}
+    return Announcement(writer=writer, watermark=at, ends=ends, **given)
+
+
+def views(
+    *statements: Announcement | str, read: int = 0, names: Set[str] = frozenset(), **changes: Any
+) -> dict[str, WriterView]:
+    logged = [
+        LoggedStatement(at, None, None, each, "no JSON")
+        if isinstance(each, str)
+        else LoggedStatement(at, Millis(1_000 + at), each)
+        for at, each in enumerate(statements)
+    ]
+    table, _ = with_statements(AnnouncedTable(), logged, "T")
+    by = AnnouncedBy(frozenset(names), changes.pop("time_to_live", None))
+    observed = ObservedAnnouncements(table=table, by=by, log="L", next_position=9, **{"is_current": True, **changes})
+    writers = writers_at(observed, {"0": read}, Millis(10**12))
+    held = [writer_hold(each, observed) for each in holding_writers(writers)]
+    return {each.name: each for each in writer_views(observed, writers, held)}
+
+
+def test_a_writer_states_what_the_watermark_waits_for() -> None:
+    found = views(
+        announcement(50, {}), announcement(60, {"0": 5_210}, batch=17), announcement(90, {}, writer="b"), names={"c"}
+    )
+    assert found["a"].why == "5 210 rows before the cut of batch 17"
+    assert (found["a"].watermark, found["a"].announced, found["a"].rows_before_next) == (50, 60, 5_210)
+    assert (found["a"].since, found["a"].batch) == (1_001, 17)
+    assert found["c"].why == "has announced nothing yet (announcedBy)"
+    assert [each.holds_back for each in found.values()] == [False, False, True]
+    found = views(announcement(50, {}), announcement(90, {}, writer="b"), silent={"a": 40_900})
+    assert found["a"].why == "has announced nothing for 40 s"
+    assert [each.holds_back for each in found.values()] == [True, False]
+
+
+@pytest.mark.parametrize(("statements", "changes", "why"), [
+    ([announcement(50, {}, idle=True)], {}, "announced that it is idle"),
+    ([announcement(MAX, {})], {}, "announced that it writes no more"),
+    ([announcement(None, {})], {}, "asked to be waited for, and has no watermark yet"),
+    ([announcement(50, {}), "a"], {}, "its last record cannot be read, so the watermark waits for the next one: no JS"),
+    ([announcement(50, {})], {"time_to_live": 5_000, "silent": {"a": 9_000}},
+     "has announced nothing for 9 s, longer than writerTimeToLive (5 s): the watermark does not wait"),
+    ([announcement(10**13, {}, batch=4)], {}, "its watermark of batch 4 is in the future (maxFutureSkew)"),
+    ([announcement(50, {})], {}, "announces"),
+    ([announcement(50, {}, batch=4)], {"is_run": True}, "announced last at 1970-01-01 00:00:01.000 UTC, after batch 4"),
+])  # fmt: skip
+def test_a_writer_has_a_reason(statements: list[Announcement | str], changes: dict[str, Any], why: str) -> None:
+    assert views(*statements, **changes)["a"].why.startswith(why)
+
+
+def test_announcements_that_cannot_be_read_are_a_reason_of_their_own() -> None:
+    observed = ObservedAnnouncements(
+        table=AnnouncedTable(), by=AnnouncedBy(), log=None, next_position=None, is_current=False, trouble="no broker"
+    )
+    assert unannounced(observed) == "no broker"
+    assert unannounced(replace(observed, is_current=True)) == "no writer has announced a watermark yet"
+    assert unannounced(replace(observed, is_current=True, by=AnnouncedBy(frozenset("a")))) is None

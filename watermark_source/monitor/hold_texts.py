@@ -1,0 +1,393 @@
+"""What holds a watermark, in English: one sentence a reason, and one advice. Pure; it decides nothing.
+
+``holds`` has decided who holds and why. Log, terminal, page, ``why``, ``why_open`` and ``explain`` call ``sentence``,
+which a report has beside the codes, and ``advice``. Options and commands of a connector come from its ``Words``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from watermark_source.durations import count_text, format_duration, format_seconds
+from watermark_source.monitor.source_status import SourceStatus
+from watermark_source.planning.announced import AnnouncedBy, ObservedAnnouncements, WriterAt, WriterStatus
+from watermark_source.planning.announcement import gone_line, writers_line
+from watermark_source.planning.holds import (
+    THE_ANNOUNCEMENTS,
+    Behind,
+    Circumstances,
+    HeldBy,
+    Hold,
+    HoldKind,
+    announced_at,
+)
+from watermark_source.planning.range_report import RowTotals
+from watermark_source.planning.state import SplitStatus
+from watermark_source.planning.watermark import is_moment, watermark_text
+from watermark_source.words import Words
+
+IDLE_TIMEOUT: Final = '.option("idleTimeout", "30 seconds")'
+FINAL_WATERMARK: Final = '.option("finalWatermark", "true")'
+IN_GENERAL: Final[Mapping[SplitStatus, str]] = {
+    SplitStatus.ACTIVE: "has rows to read",
+    SplitStatus.IDLE: "nothing to read, or nothing with an event time, for longer than idleTimeout",
+    SplitStatus.PAUSED: "ahead of its alignment group by more than alignmentMaxDrift",
+}
+"""The reason in a marker row. It follows from two offsets alone, on any replay, so it uses no fact but the status."""
+
+# Why: a sentence without a full stop, about a member that was named before.
+
+
+def sentence(hold: Hold, words: Words, about: Circumstances | None = None) -> str:
+    """Return why a split, or what is read first, is not further.
+
+    Args:
+        hold: the decision.
+        words: of its connector.
+        about: what else is known of a split.
+    """
+    known = Circumstances() if about is None else about
+    counts = known.holds and hold.watermark is None
+    if known.is_final and hold.kind not in _NOT_ENDED and not (counts and hold.kind is not HoldKind.PENDING):
+        return "read to the end of this run"
+    text = _SENTENCES[hold.kind](hold, words, known)
+    if known.hidden_ahead and hold.kind not in _NOT_ENDED:
+        return f"{text}; its next rows cannot be read ahead (see the log), and it holds the watermark"
+    return text if known.behind is None else f"{text}; {_late(known.behind, hold)}"
+
+
+_NOT_ENDED = frozenset({HoldKind.LEFT_OUT, HoldKind.PAUSED, HoldKind.NO_ANSWER})
+
+
+def _late(behind: Behind, hold: Hold) -> str:
+    was_idle = " (it was idle)" if behind.was_idle else ""
+    late = f"{format_duration(behind.millis)} behind the watermark{was_idle}: its rows up to there are late"
+    if hold.kind is HoldKind.LEFT_OUT:
+        return f"{late}, and the watermark advances without it (idleReturn=pass)"
+    return f"{late}; the watermark waits for it" + (", with idleReturn=pass it would not" if behind.was_idle else "")
+
+
+def _backlog(hold: Hold, words: Words, about: Circumstances) -> str:
+    if hold.by is HeldBy.READING:
+        return f"it is read to its end first (readToEndFirst), {count_text(hold.lag or 0, 'record')} to go"
+    if hold.lag is None:
+        return "has more to read"
+    behind = f"behind by {count_text(hold.lag, 'record')}"
+    if about.waits_for_more:
+        return f"{behind}; waits for more to come{_in_brackets(words.minimum)}"
+    return f"{behind}; slower ones go first{_in_brackets(words.limit)}" if about.waits_for_budget else behind
+
+
+def _in_brackets(option: str | None) -> str:
+    return "" if option is None else f" ({option})"
+
+
+def _pending(hold: Hold, words: Words, about: Circumstances) -> str:
+    is_first = hold.watermark is None and not about.rows.read
+    return "its first records are being read" if is_first else _read(hold, words, about)
+
+
+def _read(hold: Hold, _: Words, about: Circumstances) -> str:
+    if about.holds and hold.newest is not None:
+        return f"all is read, and its newest record is of {_time(hold.newest)}"
+    return "caught up"
+
+
+def _silent(hold: Hold, _: Words, about: Circumstances) -> str:
+    quiet = f"{_nothing(about.rows)} for {format_duration(hold.quiet or 0)}"
+    if hold.timeout is not None:
+        return f"{quiet}; idle after {format_duration(hold.timeout)}"
+    return f"{quiet}; never idle without idleTimeout" if about.holds else quiet
+
+
+def _nothing(rows: RowTotals) -> str:
+    return "nothing with an event time" if rows.undated or rows.future else "nothing to read"
+
+
+def _lacking(hold: Hold, words: Words, about: Circumstances) -> str:
+    if hold.watermark is not None:
+        return _silent(hold, words, about) if hold.quiet else "caught up"
+    why = _what_it_lacks(hold, about.rows)
+    if hold.lag or about.has_more:
+        behind = "has more to read" if hold.lag is None else f"behind by {count_text(hold.lag, 'record')}"
+        return f"{behind}; {why} so far"
+    if not about.holds:
+        return why
+    if hold.kind is HoldKind.NO_MARKS:
+        return f"{why}; holds the watermark"
+    if hold.timeout is None:
+        return f"{why}; holds the watermark, and is never idle without idleTimeout"
+    return f"{why}; holds the watermark until it is idle (idleTimeout {format_duration(hold.timeout)})"
+
+
+def _what_it_lacks(hold: Hold, rows: RowTotals) -> str:
+    read = count_text(rows.read, "record")
+    if hold.kind is HoldKind.NO_MARKS:
+        far = "" if not rows.future else f" but {count_text(rows.future)} too far in the future (maxFutureSkew)"
+        return f"{read}, none with a watermark (watermarkColumn){far}"
+    if hold.kind is HoldKind.UNDATED:
+        return f"{read}, none with an event time"
+    if not rows.undated:
+        return f"{read}, all too far in the future (maxFutureSkew)"
+    far = f"{count_text(rows.future)} too far in the future (maxFutureSkew)"
+    return f"{read}: {count_text(rows.undated)} without an event time, {far}"
+
+
+def _never(_: Hold, __: Words, about: Circumstances) -> str:
+    why = "no record seen since the query was started" if about.resumed else "no record seen yet"
+    return f"{why}; holds the watermark" if about.holds else why
+
+
+def _left_out(hold: Hold, _: Words, about: Circumstances) -> str:
+    if about.behind is not None:
+        return f"behind by {count_text(hold.lag, 'record')}" if hold.lag else "caught up"
+    quiet = _nothing(about.rows) if hold.quiet is None else f"{_nothing(about.rows)} for {format_duration(hold.quiet)}"
+    # A split stays idle until its next record, even if a restart has removed the timeout.
+    return quiet if hold.timeout is None else f"{quiet} (idleTimeout {format_duration(hold.timeout)})"
+
+
+def _paused(hold: Hold, _: Words, about: Circumstances) -> str:
+    wait = about.wait
+    if wait is None:
+        return "waits for its alignment group"
+    if wait.max_drift is None:
+        return f"reads nothing before its alignment group may begin: waits for {wait.slowest}"
+    drift, of = format_duration(wait.max_drift), "" if wait.drift_of is None else f" of {wait.drift_of}"
+    if wait.ahead is not None and wait.ahead > wait.max_drift:
+        return f"{format_duration(wait.ahead)} ahead of {wait.slowest} (alignmentMaxDrift {drift}{of})"
+    return f"next record over {drift} ahead of {wait.slowest} (alignmentMaxDrift{of})"
+
+
+_SENTENCES: Mapping[HoldKind, Callable[[Hold, Words, Circumstances], str]] = {
+    HoldKind.BACKLOG: _backlog,
+    HoldKind.READ: _read,
+    HoldKind.PENDING: _pending,
+    HoldKind.PAUSED: _paused,
+    HoldKind.OPEN_TRANSACTION: lambda *_: "its next records are in a transaction that is open",
+    HoldKind.SILENT: _silent,
+    HoldKind.UNDATED: _lacking,
+    HoldKind.FUTURE: _lacking,
+    HoldKind.NO_MARKS: _lacking,
+    HoldKind.NEVER: _never,
+    HoldKind.NO_ANSWER: lambda *_: "no answer about its log",
+    HoldKind.SNAPSHOT: lambda *_: "it is read first, and rows of a snapshot have no watermark",
+    HoldKind.LEFT_OUT: _left_out,
+}
+
+
+def _time(moment: int) -> str:
+    return f"{watermark_text(moment)} UTC" if is_moment(moment) else watermark_text(moment)
+
+
+# Writers that announce watermarks.
+
+
+def writer_sentence(of: WriterAt, observed: ObservedAnnouncements) -> str:
+    """Return why a writer is where it is."""
+    writer, silent = of.writer, observed.silent.get(of.writer.name, 0)
+    if of.status is WriterStatus.SILENT:
+        return f"{_has_not_announced(silent)}, longer than {_time_to_live(observed.by)}: the watermark does not wait"
+    if writer.unreadable is not None:
+        return f"its last record cannot be read, so the watermark waits for the next one: {writer.unreadable}"
+    if of.status in _OUT:
+        return _OUT[of.status]
+    if writer.newest is None and writer.query is None:
+        named = writer.name in observed.by.names
+        return "has announced nothing yet" + (" (announcedBy)" if named else ": the checkpoint names it")
+    return _announcing(of, observed, silent)
+
+
+_OUT = {
+    WriterStatus.ENDED: "announced that it writes no more",
+    WriterStatus.IDLE: "announced that it is idle",
+}
+
+
+def _announcing(of: WriterAt, observed: ObservedAnnouncements, silent: int) -> str:
+    if of.next is not None and of.is_future:
+        return f"its watermark of batch {of.next.batch} is in the future (maxFutureSkew): it waits for the clock"
+    if of.next is not None:
+        return f"{count_text(of.rows_before_next, 'row')} before the cut of batch {of.next.batch}"
+    if announced_at(of) is None:
+        return "asked to be waited for, and has no watermark yet"
+    newest = of.writer.newest
+    if observed.is_run and newest is not None and newest.written_at is not None:
+        return f"announced last at {watermark_text(newest.written_at)} UTC, after batch {newest.batch}"
+    return _has_not_announced(silent) if silent >= _WORTH_NAMING else "announces"
+
+
+_WORTH_NAMING = 5_000
+"""Milliseconds without an announcement from which the status states them."""
+
+
+def _has_not_announced(silent: int) -> str:
+    return f"has announced nothing for {format_seconds(silent)}"
+
+
+def _time_to_live(by: AnnouncedBy) -> str:
+    return f"writerTimeToLive ({format_duration(by.time_to_live or 0)})"
+
+
+# Advice: what to write or to do, without a full stop.
+
+
+def advice(hold: Hold, words: Words, *, bound: int = 0, end: int | None = None) -> str:
+    """Return what ends a hold; empty where nothing has to be done.
+
+    Args:
+        hold: the decision.
+        words: of its connector.
+        bound: milliseconds of ``maxOutOfOrderness``.
+        end: of the window that waits, milliseconds since 1970-01-01 UTC; ``None``: any that is open.
+    """
+    if hold.by is HeldBy.READING:
+        return _OF_READING[hold.kind]
+    if hold.by is HeldBy.WRITER:
+        return _of_writer(hold)
+    if hold.kind in _ADVICE:
+        return _ADVICE[hold.kind](hold, words)
+    if hold.is_last:
+        return from_start(words) if hold.began_behind else no_later_record(words, bound, end)
+    return _of_silence(hold, words)
+
+
+_OF_READING: Mapping[HoldKind, str] = {
+    HoldKind.SNAPSHOT: "the watermark begins with the changes behind it",
+    HoldKind.BACKLOG: "see the lag of each in the status. With read_committed a transaction that was open then has to "
+    "end first: docs/watermarks.md, Transactions. A log that was truncated or created again after the query began has "
+    "no such end any more: begin with a new checkpoint location",
+}
+
+
+_STOPPED_AFTER: Final = 60_000
+"""Milliseconds without an announcement after which a writer may have stopped."""
+
+
+def _of_writer(hold: Hold) -> str:
+    if hold.name == THE_ANNOUNCEMENTS:
+        return writers_line([]) if hold.kind is HoldKind.NEVER else ""
+    if hold.kind is HoldKind.NO_ANSWER:
+        return gone_line([hold.name])
+    if hold.kind is HoldKind.NEVER:
+        return writers_line([hold.name])
+    if hold.kind not in (HoldKind.READ, HoldKind.SILENT):
+        return ""
+    if hold.quiet is not None and hold.quiet <= _STOPPED_AFTER:
+        return f"see why(query) in the job of {hold.name}, which announced less than a minute ago"
+    return writers_line([hold.name])
+
+
+def _of_silence(hold: Hold, words: Words) -> str:
+    if hold.timeout is None:
+        return f"to continue without a silent {words.split}, write {IDLE_TIMEOUT}"
+    left = "" if hold.quiet is None else f", in {format_duration(max(0, hold.timeout - hold.quiet))}"
+    timeout = format_duration(hold.timeout)
+    return f"once it has been silent for idleTimeout ({timeout}){left}, {hold.name} is left out"
+
+
+def from_start(words: Words) -> str:
+    """Return what to write where a query began behind all records that there are."""
+    line = "" if words.from_start is None else f": {words.from_start} with a new checkpoint location reads them"
+    return f"no record has come since the query was started, and it began behind those that were there before{line}"
+
+
+def no_later_record(words: Words, bound: int = 0, end: int | None = None) -> str:
+    """Return what closes the last windows when no split has a later event time."""
+    late = f" (maxOutOfOrderness {format_duration(bound)})" if bound else ""
+    after = "a later event time" if end is None else f"an event time later than {_time(end + bound)}"
+    clock = "" if words.at_rest is None else f"{words.at_rest} lets the clock close them, and "
+    return (
+        f"no other {words.split} has a later event time, as is normal while rows are still coming and after the last "
+        f"ones: a record with {after}{late} moves it. If no more come: {clock}{FINAL_WATERMARK} closes all windows at "
+        "the end of a last run with availableNow"
+    )
+
+
+def wrong_time(words: Words) -> str:
+    """Return what to check where event times are missing or wrong."""
+    options = "what the event time is taken from" if words.event_time is None else words.event_time
+    return f"check {options}" + ("" if words.profile is None else f", with {words.profile}")
+
+
+def _undated(hold: Hold, words: Words) -> str:
+    out = f"write {IDLE_TIMEOUT}"
+    if hold.timeout is not None:
+        out = f"idleTimeout ({format_duration(hold.timeout)}) leaves them out"
+    return f"{wrong_time(words)}; if such records are meant to be there, {out}"
+
+
+def _no_marks(hold: Hold, words: Words) -> str:
+    leaves = f"{IDLE_TIMEOUT} leaves out"
+    if hold.timeout is not None:
+        leaves = f"idleTimeout ({format_duration(hold.timeout)}) leaves out"
+    return (
+        f"only a watermark in a record of {hold.name} moves it (watermarkColumn): the producer has to write watermarks "
+        f"into every {words.split}. {leaves} one without any records, and not one whose records carry no watermark"
+    )
+
+
+def _paused_advice(hold: Hold, _: Words) -> str:
+    if hold.by is HeldBy.SOURCE and hold.watermark is not None:
+        return f"the watermark goes on once {hold.name} does: see why(query) in its query"
+    return (
+        "start the other sources of the alignment group, or write how many there are into "
+        '.option("alignmentMembers", …)'
+    )
+
+
+def _left_out_advice(hold: Hold, words: Words) -> str:
+    if hold.follows_group:
+        return (
+            f'.option("idleFollows", "group") lets it follow the other sources of its alignment group while every '
+            f"{words.split} is idle"
+        )
+    return no_later_record(words)
+
+
+_NEWER = "no option helps: its next newer record moves it on"
+_ADVICE: Mapping[HoldKind, Callable[[Hold, Words], str]] = {
+    HoldKind.BACKLOG: lambda _, words: (
+        "it is being read" + ("" if words.limit is None else f"; {words.limit} limits how much a batch takes")
+    ),
+    HoldKind.PENDING: lambda hold, _: "the next batch shows its event times" if hold.watermark is None else _NEWER,
+    HoldKind.READ: lambda *_: _NEWER,
+    HoldKind.PAUSED: _paused_advice,
+    HoldKind.OPEN_TRANSACTION: lambda _, words: (
+        f"let the producer commit or abort its transaction: no idleTimeout leaves such a {words.split} out. One whose "
+        "producer has died ends after its transaction.timeout.ms"
+    ),
+    HoldKind.BOUND: lambda *_: "if rows come less late, write a shorter maxOutOfOrderness",
+    HoldKind.UNDATED: _undated,
+    HoldKind.FUTURE: lambda _, words: f"check the producer's clock, and {wrong_time(words)[6:]}; see maxFutureSkew",
+    HoldKind.NO_MARKS: _no_marks,
+    HoldKind.NO_ANSWER: lambda *_: "see the log for why it does not answer",
+    HoldKind.LEFT_OUT: _left_out_advice,
+}
+
+
+# What holds the watermark of a source, as its status has it.
+
+
+def held_text(source: SourceStatus) -> str:
+    """Return who holds the watermark of a source, and why; empty if nothing does."""
+    more = f"; and {count_text(source.more_holds)} more" if source.more_holds else ""
+    return "; ".join(f"{subject(hold)}: {hold.why}" for hold in source.holds) + more
+
+
+def subject(hold: Hold) -> str:
+    """Return who holds."""
+    is_writer = hold.by is HeldBy.WRITER and hold.name != THE_ANNOUNCEMENTS
+    return f"writer {hold.name}" if is_writer else hold.name
+
+
+def advice_of(source: SourceStatus) -> str:
+    """Return what ends the first hold of a source; empty where nothing has to be done."""
+    if not source.slowest:
+        return ""
+    return advice(source.slowest[0], source.words, bound=source.out_of_orderness or 0)
+
+
+def as_sentence(text: str) -> str:
+    """Return a text with a capital letter."""
+    return text[:1].upper() + text[1:]

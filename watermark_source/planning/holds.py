@@ -1,0 +1,565 @@
+"""What holds the combined watermark of a source: who, why, and for how long. Pure.
+
+``holds`` answers it from the members that ``combined`` counts. The status has the answer as codes; log, terminal, page,
+``why_open`` and history show it in the words of ``monitor/hold_texts.py``, and none of them decides it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from functools import cached_property
+from typing import Final, NamedTuple
+
+from watermark_source.planning.announced import ObservedAnnouncements, WriterAt, WriterStatus, writers_at
+from watermark_source.planning.catch_up import AfterCatchUp, is_done
+from watermark_source.planning.combined_watermark import positions_of
+from watermark_source.planning.group import FIRST, drift_in_force
+from watermark_source.planning.planner import Plan
+from watermark_source.planning.policy import PlanPolicy
+from watermark_source.planning.range_report import NO_ROWS, RowTotals
+from watermark_source.planning.snapshot_ranges import snapshot_split, unfinished
+from watermark_source.planning.split import Split
+from watermark_source.planning.split_watermarks import left_out, waited_for
+from watermark_source.planning.state import SourceState, SplitState, SplitStatus
+from watermark_source.planning.strategy import Observed, WatermarkStrategy
+from watermark_source.planning.watermark import MAX, MIN, Millis, is_moment, saturating_add
+
+NOTABLE: Final = 10_000
+"""Milliseconds by which others must be ahead of the slowest member before it holds them: by less they take turns."""
+NAMED: Final = 3
+"""How many of many that hold are named."""
+SHORTEST_SILENCE: Final = 1_000
+"""Milliseconds without rows up to which a split was read to its end just now, and is not silent."""
+THE_ANNOUNCEMENTS: Final = "the announcements"
+"""What holds a watermark that no writer has announced, or whose announcements cannot be read."""
+_WRITERS_PAUSE = 5_000
+"""Milliseconds without an announcement up to which a writer announces, and is not silent."""
+
+
+class HeldBy(Enum):
+    """Who holds a watermark. The value is its word in reports."""
+
+    SPLIT = "split"
+    WRITER = "writer"
+    """One that announces watermarks."""
+    SOURCE = "source"
+    """Another source of the alignment group."""
+    READING = "reading"
+    """What is read first: snapshots, or the logs up to the ends that they had at the start."""
+
+
+class HoldKind(Enum):
+    """Why a member is not further. The value is its word in reports, and the order that of sentences."""
+
+    BACKLOG = "backlog"
+    """It has rows, and is being read."""
+    READ = "read"
+    """It was read to its end just now."""
+    PENDING = "pending"
+    """Its last rows are in a batch, and not in its watermark yet."""
+    PAUSED = "paused"
+    """Its alignment group lets it not be read."""
+    OPEN_TRANSACTION = "openTransaction"
+    """Its next rows are in a transaction that is open."""
+    SILENT = "silent"
+    BOUND = "bound"
+    """Its rows have passed a time, and its watermark is ``maxOutOfOrderness`` behind them."""
+    UNDATED = "undated"
+    """None of its rows had an event time."""
+    FUTURE = "future"
+    """The event times of its rows are too far in the future to count."""
+    NO_MARKS = "noMarks"
+    """Only watermarks that rows carry move it, and its rows had none."""
+    NEVER = "never"
+    """No row of it has been seen."""
+    NO_ANSWER = "noAnswer"
+    SNAPSHOT = "snapshot"
+    LEFT_OUT = "leftOut"
+    """The watermark does not wait for it: it is idle, or has come back behind the watermark (``idleReturn=pass``)."""
+
+
+AT_REST: Final = frozenset(
+    {HoldKind.NEVER, HoldKind.UNDATED, HoldKind.FUTURE, HoldKind.NO_MARKS, HoldKind.NO_ANSWER, HoldKind.SILENT}
+    | {HoldKind.OPEN_TRANSACTION}
+)
+"""What no rows that are being read end."""
+LACKING: Final = frozenset({HoldKind.UNDATED, HoldKind.FUTURE, HoldKind.NO_MARKS})
+"""Rows were read, and none could move the watermark."""
+_BY_ITSELF = frozenset({HoldKind.NO_ANSWER, HoldKind.OPEN_TRANSACTION})
+"""What stops a source of which no other split is ahead, too."""
+
+
+class AlignmentWait(NamedTuple):
+    """The member that a paused split waits for."""
+
+    slowest: str
+    """The slowest member of the alignment group."""
+    max_drift: int | None
+    """Milliseconds; ``None`` while the member lets no other member read."""
+    ahead: int | None = None
+    """How far the split's watermark is ahead of that member, milliseconds."""
+    drift_of: str | None = None
+    """The other source whose ``alignmentMaxDrift`` is in force; ``None`` if it is that of this source."""
+
+
+class Behind(NamedTuple):
+    """How far an active split is behind the combined watermark."""
+
+    millis: int
+    was_idle: bool
+    """Whether it has been idle since its rows fell behind."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """A member that the combined watermark waits for, or could wait for. Durations are milliseconds."""
+
+    name: str
+    kind: HoldKind
+    by: HeldBy = HeldBy.SPLIT
+    split: Split | None = field(default=None, compare=False)
+    """The split, or of an alignment group the one that waits; ``None`` in a report."""
+    watermark: int | None = None
+    lag: int | None = None
+    """Unread rows; ``None`` if their number is unknown."""
+    quiet: int | None = None
+    """How long it had had nothing to read, or to announce, at the plan; ``None`` if it has rows, or that is unknown."""
+    timeout: int | None = None
+    """How long it must be quiet to be left out; ``None``: it never is."""
+    is_last: bool = False
+    """Whether no other member is ahead: without it the watermark would be the same."""
+    newest: int | None = None
+    """Highest event time of its rows, where the watermark follows it."""
+    began_behind: bool = False
+    """Whether it began behind rows that were there before, and none has come since."""
+    takes_turns: bool = False
+    """Whether the others are ahead by less than ``NOTABLE``: the slowest is named, and holds nobody."""
+    follows_group: bool = False
+    """Whether all members are left out, and other sources of the group could lead the watermark (``idleFollows``)."""
+    why: str = ""
+    """The sentence of ``hold_texts.sentence``: a report has it beside the codes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Circumstances:
+    """What else a sentence about a split states; none of it decides who holds the watermark."""
+
+    rows: RowTotals = NO_ROWS
+    """Rows of the split that this run has read."""
+    holds: bool = False
+    has_more: bool = False
+    """Whether there are unread rows; used if their number is unknown."""
+    wait: AlignmentWait | None = None
+    behind: Behind | None = None
+    """``None`` if the split is not behind the combined watermark."""
+    hidden_ahead: bool = False
+    """Whether rows after its position cannot be read ahead (``watermarkStrategy`` ``lookahead``)."""
+    waits_for_budget: bool = False
+    """Whether it has rows, and other splits used up the batch's row budget."""
+    waits_for_more: bool = False
+    """Whether it has rows, but too few for a batch."""
+    resumed: bool = False
+    """Whether an earlier run of the query may have read rows of the split, which ``rows`` does not count."""
+    is_final: bool = False
+    """Whether it was read to the end of a run that has one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanFacts:
+    """A plan, and what a process knows beside it of its splits."""
+
+    plan: Plan
+    policy: PlanPolicy
+    """As it is in force: see ``PlanPolicy.on_clock``."""
+    rows: Mapping[Split, RowTotals] = field(default_factory=dict)
+    """Rows that this run has read."""
+    open_transactions: Set[Split] = frozenset()
+    """Splits whose next rows are in an open transaction."""
+    uncounted: bool = False
+    """Whether positions do not count rows."""
+
+    @property
+    def state(self) -> SourceState:
+        """The source as the plan leaves it."""
+        return self.plan.state
+
+    @cached_property
+    def growing(self) -> Set[Split]:
+        """Splits of snapshots with more chunks than are known yet."""
+        return frozenset(map(snapshot_split, unfinished(self.state.snapshots)))
+
+    @cached_property
+    def slowest(self) -> Slowest:
+        """The members that the others wait for."""
+        table = self.plan.watermarks.counted
+        members = waited_for(self.state, table, self.policy.idleness)
+        # If all others are idle, the watermark waits for those that have come back, too.
+        members = members or left_out(self.state, table, self.policy.idleness)
+        marks = {split: MIN if (mark := table[split].watermark) is None else mark for split in members}
+        lowest = min(marks.values(), default=MIN)
+        splits = sorted(split for split, mark in marks.items() if mark == lowest)
+        return Slowest(splits, lowest, min((mark for mark in marks.values() if mark > lowest), default=None))
+
+    def lag_of(self, split: Split) -> int | None:
+        """Return the unread positions of a split; ``None`` if its log did not answer."""
+        end = self.plan.observation.logs.ends.get(split)
+        return None if end is None else max(0, end - self.state.splits[split].position) + (split in self.growing)
+
+    def quiet_of(self, split: Split) -> int | None:
+        """Return how long a split had had nothing to read when its end was requested."""
+        at, asked_at = self.plan.watermarks.states[split], self.plan.observation.logs.asked_at
+        # What has come since, for example during a batch, is not known.
+        if self.lag_of(split) != 0 or at.position != at.observed or at.since is None:
+            return None
+        # An idle split has been idle since then, and was quiet for the timeout before. A clock may have been set back.
+        before = self.timeout_of(split) or 0 if at.status is SplitStatus.IDLE else 0
+        return max(0, asked_at - at.since) + before
+
+    def timeout_of(self, split: Split) -> int | None:
+        """Return how long a split must be quiet to be idle."""
+        return self.policy.idleness.timeout_of(split, self.plan.observation.history.idle_timeouts)
+
+
+# Who holds.
+
+
+class Slowest(NamedTuple):
+    """The members with the lowest watermark, of those that the combined watermark waits for."""
+
+    splits: Sequence[Split]
+    watermark: Millis
+    """``MIN`` if they have none."""
+    next: Millis | None
+    """The lowest watermark of the others; ``None`` without others."""
+
+    @property
+    def lead(self) -> int:
+        """Milliseconds by which the others are ahead."""
+        return 0 if self.next is None else self.next - self.watermark
+
+
+class Holding(NamedTuple):
+    """What holds the combined watermark of a plan."""
+
+    first: tuple[Hold, ...] = ()
+    """At most ``NAMED``: what no rows that are being read end comes first."""
+    splits: Set[Split] = frozenset()
+    """All splits that hold it."""
+    more: int = 0
+    """How many hold it beside the first."""
+
+
+_EXAMINED = 100
+"""Of more members with the lowest watermark, so many are looked at for why they are there."""
+
+
+def holds(of: PlanFacts) -> Holding:  # noqa: PLR0911  one line a case
+    """Return what holds the combined watermark of a plan.
+
+    Nothing does where event time is a clock; nor where the slowest split is less than ``NOTABLE`` behind the next and
+    its log answers: then it is the only one, and ``takes_turns``. A source that waits for another one of its alignment
+    group is held by that one.
+    """
+    state, observed = of.state, of.plan.observation.announced
+    if state.use_processing_time or state.watermark == MAX:
+        return Holding()
+    if first := tuple(_read_first(of)):
+        return Holding(first)
+    if observed is not None:
+        found = _of_writers(observed, writers_of(of))
+        return Holding(found[:NAMED], more=max(0, len(found) - NAMED))
+    if not of.policy.strategy.has_split_watermarks:
+        return Holding()
+    slowest = of.slowest
+    if not slowest.splits:
+        return Holding(tuple(_all_left_out(of))[:NAMED])
+    by_lag = sorted(slowest.splits, key=lambda split: (of.lag_of(split) != 0, split))[:_EXAMINED]
+    examined = [split_hold(split, of, is_last=slowest.lead == 0) for split in by_lag]
+    held = selected(examined, slowest.lead, elsewhere=_elsewhere(of))
+    if held[0].takes_turns or held[0].by is HeldBy.SOURCE:
+        return Holding(held)
+    every = len(held) == len(examined)
+    splits = frozenset(slowest.splits if every else (hold.split for hold in held if hold.split is not None))
+    return Holding(held[:NAMED], splits, max(0, len(splits) - NAMED))
+
+
+def selected(slowest: Sequence[Hold], lead: int, elsewhere: Hold | None = None) -> tuple[Hold, ...]:
+    """Return which of the slowest members hold the watermark; if none does, the first one, which ``takes_turns``.
+
+    Args:
+        slowest: those with the lowest watermark, at least one.
+        lead: milliseconds by which the others are ahead of it.
+        elsewhere: the source of the alignment group that they wait for, if they do.
+    """
+    if elsewhere is not None and all(each.kind is HoldKind.PAUSED for each in slowest):
+        return (elsewhere,)
+    held = [h for h in slowest if h.watermark is None or lead > NOTABLE or h.kind in _BY_ITSELF]
+    if not held:
+        return (replace(slowest[0], takes_turns=True),)
+    return tuple(sorted(held, key=lambda h: h.kind not in AT_REST))
+
+
+def without_holder(of: PlanFacts) -> Millis | None:
+    """Return the watermark that a source would have without the splits that hold it; ``None``: the same, or unknown."""
+    state = of.state
+    if state.use_processing_time or not of.policy.strategy.has_split_watermarks or any(_read_first(of)):
+        return None
+    follows = of.slowest.next
+    return follows if follows is not None and follows > max(MIN, state.watermark or MIN) else None
+
+
+def _read_first(of: PlanFacts) -> Iterator[Hold]:
+    state = of.state
+    if of.policy.after_catch_up is AfterCatchUp.WATERMARK and not is_done(state.catch_up):
+        yield Hold(by=HeldBy.READING, name="the first reading", kind=HoldKind.BACKLOG, lag=left_to_read(state))
+    elif state.watermark is None and (tables := sorted(unfinished(state.snapshots))):
+        names = ", ".join(tables[:NAMED]) + (", …" if len(tables) > NAMED else "")
+        yield Hold(by=HeldBy.READING, name=f"the snapshot of {names}", kind=HoldKind.SNAPSHOT)
+
+
+def left_to_read(state: SourceState) -> int:
+    """Return how many positions are left up to the ends that the logs had at the start."""
+    ends = {} if state.catch_up is None else state.catch_up.ends
+    return sum(max(0, end - state.splits[s].position) for s, end in ends.items() if s in state.splits)
+
+
+def _elsewhere(of: PlanFacts) -> Hold | None:
+    """Return the other source that the slowest split, and so all, wait for; ``None`` if there is none."""
+    limit, split = of.plan.limit, of.slowest.splits[0]
+    if limit is None or isinstance(limit.slowest, Split):
+        return None
+    wait = alignment_wait(split, of)
+    mark = None if wait is None or wait.max_drift is None else limit.watermark - wait.max_drift
+    return Hold(by=HeldBy.SOURCE, name=str(limit.slowest), kind=HoldKind.PAUSED, split=split, watermark=mark)
+
+
+def _all_left_out(of: PlanFacts) -> Iterator[Hold]:
+    """Yield the splits of a source that are all idle, if no watermark came of them or the group is further by now."""
+    minimum, sent = of.plan.observation.others.minimum, of.state.watermark
+    is_behind = minimum is not None and sent is not None and is_moment(minimum) and minimum > sent + NOTABLE
+    if sent is None or is_behind:
+        for split in sorted(of.plan.watermarks.counted):
+            yield split_hold(split, of, is_last=True)
+
+
+# Why a split is where it is.
+
+
+def split_hold(split: Split, of: PlanFacts, *, is_last: bool = False) -> Hold:
+    """Return why a split is not further."""
+    at, lag = of.plan.watermarks.states[split], of.lag_of(split)
+    rows, quiet = of.rows.get(split, NO_ROWS), of.quiet_of(split)
+    strategy, others = of.policy.strategy, of.plan.observation.others
+    kind = split_kind(
+        at,
+        lag,
+        rows,
+        strategy,
+        quiet=quiet,
+        is_left_out=split in left_out(of.state, {split: at}, of.policy.idleness),
+        has_open_transaction=split in of.open_transactions,
+        is_final=of.plan.observation.logs.ends_are_final,
+    )
+    all_idle = kind is HoldKind.LEFT_OUT and at.status is SplitStatus.IDLE
+    return Hold(
+        name=str(split),
+        split=split,
+        kind=kind,
+        watermark=at.watermark,
+        lag=None if lag and of.uncounted else lag,
+        quiet=quiet,
+        timeout=of.timeout_of(split),
+        is_last=is_last,
+        newest=_newest(at, strategy),
+        began_behind=kind is HoldKind.NEVER and at.position > 0,
+        follows_group=all_idle and others.members > 0 and not of.policy.idleness.follows_group,
+    )
+
+
+def split_kind(  # noqa: PLR0911  one line a case
+    at: SplitState,
+    lag: int | None,
+    rows: RowTotals,
+    strategy: WatermarkStrategy,
+    *,
+    quiet: int | None,
+    is_left_out: bool = False,
+    has_open_transaction: bool = False,
+    is_final: bool = False,
+) -> HoldKind:
+    """Return why a split is not further.
+
+    Args:
+        at: the split as a plan leaves it.
+        lag: its unread positions; ``None`` if its log did not answer.
+        rows: that this run has read of it.
+        strategy: that watermarks follow.
+        quiet: milliseconds for which it has had nothing to read; ``None``: it had rows, or that is unknown.
+        is_left_out: whether the watermark does not wait for it although it is not idle.
+        has_open_transaction: whether its next rows are in an open transaction.
+        is_final: whether nothing is read behind its end, as a run with an end.
+    """
+    if at.status is SplitStatus.IDLE or is_left_out:
+        return HoldKind.LEFT_OUT
+    if at.status is SplitStatus.PAUSED:
+        return HoldKind.PAUSED
+    if lag is None:
+        return HoldKind.NO_ANSWER
+    needs_one = at.watermark is None and strategy.has_split_watermarks
+    lacking = _lacking(rows, strategy)
+    if lacking is not None and (needs_one or lag == 0):
+        return lacking
+    if lag:
+        return HoldKind.BACKLOG
+    if has_open_transaction:
+        return HoldKind.OPEN_TRANSACTION
+    if at.position > at.observed:
+        return HoldKind.PENDING
+    if at.watermark is None and not rows.read:
+        return HoldKind.NEVER
+    just_now = quiet is None or quiet < SHORTEST_SILENCE
+    return HoldKind.READ if just_now and not is_final else HoldKind.SILENT
+
+
+def _lacking(rows: RowTotals, strategy: WatermarkStrategy) -> HoldKind | None:
+    """Return what rows lack that were read and moved no watermark."""
+    if not rows.read or not strategy.has_split_watermarks:
+        return None
+    if strategy.observed is Observed.MARKS:
+        return HoldKind.NO_MARKS
+    if rows.undated == rows.read:
+        return HoldKind.UNDATED
+    return HoldKind.FUTURE if rows.future and rows.undated + rows.future == rows.read else None
+
+
+def _newest(at: SplitState, strategy: WatermarkStrategy) -> int | None:
+    bound = out_of_orderness(strategy)
+    return None if bound is None or at.watermark is None else saturating_add(at.watermark, bound + 1)
+
+
+def out_of_orderness(strategy: WatermarkStrategy) -> int | None:
+    """Return by how many milliseconds a split's watermark is behind its highest event time; ``None``: by no bound."""
+    by_event_times = strategy.observed in (Observed.HIGHEST, Observed.DISORDER) and strategy.follows_highest
+    return strategy.bound if by_event_times else None
+
+
+def circumstances(split: Split, of: PlanFacts, idled: Set[Split], *, holds: bool) -> Circumstances:
+    """Return what a sentence about a split states beside the reason.
+
+    Args:
+        split: which one.
+        of: the plan.
+        idled: splits that are idle, or were and have not caught up with the watermark since.
+        holds: whether it holds the watermark.
+    """
+    at, lag, unread = of.plan.watermarks.states[split], of.lag_of(split), of.plan.watermarks.unread.get(split)
+    return Circumstances(
+        rows=of.rows.get(split, NO_ROWS),
+        holds=holds,
+        has_more=bool(lag),
+        wait=alignment_wait(split, of),
+        behind=_behind(split, at, of, idled),
+        hidden_ahead=unread is not None and not unread.is_readable,
+        waits_for_budget=lag != 0 and at.position == at.observed,
+        waits_for_more=of.plan.waits_for_more,
+        resumed=of.state.run > 1 and at.position > 0,
+        is_final=of.plan.observation.logs.ends_are_final and lag == 0 and split not in of.growing,
+    )
+
+
+def alignment_wait(split: Split, of: PlanFacts) -> AlignmentWait | None:
+    """Return what a paused split waits for; ``None`` if it is not paused, or waits for itself."""
+    at, limit, others = of.plan.watermarks.states[split], of.plan.limit, of.plan.observation.others
+    own = of.policy.alignment.max_drift
+    drift = drift_in_force(own, others)
+    if at.status is not SplitStatus.PAUSED or limit is None or limit.slowest == split:
+        return None
+    if drift is None or holds_all_beginnings(limit.watermark, drift):
+        return AlignmentWait(slowest=str(limit.slowest), max_drift=None)
+    ahead = None if at.watermark is None else at.watermark - (limit.watermark - drift)
+    return AlignmentWait(str(limit.slowest), drift, ahead, None if drift == own else others.drift_of)
+
+
+def holds_all_beginnings(limit: Millis | None, drift: int | None) -> bool:
+    """Return whether a limit is no time: nothing is read, but what shows when the first rows are from."""
+    return limit is not None and limit <= saturating_add(FIRST, drift or 0)
+
+
+def _behind(split: Split, at: SplitState, of: PlanFacts, idled: Set[Split]) -> Behind | None:
+    sent = of.state.watermark
+    # What looks ahead shows how far a split may lead, not how far it has come.
+    by_rows = of.policy.strategy.has_split_watermarks and of.policy.strategy.band is None
+    if not by_rows or not is_behind(at, sent) or sent is None or at.watermark is None:
+        return None
+    return Behind(sent - at.watermark, split in idled)
+
+
+def is_behind(state: SplitState, sent: Millis | None) -> bool:
+    """Return whether an active split is behind the combined watermark, so that its rows up to there are late."""
+    if sent is None or state.watermark is None or state.status is not SplitStatus.ACTIVE:
+        return False
+    return MIN < sent < MAX and state.watermark < sent
+
+
+# Where writers announce the watermark.
+
+
+def writers_of(of: PlanFacts) -> tuple[WriterAt, ...]:
+    """Return the writers whose announcements a plan follows, by name."""
+    observed = of.plan.observation.announced
+    return () if observed is None else writers_at(observed, positions_of(of.state.splits), of.state.future_cap)
+
+
+def _of_writers(observed: ObservedAnnouncements, writers: Sequence[WriterAt]) -> tuple[Hold, ...]:
+    if not observed.is_current:
+        return (Hold(by=HeldBy.WRITER, name=THE_ANNOUNCEMENTS, kind=HoldKind.NO_ANSWER),)
+    if not writers:
+        return (Hold(by=HeldBy.WRITER, name=THE_ANNOUNCEMENTS, kind=HoldKind.NEVER),)
+    return tuple(writer_hold(writer, observed) for writer in holding_writers(writers))
+
+
+def holding_writers(writers: Iterable[WriterAt]) -> Sequence[WriterAt]:
+    """Return the writers that the watermark waits for: those without one, or else the lowest.
+
+    If none counts, those that may announce again.
+    """
+    every = list(writers)
+    for awaited in (WriterStatus.AWAITED, WriterStatus.ACTIVE):
+        found = [writer for writer in every if writer.status is awaited]
+        if found:
+            lowest = min(announced_at(writer) or 0 for writer in found)
+            return found if awaited is WriterStatus.AWAITED else [w for w in found if announced_at(w) == lowest]
+    return [writer for writer in every if writer.status is not WriterStatus.ENDED]
+
+
+def announced_at(of: WriterAt) -> Millis | None:
+    """Return the watermark of the announcement in force."""
+    return None if of.at is None else of.at.watermark
+
+
+def writer_hold(of: WriterAt, observed: ObservedAnnouncements) -> Hold:
+    """Return why a writer holds the watermark where it is."""
+    mark, silent = announced_at(of), observed.silent.get(of.writer.name, 0)
+    return Hold(
+        by=HeldBy.WRITER,
+        name=of.writer.name,
+        kind=_writer_kind(of, mark, silent),
+        watermark=None if mark == MAX else mark,
+        lag=None if of.next is None else of.rows_before_next,
+        quiet=silent,
+        timeout=observed.by.time_to_live,
+    )
+
+
+def _writer_kind(of: WriterAt, mark: Millis | None, silent: int) -> HoldKind:
+    if of.status in (WriterStatus.IDLE, WriterStatus.SILENT, WriterStatus.ENDED):
+        return HoldKind.LEFT_OUT
+    if of.writer.unreadable is not None:
+        return HoldKind.NO_ANSWER
+    if of.next is not None:
+        return HoldKind.FUTURE if of.is_future else HoldKind.BACKLOG
+    if mark is None:
+        return HoldKind.NEVER
+    return HoldKind.READ if silent < _WRITERS_PAUSE else HoldKind.SILENT
