@@ -6,6 +6,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import closing
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import NamedTuple
 
@@ -25,11 +26,13 @@ from pyspark_aligned_kafka.options.kafka_option_table import COMMAND_OPTIONS
 from pyspark_aligned_kafka.options.kafka_options import KafkaOptions
 from pyspark_aligned_kafka.options.positions import start_of_stream
 from pyspark_aligned_kafka.records.event_time_choice import FORMATS_OF_NUMBERS, WithoutTime
+from pyspark_aligned_kafka.records.payload_formats import PayloadChoice
 from watermark_source.arrow_columns import integers
 from watermark_source.checks import Caution, Check, Finding, examine
 from watermark_source.durations import format_duration
 from watermark_source.errors import OptionError, SourceError, UnknownSplitError, listed
 from watermark_source.planning.split import Split, SplitRange
+from watermark_source.planning.strategy import Observed
 from watermark_source.planning.watermark import watermark_text
 
 OPTIONS = COMMAND_OPTIONS
@@ -49,9 +52,11 @@ def findings(given: Mapping[str, str]) -> Iterator[Finding]:
     probe_topic = next((value for name, value in given.items() if name.lower() == _PROBE), None)
     own = {name: value for name, value in given.items() if name.lower() != _PROBE}
     parsed = kafka_options.parse(own)
+    looks = {f"{payload.field}Schema": partial(_payload, payload) for payload in parsed.payloads}
+    looks["eventTimeColumn"] = partial(_event_times, own)
     with closing(CheckedCluster(parsed, probe_topic)) as cluster:
-        times = Check("eventTimeColumn", partial(_event_times, own), after=("READ", "record format"))
-        yield from examine([*checks_of(cluster), times], cluster)
+        contents = [Check(name, look, after=("READ", "record format")) for name, look in looks.items()]
+        yield from examine([*checks_of(cluster), *contents], cluster)
 
 
 # What checks of a cluster look at: asked for when a check first needs it, once.
@@ -108,6 +113,16 @@ class CheckedCluster:
         """The chosen partitions' copies."""
         found = self.admin.replicas(self.topics)
         return {split: found[split] for split in self.splits if split in found}
+
+    @cached_property
+    def extents(self) -> Mapping[Split, SplitRange]:
+        """From where to where each partition can be read; one whose broker does not tell is left out."""
+        first, last = (self.admin.list_offsets(dict.fromkeys(self.splits, spec)) for spec in (EARLIEST, LATEST))
+        return {
+            split: SplitRange(split, at.offset or 0, last[split].offset or 0)
+            for split, at in first.items()
+            if split in last
+        }
 
     @cached_property
     def settings(self) -> Mapping[str, Mapping[str, str]]:
@@ -275,6 +290,7 @@ def checks_of(cluster: CheckedCluster) -> Iterable[Check[CheckedCluster]]:
     yield Check("topics", _topics)
     yield Check("leaders", _leaders, after=("topics",))
     yield Check("READ", _offsets, after=("topics", "leaders"))
+    yield Check("idleTimeout", _empty, after=("READ",))
     yield Check("startingOffsets", _start, after=("READ",))
     yield Check("record format", _format, after=("READ",))
     yield Check("replicas", _replicas, after=("topics",))
@@ -305,9 +321,27 @@ def _leaders(cluster: CheckedCluster) -> str:
 
 
 def _offsets(cluster: CheckedCluster) -> str | Caution:
-    first, last = (cluster.admin.list_offsets(dict.fromkeys(cluster.splits, spec)) for spec in (EARLIEST, LATEST))
-    sizes = [(last[s].offset or 0) - (first[s].offset or 0) for s in cluster.splits if s in first and s in last]
-    return f"end offsets of all partitions are known; records there, at most: {sum(sizes):,}"
+    records = sum(each.end - each.start for each in cluster.extents.values())
+    return f"end offsets of all partitions are known; records there, at most: {records:,}"
+
+
+def _empty(cluster: CheckedCluster) -> str | Caution:
+    """Name the partitions for which a watermark of all of them would wait."""
+    engine = cluster.options.engine
+    if engine.strategy.observed in (Observed.LATE_ROWS, Observed.NOTHING) or engine.strategy.write_delay is not None:
+        return "no watermark waits for partitions without records, by watermarkStrategy"
+    empty = [each.split for each in cluster.extents.values() if each.end == each.start]
+    if not empty:
+        return f"each of {len(cluster.extents)} partitions has a record"
+    timeout = engine.idleness.timeout
+    if timeout is None:
+        never = sum(cluster.extents[split].end == 0 for split in empty)
+        return Caution(
+            f"there is no record in {listed(empty)} ({never} of {len(empty)} never had one), and the watermark waits "
+            "for a record of each partition: until then no window closes, and nothing joins. To leave such partitions "
+            'out: .option("idleTimeout", "30 seconds")'
+        )
+    return f"{listed(empty)} without a record is left out after {format_duration(timeout)}"
 
 
 def _start(cluster: CheckedCluster) -> str:
@@ -317,8 +351,7 @@ def _start(cluster: CheckedCluster) -> str:
 
 
 def _format(cluster: CheckedCluster) -> str | Caution:
-    first, last = (cluster.admin.list_offsets(dict.fromkeys(cluster.splits, spec)) for spec in (EARLIEST, LATEST))
-    begin = {s: at.offset for s, at in first.items() if at.offset is not None and (last[s].offset or 0) > at.offset}
+    begin = {split: each.start for split, each in cluster.extents.items() if each.end > each.start}
     headers = cluster.admin.batch_headers(begin)
     if unknown := begin.keys() - headers.keys():
         return Caution(
@@ -414,6 +447,29 @@ def _by_value(cluster: CheckedCluster, name: str) -> str:
     return "; ".join(f"{value}: {listed(topics)}" for value, topics in sorted(found.items()))
 
 
+_DECODED = 100
+"""Newest offsets of each partition whose values are decoded."""
+_TOLD = 3
+
+
+def _payload(payload: PayloadChoice, cluster: CheckedCluster) -> str | Caution:
+    """Decode the newest values as a query does, and return what it would log about them."""
+    # Decoding imports numba, and without a schema nothing is decoded.
+    from pyspark_aligned_kafka.profile import newest  # noqa: PLC0415
+    from pyspark_aligned_kafka.source import range_reader  # noqa: PLC0415
+
+    told: dict[str, None] = {}
+    heard = replace(payload, tell=lambda text, _: told.setdefault(text))
+    # Event times are a check of their own.
+    options = replace(cluster.options, times=replace(cluster.options.times, event_time=None))
+    ranges = [newest(each, _DECODED) for each in sorted(cluster.extents.values()) if each.end > each.start]
+    rows = sum(batch.rows for batch in range_reader(options, (), (heard,)).read(ranges))
+    if told:
+        more = f"; and {len(told) - _TOLD} such lines more" if len(told) > _TOLD else ""
+        return Caution("; ".join([*told][:_TOLD]) + more)
+    return f"the newest {rows:,} {payload.field}s fit" if rows else "no partition has a record"
+
+
 def _event_times(given: Mapping[str, str], cluster: CheckedCluster) -> str | Caution:
     """Read the newest record of each partition, and its event time as a query does."""
     if cluster.options.times.event_time is None:
@@ -423,14 +479,9 @@ def _event_times(given: Mapping[str, str], cluster: CheckedCluster) -> str | Cau
     from pyspark_aligned_kafka.source import range_reader  # noqa: PLC0415
 
     options = profile.counting(given)
-    ends = cluster.admin.list_offsets(dict.fromkeys(cluster.splits, LATEST))
-    begins = cluster.admin.list_offsets(dict.fromkeys(cluster.splits, EARLIEST))
-    wholes = [
-        SplitRange(s, begins[s].offset or 0, ends[s].offset or 0) for s in cluster.splits if s in ends and s in begins
-    ]
     found: dict[Split, int] = {}
     undated: dict[Split, SplitRange] = {}
-    for whole in sorted(w for w in wholes if w.end > w.start):
+    for whole in sorted(w for w in cluster.extents.values() if w.end > w.start):
         for end in range(whole.end, max(whole.start, whole.end - profile.LOOKED_AT), -1):
             one = SplitRange(whole.split, end - 1, end)
             batches = [b for b in range_reader(options, ()).read([one]) if b.rows]

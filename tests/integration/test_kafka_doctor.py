@@ -49,6 +49,7 @@ def test_a_topic_that_is_fine(kafka: Kafka, new_topic: Callable[..., str], exami
     send(kafka, topic)
     found = examined(kafka.bootstrap, subscribe=topic, startingOffsets="earliest", probeTopic=topic, **INGESTION)
     assert found["topics"] == ("ok", f"{topic}: 2 partitions")
+    assert found["idleTimeout"][0] == "ok"
     assert found["READ"] == ("ok", "end offsets of all partitions are known; records there, at most: 1")
     assert found["startingOffsets"] == ("ok", f"a new query begins at {topic}-0: 0, {topic}-1: 0")
     assert found["record format"] == ("ok", "message format v2, in all of 1 partitions that have records")
@@ -173,7 +174,7 @@ def test_a_wrong_event_time_column_is_found_before_a_query_starts(
     assert (verdict, text[:42]) == ("ok", "found in the newest record of 1 partitions")
     verdict, text = of(topic, eventTimeColumn="value:$.at", eventTimeFormat="micros")
     assert verdict == "warning"
-    assert "the unit may be another (eventTimeFormat)" in text
+    assert "the format may be another (--eventTimeFormat, for numbers seconds, millis, " in text
     producer = KafkaProducer(bootstrap_servers=kafka.bootstrap)
     # An hour ahead, as wall-clock times without their zone are, and written 13 minutes ago.
     producer.send(topic, b'{"at": %d}' % (time.time_ns() // 1_000_000 + 47 * 60_000), partition=0).get(30)
@@ -183,3 +184,30 @@ def test_a_wrong_event_time_column_is_found_before_a_query_starts(
     assert re.search("The last one is 4[67] min .* in the future. Are these times without a zone", text)
     assert of(empty, eventTimeColumn="value:$.at") == ("ok", "no partition has a record")
     assert of(topic) == ("ok", "not given: event time is the record's own timestamp")
+
+
+def test_values_that_a_query_would_deliver_as_nulls_and_partitions_that_it_would_wait_for_are_named(
+    kafka: Kafka, new_topic: Callable[..., str], examined: Examined
+) -> None:
+    topic = new_topic(3)
+    producer = KafkaProducer(bootstrap_servers=kafka.bootstrap)
+    producer.send(topic, b'{"trip":{"driver":3}}', partition=1).get(30)
+    producer.close()
+
+    def of(schema: str, expected: int = 0, **options: str) -> dict[str, tuple[str, str]]:
+        given = {"subscribe": topic, "valueFormat": "json", "valueSchema": schema, **options}
+        return examined(kafka.bootstrap, expected, **given)
+
+    found = of("driver INT")
+    assert found["idleTimeout"][0] == "warning"
+    assert found["idleTimeout"][1].startswith(f"there is no record in {topic}-0, {topic}-2 (2 of 2 never had one)")
+    assert '.option("idleTimeout", "30 seconds")' in found["idleTimeout"][1]
+    assert found["valueSchema"][0] == "warning"
+    assert f"{topic} partition 1 offset 0" in found["valueSchema"][1]
+    assert "Write trip STRUCT<driver INT>" in found["valueSchema"][1]
+    found = of("trip STRUCT<driver: INT>", idleTimeout="10 seconds")
+    assert found["idleTimeout"] == ("ok", f"{topic}-0, {topic}-2 without a record is left out after 10 s")
+    assert found["valueSchema"] == ("ok", "the newest 1 values fit")
+    assert of("trip INT")["valueSchema"][0] == "warning"
+    assert "trip: " in of("trip INT", 1, valueMode="FAILFAST")["valueSchema"][1]
+    assert of("trip STRUCT<driver: INT>", watermarkStrategy="none")["idleTimeout"][0] == "ok"

@@ -217,6 +217,44 @@ def test_a_tombstone_ends_a_version_at_its_own_timestamp_or_ends_the_query(
     assert [tuple(row) for row in streams.result("q").orderBy("offset").collect()] == [(1, 0, "first"), (1, 1, None)]
 
 
+@pytest.mark.long("test_a_deletion_that_is_dated_by_its_row_has_its_time_in_another_column")
+def test_a_deletion_in_a_topic_of_changes_ends_a_version_at_its_own_time_or_ends_the_query(
+    streams: KafkaStreams, new_topic: NewTopic
+) -> None:
+    """As Debezium writes them."""
+    topic, dimension = new_topic(1), new_topic(1)
+    producer = KafkaProducer(bootstrap_servers=streams.bootstrap)
+    rows = [
+        {"id": user, "name": name, "at": START + 1_000 * at} for user, name, at in ((1, "first", 10), (2, "b", 900))
+    ]
+    changes = [("c", None, rows[0], 10), ("d", rows[0], None, 100), ("c", None, rows[1], 900)]
+    for op, before, after, second in changes:
+        value = {"op": op, "before": before, "after": after, "ts_ms": START + 1_000 * second}
+        producer.send(dimension, json.dumps(value).encode(), timestamp_ms=START + 1_000 * second).get(30)
+    producer.close()
+    click(streams, topic, [1, 1, 2], [50.0, 150.0, 900.0])
+    row = "STRUCT<id: INT, name: STRING>"
+    decoded = {"valueFormat": "json", "valueSchema": f"op STRING, before {row}, after {row}"}
+
+    def joined(place: str) -> DataFrame:
+        source = streams.source(
+            subscribe=dimension, sourceName="users", eventTimeColumn=place, eventTimeFormat="millis", **decoded
+        )
+        build = follow_watermark(source).selectExpr(
+            "coalesce(payload.after.id, payload.before.id) AS id", "payload.after.name AS name", "payload.op AS op",
+            "event_time AS since",
+        )  # fmt: skip
+        of_users: dict[str, Any] = {"build_time": "since", "change_type": "op", "upserts": "c", "deletes": "d"}
+        found = temporal_join(clicks(streams, topic), build, on="id", probe_time="at", buckets=4, **of_users)
+        return found.select("id", "offset", "name")
+
+    line = r"as if it had never been there\. .*IF\(op IN \('d'\), greatest\(timestamp, event_time"
+    with pytest.raises(StreamingQueryException, match=line):
+        streams.run(joined("value:$.after.at or value:$.before.at"), "q")
+    streams.run(joined("value:$.ts_ms"), "q")
+    assert [tuple(row) for row in streams.result("q").orderBy("offset").collect()] == [(1, 0, "first"), (1, 1, None)]
+
+
 @pytest.mark.usefixtures("built_in_kafka")
 def test_clicks_of_sparks_own_kafka_source_find_the_latest_user_and_wait_for_a_topic_if_they_shall(
     streams: KafkaStreams, new_topic: NewTopic

@@ -22,8 +22,8 @@ from pyspark_aligned_kafka.records.event_time_choice import (
     InColumn,
     InJson,
     WithoutTime,
-    parse_path,
 )
+from pyspark_aligned_kafka.records.json_path import parse_path
 from pyspark_aligned_kafka.records.json_scan import JsonScan
 from pyspark_aligned_kafka.records.payload_formats import PayloadChoice
 from pyspark_aligned_kafka.records.payload_schema import parse_schema

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from pyspark_aligned_kafka.records.event_time_choice import JsonPath
+from pyspark_aligned_kafka.records.json_path import JsonPath
 from tests.unit.kafka.records.json_oracle import BYTE_ORDER_MARK, by_the_library, by_the_scan
 
 AT_ONCE = 5_000

@@ -292,7 +292,10 @@ def watch(url: str, console: Console | None = None, *, seconds: float = 1.0) -> 
         UsageError: at the first request: no status page answers there.
     """
     console = Console() if console is None else console
-    shown = _page_picture(read_page(url), console)
+    # What is no status page may accept a connection, and say nothing.
+    with console.status(f"waits for an answer of {shortened(url)}"):
+        page = read_page(url)
+    shown = _page_picture(page, console)
     if not console.is_terminal:
         console.print(shown)
         return

@@ -31,12 +31,11 @@ from pyspark_aligned_kafka.records.event_time_choice import (
     InHeader,
     InJson,
     InTimestamp,
-    JsonPath,
     MarkChoice,
     Place,
     WithoutTime,
-    parse_path,
 )
+from pyspark_aligned_kafka.records.json_path import JsonPath, parse_path
 from pyspark_aligned_kafka.records.payload_formats import JSON, PayloadChoice
 from watermark_source.errors import OptionError, listed, shortened
 from watermark_source.option_table import Option, given_text, one_of, true_or_false

@@ -34,8 +34,8 @@ from pyspark_aligned_kafka.records.event_time_choice import (
     WithoutTime,
 )
 from pyspark_aligned_kafka.records.far_times import FarTimes
-from pyspark_aligned_kafka.records.json_members import end_of_path
-from pyspark_aligned_kafka.records.json_scan import JsonKind, JsonScan
+from pyspark_aligned_kafka.records.json_members import end_of_path, headers_there
+from pyspark_aligned_kafka.records.json_scan import JsonKind, JsonScan, behind_ids
 from pyspark_aligned_kafka.records.payload_formats import Decoded
 from pyspark_aligned_kafka.records.record_batches import Bytes, Fault, Longs, fault_error
 from pyspark_aligned_kafka.records.record_fields import HEADERS_AT, KEY_AT, VALUE_AT, Located
@@ -172,6 +172,8 @@ class JsonTimes:
 
     def _places(self, records: Records) -> tuple[Longs, Longs]:
         starts, sizes = records.located.places(self._where.field)
+        if self._where.framed is None:
+            return behind_ids(records.data, starts, sizes)
         if self._ids is None:
             return starts, sizes
         # Imports compiled code, which few readers need.
@@ -298,7 +300,9 @@ class HeaderTimes:
         """See ``TimeFinder``."""
         starts, sizes = self._places(records)
         if sizes[row] < 0:
-            return "no such header"
+            alone = _chosen(records, np.array([row]))
+            headers = headers_array(records.split, records.data, alone.located, pa.array(alone.offsets))
+            return f"no such header: {headers_there(headers[0].as_py(), with_names=self._shows)}"
         return shown(records.data, int(starts[row]), int(sizes[row]), with_content=self._shows)
 
     def _places(self, records: Records) -> tuple[Longs, Longs]:

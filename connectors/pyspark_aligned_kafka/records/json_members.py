@@ -1,4 +1,7 @@
-"""What members JSON documents have, for messages. Python reads them whole, where a path or a schema finds nothing."""
+"""What members JSON documents have, and what headers records have, for messages where a path or a name finds nothing.
+
+Python reads documents whole.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,14 @@ from typing import Any, NamedTuple, TypeAlias
 
 from pyspark.sql.types import DataType, StructType
 
-from pyspark_aligned_kafka.records.event_time_choice import JsonPath
+from pyspark_aligned_kafka.records.json_path import JsonPath
 from watermark_source.errors import listed, printable, shortened
 
 _Names: TypeAlias = tuple[str, ...]
 """Of members within each other, from the outermost."""
 _MOST_VALUES = 10_000
 """Values of a document that are searched for a name."""
+_HIDDEN = "recordsInErrors=true shows their names"
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -48,13 +52,21 @@ def end_of_path(document: bytes, path: JsonPath, *, with_names: bool) -> str:
     return f"{JsonPath(path.steps[:depth])} is {_described(value, with_names=with_names)}"
 
 
+def headers_there(headers: Sequence[Mapping[str, Any]] | None, *, with_names: bool) -> str:
+    """Return which headers a record has."""
+    names = {each["key"] or "" for each in headers or ()}
+    if not names:
+        return "the record has none"
+    return f"the record has {_named(names) if with_names else f'{len(names)} others ({_HIDDEN})'}"
+
+
 def _has_element(value: Any, step: str | int) -> bool:
     return isinstance(value, list) and isinstance(step, int) and step < len(value)
 
 
 def _described(value: Any, *, with_names: bool) -> str:
     if isinstance(value, dict):
-        hidden = f"{len(value)} members (recordsInErrors=true shows their names)"
+        hidden = f"{len(value)} members ({_HIDDEN})"
         return f"an object with {(_named(value) if with_names else hidden) or 'no member'}"
     if isinstance(value, list):
         return f"an array of {len(value)} elements"

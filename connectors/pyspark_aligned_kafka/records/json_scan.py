@@ -10,7 +10,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from pyspark_aligned_kafka.records.event_time_choice import JsonPath
+from pyspark_aligned_kafka.records.json_path import JsonPath
 from pyspark_aligned_kafka.records.json_strings import same_text, string_end, utf8_mark
 from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
 from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined
@@ -253,6 +253,22 @@ def _scan_all(  # noqa: PLR0917 - arrays in, arrays out
         kinds[row], found_at[row], found_sizes[row] = _scan(
             data, starts[row], starts[row] + sizes[row], text, name_ends, elements, steps, stack, counts
         )
+
+
+_ID = 5
+"""Bytes of a zero and the id of a schema (Confluent's wire format)."""
+
+
+def behind_ids(data: Bytes, starts: Longs, sizes: Longs) -> tuple[Longs, Longs]:
+    """Return where documents begin, and their sizes, behind the id of a schema: no JSON begins with a zero byte."""
+    rows = np.flatnonzero(sizes > _ID)
+    rows = rows[data[starts[rows]] == 0]
+    if not len(rows):
+        return starts, sizes
+    starts, sizes = starts.copy(), sizes.copy()
+    starts[rows] += _ID
+    sizes[rows] -= _ID
+    return starts, sizes
 
 
 class JsonScan:

@@ -21,8 +21,8 @@ from watermark_source.spark_process import ABOUT
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pyspark_aligned_kafka.records.event_time_choice import JsonPath
     from pyspark_aligned_kafka.records.json_members import Misplaced
+    from pyspark_aligned_kafka.records.json_path import JsonPath
     from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
     from watermark_source.extractors.schema_registry import SchemaRegistry
 

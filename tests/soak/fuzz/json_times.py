@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from pyspark_aligned_kafka.records.event_time_choice import Format, parse_path
+from pyspark_aligned_kafka.records.event_time_choice import Format
+from pyspark_aligned_kafka.records.json_path import parse_path
 from pyspark_aligned_kafka.records.json_scan import JsonKind, JsonScan
 from pyspark_aligned_kafka.records.time_texts import END_MICROS, FIRST_MICROS, MomentReader
 from tests.soak.fuzz.bits import Bits

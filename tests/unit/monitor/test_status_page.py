@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import io
 import json
 import re
 import socket
@@ -510,6 +511,18 @@ def test_an_address_where_no_page_answers_is_one_sentence(
         assert words in shown
         assert "such as http://localhost:4050" in shown
         assert len(shown.splitlines()) == 1
+
+
+def test_what_accepts_a_connection_and_says_nothing_is_named_while_it_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("watermark_source.monitor.terminal._ANSWER_SECONDS", 0.3)
+    shown = io.StringIO()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(UsageError, match=r"no status page answers at .*timed out"):
+            watch(url, Console(file=shown, force_terminal=True, width=80))
+    assert f"waits for an answer of {url}" in shown.getvalue()
 
 
 @pytest.fixture

@@ -11,7 +11,8 @@ from pyspark.sql.types import StructField, StructType, TimestampType
 
 from pyspark_aligned_kafka.options.kafka_options import KafkaOptions, parse
 from pyspark_aligned_kafka.reading.range_reader import KafkaRangeReader
-from pyspark_aligned_kafka.records.event_time_choice import EventTimeChoice, InColumn, InJson, parse_path
+from pyspark_aligned_kafka.records.event_time_choice import EventTimeChoice, InColumn, InJson
+from pyspark_aligned_kafka.records.json_path import parse_path
 from pyspark_aligned_kafka.records.payload_schema import parse_schema
 from pyspark_aligned_kafka.source import KafkaBatch, KafkaSource
 from watermark_source.errors import OptionError

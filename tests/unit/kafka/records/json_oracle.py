@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pyspark_aligned_kafka.records.event_time_choice import JsonPath
+from pyspark_aligned_kafka.records.json_path import JsonPath
 from pyspark_aligned_kafka.records.json_scan import JsonKind, JsonScan
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"

@@ -14,8 +14,8 @@ from pyspark_aligned_kafka.records.event_time_choice import (
     MarkChoice,
     Place,
     is_of_row_before,
-    parse_path,
 )
+from pyspark_aligned_kafka.records.json_path import parse_path
 
 
 @pytest.mark.parametrize(

@@ -31,8 +31,8 @@ from pyspark_aligned_kafka.records.event_time_choice import (
     InTimestamp,
     Place,
     WithoutTime,
-    parse_path,
 )
+from pyspark_aligned_kafka.records.json_path import parse_path
 from pyspark_aligned_kafka.records.time_texts import END_MICROS, FIRST_MICROS
 from tests.avro_examples import encoded
 from tests.unit.kafka.batches import Rec, batch, records_bytes, sized, varint
@@ -93,6 +93,18 @@ def test_a_timestamp_that_is_needed_and_does_not_fit_is_named(columns: tuple[str
 def test_of_a_key_and_with_escapes_it_is_the_same() -> None:
     recs = [Rec(0, b"{}", rb'{"t":"2023\u002d11-14T22:13:20"}'), Rec(1, None, b'{"t":5}')]
     assert millis(read(recs, InJson("key", parse_path("$.t")))) == [1_700_000_000_000, 5_000]
+
+
+def test_a_document_may_be_behind_the_id_of_its_schema_where_nothing_decodes_it() -> None:
+    head = b"\x00\x00\x00\x01\x02"
+    recs = [
+        Rec(0, head + b'{"t":5}'),
+        Rec(1, b'{"t":6}'),
+        Rec(2, None),
+        Rec(3, head),
+        Rec(4, b"\x01" + head[1:] + b"{}"),
+    ]
+    assert millis(read(recs, IN_VALUE, without=WithoutTime.NULL)) == [5_000, 6_000, None, None, None]
 
 
 AFTER_OR_BEFORE = FirstOf((InJson("value", parse_path("$.after.at")), InJson("value", parse_path("$.before.at"))))
@@ -250,8 +262,14 @@ def test_a_record_without_an_event_time_is_named_with_what_was_seen(value: bytes
 
 
 def test_a_record_without_the_header_of_its_event_time_is_named() -> None:
-    with pytest.raises(EventTimeError, match=r"offset 1: no event time at header:t .*seen no such header"):
-        read([Rec(0, headers=[(b"t", b"1")]), Rec(1, headers=[(b"T", b"1")])], InHeader("t"))
+    with pytest.raises(
+        EventTimeError, match=r"offset 1: no event time at header:t .*seen no such header: the record has T, a\."
+    ):
+        read([Rec(0, headers=[(b"t", b"1")]), Rec(1, headers=[(b"T", b"1"), (b"a", None)])], InHeader("t"))
+    with pytest.raises(EventTimeError, match=r"no such header: the record has none\."):
+        read([Rec(0)], InHeader("t"))
+    with pytest.raises(EventTimeError, match=r"no such header: the record has 1 others \(recordsInErrors=true shows"):
+        read([Rec(0, headers=[(b"T", b"1")])], InHeader("t"), shows_records=False)
 
 
 def test_a_record_without_an_event_time_goes_by_its_timestamp_or_has_none() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_aligned_kafka.records.event_time_choice import JsonPath, parse_path
+from pyspark_aligned_kafka.records.json_path import JsonPath, parse_path
 from pyspark_aligned_kafka.records.json_scan import DEPTH, JsonKind
 from tests.unit.kafka.records.json_oracle import BYTE_ORDER_MARK, Nothing, Number, Other, by_the_library, by_the_scan
 

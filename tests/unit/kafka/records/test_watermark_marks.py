@@ -18,8 +18,8 @@ from pyspark_aligned_kafka.records.event_time_choice import (
     InJson,
     MarkChoice,
     Place,
-    parse_path,
 )
+from pyspark_aligned_kafka.records.json_path import parse_path
 from tests.unit.kafka.batches import Rec, batch
 from watermark_source.errors import EventTimeError
 from watermark_source.planning.split import Split, SplitRange
