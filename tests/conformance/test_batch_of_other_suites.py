@@ -1,4 +1,4 @@
-"""What Spark's other Kafka suites say of a batch: losses that are let pass, names in any case."""
+"""What Spark's other Kafka suites say of a batch: losses that are let pass, names in any case, times of two kinds."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pyspark.errors import PySparkException
 
 from services.kafka_topics import delete_records
 from tests.conformance.batch_reads import BatchReads, numbered
+from tests.spark.queries import START
 
 pytestmark = [pytest.mark.service, pytest.mark.spark]
 
@@ -44,6 +45,18 @@ def test_a_given_start_that_is_gone_is_a_loss(reads: BatchReads, shortened: str)
         pair.ours.collect()
     with pytest.raises((PySparkException, Py4JJavaError), match="Some data may have been lost"):
         pair.theirs.collect()
+
+
+def test_an_empty_partition_may_begin_after_the_time_at_which_all_end(reads: BatchReads, new_topic: NewTopic) -> None:
+    topic = new_topic(2)
+    reads.send(topic, range(10), 0, timestamp_ms=START)
+    pair = reads.pair(
+        subscribe=topic,
+        startingOffsetsByTimestamp=numbered(topic, {0: START, 1: START + 10_000}),
+        startingOffsetsByTimestampStrategy="latest",
+        endingTimestamp=START + 5_000,
+    )
+    assert pair.answer() == [*range(10)]
 
 
 @pytest.mark.spark_case("KafkaSourceProviderSuite", "batch mode - options should be handled as case-insensitive")

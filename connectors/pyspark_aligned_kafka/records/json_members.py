@@ -94,17 +94,18 @@ def misplaced(documents: Sequence[bytes], schema: StructType) -> Misplaced | Non
     That is a schema of which no document has a member, or one with a member that all documents lack and some have in
     another place, or in other letters.
     """
-    trees = [tree for document in documents if isinstance(tree := _tree(document), dict)]
+    trees = [tree for document in documents if isinstance(tree := _tree(document), dict) and tree]
     leaves = dict(_leaves(schema, ()))
     missing = [path for path in leaves if not any(_has(tree, path) for tree in trees)]
     if not trees or not missing:
         return None
-    places = defaultdict[str, list[_Names]](list)
+    places: dict[str, _Names] = {}
     for tree in trees:
         for path in _paths(tree):
-            if path not in leaves and path not in places[path[-1].lower()]:
-                places[path[-1].lower()].append(path)
-    found = {path: places[path[-1].lower()][0] for path in missing if path[-1].lower() in places}
+            # What the schema names is decoded whole, such as a map.
+            if not any(path[:length] in leaves for length in range(1, len(path) + 1)):
+                places.setdefault(path[-1].lower(), path)
+    found = {path: places[path[-1].lower()] for path in missing if path[-1].lower() in places}
     if len(missing) < len(leaves) and not found:
         return None
     said = listed(map(".".join, found if len(missing) < len(leaves) else missing))

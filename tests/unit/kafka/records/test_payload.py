@@ -159,6 +159,8 @@ RIDE = b'{"id":7,"trip":{"driver":3,"fare":2.5,"at":{"lat":1}}}'
         ("id INT, fare DOUBLE", [RIDE, b'{"fare":null}'], None),
         ("id INT, fare DOUBLE, trip STRUCT<fare: DOUBLE>", [RIDE], None),
         ("driver INT", [b"[]", b"{", None], None),
+        ("driver INT", [b"{}"], None),
+        ("id INT, fare INT, trip MAP<STRING, STRING>", [RIDE], None),
     ],
 )  # fmt: skip
 def test_members_that_a_schema_has_at_another_place_than_the_documents_are_told_once(
