@@ -170,7 +170,7 @@ def test_no_record_advances_the_watermark_beyond_what_its_writer_meant_or_holds_
                     meant[writer.name] = max(meant[writer.name], writer.watermark or 0)
                     continue
                 name = chance.choice((*REFUSED, *CONTRADICTING))
-                key, value = (REFUSED | CONTRADICTING)[name](writer, ends)
+                key, value = (REFUSED.get(name) or CONTRADICTING[name])(writer, ends)
                 of_unknown |= key == "zed"
                 before = len(reader.remarks)
                 made = write(key, value)

@@ -10,12 +10,10 @@ from typing import Any, NamedTuple, Protocol
 from watermark_source.errors import CorruptDataError, printable, shortened
 from watermark_source.group_store import statements
 from watermark_source.planning.group import LONGEST_NAME, GroupMember, counts_with
-from watermark_source.planning.watermark import Millis
+from watermark_source.planning.watermark import LAST_MOMENT, Millis
 
 _log = logging.getLogger(__name__)
 
-LAST_MOMENT = Millis(253_402_300_799_999)
-"""The last millisecond of the year 9999, the last that Spark writes."""
 _MOST_WARNINGS = 100
 
 

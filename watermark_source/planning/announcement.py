@@ -31,7 +31,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, TypeGuard
 
 from watermark_source.errors import CorruptDataError, listed, shortened
-from watermark_source.planning.watermark import MAX, MIN, Millis, watermark_text
+from watermark_source.planning.watermark import LAST_MOMENT, MAX, MIN, Millis, watermark_text
 
 VERSION = 1
 _END = "end"
@@ -41,9 +41,6 @@ _MOST_NAME = 255
 _UNSHOWN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 """Control characters, which logs and terminals would act on, and halves of characters, which UTF-8 has not."""
 _MOST = 2**63 - 1
-LAST_MOMENT: Final = Millis(253_402_300_799_999)
-"""The last millisecond of the year 9999, and the last watermark that is a time. Microseconds and nanoseconds of the
-present are beyond it: a reader could never go back from such a watermark."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +136,7 @@ def _watermark(value: object) -> Millis | None:
     if value == _END:
         return MAX
     watermark = _integer(value, '"wm"', MIN + 1)
+    # A reader could never go back from such a watermark.
     if watermark > LAST_MOMENT:
         is_micros = watermark // 1_000 <= LAST_MOMENT
         raise ValueError(

@@ -24,6 +24,11 @@ LAST = Millis(MAX - 1)
 open: what is written all the same is read, and is late."""
 
 
+LAST_MOMENT = Millis(253_402_300_799_999)
+"""The last millisecond of the year 9999: the last that Spark writes, and that another program's watermark may be.
+Microseconds and nanoseconds of the present are beyond it."""
+
+
 def saturating_add(a: int, b: int) -> Millis:
     """Add within the 64-bit range: a sum beyond either end is that end, never a wrapped value."""
     total = Millis(a + b)

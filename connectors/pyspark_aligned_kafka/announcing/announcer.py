@@ -43,9 +43,9 @@ from watermark_source.errors import (
 )
 from watermark_source.option_table import unknown_option
 from watermark_source.planning.announced import LoggedStatement
-from watermark_source.planning.announcement import LAST_MOMENT, Announcement, Statement, encoded, is_name
+from watermark_source.planning.announcement import Announcement, Statement, encoded, is_name
 from watermark_source.planning.split import Split, SplitRange
-from watermark_source.planning.watermark import MAX, MIN, Millis, watermark_text
+from watermark_source.planning.watermark import LAST_MOMENT, MAX, MIN, Millis, watermark_text
 
 _log = logging.getLogger(__name__)
 
@@ -288,6 +288,10 @@ class AnnouncementTopic:
         records = list(self.records())
         data = self._admin.topic_by_all_brokers(self.topic) or self._data_topic()
         return self._id_of(data), with_known_partitions(records, data)
+
+    def compacts_rows(self) -> bool:
+        """Return whether the data topic is compacted, as far as the brokers show it."""
+        return "compact" in self._admin.topic_settings([self.topic], [_POLICY]).get(self.topic, {}).get(_POLICY, "")
 
     def records(self, newest: int | None = None, writer: str | None = None) -> Iterator[LoggedStatement]:
         """Yield the records that are there now, or only those among the newest, or with a writer as their key."""

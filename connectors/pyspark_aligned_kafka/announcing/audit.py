@@ -23,10 +23,11 @@ from pyspark_aligned_kafka.options.kafka_option_table import COMMAND_OPTIONS
 from pyspark_aligned_kafka.source import KafkaBatch, range_reader
 from watermark_source.arrow_columns import integers
 from watermark_source.contract.read_batch import ReadBatch
-from watermark_source.durations import format_seconds
+from watermark_source.durations import count_text, format_seconds
 from watermark_source.errors import UsageError, listed, shortened
 from watermark_source.planning.announced import LoggedStatement
 from watermark_source.planning.announcement import Announcement, Removal, is_name
+from watermark_source.planning.split import SplitRange
 from watermark_source.planning.watermark import MAX, MIN, Millis, watermark_text
 
 OPTIONS = COMMAND_OPTIONS
@@ -76,6 +77,8 @@ class Audit:
     broken_count: int
     copies: int
     """Rows behind a cut that are copies of a row before it."""
+    unknown: int
+    """Rows behind a cut that may be copies of rows that the topic no longer has: then they are not ``broken``."""
     faults: tuple[str, ...]
     """Announcements that are none, or that contradict earlier ones."""
 
@@ -102,7 +105,7 @@ def audit(
         event_time: where the event time is, as in ``eventTimeColumn``; ``None``: it is the record's timestamp.
         writer_column: which writer a row is of: ``key``, or ``header:NAME``. Without it a row is of the only writer;
             with several writers it is compared with the lowest of their watermarks, which finds fewer.
-        copies_by: what a row has in common with its copies: ``record`` (key and value) or ``key``.
+        copies_by: what a row has in common with its copies: ``record`` (key, value and event time) or ``key``.
 
     Raises:
         UsageError, OptionError: an argument is not accepted.
@@ -112,24 +115,29 @@ def audit(
     with closing(AnnouncementTopic(kafka, topic)) as announced:
         # Before the rows: what is announced later is about later rows.
         topic_id, records = announced.checked_records()
+        loses_rows = announced.compacts_rows()
     faults = [f"record {r.position}: {r.fault}" for r in records if r.statement is None]
     promises = Promises(records, topic_id, faults)
     given = {**kafka, "subscribe": topic} | ({} if event_time is None else {"eventTimeColumn": event_time})
-    rows, behind = 0, list[pa.Table]()
-    for batch in _rows(given, writer_column):
+    rows, behind, ranges = 0, list[pa.Table](), _ranges(given)
+    # An original may have been deleted since: then a copy looks like a row that breaks a promise.
+    loses_rows |= any(each.start > 0 for each in ranges)
+    for batch in _rows(given, writer_column, ranges):
         rows += batch.rows
         found = _behind(batch, promises, writer_column)
         if found is not None:
             behind.append(found)
     late = pa.concat_tables(behind) if behind else None
-    broken = [] if late is None else _without_copies(late, given, promises, writer_column, copies_by)
+    others = [] if late is None else _without_copies(late, given, promises, writer_column, copies_by)
+    broken = [] if loses_rows else others
     return Audit(
         topic=topic,
         rows=rows,
         writers=promises.writers(records),
         broken=tuple(sorted(broken)[:_MOST_LISTED]),
         broken_count=len(broken),
-        copies=0 if late is None else late.num_rows - len(broken),
+        copies=0 if late is None else late.num_rows - len(others),
+        unknown=len(others) - len(broken),
         faults=tuple(faults),
     )
 
@@ -139,7 +147,7 @@ def _check(writer_column: str | None, copies_by: str) -> None:
     if writer_column not in (None, _KEY) and not is_header:
         raise UsageError(f"writerColumn = {writer_column!r}: expected key, or header:NAME, for example header:writer")
     if copies_by not in (_RECORD, _KEY):
-        raise UsageError(f"copiesBy = {copies_by!r}: expected record (key and value), or key")
+        raise UsageError(f"copiesBy = {copies_by!r}: expected record (key, value and event time), or key")
 
 
 # What was promised.
@@ -251,10 +259,13 @@ def _contradiction(last: Announcement, of: Announcement) -> str | None:
 # The rows.
 
 
-def _rows(given: Mapping[str, str], writer_column: str | None) -> Iterator[ReadBatch]:
+def _ranges(given: Mapping[str, str]) -> Sequence[SplitRange]:
+    return [late.range for late in KafkaBatch.of(kafka_options.parse(given)).late_ranges()]
+
+
+def _rows(given: Mapping[str, str], writer_column: str | None, ranges: Sequence[SplitRange]) -> Iterator[ReadBatch]:
     options = kafka_options.parse({**given, "includeHeaders": "true"})
     columns = ("key", "value", "offset", *(["headers"] if writer_column not in (None, _KEY) else []))
-    ranges = [late.range for late in KafkaBatch.of(options).late_ranges()]
     yield from range_reader(options, columns).read([r for r in ranges if r.end > r.start])
 
 
@@ -317,25 +328,27 @@ def _without_copies(
     """Leave out rows of which another one keeps the promises; the topic is read again."""
     compared = "value" if copies_by == _RECORD else "key"
     candidates = late[compared].combine_chunks()
-    originals: set[tuple[bytes | None, bytes | None]] = set()
-    for batch in _rows(given, writer_column):
+    originals: set[tuple[Any, ...]] = set()
+    for batch in _rows(given, writer_column, _ranges(given)):
         column = batch.columns[1 if copies_by == _RECORD else 0]
         equal = pc.is_in(column, value_set=candidates)
         if not pc.any(equal).as_py():
             continue
         after, _ = _watermarks(batch, promises, writer_column, integers(batch.columns[2]))
-        kept = pc.and_(equal, pa.array(integers(batch.event_time) // 1_000 > after))
-        originals.update(_identities(pc.filter(batch.columns[0], kept), pc.filter(batch.columns[1], kept), copies_by))
-    identities = _identities(late["key"], late["value"], copies_by)
+        millis = integers(batch.event_time) // 1_000
+        rows_there = pa.table({"key": batch.columns[0], "value": batch.columns[1], "event_time": millis})
+        originals.update(_identities(rows_there.filter(pc.and_(equal, pa.array(millis > after))), copies_by))
+    identities = _identities(late, copies_by)
     rows = zip(*(late[name].to_pylist() for name in BrokenPromise._fields), strict=True)
     # Rows without a key are not copies of one another by it.
-    originals -= {(None, None)} if copies_by == _KEY else set()
+    originals -= {(None,)}
     return [BrokenPromise(*row) for row, one in zip(rows, identities, strict=True) if one not in originals]
 
 
-def _identities(keys: Any, values: Any, copies_by: str) -> list[tuple[bytes | None, bytes | None]]:
-    found = values.to_pylist() if copies_by == _RECORD else [None] * len(keys)
-    return list(zip(keys.to_pylist(), found, strict=True))
+def _identities(rows: pa.Table, copies_by: str) -> list[tuple[Any, ...]]:
+    """Return what rows have in common with their copies: of equal values a later one is of another event time."""
+    compared = ("key",) if copies_by == _KEY else ("key", "value", "event_time")
+    return list(zip(*(rows[name].to_pylist() for name in compared), strict=True))
 
 
 # The commands.
@@ -432,6 +445,11 @@ def report(found: Audit, out: TextIO) -> bool:
         _table(rows, out)
         if (more := found.broken_count - _MOST_SHOWN) > 0:
             out.write(f"and {more} more\n")
+    if found.unknown:
+        out.write(
+            f"{count_text(found.unknown, 'row')} behind a promise may be copies of rows that retention or compaction "
+            "has deleted: whether they break it is not known\n"
+        )
     announcements = sum(each.announcements for each in found.writers)
     out.write(
         f"{found.rows} rows, {announcements} announcements of {len(found.writers)} writers: {found.broken_count} rows "

@@ -31,8 +31,8 @@ from watermark_source.monitor.operator_watermarks import (
     output_of,
     read_watermarks,
 )
-from watermark_source.planning.announcement import LAST_MOMENT, Announcement
-from watermark_source.planning.watermark import MAX, MIN, Millis, watermark_text
+from watermark_source.planning.announcement import Announcement
+from watermark_source.planning.watermark import LAST_MOMENT, MAX, MIN, Millis, watermark_text
 
 _log = logging.getLogger(__name__)
 

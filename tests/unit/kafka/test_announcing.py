@@ -18,9 +18,9 @@ from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.errors import UnknownOptionError, UsageError
 from watermark_source.monitor.operator_watermarks import NoWatermark, Why
 from watermark_source.planning.announced import LoggedStatement
-from watermark_source.planning.announcement import LAST_MOMENT, Announcement, Removal
+from watermark_source.planning.announcement import Announcement, Removal
 from watermark_source.planning.split import Split
-from watermark_source.planning.watermark import MAX, MIN, Millis
+from watermark_source.planning.watermark import LAST_MOMENT, MAX, MIN, Millis
 
 
 def announcement(

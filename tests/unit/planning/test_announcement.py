@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from watermark_source.errors import CorruptDataError
-from watermark_source.planning.announcement import LAST_MOMENT, Announcement, Removal, Statement, decoded, encoded
-from watermark_source.planning.watermark import MAX, MIN, Millis
+from watermark_source.planning.announcement import Announcement, Removal, Statement, decoded, encoded
+from watermark_source.planning.watermark import LAST_MOMENT, MAX, MIN, Millis
 
 _NAMES = st.text(min_size=1, max_size=255).filter(lambda text: text.isprintable())
 _POSITIONS = st.integers(0, 2**63 - 2)
