@@ -32,6 +32,9 @@ _LONGEST_LIFETIME = 1e9
 """Seconds."""
 _RENEWED_AFTER = 0.8
 """Share of a token's lifetime after which it is renewed, the default of Java's clients."""
+_LONGEST_UNRENEWED = 3_600
+"""Seconds after which a token is renewed at the latest. Its endpoint may state milliseconds, or a token that is
+revoked, and nothing else ends its use."""
 _REFUSALS = range(300, 500)
 _TOO_OFTEN = (408, 429)
 _NO_ANSWER = (OSError, ValueError, HTTPException)
@@ -197,7 +200,8 @@ def _checked(source: TokenSource, text: str, lifetime: float | None, asked_at: f
         lifetime = _lifetime(text)
     # A file is read at each login, because another program may renew its token.
     is_file = source.url.startswith("file:")
-    return _Token(text, asked_at + (0 if is_file else _RENEWED_AFTER * lifetime), asked_at + lifetime)
+    unrenewed = 0 if is_file else min(_RENEWED_AFTER * lifetime, _LONGEST_UNRENEWED)
+    return _Token(text, asked_at + unrenewed, asked_at + lifetime)
 
 
 def _lifetime(token: str) -> float:

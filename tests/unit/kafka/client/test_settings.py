@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import json
 import pickle
 import socket
 import ssl
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -228,6 +230,19 @@ def test_whatever_a_token_endpoint_sends_is_a_declared_error_without_the_secret(
         with pytest.raises(error, match=says) as caught:
             Tokens(source).token()
     assert not any(secret in str(caught.value) for secret in ("geheim", ENDPOINT_LOGIN))
+
+
+@pytest.mark.parametrize(("claims", "stated"), [({}, ', "expires_in": 360000000'), ({"exp": 1.7e12}, "")])
+def test_a_token_is_renewed_within_an_hour_whatever_lifetime_it_is_given(claims: dict[str, float], stated: str) -> None:
+    """Milliseconds are the usual mistake: the brokers refuse the token years before its end."""
+    token = f"e30.{base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip('=')}."
+    with responding(f'HTTP/1.1 200 OK\r\n\r\n{{"access_token": "{token}"{stated}}}'.encode()) as port:
+        tokens = Tokens(TokenSource(f"http://127.0.0.1:{port}/token", "client", "geheim", limit_s=60.0))
+        assert tokens.token() == token
+    kept = tokens._kept
+    assert kept is not None
+    assert kept.renew_at <= time.monotonic() + 3_600
+    assert kept.ends_at > time.monotonic() + 3_600
 
 
 @pytest.mark.parametrize("row", SETTINGS, ids=lambda row: row.java)
