@@ -91,17 +91,17 @@ class CheckedCluster:
         Raises:
             UnknownSplitError: what is named does not exist, or nothing is chosen.
         """
-        splits, missing = select(self.options.subscription, self.admin)
-        if missing:
+        found = select(self.options.subscription, self.admin)
+        if found.missing:
             raise UnknownSplitError(
-                f"{listed(missing)} does not exist, or may not be described; check the spelling, and the user's right "
-                "DESCRIBE on it"
+                f"{listed(found.missing)} does not exist, or may not be described; check the spelling, and the user's "
+                "right DESCRIBE on it"
             )
-        if not splits:
+        if not found.splits:
             raise UnknownSplitError(
                 "no topic matches, of those that the user may describe; check the pattern, and the ACLs for DESCRIBE"
             )
-        return splits
+        return found.splits
 
     @cached_property
     def topics(self) -> Set[str]:

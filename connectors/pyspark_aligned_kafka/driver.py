@@ -16,6 +16,7 @@ from pyspark_aligned_kafka.cluster.record_batch_headers import BatchHeader
 from pyspark_aligned_kafka.lookup.announcements import COLUMNS, KafkaAnnouncements
 from pyspark_aligned_kafka.lookup.batch_ranges import BatchBounds, narrowed
 from pyspark_aligned_kafka.lookup.discovery import KafkaDiscovery
+from pyspark_aligned_kafka.lookup.epochs import KafkaLineage
 from pyspark_aligned_kafka.lookup.offsets import (
     KafkaLogBounds,
     KafkaPositionLookup,
@@ -120,6 +121,7 @@ def open_connector(options: KafkaOptions) -> Connector:
     """Return the connector for the engine; it connects on first use, and again to list partitions beside planning."""
     cluster, leaders = Cluster(options.client), Leaders()
     admin = KafkaAdmin(options.client, cluster, leaders)
+    bounds = KafkaLogBounds(admin, options.loss.offset_retries)
     beside = KafkaAdmin(options.client, leaders=leaders)
     return Connector(
         discovery=KafkaDiscovery(
@@ -131,7 +133,8 @@ def open_connector(options: KafkaOptions) -> Connector:
             on_new_topics=partial(_warn_of_producer_times, admin, options),
         ),
         starts=KafkaStartPositions(admin, start_of_stream(options.start, options.end)),
-        bounds=KafkaLogBounds(admin, options.loss.offset_retries),
+        bounds=bounds,
+        lineage=KafkaLineage(admin, bounds.epochs),
         watched=KafkaWatch(KafkaAdmin(options.client, leaders=leaders)),
         time_index=KafkaTimeIndex(admin) if _uses_timestamps(options) else None,
         progress=_progress(options),

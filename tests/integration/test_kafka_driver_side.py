@@ -328,7 +328,7 @@ def test_a_topic_of_the_checkpoint_that_is_missing_when_a_process_begins_is_not_
         connector = connect(kafka, subscribePattern=f"{name}.*")
     made = threading.Timer(2.5, create_topic, [kafka.bootstrap, name, 2])
     made.start()
-    connector.discovery.expect(both | {Split("another", 0)})
+    connector.discovery.expect(both | {Split("another", 0)}, {})
     assert connector.discovery.discover() == both
     made.join()
 

@@ -6,7 +6,7 @@ logs' ends were asked for before a look that has ended.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import replace
 from typing import Any
 
@@ -68,7 +68,10 @@ class LookingDriver(Driver):
             self.look()
         return self.looked >= moment
 
-    def expect(self, splits: Set[Split]) -> None: ...
+    def expect(self, splits: Set[Split], ids: Mapping[str, str]) -> None: ...
+
+    def ids(self) -> Mapping[str, str]:
+        return {}
 
     def observe(self, *, one_batch: bool = False, unknown: Set[Split] = frozenset()) -> Observation:
         found = super().observe(one_batch=one_batch, unknown=unknown)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, cast
@@ -53,6 +53,9 @@ class Discovery(SplitDiscovery):
 
     def discover(self) -> Set[Split]:
         return self.found
+
+    def ids(self) -> Mapping[str, str]:
+        return {}
 
     def looked_since(self, moment: float, *, wait: float) -> bool:
         return self.at >= moment

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from watermark_source.contract.lineage import Lineage
 from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.planning.announced import LoggedStatement
 from watermark_source.planning.policy import LossKind
@@ -370,13 +371,21 @@ class SplitDiscovery(Protocol):
         """
         return True
 
-    def expect(self, splits: Set[Split]) -> None:
-        """Receive the splits of the query's checkpoint, before the first plan of a process.
+    def expect(self, splits: Set[Split], ids: Mapping[str, str]) -> None:
+        """Receive the splits of the query's checkpoint and their logs' ids, before the first plan of a process.
 
-        A server may not know them for a moment, which alone does not make them deleted. The default does nothing,
-        which is right where one answer is the truth.
+        A server may not know them for a moment, which alone does not make them deleted or others. The default does
+        nothing, which is right where one answer is the truth.
         """
         return None  # noqa: RET501 - without a body no class could leave it out
+
+    def ids(self) -> Mapping[str, str]:
+        """Return the ids of the logs that ``discover`` returned last; by default none.
+
+        A log that is deleted and created again under its name has another id. Return a new one only once the whole
+        system knows it: a query starts again with the log's first row.
+        """
+        return {}
 
 
 class StartPositions(Protocol):
@@ -464,6 +473,8 @@ class Connector:
     """``None`` where all rows before an end can be read, and none exists behind it."""
     announcements: AnnouncementLog | None = None
     """Needed for ``watermarkStrategy`` ``announced``; opened only with it."""
+    lineage: Lineage | None = None
+    """``None`` for logs that keep their rows, or lose the oldest ones alone."""
 
     @property
     def positions_are_rows(self) -> bool:

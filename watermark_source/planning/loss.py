@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from watermark_source.errors import DataLossError, labelled
+from watermark_source.planning.lineage import Parting, parting
 from watermark_source.planning.observation import ObservedLogs
 from watermark_source.planning.policy import LossKind, OnLoss
 from watermark_source.planning.split import PositionText, Split, plain_position
@@ -22,17 +23,52 @@ class Loss:
 
 
 def check_loss(
-    splits: Mapping[Split, SplitState], logs: ObservedLogs, shown: PositionText = plain_position
+    splits: Mapping[Split, SplitState],
+    logs: ObservedLogs,
+    shown: PositionText = plain_position,
+    ids: Mapping[str, str] | None = None,
 ) -> tuple[dict[Split, SplitState], tuple[Loss, ...]]:
     """Return the splits to continue with, the added ones included, and what was lost.
 
-    A split that no longer exists is left out. A split whose log is shorter than our position continues at its end; one
-    whose log no longer holds our position, at the first retained row. No loss is found twice.
+    A split that no longer exists is left out. A split of a log that was created again continues at its beginning; one
+    whose log has other rows before our position, at the first of these; one whose log is shorter, at its end; one whose
+    log no longer holds our position, at the first retained row. No loss is found twice.
+
+    ``ids`` are those of the logs that were read.
     """
     continuing: dict[Split, SplitState] = {}
     losses: list[Loss] = []
+    anew, replaced = created_again(ids or {}, logs), partings(splits, logs)
     for split, state in splits.items():
         end, earliest = logs.ends.get(split), logs.earliest.get(split, 0)
+        if split.log in anew and (end is not None or split in logs.unknown):
+            continuing[split] = replace(state, position=earliest, observed=earliest, epoch=None)
+            if state.position:
+                losses.append(
+                    Loss(
+                        split,
+                        LossKind.LOG_REPLACED,
+                        f"{split} was read up to {shown(split, state.position)}, and {split.log} was deleted and "
+                        f"created again since: its id was {anew[split.log]}, and is {logs.ids[split.log]}. It is "
+                        f"another log, to be read from its beginning, {shown(split, earliest)}; what the earlier one "
+                        "had from there on, if anything, is gone",
+                    )
+                )
+            continue
+        if split in replaced:
+            parted = replaced[split]
+            at = max(parted.position, earliest)
+            continuing[split] = replace(state, position=at, observed=at)
+            losses.append(
+                Loss(
+                    split,
+                    LossKind.LOG_REPLACED,
+                    f"{split} was read up to {shown(split, state.position)}, and its rows from "
+                    f"{shown(split, parted.position)} to {shown(split, state.position - 1)} are gone: the leader of "
+                    f"epoch {parted.by} did not have them, and what it wrote since is at their positions",
+                )
+            )
+            continue
         if split in logs.unknown or (end is not None and earliest <= state.position <= end):
             continuing[split] = state
             continue
@@ -80,6 +116,21 @@ def check_loss(
             )
         continuing[split] = SplitState(position=start, observed=start)
     return continuing, tuple(losses)
+
+
+def created_again(ids: Mapping[str, str], logs: ObservedLogs) -> Mapping[str, str]:
+    """Return the logs that have another id than those that were read, with the id of those."""
+    return {log: before for log, before in ids.items() if logs.ids.get(log, before) != before}
+
+
+def partings(splits: Mapping[Split, SplitState], logs: ObservedLogs) -> Mapping[Split, Parting]:
+    """Return the splits whose logs have other rows before our position than those that were read."""
+    return {
+        split: found
+        for split, history in logs.histories.items()
+        if (state := splits.get(split)) is not None and state.epoch is not None
+        if (found := parting(state.position, state.epoch, history)) is not None
+    }
 
 
 def refuse(losses: Sequence[Loss], on_loss: OnLoss) -> None:

@@ -11,9 +11,11 @@ Layout of version 1, keys sorted, integers only (but in "own"), absent keys for 
                                         found at the start, or, again, of those found when these were reached
      "complete": ["shop.users"],        snapshots that were read to their end; there if the source takes any
      "done": "5b1d…:1-7",               all changes before the positions, in terms of every replica of the system
+     "epochs": {"orders": {"0": [3, 4200]}},  the epoch of the last row before a position, and where its rows begin
      "ended": true,                     no more rows are read: the watermark is the end of time
      "forgotten": {"shop.users": 1},    logs whose snapshot was given up, and how often
      "held": 3,                         batches of runs with an end that read nothing because of the alignment group
+     "ids": {"orders": "Yk2…"},         the logs that the positions are of
      "learned": {"bound": 640, "earlier": [0, 98304, 9, 71], "behind": {"orders": {"0": 71001}}},
                                         of disorder: the bound in force; rows by how far they are behind, as pairs of
                                         bucket and rows, ``recent`` and ``earlier``; how far a split's watermark is
@@ -59,6 +61,7 @@ from watermark_source.planning.generator import canonical
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import (
     Bound,
+    Epoch,
     GroupState,
     Origin,
     Returning,
@@ -167,9 +170,12 @@ def _mapping(value: object) -> Mapping[str, Any]:
 VERSION = 1
 _REQUIRED = frozenset({"name", "run", "source", "splits", "v"})
 _KNOWN = _REQUIRED | {
-    "announced", "cap", "catch_up", "complete", "done", "ended", "forgotten", "held", KEY, "limit", "member", "own",
-    "pt", "shift", "since", "snapshot", "system", "time", "wm",
+    "announced", "cap", "catch_up", "complete", "done", "ended", "epochs", "forgotten", "held", "ids", KEY, "limit",
+    "member", "own", "pt", "shift", "since", "snapshot", "system", "time", "wm",
 }  # fmt: skip
+OF_SNAPSHOTS = frozenset({"complete", "forgotten", "snapshot"})
+OF_REPLICAS = frozenset({"done", "shift", "system"})
+OF_LINEAGE = frozenset({"epochs", "ids"})
 _ABSENT: tuple[Any, ...] = (None, SplitStatus.ACTIVE.value, None, None, None)
 _FIELDS = 2 + len(_ABSENT)
 _STATUS = {status.value: status for status in SplitStatus}
@@ -194,6 +200,8 @@ class OffsetCodec:
     """Format name."""
     name: str
     """The user's name for the source."""
+    never: frozenset[str] = frozenset()
+    """Keys that no offset of the source has."""
 
     def encode(self, state: SourceState) -> dict[str, Any]:
         """Return the offset; its JSON text is equal exactly when the states are equal."""
@@ -208,8 +216,10 @@ class OffsetCodec:
             "complete": None if snapshots.complete is None else sorted(snapshots.complete),
             "done": origin.done,
             "ended": True if state.ended else None,
+            "epochs": _by_log({s: list(t.epoch) for s, t in state.splits.items() if t.epoch is not None}) or None,
             "forgotten": dict(sorted(snapshots.forgotten.items())) or None,
             "held": group.held or None,
+            "ids": dict(sorted(state.ids.items())) or None,
             KEY: encode_learned(state.learned, state.splits),
             "limit": group.limit,
             "member": group.member,
@@ -246,9 +256,11 @@ class OffsetCodec:
         learned, highest = _decode_learned(offset, splits)
         if highest:
             splits = {s: replace(t, highest=highest[s]) for s, t in splits.items()}
+        splits |= _decode_epochs(offset.get("epochs", {}), splits)
         generator, kept = _decode_own(offset["own"], splits) if "own" in offset else (None, {})
         return SourceState(
             splits={**splits, **{s: replace(splits[s], kept=text) for s, text in kept.items()}},
+            ids=_decode_ids(offset.get("ids", {}), splits),
             watermark=watermark,
             use_processing_time="pt" in offset,
             future_cap=_millis(offset, "cap"),
@@ -273,6 +285,11 @@ class OffsetCodec:
         )
 
     def _check_header(self, offset: Mapping[str, Any]) -> None:
+        if "v" not in offset and not offset.keys() & _REQUIRED:
+            raise OffsetError(
+                f"the checkpoint belongs to another source: its offset is {_shown(offset)}, which {self.source} never "
+                "writes. Give the query the checkpointLocation that it had, or start with a new one."
+            )
         version = offset.get("v")
         if type(version) is not int or version < 1:
             raise _broken(f'"v" is {_shown(version)}', str(VERSION))
@@ -281,10 +298,10 @@ class OffsetCodec:
                 f"the checkpoint was written by a newer version of this library: offset version {_shown(version)}, "
                 f"this one reads up to {VERSION}. Upgrade the library, or start with a new checkpoint location."
             )
-        missing, unknown = _REQUIRED - offset.keys(), offset.keys() - _KNOWN
+        missing, unknown = _REQUIRED - offset.keys(), offset.keys() - (_KNOWN - self.never)
         if missing or unknown:
             seen = f"missing {sorted(missing)}" if missing else f"unknown {_shown(sorted(map(str, unknown)))}"
-            raise _broken(f"its keys are wrong: {seen}", f"{sorted(_KNOWN)}")
+            raise _broken(f"its keys are wrong: {seen}", f"{sorted(_KNOWN - self.never)}")
         for key, own in (("source", self.source), ("name", self.name)):
             if offset[key] != own:
                 raise OffsetError(
@@ -328,6 +345,28 @@ def _decode_learned(
         return decode_learned(offset.get(KEY), splits)
     except ValueError:
         raise _broken(f'"{KEY}" is {_shown(offset[KEY])}', "what was learned of disorder") from None
+
+
+def _decode_epochs(logs: object, splits: Mapping[Split, SplitState]) -> dict[Split, SplitState]:
+    """Return the splits whose last row's epoch is known, with it."""
+    found: dict[Split, SplitState] = {}
+    known = {(split.log, str(split.number)): split for split in splits}
+    try:
+        for log, numbers in _mapping(logs).items():
+            for number, (epoch, start) in _mapping(numbers).items():
+                split = known[log, number]
+                last = splits[split].position - 1
+                found[split] = replace(splits[split], epoch=Epoch(_number(epoch, 0, MAX), _number(start, 0, last)))
+    except (KeyError, TypeError, ValueError):
+        raise _broken(f'"epochs" is {_shown(logs)}', "an epoch and a position before its own for some splits") from None
+    return found
+
+
+def _decode_ids(ids: object, splits: Mapping[Split, SplitState]) -> dict[str, str]:
+    logs = {split.log for split in splits}
+    if not isinstance(ids, Mapping) or not all(log in logs and isinstance(ids[log], str) and ids[log] for log in ids):
+        raise _broken(f'"ids" is {_shown(ids)}', "an id for some logs")
+    return dict(sorted(ids.items()))
 
 
 def _encode_own(generator: str, splits: Mapping[Split, SplitState]) -> dict[str, Any]:

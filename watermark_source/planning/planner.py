@@ -29,6 +29,7 @@ from watermark_source.planning.combined_watermark import (
 from watermark_source.planning.disorder import Learned, RangeSummary
 from watermark_source.planning.group import GroupMember, MemberStatus, OtherMembers, drift_in_force
 from watermark_source.planning.group_limit import aligned_ends, membership
+from watermark_source.planning.lineage import with_epochs
 from watermark_source.planning.loss import Loss, check_loss, refuse
 from watermark_source.planning.observation import Observation
 from watermark_source.planning.policy import LossKind, MinimumRows, PlanPolicy, waits_for_more
@@ -150,12 +151,12 @@ def known_before(
         # Rows of a snapshot have no event time, and it is never quiet.
         if t.observed != t.position and s.log not in state.snapshots.frontiers and observation.seen[s].is_undated
     }
-    splits, losses = check_loss(kept, logs, policy.on_loss.position_text)
+    splits, losses = check_loss(kept, logs, policy.on_loss.position_text, state.ids)
     splits |= {s: unanswered(t) for s, t in splits.items() if s in logs.silent}
     refuse(losses, policy.on_loss)
     catch_up = None
     if policy.after_catch_up is not None:
-        shorter = {loss.split for loss in losses if loss.kind is LossKind.LOG_SHORTER}
+        shorter = {s.split for s in losses if s.kind in (LossKind.LOG_SHORTER, LossKind.LOG_REPLACED)}
         catch_up = caught_up_after(state, splits, logs, shorter, policy.after_catch_up)
     if policy.after_catch_up is AfterCatchUp.CLOCK and is_done(catch_up):
         if not state.use_processing_time:
@@ -557,8 +558,10 @@ def _state_after(
     announced = None
     if observation.announced is not None:
         announced = needed_from(observation.announced, positions_of(splits), cap, state.announced, watermark)
+    logs = {split.log for split in splits}
     return SourceState(
-        splits=splits,
+        splits=with_epochs(splits, observation.logs.histories),
+        ids={log: id_ for log, id_ in {**state.ids, **observation.logs.ids}.items() if log in logs},
         # The clock goes out at its interval only.
         watermark=watermark if is_batch or not known.on_clock else state.watermark,
         use_processing_time=known.on_clock,

@@ -80,6 +80,8 @@ class LossKind(Enum):
     SPLIT_GONE = auto()
     LOG_SHORTER = auto()
     """The log ends before our position."""
+    LOG_REPLACED = auto()
+    """The log was created again, or has other rows before our position."""
     ROWS_EXPIRED = auto()
     """The log begins after our position."""
     NEW_SPLIT_EXPIRED = auto()

@@ -18,6 +18,15 @@ Bound: TypeAlias = tuple[int | str, ...] | None
 """A key between two chunks of a snapshot, by the values of its columns; ``None`` is no limit."""
 
 
+class Epoch(NamedTuple):
+    """The rows that one leader wrote into a log, in a system whose logs have leaders."""
+
+    number: int
+    """Grows from leader to leader."""
+    start: int
+    """Position of its first row, as of when it was looked up."""
+
+
 class SplitStatus(Enum):
     """Watermark status of a split. The value is its letter in the offset."""
 
@@ -62,18 +71,22 @@ class SplitState:
     ``passes_returning``."""
     kept: str | None = None
     """What the user's own strategy keeps of the rows before ``observed``, as canonical JSON: see ``generator.py``."""
+    epoch: Epoch | None = None
+    """That of the last row before ``position``; ``None`` if it is not known, or there is no row: see ``lineage.py``."""
 
     def observed_to_its_end(self, watermark: Millis | None, highest: Millis | None, kept: str | None) -> SplitState:
         """Return it with its last range in its watermark. For thousands of splits ``replace`` is slow."""
         return SplitState(
-            self.position, self.position, watermark, self.status, self.since, highest, self.step, self.returning, kept
-        )
+            self.position, self.position, watermark, self.status, self.since, highest, self.step, self.returning, kept,
+            self.epoch,
+        )  # fmt: skip
 
     def planned_to(self, position: int, status: SplitStatus, since: Millis | None) -> SplitState:
         """Return it as a plan leaves it."""
         return SplitState(
-            position, self.observed, self.watermark, status, since, self.highest, self.step, self.returning, self.kept
-        )
+            position, self.observed, self.watermark, status, since, self.highest, self.step, self.returning, self.kept,
+            self.epoch,
+        )  # fmt: skip
 
 
 class Origin(NamedTuple):
@@ -141,6 +154,8 @@ class SourceState:
     """How far the logs are read to the ends that they had at the start; ``None`` where no option needs it."""
     event_time: str | None = None
     """The event time that the watermark is based on, in the user's words; ``None`` for the default. Plans ignore it."""
+    ids: Mapping[str, str] = field(default_factory=dict)
+    """The ids of the splits' logs, where the system names any: one that was created again has another."""
     run: int = 0
     """Counts the processes that planned for this checkpoint, so that each one's first batch carries the watermark."""
 

@@ -25,7 +25,7 @@ from pyspark_aligned_kafka.cluster.metadata import (
     read_topic_settings,
     topic_settings_request,
 )
-from pyspark_aligned_kafka.cluster.offset_lookup import Attempt, OffsetLookup, OffsetsInTime
+from pyspark_aligned_kafka.cluster.offset_lookup import Attempt, EpochEndLookup, OffsetLookup, OffsetsInTime
 from pyspark_aligned_kafka.cluster.record_batch_headers import BatchHeader, headers_request, read_headers
 from pyspark_aligned_kafka.cluster.retry import Deadline
 from watermark_source.errors import SourceError, listed
@@ -67,13 +67,9 @@ class KafkaAdmin:
         self._read_committed = settings.read_committed if read_committed is None else read_committed
         self._leaders = Leaders() if leaders is None else leaders
         self._topics = TopicLookup(self._cluster, self._leaders)
-        self._offsets = OffsetLookup(
-            self._cluster,
-            self._topics,
-            self._leaders,
-            limit_ms=settings.millis("default.api.timeout.ms"),
-            read_committed=self._read_committed,
-        )
+        known, limit_ms = (self._cluster, self._topics, self._leaders), settings.millis("default.api.timeout.ms")
+        self._offsets = OffsetLookup(*known, limit_ms=limit_ms, read_committed=self._read_committed)
+        self._epoch_ends = EpochEndLookup(*known, limit_ms=limit_ms, read_committed=self._read_committed)
 
     def close(self) -> None:
         """Close the connections; the next call opens new ones."""
@@ -136,6 +132,17 @@ class KafkaAdmin:
             return await self._offsets.look_up_in_time(wanted, deadline)
 
         return self._cluster.run(work) if wanted else OffsetsInTime({}, {})
+
+    def epoch_ends(self, wanted: Mapping[Split, int]) -> Mapping[Split, OffsetAndTimestamp]:
+        """Return for each split the highest epoch up to the one given, and the first offset behind its records.
+
+        Splits that do not exist (any more) are left out; raises as ``list_offsets``.
+        """
+
+        async def work(deadline: Deadline) -> Mapping[Split, OffsetAndTimestamp]:
+            return await self._epoch_ends.look_up(dict(wanted), deadline)
+
+        return self._cluster.run(work) if wanted else {}
 
     def newest(self, splits: Set[Split]) -> Mapping[Split, Newest]:
         """Return each split's newest record, of brokers that answer soon."""

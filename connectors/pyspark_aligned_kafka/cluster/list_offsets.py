@@ -43,6 +43,8 @@ class OffsetAndTimestamp(NamedTuple):
 
     offset: int | None
     timestamp: Millis | None
+    epoch: int | None = None
+    """With the end of a log that of its leader, otherwise that of the record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,13 +196,15 @@ def _response(reader: _Reader) -> OffsetsResponse:
     for _ in range(reader.count()):
         topic = reader.text()
         for _ in range(reader.count()):
-            number, error, timestamp, offset, _epoch = reader.unpack(_ANSWERED)
+            number, error, timestamp, offset, epoch = reader.unpack(_ANSWERED)
             reader.skip_tags()
             if error:
                 errors[Split(topic, number)] = error
             else:
                 offsets[Split(topic, number)] = OffsetAndTimestamp(
-                    None if offset < 0 else offset, None if timestamp < 0 else Millis(timestamp)
+                    None if offset < 0 else offset,
+                    None if timestamp < 0 else Millis(timestamp),
+                    None if epoch < 0 else epoch,
                 )
         reader.skip_tags()
     reader.skip_tags()

@@ -22,6 +22,7 @@ from kafka.errors import (
 
 from pyspark_aligned_kafka.cluster.broker_errors import RefusedByBrokerError, reason
 from pyspark_aligned_kafka.cluster.connections import Cluster
+from pyspark_aligned_kafka.cluster.epoch_ends import epoch_ends_request, read_epoch_ends
 from pyspark_aligned_kafka.cluster.list_offsets import NEWEST, OffsetAndTimestamp, OffsetsRequest, OffsetsResponse
 from pyspark_aligned_kafka.cluster.metadata import Leaders, TopicLookup
 from pyspark_aligned_kafka.cluster.retry import API_TIMEOUT, Deadline
@@ -312,9 +313,8 @@ class OffsetLookup:
         attempt: Attempt,
     ) -> None:
         """Send a request to one leader and take in its response, whatever the other leaders do."""
-        request = OffsetsRequest(part, epochs, read_committed=self._read_committed)
         try:
-            response = await self._cluster.request(node, request, deadline)
+            response = await self._response(node, part, epochs, deadline)
         except IncompatibleBrokerVersion:
             if NEWEST not in part.values():
                 raise
@@ -323,6 +323,22 @@ class OffsetLookup:
             attempt.failed.update(dict.fromkeys(part, error))
         else:
             _read_offsets(response, part, attempt)
+
+    async def _response(
+        self, node: int, part: Mapping[Split, int], epochs: Mapping[Split, int | None], deadline: Deadline
+    ) -> OffsetsResponse:
+        request = OffsetsRequest(part, epochs, read_committed=self._read_committed)
+        response: OffsetsResponse = await self._cluster.request(node, request, deadline)
+        return response
+
+
+class EpochEndLookup(OffsetLookup):
+    """Looks up where epochs end: of the highest one up to a number, the first offset behind it (KIP-101)."""
+
+    async def _response(
+        self, node: int, part: Mapping[Split, int], epochs: Mapping[Split, int | None], deadline: Deadline
+    ) -> OffsetsResponse:
+        return read_epoch_ends(await self._cluster.request(node, epoch_ends_request(part, epochs), deadline))
 
 
 def _read_offsets(response: OffsetsResponse, requested: Mapping[Split, int], attempt: Attempt) -> None:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Set
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from pyspark_aligned_kafka.cluster.metadata import Topic
 from pyspark_aligned_kafka.options.subscription import Assign, Subscribe, SubscribePattern, Subscription, selects
@@ -32,16 +32,25 @@ _AFTER_FAILURE = 1.0
 
 
 class TopicQueries(Protocol):
-    """The part of ``KafkaAdmin`` that discovery uses."""
+    """The part of ``KafkaAdmin`` that ``select`` uses."""
 
     def topics(self, names: Collection[str] | None, expected: Set[Split]) -> Mapping[str, Topic]:
         """Return the topics that exist, of those named or of all; the ``expected`` partitions existed before."""
         ...
 
 
+class IdentityQueries(TopicQueries, Protocol):
+    """The part of ``KafkaAdmin`` that discovery uses."""
+
+    def topic_by_all_brokers(self, name: str) -> Topic | None:
+        """Return a topic as all brokers know it; raises ``SourceError`` if they name it by several ids."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class _Listing:
     splits: frozenset[Split]
+    ids: Mapping[str, str]
     missing: frozenset[str]
     """Topics or partitions that the subscription names and the cluster does not have."""
     at: float
@@ -60,8 +69,8 @@ class KafkaDiscovery:
 
     def __init__(
         self,
-        admin: TopicQueries,
-        other_admin: TopicQueries,
+        admin: IdentityQueries,
+        other_admin: IdentityQueries,
         subscription: Subscription,
         *,
         max_age_ms: int,
@@ -79,6 +88,8 @@ class KafkaDiscovery:
         self._clock = clock
         self._cpu = cpu
         self._last: _Listing | None = None
+        self._ids: Mapping[str, str] = {}
+        """The ids of all topics listed so far."""
         self._expected: Set[Split] = frozenset()
         """The checkpoint's partitions, until a listing has requested them."""
         self._under_way: _ListingUnderWay | None = None
@@ -86,15 +97,19 @@ class KafkaDiscovery:
         self._failing_since: float | None = None
         """When the first of the listings began that have failed without a success since."""
 
-    def expect(self, splits: Set[Split]) -> None:
+    def expect(self, splits: Set[Split], ids: Mapping[str, str]) -> None:
         """Treat the checkpoint's partitions as deleted only after all brokers have lacked them for some seconds.
+
+        Its topics count as created again only once all brokers name them by other ids.
 
         Raises:
             RefusedError, UnreachableError, ResponseTimeoutError: they had to be listed, and no broker answered.
         """
         wanted = {split for split in splits if selects(self._subscription, split)}
         known = frozenset() if self._last is None else self._last.splits
-        if wanted - known:
+        other = any(before != ids.get(name, before) for name, before in self._ids.items())
+        self._ids = {**self._ids, **ids}
+        if wanted - known or other:
             self._expected = wanted
             if self._last is not None:
                 self._last = self._checked(self._list(self._admin))
@@ -120,6 +135,10 @@ class KafkaDiscovery:
         if too_old:
             self._last = self._result()
         return self._last.splits
+
+    def ids(self) -> Mapping[str, str]:
+        """Return the ids of the topics as of the last listing; of brokers before 2.8 none."""
+        return {} if self._last is None else self._last.ids
 
     def looked_since(self, moment: float, *, wait: float) -> bool:
         """Return whether a listing that began after ``moment`` has ended, after a wait of at most ``wait`` seconds.
@@ -170,13 +189,17 @@ class KafkaDiscovery:
             self._failing_since = None
         return self._checked(listing) if self._last is None or listing.at >= self._last.at else self._last
 
-    def _list(self, admin: TopicQueries) -> _Listing:
+    def _list(self, admin: IdentityQueries) -> _Listing:
         at, cpu = self._clock(), self._cpu()
         expected, self._expected = self._expected, frozenset()
         if self._last is not None:
             expected |= self._last.splits
-        splits, missing = select(self._subscription, admin, expected)
-        return _Listing(splits, missing, at, cpu=self._cpu() - cpu)
+        found = select(self._subscription, admin, expected)
+        for name, id_ in found.ids.items():
+            # A broker that lags behind still names the earlier topic. Only what all know is another topic.
+            if self._ids.get(name, id_) != id_ and (topic := admin.topic_by_all_brokers(name)) is not None:
+                found.ids[name] = topic.id or id_
+        return _Listing(found.splits, found.ids, found.missing, at, cpu=self._cpu() - cpu)
 
     def _similar(self, missing: Set[str]) -> str:
         """Return the end of an error: existing topics with names like those that are missing."""
@@ -203,7 +226,9 @@ class KafkaDiscovery:
         if last is not None and listing.splits - last.splits:
             _log.info("New partitions: %s", listed(listing.splits - last.splits))
         known = frozenset() if last is None else {split.log for split in last.splits}
-        if new := {split.log for split in listing.splits} - known:
+        anew = {name for name, id_ in listing.ids.items() if self._ids.get(name, id_) != id_}
+        self._ids = {**self._ids, **listing.ids}
+        if new := {split.log for split in listing.splits} - known | anew:
             self._on_new_topics(new)
         self._on_listed(listing.splits)
         return listing
@@ -237,20 +262,33 @@ class _ListingUnderWay:
         return self._outcome.result()
 
 
-def select(
-    subscription: Subscription, admin: TopicQueries, expected: Set[Split] = frozenset()
-) -> tuple[frozenset[Split], frozenset[str]]:
-    """Return the splits that exist, and the names of topics or partitions of the subscription that do not."""
+class Selection(NamedTuple):
+    """What a subscription matches."""
+
+    splits: frozenset[Split]
+    missing: frozenset[str]
+    """The names of topics or partitions of the subscription that do not exist."""
+    ids: dict[str, str]
+    """By topic."""
+
+
+def select(subscription: Subscription, admin: TopicQueries, expected: Set[Split] = frozenset()) -> Selection:
+    """Return what exists of a subscription."""
     if isinstance(subscription, SubscribePattern):
         topics = admin.topics(None, expected)
         chosen = {name for name, topic in topics.items() if not topic.internal and subscription.pattern.search(name)}
-        return _splits(topics, chosen), frozenset()
+        return Selection(_splits(topics, chosen), frozenset(), _ids(topics, chosen))
     if isinstance(subscription, Subscribe):
         topics = admin.topics(subscription.topics, expected)
-        return _splits(topics, topics), subscription.topics - topics.keys()
+        return Selection(_splits(topics, topics), subscription.topics - topics.keys(), _ids(topics, topics))
     topics = admin.topics({split.log for split in subscription.splits}, expected)
     existing = subscription.splits & _splits(topics, topics)
-    return existing, frozenset(str(split) for split in subscription.splits - existing)
+    missing = frozenset(str(split) for split in subscription.splits - existing)
+    return Selection(existing, missing, _ids(topics, {split.log for split in existing}))
+
+
+def _ids(topics: Mapping[str, Topic], names: Collection[str]) -> dict[str, str]:
+    return {name: id_ for name in names if (id_ := topics[name].id) is not None}
 
 
 def _splits(topics: Mapping[str, Topic], names: Collection[str]) -> frozenset[Split]:

@@ -43,13 +43,16 @@ class KafkaLogBounds:
         self._admin = admin
         self._stale = stale
         self._ends: Mapping[Split, int] = {}
+        self.epochs: dict[Split, int] = {}
+        """The epochs of the leaders that returned the last ends."""
 
     def end_positions(self, splits: Set[Split]) -> Mapping[Split, int]:
         """Return each split's end: the high watermark, or the last stable offset with read_committed.
 
         An end before the last known one is requested again, as often as the policy has it, and then accepted.
         """
-        return self._settled(lambda: Ends(self._look_up(splits, LATEST))).positions
+        wanted = dict.fromkeys(splits, LATEST)
+        return self._settled(lambda: Ends(self._positions(self._admin.list_offsets(wanted)))).positions
 
     def current_ends(self, splits: Set[Split]) -> Ends:
         """Return the ends that brokers answer within a few seconds; the other requests stay in flight."""
@@ -67,15 +70,16 @@ class KafkaLogBounds:
 
     def _in_time(self, splits: Set[Split]) -> Ends:
         answers = self._admin.list_offsets_in_time(dict.fromkeys(splits, LATEST))
-        late = {split: None if answer is None else answer.offset for split, answer in answers.unknown.items()}
-        return Ends(_offsets(answers.offsets), late)
+        late = self._positions({s: answer for s, answer in answers.unknown.items() if answer is not None})
+        return Ends(self._positions(answers.offsets), {split: late.get(split) for split in answers.unknown})
+
+    def _positions(self, ends: Mapping[Split, OffsetAndTimestamp]) -> Mapping[Split, int]:
+        self.epochs.update({split: end.epoch for split, end in ends.items() if end.epoch is not None})
+        return _offsets(ends)
 
     def earliest_positions(self, splits: Set[Split]) -> Mapping[Split, int]:
         """Return each split's log start offset."""
-        return self._look_up(splits, EARLIEST)
-
-    def _look_up(self, splits: Set[Split], spec: int) -> Mapping[Split, int]:
-        return _offsets(self._admin.list_offsets(dict.fromkeys(splits, spec)))
+        return _offsets(self._admin.list_offsets(dict.fromkeys(splits, EARLIEST)))
 
 
 def _offsets(found: Mapping[Split, OffsetAndTimestamp]) -> Mapping[Split, int]:

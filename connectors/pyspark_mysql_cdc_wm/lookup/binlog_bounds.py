@@ -14,7 +14,7 @@ from pyspark_mysql_cdc_wm.lookup.committed_transactions import Transactions
 from pyspark_mysql_cdc_wm.lookup.time_index import BinlogTimeIndex
 from pyspark_mysql_cdc_wm.options.start import Start, StartAfter, StartAt, StartAtTime, StartMode
 from pyspark_mysql_cdc_wm.options.tables import Selection
-from watermark_source.contract.stream import Ends
+from watermark_source.contract.stream import Ends, SplitDiscovery
 from watermark_source.errors import DataLossError, OptionError
 from watermark_source.planning.split import Piece, Split, SplitRange
 from watermark_source.planning.watermark import Millis, watermark_text
@@ -22,7 +22,7 @@ from watermark_source.planning.watermark import Millis, watermark_text
 _log = logging.getLogger(__name__)
 
 
-class BinlogBounds:
+class BinlogBounds(SplitDiscovery):
     """Implements ``SplitDiscovery``, ``StartPositions`` and ``LogBounds`` for the one split."""
 
     def __init__(
@@ -46,13 +46,6 @@ class BinlogBounds:
     def discover(self) -> Set[Split]:
         """Return the binlog as the only split."""
         return frozenset({BINLOG})
-
-    def looked_since(self, moment: float, *, wait: float) -> bool:
-        """Return true, since no other binlog can appear."""
-        return True
-
-    def expect(self, splits: Set[Split]) -> None:
-        """Do nothing, since the binlog always exists."""
 
     def initial_positions(self, splits: Set[Split]) -> Mapping[Split, int]:
         """Return the position at which a new query begins.

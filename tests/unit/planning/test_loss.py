@@ -10,6 +10,7 @@ from watermark_source.planning.loss import Loss, check_loss, refuse
 from watermark_source.planning.observation import ObservedLogs
 from watermark_source.planning.policy import LossKind, OnLoss
 from watermark_source.planning.split import Split
+from watermark_source.planning.state import Epoch
 
 
 def outside(**changes: object) -> ObservedLogs:
@@ -86,3 +87,34 @@ def test_losses_are_refused_in_one_error() -> None:
     with pytest.raises(DataLossError, match=r"^\[GONE\] data was lost: a is gone"):
         refuse(losses, OnLoss(conditions={LossKind.SPLIT_GONE: "GONE"}))
     assert "false" in str(caught.value)
+
+
+def test_a_log_created_again_is_read_from_its_beginning_whatever_its_size() -> None:
+    for end, beginning in ((3, 0), (5, 0), (50, 0), (50, 7)):
+        logs = outside(ends={A: end}, earliest={A: beginning}, ids={A.log: "new"})
+        splits, (lost,) = check_loss({A: at(5, 100, epoch=Epoch(3, 0))}, logs, ids={A.log: "old"})
+        assert splits == {A: at(beginning, 100)}
+        assert lost.kind is LossKind.LOG_REPLACED
+        assert "log-0 was read up to 5, and log was deleted and created again since: its id was old" in lost.text
+
+
+def test_a_split_of_a_log_created_again_whose_end_is_not_known_is_not_read_on_either() -> None:
+    logs = outside(ends={B: 1}, unknown={A}, ids={A.log: "new"})
+    splits, losses = check_loss({A: at(5), B: at(0)}, logs, ids={A.log: "old"})
+    assert splits == {A: at(0), B: at(0)}
+    # Of the other nothing had been read.
+    assert [loss.split for loss in losses] == [A]
+
+
+@pytest.mark.parametrize("ids", [{}, {"log": "same"}, {"other": "old"}])
+def test_a_log_with_the_same_id_or_none_is_the_same(ids: dict[str, str]) -> None:
+    assert check_loss({A: at(5)}, outside(ends={A: 9}, ids={"log": "same"}), ids=ids) == ({A: at(5)}, ())
+
+
+@pytest.mark.parametrize("end", [35, 50, 80])
+def test_a_log_with_other_rows_before_our_position_goes_on_at_the_first_of_them(end: int) -> None:
+    logs = outside(ends={A: end}, histories={A: [Epoch(5, 30), Epoch(2, 0)]})
+    splits, (lost,) = check_loss({A: at(50, 100, epoch=Epoch(2, 0))}, logs)
+    assert splits == {A: at(30, 100, epoch=Epoch(2, 0))}
+    assert lost.kind is LossKind.LOG_REPLACED
+    assert "its rows from 30 to 49 are gone: the leader of epoch 5 did not have them" in lost.text

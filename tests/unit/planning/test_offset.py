@@ -8,9 +8,10 @@ import pytest
 from watermark_source.errors import OffsetError
 from watermark_source.planning.announced import AnnouncedFrom
 from watermark_source.planning.disorder import BUCKETS, Learned
-from watermark_source.planning.offset import OffsetCodec
+from watermark_source.planning.offset import OF_LINEAGE, OF_REPLICAS, OF_SNAPSHOTS, OffsetCodec
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import (
+    Epoch,
     GroupState,
     Origin,
     Returning,
@@ -34,15 +35,17 @@ def test_the_layout_is_as_documented() -> None:
             Split("a", 0): SplitState(7, 7, None, SplitStatus.ACTIVE, Millis(2_500)),
             Split("b", 0): SplitState(7, 7, None, SplitStatus.PAUSED),
             Split("c", 0): SplitState(7, 7, step=1_500),
-            Split("d", 0): SplitState(7, 7, returning=Returning.READ),
+            Split("d", 0): SplitState(7, 7, returning=Returning.READ, epoch=Epoch(3, 2)),
         },
         watermark=Millis(1_000),
+        ids={"d": "Yk2", "a": "Xw1"},
         group=GroupState(limit=Millis(1_100)),
         future_cap=Millis(9_000),
         run=3,
     )
     assert json.dumps(CODEC.encode(state)) == (
-        '{"cap": 9000, "limit": 1100, "name": "orders", "run": 3, "since": 2000, "source": "aligned-kafka", '
+        '{"cap": 9000, "epochs": {"d": {"0": [3, 2]}}, "ids": {"a": "Xw1", "d": "Yk2"}, "limit": 1100, '
+        '"name": "orders", "run": 3, "since": 2000, "source": "aligned-kafka", '
         '"splits": {"a": {"0": [7, 0, null, "a", 500]}, "b": {"0": [7, 0, null, "p"]}, '
         '"c": {"0": [7, 0, null, "a", null, 1500]}, '
         '"d": {"0": [7, 0, null, "a", null, null, 1]}, '
@@ -53,8 +56,10 @@ def test_the_layout_is_as_documented() -> None:
 def test_what_was_written_is_what_is_read() -> None:
     state = SourceState(
         splits={
-            Split("orders", 0): SplitState(7, 5, Millis(990), SplitStatus.IDLE, Millis(2_000), step=3),
-            Split("orders", 2**31 - 1): SplitState(7, 7, None, SplitStatus.PAUSED),
+            Split("orders", 0): SplitState(
+                7, 5, Millis(990), SplitStatus.IDLE, Millis(2_000), step=3, epoch=Epoch(0, 6)
+            ),
+            Split("orders", 2**31 - 1): SplitState(7, 7, None, SplitStatus.PAUSED, epoch=Epoch(0, 6)),
         },
         watermark=Millis(1_000),
         use_processing_time=True,
@@ -64,6 +69,7 @@ def test_what_was_written_is_what_is_read() -> None:
         origin=Origin("here", 7, "a:1-3"),
         ended=True,
         event_time="eventTimeColumn = value:$.at",
+        ids={"orders": "Yk2"},
         run=4,
     )
     assert CODEC.decode(json.loads(json.dumps(CODEC.encode(state)))) == state
@@ -148,6 +154,27 @@ def test_a_newer_version_is_told_to_upgrade() -> None:
         ({"held": -1}, '"held" is -1'),
         ({"member": ""}, "\"member\" is ''"),
         ({"member": 5}, '"member" is 5'),
+        *[
+            (
+                {"splits": {"t": {"0": [7, 0]}}, "epochs": epochs},
+                '"epochs" is .*, expected an epoch and a position before',
+            )
+            for epochs in (
+                5,
+                {"t": 5},
+                {"t": {"0": 5}},
+                {"t": {"0": [1]}},
+                {"t": {"0": [-1, 0]}},
+                {"t": {"0": [1, 7]}},
+                {"t": {"1": [1, 0]}},
+                {"x": {"0": [1, 0]}},
+                {"t": {"0": [True, 0]}},
+            )
+        ],
+        *[
+            ({"splits": {"t": {"0": [7, 0]}}, "ids": ids}, '"ids" is .*, expected an id for some logs')
+            for ids in (5, {"x": "a"}, {"t": ""}, {"t": 5})
+        ],
     ],
 )
 def test_what_is_wrong_is_named(changes: dict[str, Any], said: str) -> None:
@@ -205,6 +232,30 @@ def test_what_was_learned_names_only_splits_that_differ() -> None:
     nothing = SourceState(splits={Split("t", 0): SplitState(7, 7)}, learned=Learned(0))
     assert CODEC.encode(nothing)["learned"] == {"bound": 0}
     assert CODEC.decode(CODEC.encode(nothing)) == nothing
+
+
+@pytest.mark.parametrize("foreign", [{}, {"logOffset": 3}, {"0": {"value": 5, "runTimeMs": 7}}])
+def test_the_offset_of_a_source_of_another_kind_is_named_as_such(foreign: dict[str, Any]) -> None:
+    with pytest.raises(OffsetError, match=r"the checkpoint belongs to another source: its offset is \{.*aligned-kafka"):
+        CODEC.decode(foreign)
+
+
+@pytest.mark.parametrize(
+    ("keys", "never"),
+    [
+        ({"snapshot": {"t": [[1]]}}, OF_SNAPSHOTS),
+        ({"complete": []}, OF_SNAPSHOTS),
+        ({"forgotten": {"t": 1}}, OF_SNAPSHOTS),
+        ({"done": "a:1-3"}, OF_REPLICAS),
+        ({"system": "a"}, OF_REPLICAS),
+        ({"ids": {"t": "a"}}, OF_LINEAGE),
+    ],
+)
+def test_what_a_source_never_writes_is_refused(keys: dict[str, Any], never: frozenset[str]) -> None:
+    offset = {**GOOD, "splits": {"t": {"0": [7, 0]}}, **keys}
+    CODEC.decode(offset)
+    with pytest.raises(OffsetError, match=f"unknown.*{next(iter(keys))}"):
+        OffsetCodec("aligned-kafka", "orders", never).decode(offset)
 
 
 @pytest.mark.parametrize("key", sorted(GOOD.keys() - {"v"}))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 
-from watermark_source.planning.state import Returning, SplitState, SplitStatus
+from watermark_source.planning.state import Epoch, Returning, SplitState, SplitStatus
 from watermark_source.planning.watermark import Millis
 
 KNOWN = SplitState(
@@ -17,6 +17,7 @@ KNOWN = SplitState(
     step=700,
     returning=Returning.READ,
     kept='{"n":1}',
+    epoch=Epoch(3, 2),
 )
 
 

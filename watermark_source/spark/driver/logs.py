@@ -139,19 +139,26 @@ class Logs:
         rows_at = self._rows_returned_at
         all_found = by_writers or rows_at is None or discovery.looked_since(rows_at, wait=DISCOVERY_WAIT)
         found_at = self._found_at(state, rest, all_found=all_found)
-        # A connector may hand out a set that it changes itself.
-        self._splits, self._previewed = frozenset(discovery.discover()), False
-        self._polled.note_listed(self._splits)
-        self._polled_at, asked_at = self._clock.wall(), self._clock.elapsed()
-        # The first late end of a new split may be that of an earlier topic of its name.
-        polled_before = state.splits.keys() | self._polled.silent
-        ends = self._ends(self._splits)
+        for _ in range(2):
+            # A connector may hand out a set that it changes itself.
+            self._splits, self._previewed = frozenset(discovery.discover()), False
+            ids = discovery.ids()
+            self._polled.note_listed(self._splits)
+            self._polled_at, asked_at = self._clock.wall(), self._clock.elapsed()
+            # The first late end of a new split may be that of an earlier topic of its name.
+            polled_before = state.splits.keys() | self._polled.silent
+            ends = self._ends(self._splits)
+            if all(s not in state.splits or end >= state.splits[s].position for s, end in ends.positions.items()):
+                break
+            # One that has become shorter may have another id, which is not listed yet.
+            discovery.looked_since(time.monotonic(), wait=DISCOVERY_WAIT)
         # A late end shows that there are rows. It shows nothing about idleness, which is judged as of now.
         known = {s: end for s, end in ends.unknown.items() if end is not None and s in polled_before}
         late = {s: known[s] for s in splits_behind(state, known)}
         return ObservedLogs(
             asked_at=asked_at,
             ends={**ends.positions, **late},
+            ids=ids,
             unknown=ends.unknown.keys() - late.keys(),
             stale=late.keys(),
             silent=silent,
@@ -192,7 +199,7 @@ class Logs:
         return True
 
     def _poll_run(self, splits: Set[Split]) -> ObservedLogs:
-        asked_at = self._clock.elapsed()
+        asked_at, ids = self._clock.elapsed(), self._connector.discovery.ids()
         ends = self._ends(splits)
         # A run needs the ends of all of them.
         late = self._connector.bounds.end_positions(ends.unknown.keys()) if ends.unknown else {}
@@ -200,6 +207,7 @@ class Logs:
         logs = ObservedLogs(
             asked_at=asked_at,
             ends={**ends.positions, **late},
+            ids=ids,
             times=LogTimes(reached=ends.reached),
             ends_are_final=True,
         )

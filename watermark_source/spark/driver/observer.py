@@ -16,6 +16,7 @@ from watermark_source.planning.catch_up import begins
 from watermark_source.planning.combined_watermark import are_idle, due_now, passed_over, reached_by
 from watermark_source.planning.group import OtherMembers
 from watermark_source.planning.holds import PlanFacts
+from watermark_source.planning.loss import created_again, partings
 from watermark_source.planning.observation import (
     BatchLimits,
     FirstLook,
@@ -199,9 +200,10 @@ class Observer:
         timeouts = {} if self._pauses is None else self._pauses.timeouts(state, logs)
         now = self._clock.wall()
         added = self.added(logs.ends.keys() - state.splits.keys(), snapshots.found)
+        logs = self._with_histories(logs, state, added)
         logs = replace(
             logs,
-            earliest=self._earliest(state, logs.ends, limit, last),
+            earliest=self._earliest(state, logs, limit, last),
             added=added,
             times=replace(logs.times, looks=self._looked_at(state, added, logs.ends, now)),
         )
@@ -349,15 +351,30 @@ class Observer:
         )
         return logs, upcoming
 
+    def _with_histories(self, logs: ObservedLogs, state: SourceState, added: Mapping[Split, int]) -> ObservedLogs:
+        """Add the epochs of logs whose leader is another than that of the rows that were read."""
+        lineage = self._connector.lineage
+        if lineage is None:
+            return logs
+        anew = created_again(state.ids, logs)
+        if anew:
+            lineage.forget(anew.keys())
+        here = {s: SplitState(0, 0) if s.log in anew else t for s, t in state.splits.items() if s in logs.ends}
+        return replace(logs, histories=lineage.histories({**here, **{s: SplitState(p, p) for s, p in added.items()}}))
+
     def _earliest(
-        self, state: SourceState, ends: Mapping[Split, int], limit: ReadLimit, last: LastPlan
+        self, state: SourceState, logs: ObservedLogs, limit: ReadLimit, last: LastPlan
     ) -> Mapping[Split, int]:
-        """Ask where the logs begin when retention may have passed us: after a time away, and with a long backlog."""
+        """Ask where logs begin that are others than those that were read, or when retention may have passed us.
+
+        That is after a time away, and with a long backlog.
+        """
+        ends, anew = logs.ends, created_again(state.ids, logs)
+        asked = {s for s in state.splits.keys() & ends.keys() if s.log in anew} | partings(state.splits, logs).keys()
         has_backlog = exceeds(state, ends, limit) if self._connector.positions_are_rows else last.is_behind
-        if not last.is_first and not has_backlog:
-            return {}
-        behind = splits_behind(state, ends) & state.splits.keys()
-        return self._connector.bounds.earliest_positions(behind) if behind else {}
+        if last.is_first or has_backlog:
+            asked |= splits_behind(state, ends) & state.splits.keys()
+        return self._connector.bounds.earliest_positions(asked) if asked else {}
 
 
 # Open transactions behind the ends of splits that hold the watermark: no idleTimeout helps against these.

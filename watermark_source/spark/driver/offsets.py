@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from watermark_source.contract.stream import Relocation, Replicas, SourceDefinition
+from watermark_source.contract.stream import Connector, Relocation, Replicas, SourceDefinition
 from watermark_source.errors import InternalError, OffsetError, listed
-from watermark_source.planning.offset import OffsetCodec
+from watermark_source.planning.offset import OF_LINEAGE, OF_REPLICAS, OF_SNAPSHOTS, OffsetCodec
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import Origin, SourceState, SplitState
 from watermark_source.planning.strategy import WatermarkStrategy
@@ -186,11 +186,17 @@ _DEFAULT_TIME = "the default event time"
 class Offsets:
     """Encodes states of the copy that is read, and decodes offsets, also those of the system's usual Spark source."""
 
-    def __init__(self, definition: SourceDefinition, source_name: str, replicas: Replicas | None) -> None:
+    def __init__(self, definition: SourceDefinition, source_name: str, connector: Connector) -> None:
         self._definition = definition
-        self._codec = OffsetCodec(source=definition.name, name=source_name)
+        parts = (
+            (connector.snapshots, OF_SNAPSHOTS),
+            (connector.replicas, OF_REPLICAS),
+            (connector.lineage, OF_LINEAGE),
+        )
+        never = frozenset[str]().union(*(keys for part, keys in parts if part is None))
+        self._codec = OffsetCodec(definition.name, source_name, never)
         self._decoded: deque[tuple[Mapping[str, Any], SourceState]] = deque(maxlen=_OFFSETS_OF_A_BATCH)
-        self.replica = ReplicaPositions(replicas)
+        self.replica = ReplicaPositions(connector.replicas)
 
     def encode(self, state: SourceState) -> dict[str, Any]:
         """Return the offset of a state."""

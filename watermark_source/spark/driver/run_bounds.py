@@ -178,10 +178,13 @@ class AvailableNowEnds:
         """Raise what ``StreamEnd.check`` raises for a state to continue from."""
         self._stream.check(state, is_run=self.logs is not None)
 
-    def expect(self, splits: Set[Split]) -> None:
-        """Discover again if the run has less than the checkpoint: a broker may not have known all for a moment."""
-        self._connector.discovery.expect(splits)
-        if self.logs is not None and (splits - self.logs.ends.keys()) & self._connector.discovery.discover():
+    def expect(self, splits: Set[Split], ids: Mapping[str, str]) -> None:
+        """Discover again if the run has other logs than the checkpoint: a broker may not know all for a moment."""
+        discovery = self._connector.discovery
+        discovery.expect(splits, ids)
+        if self.logs is None:
+            return
+        if (splits - self.logs.ends.keys()) & discovery.discover() or discovery.ids() != self.logs.ids:
             self.fix()
 
     def tables(self) -> Set[str]:
@@ -231,7 +234,7 @@ class InitialOffset:
         snapshots = self._connector.snapshots
         takes_snapshots = snapshots is not None and snapshots.come_first
         tables = self._ends.tables() if takes_snapshots else frozenset()
-        splits = self._connector.discovery.discover()
+        splits, ids = self._connector.discovery.discover(), self._connector.discovery.ids()
         try:
             starts = self._connector.starts.initial_positions(splits)
         except StartMismatchError as error:
@@ -243,6 +246,7 @@ class InitialOffset:
         positions = {**starts, **{snapshot_split(log): 0 for log in tables}}
         return SourceState(
             splits={s: SplitState(p, p) for s, p in sorted(positions.items())},
+            ids={log: id_ for log, id_ in ids.items() if log in {split.log for split in positions}},
             snapshots=SnapshotState(
                 frontiers=dict.fromkeys(sorted(tables), ()), complete=frozenset() if takes_snapshots else None
             ),

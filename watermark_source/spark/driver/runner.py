@@ -76,7 +76,7 @@ class SourceRunner:
         self._membership = membership or Membership.of(options)
         spare_imports()
         collect_rarely()
-        self._offsets = Offsets(definition, options.source_name, self._connector.replicas)
+        self._offsets = Offsets(definition, options.source_name, self._connector)
         self._end = StreamEnd(options, fails_on_loss=fail_on_data_loss)
         self._ends = AvailableNowEnds(self._connector, logs, self._end)
         self._start = InitialOffset(self._connector, self._ends, self._offsets)
@@ -205,7 +205,7 @@ class SourceRunner:
             self._offsets.check_logs(state, fails=self._fails_on_loss)
             with _generator_limit(self._policy.strategy.generator):
                 self._offsets.check_generator(state, self._policy.strategy)
-            self._ends.expect(state.splits.keys())
+            self._ends.expect(state.splits.keys(), state.ids)
             if self._policy.strategy.observed is not Observed.NOTHING:
                 self._offsets.warn_of_another_time(state)
                 self._offsets.warn_of_other_writers(state, announced=self._policy.strategy.announced_by is not None)

@@ -94,10 +94,10 @@ def test_a_response_over_kafka_pythons_protocol(version: int) -> None:
     data = answer(version, entries, throttle=11)
     received = protocol.receive_bytes(struct.pack(">i", len(data)) + data)
     found = {
-        Split("a", 0): OffsetAndTimestamp(42, None),
-        Split("ü", 1): OffsetAndTimestamp(7, Millis(1_700_000_000_000)),
-        Split("a", 3): OffsetAndTimestamp(None, None),
-    } | {split: OffsetAndTimestamp(2, Millis(1)) for split in LONG}
+        Split("a", 0): OffsetAndTimestamp(42, None, 3),
+        Split("ü", 1): OffsetAndTimestamp(7, Millis(1_700_000_000_000), 3),
+        Split("a", 3): OffsetAndTimestamp(None, None, 3),
+    } | {split: OffsetAndTimestamp(2, Millis(1), 3) for split in LONG}
     assert received == [(9, OffsetsResponse(11, found, {Split("a", 2): 6}))]
 
 
@@ -114,7 +114,7 @@ def test_fields_that_later_brokers_add_are_skipped() -> None:
     tags = b"\x02\x00\x01x\xff\x01\x83\x01" + b"y" * 131
     partition = struct.pack(">ihqqi", 4, 0, -1, 42, 0) + tags
     data = tags + struct.pack(">i", 0) + b"\x02" + b"\x02a" + b"\x02" + partition + tags + tags
-    assert decode_response(data, flexible=True).offsets == {Split("a", 4): OffsetAndTimestamp(42, None)}
+    assert decode_response(data, flexible=True).offsets == {Split("a", 4): OffsetAndTimestamp(42, None, 0)}
 
 
 @pytest.mark.parametrize("flexible", [False, True])

@@ -11,7 +11,7 @@ import pytest
 from pyspark_aligned_kafka.cluster.metadata import Topic
 from pyspark_aligned_kafka.lookup.discovery import KafkaDiscovery
 from pyspark_aligned_kafka.options.subscription import Assign, Subscribe, SubscribePattern, Subscription
-from watermark_source.errors import UnknownSplitError, UnreachableError
+from watermark_source.errors import SourceError, UnknownSplitError, UnreachableError
 from watermark_source.planning.split import Split
 
 
@@ -22,12 +22,20 @@ class Topics:
         self.asked = 0
         self.expected: Set[Split] = frozenset()
         self.now = 0.0
+        self.id: str | None = None
+        """As the broker that is asked names it."""
+        self.id_of_all: str | None = None
+
+    def topic_by_all_brokers(self, name: str) -> Topic | None:
+        if self.id != self.id_of_all:
+            raise SourceError("brokers still name it by several ids")
+        return Topic({}, internal=False, id=self.id)
 
     def topics(self, names: Collection[str] | None, expected: Set[Split] = frozenset()) -> Mapping[str, Topic]:
         self.asked += 1
         self.expected = expected
         return {
-            name: Topic(dict.fromkeys(range(count)), internal=name in self.internal)
+            name: Topic(dict.fromkeys(range(count)), internal=name in self.internal, id=self.id)
             for name, count in self.partitions.items()
             if names is None or name in names
         }
@@ -87,7 +95,7 @@ def test_what_the_checkpoint_has_is_expected_of_the_first_look_as_far_as_it_is_c
 ) -> None:
     topics = Topics(a=2, b=1)
     discovery = topics.discovery(subscription)
-    discovery.expect(splits("a", 0, 1) | splits("b", 0))
+    discovery.expect(splits("a", 0, 1) | splits("b", 0), {})
     assert topics.asked == 0
     discovery.discover()
     assert topics.expected == splits("a", 0, 1)
@@ -98,11 +106,11 @@ def test_what_the_checkpoint_has_is_looked_for_again_if_the_first_look_missed_it
     discovery = topics.discovery(SubscribePattern(re.compile("a")))
     assert discovery.discover() == splits("a1", 0)
     topics.partitions["a2"] = 1
-    discovery.expect(splits("a1", 0) | splits("a2", 0))
+    discovery.expect(splits("a1", 0) | splits("a2", 0), {})
     assert (topics.asked, topics.expected) == (2, splits("a1", 0) | splits("a2", 0))
     assert discovery.discover() == splits("a1", 0) | splits("a2", 0)
     # All are there: nothing is asked.
-    discovery.expect(splits("a1", 0))
+    discovery.expect(splits("a1", 0), {})
     assert topics.asked == 2
 
 
@@ -254,7 +262,7 @@ def test_a_look_that_began_before_the_checkpoint_was_looked_for_changes_nothing(
     topics.now = 1.0
     assert not discovery.looked_since(1.0, wait=0)
     topics.partitions["a"], topics.now = 2, 2.0
-    discovery.expect(splits("a", 0, 1))
+    discovery.expect(splits("a", 0, 1), {})
     caplog.clear()
     slow.let.set()
     assert settled(discovery) == splits("a", 0, 1)

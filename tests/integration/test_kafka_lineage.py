@@ -1,0 +1,207 @@
+"""Topics created again under their names, and leaders elected without the last records: each loss is named."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+import pytest
+from kafka import KafkaProducer
+
+from pyspark_aligned_kafka.client.settings import parse_settings
+from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
+from services.kafka import Kafka, kafka_cluster
+from services.kafka_local import FAST_START, LocalKafka
+from services.kafka_topics import admin_client, create_topic, delete_topic
+from services.wait_until import wait_until
+from tests.integration.direct_kafka import DirectKafka, DirectQuery
+from watermark_source.errors import DataLossError, SourceError
+
+pytestmark = pytest.mark.service
+LOOKS_OFTEN = {"kafka.metadata.max.age.ms": "200"}
+"""So that a topic created again is found soon."""
+names = itertools.count()
+
+
+def put(bootstrap: str, topic: str, values: Sequence[str], *, acks: int | str = "all", **more: object) -> None:
+    producer = KafkaProducer(bootstrap_servers=bootstrap, acks=acks, linger_ms=0, **more)
+    with contextlib.closing(producer):
+        for value in values:
+            # One batch a record: each has the epoch of its leader.
+            producer.send(topic, value.encode(), partition=0).get(60)
+
+
+def values(prefix: str, count: int, start: int = 0) -> list[str]:
+    return [f"{prefix}{number}" for number in range(start, start + count)]
+
+
+def delivered(direct: DirectKafka, name: str) -> list[str]:
+    return [value.decode() for value in direct.table(name, ["value"])["value"].to_pylist()]
+
+
+def create_again(bootstrap: str, topic: str, written: Sequence[str]) -> None:
+    delete_topic(bootstrap, topic)
+    create_topic(bootstrap, topic, 1)
+    put(bootstrap, topic, written)
+
+
+# A topic that was deleted and created again.
+
+
+@pytest.mark.parametrize("again", [10, 20, 35], ids=["smaller", "same size", "larger"])
+@pytest.mark.parametrize("while_down", [False, True], ids=["while it reads", "while it is down"])
+def test_a_topic_created_again_is_a_loss_and_read_from_its_beginning(
+    kafka: Kafka, direct: DirectKafka, caplog: pytest.LogCaptureFixture, again: int, *, while_down: bool
+) -> None:
+    topic = f"again-{next(names)}"
+    create_topic(kafka.bootstrap, topic, 1)
+    put(kafka.bootstrap, topic, values("old", 20))
+    options = direct.source(subscribe=topic, failOnDataLoss="true", **LOOKS_OFTEN)
+    goes_on = {**options, "failOnDataLoss": "false"}
+    fails, skips = direct.start(options, f"{topic}-fails"), direct.start(goes_on, f"{topic}-skips")
+    for query in (fails, skips):
+        query.process_all()
+        if while_down:
+            query.stop()
+    create_again(kafka.bootstrap, topic, values("new", again))
+    if while_down:
+        fails, skips = direct.start(options, f"{topic}-fails"), direct.start(goes_on, f"{topic}-skips")
+    with pytest.raises(DataLossError, match="created again") as lost:
+        fails.run_until(lambda: False, seconds=60)
+    text = str(lost.value)
+    assert "KAFKA_DATA_LOSS.PARTITION_OFFSET_CHANGED" in text
+    assert f"{topic} was deleted and created again since: its id was" in text
+    assert "Set failOnDataLoss to false" in text
+    skips.run_until(lambda: delivered(direct, f"{topic}-skips")[-again:] == values("new", again), seconds=60)
+    skips.process_all()
+    assert delivered(direct, f"{topic}-skips")[-again:] == values("new", again)
+    assert "created again" in caplog.text
+
+
+def test_a_checkpoint_without_ids_learns_them(kafka: Kafka, direct: DirectKafka) -> None:
+    topic = f"learns-{next(names)}"
+    create_topic(kafka.bootstrap, topic, 1)
+    put(kafka.bootstrap, topic, values("old", 5))
+    options = direct.source(subscribe=topic)
+    direct.start(options, topic).process_all()
+    (end,) = direct._kept[topic].offsets[-1:]
+    assert set(end) >= {"ids", "epochs"}
+    earlier = {key: value for key, value in end.items() if key not in {"ids", "epochs"}}
+    direct.continue_from(earlier, f"{topic}-resumed")
+    put(kafka.bootstrap, topic, values("more", 1))
+    resumed = direct.start(options, f"{topic}-resumed")
+    resumed.process_all()
+    after = direct._kept[f"{topic}-resumed"].offsets[-1]
+    assert (after["ids"], after["epochs"]) == (end["ids"], end["epochs"])
+    assert delivered(direct, f"{topic}-resumed") == ["more0"]
+
+
+# Leaders that were elected without the last records: two replicas, and a third broker that holds none of them.
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalKafka]:
+    with kafka_cluster(3, jvm=FAST_START) as made:
+        yield made
+
+
+KEPT, LOST = 30, 20
+"""Records that both copies have, and that only the one on broker 1 has."""
+SHAPES = {"shorter": 10, "equal": 20, "longer": 35, "compacted": 35, "transactional": 35, "run": 35, "down": 35}
+"""How many records the next leader writes, by topic."""
+
+
+def put_all(bootstrap: str, topics: Mapping[str, str], prefix: str, counts: Mapping[str, int]) -> None:
+    for shape, topic in topics.items():
+        if shape != "transactional":
+            put(bootstrap, topic, values(prefix, counts[shape]))
+            continue
+        producer = KafkaProducer(bootstrap_servers=bootstrap, transactional_id=f"{topic}-{prefix}")
+        with contextlib.closing(producer):
+            producer.init_transactions()
+            for value in values(prefix, counts[shape]):
+                producer.begin_transaction()
+                producer.send(topic, value.encode(), partition=0).get(60)
+                producer.commit_transaction()
+
+
+@pytest.mark.long("test_what_a_leader_did_not_have_is_found_exactly")
+def test_records_that_an_unclean_election_replaced_are_a_loss_and_the_new_ones_are_read_once(
+    cluster: LocalKafka, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of all shapes at once; then broker 1 comes back with what it had, and leads again without the records of 2."""
+    direct = DirectKafka(cluster.bootstrap)
+    topics = {shape: f"unclean-{shape}" for shape in SHAPES}
+    config = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
+    with admin_client(cluster.bootstrap) as admin:
+        for shape, topic in topics.items():
+            more = {"cleanup.policy": "compact"} if shape == "compacted" else {}
+            admin.create_topics({topic: {"assignments": {0: [1, 2]}, "configs": config | more}})
+    brokers = KafkaAdmin(parse_settings({"kafka.bootstrap.servers": cluster.bootstrap}))
+
+    def wait_for(leader: int, in_sync: int) -> None:
+        def are_led() -> bool:
+            with contextlib.suppress(SourceError):
+                found = brokers.replicas([*topics.values()]).values()
+                return len(found) == len(topics) and {(at.leader, at.in_sync) for at in found} == {(leader, in_sync)}
+            return False
+
+        wait_until(are_led, 120, f"all led by {leader}, {in_sync} in sync")
+
+    def start(shape: str, *, fails: bool) -> DirectQuery:
+        level = {"kafka.isolation.level": "read_committed"} if shape == "transactional" else {}
+        options = direct.source(subscribe=topics[shape], failOnDataLoss=fails, **level, **LOOKS_OFTEN)
+        name = f"{shape}-{fails}"
+        if shape == "run":
+            return direct.run(options, name)
+        return direct.start(options, name)
+
+    failing: dict[str, DirectQuery] = {}
+    skipping: dict[str, DirectQuery] = {}
+
+    def check(queries: Mapping[str, DirectQuery], expected: Mapping[str, list[str]], *, fails: bool) -> None:
+        """Let the queries read on to what is expected, those that are down in new runs."""
+        for shape, rows in expected.items():
+            query, name = queries.get(shape) or start(shape, fails=fails), f"{shape}-{fails}"
+            until = time.monotonic() + 60
+            while shape != "run" and len(delivered(direct, name)) < len(rows) and time.monotonic() < until:
+                query.step_or_wait()
+            assert delivered(direct, name) == rows, shape
+
+    wait_for(1, 2)
+    put_all(cluster.bootstrap, topics, "kept", dict.fromkeys(SHAPES, KEPT))
+    cluster.kill(2)
+    wait_for(1, 1)
+    put_all(cluster.bootstrap, topics, "lost", dict.fromkeys(SHAPES, LOST))
+    failing |= {shape: start(shape, fails=True) for shape in SHAPES}
+    skipping |= {shape: start(shape, fails=False) for shape in SHAPES}
+    first = [*values("kept", KEPT), *values("lost", LOST)]
+    for shape, query in {**failing, **{f"{shape}-": query for shape, query in skipping.items()}}.items():
+        if not shape.startswith("run"):
+            query.process_all()
+        if shape.startswith("down"):
+            query.stop()
+    assert {tuple(delivered(direct, f"{shape}-False")) for shape in SHAPES} == {tuple(first)}
+    for each in ("run", "down"):
+        del failing[each], skipping[each]
+    cluster.kill(1)
+    cluster.start(2)
+    wait_for(2, 1)
+    put_all(cluster.bootstrap, topics, "new", SHAPES)
+    expected = {shape: [*first, *values("new", count)] for shape, count in SHAPES.items()}
+    for shape in SHAPES:
+        with pytest.raises(DataLossError, match="its rows from 30 to .* are gone: the leader of epoch"):
+            (failing.get(shape) or start(shape, fails=True)).run_until(lambda: False, seconds=60)
+    check(skipping, expected, fails=False)
+    assert caplog.text.count("are gone: the leader of epoch") >= len(SHAPES)
+    cluster.kill(2)
+    cluster.start(1)
+    wait_for(1, 1)
+    put_all(cluster.bootstrap, topics, "last", dict.fromkeys(SHAPES, 5))
+    last = values("last", 5)
+    check(skipping, {s: [*so_far, *values("lost", LOST), *last] for s, so_far in expected.items()}, fails=False)
+    # Those that have failed have read nothing that this log does not have.
+    check(failing, dict.fromkeys(SHAPES, [*first, *last]), fails=True)
+    direct.close()
