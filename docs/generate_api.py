@@ -39,7 +39,7 @@ SECTIONS: Mapping[tuple[str, str], str] = {
     ("What only some systems have", "watermark_source.connector"): (
         "EventTimeIndex IndexEntry EventTimePreview RowIndex RangeCutter Piece PieceReader OpenTransactions "
         "ProgressSink Snapshots SnapshotSize SnapshotRangeReader SnapshotBatch Chunk Bound Replicas Passage Relocation "
-        "RelocatedRangeReader"
+        "RelocatedRangeReader Lineage ReadUpTo Epoch ExpectedLogs LineageRangeReader"
     ),
     ("Announced watermarks", "watermark_source.connector"): (
         "AnnouncementLog AnnouncementsRead LoggedStatement Announcement Removal"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from watermark_source.contract.batch_read import BatchDefinition, BatchRangeReader, WholeLogs
+    from watermark_source.contract.lineage import ExpectedLogs, Lineage, LineageRangeReader, ReadUpTo
     from watermark_source.contract.read_batch import ReadBatch, event_times
     from watermark_source.contract.stream import (
         AnnouncementLog,
@@ -74,7 +75,7 @@ if TYPE_CHECKING:
     from watermark_source.planning.ranges_per_task import OpenRange
     from watermark_source.planning.snapshot_ranges import Chunk, SnapshotBatch
     from watermark_source.planning.split import IndexEntry, Piece, RowIndex, Split, SplitRange
-    from watermark_source.planning.state import Bound
+    from watermark_source.planning.state import Bound, Epoch
     from watermark_source.planning.strategy import Abilities
     from watermark_source.planning.watermark import Millis, WatermarkCharacteristic
     from watermark_source.spark.data_source import EARLIEST, LATEST, STREAM_OPTIONS, AlignedDataSource
@@ -104,10 +105,14 @@ __all__ = [
     "DataLossError",
     "EarliestOrLatest",
     "Ends",
+    "Epoch",
     "EventTimeError",
     "EventTimeIndex",
     "EventTimePreview",
+    "ExpectedLogs",
     "IndexEntry",
+    "Lineage",
+    "LineageRangeReader",
     "LogBounds",
     "LoggedStatement",
     "LossKind",
@@ -127,6 +132,7 @@ __all__ = [
     "RangeCutter",
     "RangeReader",
     "ReadBatch",
+    "ReadUpTo",
     "RefusedError",
     "RelocatedRangeReader",
     "Relocation",
@@ -173,6 +179,7 @@ _HOMES = {
     name: module
     for module, names in {
         "contract.batch_read": "BatchDefinition BatchRangeReader WholeLogs",
+        "contract.lineage": "ExpectedLogs Lineage LineageRangeReader ReadUpTo",
         "contract.read_batch": "ReadBatch event_times",
         "contract.stream": "AnnouncementLog AnnouncementsRead Connector CurrentEnds EarliestOrLatest Ends "
         "EventTimeIndex EventTimePreview LogBounds OpenTransactions Passage PieceReader ProgressSink RangeCutter "
@@ -189,7 +196,7 @@ _HOMES = {
         "planning.ranges_per_task": "OpenRange",
         "planning.snapshot_ranges": "Chunk SnapshotBatch",
         "planning.split": "IndexEntry Piece RowIndex Split SplitRange",
-        "planning.state": "Bound",
+        "planning.state": "Bound Epoch",
         "planning.strategy": "Abilities",
         "planning.watermark": "Millis WatermarkCharacteristic",
         "spark.data_source": "AlignedDataSource EARLIEST LATEST STREAM_OPTIONS",

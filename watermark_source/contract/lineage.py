@@ -3,22 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
 
 from watermark_source.planning.lineage import History
 from watermark_source.planning.split import Split
-from watermark_source.planning.state import SplitState
+from watermark_source.planning.state import Epoch
+
+if TYPE_CHECKING:
+    from watermark_source.contract.stream import RangeReader
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedLogs:
+    """Which logs the ranges of a task are of."""
+
+    ids: Mapping[str, str] = field(default_factory=dict)
+    epochs: Mapping[Split, int] = field(default_factory=dict)
+    """The epoch of each range's last row: rows of a later one were not there when the range was planned."""
+
+
+class LineageRangeReader(Protocol):
+    """A ``RangeReader`` of a system with ``Lineage``."""
+
+    def of_logs(self, expected: ExpectedLogs) -> RangeReader:
+        """Return the reader of ranges of these logs alone: other rows at their positions are a loss."""
+        ...
+
+
+class ReadUpTo(Protocol):
+    """How far a split has been read."""
+
+    @property
+    def position(self) -> int:
+        """The first position that has not been read."""
+        ...
+
+    @property
+    def epoch(self) -> Epoch | None:
+        """The epoch of the row before it, if that is known."""
+        ...
 
 
 class Lineage(Protocol):
     """The epochs of logs that can lose their ends, and give the positions to other rows (planning/lineage.py)."""
 
-    def histories(self, splits: Mapping[Split, SplitState]) -> Mapping[Split, History]:
+    def histories(self, splits: Mapping[Split, ReadUpTo]) -> Mapping[Split, History]:
         """Return the epochs of each log, newest first, as of its end that was returned last or later.
 
-        They reach back to the ``epoch`` of the split's state, or an earlier one; where that is not known, to the one
-        of the row before ``position``. A log whose newest epoch is that of the state has lost nothing, and is left out
-        without a request. Called for each plan.
+        They reach back to the ``epoch`` given, or an earlier one; where it is not known, to the one of the row before
+        ``position``. A log whose newest epoch is the one given has lost nothing, and is left out without a request.
+        Called for each plan.
         """
         ...
 

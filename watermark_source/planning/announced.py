@@ -356,6 +356,8 @@ class ObservedAnnouncements:
     fixed ends see ``silent_by_records``."""
     trouble: str | None = None
     """Why it is not current, as a sentence."""
+    name: str | None = None
+    """What users know the log by."""
     is_run: bool = False
     """Whether it was read once, for a run that reads up to fixed ends (``Trigger.AvailableNow``)."""
 
@@ -514,6 +516,8 @@ class AnnouncedFrom:
     of them for a new query."""
     left_out: bool = False
     """Whether it leaves out writers that had not ended."""
+    name: str | None = None
+    """What users know the log by; ``None`` in offsets that do not have it."""
 
 
 class Coming(Enum):
@@ -563,7 +567,8 @@ def needed_from(
     needed = (at for writer in kept.values() if (at := writer.needed) is not None)
     former = {name: queries for name, writer in kept.items() if (queries := writer.former[-_FORMER_IN_CHECKPOINT:])}
     left_out = table.left_out or any(w.status is not WriterStatus.ENDED for w in past)
-    return AnnouncedFrom(min(needed, default=observed.next_position), observed.log, tuple(kept), former, left_out)
+    position = min(needed, default=observed.next_position)
+    return AnnouncedFrom(position, observed.log, tuple(kept), former, left_out, observed.name)
 
 
 def _is_past(of: WriterAt, sent: Millis | None) -> bool:

@@ -2,8 +2,8 @@
 
 Layout of version 1, keys sorted, integers only (but in "own"), absent keys for absent values::
 
-    {"announced": {"at": 42, "log": "Yk2…", "writers": ["sessions"], "former": {"sessions": ["5b1d…"]}},
-                                        the watermark was announced: from where, and of which log, announcements are
+    {"announced": {"at": 42, "log": "Yk2…", "name": "orders.watermarks", "writers": ["sessions"],
+      "former": {"sessions": ["5b1d…"]}},  the watermark was announced: from where, and of which log, announcements are
                                         read again; who has announced, and queries that these superseded; with
                                         "left_out": true, others that had not ended are not waited for
      "cap": 1700000600000,              event times later than this were not observed
@@ -395,13 +395,14 @@ def _encode_announced(of: AnnouncedFrom) -> dict[str, Any]:
     log = {} if of.log is None else {"log": of.log}
     former = {"former": {name: list(queries) for name, queries in of.former.items()}} if of.former else {}
     left_out = {"left_out": True} if of.left_out else {}
-    return {"at": of.position, **left_out, **log, **former, "writers": list(of.writers)}
+    name = {} if of.name is None else {"name": of.name}
+    return {"at": of.position, **left_out, **log, **name, **former, "writers": list(of.writers)}
 
 
 def _decode_announced(value: object) -> AnnouncedFrom:
-    known = {"at", "former", "left_out", "log", "writers"}
+    known = {"at", "former", "left_out", "log", "name", "writers"}
     if not isinstance(value, Mapping) or not {"at", "writers"} <= value.keys() <= known:
-        raise _broken(f'"announced" is {_shown(value)}', "an object with at, log, writers, former and left_out")
+        raise _broken(f'"announced" is {_shown(value)}', "an object with at, log, name, writers, former and left_out")
     if value.get("left_out", True) is not True:
         raise _broken(f'"announced" has left_out {_shown(value["left_out"])}', "true or no such key")
     log, writers, former = value.get("log"), value["writers"], value.get("former", {})
@@ -409,11 +410,12 @@ def _decode_announced(value: object) -> AnnouncedFrom:
         raise _broken(f'"announced" has writers {_shown(writers)}', "a list of names")
     if not isinstance(former, Mapping) or not all(map(_are_names, former.values())):
         raise _broken(f'"announced" has former {_shown(former)}', "lists of queries by writer")
-    if log is not None and (not isinstance(log, str) or not log):
-        raise _broken(f'"announced" has a log {_shown(log)}', "an id or no such key")
+    for key in ("log", "name"):
+        if (found := value.get(key)) is not None and (not isinstance(found, str) or not found):
+            raise _broken(f'"announced" has a {key} {_shown(found)}', "a text or no such key")
     earlier = {name: tuple(queries) for name, queries in former.items()}
     at = _integer(value["at"], '"announced" at', minimum=0)
-    return AnnouncedFrom(at, log, tuple(writers), earlier, "left_out" in value)
+    return AnnouncedFrom(at, log, tuple(writers), earlier, "left_out" in value, value.get("name"))
 
 
 def _are_names(value: object) -> bool:

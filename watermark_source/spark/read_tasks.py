@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from pyspark.sql.datasource import InputPartition
 
+from watermark_source.contract.lineage import ExpectedLogs
 from watermark_source.contract.stream import Relocation
 from watermark_source.planning.snapshot_ranges import SnapshotBatch
 from watermark_source.planning.split import Split, SplitRange
@@ -46,12 +47,14 @@ class ReadTask(InputPartition):
     """The range that the only range is a piece of: reading begins and ends at its bounds."""
     beginnings: Mapping[Split, Beginning] | None = None
     """Beginnings of ranges, where they are known; ``None`` if the strategy does not learn from disorder."""
+    logs: ExpectedLogs | None = None
+    """Which logs the ranges are of; ``None`` for a system without ``Lineage``."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the ranges log by log, as numbers: ten thousand objects would take longer than all else here."""
         logs = [(log, _numbers_of(ranges)) for log, ranges in groupby(self.ranges, key=lambda r: r.split.log)]
         others = (self.markers, self.future_cap, self.clock, self.late_at, self.report_to)
-        return _unpickled, (logs, *others, self.snapshot, self.relocation, self.whole, self.beginnings)
+        return _unpickled, (logs, *others, self.snapshot, self.relocation, self.whole, self.beginnings, self.logs)
 
 
 def _numbers_of(ranges: Iterable[SplitRange]) -> list[int]:
@@ -65,6 +68,19 @@ def _unpickled(logs: Iterable[tuple[str, Sequence[int]]], *others: Any) -> ReadT
         for number, start, end in zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True)
     )
     return ReadTask(tuple(ranges), *others)
+
+
+def expected_logs(ranges: Iterable[SplitRange], state: SourceState) -> ExpectedLogs | None:
+    """Return which logs ranges are of, as far as ``state`` reaches."""
+    ids: dict[str, str] = {}
+    epochs: dict[Split, int] = {}
+    for split, _, end in ranges:
+        if split.log in state.ids:
+            ids[split.log] = state.ids[split.log]
+        at = state.splits.get(split)
+        if at is not None and at.epoch is not None and end <= at.position:
+            epochs[split] = at.epoch.number
+    return ExpectedLogs(ids, epochs) if ids or epochs else None
 
 
 def beginnings_of(ranges: Iterable[SplitRange], state: SourceState) -> dict[Split, Beginning]:

@@ -22,7 +22,7 @@ from kafka.errors import AuthorizationError, KafkaError, KafkaTimeoutError, Topi
 
 from pyspark_aligned_kafka.client.settings import PREFIX, parse_settings, setting_names
 from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
-from pyspark_aligned_kafka.cluster.broker_errors import reason, translated
+from pyspark_aligned_kafka.cluster.broker_errors import SILENCE, reason, translated
 from pyspark_aligned_kafka.cluster.connections import opened
 from pyspark_aligned_kafka.cluster.list_offsets import EARLIEST, LATEST
 from pyspark_aligned_kafka.cluster.metadata import Topic
@@ -266,6 +266,11 @@ class AnnouncementTopic:
             if isinstance(error, AuthorizationError):
                 raise RefusedError(
                     f"the user may not write to {self.name}: {reason(error)}; give it the right WRITE on the topic"
+                ) from error
+            if isinstance(error, SILENCE) and not self._admin.topics([self.name]):
+                raise SourceError(
+                    f"topic {self.name} was deleted, so nothing could be announced in it; the next announcement "
+                    "creates it again, and readers wait until each of its writers has announced there"
                 ) from error
             raise translated(error, self._settings) from error
 

@@ -261,13 +261,13 @@ class KafkaAnnouncements(AnnouncementLog):
         asked_at = time.monotonic()
         topics = self._admin.topics({self._topic, self.name})
         announced, data = topics.get(self.name), topics.get(self._topic)
-        self._note_missing(missing=announced is None)
-        if announced is None or data is None:
-            raise _MissingError(
-                f"topic {self._topic} does not exist"
-                if announced is not None
-                else f"topic {self.name} does not exist: {NO_WRITER}"
-            )
+        if announced is None:
+            self._note_missing(was_there=found.log is not None)
+            why = "was deleted" if found.log is not None else f"does not exist: {NO_WRITER}"
+            raise _MissingError(f"topic {self.name} {why}")
+        self._missing = False
+        if data is None:
+            raise _MissingError(f"topic {self._topic} does not exist")
         if announced.id is None or data.id is None:
             raise UnsupportedFormatError(
                 "the Kafka brokers name no ids of topics, which show whether an announcement is about this topic or an "
@@ -284,14 +284,19 @@ class KafkaAnnouncements(AnnouncementLog):
             found = replace(found, next_position=None, statements=())
         return replace(found, log=announced.id, topic=data.id)
 
-    def _note_missing(self, *, missing: bool) -> None:
-        if missing and not self._missing:
+    def _note_missing(self, *, was_there: bool) -> None:
+        if not self._missing and was_there:
+            _log.warning(
+                "topic %s was deleted, which has the announcements of the writers of %s: the watermark stands where it "
+                "was until each of them has announced again, which creates the topic anew", self.name, self._topic,
+            )  # fmt: skip
+        elif not self._missing:
             _log.warning(
                 "topic %s does not exist: no writer of %s has announced a watermark yet, so there is none, and it "
                 "stands where it was. Start a writer with announce_watermark (docs/between-jobs.md), or name the topic "
                 'of the announcements: .option("announcedIn", "TOPIC")', self.name, self._topic,
             )  # fmt: skip
-        self._missing = missing
+        self._missing = True
 
 
 def statements_of(batches: Iterable[ReadBatch]) -> Iterator[LoggedStatement]:

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Set
 from typing import NamedTuple, Protocol
 
 from pyspark_aligned_kafka.cluster.list_offsets import OffsetAndTimestamp
-from watermark_source.contract.lineage import Lineage
+from watermark_source.contract.lineage import Lineage, ReadUpTo
 from watermark_source.planning.lineage import History
 from watermark_source.planning.split import Split
-from watermark_source.planning.state import Epoch, SplitState
+from watermark_source.planning.state import Epoch
 from watermark_source.planning.watermark import MAX
 
 
@@ -33,7 +33,7 @@ class KafkaLineage(Lineage):
         self._newest = newest
         self._known: dict[Split, _Known] = {}
 
-    def histories(self, splits: Mapping[Split, SplitState]) -> Mapping[Split, History]:
+    def histories(self, splits: Mapping[Split, ReadUpTo]) -> Mapping[Split, History]:
         """Return the epochs of the splits that have another leader than the one of the last record read."""
         newest = self._newest
         wanted = {s: t for s, t in splits.items() if s in newest and (t.epoch is None or t.epoch.number != newest[s])}
@@ -64,8 +64,8 @@ class _Known(NamedTuple):
 class _Walk:
     """A look-up from a log's newest epoch back to that of a position: where one ends, the next one begins."""
 
-    def __init__(self, newest: int, state: SplitState) -> None:
-        self._position, self._last = state.position, state.epoch
+    def __init__(self, newest: int, read: ReadUpTo) -> None:
+        self._position, self._last = read.position, read.epoch
         self._number = newest
         self.found: list[Epoch] = []
         self.asks_for: int | None = newest - 1

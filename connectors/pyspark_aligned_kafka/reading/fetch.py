@@ -195,6 +195,8 @@ class Trouble(Enum):
     """Another broker may answer: the metadata must be requested again."""
     OUT_OF_RANGE = auto()
     """The log does not hold the offset."""
+    REPLACED = auto()
+    """The log has other records at the offset than those that were planned."""
     REDIRECTED = auto()
     """The leader names a replica to read from (KIP-392)."""
 
@@ -238,6 +240,8 @@ class Step(NamedTuple):
     troubles: dict[Split, Trouble]
     redirections: dict[Split, int]
     """The replicas named with ``Trouble.REDIRECTED``."""
+    later: dict[Split, int]
+    """The epochs of the records with ``Trouble.REPLACED``."""
     moved: bool
     """Whether any position moved."""
 
@@ -254,10 +258,11 @@ def examine(group: Sequence[Pending], data: Bytes, response: FetchResponse) -> S
     after = dict(requested)
     if response.error:
         first = Fetched(group[0].split, response.error, 0, None, None, 0, 0)
-        return Step([], list(group), dict.fromkeys(requested, _trouble(first, group[0].position)), {}, moved=False)
+        return Step([], list(group), dict.fromkeys(requested, _trouble(first, group[0].position)), {}, {}, moved=False)
     stretches: list[Stretch] = []
     troubles: dict[Split, Trouble] = {}
     redirections: dict[Split, int] = {}
+    later: dict[Split, int] = {}
     for fetched in response.partitions:
         if (pending := requested.pop(fetched.split, None)) is None:
             raise CorruptDataError(
@@ -269,13 +274,18 @@ def examine(group: Sequence[Pending], data: Bytes, response: FetchResponse) -> S
             troubles[fetched.split] = Trouble.REDIRECTED
             redirections[fetched.split] = fetched.preferred_replica
         else:
-            surveyed = survey(fetched.split, data, fetched.start, fetched.stop)
+            surveyed = survey(
+                fetched.split, data, fetched.start, fetched.stop, newest=pending.newest, before=pending.range.end
+            )
+            if surveyed.later is not None:
+                troubles[fetched.split] = Trouble.REPLACED
+                later[fetched.split] = surveyed.later
             if surveyed.next_offset is not None:
                 stretches.append(Stretch(pending, fetched, surveyed.batches, surveyed.next_offset))
                 after[fetched.split] = pending.at(surveyed.next_offset)
     left = starved_first(group, unfinished(after.values()))
     moved = any(after[pending.split].position > pending.position for pending in group)
-    return Step(stretches, left, troubles, redirections, moved)
+    return Step(stretches, left, troubles, redirections, later, moved)
 
 
 def _trouble(fetched: Fetched, position: int) -> Trouble:

@@ -19,6 +19,9 @@ class Pending(NamedTuple):
 
     range: SplitRange
     position: int
+    newest: int | None = None
+    """The epoch of the range's last record; ``None`` if it is not known. A later one is of records that were written
+    in place of those that were planned."""
 
     @property
     def split(self) -> Split:
@@ -32,7 +35,7 @@ class Pending(NamedTuple):
 
     def at(self, position: int) -> Pending:
         """Return the range at a later position; a position never decreases."""
-        return Pending(self.range, max(position, self.position))
+        return self._replace(position=max(position, self.position))
 
 
 Densities = Mapping[str, float]

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from pyspark import TaskContext
 
@@ -28,6 +28,7 @@ from pyspark_aligned_kafka.records.decoding import RecordDecoder
 from pyspark_aligned_kafka.records.event_time_choice import EventTimeChoice, MarkChoice
 from pyspark_aligned_kafka.records.payload_formats import PayloadChoice
 from pyspark_aligned_kafka.records.record_batches import Bytes
+from watermark_source.contract.lineage import ExpectedLogs
 from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.errors import ResponseTimeoutError, SourceError, UnreachableError
 from watermark_source.planning.split import Split, SplitRange
@@ -50,6 +51,7 @@ class RangeRead:
         partition_bytes: int,
         connect_ms: int,
         answer_ms: int,
+        epochs: Mapping[Split, int],
     ) -> None:
         self._session = session
         self._decoder = decoder
@@ -58,12 +60,13 @@ class RangeRead:
         self._recovery = recovery
         self._client_id = client_id
         self._partition_bytes = partition_bytes
+        self._epochs = epochs
         self._connect_ms = connect_ms
         self._answer_s = answer_ms / 1000
 
     def run(self, ranges: Sequence[SplitRange]) -> Iterator[ReadBatch]:
         """Yield every row of every range once; see ``KafkaRangeReader.read``."""
-        pending = unfinished(Pending(whole, whole.start) for whole in ranges)
+        pending = unfinished(Pending(whole, whole.start, self._epochs.get(whole.split)) for whole in ranges)
         while pending:
             nodes = {p.split: node for p in pending if (node := self._session.node_of(p.split)) is not None}
             with_leader = [p for p in pending if p.split in nodes]
@@ -193,6 +196,11 @@ class KafkaRangeReader:
     """Where records carry watermarks; ``None`` if they are not read."""
     payloads: tuple[PayloadChoice, ...] = ()
     """How keys and values are decoded to columns behind the others."""
+    expected: ExpectedLogs = field(default_factory=ExpectedLogs)
+
+    def of_logs(self, expected: ExpectedLogs) -> KafkaRangeReader:
+        """Return the reader of ranges of these logs alone."""
+        return replace(self, expected=expected)
 
     def log_ranges(self, splits: Set[Split]) -> Mapping[Split, SplitRange]:
         """Return the range of offsets that each log holds now, without partitions that do not exist."""
@@ -246,6 +254,7 @@ class KafkaRangeReader:
                 partition_bytes=values["max.partition.fetch.bytes"],
                 connect_ms=self.client.millis("socket.connection.setup.timeout.ms"),
                 answer_ms=self.client.millis("request.timeout.ms"),
+                epochs=self.expected.epochs,
             )
             yield from read.run(ranges)
 

@@ -143,6 +143,8 @@ class Recovery:
                 resumed = self._within_log(pending)
                 moved += [pending] if resumed is None else []
                 left += [] if resumed is None else [resumed]
+            elif trouble is Trouble.REPLACED:
+                left.append(self._without_replaced(pending, step.later[pending.split]))
             else:
                 if trouble is Trouble.REDIRECTED:
                     self._session.replicas[pending.split] = step.redirections[pending.split]
@@ -151,6 +153,22 @@ class Recovery:
             problem = ResponseTimeoutError(f"broker {node} does not serve {_names(moved)}")
             left += self.look_elsewhere(node, moved, problem)
         return left
+
+    def _without_replaced(self, pending: Pending, epoch: int) -> Pending:
+        """Return the range at its end: the next plan finds the loss too, and reads what is there now.
+
+        Raises:
+            DataLossError: unless losses are skipped (``fail_on_data_loss``).
+        """
+        end = pending.range.end
+        text = (
+            f"{place(pending.split)}: the offsets {pending.position} to {end} (exclusive) that a batch was planned to "
+            f"read are gone: the leader of epoch {epoch} did not have them, and wrote others in their place"
+        )
+        if self._fail_on_data_loss:
+            raise loss_error(text)
+        _log.warning("%s; the next batch reads those, because failOnDataLoss is false", text)
+        return pending.at(end)
 
     def pause_stalled(self, group: list[Pending]) -> list[Pending]:
         """Pause after a response without records; return a new list if records were deleted or a leader changed."""

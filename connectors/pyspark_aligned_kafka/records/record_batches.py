@@ -219,6 +219,8 @@ class Survey(NamedTuple):
     batches: int
     next_offset: int | None
     """The offset after the last complete batch; ``None`` without one."""
+    later: int | None = None
+    """The epoch of the batch at which the walk ended because it is a later one."""
 
 
 @inlined
@@ -270,9 +272,11 @@ def varint_at(data: Word, at: Word, stop: Word) -> tuple[Word, Word]:
     return np.int64(0), np.int64(-1)
 
 
-@compiled("Tuple((int64, int64, int64))(uint8[::1], int64, int64)")
-def _survey(array: Word, start: Word, stop: Word) -> tuple[Word, Word, Word]:
-    """Walk the batch headers: ``(fault, batches, offset after the last one or at the fault)``."""
+@compiled("Tuple((int64, int64, int64, int64))(uint8[::1], int64, int64, int64, int64)")
+def _survey(  # noqa: PLR0911 - each of the faults ends the walk
+    array: Word, start: Word, stop: Word, newest: Word, end: Word
+) -> tuple[Word, Word, Word, Word]:
+    """Walk the batch headers: ``(fault, batches, offset after the last one or at the fault, later epoch or -1)``."""
     at = start
     batches = 0
     expected = np.int64(-1)
@@ -282,23 +286,26 @@ def _survey(array: Word, start: Word, stop: Word) -> tuple[Word, Word, Word]:
         size = _BEFORE_LENGTH_ENDS + int32_at(data, at + 8)
         magic = byte_at(data, at + _MAGIC)
         if magic < 2:
-            return np.int64(Fault.OLD_MAGIC), batches, base
+            return np.int64(Fault.OLD_MAGIC), batches, base, np.int64(-1)
         if magic > 2:
-            return np.int64(Fault.MAGIC), batches, base
+            return np.int64(Fault.MAGIC), batches, base, np.int64(-1)
         if size < HEADER_SIZE:
-            return np.int64(Fault.LENGTH), batches, base
+            return np.int64(Fault.LENGTH), batches, base, np.int64(-1)
         if size > stop - at:
             break
         delta = int32_at(data, at + 23)
         if base < 0 or delta < 0 or base > np.int64(0x7FFFFFFFFFFFFFFE) - delta or base < expected:
-            return np.int64(Fault.ORDER), batches, base
+            return np.int64(Fault.ORDER), batches, base, np.int64(-1)
+        epoch = int32_at(data, at + 12)
+        if epoch > newest and base < end:
+            return np.int64(Fault.NONE), batches, expected, epoch
         expected = base + delta + 1
         batches += 1
         at += size
     if batches == 0 and stop - at > _MAGIC and byte_at(data, at + _MAGIC) < 2:
         # Old messages can be shorter than a header of today.
-        return np.int64(Fault.OLD_MAGIC), batches, int64_at(data, at)
-    return np.int64(Fault.NONE), batches, expected
+        return np.int64(Fault.OLD_MAGIC), batches, int64_at(data, at), np.int64(-1)
+    return np.int64(Fault.NONE), batches, expected, np.int64(-1)
 
 
 @compiled("void(uint8[::1], int64, int64[:, ::1])")
@@ -391,17 +398,19 @@ def _select(  # noqa: PLR0912, PLR0917 - one pass over the batches, arrays in, a
     return np.int64(Fault.NONE), kept
 
 
-def survey(split: Split, data: Bytes, start: int, stop: int) -> Survey:
+def survey(split: Split, data: Bytes, start: int, stop: int, *, newest: int | None = None, before: int = 0) -> Survey:
     """Walk the batch headers in ``data[start:stop]``; an incomplete last batch is normal and left out.
+
+    With ``newest`` the walk ends at a batch of a later epoch that begins before an offset.
 
     Raises:
         UnsupportedFormatError: a batch of magic 0 or 1.
         CorruptDataError: a header that cannot be.
     """
-    fault, batches, offset = _survey(data, start, stop)
+    fault, batches, offset, later = _survey(data, start, stop, _ANY_EPOCH if newest is None else newest, before)
     if fault:
         raise fault_error(Fault(fault), split, offset)
-    return Survey(batches, offset if batches else None)
+    return Survey(batches, offset if batches else None, None if later < 0 else later)
 
 
 def visible_frames(
@@ -426,4 +435,5 @@ def visible_frames(
     return frames[:rows]
 
 
+_ANY_EPOCH = 2**31 - 1
 _NONE_ABORTED: Longs = np.empty((2, 0), np.int64)

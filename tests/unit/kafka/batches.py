@@ -82,6 +82,7 @@ def batch(
     producer: int = -1,
     payload: bytes | None = None,
     count: int | None = None,
+    epoch: int = 0,
 ) -> bytes:
     """A whole batch with a right checksum; ``payload`` replaces the records (compressed or wrong on purpose)."""
     body = records_bytes(recs, base_time) if payload is None else payload
@@ -93,7 +94,7 @@ def batch(
         )
         + body
     )
-    return struct.pack(">qiibI", base, 9 + len(checked), 0, 2, crc32c(checked)) + checked
+    return struct.pack(">qiibI", base, 9 + len(checked), epoch, 2, crc32c(checked)) + checked
 
 
 def marker(base: int, producer: int, *, abort: bool) -> bytes:

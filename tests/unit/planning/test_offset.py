@@ -89,7 +89,7 @@ def test_a_version_that_is_none_is_refused(version: object) -> None:
 
 @pytest.mark.parametrize("announced", [
     AnnouncedFrom(3, "L", ("a", "b")), AnnouncedFrom(0, None, ()), AnnouncedFrom(3, "L", ("a",), {"a": ("q1", "q2")}),
-    AnnouncedFrom(3, "L", (), left_out=True),
+    AnnouncedFrom(3, "L", (), left_out=True), AnnouncedFrom(3, "L", (), name="t.watermarks"),
 ])  # fmt: skip
 def test_where_announcements_are_read_again_is_in_the_offset(announced: AnnouncedFrom) -> None:
     state = SourceState(announced=announced)
@@ -144,13 +144,14 @@ def test_a_newer_version_is_told_to_upgrade() -> None:
         ({"splits": {"t" * 5_000: {"0": [-1, 0]}}}, "position of ttt"),
         ({"ended": False}, '"ended" is False'),
         ({"announced": 5}, '"announced" is 5'),
-        ({"announced": {"at": 1}}, "an object with at, log, writers, former and left_out"),
+        ({"announced": {"at": 1}}, "an object with at, log, name, writers, former and left_out"),
         ({"announced": {"at": -1, "writers": []}}, '"announced" at is -1'),
         ({"announced": {"at": 1, "writers": [""]}}, "a list of names"),
         ({"announced": {"at": 1, "writers": [], "left_out": 1}}, "left_out 1, expected true or no such key"),
-        ({"announced": {"at": 1, "writers": [], "log": ""}}, "an id or no such key"),
+        ({"announced": {"at": 1, "writers": [], "log": ""}}, "a log '', expected a text or no such key"),
+        ({"announced": {"at": 1, "writers": [], "name": 5}}, "a name 5, expected a text or no such key"),
         ({"announced": {"at": 1, "writers": ["a"], "former": {"a": "q"}}}, "lists of queries by writer"),
-        ({"announced": {"at": 1, "writers": [], "more": 2}}, "an object with at, log, writers, former and left_out"),
+        ({"announced": {"at": 1, "writers": [], "more": 2}}, "an object with at, log, name, writers, former and left_out"),
         ({"held": -1}, '"held" is -1'),
         ({"member": ""}, "\"member\" is ''"),
         ({"member": 5}, '"member" is 5'),

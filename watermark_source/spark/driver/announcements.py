@@ -197,20 +197,19 @@ class Announcements:
         if kept is None:
             self._table = AnnouncedTable()
             return
-        self._table = AnnouncedTable.of_names(kept.writers, kept.former, left_out=kept.left_out)
-        self._position, self._id = kept.position, kept.log
+        if kept.name in (None, self._log.name):
+            self._table = AnnouncedTable.of_names(kept.writers, kept.former, left_out=kept.left_out)
+            self._position, self._id = kept.position, kept.log
+            return
+        self._table = AnnouncedTable.of_names(kept.writers, left_out=kept.left_out)
+        self._warn_of_beginning(f"announcements were read in {kept.name} so far, and now in {self._log.name}, which")
 
     def _take(self, read: AnnouncementsRead, positions: Mapping[str, int], cap: Millis | None) -> None:
         assert self._table is not None
         created_again = self._id is not None and read.log not in (None, self._id)
         if created_again or read.truncated:
-            _log.warning(
-                "%s was %s: it is read from its beginning. The watermark waits until each writer that is known has "
-                "announced again: %s%s", self._log.name,
-                "deleted and created again" if created_again else "truncated, as by an unclean leader election",
-                listed(self._table.writers) or "none",
-                f"; {gone_line([*self._table.writers])}" if self._table.writers else "",
-            )  # fmt: skip
+            what = "deleted and created again" if created_again else "truncated, as by an unclean leader election"
+            self._warn_of_beginning(f"{self._log.name} was {what}: it")
             self._table = AnnouncedTable.of_names(self._table.writers, left_out=self._table.left_out)
         if read.deleted is not None:
             _log.warning(
@@ -241,6 +240,14 @@ class Announcements:
             return logged.writer if of is None else of.writer
         writer = None if self._table is None else self._table.writers.get(of.writer)
         return None if writer is not None and of.query in writer.former else of.writer
+
+    def _warn_of_beginning(self, what: str) -> None:
+        assert self._table is not None
+        _log.warning(
+            "%s is read from its beginning. The watermark waits until each writer that is known has announced again: "
+            "%s%s", what, listed(self._table.writers) or "none",
+            f"; {gone_line([*self._table.writers])}" if self._table.writers else "",
+        )  # fmt: skip
 
     def _remark(self, remarks: Sequence[str]) -> None:
         """Log what is not as it should be: of each kind one a minute, and the number of the others."""
@@ -330,6 +337,7 @@ class Announcements:
             table=self._table,
             by=self._by,
             log=self._id,
+            name=self._log.name,
             next_position=self._position,
             is_current=read.is_current,
             is_run=is_run,

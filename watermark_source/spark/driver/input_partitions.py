@@ -21,7 +21,7 @@ from watermark_source.spark.columns import markers_between
 from watermark_source.spark.driver.observer import Observer
 from watermark_source.spark.driver.task_reports import TaskReports
 from watermark_source.spark.options import EngineOptions
-from watermark_source.spark.read_tasks import ReadTask, beginnings_of
+from watermark_source.spark.read_tasks import ReadTask, beginnings_of, expected_logs
 
 _log = logging.getLogger(__name__)
 
@@ -110,6 +110,7 @@ class InputPartitions:
                 relocation=relocation,
                 whole=each.whole,
                 beginnings=beginnings_of(each.ranges, after) if counts_disorder else None,
+                logs=expected_logs(each.ranges, after),
             )
             for number, each in enumerate(laid)
         ]

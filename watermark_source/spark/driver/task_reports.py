@@ -22,7 +22,7 @@ from watermark_source.spark.driver.report_server import ReportBook, ReportServer
 from watermark_source.spark.executor.event_time_observer import observe
 from watermark_source.spark.executor.reading import batches_of
 from watermark_source.spark.options import ReportOptions
-from watermark_source.spark.read_tasks import ReadTask, beginnings_of
+from watermark_source.spark.read_tasks import ReadTask, beginnings_of, expected_logs
 from watermark_source.spark.report_protocol import ReportAddress
 
 _log = logging.getLogger(__name__)
@@ -59,6 +59,7 @@ def reread_task(
         relocation=relocation,
         whole=wanted if by_positions and not positions_are_rows else None,
         beginnings=beginnings_of([wanted], state) if learns else None,
+        logs=expected_logs([wanted], state),
     )
 
 

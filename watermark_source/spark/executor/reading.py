@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from watermark_source.arrow_columns import bitmap, integers, repeated
+from watermark_source.contract.lineage import LineageRangeReader
 from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.contract.stream import PieceReader, RangeReader, RelocatedRangeReader, SnapshotRangeReader
 from watermark_source.planning.range_report import RangeReport
@@ -114,6 +115,8 @@ def run_task(reader: RangeReader, task: ReadTask, schema: StructType) -> Iterato
 
 def batches_of(reader: RangeReader, task: ReadTask) -> Iterator[ReadBatch]:
     """Yield the rows of a task's ranges, read as the task's fields require."""
+    if task.logs is not None:
+        reader = cast("LineageRangeReader", reader).of_logs(task.logs)
     if task.relocation is not None:
         reader = cast("RelocatedRangeReader", reader).relocated(task.relocation)
     if task.whole is not None:

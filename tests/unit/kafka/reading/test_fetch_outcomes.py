@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
@@ -14,7 +16,7 @@ from watermark_source.planning.split import Split, SplitRange
 GROUP = [Pending(SplitRange(Split("t", number), 10, 20), 10) for number in range(3)]
 
 
-def step(*parts: tuple[int, bytes, int, int | None]) -> Step:
+def step(*parts: tuple[int, bytes, int, int | None], group: Sequence[Pending] = GROUP) -> Step:
     """``parts``: partition, records, error, replica."""
     data = b"".join(records for _, records, _, _ in parts)
     fetched, at = [], 0
@@ -22,7 +24,7 @@ def step(*parts: tuple[int, bytes, int, int | None]) -> Step:
         fetched.append(Fetched(Split("t", number), error, 99, None, replica, at, at + len(records)))
         at += len(records)
     array = np.frombuffer(bytearray(data + b"\0"), np.uint8)
-    return examine(GROUP, array, FetchResponse(0, tuple(fetched)))
+    return examine(group, array, FetchResponse(0, tuple(fetched)))
 
 
 def batch_of(base: int, count: int) -> bytes:
@@ -38,6 +40,16 @@ def test_positions_move_to_the_end_of_the_last_complete_batch() -> None:
     ]
     assert made.moved
     assert not made.troubles
+
+
+def test_records_of_a_later_epoch_within_a_range_were_not_planned() -> None:
+    planned = [pending._replace(newest=4) for pending in GROUP]
+    early, late, behind = (batch(base, [Rec(i) for i in range(4)], epoch=e) for base, e in ((10, 4), (14, 6), (20, 6)))
+    made = step((0, early + late, 0, None), (1, late, 0, None), (2, early + behind, 0, None), group=planned)
+    assert made.later == {planned[0].split: 6, planned[1].split: 6}
+    assert made.troubles == dict.fromkeys(made.later, Trouble.REPLACED)
+    assert [(each.split.number, each.position) for each in made.left] == [(1, 10), (0, 14)]
+    assert not step((0, early + late, 0, None)).troubles, "where no epoch is known, none is expected"
 
 
 def test_a_response_without_records_moves_nothing() -> None:

@@ -174,12 +174,12 @@ def test_an_incomplete_last_batch_is_left_for_the_next_fetch() -> None:
     whole, part = numbered(0, 3), numbered(3, 3)
     for size in range(len(part)):
         array = np.frombuffer(bytearray(whole + part[:size]), np.uint8)
-        assert survey(SPLIT, array, 0, array.size) == (1, 3)
+        assert survey(SPLIT, array, 0, array.size) == Survey(1, 3)
         assert offsets(whole + part[:size]) == [0, 1, 2]
 
 
 def test_nothing_at_all_is_no_batch() -> None:
-    assert survey(SPLIT, np.empty(0, np.uint8), 0, 0) == (0, None)
+    assert survey(SPLIT, np.empty(0, np.uint8), 0, 0) == Survey(0, None)
     assert decode(b"") == []
 
 

@@ -256,6 +256,19 @@ def test_a_log_that_is_another_one_leaves_only_the_names_of_writers(
     assert found.table.writers["b"].newest is None
 
 
+def test_a_checkpoint_of_announcements_in_another_topic_keeps_only_the_names_of_writers(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    process = Process()
+    process.log.add(1)
+    with caplog.at_level(logging.WARNING):
+        found = process.now(announced=AnnouncedFrom(7, "L9", ("a", "b"), {"a": ("q9",)}, name="old.watermarks"))
+    assert process.log.asked == [(None, None)]
+    assert (found.name, [*found.table.writers]) == ("t.watermarks", ["a", "b"])
+    assert "announcements were read in old.watermarks so far, and now in t.watermarks, which is read" in caplog.text
+    assert "created again" not in caplog.text
+
+
 def test_deleted_announcements_and_remarks_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     process = Process()
     process.log.add(5, batch=3)
