@@ -68,15 +68,14 @@ def test_a_topic_created_again_is_a_loss_and_read_from_its_beginning(
     create_again(kafka.bootstrap, topic, values("new", again))
     if while_down:
         fails, skips = direct.start(options, f"{topic}-fails"), direct.start(goes_on, f"{topic}-skips")
-    with pytest.raises(DataLossError, match="created again") as lost:
+    with pytest.raises(DataLossError, match=f"{topic}.* was deleted and created again since .* the id") as lost:
         fails.run_until(lambda: False, seconds=60)
-    text = str(lost.value)
-    assert "KAFKA_DATA_LOSS.PARTITION_OFFSET_CHANGED" in text
-    assert f"{topic} was deleted and created again since: its id was" in text
-    assert "Set failOnDataLoss to false" in text
-    skips.run_until(lambda: delivered(direct, f"{topic}-skips")[-again:] == values("new", again), seconds=60)
+    assert "KAFKA_DATA_LOSS" in str(lost.value)
+    expected = [*values("old", 20), *values("new", again)]
+    skips.run_until(lambda: len(delivered(direct, f"{topic}-skips")) >= len(expected), seconds=60)
     skips.process_all()
-    assert delivered(direct, f"{topic}-skips")[-again:] == values("new", again)
+    # No record of the new topic was read in place of one of the earlier one.
+    assert delivered(direct, f"{topic}-skips") == expected
     assert "created again" in caplog.text
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from watermark_source.errors import DataLossError, labelled
 from watermark_source.planning.lineage import Parting, parting
@@ -40,69 +41,25 @@ def check_loss(
     losses: list[Loss] = []
     anew, replaced = created_again(ids or {}, logs), partings(splits, logs)
     for split, state in splits.items():
-        end, earliest = logs.ends.get(split), logs.earliest.get(split, 0)
+        end, earliest, lost = logs.ends.get(split), logs.earliest.get(split, 0), None
         if split.log in anew and (end is not None or split in logs.unknown):
-            continuing[split] = replace(state, position=earliest, observed=earliest, epoch=None)
-            if state.position:
-                losses.append(
-                    Loss(
-                        split,
-                        LossKind.LOG_REPLACED,
-                        f"{split} was read up to {shown(split, state.position)}, and {split.log} was deleted and "
-                        f"created again since: its id was {anew[split.log]}, and is {logs.ids[split.log]}. It is "
-                        f"another log, to be read from its beginning, {shown(split, earliest)}; what the earlier one "
-                        "had from there on, if anything, is gone",
-                    )
-                )
-            continue
-        if split in replaced:
-            parted = replaced[split]
-            at = max(parted.position, earliest)
-            continuing[split] = replace(state, position=at, observed=at)
-            losses.append(
-                Loss(
-                    split,
-                    LossKind.LOG_REPLACED,
-                    f"{split} was read up to {shown(split, state.position)}, and its rows from "
-                    f"{shown(split, parted.position)} to {shown(split, state.position - 1)} are gone: the leader of "
-                    f"epoch {parted.by} did not have them, and what it wrote since is at their positions",
-                )
-            )
-            continue
-        if split in logs.unknown or (end is not None and earliest <= state.position <= end):
+            ids_text = f"it had the id {anew[split.log]}, and has the id {logs.ids[split.log]}"
+            lost = _created_again(split, state, earliest, ids_text, shown)
+        elif split in replaced:
+            lost = _replaced(split, state, earliest, replaced[split], shown)
+        elif split in logs.unknown or (end is not None and earliest <= state.position <= end):
             continuing[split] = state
-            continue
-        if end is None:
-            losses.append(
-                Loss(
-                    split,
-                    LossKind.SPLIT_GONE,
-                    f"{split} is gone, or no longer asked for; it was read up to {shown(split, state.position)}",
-                )
-            )
-            continue
-        if end < state.position:
-            continues_at = end
-            losses.append(
-                Loss(
-                    split,
-                    LossKind.LOG_SHORTER,
-                    f"{split} ends at {shown(split, end)}, but was already read up to {shown(split, state.position)}: "
-                    "the topic or table was re-created or truncated",
-                )
-            )
+        elif end is None:
+            text = f"{split} is gone, or no longer asked for; it was read up to {shown(split, state.position)}"
+            losses.append(Loss(split, LossKind.SPLIT_GONE, text))
+        elif end < state.position:
+            lost = _shorter(split, state, end, shown)
         else:
-            continues_at = min(earliest, end)
-            losses.append(
-                Loss(
-                    split,
-                    LossKind.ROWS_EXPIRED,
-                    f"{split} was read only up to {shown(split, state.position)}, and begins at "
-                    f"{shown(split, earliest)} now: "
-                    "what was between, if anything, was deleted before it was read",
-                )
-            )
-        continuing[split] = replace(state, position=continues_at, observed=continues_at)
+            lost = _expired(split, state, earliest, end, shown)
+        if lost is not None:
+            continuing[split] = lost.continuing
+            # Of a log that was created again nothing may have been read.
+            losses += [lost.loss] if lost.loss.kind is not LossKind.LOG_REPLACED or state.position else []
     for split, start in sorted(logs.added.items()):
         if split not in logs.ends:
             continue
@@ -116,6 +73,48 @@ def check_loss(
             )
         continuing[split] = SplitState(position=start, observed=start)
     return continuing, tuple(losses)
+
+
+class _Lost(NamedTuple):
+    loss: Loss
+    continuing: SplitState
+
+
+def _created_again(split: Split, state: SplitState, earliest: int, ids_text: str, shown: PositionText) -> _Lost:
+    text = (
+        f"{split} was read up to {shown(split, state.position)}, and {split.log} was deleted and created again since: "
+        f"{ids_text}. It is another log, to be read from its beginning, "
+        f"{shown(split, earliest)}; what the earlier one had from there on, if anything, is gone"
+    )
+    continuing = replace(state, position=earliest, observed=earliest, epoch=None)
+    return _Lost(Loss(split, LossKind.LOG_REPLACED, text), continuing)
+
+
+def _replaced(split: Split, state: SplitState, earliest: int, at: Parting, shown: PositionText) -> _Lost:
+    text = (
+        f"{split} was read up to {shown(split, state.position)}, and its rows from {shown(split, at.position)} to "
+        f"{shown(split, state.position - 1)} are gone: the leader of epoch {at.by} did not have them, and what it "
+        "wrote since is at their positions"
+    )
+    position = max(at.position, earliest)
+    return _Lost(Loss(split, LossKind.LOG_REPLACED, text), replace(state, position=position, observed=position))
+
+
+def _shorter(split: Split, state: SplitState, end: int, shown: PositionText) -> _Lost:
+    text = (
+        f"{split} ends at {shown(split, end)}, but was already read up to {shown(split, state.position)}: the topic or "
+        "table was re-created or truncated"
+    )
+    return _Lost(Loss(split, LossKind.LOG_SHORTER, text), replace(state, position=end, observed=end))
+
+
+def _expired(split: Split, state: SplitState, earliest: int, end: int, shown: PositionText) -> _Lost:
+    text = (
+        f"{split} was read only up to {shown(split, state.position)}, and begins at {shown(split, earliest)} now: what "
+        "was between, if anything, was deleted before it was read"
+    )
+    position = min(earliest, end)
+    return _Lost(Loss(split, LossKind.ROWS_EXPIRED, text), replace(state, position=position, observed=position))
 
 
 def created_again(ids: Mapping[str, str], logs: ObservedLogs) -> Mapping[str, str]:

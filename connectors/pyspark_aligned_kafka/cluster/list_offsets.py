@@ -156,14 +156,15 @@ def encode_request(
 
 def _text(text: str, *, flexible: bool) -> bytes:
     data = text.encode()
-    return (_varint(len(data) + 1) if flexible else _SHORT.pack(len(data))) + data
+    return (varint(len(data) + 1) if flexible else _SHORT.pack(len(data))) + data
 
 
 def _count(count: int, *, flexible: bool) -> bytes:
-    return _varint(count + 1) if flexible else _INT.pack(count)
+    return varint(count + 1) if flexible else _INT.pack(count)
 
 
-def _varint(number: int) -> bytes:
+def varint(number: int) -> bytes:
+    """Return a number as an unsigned varint."""
     data = bytearray()
     while number > 0x7F:
         data.append(number & 0x7F | 0x80)
@@ -249,15 +250,21 @@ class _Reader:
                 self.at += size
 
     def _varint(self) -> int:
-        byte = self._data[self.at]
-        self.at += 1
-        number, shift = byte & 0x7F, 7
-        while byte > 0x7F:
-            if shift == _VARINT_BITS:
-                # Without an end, as many bytes as the response has would make one number, in quadratic time.
-                raise ValueError("a number of more than ten bytes")
-            byte = self._data[self.at]
-            self.at += 1
-            number |= (byte & 0x7F) << shift
-            shift += 7
+        number, self.at = varint_at(self._data, self.at)
         return number
+
+
+def varint_at(data: bytes | memoryview, at: int) -> tuple[int, int]:
+    """Return an unsigned varint, and where the next field begins; raises ``IndexError``, ``ValueError``."""
+    byte = data[at]
+    at += 1
+    number, shift = byte & 0x7F, 7
+    while byte > 0x7F:
+        if shift == _VARINT_BITS:
+            # Without an end, as many bytes as the response has would make one number, in quadratic time.
+            raise ValueError("a number of more than ten bytes")
+        byte = data[at]
+        at += 1
+        number |= (byte & 0x7F) << shift
+        shift += 7
+    return number, at

@@ -91,6 +91,11 @@ def id_text(topic_id: UUID | None) -> str | None:
     return base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()
 
 
+def id_bytes(text: str) -> bytes:
+    """Return the bytes of an id as Kafka's tools show it; raises ``ValueError``."""
+    return base64.urlsafe_b64decode(text + "==")
+
+
 def _leader(partition: Any, version: int) -> Leader | None:
     if partition.leader_id < 0:
         return None

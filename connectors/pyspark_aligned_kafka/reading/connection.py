@@ -7,6 +7,7 @@ import selectors
 import socket
 import struct
 import time
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -48,12 +49,25 @@ class ConnectionLostError(Exception):
 class BrokerConnection:
     """Sends requests, and receives responses into shared memory. For use by one thread."""
 
-    __slots__ = ("_good_until", "_memory", "_socket", "awaiting", "correlation", "muted_until", "used_at")
+    __slots__ = (
+        "_good_until", "_memory", "_socket", "awaiting", "correlation", "ids", "knows_ids", "muted_until", "used_at",
+    )  # fmt: skip
 
-    def __init__(self, detached: socket.socket, memory: ResponseMemory, good_until: float = math.inf) -> None:
+    def __init__(
+        self,
+        detached: socket.socket,
+        memory: ResponseMemory,
+        good_until: float = math.inf,
+        *,
+        knows_ids: bool = False,
+    ) -> None:
         self._socket: socket.socket | None = detached
         self._good_until = good_until
         self._memory = memory
+        self.knows_ids = knows_ids
+        """Whether the broker takes the ids of topics in place of their names."""
+        self.ids: Mapping[str, bytes] | None = None
+        """The ids in the last request; ``None`` if it has names."""
         self.correlation = 0
         self.muted_until = 0.0
         """By ``time.monotonic()``: until then the broker reads no request, because of a quota (KIP-219)."""

@@ -1,16 +1,21 @@
-"""Fetch requests and responses, version 11 (Kafka 2.3 and later): encoding, decoding, and the next positions."""
+"""Fetch requests and responses: encoding, decoding, and the next positions.
+
+Version 11 (Kafka 2.3 and later) names topics. Version 13 (Kafka 3.1 and later, KIP-516) has their ids, so that a topic
+that was deleted and created again is not read in place of the earlier one.
+"""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 from kafka.errors import for_code
 
+from pyspark_aligned_kafka.cluster.list_offsets import varint, varint_at
 from pyspark_aligned_kafka.errors import place
 from pyspark_aligned_kafka.reading.range_progress import Pending, starved_first, unfinished
 from pyspark_aligned_kafka.records.record_batches import Bytes, Longs, survey
@@ -19,19 +24,26 @@ from watermark_source.planning.split import Split
 
 API_KEY: Final = 1
 API_VERSION: Final = 11
+WITH_IDS: Final = 13
 
 _REQUEST_HEADER = struct.Struct(">hhi")
 _REQUEST_BODY = struct.Struct(">iiiibii")
 _REQUEST_PARTITION = struct.Struct(">iiqqi")
+_REQUEST_PARTITION_WITH_IDS = struct.Struct(">iiqiqix")
 _COUNT = struct.Struct(">i")
 _SHORT = struct.Struct(">h")
 _RESPONSE_HEADER = struct.Struct(">iihi")
+_RESPONSE_HEADER_WITH_IDS = struct.Struct(">ixihi")
 _RESPONSE_PARTITION = struct.Struct(">ihqqq")
-_TWO_COUNTS = struct.Struct(">ii")
+_ABORTED = struct.Struct(">qq")
 
 _CONSUMER = -1
 _NO_SESSION = (0, -1)
 _UNKNOWN = -1
+
+
+TopicIds: TypeAlias = Mapping[str, bytes]
+"""By topic."""
 
 
 class Wanted(NamedTuple):
@@ -82,14 +94,18 @@ def _text(text: str) -> bytes:
     return _SHORT.pack(len(data)) + data
 
 
-def encode_request(correlation: int, client_id: str, wanted: Sequence[Wanted], limits: FetchLimits) -> bytes:
-    """Return the request without its length, with partitions grouped by topic.
+def encode_request(
+    correlation: int, client_id: str, wanted: Sequence[Wanted], limits: FetchLimits, ids: TopicIds | None = None
+) -> bytes:
+    """Return the request without its length, with partitions grouped by topic; with ``ids`` in version 13.
 
     The broker fills partitions in the order of the request until ``max_bytes``.
     """
+    tags = b"" if ids is None else b"\0"
     parts = [
-        _REQUEST_HEADER.pack(API_KEY, API_VERSION, correlation),
+        _REQUEST_HEADER.pack(API_KEY, API_VERSION if ids is None else WITH_IDS, correlation),
         _text(client_id),
+        tags,
         _REQUEST_BODY.pack(
             _CONSUMER, limits.max_wait_ms, limits.min_bytes, limits.max_bytes, int(limits.read_committed), *_NO_SESSION
         ),
@@ -97,35 +113,42 @@ def encode_request(correlation: int, client_id: str, wanted: Sequence[Wanted], l
     topics: dict[str, list[Wanted]] = {}
     for entry in wanted:
         topics.setdefault(entry.split.log, []).append(entry)
-    parts.append(_COUNT.pack(len(topics)))
+    parts.append(_count(len(topics), ids))
     for topic, entries in topics.items():
-        parts += [_text(topic), _COUNT.pack(len(entries))]
-        parts += [
-            _REQUEST_PARTITION.pack(
-                entry.split.number,
-                _UNKNOWN if entry.leader_epoch is None else entry.leader_epoch,
-                entry.offset,
-                _UNKNOWN,
-                entry.max_bytes,
+        parts += [_text(topic) if ids is None else ids[topic], _count(len(entries), ids)]
+        for entry in entries:
+            epoch = _UNKNOWN if entry.leader_epoch is None else entry.leader_epoch
+            place = entry.split.number, epoch, entry.offset
+            parts.append(
+                _REQUEST_PARTITION.pack(*place, _UNKNOWN, entry.max_bytes)
+                if ids is None
+                else _REQUEST_PARTITION_WITH_IDS.pack(*place, _UNKNOWN, _UNKNOWN, entry.max_bytes)
             )
-            for entry in entries
-        ]
-    parts += [_COUNT.pack(0), _text(limits.rack)]
+        parts.append(tags)
+    rack = limits.rack.encode()
+    parts += [_count(0, ids), _text(limits.rack) if ids is None else _count(len(rack), ids) + rack, tags]
     return b"".join(parts)
 
 
-def decode_response(data: Bytes, stop: int, correlation: int, *, read_committed: bool) -> FetchResponse:
-    """Decode the response in ``data[:stop]`` (without its length).
+def _count(count: int, ids: TopicIds | None) -> bytes:
+    return _COUNT.pack(count) if ids is None else varint(count + 1)
+
+
+def decode_response(
+    data: Bytes, stop: int, correlation: int, *, read_committed: bool, ids: TopicIds | None = None
+) -> FetchResponse:
+    """Decode the response in ``data[:stop]`` (without its length); ``ids`` as in its request.
 
     Raises:
         CorruptDataError: the bytes are no response to that request.
     """
+    header = _RESPONSE_HEADER if ids is None else _RESPONSE_HEADER_WITH_IDS
     try:
-        seen, throttle_ms, error, _session = _RESPONSE_HEADER.unpack_from(data.data, 0)
+        seen, throttle_ms, error, _session = header.unpack_from(data.data, 0)
         if seen != correlation:
             raise _corrupt(f"the broker answered request {seen}, and {correlation} was sent")
-        partitions, at = _partitions(data, stop, _RESPONSE_HEADER.size, read_committed=read_committed)
-    except (struct.error, UnicodeDecodeError) as problem:
+        partitions, at = _partitions(_Fields(data.data[:stop], header.size, ids), read_committed=read_committed)
+    except (struct.error, UnicodeDecodeError, IndexError, KeyError, ValueError) as problem:
         raise _corrupt(f"a fetch response of {stop} bytes that cannot be read ({problem})") from problem
     if at != stop:
         raise _corrupt(f"a fetch response of {stop} bytes of which {at} make sense")
@@ -138,31 +161,77 @@ def _corrupt(seen: str) -> CorruptDataError:
     )
 
 
-def _partitions(data: Bytes, stop: int, at: int, *, read_committed: bool) -> tuple[list[Fetched], int]:
-    view = data.data[:stop]
-    found: list[Fetched] = []
-    (topics,) = _COUNT.unpack_from(view, at)
-    at += _COUNT.size
-    for _ in range(topics):
-        (size,) = _SHORT.unpack_from(view, at)
-        at += _SHORT.size
-        if size < 0:
+class _Fields:
+    """Reads the fields of a response, one after the other."""
+
+    __slots__ = ("_names", "_view", "at")
+
+    def __init__(self, view: memoryview, at: int, ids: TopicIds | None) -> None:
+        self._view = view
+        self.at = at
+        self._names = None if ids is None else {id_: name for name, id_ in ids.items()}
+
+    def unpack(self, layout: struct.Struct) -> tuple[int, ...]:
+        values = layout.unpack_from(self._view, self.at)
+        self.at += layout.size
+        return values
+
+    def count(self) -> int:
+        if self._names is None:
+            return self.unpack(_COUNT)[0]
+        number, self.at = varint_at(self._view, self.at)
+        return number - 1
+
+    def topic(self) -> str:
+        if self._names is not None:
+            return self._names[bytes(self.take(16))]
+        (size,) = self.unpack(_SHORT)
+        return bytes(self.take(size)).decode()
+
+    def take(self, size: int) -> memoryview:
+        if not 0 <= size <= len(self._view) - self.at:
             # Reading bytes again would yield any number of topics.
-            raise struct.error(f"a topic's name of {size} bytes")
-        topic = bytes(view[at : at + size]).decode()
-        at += size
-        (count,) = _COUNT.unpack_from(view, at)
-        at += _COUNT.size
-        for _ in range(count):
-            number, error, high, _stable, _log_start = _RESPONSE_PARTITION.unpack_from(view, at)
-            at += _RESPONSE_PARTITION.size
-            aborted, at = _aborted(view, at)
-            replica, length = _TWO_COUNTS.unpack_from(view, at)
-            at += _TWO_COUNTS.size
-            start = at
-            at += max(length, 0)
-            if at > stop:
-                raise struct.error(f"{length} bytes of records, {stop - start} left")
+            raise struct.error(f"{size} bytes, {len(self._view) - self.at} left")
+        begin = self.at
+        self.at += size
+        return self._view[begin : self.at]
+
+    def end_structure(self) -> None:
+        """Skip fields that later brokers may add to any structure."""
+        if self._names is not None:
+            number, self.at = varint_at(self._view, self.at)
+            for _ in range(number):
+                _, self.at = varint_at(self._view, self.at)
+                size, self.at = varint_at(self._view, self.at)
+                self.take(size)
+
+    def aborted(self) -> Longs:
+        count = max(self.count(), 0)
+        if self._names is None:
+            pairs = np.frombuffer(self.take(_ABORTED.size * count), ">i8").reshape(-1, 2)
+        else:
+            if count > len(self._view):
+                raise struct.error(f"{count} aborted transactions")
+            listed = []
+            for _ in range(count):
+                listed.append(self.unpack(_ABORTED))
+                self.end_structure()
+            pairs = np.array(listed, ">i8").reshape(-1, 2)
+        by_first_offset = pairs[np.argsort(pairs[:, 1], kind="stable")]
+        return np.ascontiguousarray(by_first_offset.T, np.int64)
+
+
+def _partitions(fields: _Fields, *, read_committed: bool) -> tuple[list[Fetched], int]:
+    found: list[Fetched] = []
+    for _ in range(fields.count()):
+        topic = fields.topic()
+        for _ in range(fields.count()):
+            number, error, high, _stable, _log_start = fields.unpack(_RESPONSE_PARTITION)
+            aborted = fields.aborted()
+            (replica,) = fields.unpack(_COUNT)
+            length = max(fields.count(), 0)
+            start = fields.at
+            fields.take(length)
             found.append(
                 Fetched(
                     Split(topic, number),
@@ -171,21 +240,13 @@ def _partitions(data: Bytes, stop: int, at: int, *, read_committed: bool) -> tup
                     aborted if read_committed else None,
                     None if replica == _UNKNOWN else replica,
                     start,
-                    at,
+                    fields.at,
                 )
             )
-    return found, at
-
-
-def _aborted(view: memoryview, at: int) -> tuple[Longs, int]:
-    (count,) = _COUNT.unpack_from(view, at)
-    at += _COUNT.size
-    size = 16 * max(count, 0)
-    if size > len(view) - at:
-        raise struct.error(f"{count} aborted transactions, {len(view) - at} bytes left")
-    pairs = np.frombuffer(view[at : at + size], ">i8").reshape(-1, 2)
-    by_first_offset = pairs[np.argsort(pairs[:, 1], kind="stable")]
-    return np.ascontiguousarray(by_first_offset.T, np.int64), at + size
+            fields.end_structure()
+        fields.end_structure()
+    fields.end_structure()
+    return found, fields.at
 
 
 class Trouble(Enum):
@@ -215,6 +276,8 @@ _TROUBLES: Final[dict[int, Trouble]] = {
     74: Trouble.MOVED,  # FENCED_LEADER_EPOCH
     75: Trouble.MOVED,  # UNKNOWN_LEADER_EPOCH
     78: Trouble.MOVED,  # OFFSET_NOT_AVAILABLE
+    100: Trouble.MOVED,  # UNKNOWN_TOPIC_ID
+    103: Trouble.MOVED,  # INCONSISTENT_TOPIC_ID
 }
 
 _CORRUPT_MESSAGE = 2

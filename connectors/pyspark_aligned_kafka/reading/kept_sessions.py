@@ -38,6 +38,8 @@ class LoggedIn(NamedTuple):
     socket: socket.socket
     good_until: float
     """By ``time.monotonic()``: the broker closes a connection that is used after its login has expired (KIP-368)."""
+    knows_ids: bool = False
+    """Whether the broker takes the ids of topics in place of their names."""
 
 
 class Brokers(Cluster):
@@ -76,10 +78,10 @@ class Brokers(Cluster):
                     f"broker {node} leads a partition, but the cluster's metadata has no address for it; check that it "
                     "runs and has joined the cluster"
                 ) from error
-            _check_version(connection)
+            knows_ids = _newest_version(connection) >= fetch.WITH_IDS
             # kafka-python forgets the end of the login when it closes its connection.
             good_until = _good_until(connection)
-            return LoggedIn(_take_socket(connection), good_until)
+            return LoggedIn(_take_socket(connection), good_until, knows_ids)
 
         return self.run(work)
 
@@ -117,13 +119,14 @@ def _good_until(connection: KafkaConnection) -> float:
     return float(login.authenticated_at + _USED_FOR * login.session_lifetime_ms / 1_000)
 
 
-def _check_version(connection: KafkaConnection) -> None:
-    newest = connection.broker_version_data.api_versions.get(fetch.API_KEY, (0, 0))[1]
+def _newest_version(connection: KafkaConnection) -> int:
+    newest: int = connection.broker_version_data.api_versions.get(fetch.API_KEY, (0, 0))[1]
     if newest < fetch.API_VERSION:
         raise UnsupportedFormatError(
             f"broker {connection.node_id} speaks Fetch up to version {newest}; "
             f"version {fetch.API_VERSION} ({OLDEST_KAFKA} or later) is needed, so upgrade it"
         )
+    return newest
 
 
 _KEPT_AT_MOST: Final = 8
@@ -143,6 +146,7 @@ class Session:
         self._memory = ResponseMemory()
         self._idle_limit_s = min(_IDLE_LIMIT_S, settings.millis("connections.max.idle.ms") / 1000)
         self._partitions: dict[str, int] = {}
+        self._ids: dict[str, str | None] = {}
         self.replicas: dict[Split, int] = {}
         """Replicas that leaders have named to read from instead (KIP-392)."""
         self.densities: dict[str, float] = {}
@@ -158,6 +162,11 @@ class Session:
         """Return the broker to read a split from; ``None`` if it is unknown."""
         leader = self.leader(split)
         return self.replicas.get(split, None if leader is None else leader.node)
+
+    def other_id(self, split: Split, expected: str | None) -> str | None:
+        """Return the id of the split's topic by the last metadata response, if it is not the one that is expected."""
+        found = self._ids.get(split.log)
+        return None if expected is None or found == expected else found
 
     def absent(self, split: Split) -> bool:
         """Return whether the last metadata response lacked the topic, or the partition."""
@@ -180,6 +189,7 @@ class Session:
         metadata = self._brokers.metadata(topics, limit_ms, anyone=anyone, doubted=doubted)
         self._partitions.update({name: len(topic.leaders) for name, topic in metadata.topics.items()})
         self._partitions.update(dict.fromkeys(metadata.unknown, 0))
+        self._ids.update({name: topic.id for name, topic in metadata.topics.items()})
         self._leaders.learn(metadata.topics)
 
     def connection(self, node: int, limit_ms: int) -> BrokerConnection:
@@ -189,7 +199,9 @@ class Session:
             return kept
         self.drop(node)
         login = self._brokers.socket_to(node, limit_ms)
-        connection = self._connections[node] = BrokerConnection(login.socket, self._memory, login.good_until)
+        connection = self._connections[node] = BrokerConnection(
+            login.socket, self._memory, login.good_until, knows_ids=login.knows_ids
+        )
         return connection
 
     def drop(self, node: int) -> None:

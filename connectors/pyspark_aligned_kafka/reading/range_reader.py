@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pyspark import TaskContext
 
 from pyspark_aligned_kafka.client.settings import ClientSettings
+from pyspark_aligned_kafka.cluster.metadata import id_bytes
 from pyspark_aligned_kafka.reading.connection import BrokerConnection, ConnectionLostError
 from pyspark_aligned_kafka.reading.fetch import (
     FetchLimits,
@@ -51,7 +52,7 @@ class RangeRead:
         partition_bytes: int,
         connect_ms: int,
         answer_ms: int,
-        epochs: Mapping[Split, int],
+        expected: ExpectedLogs,
     ) -> None:
         self._session = session
         self._decoder = decoder
@@ -60,7 +61,8 @@ class RangeRead:
         self._recovery = recovery
         self._client_id = client_id
         self._partition_bytes = partition_bytes
-        self._epochs = epochs
+        self._epochs = expected.epochs
+        self._ids = {name: id_bytes(id_) for name, id_ in expected.ids.items()}
         self._connect_ms = connect_ms
         self._answer_s = answer_ms / 1000
 
@@ -118,7 +120,10 @@ class RangeRead:
             leader = self._session.leader(pending.split)
             most = fetch_bytes(pending, self._session.densities, self._partition_bytes)
             wanted.append(Wanted(pending.split, None if leader is None else leader.epoch, pending.position, most))
-        request = encode_request(connection.next_correlation(), self._client_id, wanted, self._limits)
+        named = {pending.split.log for pending in group} - self._ids.keys()
+        connection.ids = self._ids if connection.knows_ids and not named else None
+        correlation = connection.next_correlation()
+        request = encode_request(correlation, self._client_id, wanted, self._limits, connection.ids)
         connection.send(request, self._answer_s)
 
     def _receive(self, connection: BrokerConnection) -> tuple[Bytes, FetchResponse]:
@@ -128,7 +133,8 @@ class RangeRead:
         finally:
             self._patience.spend(begun)
         committed = self._limits.read_committed
-        return data, decode_response(data, size, connection.correlation, read_committed=committed)
+        ids = connection.ids
+        return data, decode_response(data, size, connection.correlation, read_committed=committed, ids=ids)
 
     def _sit_out_quota(self, node: int, connection: BrokerConnection) -> None:
         """Wait until the broker's quota allows another fetch. The broker has set the time, so it costs no patience."""
@@ -242,8 +248,9 @@ class KafkaRangeReader:
         patience = Patience(self.poll_timeout_ms)
         with leased(self.client, fresh=_is_retry()) as session:
             recovery = Recovery(
-                session, patience, fail_on_data_loss=self.fail_on_data_loss, from_beginning=from_beginning
-            )
+                session, patience, fail_on_data_loss=self.fail_on_data_loss, from_beginning=from_beginning,
+                ids=self.expected.ids,
+            )  # fmt: skip
             read = RangeRead(
                 session,
                 decoder,
@@ -254,7 +261,7 @@ class KafkaRangeReader:
                 partition_bytes=values["max.partition.fetch.bytes"],
                 connect_ms=self.client.millis("socket.connection.setup.timeout.ms"),
                 answer_ms=self.client.millis("request.timeout.ms"),
-                epochs=self.expected.epochs,
+                expected=self.expected,
             )
             yield from read.run(ranges)
 

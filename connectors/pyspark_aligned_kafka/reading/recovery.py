@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Final, NamedTuple
 
 from pyspark_aligned_kafka import errors
@@ -87,7 +87,10 @@ class Recovery:
         *,
         fail_on_data_loss: bool,
         from_beginning: Set[Split] = frozenset(),
+        ids: Mapping[str, str] | None = None,
     ) -> None:
+        """``ids``: those of the topics that are to be read; another topic of a name counts as absent."""
+        self._ids = ids or {}
         self._session = session
         self._patience = patience
         self._fail_on_data_loss = fail_on_data_loss
@@ -106,9 +109,9 @@ class Recovery:
         topics = {p.split.log for p in pending}
         self._session.refresh(topics, self._patience.left_ms, anyone=bool(self._absent_since))
         self._patience.spend(begun)
-        absent = {p.split for p in pending if self._session.absent(p.split)}
+        absent = {p.split for p in pending if self._session.absent(p.split) or self._other_id(p) is not None}
         self._absent_since = absent_since(self._absent_since, absent)
-        leaderless = [p for p in pending if self._session.node_of(p.split) is None]
+        leaderless = [p for p in pending if p.split in absent or self._session.node_of(p.split) is None]
         if not leaderless:
             return list(pending)
         latest = time.monotonic() - gone_after(self._patience.limit_s)
@@ -118,6 +121,9 @@ class Recovery:
         if len(leaderless) == len(pending):
             self._wait(ResponseTimeoutError(f"{_names(leaderless)} had no leader"))
         return list(pending)
+
+    def _other_id(self, pending: Pending) -> str | None:
+        return self._session.other_id(pending.split, self._ids.get(pending.split.log))
 
     def look_elsewhere(self, node: int, group: Sequence[Pending], problem: SourceError) -> list[Pending]:
         """Forget the broker as leader of the group's splits, so that their leaders are requested again, and pause.
@@ -231,6 +237,13 @@ class Recovery:
         return pending.at(loss.position)
 
     def _without(self, pending: Sequence[Pending], gone: Sequence[Pending]) -> list[Pending]:
+        others = {p.split.log: other for p in gone if (other := self._other_id(p)) is not None}
+        if others and self._fail_on_data_loss:
+            ids = listed(f"{log} had the id {self._ids[log]}, and has {other}" for log, other in others.items())
+            raise loss_error(
+                f"{_names(gone)}: the topic was deleted and created again since the batch was planned, so that the "
+                f"rest of the batch is gone: {ids}"
+            )
         text = f"{_names(gone)} does not exist (any more)"
         if self._fail_on_data_loss:
             raise UnknownSplitError(

@@ -95,7 +95,7 @@ def test_a_log_created_again_is_read_from_its_beginning_whatever_its_size() -> N
         splits, (lost,) = check_loss({A: at(5, 100, epoch=Epoch(3, 0))}, logs, ids={A.log: "old"})
         assert splits == {A: at(beginning, 100)}
         assert lost.kind is LossKind.LOG_REPLACED
-        assert "log-0 was read up to 5, and log was deleted and created again since: its id was old" in lost.text
+        assert "log-0 was read up to 5, and log was deleted and created again since: it had the id old" in lost.text
 
 
 def test_a_split_of_a_log_created_again_whose_end_is_not_known_is_not_read_on_either() -> None:

@@ -151,7 +151,7 @@ def test_a_newer_version_is_told_to_upgrade() -> None:
         ({"announced": {"at": 1, "writers": [], "log": ""}}, "a log '', expected a text or no such key"),
         ({"announced": {"at": 1, "writers": [], "name": 5}}, "a name 5, expected a text or no such key"),
         ({"announced": {"at": 1, "writers": ["a"], "former": {"a": "q"}}}, "lists of queries by writer"),
-        ({"announced": {"at": 1, "writers": [], "more": 2}}, "an object with at, log, name, writers, former and left_out"),
+        ({"announced": {"at": 1, "writers": [], "more": 2}}, "with at, log, name, writers, former and left_out"),
         ({"held": -1}, '"held" is -1'),
         ({"member": ""}, "\"member\" is ''"),
         ({"member": 5}, '"member" is 5'),

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import struct
 import time
+from uuid import UUID
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kafka.protocol.consumer import FetchRequest
+from kafka.protocol.consumer import FetchRequest, FetchResponse
 
 from pyspark_aligned_kafka.reading.fetch import FetchLimits, Wanted, decode_response, encode_request
 from tests.examples_by_day import at_least
@@ -24,6 +25,9 @@ WANTED = [
     Wanted(Split("ü", 1), 7, 300, 3000),
     Wanted(Split("a", 1), 7, 400, 3000),
 ]
+
+
+IDS = {"a": UUID(int=7 << 90), "ü": UUID(int=9 << 90)}
 
 
 def partition(
@@ -68,6 +72,56 @@ def test_a_request_reads_back_as_what_was_asked() -> None:
     assert [topic.topic for topic in read.topics] == ["a", "ü"]
 
 
+def test_a_request_with_ids_reads_back_as_what_was_asked() -> None:
+    request = encode_request(1, "me", WANTED, LIMITS, {name: id_.bytes for name, id_ in IDS.items()})
+    read = FetchRequest.decode(request, version=13, header=True)
+    assert (read.header.correlation_id, read.header.client_id) == (1, "me")
+    assert (read.max_wait_ms, read.min_bytes, read.max_bytes, read.isolation_level) == (123, 4, 567, 1)
+    assert (read.replica_id, read.session_id, read.session_epoch, read.rack_id) == (-1, 0, -1, "r1")
+    assert [
+        (topic.topic_id, part.partition, part.current_leader_epoch, part.fetch_offset, part.partition_max_bytes)
+        for topic in read.topics
+        for part in topic.partitions
+    ] == [(IDS[each.split.log], each.split.number, -1 if each.leader_epoch is None else each.leader_epoch, each.offset,
+           each.max_bytes) for each in sorted(WANTED, key=lambda each: each.split.log)]  # fmt: skip
+
+
+@pytest.mark.parametrize("size", [0, 5, 300])
+def test_a_response_with_ids_is_read_as_one_with_names(size: int) -> None:
+    topic, records = FetchResponse.FetchableTopicResponse, b"x" * size
+    part, aborted = topic.PartitionData, topic.PartitionData.AbortedTransaction
+    given = [
+        part(
+            partition_index=number, error_code=error, high_watermark=90, last_stable_offset=80, log_start_offset=10,
+            aborted_transactions=[aborted(producer_id=7, first_offset=50), aborted(producer_id=8, first_offset=40)]
+            if number else None,
+            preferred_read_replica=3 if number else -1, records=records,
+        )
+        for number, error in ((0, 0), (1, 6))
+    ]  # fmt: skip
+    made = FetchResponse(
+        throttle_time_ms=4, error_code=0, session_id=0,
+        responses=[topic(topic_id=IDS["ü"], partitions=given), topic(topic_id=IDS["a"], partitions=[])],
+    )  # fmt: skip
+    made.API_VERSION = 13
+    made.with_header(9)
+    data = made.encode(header=True)
+    array = np.frombuffer(bytearray(data), np.uint8)
+    ids = {name: id_.bytes for name, id_ in IDS.items()}
+    found = decode_response(array, len(data), 9, read_committed=True, ids=ids)
+    first, second = found.partitions
+    assert (found.throttle_ms, first.split, first.error, first.preferred_replica) == (4, Split("ü", 0), 0, None)
+    assert (data[first.start : first.stop], data[second.start : second.stop]) == (records, records)
+    assert (second.split, second.error, second.preferred_replica) == (Split("ü", 1), 6, 3)
+    assert second.aborted is not None
+    assert second.aborted.tolist() == [[8, 7], [40, 50]]
+    with pytest.raises(CorruptDataError, match="cannot be read"):
+        decode_response(array, len(data), 9, read_committed=True, ids={"ü": ids["ü"]})
+    for end in range(len(data) - size):
+        with pytest.raises(CorruptDataError):
+            decode_response(array, end, 9, read_committed=True, ids=ids)
+
+
 def test_a_response_is_read_without_copying_records() -> None:
     data = response(
         ("a", [partition(0, records=b"12345"), partition(2, error=6, records=None)]),
@@ -104,7 +158,7 @@ def test_names_of_less_than_no_bytes_do_not_make_topics_of_nothing() -> None:
     """A response of 26 bytes that claims two thousand million topics, each of them read from the same six bytes."""
     claimed = struct.pack(">iihii", 9, 0, 0, 0, 2**31 - 1)
     began = time.monotonic()
-    with pytest.raises(CorruptDataError, match="name of -6 bytes"):
+    with pytest.raises(CorruptDataError, match="-6 bytes"):
         decode(claimed + struct.pack(">hih", 0, 0, -6))
     assert time.monotonic() - began < 60
 
