@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol, Self
 
 from watermark_source.planning.lineage import History
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import Epoch
-
-if TYPE_CHECKING:
-    from watermark_source.contract.stream import RangeReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +23,7 @@ class ExpectedLogs:
 class LineageRangeReader(Protocol):
     """A ``RangeReader`` of a system with ``Lineage``."""
 
-    def of_logs(self, expected: ExpectedLogs) -> RangeReader:
+    def of_logs(self, expected: ExpectedLogs) -> Self:
         """Return the reader of ranges of these logs alone: other rows at their positions are a loss."""
         ...
 

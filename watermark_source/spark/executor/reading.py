@@ -116,7 +116,7 @@ def run_task(reader: RangeReader, task: ReadTask, schema: StructType) -> Iterato
 def batches_of(reader: RangeReader, task: ReadTask) -> Iterator[ReadBatch]:
     """Yield the rows of a task's ranges, read as the task's fields require."""
     if task.logs is not None:
-        reader = cast("LineageRangeReader", reader).of_logs(task.logs)
+        reader = cast("RangeReader", cast("LineageRangeReader", reader).of_logs(task.logs))
     if task.relocation is not None:
         reader = cast("RelocatedRangeReader", reader).relocated(task.relocation)
     if task.whole is not None:
