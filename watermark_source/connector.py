@@ -9,12 +9,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from watermark_source.contract.announcements import AnnouncementLog, AnnouncementsRead
     from watermark_source.contract.batch_read import BatchDefinition, BatchRangeReader, WholeLogs
     from watermark_source.contract.lineage import ExpectedLogs, Lineage, LineageRangeReader, ReadUpTo
     from watermark_source.contract.read_batch import ReadBatch, event_times
     from watermark_source.contract.stream import (
-        AnnouncementLog,
-        AnnouncementsRead,
         Connector,
         CurrentEnds,
         EarliestOrLatest,
@@ -178,10 +177,11 @@ __all__ = [
 _HOMES = {
     name: module
     for module, names in {
+        "contract.announcements": "AnnouncementLog AnnouncementsRead",
         "contract.batch_read": "BatchDefinition BatchRangeReader WholeLogs",
         "contract.lineage": "ExpectedLogs Lineage LineageRangeReader ReadUpTo",
         "contract.read_batch": "ReadBatch event_times",
-        "contract.stream": "AnnouncementLog AnnouncementsRead Connector CurrentEnds EarliestOrLatest Ends "
+        "contract.stream": "Connector CurrentEnds EarliestOrLatest Ends "
         "EventTimeIndex EventTimePreview LogBounds OpenTransactions Passage PieceReader ProgressSink RangeCutter "
         "RangeReader RelocatedRangeReader Relocation Replicas SnapshotRangeReader Snapshots SnapshotSize "
         "SourceDefinition SplitDiscovery StartPositions",

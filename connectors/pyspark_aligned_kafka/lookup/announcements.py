@@ -17,8 +17,8 @@ from typing import Final, Protocol
 from pyspark_aligned_kafka.cluster.list_offsets import EARLIEST, LATEST, OffsetAndTimestamp
 from pyspark_aligned_kafka.cluster.metadata import Topic
 from watermark_source.arrow_columns import integers
+from watermark_source.contract.announcements import AnnouncementLog, AnnouncementsRead
 from watermark_source.contract.read_batch import ReadBatch
-from watermark_source.contract.stream import AnnouncementLog, AnnouncementsRead
 from watermark_source.errors import (
     CorruptDataError,
     DataLossError,

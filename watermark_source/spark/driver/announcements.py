@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from watermark_source.clock import Clock
-from watermark_source.contract.stream import AnnouncementLog, AnnouncementsRead, Connector, SplitDiscovery
+from watermark_source.contract.announcements import AnnouncementLog, AnnouncementsRead
+from watermark_source.contract.stream import Connector, SplitDiscovery
 from watermark_source.durations import format_duration
 from watermark_source.errors import InternalError, listed, shortened
 from watermark_source.monitor.watermark_warnings import option_line

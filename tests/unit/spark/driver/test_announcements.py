@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from watermark_source.clock import Clock
-from watermark_source.contract.stream import AnnouncementLog, AnnouncementsRead, SplitDiscovery
+from watermark_source.contract.announcements import AnnouncementLog, AnnouncementsRead
+from watermark_source.contract.stream import SplitDiscovery
 from watermark_source.planning.announced import (
     AnnouncedBy,
     AnnouncedFrom,
