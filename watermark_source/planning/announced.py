@@ -245,6 +245,13 @@ class _Changing:
         # Without an earlier announcement the watermark is only later: what was not applied binds nobody.
         while pending and not _may_follow(cut, pending[-1]):
             pending.pop()
+        applied = writer.reached
+        if (
+            applied is not None
+            and _is_within(applied.ends, ends)
+            and not _is_not_lower(cut.watermark, applied.watermark)
+        ):
+            cut = replace(cut, watermark=applied.watermark)
         pending.append(cut)
         if len(pending) > MOST_CUTS:
             self._pending[of.writer] = _thinned(pending)

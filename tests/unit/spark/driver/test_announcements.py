@@ -72,9 +72,10 @@ class LogInMemory(AnnouncementLog):
         written_at: int | None = None,
         idle: bool = False,
         topic: str = "T",
+        query: str | None = None,
     ) -> None:
         made = Announcement(
-            writer=writer, query=f"q{writer}", batch=batch, watermark=Millis(watermark), idle=idle, topic=topic,
+            writer=writer, query=query or f"q{writer}", batch=batch, watermark=Millis(watermark), idle=idle, topic=topic,
             ends=ends or {},
         )  # fmt: skip
         at = None if written_at is None else Millis(written_at)
@@ -284,6 +285,31 @@ def test_deleted_announcements_and_remarks_are_warned_of(caplog: pytest.LogCaptu
     assert "announcements 3 to 7 of t.watermarks were deleted before they were read" in caplog.messages[0]
     assert "a announced batch 2 after batch 3" in caplog.messages[1]
     assert "(1 more remarks since the last one)" in caplog.messages[2]
+
+
+def test_of_each_kind_of_remark_one_a_minute_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """One of one writer must not hide what is wrong with another."""
+    process = Process()
+    for writer in ("a", "b"):
+        process.log.add(5, writer=writer, batch=3)
+        for batch in (2, 1):
+            process.log.add(4, writer=writer, batch=batch)
+    process.now()
+    assert [text.partition(" after batch 3")[0] for text in caplog.messages] == [
+        "t.watermarks: a announced batch 2", "t.watermarks: b announced batch 2",
+    ]  # fmt: skip
+
+
+def test_an_earlier_run_that_announces_on_does_not_hide_that_the_newer_one_is_silent(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """As after a deployment that was taken back: the newer run has ended, and the earlier one is ignored."""
+    process = Process()
+    for query in ("qa", "newer", "qa", "qa"):
+        process.log.add(1, query=query)
+        process.now(passed=35_000)
+    assert "writer a has announced nothing for 1 min 10 s, and the watermark waits for it" in caplog.text
+    assert "a: the earlier run qa announced again, at 2, after newer began" in caplog.text
 
 
 def test_a_run_reads_once_to_the_end_and_does_not_wait_for_a_topic_that_does_not_exist(
