@@ -245,7 +245,7 @@ def test_what_no_writer_can_have_meant_is_refused_and_its_next_announcement_coun
     reaches(query, 10)
     in_microseconds = (START * 1_000 - START) / 1_000
     for position, watermark, ends, fault in (
-        (1, in_microseconds, cut, "as microseconds it is 2"), (3, 30, {**cut, 7: 3}, "names partition 7"),
+        (1, in_microseconds, cut, "as microseconds it is 2"), (3, 30, {**cut, 7: 3}, "names partition '7'"),
     ):  # fmt: skip
         before = seconds(query)
         writers.at(watermark, ends)

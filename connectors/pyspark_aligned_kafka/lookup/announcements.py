@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import re
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
@@ -28,10 +27,9 @@ from watermark_source.errors import (
     UnsupportedFormatError,
     WatermarkSourceError,
     listed,
-    shortened,
 )
 from watermark_source.planning.announced import LoggedStatement
-from watermark_source.planning.announcement import NO_WRITER, Announcement, Statement, decoded, is_name
+from watermark_source.planning.announcement import NO_WRITER, Announcement, decoded, is_name
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.watermark import Millis
 
@@ -49,9 +47,6 @@ _AFTER_FAILURE: Final = 1.0
 _TRUNCATED_AFTER: Final = 3.0
 """Seconds after which a topic that ends before the position counts as truncated: a broker that has just become leader
 may be behind for a moment."""
-
-_NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,9}")
-_MOST_PARTITION: Final = 2**31 - 1
 
 ReadRange = Callable[[SplitRange], Iterator[ReadBatch]]
 """Reads a range of the topic with the announcements."""
@@ -307,36 +302,25 @@ def statements_of(batches: Iterable[ReadBatch]) -> Iterator[LoggedStatement]:
         for key, value, offset, micros in rows:
             written_at = Millis(micros // 1_000)
             try:
-                yield LoggedStatement(offset, written_at, _of_partitions(decoded(value)))
+                yield LoggedStatement(offset, written_at, decoded(value))
             except CorruptDataError as error:
                 writer = key.decode(errors="backslashreplace") if key else None
                 yield LoggedStatement(offset, written_at, None, writer if is_name(writer) else None, str(error))
 
 
-def _of_partitions(statement: Statement) -> Statement:
-    """Refuse ends of what is no partition: no position would ever reach them."""
-    if isinstance(statement, Announcement) and (strange := [p for p in statement.ends if not _is_partition(p)]):
-        raise CorruptDataError(
-            f'not an announcement of a watermark: expected "ends" to have the numbers of partitions as keys, such as '
-            f'"0", seen {shortened(ascii(strange[0]))}'
-        )
-    return statement
-
-
 def with_known_partitions(records: Iterable[LoggedStatement], topic: Topic) -> tuple[LoggedStatement, ...]:
-    """Return records with those refused that are about this topic, and name a partition that it does not have."""
+    """Return records with those refused that are about this topic, and name a partition that it does not have.
+
+    No position would ever reach their cut.
+    """
     known = {str(number) for number in topic.leaders}
 
     def checked(record: LoggedStatement) -> LoggedStatement:
         of = record.statement
         if not isinstance(of, Announcement) or of.topic != topic.id or of.ends.keys() <= known:
             return record
-        unknown = listed(sorted(of.ends.keys() - known, key=int))
-        fault = f'"ends" names partition {unknown}, and the topic has {len(known)}, numbered from 0'
+        unknown = listed(ascii(part) for part in sorted(of.ends.keys() - known))
+        fault = f'"ends" names partition {unknown}, and the topic has {len(known)}: "0" is the first'
         return record._replace(statement=None, writer=of.writer, fault=fault)
 
     return tuple(checked(each) for each in records)
-
-
-def _is_partition(name: str) -> bool:
-    return _NUMBER.fullmatch(name) is not None and int(name) <= _MOST_PARTITION

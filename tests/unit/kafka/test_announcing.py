@@ -137,27 +137,16 @@ def records(*given: tuple[bytes | None, bytes | None]) -> list[LoggedStatement]:
     return list(statements_of([ReadBatch(Split("t", 0), len(given), columns, times)]))
 
 
-@pytest.mark.parametrize("part", ["sessions-0", "00", "-1", "+1", " 1", "\u0661", "", "2147483648"])
-def test_ends_of_what_is_no_partition_are_refused(part: str) -> None:
+@pytest.mark.parametrize("part", ["sessions-0", "00", "-1", "+1", " 1", "\u0661", "", "2", "2147483648"])
+def test_ends_of_a_partition_that_the_topic_does_not_have_are_refused(part: str) -> None:
     """No position reaches them, so their writer would hold the watermark for ever, and without a reason."""
-    value = {"v": 1, "writer": "a", "query": "q", "batch": 1, "wm": 5, "idle": False, "topic": "t", "ends": {part: 3}}
-    (found,) = records((b"a", json.dumps(value).encode()))
+    value = {"v": 1, "writer": "a", "query": "q", "batch": 1, "wm": 5, "idle": False, "topic": "t", "ends": {"0": 1}}
+    wrong = {**value, "ends": {"0": 1, part: 3}}
+    given = records(*((b"a", json.dumps(each).encode()) for each in (value, wrong, {**wrong, "topic": "another"})))
+    right, found, other = with_known_partitions(given, Topic({0: None, 1: None}, internal=False, id="t"))
+    assert (right, other) == (given[0], given[2])
     assert (found.statement, found.writer) == (None, "a")
-    assert '"ends" to have the numbers of partitions' in found.fault
-    assert records((b"a", json.dumps({**value, "ends": {"0": 3, "2147483647": 4}}).encode()))[0].statement is not None
-
-
-def test_ends_of_a_partition_that_the_topic_does_not_have_are_refused() -> None:
-    found = with_known_partitions(
-        [
-            LoggedStatement(at, None, each)
-            for at, each in enumerate((announcement(0, 5, 1, 2, 3), announcement(1, 6, 1)))
-        ],
-        Topic({0: None, 1: None}, internal=False, id="id"),
-    )
-    assert [(each.writer, each.fault) for each in found] == [
-        ("a", '"ends" names partition 2, and the topic has 2, numbered from 0'), (None, ""),
-    ]  # fmt: skip
+    assert found.fault == f'"ends" names partition {part!a}, and the topic has 2: "0" is the first'
 
 
 def test_the_key_of_an_unreadable_record_names_a_writer_only_if_it_can_be_one() -> None:

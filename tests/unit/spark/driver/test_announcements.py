@@ -75,8 +75,8 @@ class LogInMemory(AnnouncementLog):
         query: str | None = None,
     ) -> None:
         made = Announcement(
-            writer=writer, query=query or f"q{writer}", batch=batch, watermark=Millis(watermark), idle=idle, topic=topic,
-            ends=ends or {},
+            writer=writer, query=query or f"q{writer}", batch=batch, watermark=Millis(watermark), idle=idle,
+            topic=topic, ends=ends or {},
         )  # fmt: skip
         at = None if written_at is None else Millis(written_at)
         self.statements.append(LoggedStatement(len(self.statements), at, made))
