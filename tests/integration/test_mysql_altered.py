@@ -254,3 +254,68 @@ def test_a_column_that_is_new_to_a_quiet_table_ends_its_snapshot_which_goes_on_w
     database.run("ALTER TABLE t DROP COLUMN nick")
     assert [row["nick"] for row in again.rows(start, end)] == [None]
     assert f"{altered} lacks columns of the stream, which are null: nick" in caplog.text
+
+
+@pytest.mark.parametrize("options", [{}, {"columns": "ID, name"}, {"rowFormat": "json"}])
+def test_a_column_whose_name_changes_its_case_is_the_same_column(
+    mysql_database: Database, caplog: pytest.LogCaptureFixture, options: Mapping[str, str]
+) -> None:
+    database = mysql_database
+    database.run("CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(40))", "INSERT INTO t VALUES (1, 'a'), (2, 'b')")
+    life = Life(database, snapshotChunkRows=1, snapshotParallelism=1, **options)
+    end: Mapping[str, Any] = life.reader.initialOffset()
+    found: list[dict[str, Any]] = []
+    while (start := end) != (end := life.reader.latestOffset(end, ALL)):
+        if not found:
+            database.run(
+                "UPDATE t SET name = 'c'", "ALTER TABLE t CHANGE id ID INT, RENAME COLUMN name TO Name",
+                "UPDATE t SET name = 'd'",
+            )  # fmt: skip
+        found += life.rows(start, end)
+    life.reader.stop()
+    rows = [json.loads(row["_row"]) if "_row" in row else row for row in found]
+    state: dict[int, str] = {}
+    for row, values in sorted(zip(found, rows, strict=True), key=lambda each: each[0]["_commit_version"]):
+        key, name = ({column.lower(): value for column, value in values.items()}[each] for each in ("id", "name"))
+        if row["_change_type"] in ("insert", "update_postimage"):
+            state[key] = name
+        else:
+            assert state[key] == name
+    assert state == {1: "d", 2: "d"}
+    assert "lacks" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("declared", "wider"),
+    [("INT", "BIGINT"), ("SMALLINT UNSIGNED", "BIGINT"), ("DECIMAL(8,2)", "DECIMAL(20,2)"), ("FLOAT", "DOUBLE")],
+)
+def test_a_key_that_was_widened_while_a_chunk_waited_is_the_same_key(
+    mysql_database: Database, declared: str, wider: str
+) -> None:
+    database = mysql_database
+    database.run(f"CREATE TABLE t (id {declared} PRIMARY KEY, n INT)", "INSERT INTO t VALUES (1, 0), (2, 0), (3, 0)")
+    life = Life(database)
+    start = life.reader.initialOffset()
+    end = life.reader.latestOffset(start, ALL)
+    life.reader.stop()
+    database.run(
+        "UPDATE t SET n = 1 WHERE id = 1", f"ALTER TABLE t MODIFY id {wider}", "UPDATE t SET n = 2 WHERE id IN (1, 2)"
+    )
+    with pytest.raises(UnsupportedFormatError, match=r"table .*[.]t was altered: .* the column id .* Load the stream"):
+        life.rows(start, end)
+    again = Life(database)
+    assert sorted((int(row["id"]), row["n"]) for row in again.rows(start, end)) == [(1, 0), (2, 0), (3, 0)]
+    again.reader.stop()
+
+
+def test_a_key_with_another_type_ends_its_snapshot_with_the_name_of_the_table(mysql_database: Database) -> None:
+    database = mysql_database
+    database.run("CREATE TABLE t (id INT PRIMARY KEY, n INT)", "INSERT INTO t VALUES (1, 0), (2, 0)")
+    life = Life(database, excludeColumns="id")
+    start = life.reader.initialOffset()
+    end = life.reader.latestOffset(start, ALL)
+    database.run("UPDATE t SET n = 1", "ALTER TABLE t MODIFY id BIGINT UNSIGNED", "UPDATE t SET n = 2")
+    refused = r"table .*[.]t was altered while .*: its primary key \(id\) was of \(int64\) and is of \(decimal128"
+    with pytest.raises(UnsupportedFormatError, match=refused):
+        life.rows(start, end)
+    life.reader.stop()

@@ -101,12 +101,16 @@ def check_fits(
         return
     of_table = {column: table.type_by_name[column] for column in table.names if choice.has(column)}
     of_stream = dict(zip(layout.names, layout.types, strict=True))
-    if of_table != of_stream:
+    if _without_case(of_table) != _without_case(of_stream):
         raise SchemaError(
             f"{shown} and {name} have different columns, and a stream has one schema: {_shown(of_stream)} and "
             f"{_shown(of_table)}. Set rowFormat to json, which accepts any, choose columns that they share by the "
             "option columns, or read them as two streams"
         )
+
+
+def _without_case(columns: Mapping[str, pa.DataType]) -> Mapping[str, pa.DataType]:
+    return {name.lower(): kind for name, kind in columns.items()}
 
 
 def without_event_time(column: EventTimeColumn, name: TableName, kind: pa.DataType | None) -> SchemaError:

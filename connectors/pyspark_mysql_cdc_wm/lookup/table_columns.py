@@ -579,7 +579,8 @@ class HiddenColumns:
             raise versioned_error(name)
         # A table that no longer exists has no described columns: with by_grants all of its columns are hidden.
         suspects: Collection[str | None] = [each.name for each in table.columns] if self._by_grants else hashes
-        hidden = {each for each in suspects if each not in shown}
+        described_names = {each.lower() for each in shown}
+        hidden = {each for each in suspects if each is None or each.lower() not in described_names}
         return replace(
             table, columns=tuple(replace(each, hidden=True) if each.name in hidden else each for each in table.columns)
         )

@@ -108,7 +108,8 @@ class Known:
         if event_time is not None and event_time.among(all_names) is None:
             raise without_event_time(event_time, name, None)
         names = set(filter(self.choice.has, all_names))
-        if self.layout.choice is None and name not in self.tables and names != set(self.layout.names):
+        differs = _without_case(names).keys() != _without_case(self.layout.names).keys()
+        if self.layout.choice is None and name not in self.tables and differs:
             raise SchemaError(
                 f"the table {name}, which was created after the query began, has the columns "
                 f"{', '.join(sorted(names))}, and the stream {', '.join(self.layout.names)}. Set rowFormat to json, "
@@ -196,10 +197,10 @@ class Known:
         """
         if self.layout.choice is not None:
             return
-        of_table, stream = set(filter(self.choice.has, columns)), self.layout.names
-        if more := of_table.difference(stream):
+        of_table, stream = _without_case(filter(self.choice.has, columns)), _without_case(self.layout.names)
+        if more := [of_table[column] for column in of_table.keys() - stream]:
             altered = f"{name} was altered{by}: {where} it "
-            if not self.ignores_new_columns and (new := more & has_now()):
+            if not self.ignores_new_columns and (new := has_now() & {*more}):
                 raise SchemaError(
                     f"{altered}has columns that the stream lacks: {', '.join(sorted(new))}. Load the stream again and "
                     "start the query with its checkpoint: it resumes here, with the columns that the table has now. "
@@ -209,8 +210,13 @@ class Known:
             _warn_once(
                 f"{altered}has columns that the stream lacks: {', '.join(sorted(more))}. Their values are not delivered"
             )
-        if less := [column for column in stream if column not in of_table]:
+        if less := [column for folded, column in stream.items() if folded not in of_table]:
             _warn_once(f"{name} was altered: {where} it lacks columns of the stream, which are null: {', '.join(less)}")
+
+
+def _without_case(names: Iterable[str]) -> Mapping[str, str]:
+    """Return names of columns by what is one name to the server."""
+    return {name.lower(): name for name in names}
 
 
 @lru_cache(maxsize=1_000)

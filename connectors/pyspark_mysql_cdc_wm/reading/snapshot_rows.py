@@ -123,7 +123,7 @@ class SnapshotRows:
             columns = described(connection, existing, self.choice)
             # This comes after the view began, so all that the view sees is in the binlog before its current end.
             order = LoggedOrder(connection, self.choice)
-            since = [(chunk, RollBack(self.layout, order, chunk.keys)) for chunk in chunks]
+            since = [(chunk, RollBack(chunk.table, self.layout, order, chunk.keys)) for chunk in chunks]
             keyless = frozenset(table for table, described_now in columns.items() if not described_now.key)
             left = set(columns)
             yield from self._undone(connection, view, since, left, keyless=keyless, place=place)
@@ -146,7 +146,7 @@ class SnapshotRows:
     ) -> Iterator[ReadBatch]:
         """Yield the rows of a chunk that were not changed since a position."""
         table, by_name, types = chunk.table, columns.by_name, columns.type_by_name
-        undone.check_key(columns.key, str(table))
+        undone.check_key(columns.key)
         if self.known is not None:
             self.known.compare(table, columns.names, lambda: frozenset(columns.names), "where its snapshot is read")
         # The list is empty if the table has lost all columns of the stream.

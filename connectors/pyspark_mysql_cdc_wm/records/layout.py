@@ -121,8 +121,14 @@ class Layout:
         return cls((ROW_COLUMN,), (pa.string(),), choice, event_time, about)
 
     def delivered(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Return which of a table's columns, by their names in its order, are delivered."""
-        return self.names if self.choice is None else tuple(name for name in names if self.choice.has(name))
+        """Return which of a table's columns, by their names in its order, are delivered.
+
+        The stream's columns come in its order, each as the table spells it: names of columns have no case.
+        """
+        if self.choice is not None:
+            return tuple(name for name in names if self.choice.has(name))
+        spelled = {name.lower(): name for name in names}
+        return tuple(spelled.get(name.lower(), name) for name in self.names)
 
     def needed(self, names: Iterable[str], key: Sequence[str]) -> tuple[str, ...]:
         """Return which of a table's columns must be read: event time included, and those that rows are compared by."""

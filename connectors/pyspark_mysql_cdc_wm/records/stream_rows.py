@@ -46,7 +46,7 @@ def table_rows(
     """
     times = None if layout.event_time is None else _times(where, layout.event_time, values, rows)
     if layout.choice is None:
-        wanted = zip(layout.names, layout.types, strict=True)
+        wanted = zip(layout.delivered(values), layout.types, strict=True)
         columns = tuple(
             _fitted(where, name, kind, values[name]) if name in values else pa.nulls(rows, kind)
             for name, kind in wanted

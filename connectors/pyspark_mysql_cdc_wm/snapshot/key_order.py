@@ -171,7 +171,7 @@ def _parts(key: Sequence[KeyColumn], bound: tuple[int | str, ...]) -> tuple[int 
     previous, values = bound[: len(bound) // 2], bound[len(key) :]
     fits = len(values) == len(key) == len(previous)
     current = tuple(map(sorted_by, key, values if fits else [0] * len(key)))
-    if not fits or previous != current:
+    if not fits or [str(each).lower() for each in previous] != list(map(str.lower, current)):
         raise OffsetError(
             f"by the checkpoint a snapshot was begun in the order of ({', '.join(map(str, previous))}), and the table "
             f"is read by ({', '.join(current)}) now. Was its key altered since, or snapshotChunkColumn changed? Set it "

@@ -25,6 +25,7 @@ from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.lookup.collations import Collations, collations_of
 from pyspark_mysql_cdc_wm.lookup.table_columns import TableColumns, described
 from pyspark_mysql_cdc_wm.options.tables import TableName
+from pyspark_mysql_cdc_wm.records.arrow_types import LONGEST_DECIMAL
 from pyspark_mysql_cdc_wm.records.changes import Changes
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn, key_column
 from pyspark_mysql_cdc_wm.records.key_set import KeySet
@@ -85,9 +86,11 @@ class LoggedOrder:
         if table not in self._now:
             self._now[table] = described(self._connection, {table}, self._choice).get(table)
         now = self._now[table]
-        labels = {} if now is None else {column.name: column.labels or () for column in now.chunk_columns}
+        labels = {} if now is None else {column.name.lower(): column.labels or () for column in now.chunk_columns}
         return [
-            replace(column, labels=old + labels.get(column.name, ())[len(old) :]) if (old := column.labels) else column
+            replace(column, labels=old + labels.get(column.name.lower(), ())[len(old) :])
+            if (old := column.labels)
+            else column
             for column in key
         ]
 
@@ -166,7 +169,8 @@ def _concatenated(rows: list[TableRows]) -> TableRows:
 class RollBack:
     """Undoes the changes after a position to a range of keys. It stores no rows, but all keys that were changed."""
 
-    def __init__(self, layout: Layout, order: LoggedOrder, keys: KeyRange) -> None:
+    def __init__(self, table: TableName, layout: Layout, order: LoggedOrder, keys: KeyRange) -> None:
+        self._table = table
         self._layout = layout
         self._key: tuple[str, ...] | None = None
         self._order = order
@@ -218,22 +222,22 @@ class RollBack:
         """Return the rows that a SELECT may not have seen, for keys that were not changed after the position."""
         return self._before.rows_except(self._changed)
 
-    def check_key(self, key: Sequence[str], table: str) -> None:
+    def check_key(self, key: Sequence[str]) -> None:
         """Check that the table's primary key is still the same.
 
         Raises:
             UnsupportedFormatError: it differs from the previous one.
         """
-        if self._key is not None and self._key != tuple(key):
+        if self._key is not None and [*map(str.lower, self._key)] != [*map(str.lower, key)]:
             raise UnsupportedFormatError(
-                f"table {table} was altered while its snapshot was read: its primary key was ({', '.join(self._key)}) "
-                f"and is ({', '.join(key)}). Begin a new query"
+                f"table {self._table} was altered while its snapshot was read: its primary key was "
+                f"({', '.join(self._key)}) and is ({', '.join(key)}). Begin a new query"
             )
         self._key = tuple(key)
 
     def _inside(self, changes: Changes) -> tuple[npt.NDArray[np.int64], Sequence[pa.Array]]:
         """Return the indices of images in the range, and their keys; none for a table without a primary key."""
-        self.check_key(changes.key, f"{changes.table.database}.{changes.table.table}")
+        self.check_key(changes.key)
         if not changes.key:
             return np.empty(0, np.int64), ()
         inside = np.flatnonzero(self._order.within(changes, self.keys))
@@ -241,14 +245,24 @@ class RollBack:
         return inside, self._of_one_type([changes.column(name).take(indices) for name in changes.key])
 
     def _of_one_type(self, key: Sequence[pa.Array]) -> Sequence[pa.Array]:
-        """Return the key after checking that its types are the previous ones."""
+        """Return the key, of the widest types, after checking that these are the previous ones."""
+        key = [part.cast(_widest(part.type)) for part in key]
         types = tuple(part.type for part in key)
         if self._types is None:
             self._types = types
         elif types != self._types:
             raise UnsupportedFormatError(
-                "a table was altered while its snapshot was read: its primary key "
-                f"({', '.join(self._key or ())}) was of "
-                f"({', '.join(map(str, self._types))}) and is of ({', '.join(map(str, types))}). Begin a new query"
+                f"table {self._table} was altered while its snapshot was read: its primary key "
+                f"({', '.join(self._key or ())}) was of ({', '.join(map(str, self._types))}) and is of "
+                f"({', '.join(map(str, types))}). Begin a new query"
             )
         return key
+
+
+def _widest(kind: pa.DataType) -> pa.DataType:
+    """Return a type in which a key is the same value after its column was widened, as INT is to BIGINT."""
+    if pa.types.is_integer(kind):
+        return pa.int64()
+    if pa.types.is_floating(kind):
+        return pa.float64()
+    return pa.decimal128(LONGEST_DECIMAL, kind.scale) if pa.types.is_decimal(kind) else kind
