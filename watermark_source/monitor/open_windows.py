@@ -28,7 +28,7 @@ from watermark_source.monitor.window_facts import (
     writer_at,
 )
 from watermark_source.planning.announcement import gone_line, watermarks_command
-from watermark_source.planning.holds import AT_REST, HeldBy, Hold, HoldKind
+from watermark_source.planning.holds import HeldBy, Hold, HoldKind
 from watermark_source.planning.watermark import MIN, is_moment, watermark_text
 
 _LINES: Final = 100
@@ -115,20 +115,6 @@ def open_window(of: QueryAt, end: int | None) -> OpenWindow:
         rows=rows,
         more_rows=sum(source.splits_total - len(source.splits) for source in of.sources),
     )
-
-
-def standing(source: SourceStatus, target: int = MIN + 1) -> str | None:
-    """Return what holds a source's watermark below a time, by default below any, and the line to write.
-
-    ``None`` if nothing does, or only rows that are being read or an alignment group.
-    """
-    if source.processing_time or reached(source.watermark, target):
-        return None
-    tables_first = any(not snapshot.done for snapshot in source.snapshots)
-    waits_first = tables_first or source.first_reading is not None or source.is_announced
-    if waits_first or {kind_at(view, source, target) for view in source.splits} & AT_REST:
-        return "; ".join([*clauses(source, target, None), *_to_do(source, target, None)])
-    return None
 
 
 def _decide(of: QueryAt, end: int | None, target: int, window: str) -> tuple[WindowVerdict, str]:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from watermark_source.durations import count_text, format_duration, format_seconds, share_text
 from watermark_source.errors import printable
+from watermark_source.monitor.hold_texts import subject
 from watermark_source.monitor.source_status import (
     BoundInForce,
     GroupStatus,
@@ -21,6 +22,7 @@ from watermark_source.monitor.source_status import (
     progress_line,
     silence_text,
 )
+from watermark_source.planning.holds import THE_ANNOUNCEMENTS, HeldBy
 from watermark_source.planning.watermark import is_moment, watermark_text
 
 GAP = 2
@@ -245,27 +247,22 @@ def join_pieces(pieces: Iterable[str], width: int) -> list[str]:
 
 def _combined(status: SourceStatus, *, raw: bool) -> str:
     unit = " UTC" if is_moment(status.watermark) and not raw else ""
-    writers = [writer for writer in status.writers if writer.holds_back]
     if status.processing_time:
         clock = "" if status.watermark is None else f", {watermark_text(status.watermark, raw=raw)}{unit}"
         return f"watermark follows the clock{clock}"
-    holders = [view for view in status.splits if view.holds_back]
     held = ""
-    if status.first_reading is not None:
-        held = printable(f": {status.first_reading}")
-    elif holders:
-        more = f" and {len(holders) - 1} more" if len(holders) > 1 else ""
-        first = holders[0]
-        if first.watermark is not None and status.watermark is not None and first.watermark < status.watermark:
-            behind = format_duration(status.watermark - first.watermark)
-            held = printable(f", waits for {first.split}{more}, {behind} behind it")
+    for hold in status.holds[:1]:
+        others = len(status.holds) - 1 + status.more_holds
+        who = f"{subject(hold)} and {count_text(others)} more" if others else subject(hold)
+        behind = (status.watermark or 0) - (hold.watermark or 0)
+        if hold.by is HeldBy.READING or hold.name == THE_ANNOUNCEMENTS:
+            held = printable(f": {hold.why}")
+        elif hold.by is HeldBy.WRITER:
+            held = printable(f", held back by {who}: {hold.why}")
+        elif hold.watermark is not None and behind > 0:
+            held = printable(f", waits for {who}, {format_duration(behind)} behind it")
         else:
-            held = printable(f", held back by {first.split}{more}")
-    elif status.unannounced is not None:
-        held = printable(f": {status.unannounced}")
-    elif writers:
-        more = f" and {len(writers) - 1} more writers" if len(writers) > 1 else ""
-        held = printable(f", by writer {writers[0].name}{more}: {writers[0].why}")
+            held = printable(f", held back by {who}")
     if status.watermark is None:
         return f"no watermark yet{held}"
     return f"watermark {watermark_text(status.watermark, raw=raw)}{unit}{held}"

@@ -15,8 +15,8 @@ from enum import Enum
 from typing import Any, Final
 
 from watermark_source.durations import count_text, format_duration
-from watermark_source.monitor.hold_texts import advice_of, subject
-from watermark_source.monitor.open_windows import standing, unfollowed_text
+from watermark_source.monitor.hold_texts import advice_of, held_text, subject
+from watermark_source.monitor.open_windows import unfollowed_text
 from watermark_source.monitor.operator_watermarks import (
     BatchWatermarks,
     NoWatermark,
@@ -27,7 +27,7 @@ from watermark_source.monitor.operator_watermarks import (
 from watermark_source.monitor.source_status import SourceStatus, SplitView, Status, Unprocessed
 from watermark_source.monitor.watermark_warnings import zone_text
 from watermark_source.monitor.window_facts import Unfollowed
-from watermark_source.planning.holds import SHORTEST_SILENCE, HoldKind
+from watermark_source.planning.holds import AT_REST, SHORTEST_SILENCE, HeldBy, HoldKind
 from watermark_source.planning.strategy import CLOCKS_DIFFER
 from watermark_source.planning.watermark import MIN, is_moment, watermark_text
 
@@ -356,26 +356,33 @@ def _held(of: QueryClocks, parts: Delays, found: Diagnosis, tolerance: int) -> D
     """Return that no window can close, where something at rest holds the watermark; else what was found."""
     if found.verdict in (DelayVerdict.BATCH_SLOW, DelayVerdict.TRIGGER):
         return found
-    held = [(source, text) for source in of.sources if source.watermark is None and (text := standing(source))]
+    held = [source for source in of.sources if source.watermark is None and _is_at_rest(source)]
     which = "no window"
     if not held and found.verdict is DelayVerdict.DATA_OLD and parts.held > tolerance:
-        held = [(source, text) for source in of.sources if (text := _stands_behind(source, tolerance))]
+        held = [source for source in of.sources if _stands_behind(source, tolerance)]
         which = "no later window"
     if not held:
         return found
-    why = "; ".join(f"source {source.source_name}: {text}" if len(of.sources) > 1 else text for source, text in held)
+    several = len(of.sources) > 1
+    whys = (f"{f'source {each.source_name}: ' if several else ''}{held_text(each)}" for each in held)
+    why = "; ".join([*whys, *filter(None, map(advice_of, held))])
     if not of.has_windows:
         return Diagnosis(found.verdict, f"{found}; there is no watermark: {why}")
     more = f"; besides, {found}" if found.verdict is DelayVerdict.DATA_OLD else ""
     return Diagnosis(DelayVerdict.ROWS_WAIT, f"{which} can close: {why}{more}")
 
 
-def _stands_behind(source: SourceStatus, tolerance: int) -> str | None:
-    """Return what holds a watermark further behind than the tolerance, for as long as no row comes."""
+def _is_at_rest(source: SourceStatus) -> bool:
+    """Return whether what holds the watermark is not ended by rows that are being read."""
+    return any(hold.kind in AT_REST or hold.by in (HeldBy.READING, HeldBy.WRITER) for hold in source.holds)
+
+
+def _stands_behind(source: SourceStatus, tolerance: int) -> bool:
+    """Return whether a watermark is held further behind than the tolerance, for as long as no row comes."""
     then = source.without_holder
     if source.watermark is None or then is None or source.idle_timeout is not None or _comes_rarely(source):
-        return None
-    return standing(source, then) if then - source.watermark > tolerance else None
+        return False
+    return _is_at_rest(source) and then - source.watermark > tolerance
 
 
 _AT_REST = 30_000

@@ -104,7 +104,7 @@ def test_the_report_has_the_shape_of_a_kafka_offset_and_leaves_out_what_is_unkno
                 }
             }
         },
-        "slowest": {"0": {"by": "split", "name": "orders-3", "kind": "paused", "why": "w", "last": True}},
+        "slowest": {"0": {"name": "orders-3", "kind": "paused", "why": "w", "last": True}},
     }  # fmt: skip
 
 

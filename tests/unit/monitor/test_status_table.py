@@ -248,7 +248,9 @@ def test_the_headline_names_the_writer_that_holds_the_watermark_or_why_none_is_r
         name="sessions", status="active", kind=HoldKind.SILENT, why="has announced nothing for 40 s", holds_back=True
     )
     shown = headline(source_status(split_view(0), writers=[writer]))
-    assert shown[1] == ("watermark 2026-11-21 12:00:00.000 UTC, by writer sessions: has announced nothing for 40 s")
+    assert shown[1] == (
+        "watermark 2026-11-21 12:00:00.000 UTC, held back by writer sessions: has announced nothing for 40 s"
+    )
     shown = headline(source_status(split_view(0), writers=[writer], unannounced="no broker", watermark=None))
     assert shown[1] == "no watermark yet: no broker"
 

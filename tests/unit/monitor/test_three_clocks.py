@@ -304,18 +304,19 @@ NO_MARK: dict[str, Any] = {"watermark": None, "views": (split_view(0), NEVER)}
 @pytest.mark.parametrize(
     ("fields", "held"),
     [
-        (NO_MARK, f"orders-1 has never had a record; {LINE}"),
+        (NO_MARK, f"orders-1: no record seen yet; holds the watermark; {LINE}"),
         (
             NO_MARK | {"idle_timeout": 30_000},
-            "orders-1 has never had a record; once it has been silent for idleTimeout (30 s), orders-1 is left out",
+            "orders-1: no record seen yet; holds the watermark; once it has been silent for idleTimeout (30 s), "
+            "orders-1 is left out",
         ),
         (
             NO_MARK | {"views": (split_view(0), split_view(1, watermark=None, position=9, end=9, why=UNDATED))},
-            f"orders-1 has no watermark: {UNDATED}; {LINE}",
+            f"orders-1: {UNDATED}; {LINE}",
         ),
         (
             {"watermark": None, "unannounced": NO_WRITER},
-            f"{NO_WRITER}; {writers_line([])}",
+            f"the announcements: {NO_WRITER}; {writers_line([])}",
         ),
         (
             {
@@ -349,7 +350,7 @@ def test_without_a_watermark_the_sentence_begins_with_who_holds_it(
 
 def test_the_source_without_a_watermark_is_named_where_there_are_several() -> None:
     found = clocks(FRESH, source(source_name="payments", **NO_MARK), state=(JOIN,))
-    assert str(diagnose(found)).startswith("no window can close: source payments: orders-1 has never had a record")
+    assert str(diagnose(found)).startswith("no window can close: source payments: orders-1: no record seen yet")
 
 
 def test_a_watermark_that_stands_comes_before_data_that_are_older_still() -> None:
@@ -365,7 +366,7 @@ def test_a_watermark_that_stands_comes_before_data_that_are_older_still() -> Non
         return str(diagnose(clocks(status, state=(JOIN,), operators=operators(NOON - day - HOUR))))
 
     assert of().startswith(
-        f"no later window can close: orders-1 is 1 h behind, with nothing to read; {LINE}; "
+        f"no later window can close: orders-1: nothing to read for 1 h; {LINE}; "
         "besides, the data are old: the newest event time read, 2026-11-20 12:00:00.000 UTC, is 1 d older"
     )
     assert of(idle_timeout=30_000).startswith("the data are old")
@@ -393,7 +394,7 @@ def test_a_partition_whose_rows_come_rarely_changes_no_verdict_from_row_to_row()
     assert "idleTimeout" not in text
     silent = rare_over_old_rows(31_000)
     assert str(silent).startswith(
-        "no later window can close: orders-1 is 31 s behind, with nothing to read; to continue"
+        "no later window can close: orders-1: nothing to read for …; to continue without a silent partition"
     )
 
 
