@@ -7,6 +7,9 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
+from heapq import merge
+from itertools import count
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from watermark_source.monitor.hold_texts import subject
@@ -16,7 +19,9 @@ from watermark_source.planning.split import Split
 from watermark_source.planning.watermark import watermark_text
 
 MOST_CHANGES: Final = 1_000
-"""Changes that are kept, of all queries together."""
+"""Changes that are kept of a query."""
+MOST_QUERIES: Final = 100
+"""Queries of which changes are kept, the last ones to change."""
 MOST_POINTS: Final = 400
 """Points that are kept of a source. Of more, two neighbours become one, with the worse values of both."""
 
@@ -85,7 +90,9 @@ class ChangeHistory:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._known: dict[tuple[str, str], _Known] = {}
-        self._changes: deque[Change] = deque(maxlen=MOST_CHANGES)
+        self._changes: dict[str, deque[tuple[int, Change]]] = {}
+        """By query, the last one to change at the end; each with its number."""
+        self._numbers = count()
 
     def record(self, query: str, sources: Iterable[SourceStatus]) -> None:
         """Take in what the sources of a query report. What is reported first is no change."""
@@ -106,7 +113,7 @@ class ChangeHistory:
     def changes(self) -> tuple[Change, ...]:
         """Return the last changes, the oldest first."""
         with self._lock:
-            return tuple(self._changes)
+            return tuple(change for _, change in merge(*self._changes.values(), key=itemgetter(0)))
 
     def points(self, query: str, source: str) -> tuple[Point, ...]:
         """Return a source over time, from the first report on."""
@@ -122,18 +129,18 @@ class ChangeHistory:
 
     def _add(self, change: Change) -> None:
         """Add a change; a limit that has advanced before, and advances again, is the change that it was."""
-        first = max(0, len(self._changes) - _LOOKED_BACK)
-        for i in range(len(self._changes) - 1, first - 1, -1):
-            last = self._changes[i]
-            if last.kind is change.kind is ChangeKind.LIMIT and (last.query, last.source) == (
-                change.query,
-                change.source,
-            ):
+        changes = self._changes.pop(change.query, deque(maxlen=MOST_CHANGES))
+        self._changes[change.query] = changes
+        if len(self._changes) > MOST_QUERIES:
+            del self._changes[next(iter(self._changes))]
+        for i in range(len(changes) - 1, max(0, len(changes) - _LOOKED_BACK) - 1, -1):
+            number, last = changes[i]
+            if last.kind is change.kind is ChangeKind.LIMIT and last.source == change.source:
                 if not {last.before, change.after} & _NO_LIMITS:
-                    self._changes[i] = replace(last, after=change.after, times=last.times + 1)
+                    changes[i] = number, replace(last, after=change.after, times=last.times + 1)
                     return
                 break
-        self._changes.append(change)
+        changes.append((next(self._numbers), change))
 
 
 def _after(before: _Known | None, query: str, source: SourceStatus) -> tuple[_Known, list[Change]]:

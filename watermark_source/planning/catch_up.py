@@ -97,12 +97,23 @@ def _not_reached(ends: Mapping[Split, int], splits: Mapping[Split, SplitState]) 
     return {s: end for s, end in sorted(ends.items()) if s in splits and splits[s].position < end}
 
 
-def check_start(state: SourceState, after: AfterCatchUp | None) -> None:
-    """Refuse to read logs to their ends first where a watermark has been sent already.
+def check_start(state: SourceState, after: AfterCatchUp | None, *, keeps_clock: bool) -> None:
+    """Refuse to read logs to their ends first where a watermark has been sent already, and to leave the clock.
+
+    Args:
+        state: as of the last planned batch.
+        after: what the user chose.
+        keeps_clock: whether the strategy goes on where event time is the clock.
 
     Raises:
-        OffsetError: the checkpoint was begun without the option.
+        OffsetError: the checkpoint was begun without the option, or has come to the clock by one that is not set.
     """
+    if after is None and state.use_processing_time and is_done(state.catch_up) and not keeps_clock:
+        raise OffsetError(
+            f"the checkpoint's event time has been the clock since the source caught up ({AfterCatchUp.CLOCK.value}, "
+            f"or {AfterCatchUp.WATERMARK.value} with watermarkStrategy none), and the option is not set any more: "
+            "every row would be late. Set it again, or start with a new checkpoint location."
+        )
     if after is AfterCatchUp.WATERMARK and not is_done(state.catch_up) and state.watermark is not None:
         raise OffsetError(
             f"{after.value} is true, and the checkpoint was begun without it: a watermark has been sent before the "

@@ -131,8 +131,9 @@ def known_before(
     if state.use_processing_time and policy.after_catch_up is AfterCatchUp.CLOCK:
         policy = policy.on_clock
     policy = _with_group_drift(policy, observation.others)
+    keeps_clock = policy.strategy.is_on_clock(reads_first=False, was_on_clock=True)
+    check_start(state, policy.after_catch_up, keeps_clock=keeps_clock)
     policy.strategy.check_checkpoint(state.watermark, observation.now, use_processing_time=state.use_processing_time)
-    check_start(state, policy.after_catch_up)
     logs, upcoming = observation.logs, observation.snapshots
     continuing = {**unfinished(state.snapshots), **dict.fromkeys(upcoming.found)}
     done = finished(state.snapshots) | set(map(snapshot_split, upcoming.dropped))

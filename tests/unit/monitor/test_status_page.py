@@ -306,6 +306,16 @@ def test_the_history_has_an_end_and_a_query_that_ended_leaves_its_changes() -> N
     assert len(history.changes()) == MOST_CHANGES
 
 
+def test_many_changes_of_one_query_displace_none_of_another() -> None:
+    history = ChangeHistory()
+    for n in range(2):
+        history.record("quiet", [held_by(n, NOON + n)])
+    for n in range(2 * MOST_CHANGES):
+        history.record("busy", [held_by(n % 2, NOON + n)])
+    first, *others = history.changes()
+    assert (first.query, {change.query for change in others}) == ("quiet", {"busy"})
+
+
 def test_of_too_many_points_the_worst_of_two_neighbours_remains() -> None:
     history = ChangeHistory()
     for n in range(MOST_POINTS + 1):

@@ -307,8 +307,7 @@ NO_MARK: dict[str, Any] = {"watermark": None, "views": (split_view(0), NEVER)}
         (NO_MARK, f"orders-1: no record seen yet; holds the watermark; {LINE}"),
         (
             NO_MARK | {"idle_timeout": 30_000},
-            "orders-1: no record seen yet; holds the watermark; once it has been silent for idleTimeout (30 s), "
-            "orders-1 is left out",
+            f"orders-1: {NEVER.why}; once it has been silent for idleTimeout (30 s), orders-1 is left out",
         ),
         (
             NO_MARK | {"views": (split_view(0), split_view(1, watermark=None, position=9, end=9, why=UNDATED))},

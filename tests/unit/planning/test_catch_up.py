@@ -321,5 +321,5 @@ def test_a_watermark_later_than_the_clock_is_refused_at_the_flip() -> None:
 def test_without_the_option_a_checkpoint_on_the_clock_is_refused() -> None:
     state = planned(planned(NEW, {A: 1, B: 1}, THEN_CLOCK).state, {A: 1, B: 1}, THEN_CLOCK).state
     assert state.use_processing_time
-    with pytest.raises(OffsetError, match="processing-time watermarks"):
+    with pytest.raises(OffsetError, match=r"\(useProcessingTimeWhenCaughtUp, .*the option is not set any more"):
         planned(state, {A: 1, B: 1}, PlanPolicy())
