@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
+from heapq import nsmallest
 from typing import Final, NamedTuple
 
 from watermark_source.planning.announced import ObservedAnnouncements, WriterAt, WriterStatus, writers_at
@@ -199,7 +200,7 @@ class PlanFacts:
         members = members or left_out(self.state, table, self.policy.idleness)
         marks = {split: MIN if (mark := table[split].watermark) is None else mark for split in members}
         lowest = min(marks.values(), default=MIN)
-        splits = sorted(split for split, mark in marks.items() if mark == lowest)
+        splits = [split for split, mark in marks.items() if mark == lowest]
         return Slowest(splits, lowest, min((mark for mark in marks.values() if mark > lowest), default=None))
 
     def lag_of(self, split: Split) -> int | None:
@@ -275,7 +276,7 @@ def holds(of: PlanFacts) -> Holding:  # noqa: PLR0911  one line a case
     slowest = of.slowest
     if not slowest.splits:
         return Holding(tuple(_all_left_out(of))[:NAMED])
-    by_lag = sorted(slowest.splits, key=lambda split: (of.lag_of(split) != 0, split))[:_EXAMINED]
+    by_lag = nsmallest(_EXAMINED, slowest.splits, key=lambda split: (of.lag_of(split) != 0, split))
     examined = [split_hold(split, of, is_last=slowest.lead == 0) for split in by_lag]
     held = selected(examined, slowest.lead, elsewhere=_elsewhere(of))
     if held[0].takes_turns or held[0].by is HeldBy.SOURCE:
@@ -327,7 +328,7 @@ def left_to_read(state: SourceState) -> int:
 
 def _elsewhere(of: PlanFacts) -> Hold | None:
     """Return the other source that the slowest split, and so all, wait for; ``None`` if there is none."""
-    limit, split = of.plan.limit, of.slowest.splits[0]
+    limit, split = of.plan.limit, min(of.slowest.splits)
     if limit is None or isinstance(limit.slowest, Split):
         return None
     wait = alignment_wait(split, of)
