@@ -142,7 +142,10 @@ def assert_views_agree(status: SourceStatus) -> None:
         (view,) = [view for view in status.splits if str(view.split) == holder.name]
         assert view.holds_back
         assert view.kind is holder.kind
-        assert kind_at(view, status, MIN if status.watermark is None else status.watermark + 1) in (holder.kind, None)
+        assert kind_at(view, status, MIN if status.watermark is None else status.watermark + 1, None) in (
+            holder.kind,
+            None,
+        )
         assert name in headline(status)[1] or status.first_reading is not None
     if holder.kind not in (HoldKind.BACKLOG, HoldKind.READ, HoldKind.PENDING) or holder.by is not HeldBy.SPLIT:
         assert not found.remarks or not to_do or any(to_do in remark for remark in found.remarks)
@@ -165,6 +168,14 @@ def assert_views_agree(status: SourceStatus) -> None:
     options=PASSING,
     others=OtherMembers(),
     rows=[RowTotals(read=1)] * 3,
+    opened=False,
+)
+@example(
+    members=[(at(0, NOW - 20 * MINUTE), 0), (at(0, NOW - 19 * MINUTE), 0)],
+    sent=None,
+    options=OPTIONS[1],
+    others=OtherMembers(),
+    rows=[RowTotals()] * 3,
     opened=False,
 )
 def test_all_views_name_the_same_holder_for_the_same_reason_with_the_same_advice(

@@ -91,7 +91,7 @@ class OpenWindow:
 def open_window(of: QueryAt, end: int | None) -> OpenWindow:
     """Return why a window is open, or any window that is. Pure."""
     target = (MIN if of.sent is None else of.sent) + 1 if end is None else end
-    rows = tuple(sorted(_rows(of.sources, target), key=_row_order))
+    rows = tuple(sorted(_rows(of.sources, target, end), key=_row_order))
     window = "any window" if end is None else f"the window that ends at {time_text(end)}"
     verdict, sentence = _decide(of, end, target, window)
     remarks = [*(_advice(of, target, end) if verdict is WindowVerdict.SOURCES else ()), *_missing_rows(of), *of.remarks]
@@ -239,7 +239,7 @@ def _to_do(source: SourceStatus, target: int, end: int | None, *, knows_options:
     if end is None and source.holds:
         yield from filter(None, [advice_of(source)])
         return
-    found = list(holds_at(source, target))
+    found = list(holds_at(source, target, end))
     if source.group is not None and source.group.hold:
         found.insert(0, Hold(by=HeldBy.SOURCE, name=source.group.slowest or "", kind=HoldKind.PAUSED))
     texts: dict[str, None] = {}
@@ -325,13 +325,13 @@ def _or_profile(option: str) -> str:
 # Rows of the table.
 
 
-def _rows(sources: Iterable[SourceStatus], target: int) -> Iterator[SplitRow]:
+def _rows(sources: Iterable[SourceStatus], target: int, end: int | None) -> Iterator[SplitRow]:
     for source in sources:
         for split in source.splits:
             yield SplitRow(
                 source=source.source_name,
                 name=str(split.split),
-                hold=kind_at(split, source, target),
+                hold=kind_at(split, source, target, end),
                 watermark=split.watermark,
                 status=split.status.name,
                 position=split.backlog.position,

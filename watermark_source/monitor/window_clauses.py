@@ -50,7 +50,7 @@ def _splits(source: SourceStatus, target: int, end: int | None) -> Iterator[str]
         yield "it has no split yet"
     held: dict[HoldKind | None, list[SplitView]] = {}
     for split in source.splits:
-        kind = kind_at(split, source, target)
+        kind = kind_at(split, source, target, end)
         held.setdefault(HoldKind.UNDATED if kind in LACKING else kind, []).append(split)
     highest = max((s.watermark for s in source.splits if s.watermark is not None), default=None)
     window = _Window(source, highest if end is None else end)
@@ -103,7 +103,6 @@ def _open(splits: Sequence[SplitView], at: _Window) -> str:
 
 
 def _bound(splits: Sequence[SplitView], at: _Window) -> str:
-    """Of a window without an end there is no such split: its watermark has not come to its own next millisecond."""
     its = "its watermark is" if len(splits) == 1 else "their watermarks are"
     bound = format_duration(at.source.out_of_orderness or 0)
     return f"{_subject(splits)} {_have(splits)} records that late, and {its} maxOutOfOrderness ({bound}) behind them"

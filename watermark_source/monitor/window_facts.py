@@ -74,8 +74,16 @@ def reached(watermark: int | None, end: int) -> bool:
     return watermark is not None and watermark >= end
 
 
-def kind_at(view: SplitView, source: SourceStatus, target: int) -> HoldKind | None:
-    """Return why a split has not passed a time; ``None`` if it has."""
+def kind_at(view: SplitView, source: SourceStatus, target: int, end: int | None) -> HoldKind | None:
+    """Return why a split has not passed a time; ``None`` if it has.
+
+    Args:
+        view: the split.
+        source: its source.
+        target: the time, milliseconds since 1970-01-01 UTC.
+        end: the end of a window; ``None``: the time is that of the next window, whichever ends first, which records
+            may have passed without any row of it.
+    """
     if view.kind is HoldKind.LEFT_OUT:
         return HoldKind.LEFT_OUT
     # A batch may carry the watermark of its own rows, which those of the splits do not include yet.
@@ -83,9 +91,10 @@ def kind_at(view: SplitView, source: SourceStatus, target: int) -> HoldKind | No
         return None
     if reached(source.watermark, target):
         return None
-    newest = None if view.watermark is None else view.watermark + (source.out_of_orderness or 0)
+    if end is None or view.watermark is None or view.kind not in (HoldKind.READ, HoldKind.SILENT):
+        return view.kind
     waits_to_be_idle = view.kind is HoldKind.SILENT and timeout_of(view, source) is not None
-    is_bound = view.kind in (HoldKind.READ, HoldKind.SILENT) and reached(newest, target) and not waits_to_be_idle
+    is_bound = reached(view.watermark + (source.out_of_orderness or 0), target) and not waits_to_be_idle
     return HoldKind.BOUND if is_bound else view.kind
 
 
@@ -107,18 +116,18 @@ MOVING: Final = {HoldKind.BACKLOG, HoldKind.READ, HoldKind.PENDING, HoldKind.PAU
 }
 
 
-def moves_without_quiet(source: SourceStatus, target: int) -> bool:
+def moves_without_quiet(source: SourceStatus, target: int, end: int | None) -> bool:
     """Return whether the watermark passes a time once the splits with nothing to read are left out."""
-    kinds = {kind_at(view, source, target) for view in source.splits}
+    kinds = {kind_at(view, source, target, end) for view in source.splits}
     left_out = (view for view in source.splits if view.kind is HoldKind.LEFT_OUT)
     return bool(kinds & MOVING) or any(reached(view.watermark, target) for view in left_out)
 
 
-def holds_at(source: SourceStatus, target: int) -> Iterator[Hold]:
+def holds_at(source: SourceStatus, target: int, end: int | None) -> Iterator[Hold]:
     """Yield what holds a source below a time, one of each kind."""
-    is_last, seen = not moves_without_quiet(source, target), set[HoldKind]()
+    is_last, seen = not moves_without_quiet(source, target, end), set[HoldKind]()
     for view in sorted(source.splits, key=lambda v: v.split):
-        kind = kind_at(view, source, target)
+        kind = kind_at(view, source, target, end)
         if kind is None or kind is HoldKind.LEFT_OUT or kind in seen:
             continue
         seen.add(kind)
