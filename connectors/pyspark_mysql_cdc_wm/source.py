@@ -52,13 +52,13 @@ class MySqlSource(SourceDefinition):
     tables: Selection
     layout: Layout
     known: frozenset[TableName]
-    """The tables there are now, if they must have the stream's columns."""
-    by_grants: bool = False
-    """Whether the user may read some columns of a table and not others."""
+    """The tables there are now that the user may SELECT."""
     run: str = field(default_factory=lambda: uuid.uuid4().hex, compare=False)
     """Identifies one start of a query: what a process remembers of a binlog holds until it may have been reset."""
     checked: Mapping[TableName, TableColumns] = field(default_factory=dict, repr=False, compare=False)
     """The tables as they were found when the source was made, in the process that made it: no task gets them."""
+    left_out: frozenset[TableName] = frozenset()
+    """The tables that match and that the user may not SELECT, in that process."""
 
     @classmethod
     def of(cls, options: MySqlOptions) -> MySqlSource:
@@ -73,13 +73,14 @@ class MySqlSource(SourceDefinition):
             for gap in examine(gaps(options), server):
                 if gap.verdict is CheckVerdict.WARNING:
                     _log.warning("%s: %s", server.where, gap.text)
-            known = frozenset() if options.as_json else frozenset(server.tables)
-            by_grants = bool(server.granted_in_part)
-            return cls(options, server.selection, server.layout, known, by_grants, checked=server.tables)
+            return cls(
+                options, server.selection, server.layout, frozenset(server.tables), checked=server.tables,
+                left_out=server.found.left_out,
+            )  # fmt: skip
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle what tasks need."""
-        return MySqlSource, (self.options, self.tables, self.layout, self.known, self.by_grants, self.run)
+        return MySqlSource, (self.options, self.tables, self.layout, self.known, self.run)
 
     @property
     def name(self) -> str:
@@ -179,7 +180,7 @@ class MySqlSource(SourceDefinition):
         checked = self.checked if self.options.reads_tables else {}
         return ChunkBounds(
             connection,
-            TableList(connection, self.tables),
+            TableList(connection, self.tables, checked, self.left_out),
             DescribedTables(connection, self.tables, self.layout, self.options.choice, checked),
             size=ChunkSize(wish.chunk_rows, wish.chunks).within(self.options.max_rows),
             come_first=self.options.reads_tables,
@@ -207,7 +208,6 @@ class MySqlSource(SourceDefinition):
                 known,
                 options.fail_on_data_loss,
                 options.unlogged,
-                self.by_grants,
                 self.run,
             ),
             SnapshotRows(
@@ -218,6 +218,5 @@ class MySqlSource(SourceDefinition):
                 options.fail_on_data_loss,
                 known,
                 options.unlogged,
-                self.by_grants,
             ),
         )

@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
+from pyspark_mysql_cdc_wm.lookup.rights import Rights
 from pyspark_mysql_cdc_wm.lookup.table_columns import MinimalMetadata
 from pyspark_mysql_cdc_wm.options.tables import parse_tables
 from pyspark_mysql_cdc_wm.records.changes import Changes
@@ -47,7 +48,8 @@ def database(server: MySql) -> Iterator[Database]:
 
 def changes(database: Database, table: str) -> list[Changes]:
     with closing(MySqlConnection(root(database.server))) as connection:
-        least = MinimalMetadata(connection, parse_tables(f"{database.name}.*").matches, lambda _: None)
+        selected = parse_tables(f"{database.name}.*").matches
+        least = MinimalMetadata(connection, selected, lambda _: None, Rights(connection))
         return list(database.changes(table, completed=least.completed))
 
 

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
+from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition, file_number
 from pyspark_mysql_cdc_wm.client import connection as mysql_connection
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.lookup import table_list
 from pyspark_mysql_cdc_wm.lookup.binlog_bounds import BinlogBounds
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
 from services.wait_until import wait_until
-from tests.integration.mysql_binlog import Database
+from tests.integration.mysql_binlog import Database, end_of_binlog
 from tests.integration.mysql_lives import ALL, Life
 from tests.integration.mysql_tables import TABLE, Tables, applied, batch, fill, on_server
 from tests.integration.mysql_writers import writers
@@ -282,3 +283,30 @@ def test_a_table_that_is_made_anew_from_a_long_select_is_waited_for(
         assert f"{database.name}.t" in life.reader.latestOffset(end, ALL)["snapshot"]
         made.result()
     life.reader.stop()
+
+
+def test_chunks_of_a_run_are_as_of_its_end_when_they_are_planned_and_not_as_of_its_beginning(
+    mysql_database: Database,
+) -> None:
+    """As of the beginning each chunk would read, and undo, all that was written since."""
+    database = mysql_database
+    fill(database, "t", 12)
+    life = Life(database, tables=f"{database.name}.*", snapshotChunkRows=2, snapshotParallelism=1)
+    life.reader.prepareForTriggerAvailableNow()
+    end: Mapping[str, Any] = life.reader.initialOffset()
+    tables: Tables = {}
+    written = planned = 0
+    while (start := end) != (end := life.reader.latestOffset(end, ALL)):
+        if "snapshot" in end:
+            at = LogPosition.of(end["splits"]["binlog"]["0"][0])
+            now = end_of_binlog(database.server)
+            assert at == (file_number(now.file), now.position), written
+            planned += 1
+        applied(batch(life, start, end), tables)
+        database.run("UPDATE t SET amount = amount + 1", "CREATE TABLE IF NOT EXISTS later (id INT PRIMARY KEY)")
+        written += 1
+    life.reader.stop()
+    assert planned > 5
+    # The run ends though there is always more to read, and takes no table that came while it ran.
+    assert tables.keys() == {"t"}
+    assert set(tables["t"]) == {2 * number for number in range(12)}

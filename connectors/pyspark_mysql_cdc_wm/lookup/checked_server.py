@@ -10,9 +10,10 @@ from pyspark.sql.types import StructType
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection, Row
 from pyspark_mysql_cdc_wm.lookup.binlog_status import end_statement, replica_statement
+from pyspark_mysql_cdc_wm.lookup.rights import readable_in_part
 from pyspark_mysql_cdc_wm.lookup.stream_layout import stream_layout
-from pyspark_mysql_cdc_wm.lookup.table_columns import TableColumns, described, partly_readable
-from pyspark_mysql_cdc_wm.lookup.table_list import on_server, tables_of
+from pyspark_mysql_cdc_wm.lookup.table_columns import TableColumns, described
+from pyspark_mysql_cdc_wm.lookup.table_list import Tables, check_found, on_server, tables_of
 from pyspark_mysql_cdc_wm.options.mysql_options import MySqlOptions
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
 from pyspark_mysql_cdc_wm.records.layout import Layout
@@ -53,13 +54,13 @@ class CheckedServer:
         return self.connection.settings.where
 
     @cached_property
-    def refusal(self) -> RefusedError | None:
-        """Why the server refuses the login. It is tried once, since servers lock users after failed logins."""
+    def login(self) -> str | RefusedError:
+        """The account of the login, or why it is refused. It is tried once, since servers lock users after failures."""
         try:
-            self.connection.rows("SELECT 1")
+            row = self.connection.one("SELECT CURRENT_USER()")
         except RefusedError as refused:
             return refused
-        return None
+        return str(row[0]) if row else "unknown"
 
     @property
     def product(self) -> str:
@@ -116,12 +117,19 @@ class CheckedServer:
     @cached_property
     def selection(self) -> Selection:
         """The option tables, matched with the server's rule for case."""
-        return on_server(self.connection, self.options.tables)
+        return on_server(self.settings, self.options.tables)
 
     @cached_property
+    def found(self) -> Tables:
+        """What the option tables matches now; raises as ``check_found``."""
+        found = tables_of(self.connection, self.selection)
+        check_found(self.connection, self.selection, found)
+        return found
+
+    @property
     def table_names(self) -> tuple[TableName, ...]:
-        """The selected tables that exist now; raises as ``tables_of``."""
-        return tables_of(self.connection, self.selection)
+        """The selected tables that the user may read, in order; raises as ``check_found``."""
+        return tuple(sorted(self.found.read))
 
     @cached_property
     def tables(self) -> Mapping[TableName, TableColumns]:
@@ -139,7 +147,7 @@ class CheckedServer:
     @cached_property
     def granted_in_part(self) -> tuple[TableName, ...]:
         """The tables of which the user may read only some columns."""
-        return partly_readable(self.connection, self.table_names)
+        return readable_in_part(self.connection, self.table_names)
 
     @cached_property
     def layout(self) -> Layout:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from pyspark_mysql_cdc_wm.binlog.log_position import BINLOG
 from pyspark_mysql_cdc_wm.lookup.binlog_bounds import BinlogBounds
 from pyspark_mysql_cdc_wm.lookup.binlog_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.checked_server import CheckedServer
 from pyspark_mysql_cdc_wm.lookup.committed_transactions import Transactions
-from pyspark_mysql_cdc_wm.lookup.table_list import grant_select, names_of
+from pyspark_mysql_cdc_wm.lookup.rights import grant_select, hidden_from_user, left_out_text, rows_of_tables
+from pyspark_mysql_cdc_wm.lookup.table_list import names_of
 from pyspark_mysql_cdc_wm.lookup.time_index import BinlogTimeIndex
 from pyspark_mysql_cdc_wm.options.mysql_options import MySqlOptions
 from pyspark_mysql_cdc_wm.options.start import StartAtTime, StartMode
+from pyspark_mysql_cdc_wm.options.tables import TableName
 from watermark_source.checks import Caution, Check
 from watermark_source.durations import format_duration
 
@@ -24,6 +27,9 @@ _SLOW_BYTES_A_SECOND = 10_000_000
 _ROOM = 3
 """The binlog should be kept for at least this multiple of a slow snapshot's duration."""
 _CASCADE = re.compile(r"^ +CONSTRAINT `(.+?)` FOREIGN KEY .* ON (?:DELETE|UPDATE) (?:CASCADE|SET NULL)", re.MULTILINE)
+_WITH_FOREIGN_KEYS = """
+SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.KEY_COLUMN_USAGE WHERE REFERENCED_TABLE_NAME IS NOT NULL AND
+"""
 _BY_ENGINE = "innodb_native_foreign_keys"
 _LARGEST_SKEW_MILLIS = 1_000
 
@@ -43,6 +49,7 @@ def advice(options: MySqlOptions) -> Iterable[Check[CheckedServer]]:
 
 def gaps(options: MySqlOptions) -> Iterable[Check[CheckedServer]]:
     """Yield the checks for changes that a stream may lack without an error; each query logs their cautions."""
+    yield Check("tables left out", _left_out, after=("tables",), at_load=False)
     if options.reads_tables:
         yield Check("engine", _engine, after=("tables",), at_load=False)
     yield Check("column grants", _grants, after=("SELECT",), at_load=False)
@@ -88,9 +95,27 @@ def _grants(server: CheckedServer) -> str | Caution:
     )
 
 
+def _left_out(server: CheckedServer) -> str | Caution:
+    """Check that the option tables finds what it was written for: all tables that match, and one an entry."""
+    found, selection = server.found, server.selection
+    said = [left_out_text(server.connection, found.left_out)] if found.left_out else []
+    matching = found.read | found.left_out
+    alone = {entry.text: replace(selection, entries=(entry,)) for entry in selection.entries}
+    if idle := [text for text, one in alone.items() if not any(map(one.matches, matching))]:
+        said.append(f"no table is like {', '.join(idle)} now. One that is created later is read")
+    if unseen := hidden_from_user(server.connection, selection):
+        user = server.options.client.username
+        said.append(
+            f"the user {user!r} may SELECT single tables of {', '.join(unseen)}, and the server shows it no others: "
+            "those that match are left out, and named when the binlog has changes of them. For all of them, on the "
+            f"server: GRANT SELECT ON {unseen[0]}.* TO '{user}'@'%'"
+        )
+    return Caution(". ".join(said)) if said else "none"
+
+
 def _engine(server: CheckedServer) -> str | Caution:
     """Check the tables' engines: only InnoDB has consistent reads."""
-    engines = {table: _table_value(server, "ENGINE", *table) for table in server.table_names}
+    engines = _table_values(server, "ENGINE")
     others = {str(table): str(engine) for table, engine in engines.items() if str(engine).upper() != "INNODB"}
     if others:
         shown = ", ".join(f"{table} ({engine})" for table, engine in others.items())
@@ -101,19 +126,15 @@ def _engine(server: CheckedServer) -> str | Caution:
     return "InnoDB"
 
 
-def _table_value(server: CheckedServer, column: str, database: str, table: str) -> object:
-    row = server.connection.one(
-        f"SELECT {column} FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s",  # noqa: S608
-        database,
-        table,
-    )
-    return None if row is None else row[0]
+def _table_values(server: CheckedServer, column: str) -> Mapping[TableName, object]:
+    select = f"SELECT TABLE_SCHEMA, TABLE_NAME, {column} FROM information_schema.TABLES WHERE"  # noqa: S608 - a name
+    return {table: value for table, (value,) in rows_of_tables(server.connection, select, server.table_names)}
 
 
 def _retention(server: CheckedServer) -> str | Caution:
     kept = _kept_seconds(server)
-    read = server.table_names if server.options.reads_tables else ()
-    size = sum(int(str(_table_value(server, "DATA_LENGTH", *table) or 0)) for table in read)
+    sizes = _table_values(server, "DATA_LENGTH").values() if server.options.reads_tables else ()
+    size = sum(int(str(each or 0)) for each in sizes)
     seconds = size // _SLOW_BYTES_A_SECOND
     snapshot = (
         f"; a snapshot of {size // 1_000_000} MB takes up to {format_duration(1_000 * seconds)}" if seconds >= 1 else ""
@@ -145,9 +166,10 @@ def _cascades(server: CheckedServer) -> str | Caution:
     by_engine = server.switch(_BY_ENGINE) == "ON"
     if not server.connection.is_mariadb and (int(version[0]), int(version[1])) >= (9, 6) and not by_engine:
         return "their changes are logged"
-    keys = []
-    for table in server.table_names:
-        # MariaDB's information_schema shows foreign keys only to users who may write.
+    keys: list[str] = []
+    referring = rows_of_tables(server.connection, _WITH_FOREIGN_KEYS, server.table_names)
+    for table in sorted({table for table, _ in referring}):
+        # MariaDB's information_schema shows what a foreign key does only to users who may write.
         definition = server.connection.one(f"SHOW CREATE TABLE {table.quoted}")
         keys += [f"{table} {name}" for name in _CASCADE.findall(str(definition[1]) if definition else "")]
     if keys:

@@ -6,14 +6,13 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import NamedTuple
 
-from pyspark_mysql_cdc_wm.client.connection import MySqlConnection, Row, check_may_dump, waiting_for_locks
-from pyspark_mysql_cdc_wm.client.server_errors import LOCKED, code_of
+from pyspark_mysql_cdc_wm.client.connection import MySqlConnection, Row, check_may_dump
 from pyspark_mysql_cdc_wm.lookup.binlog_status import end_statement
 from pyspark_mysql_cdc_wm.lookup.checked_server import CheckedServer
 from pyspark_mysql_cdc_wm.lookup.committed_transactions import GTIDS_ON, shows_all_of_its_end
 from pyspark_mysql_cdc_wm.lookup.server_cautions import advice
 from pyspark_mysql_cdc_wm.lookup.table_columns import TableColumns, nameless_in_part
-from pyspark_mysql_cdc_wm.lookup.table_list import grant_select, names_of
+from pyspark_mysql_cdc_wm.lookup.table_list import names_of
 from pyspark_mysql_cdc_wm.options.mysql_options import MySqlOptions
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName, quoted
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
@@ -21,7 +20,6 @@ from watermark_source.checks import Caution, Check
 from watermark_source.errors import (
     OptionError,
     RefusedError,
-    SourceError,
     UnknownSplitError,
     UnsupportedFormatError,
     listed,
@@ -116,38 +114,10 @@ def _tables(server: CheckedServer) -> str:
 
 
 def _readable(server: CheckedServer) -> str:
-    check_tables(server.connection, server.table_names)
     if server.granted_in_part and server.switch(_METADATA.setting) == "MINIMAL":
         user = server.options.client.username
         raise nameless_in_part(server.granted_in_part[0], user, f"the user {user!r} may read only some of its columns")
     return "may be read"
-
-
-def check_tables(connection: MySqlConnection, tables: Iterable[TableName]) -> None:
-    """Check that the user may read tables; a table that is locked counts as readable.
-
-    Raises:
-        RefusedError: the user may not read one.
-        UnknownSplitError: one does not exist.
-    """
-    with waiting_for_locks(connection):
-        for table in tables:
-            _check_table(connection, table)
-
-
-def _check_table(connection: MySqlConnection, table: TableName) -> None:
-    try:
-        connection.rows(f"SELECT 1 FROM {table.quoted} LIMIT 0")  # noqa: S608 - quoted
-    except RefusedError as refused:
-        settings = connection.settings
-        raise RefusedError(
-            f"{settings.where}: the user {settings.username!r} may not read {table}. On the server: "
-            f"{grant_select(settings.username, table)}"
-        ) from refused
-    except SourceError as refused:
-        # The server checks the user's privileges before it waits for the lock.
-        if code_of(refused.__cause__) != LOCKED:
-            raise
 
 
 def _columns(server: CheckedServer) -> str:
@@ -285,14 +255,13 @@ def checks_of(options: MySqlOptions) -> tuple[Check[CheckedServer], ...]:
 
 def _server(server: CheckedServer) -> str:
     # A refused login shows that the server can be reached.
-    return "answers" if server.refusal is not None else server.product
+    return "answers" if isinstance(server.login, RefusedError) else server.product
 
 
 def _login(server: CheckedServer) -> str:
-    if server.refusal is not None:
-        raise server.refusal
-    row = server.connection.one("SELECT CURRENT_USER()")
-    return f"{server.options.client.username}, as the account {row[0] if row else 'unknown'}"
+    if isinstance(server.login, RefusedError):
+        raise server.login
+    return f"{server.options.client.username}, as the account {server.login}"
 
 
 def _setting(needed: _Needed, server: CheckedServer) -> str:

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from pyspark_mysql_cdc_wm.client.connection import MySqlConnection, Row, waiting_for_locks
-from pyspark_mysql_cdc_wm.client.server_errors import LOCKED, code_of
+from pyspark_mysql_cdc_wm.client.connection import MySqlConnection, Row
 from pyspark_mysql_cdc_wm.lookup.collations import Collations, collations_of
+from pyspark_mysql_cdc_wm.lookup.rights import Rights, grant_select, rows_of_tables
 from pyspark_mysql_cdc_wm.options.tables import TableName, quoted
 from pyspark_mysql_cdc_wm.records.arrow_types import INTEGERS, STRINGS, column_type, has_empty_label
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn, key_column
@@ -23,8 +23,9 @@ from pyspark_mysql_cdc_wm.records.table_definition import (
     ColumnType,
     KeyPart,
     TableMap,
+    key_names,
 )
-from watermark_source.errors import RefusedError, SourceError, UnsupportedFormatError
+from watermark_source.errors import UnsupportedFormatError, listed
 
 COLUMN_TYPES: Mapping[str, ColumnType] = {
     "tinyint": ColumnType.TINY,
@@ -67,34 +68,24 @@ COLUMN_TYPES: Mapping[str, ColumnType] = {
 }  # fmt: skip
 """Column types by their names in ``information_schema``."""
 _DESCRIBE = """
-SELECT TABLE_NAME, COLUMN_NAME, LOWER(DATA_TYPE), COLUMN_TYPE, IS_NULLABLE, NUMERIC_PRECISION, NUMERIC_SCALE,
-       DATETIME_PRECISION, CHARACTER_OCTET_LENGTH, COLLATION_NAME, EXTRA, PRIVILEGES,
-       COLUMN_KEY
-FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s AND TABLE_NAME IN ({}) ORDER BY TABLE_NAME, ORDINAL_POSITION
+SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, LOWER(DATA_TYPE), COLUMN_TYPE, IS_NULLABLE, NUMERIC_PRECISION,
+       NUMERIC_SCALE, DATETIME_PRECISION, CHARACTER_OCTET_LENGTH, COLLATION_NAME, EXTRA, PRIVILEGES, COLUMN_KEY
+FROM information_schema.COLUMNS WHERE
 """
+_IN_ORDER = "ORDER BY TABLE_SCHEMA, TABLE_NAME, ORDINAL_POSITION"
 _KEYS = """
-SELECT TABLE_NAME, COLUMN_NAME, SUB_PART FROM information_schema.STATISTICS
-WHERE TABLE_SCHEMA = %s AND TABLE_NAME IN ({}) AND INDEX_NAME = 'PRIMARY' ORDER BY TABLE_NAME, SEQ_IN_INDEX
+SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, SUB_PART FROM information_schema.STATISTICS
+WHERE INDEX_NAME = 'PRIMARY' AND
 """
+_IN_ORDER_OF_KEY = "ORDER BY TABLE_SCHEMA, TABLE_NAME, SEQ_IN_INDEX"
 _UNIQUE = """
 SELECT COLUMN_NAME FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s AND NON_UNIQUE = 0
 """
-_GRANT = "GRANT SELECT ON {} TO '{}'@'%'"
-_NAMES = """
-SELECT COLUMN_NAME FROM information_schema.COLUMNS
-WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s AND FIND_IN_SET('select', PRIVILEGES)
-"""
 _VERSIONED = """
-SELECT TABLE_NAME FROM information_schema.TABLES
-WHERE TABLE_SCHEMA = %s AND TABLE_NAME IN ({}) AND TABLE_TYPE = 'SYSTEM VERSIONED'
+SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE TABLE_TYPE = 'SYSTEM VERSIONED' AND
 """
-_OF_COLUMNS = "SELECT ("
-"""In a statement of SHOW GRANTS: the privilege for some columns of a table."""
-_DECLARED = re.compile(r"^  `", re.MULTILINE)
-"""Where SHOW CREATE TABLE declares a column."""
 _LEAVE_OUT = "leave it out by the option excludeColumns"
 _OLD_TIMES = re.compile(r"(time|datetime|timestamp)\(\d\) /\* mariadb-5\.3 \*/")
-_TABLES_A_QUERY = 500
 _LABEL = re.compile(r"'((?:[^'\\]|''|\\.)*)'", re.DOTALL)
 _ESCAPED = re.compile(r"''|\\(.)", re.DOTALL)
 _UNESCAPED = {"0": "\0", "n": "\n", "r": "\r"}
@@ -140,32 +131,32 @@ def described(
         UnsupportedFormatError: a chosen column has a type or character set that is not read.
         SourceError: the server cannot be reached, or refuses.
     """
-    by_database: dict[str, list[str]] = {}
-    for database, table in sorted(tables):
-        by_database.setdefault(database, []).append(table)
+    names = frozenset(tables)
     collations = collations_of(connection)
+    keys = _by_table(rows_of_tables(connection, _KEYS, names, _IN_ORDER_OF_KEY))
+    refuse_versioned(connection, names)
     result: dict[TableName, TableColumns] = {}
-    for database, names in by_database.items():
-        for first in range(0, len(names), _TABLES_A_QUERY):
-            group = names[first : first + _TABLES_A_QUERY]
-            marks = ", ".join(["%s"] * len(group))
-            keys = _by_table(connection.rows(_KEYS.format(marks), database, *group))
-            refuse_versioned(connection, database, group)
-            for table, rows in _by_table(connection.rows(_DESCRIBE.format(marks), database, *group)).items():
-                name = TableName(database, table)
-                readable = [row[:-2] for row in rows if "select" in str(row[-2]).split(",")]
-                if readable and not keys.get(table):
-                    _refuse_unseen_key(connection, name, [str(row[0]) for row in rows if row[-1] == "PRI"])
-                if readable:
-                    _refuse_what_changes_lack(connection, name, readable, choice)
-                    result[name] = _described(
-                        name, readable, keys.get(table, ()), choice, collations,
-                        user=connection.settings.username, mariadb=connection.is_mariadb,
-                    )  # fmt: skip
+    for name, rows in _by_table(rows_of_tables(connection, _DESCRIBE, names, _IN_ORDER)).items():
+        readable = [row[:-2] for row in rows if "select" in str(row[-2]).split(",")]
+        if readable and not keys.get(name):
+            _refuse_unseen_key(connection, name, [str(row[0]) for row in rows if row[-1] == "PRI"])
+        if readable:
+            _refuse_what_changes_lack(connection, name, readable, choice)
+            result[name] = _described(
+                name, readable, keys.get(name, ()), choice, collations,
+                user=connection.settings.username, mariadb=connection.is_mariadb,
+            )  # fmt: skip
     return result
 
 
-def refuse_versioned(connection: MySqlConnection, database: str, tables: Sequence[str]) -> None:
+def _by_table(rows: Iterable[tuple[TableName, Row]]) -> dict[TableName, list[Row]]:
+    groups: dict[TableName, list[Row]] = {}
+    for table, row in rows:
+        groups.setdefault(table, []).append(row)
+    return groups
+
+
+def refuse_versioned(connection: MySqlConnection, tables: Iterable[TableName]) -> None:
     """Refuse tables of MariaDB that keep former rows.
 
     The binlog has a former row as an insert after the change that replaced it.
@@ -176,9 +167,8 @@ def refuse_versioned(connection: MySqlConnection, database: str, tables: Sequenc
     """
     if not connection.is_mariadb:
         return
-    marks = ", ".join(["%s"] * len(tables))
-    for (name,) in connection.rows(_VERSIONED.format(marks), database, *tables):
-        raise versioned_error(TableName(database, str(name)))
+    for name, _ in rows_of_tables(connection, _VERSIONED, tables):
+        raise versioned_error(name)
 
 
 def versioned_error(table: TableName) -> UnsupportedFormatError:
@@ -203,7 +193,7 @@ def _refuse_unseen_key(connection: MySqlConnection, table: TableName, in_key: Co
 def _unreadable_key(user: str, table: TableName, what: str) -> UnsupportedFormatError:
     return UnsupportedFormatError(
         f"table {table}: the user {user!r} may not read {what} of the primary key, without which rows cannot be "
-        f"distinguished. On the server, for all columns: {_GRANT.format(table.quoted, user)}"
+        f"distinguished. On the server, for all columns: {grant_select(user, table)}"
     )
 
 
@@ -251,78 +241,14 @@ def all_columns(
     collations = collations_of(connection).numbers
     columns = [
         DescribedColumn(
-            str(row[1]),
-            str(row[3]),
-            _column(row[1:-2], collations, table, mariadb=connection.is_mariadb) if row[2] in COLUMN_TYPES else None,
+            str(row[0]),
+            str(row[2]),
+            _column(row[:-2], collations, table, mariadb=connection.is_mariadb) if row[1] in COLUMN_TYPES else None,
         )
-        for row in connection.rows(_DESCRIBE.format("%s"), *table)
+        for _, row in rows_of_tables(connection, _DESCRIBE, [table], _IN_ORDER)
     ]
-    return columns, [DescribedKey(str(name), prefix) for _, name, prefix in connection.rows(_KEYS.format("%s"), *table)]
-
-
-def columns_now(connection: MySqlConnection, table: TableName) -> frozenset[str]:
-    """Return the names of the columns that the user may read now; raises as ``all_columns``.
-
-    The result is empty for a table that does not exist.
-    """
-    return frozenset(str(name) for (name,) in connection.rows(_NAMES, *table))
-
-
-def partly_readable(connection: MySqlConnection, tables: Iterable[TableName]) -> tuple[TableName, ...]:
-    """Return the tables of which the user may read only some columns.
-
-    Raises:
-        SourceError: the server cannot be reached, or refuses.
-    """
-    by_columns = any(_OF_COLUMNS in grant for grant in _grants(connection))
-    with waiting_for_locks(connection):
-        return tuple(
-            table
-            for table in tables
-            if not _is_allowed(connection, f"SELECT * FROM {table.quoted} LIMIT 0")  # noqa: S608 - quoted
-            or (by_columns and not _may_read_invisible(connection, table))
-        )
-
-
-def _grants(connection: MySqlConnection) -> Sequence[str]:
-    """Return the user's grants, with those of the roles that are active."""
-    shown = "SHOW GRANTS"
-    if not connection.is_mariadb:
-        # MySQL shows those of roles only if they are named.
-        row = connection.one("SELECT CURRENT_ROLE()")
-        roles = str(row[0]) if row else "NONE"
-        shown += " FOR CURRENT_USER()" + ("" if roles == "NONE" else f" USING {roles}")
-    return [str(grant) for (grant,) in connection.rows(shown)]
-
-
-def _is_allowed(connection: MySqlConnection, statement: str) -> bool:
-    try:
-        connection.rows(statement)
-    except RefusedError:
-        return False
-    except SourceError as refused:
-        # The server checks privileges before it waits for the lock.
-        if code_of(refused.__cause__) != LOCKED:
-            raise
-    return True
-
-
-def _may_read_invisible(connection: MySqlConnection, table: TableName) -> bool:
-    """Return whether the user may read the invisible columns too, of which ``SELECT *`` shows nothing."""
-    shown = f"SHOW CREATE TABLE {table.quoted}"
-    # It needs a privilege for the table as a whole, which need not be that to read it.
-    if not _is_allowed(connection, shown):
-        return False
-    row = connection.one(shown)
-    return row is not None and len(_DECLARED.findall(str(row[1]))) == len(columns_now(connection, table))
-
-
-def _by_table(rows: Iterable[Row]) -> dict[str, list[Row]]:
-    """Group rows by their first column, the table's name, and return them without it."""
-    groups: dict[str, list[Row]] = {}
-    for table, *row in rows:
-        groups.setdefault(str(table), []).append(tuple(row))
-    return groups
+    keys = rows_of_tables(connection, _KEYS, [table], _IN_ORDER_OF_KEY)
+    return columns, [DescribedKey(str(name), prefix) for _, (name, prefix) in keys]
 
 
 def _described(
@@ -435,16 +361,14 @@ def as_described(
     connection: MySqlConnection,
     is_read: Callable[[TableName], bool],
     named: Callable[[TableName], object],
-    *,
-    mariadb: bool,
-    by_grants: bool,
+    rights: Rights,
 ) -> Callable[[TableMap], TableMap]:
     """Return the function that completes the table maps of tables that are read, and marks their hidden columns.
 
     ``named`` is called with each table whose columns get their present names, since the binlog has none.
     """
-    minimal = MinimalMetadata(connection, is_read, named, by_grants=by_grants)
-    hidden = HiddenColumns(connection, mariadb=mariadb, by_grants=by_grants)
+    minimal = MinimalMetadata(connection, is_read, named, rights)
+    hidden = HiddenColumns(connection, rights)
     return lambda table: hidden.marked(minimal.completed(table))
 
 
@@ -461,17 +385,13 @@ class MinimalMetadata:
         connection: MySqlConnection,
         is_read: Callable[[TableName], bool],
         named: Callable[[TableName], object],
-        *,
-        by_grants: bool = False,
+        rights: Rights,
     ) -> None:
-        """Keep the connection, and the function that returns whether a table is read; others stay incomplete.
-
-        With ``by_grants`` the server describes to the user only some columns of a table.
-        """
+        """Keep the connection, and the function that returns whether a table is read; others stay incomplete."""
         self._connection = connection
         self._is_read = is_read
         self._named = named
-        self._by_grants = by_grants
+        self._rights = rights
 
     def completed(self, table: TableMap) -> TableMap:
         """Return a table map with names, labels and key; unchanged if it has them, or its table is not read.
@@ -487,7 +407,7 @@ class MinimalMetadata:
         columns, key = all_columns(self._connection, name)
         if not columns:
             raise _altered(name, "it does not exist now")
-        if self._by_grants and len(columns) < len(table.columns):
+        if len(columns) < len(table.columns) and self._rights.are_in_part(name):
             user = self._connection.settings.username
             raise nameless_in_part(
                 name, user, f"the binlog has {len(table.columns)} columns, of which the user {user!r} may read "
@@ -516,7 +436,7 @@ def nameless_in_part(table: TableName, user: str, seen: str) -> UnsupportedForma
     """Return the error for a table of which the user may read some columns, where the binlog does not name them."""
     return UnsupportedFormatError(
         f"table {table}: {seen}. With binlog_row_metadata = MINIMAL the binlog does not have the names of columns, so "
-        f"which of its values may be read is not known. On the server: {_GRANT.format(table.quoted, user)}; or SET "
+        f"which of its values may be read is not known. On the server: {grant_select(user, table)}; or SET "
         "GLOBAL binlog_row_metadata = 'FULL', and begin a new query"
     )
 
@@ -551,36 +471,40 @@ class HiddenColumns:
     """Marks columns that the binlog has and the server does not describe to the user.
 
     These are MariaDB's hash of each unique key over a TEXT, BLOB or long VARCHAR (``DB_ROW_HASH_1``) and, with grants
-    for columns, the columns that were not granted. Only tables that may have one are looked up on the server.
+    for columns, the columns that were not granted.
     """
 
-    def __init__(self, connection: MySqlConnection, *, mariadb: bool, by_grants: bool) -> None:
-        """Keep the connection; with ``by_grants`` the user may read only some columns of a table."""
+    def __init__(self, connection: MySqlConnection, rights: Rights) -> None:
+        """Keep the connection, and what the user may SELECT."""
         self._connection = connection
-        self._mariadb = mariadb
-        self._by_grants = by_grants
+        self._rights = rights
+        self._mariadb = connection.is_mariadb
 
     def marked(self, table: TableMap) -> TableMap:
         """Return a table with its hidden columns marked.
 
         Raises:
-            UnsupportedFormatError: the table keeps former rows (MariaDB, ``WITH SYSTEM VERSIONING``).
+            UnsupportedFormatError: the table keeps former rows (MariaDB, ``WITH SYSTEM VERSIONING``), or the user may
+                not SELECT its primary key.
             SourceError: the server cannot be reached, or refuses.
         """
-        if self._mariadb and _may_be_versioned(table.columns):
-            refuse_versioned(self._connection, table.database, [table.table])
-        hashes = [column.name for column in table.columns if self._mariadb and _may_be_hash(column)]
-        period = self._mariadb and tuple(column.name for column in table.columns[-2:]) == _PERIOD
-        if not (hashes or period or self._by_grants):
-            return table
         name = TableName(table.database, table.table)
-        shown = columns_now(self._connection, name)
+        if self._mariadb and _may_be_versioned(table.columns):
+            refuse_versioned(self._connection, [name])
+        shown = self._rights.columns(name)
+        period = self._mariadb and tuple(column.name for column in table.columns[-2:]) == _PERIOD
         if period and not shown.intersection(_PERIOD):
             raise versioned_error(name)
-        # A table that no longer exists has no described columns: with by_grants all of its columns are hidden.
-        suspects: Collection[str | None] = [each.name for each in table.columns] if self._by_grants else hashes
-        described_names = {each.lower() for each in shown}
-        hidden = {each for each in suspects if each is None or each.lower() not in described_names}
+        folded = {each.lower() for each in shown}
+        missing = {column.name for column in table.columns if str(column.name).lower() not in folded}
+        # Other columns may have been dropped or renamed since.
+        hidden = {column.name for column in table.columns if self._mariadb and _may_be_hash(column)} & missing
+        if missing - hidden and self._rights.are_in_part(name):
+            hidden = missing
+            if shown and (unreadable := hidden.intersection(key_names(table))):
+                raise _unreadable_key(self._connection.settings.username, name, listed(unreadable))
+        if not hidden:
+            return table
         return replace(
             table, columns=tuple(replace(each, hidden=True) if each.name in hidden else each for each in table.columns)
         )

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import difflib
+import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
+from pyspark_mysql_cdc_wm.lookup.rights import grant_select, left_out_text, readable_tables, refusal
 from pyspark_mysql_cdc_wm.options.tables import SYSTEM_DATABASES, Selection, TableName
 from pyspark_mysql_cdc_wm.records.table_definition import TableMap
-from watermark_source.errors import UnknownSplitError, listed
+from watermark_source.errors import RefusedError, UnknownSplitError, listed
+
+_log = logging.getLogger(__name__)
 
 REFRESH_SECONDS = 5.0
 """Interval in seconds at which a running query lists the tables again."""
@@ -24,23 +29,30 @@ _SIMILAR = 3
 
 
 class TableList:
-    """The existing tables of a selection, listed again at intervals."""
+    """The existing tables of a selection that the user may read, listed again at intervals."""
 
-    def __init__(self, connection: MySqlConnection, selection: Selection) -> None:
+    def __init__(
+        self, connection: MySqlConnection, selection: Selection, checked: Iterable[TableName] = (),
+        left_out: Iterable[TableName] = (),
+    ) -> None:  # fmt: skip
+        """Begin with tables that ``load()`` has found, readable ones and others that it has named."""
         self._connection = connection
         self.selection = selection
-        self._tables: frozenset[TableName] = frozenset()
+        self._tables = frozenset(checked)
+        self._named = frozenset(left_out)
         self._until = 0.0
 
     def now(self) -> frozenset[TableName]:
-        """Return the tables that existed at most ``REFRESH_SECONDS`` ago.
+        """Return the tables that existed at most ``REFRESH_SECONDS`` ago, and warn once of those that are left out.
 
         Raises:
             SourceError: the server cannot be reached, or refuses.
         """
         if time.monotonic() >= self._until:
-            types = _table_types(self._connection, self.selection)
-            self._tables = frozenset(name for name in types if _is_read(self.selection, name, types[name]))
+            found = tables_of(self._connection, self.selection, readable=self._tables)
+            if new := found.left_out - self._named:
+                _log.warning("%s: %s", self._connection.settings.where, left_out_text(self._connection, new))
+            self._tables, self._named = found.read, self._named | found.left_out
             self._until = time.monotonic() + REFRESH_SECONDS
         return self._tables
 
@@ -49,36 +61,61 @@ class TableList:
         self._until = 0.0
 
 
-def on_server(connection: MySqlConnection, selection: Selection) -> Selection:
-    """Return a selection that treats the case of table names as the server does.
+def on_server(settings: Mapping[str, str], selection: Selection) -> Selection:
+    """Return a selection that treats the case of table names as the server with these global variables does."""
+    return replace(selection, ignores_case=settings.get("lower_case_table_names", "0") != "0")
+
+
+class Tables(NamedTuple):
+    """The existing tables of a selection that the user can see."""
+
+    read: frozenset[TableName]
+    left_out: frozenset[TableName]
+    """Tables that the user may not SELECT, but has another privilege for: it cannot see those without any."""
+    kinds: Mapping[TableName, str]
+    """The ``TABLE_TYPE`` of everything in the databases that the selection can match."""
+
+
+def tables_of(
+    connection: MySqlConnection, selection: Selection, readable: Collection[TableName] = frozenset()
+) -> Tables:
+    """Return the existing tables of a selection; those in ``readable`` are not asked for again.
 
     Raises:
         SourceError: the server cannot be reached, or refuses.
     """
-    row = connection.one("SELECT @@GLOBAL.lower_case_table_names")
-    return replace(selection, ignores_case=bool(row and int(row[0])))
+    kinds = _table_types(connection, selection)
+    existing = _read_of(selection, kinds)
+    unknown = existing.difference(readable)
+    left_out = unknown - readable_tables(connection, unknown)
+    # A table may have been dropped between the two answers.
+    left_out &= _read_of(selection, _table_types(connection, selection)) if left_out else left_out
+    return Tables(existing - left_out, left_out, kinds)
 
 
-def tables_of(connection: MySqlConnection, selection: Selection) -> tuple[TableName, ...]:
-    """Return the existing tables of a selection in order.
+def check_found(connection: MySqlConnection, selection: Selection, tables: Tables) -> None:
+    """Check that there are the tables that a selection names, and a table to read.
 
     Raises:
         UnknownSplitError: a named table does not exist or is a view, or no table exists at all.
+        RefusedError: the user may not SELECT a named table, or any table.
         SourceError: the server cannot be reached, or refuses.
     """
-    types = _table_types(connection, selection)
-    tables = sorted(name for name in types if _is_read(selection, name, types[name]))
-    existing = set(map(selection.key, tables))
+    existing, refused = (set(map(selection.key, each)) for each in (tables.read, tables.left_out))
     for named in (entry.name for entry in selection.entries if entry.name is not None):
-        if (key := selection.key(named)) not in existing:
-            raise _missing(connection, named, [types[name] for name in types if selection.key(name) == key])
-    if not tables:
-        where = connection.settings
+        if (key := selection.key(named)) in refused:
+            raise refusal(connection, named)
+        if key not in existing:
+            kinds = [kind for name, kind in tables.kinds.items() if selection.key(name) == key]
+            raise _missing(connection, named, kinds)
+    where = connection.settings
+    if tables.left_out and not tables.read:
+        raise RefusedError(f"{where.where}: {left_out_text(connection, tables.left_out)}")
+    if not tables.read:
         raise UnknownSplitError(
             f"{where.where}: there is no table like {selection}, or the user {where.username!r} may see none. The "
             f"tables it may see: {_similar(connection, str(selection))}"
         )
-    return tuple(tables)
 
 
 def is_sequence(connection: MySqlConnection, table: TableMap) -> bool:
@@ -98,8 +135,8 @@ def is_sequence(connection: MySqlConnection, table: TableMap) -> bool:
     return kind is None or str(kind[0]).upper() == _SEQUENCE
 
 
-def _is_read(selection: Selection, name: TableName, kind: str) -> bool:
-    return kind in _BASE_TABLES and selection.matches(name)
+def _read_of(selection: Selection, kinds: Mapping[TableName, str]) -> frozenset[TableName]:
+    return frozenset(name for name, kind in kinds.items() if kind in _BASE_TABLES and selection.matches(name))
 
 
 def _table_types(connection: MySqlConnection, selection: Selection | None = None) -> dict[TableName, str]:
@@ -123,11 +160,6 @@ def _missing(connection: MySqlConnection, name: TableName, kinds: Iterable[str])
         f"{where}: there is no table {name}, or the user {user!r} may not see it. Check the option tables, or on the "
         f"server: {grant_select(user, name)}. The tables it may see: {_similar(connection, str(name))}"
     )
-
-
-def grant_select(user: str, table: TableName) -> str:
-    """Return the statement that lets a user read a table."""
-    return f"GRANT SELECT ON {table.quoted} TO '{user}'@'%'"
 
 
 def _similar(connection: MySqlConnection, wanted: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -19,19 +19,18 @@ from pyspark_mysql_cdc_wm.client.dump_range import PlacedBlock, TransactionStart
 from pyspark_mysql_cdc_wm.client.login_settings import ClientSettings
 from pyspark_mysql_cdc_wm.lookup.binlog_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.collations import collations_of
-from pyspark_mysql_cdc_wm.lookup.table_columns import as_described, columns_now
+from pyspark_mysql_cdc_wm.lookup.rights import Rights, readable_columns
+from pyspark_mysql_cdc_wm.lookup.table_columns import as_described
 from pyspark_mysql_cdc_wm.lookup.table_list import is_sequence
 from pyspark_mysql_cdc_wm.lookup.xa_transactions import with_prepared
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
+from pyspark_mysql_cdc_wm.reading.delivered_tables import EVERYTHING, DeliveredTables, Part
 from pyspark_mysql_cdc_wm.reading.schema_changes import (
-    EVERYTHING,
     Known,
-    Part,
     PresentNames,
     altered_in,
     changes_between,
     check_unpacked,
-    is_read,
 )
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder, Changes, as_logged
 from pyspark_mysql_cdc_wm.records.layout import MOMENT, Layout
@@ -57,8 +56,6 @@ class BinlogRows:
     fail_on_data_loss: bool
     unlogged: Unlogged
     """What to do at statements that changed rows without logging them."""
-    by_grants: bool = False
-    """Whether the user may read only some columns of a table."""
     run: str = ""
     """Identifies the start of the query; see ``changes_between``."""
     relocation: Relocation | None = None
@@ -88,27 +85,26 @@ class BinlogRows:
             if not self.fail_on_data_loss and left_out is None:
                 start = self._available_start(status, base, entered)
             whole_transactions = connection.is_mariadb
-            # A look-up while the range is read connects again.
-            connection.close()
+            rights = Rights(connection)
+            delivers = DeliveredTables(
+                self.tables, part, rights, frozenset() if self.known is None else self.known.tables
+            )
             # Commit times need no column names.
             named = self.layout.names or self.layout.event_time is not None or part is not EVERYTHING
-            reads = partial(is_read, self.tables, part)
             names = PresentNames(
                 self.tables, lambda: status.end().number,
                 ignores_unfollowed=self.unlogged.statements is LoggedStatements.IGNORED,
             )  # fmt: skip
-            described = as_described(
-                connection, reads, names.note_described, mariadb=whole_transactions, by_grants=self.by_grants
-            )
+            described = as_described(connection, lambda name: delivers(*name), names.note_described, rights)
             completed = described if named else as_logged
             altered: dict[tuple[str, str], str] = {}
-            needed = partial(self._needed, part, connection, altered)
+            needed = partial(self._needed, part, connection, rights, altered)
             decoder = ChangeDecoder(
                 charsets,
                 needed,
-                reads=lambda *name: reads(TableName(*name)),
+                reads=delivers,
                 completed=completed,
-                inspect=None if self.known is None else partial(check_unpacked, self._concerns(part), self.unlogged),
+                inspect=None if self.known is None else partial(check_unpacked, delivers, self.unlogged),
                 batch_rows=self.batch_rows,
             )
             if left_out is None:
@@ -125,7 +121,7 @@ class BinlogRows:
             try:
                 for block in blocks:
                     if self.known is not None:
-                        altered |= altered_in(block, self.tables, part, self.unlogged, self.known)
+                        altered |= altered_in(block, delivers, self.unlogged, self.known)
                     places = block.places + shift
                     for changes in decoder.decode(
                         block.memory, block.events, block.file, places, prepared=block.prepared
@@ -155,13 +151,11 @@ class BinlogRows:
             return times
         return pc.max_element_wise(times.view(pa.int64()), floor * 1_000).view(MOMENT)
 
-    def _concerns(self, part: Part) -> Callable[[str, str], bool]:
-        return lambda database, table: is_read(self.tables, part, TableName(database, table))
-
     def _needed(
         self,
         part: Part,
         connection: MySqlConnection,
+        rights: Rights,
         altered: Mapping[tuple[str, str], str],
         table: TableMap,
     ) -> Collection[str] | None:
@@ -172,7 +166,8 @@ class BinlogRows:
         if self.known is not None:
             if part is EVERYTHING:
                 self.known.check(table)
-            self.known.compare_logged(table, partial(columns_now, connection, name), altered.get(name))
+            self.known.check_readable(name, {column.name for column in table.columns if column.hidden}, rights)
+            self.known.compare_logged(table, partial(readable_columns, connection, name), altered.get(name))
         compared = (*key_names(table), *part.compares(table))
         return self.layout.needed(shown_names(table), compared)
 

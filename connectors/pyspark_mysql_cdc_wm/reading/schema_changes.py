@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from pyspark_mysql_cdc_wm.binlog.ddl_statements import (
     UNLOGGED_REMEDY,
@@ -27,69 +27,21 @@ from pyspark_mysql_cdc_wm.binlog.statement_effects import Unlogged
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs
 from pyspark_mysql_cdc_wm.client.dump_range import PlacedBlock, dumped
 from pyspark_mysql_cdc_wm.client.login_settings import ClientSettings
+from pyspark_mysql_cdc_wm.lookup.rights import Rights
 from pyspark_mysql_cdc_wm.lookup.stream_layout import without_event_time
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
-from pyspark_mysql_cdc_wm.records.changes import Changes
-from pyspark_mysql_cdc_wm.records.layout import ColumnChoice, Layout, Mask
+from pyspark_mysql_cdc_wm.reading.delivered_tables import DeliveredTables
+from pyspark_mysql_cdc_wm.records.layout import ColumnChoice, Layout
 from pyspark_mysql_cdc_wm.records.table_definition import TableMap, shown_names
 from pyspark_mysql_cdc_wm.snapshot.chunk_bounds import SWAP_SECONDS
-from watermark_source.errors import SchemaError, UnsupportedFormatError
+from watermark_source.errors import RefusedError, SchemaError, UnsupportedFormatError
 
 _log = logging.getLogger(__name__)
-
-# Which changes of a range of the binlog are delivered: all, or during a snapshot those of chunks that were read.
-
-
-class Part(Protocol):
-    """The part of the changes to tables that are read which is delivered."""
-
-    def has(self, table: TableName) -> bool:
-        """Return whether any change to a table is delivered."""
-        ...
-
-    def has_any(self, database: str) -> bool:
-        """Return whether any change to a database's tables may be delivered."""
-        ...
-
-    def compares(self, table: TableMap) -> tuple[str, ...]:
-        """Return the names of the columns that ``keeps`` reads."""
-        ...
-
-    def keeps(self, changes: Changes) -> Mask | None:
-        """Return which row images are delivered; ``None`` for all."""
-        ...
-
-
-class Everything:
-    """The ``Part`` that delivers all changes."""
-
-    def has(self, table: TableName) -> bool:
-        """Return true."""
-        return True
-
-    def has_any(self, database: str) -> bool:
-        """Return true."""
-        return True
-
-    def compares(self, table: TableMap) -> tuple[str, ...]:
-        """Return no columns."""
-        return ()
-
-    def keeps(self, changes: Changes) -> None:
-        """Return ``None``, which keeps all images."""
-
-
-EVERYTHING = Everything()
-
-
-def is_read(tables: Selection, part: Part, name: TableName) -> bool:
-    """Return whether a table is read, and any of its changes is delivered."""
-    return tables.matches(name) and part.has(name)
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The tables whose columns matched the stream when the query began."""
+    """The tables that were there when the query began, whose columns matched the stream."""
 
     tables: frozenset[TableName]
     choice: ColumnChoice
@@ -115,6 +67,21 @@ class Known:
                 f"{', '.join(sorted(names))}, and the stream {', '.join(self.layout.names)}. Set rowFormat to json, "
                 "which accepts any, choose columns that they share by the option columns, or leave the table out of "
                 "the option tables"
+            )
+
+    def check_readable(self, name: TableName, lacking: Collection[str | None], rights: Rights) -> None:
+        """Check that the user may still SELECT the stream's columns, of which a table seems to lack some.
+
+        Raises:
+            RefusedError: it may not, or a column was dropped from a table of which it may SELECT others alone.
+        """
+        folded = {str(name).lower() for name in lacking}
+        lost = [name for name in self.layout.names if name.lower() in folded and self.layout.choice is None]
+        # Of a table that does not exist now no column is described.
+        if lost and rights.columns(name) and rights.are_in_part(name):
+            raise RefusedError(
+                f"{rights.refusal(name)}; the query then resumes where it ended. The stream has the columns "
+                f"{', '.join(lost)}, which were granted when it was loaded. Or load it again: it then lacks them"
             )
 
     def compare_logged(self, table: TableMap, has_now: Callable[[], Set[str]], altered_by: str | None) -> None:
@@ -228,15 +195,13 @@ def _warn_once(text: str) -> None:
 
 
 def altered_in(
-    block: PlacedBlock, tables: Selection, part: Part, unlogged: Unlogged, known: Known
+    block: PlacedBlock, delivers: DeliveredTables, unlogged: Unlogged, known: Known
 ) -> Mapping[tuple[str, str], str]:
     """Return the statements that altered tables that are read in a block, by table.
 
     Raises as ``check_statements`` and ``Known.compare_altered`` do.
     """
-    definitions = checked_statements(
-        block, lambda database, table: is_read(tables, part, TableName(database, table)), unlogged
-    )
+    definitions = checked_statements(block, delivers, unlogged)
     compare_altered(known, definitions, unlogged)
     for database, table in sorted(definitions.dropped):
         _log.warning(
@@ -244,7 +209,7 @@ def altered_in(
             block.file, database, table,
         )  # fmt: skip
     for database in sorted(definitions.databases):
-        if tables.may_be_in(database) and part.has_any(database):
+        if delivers.may_be_in(database):
             _log.warning(
                 "binlog %s: the database %s was dropped; no deletions follow for rows that its tables delivered",
                 block.file, database,

@@ -23,6 +23,7 @@ from pyspark_mysql_cdc_wm.client.login_settings import ClientSettings
 from pyspark_mysql_cdc_wm.lookup.binlog_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.collations import collations_of
 from pyspark_mysql_cdc_wm.lookup.committed_transactions import shows_all_of_its_end
+from pyspark_mysql_cdc_wm.lookup.rights import Rights
 from pyspark_mysql_cdc_wm.lookup.table_columns import TableColumns, as_described, described
 from pyspark_mysql_cdc_wm.lookup.xa_transactions import with_prepared
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
@@ -96,8 +97,6 @@ class SnapshotRows:
     """``None`` if columns are not compared."""
     unlogged: Unlogged = REFUSED
     """As in ``BinlogRows``."""
-    by_grants: bool = False
-    """As in ``BinlogRows``."""
     relocation: Relocation | None = None
     batch_rows: int = 10_000
 
@@ -121,6 +120,12 @@ class SnapshotRows:
         ):
             existing = self._held(view, {chunk.table for chunk in chunks})
             columns = described(connection, existing, self.choice)
+            if self.known is not None:
+                rights = Rights(connection)
+                for table, now in columns.items():
+                    readable = {name.lower() for name in now.names}
+                    lacking = [name for name in self.layout.names if name.lower() not in readable]
+                    self.known.check_readable(table, lacking, rights)
             # This comes after the view began, so all that the view sees is in the binlog before its current end.
             order = LoggedOrder(connection, self.choice)
             since = [(chunk, RollBack(chunk.table, self.layout, order, chunk.keys)) for chunk in chunks]
@@ -274,10 +279,7 @@ class SnapshotRows:
             nameless = any(column.name is None for column in table.columns)
             return None if nameless else self.layout.needed(shown_names(table), keys(table))
 
-        completed = as_described(
-            connection, lambda table: table in existing, names.note_described, mariadb=connection.is_mariadb,
-            by_grants=self.by_grants,
-        )  # fmt: skip
+        completed = as_described(connection, lambda table: table in existing, names.note_described, Rights(connection))
         charsets = collations_of(connection).charsets
         return ChangeDecoder(
             charsets,

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection, waiting_for_locks
 from pyspark_mysql_cdc_wm.client.server_errors import LOCKED, code_of
 from pyspark_mysql_cdc_wm.lookup.committed_transactions import has_gtids, wait_until_visible
+from pyspark_mysql_cdc_wm.lookup.rights import refusal, rows_of_tables
 from pyspark_mysql_cdc_wm.lookup.server_checks import (
     check_key,
     check_logged,
-    check_tables,
     check_visible,
     without_key,
 )
@@ -26,6 +26,7 @@ from pyspark_mysql_cdc_wm.records.layout import ColumnChoice, Layout
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange, bound_of, condition, condition_beyond
 from watermark_source.contract.stream import SnapshotSize
 from watermark_source.errors import (
+    RefusedError,
     ResponseTimeoutError,
     SourceError,
     UnknownSplitError,
@@ -38,6 +39,7 @@ _log = logging.getLogger(__name__)
 SWAP_SECONDS = 10.0
 """Limit in seconds for another table to replace one that was renamed; online schema change tools need less than one."""
 SWAP_PAUSE_SECONDS = 0.1
+_ROWS = "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_ROWS FROM information_schema.TABLES WHERE"
 
 
 class DescribedTables:
@@ -91,7 +93,6 @@ class DescribedTables:
             check_key(name, table)
         if tables:
             check_logged(self._connection, self._selection, tables)
-        check_tables(self._connection, tables)
         check_visible(self._connection, tables)
         self._known.update(tables)
 
@@ -236,7 +237,9 @@ class ChunkBounds:
         """
         if not self._connection.is_mariadb:
             self._connection.rows("SET SESSION information_schema_stats_expiry = 0")
-        return {log: self._size(TableName.of(log)) for log in logs}
+        names = {TableName.of(log): log for log in logs}
+        counted = dict(rows_of_tables(self._connection, _ROWS, names))
+        return {log: self._size(name, counted.get(name, (None,))[0]) for name, log in names.items()}
 
     def _is_locked(self, name: TableName) -> bool:
         """Return whether another session still locks a table, for example to rename it, after some seconds."""
@@ -247,15 +250,15 @@ class ChunkBounds:
             except SourceError as refused:
                 if isinstance(refused, UnreachableError | ResponseTimeoutError):
                     raise
+                if isinstance(refused, RefusedError):
+                    # It may still be there: its rows are neither dropped nor to be delivered.
+                    raise refusal(self._connection, name) from refused
                 # After any other response the list of tables is right.
                 locked = code_of(refused.__cause__) == LOCKED
         return locked
 
-    def _size(self, name: TableName) -> SnapshotSize:
-        row = self._connection.one(
-            "SELECT TABLE_ROWS FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s", *name
-        )
-        rows = None if row is None or row[0] is None else int(row[0])
+    def _size(self, name: TableName, counted: int | None) -> SnapshotSize:
+        rows = None if counted is None else int(counted)
         table = self._described.get(name)
         return SnapshotSize(rows, rows if table is not None and not table.chunk_columns else self._cut.rows)
 

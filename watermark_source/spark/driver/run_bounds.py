@@ -174,6 +174,17 @@ class AvailableNowEnds:
             self._tables = self._connector.snapshots.logs()
         self.logs = self._logs.poll_run()
 
+    def move(self) -> None:
+        """Ask for the ends again before the next chunks of a snapshot, but for no table that came since the run began.
+
+        Rows of a chunk are as of the end of its batch. As of the run's first end each chunk would have to read, and
+        undo, all changes since.
+        """
+        began = self._tables
+        self.fix()
+        if began is not None and self._tables is not None:
+            self._tables &= began
+
     def check(self, state: SourceState) -> None:
         """Raise what ``StreamEnd.check`` raises for a state to continue from."""
         self._stream.check(state, is_run=self.logs is not None)

@@ -22,6 +22,7 @@ from watermark_source.errors import GeneratorError
 from watermark_source.planning.holds import is_behind
 from watermark_source.planning.planner import Plan, plan
 from watermark_source.planning.policy import MinimumRows, OnLoss, PlanPolicy
+from watermark_source.planning.snapshot_ranges import unfinished
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState, SplitStatus
 from watermark_source.planning.status_transitions import SHORTEST_IDLE_TIMEOUT
@@ -213,6 +214,8 @@ class SourceRunner:
         if self._ends.logs is not None and self._offsets.replica.has_moved:
             # This copy may have been behind when its ends were fixed.
             self.freeze()
+        elif self._ends.logs is not None and unfinished(state.snapshots):
+            self._ends.move()
         return state
 
     def _show_processed(self, state: SourceState) -> None:

@@ -10,11 +10,13 @@ from pyspark_mysql_cdc_wm.lookup.server_cautions import advice
 from pyspark_mysql_cdc_wm.lookup.server_checks import checks_of
 from tests.unit.mysql.recorded_answers import Answer, checked_server
 from watermark_source.checks import CheckVerdict, Finding, examine
+from watermark_source.errors import RefusedError, UnknownSplitError
 
 MYSQL, MARIADB = "9.7.4", "11.8.9-MariaDB"
 TABLES: dict[str, Answer] = {
     "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE": [("shop", "t", "BASE TABLE")],
-    "SELECT @@GLOBAL.lower_case_table_names": [(0,)],
+    "SELECT DISTINCT TABLE_SCHEMA, TABLE_NAME FROM information_schema.COLUMNS": [("shop", "t")],
+    "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.KEY_COLUMN_USAGE": [("shop", "t")],
 }
 
 
@@ -24,9 +26,10 @@ def found(
     *,
     settings: dict[str, str] | None = None,
     answers: dict[str, Answer] | None = None,
+    **options: str,
 ) -> Finding:
     variables: Answer = list((settings or {}).items())
-    server = checked_server({"SHOW GLOBAL VARIABLES": variables, **TABLES, **(answers or {})}, version)
+    server = checked_server({"SHOW GLOBAL VARIABLES": variables, **TABLES, **(answers or {})}, version, **options)
     every = {each.name: each for each in (*checks_of(server.options), *advice(server.options))}
     (finding,) = examine([every[check]], server)
     return finding
@@ -102,15 +105,54 @@ def test_without_gtids_a_snapshot_is_slower_and_no_replica_continues_the_query()
 def test_a_binlog_that_is_kept_for_less_than_a_day_or_than_slow_snapshots_take_is_a_caution(
     settings: dict[str, str], size: int, verdict: CheckVerdict, text: str
 ) -> None:
-    finding = found("binlog kept", settings=settings, answers={"SELECT DATA_LENGTH": [(size,)]})
+    finding = found(
+        "binlog kept",
+        settings=settings,
+        answers={"SELECT TABLE_SCHEMA, TABLE_NAME, DATA_LENGTH": [("shop", "t", size)]},
+    )
     assert finding.verdict is verdict
     assert text in finding.text
 
 
 def test_tables_of_other_engines_are_not_as_of_one_moment() -> None:
-    verdict, text = shown(found("engine", answers={"SELECT ENGINE": [("MyISAM",)]}))
+    verdict, text = shown(
+        found("engine", answers={"SELECT TABLE_SCHEMA, TABLE_NAME, ENGINE": [("shop", "t", "MyISAM")]})
+    )
     assert (verdict, "shop.t (MyISAM): only InnoDB" in text) == (CheckVerdict.WARNING, True)
-    assert found("engine", answers={"SELECT ENGINE": [("InnoDB",)]}).verdict is CheckVerdict.OK
+    assert (
+        found("engine", answers={"SELECT TABLE_SCHEMA, TABLE_NAME, ENGINE": [("shop", "t", "InnoDB")]}).verdict
+        is CheckVerdict.OK
+    )
+
+
+@pytest.mark.parametrize(
+    ("tables", "verdict", "seen"),
+    [
+        ("shop.t", CheckVerdict.OK, "none"),
+        (
+            "shop.*",
+            CheckVerdict.WARNING,
+            "the user 'cdc' may not read shop.secret: the stream lacks this table. On the",
+        ),
+        ("shop.t,shop.secret*", CheckVerdict.WARNING, "GRANT SELECT ON `shop`.`secret` TO 'cdc'@'%'"),
+        (
+            "shop.t,shop.u*,sho.*",
+            CheckVerdict.WARNING,
+            "no table is like shop.u*, sho.* now. One that is created later",
+        ),
+        ("unseen.*,shop.t", CheckVerdict.WARNING, "GRANT SELECT ON `unseen`.* TO 'cdc'@'%'"),
+    ],
+)
+def test_what_a_pattern_does_not_find_and_what_may_not_be_read_is_named(
+    tables: str, verdict: CheckVerdict, seen: str
+) -> None:
+    more: dict[str, Answer] = {
+        "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE": [("shop", "t", "BASE TABLE"), ("shop", "secret", "BASE TABLE")],
+        "SELECT 1 FROM": UnknownSplitError("no such table"), "SELECT 1 FROM `unseen`": RefusedError("no"),
+    }  # fmt: skip
+    finding = found("tables left out", answers=more, tables=tables)
+    assert finding.verdict is verdict
+    assert seen in finding.text
 
 
 CASCADING = """CREATE TABLE `t` (

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
-import pymysql
 import pytest
 
+from pyspark_mysql_cdc_wm.lookup.rights import Rights
 from pyspark_mysql_cdc_wm.lookup.table_columns import (
     HiddenColumns,
     MinimalMetadata,
     TableColumns,
     declared_labels,
     described,
-    partly_readable,
 )
 from pyspark_mysql_cdc_wm.options.tables import TableName
 from pyspark_mysql_cdc_wm.records.layout import ColumnChoice
 from pyspark_mysql_cdc_wm.records.table_definition import Column, ColumnType, KeyPart, TableMap
 from tests.unit.mysql.recorded_answers import Answer, RecordedConnection
-from watermark_source.errors import RefusedError, SourceError, UnsupportedFormatError
+from watermark_source.errors import RefusedError, UnsupportedFormatError
 
 MYSQL, MARIADB = "9.7.4", "11.8.9-MariaDB"
 T = TableName("shop", "t")
@@ -37,7 +37,7 @@ def column(name: str, declared: str = "int", **more: Any) -> tuple[Any, ...]:
     shown = {"nullable": "NO", "precision": None, "scale": None, "fraction": None, "octets": None, "collation": None,
              "extra": "", "privileges": "select,insert", "key": "", **more}  # fmt: skip
     kind = declared.partition("(")[0].partition(" ")[0].lower()
-    return ("t", name, kind, declared, *shown.values())
+    return ("shop", "t", name, kind, declared, *shown.values())
 
 
 def connection(
@@ -49,9 +49,11 @@ def connection(
 ) -> RecordedConnection:
     answers: dict[str, Answer] = {
         "SELECT ID, CHARACTER_SET_NAME": COLLATIONS,
-        "SELECT TABLE_NAME, COLUMN_NAME, SUB_PART": [("t", *part) for part in key],
-        "SELECT TABLE_NAME, COLUMN_NAME, LOWER(DATA_TYPE)": columns,
-        "SELECT TABLE_NAME FROM information_schema.TABLES": [],
+        "SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, SUB_PART": [("shop", "t", *part) for part in key],
+        "SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, LOWER(DATA_TYPE)": columns,
+        "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES": [],
+        "SELECT CURRENT_ROLE()": [("NONE",)],
+        "SHOW GRANTS": [("GRANT SELECT ON `shop`.`t` TO `cdc`@`%`",)],
         **(more or {}),
     }
     return RecordedConnection(answers, version)
@@ -146,7 +148,7 @@ def test_generated_columns_of_mariadb_are_refused_unless_left_out() -> None:
 
 
 def test_a_table_that_keeps_former_rows_is_refused() -> None:
-    versioned: dict[str, Answer] = {"SELECT TABLE_NAME FROM information_schema.TABLES": [("t",)]}
+    versioned: dict[str, Answer] = {"SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES": [("shop", "t")]}
     with pytest.raises(UnsupportedFormatError, match=r"ALTER TABLE `shop`\.`t` DROP SYSTEM VERSIONING"):
         table(connection([ID], MARIADB, more=versioned))
     # MySQL has no such tables, and is not asked.
@@ -165,44 +167,6 @@ def test_labels_are_read_as_the_server_writes_them(declared: str, labels: tuple[
     assert declared_labels(declared) == labels
 
 
-def error(code: int) -> SourceError:
-    failure = SourceError("refused")
-    failure.__cause__ = pymysql.err.OperationalError(code, "")
-    return failure
-
-
-def test_tables_of_which_not_every_column_may_be_read_are_found() -> None:
-    names = [TableName("shop", name) for name in ("granted", "refused", "locked")]
-    asked = RecordedConnection({
-        "SELECT CURRENT_ROLE()": [("NONE",)],
-        "SHOW GRANTS FOR CURRENT_USER()": [("GRANT SELECT ON `shop`.* TO `cdc`@`%`",)],
-        "SELECT * FROM `shop`.`granted`": [], "SELECT * FROM `shop`.`refused`": RefusedError("no"),
-        "SELECT * FROM `shop`.`locked`": error(1205),
-    })  # fmt: skip
-    assert [name.table for name in partly_readable(asked, names)] == ["refused"]
-    # A lock is waited for for seconds, not for the server's year.
-    assert "SET SESSION lock_wait_timeout = 5" in asked.sent[:3]
-    broken: dict[str, Answer] = {"SHOW GRANTS": [], "SELECT * FROM": error(1064)}
-    with pytest.raises(SourceError):
-        partly_readable(RecordedConnection(broken, MARIADB), names)
-
-
-@pytest.mark.parametrize("version", [MYSQL, MARIADB])
-def test_an_invisible_column_that_may_not_be_read_is_found_where_columns_are_granted(version: str) -> None:
-    names = [TableName("shop", name) for name in ("hidden", "whole", "written")]
-    declared = "CREATE TABLE `t` (\n  `id` int NOT NULL,\n  `n` int /* INVISIBLE */,\n  KEY (`id`)\n) COMMENT='  `x'"
-    grant = [("GRANT SELECT (`id`, `n`), INSERT ON `shop`.`whole` TO `reads`@`%`",)]
-    readable = {"hidden": [("id",)], "whole": [("id",), ("n",)], "written": [("id",)]}
-    asked = RecordedConnection({
-        "SELECT CURRENT_ROLE()": [("`reads`@`%`",)],
-        "SHOW GRANTS FOR CURRENT_USER() USING `reads`@`%`": grant, "SHOW GRANTS": grant,
-        "SELECT * FROM": [],
-        "SHOW CREATE TABLE `shop`.`hidden`": RefusedError("no"), "SHOW CREATE TABLE": [("t", declared)],
-        "SELECT COLUMN_NAME FROM information_schema.COLUMNS": lambda _, name: readable[name],
-    }, version)  # fmt: skip
-    assert [name.table for name in partly_readable(asked, names)] == ["hidden", "written"]
-
-
 # Table maps without names.
 
 LOGGED = TableMap("shop", "t", (Column(ColumnType.LONG), Column(ColumnType.ENUM)))
@@ -211,7 +175,7 @@ STATE = column("state", "enum('new','paid')", collation="utf8mb4_0900_ai_ci")
 
 def completed(columns: Sequence[tuple[Any, ...]], logged: TableMap = LOGGED, *, is_read: bool = True) -> TableMap:
     found = connection(columns, key=[("id", None)])
-    return MinimalMetadata(found, lambda _: is_read, lambda _: None).completed(logged)
+    return MinimalMetadata(found, lambda _: is_read, lambda _: None, Rights(found)).completed(logged)
 
 
 def test_names_labels_and_key_that_are_not_logged_are_those_of_the_server_now() -> None:
@@ -247,17 +211,15 @@ def test_a_label_that_the_server_does_not_show_is_refused() -> None:
 # Columns that are in the binlog alone.
 
 
-def hidden(
-    logged: TableMap, shown: Sequence[str], *, mariadb: bool = True, by_grants: bool = False
-) -> list[str | None]:
+def hidden(logged: TableMap, shown: Sequence[str], *, mariadb: bool = True, granted: str = "") -> list[str | None]:
     answers: dict[str, Answer] = {
         "SELECT COLUMN_NAME FROM information_schema.COLUMNS": [(name,) for name in shown],
-        "SELECT TABLE_NAME FROM information_schema.TABLES": [],
-    }
-    found = HiddenColumns(
-        RecordedConnection(answers, MARIADB if mariadb else MYSQL), mariadb=mariadb, by_grants=by_grants
-    )
-    return [each.name for each in found.marked(logged).columns if each.hidden]
+        "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES": [],
+        "SELECT CURRENT_ROLE()": [("NONE",)], "SHOW GRANTS": [(f"GRANT SELECT{granted} ON `shop`.`t` TO `cdc`@`%`",)],
+        "SELECT * FROM `shop`.`t`": RefusedError("no"),
+    }  # fmt: skip
+    asked = RecordedConnection(answers, MARIADB if mariadb else MYSQL)
+    return [each.name for each in HiddenColumns(asked, Rights(asked)).marked(logged).columns if each.hidden]
 
 
 def logged(*names: str, kind: ColumnType = ColumnType.LONGLONG) -> TableMap:
@@ -272,9 +234,17 @@ def test_mariadbs_hash_of_a_unique_key_is_hidden_and_a_column_of_that_name_is_no
 
 
 def test_columns_that_were_not_granted_are_hidden() -> None:
-    assert hidden(logged("id", "secret"), ["id"], mariadb=False, by_grants=True) == ["secret"]
+    assert hidden(logged("id", "secret"), ["id"], mariadb=False, granted=" (`id`)") == ["secret"]
     # Of a table that was dropped nothing is known.
-    assert hidden(logged("id", "secret"), [], mariadb=False, by_grants=True) == ["id", "secret"]
+    assert hidden(logged("id", "secret"), [], mariadb=False, granted=" (`id`)") == ["id", "secret"]
+    # With the privilege for the table, the column was dropped since.
+    assert hidden(logged("id", "secret"), ["id"], mariadb=False) == []
+
+
+def test_a_key_that_was_granted_until_now_is_refused_in_the_binlog() -> None:
+    keyed = replace(logged("id", "secret"), primary_key=(KeyPart(1),))
+    with pytest.raises(UnsupportedFormatError, match="the user 'cdc' may not read secret of the primary key"):
+        hidden(keyed, ["id"], granted=" (`id`)")
 
 
 def test_a_period_that_is_not_described_is_that_of_a_table_that_keeps_former_rows() -> None:

@@ -2,32 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import product
 
 import pytest
 
 from pyspark_mysql_cdc_wm.lookup import table_list
-from pyspark_mysql_cdc_wm.lookup.table_list import TableList, is_sequence, names_of, on_server, tables_of
+from pyspark_mysql_cdc_wm.lookup.table_list import TableList, check_found, is_sequence, names_of, on_server, tables_of
 from pyspark_mysql_cdc_wm.options.tables import TableName, parse_tables
 from pyspark_mysql_cdc_wm.records.table_definition import Column, ColumnType, TableMap
 from tests.unit.mysql.recorded_answers import Answer, RecordedConnection, in_turn
-from watermark_source.errors import UnknownSplitError
+from watermark_source.errors import RefusedError, UnknownSplitError
 
 MARIADB = "11.8.9-MariaDB"
-HELD: Answer = [
+HELD: list[tuple[str, ...]] = [
     ("shop", "orders", "BASE TABLE"), ("shop", "orders_old", "SYSTEM VERSIONED"), ("shop", "open", "VIEW"),
     ("shop", "numbers", "SEQUENCE"), ("other", "orders", "BASE TABLE"),
 ]  # fmt: skip
 
 
 def connection(
-    held: Answer = HELD, version: str = "9.7.4", more: Mapping[str, Answer] | None = None
+    held: Answer = HELD, version: str = "9.7.4", more: Mapping[str, Answer] | None = None, refused: Sequence[str] = ()
 ) -> RecordedConnection:
-    return RecordedConnection({"SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE": held, **(more or {})}, version)
+    """Answer that there are these tables, and that the user may SELECT all but ``refused`` ones."""
+
+    def readable(*asked: str) -> list[tuple[str, ...]]:
+        databases = {"shop", "other"}.intersection(asked)
+        return list(product(databases, set(asked) - databases - set(refused)))
+
+    return RecordedConnection(
+        {"SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE": held, "SELECT DISTINCT": readable, **(more or {})}, version
+    )
 
 
-def found(text: str) -> list[str]:
-    return [str(name) for name in tables_of(connection(), parse_tables(text))]
+def found(text: str, asked: RecordedConnection | None = None, *, rule: str = "0") -> list[str]:
+    asked, selection = asked or connection(), on_server({"lower_case_table_names": rule}, parse_tables(text))
+    tables = tables_of(asked, selection)
+    check_found(asked, selection, tables)
+    return sorted(map(str, tables.read))
 
 
 def test_patterns_find_tables_and_neither_views_nor_sequences() -> None:
@@ -56,20 +68,52 @@ def test_a_table_that_is_not_there_is_named_with_those_that_are(text: str, refus
 
 def test_where_the_user_sees_nothing_that_is_said() -> None:
     with pytest.raises(UnknownSplitError, match="The tables it may see: none"):
-        tables_of(connection([]), parse_tables("*.*"))
+        found("*.*", connection([]))
 
 
 @pytest.mark.parametrize(("number", "ignores"), [(0, False), (1, True), (2, True)])
 def test_the_servers_rule_for_the_case_of_names_is_the_selections(number: int, ignores: bool) -> None:
-    rule: dict[str, Answer] = {"SELECT @@GLOBAL.lower_case_table_names": [(number,)]}
-    asked = connection(more=rule)
-    selection = on_server(asked, parse_tables("Shop.Orders"))
-    assert selection.ignores_case is ignores
+    rule = str(number)
     if ignores:
-        assert tables_of(asked, selection) == (TableName("shop", "orders"),)
+        assert found("Shop.Orders", rule=rule) == ["shop.orders"]
     else:
         with pytest.raises(UnknownSplitError, match=r"there is no table Shop\.Orders"):
-            tables_of(asked, selection)
+            found("Shop.Orders", rule=rule)
+
+
+def test_tables_that_may_not_be_read_are_left_out_of_patterns_and_refused_by_name() -> None:
+    asked = connection(refused=["orders_old"])
+    assert found("shop.*", asked) == ["shop.orders"]
+    tables = tables_of(asked, parse_tables("shop.*"))
+    assert tables.left_out == {TableName("shop", "orders_old")}
+    with pytest.raises(RefusedError, match=r"may not read shop\.orders_old\. On the server: GRANT SELECT ON `shop`"):
+        found("shop.*,shop.orders_old", asked)
+    with pytest.raises(RefusedError, match=r"may not read shop\.orders, shop\.orders_old: the stream lacks these"):
+        found("shop.*", connection(refused=["orders", "orders_old"]))
+
+
+def test_a_table_that_is_dropped_while_rights_are_looked_up_is_not_taken_for_one_that_may_not_be_read() -> None:
+    asked = connection(in_turn(HELD, HELD[1:]), refused=["orders"])
+    assert not tables_of(asked, parse_tables("shop.*")).left_out
+
+
+def test_a_new_table_that_may_not_be_read_is_named_once_and_read_when_it_may_be(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(table_list, "REFRESH_SECONDS", 0.0)
+    refused = ["orders_old"]
+    asked = connection(refused=refused)
+    tables = TableList(asked, parse_tables("shop.*"))
+    assert tables.now() == tables.now() == {TableName("shop", "orders")}
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said.startswith(
+        "MySQL at db1:3306: the user 'cdc' may not read shop.orders_old: the stream lacks this table"
+    )
+    assert said.endswith("On the server: GRANT SELECT ON `shop`.`orders_old` TO 'cdc'@'%'")
+    # What is known is not asked for again.
+    assert tables.now() == TableList(asked, parse_tables("shop.*"), tables.now()).now()
+    refused.clear()
+    assert tables.now() == {TableName("shop", "orders"), TableName("shop", "orders_old")}
 
 
 def test_tables_are_listed_again_after_a_while_or_when_one_was_missing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,7 +128,7 @@ def test_tables_are_listed_again_after_a_while_or_when_one_was_missing(monkeypat
     assert tables.now() == {TableName("shop", "b")}
     tables.expire()
     assert tables.now() == frozenset()
-    assert len(asked.sent) == 3
+    assert len([sent for sent in asked.sent if "TABLE_TYPE" in sent]) == 3
 
 
 SEQUENCE = (
