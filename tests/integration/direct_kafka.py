@@ -51,6 +51,14 @@ class DirectQuery:
 
     def step(self, *, all_there_is: bool = False) -> bool:
         """Do the batch that is not done yet, or the next one; return whether there was one."""
+        if not self.plan(all_there_is=all_there_is):
+            return False
+        offsets = self.kept.offsets
+        self.kept.batches.append(batch_of(self.reader, offsets[-2], offsets[-1], self.schema))
+        return True
+
+    def plan(self, *, all_there_is: bool = False) -> bool:
+        """Plan the next batch, unless one is not done yet; return whether there is one to be done."""
         offsets, done = self.kept.offsets, self.kept.batches
         if not offsets:
             offsets.append(_json(self.reader.initialOffset()))
@@ -59,7 +67,6 @@ class DirectQuery:
             if end == offsets[-1]:
                 return False
             offsets.append(end)
-        done.append(batch_of(self.reader, offsets[-2], offsets[-1], self.schema))
         return True
 
     def process_all(self) -> None:

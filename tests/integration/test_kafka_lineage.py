@@ -97,6 +97,27 @@ def test_a_checkpoint_without_ids_learns_them(kafka: Kafka, direct: DirectKafka)
     assert delivered(direct, f"{topic}-resumed") == ["more0"]
 
 
+@pytest.mark.parametrize("again", [10, 35])
+def test_a_batch_that_was_planned_on_an_earlier_topic_reads_none_of_the_new_one(
+    kafka: Kafka, direct: DirectKafka, caplog: pytest.LogCaptureFixture, again: int
+) -> None:
+    topic = f"planned-{next(names)}"
+    create_topic(kafka.bootstrap, topic, 1)
+    put(kafka.bootstrap, topic, values("old", 20))
+    queries = []
+    for fails in ("true", "false"):
+        options = direct.source(subscribe=topic, failOnDataLoss=fails, **LOOKS_OFTEN)
+        queries.append(direct.start(options, f"{topic}-{fails}"))
+        assert queries[-1].plan()
+    create_again(kafka.bootstrap, topic, values("new", again))
+    with pytest.raises(DataLossError, match="was deleted and created again since the batch was planned"):
+        queries[0].step()
+    queries[1].run_until(lambda: len(delivered(direct, f"{topic}-false")) >= again, seconds=60)
+    queries[1].process_all()
+    assert delivered(direct, f"{topic}-false") == values("new", again)
+    assert "offsets from 0 on are skipped because failOnDataLoss is false" in caplog.text
+
+
 # Leaders that were elected without the last records: two replicas, and a third broker that holds none of them.
 
 
@@ -108,7 +129,9 @@ def cluster() -> Iterator[LocalKafka]:
 
 KEPT, LOST = 30, 20
 """Records that both copies have, and that only the one on broker 1 has."""
-SHAPES = {"shorter": 10, "equal": 20, "longer": 35, "compacted": 35, "transactional": 35, "run": 35, "down": 35}
+SHAPES = {"shorter": 10, "equal": 20} | dict.fromkeys(
+    ("longer", "compacted", "transactional", "run", "down", "planned"), 35
+)
 """How many records the next leader writes, by topic."""
 
 
@@ -171,27 +194,33 @@ def test_records_that_an_unclean_election_replaced_are_a_loss_and_the_new_ones_a
 
     wait_for(1, 2)
     put_all(cluster.bootstrap, topics, "kept", dict.fromkeys(SHAPES, KEPT))
+    failing["planned"], skipping["planned"] = start("planned", fails=True), start("planned", fails=False)
+    for query in (failing["planned"], skipping["planned"]):
+        query.process_all()
     cluster.kill(2)
     wait_for(1, 1)
     put_all(cluster.bootstrap, topics, "lost", dict.fromkeys(SHAPES, LOST))
-    failing |= {shape: start(shape, fails=True) for shape in SHAPES}
-    skipping |= {shape: start(shape, fails=False) for shape in SHAPES}
-    first = [*values("kept", KEPT), *values("lost", LOST)]
-    for shape, query in {**failing, **{f"{shape}-": query for shape, query in skipping.items()}}.items():
-        if not shape.startswith("run"):
+    failing = {shape: start(shape, fails=True) for shape in SHAPES if shape != "planned"} | failing
+    skipping = {shape: start(shape, fails=False) for shape in SHAPES if shape != "planned"} | skipping
+    first = {shape: [*values("kept", KEPT), *values("lost", LOST)] for shape in SHAPES}
+    for shape, query in (*failing.items(), *skipping.items()):
+        if shape == "planned":
+            wait_until(query.plan, 60, "a batch that is planned, and not done")
+        elif shape != "run":
             query.process_all()
-        if shape.startswith("down"):
+        if shape == "down":
             query.stop()
-    assert {tuple(delivered(direct, f"{shape}-False")) for shape in SHAPES} == {tuple(first)}
+    first["planned"] = values("kept", KEPT)
+    assert {shape: delivered(direct, f"{shape}-False") for shape in SHAPES} == first
     for each in ("run", "down"):
         del failing[each], skipping[each]
     cluster.kill(1)
     cluster.start(2)
     wait_for(2, 1)
     put_all(cluster.bootstrap, topics, "new", SHAPES)
-    expected = {shape: [*first, *values("new", count)] for shape, count in SHAPES.items()}
+    expected = {shape: [*first[shape], *values("new", count)] for shape, count in SHAPES.items()}
     for shape in SHAPES:
-        with pytest.raises(DataLossError, match="are gone: the leader of epoch"):
+        with pytest.raises(DataLossError, match=r"are gone: the leader of epoch \d did not have them"):
             (failing.get(shape) or start(shape, fails=True)).run_until(lambda: False, seconds=60)
     check(skipping, expected, fails=False)
     assert caplog.text.count("are gone: the leader of epoch") >= len(SHAPES)
@@ -202,5 +231,5 @@ def test_records_that_an_unclean_election_replaced_are_a_loss_and_the_new_ones_a
     last = values("last", 5)
     check(skipping, {s: [*so_far, *values("lost", LOST), *last] for s, so_far in expected.items()}, fails=False)
     # Those that have failed have read nothing that this log does not have.
-    check(failing, {shape: [*first, *last] for shape in SHAPES}, fails=True)
+    check(failing, {shape: [*values("kept", KEPT), *values("lost", LOST), *last] for shape in SHAPES}, fails=True)
     direct.close()

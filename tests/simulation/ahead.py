@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 from tests.simulation.log import SimulatedLog
@@ -36,3 +36,6 @@ class SimulatedLookAhead:
             high = max(counting, default=None)
             found[split] = Unread(until, None if low is None else Millis(low), None if high is None else Millis(high))
         return found
+
+    def forget(self, splits: Set[Split]) -> None:
+        """Nothing is kept."""

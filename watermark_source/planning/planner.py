@@ -472,6 +472,8 @@ def _planned(
     state, known, ends, observation = chosen
     policy, logs = known.policy, observation.logs
     splits = _beside_rows(chosen)
+    if ahead is not None and known.losses:
+        ahead.forget({loss.split for loss in known.losses})
     watermarks = split_watermarks(splits, state, observation, policy, ahead, snapshots=known.snapshots)
     watermark = _watermark_after(chosen, splits, watermarks)
     # A run with an end would be over with the first plan that is no batch.

@@ -59,6 +59,10 @@ class RowsAhead(Protocol):
         """
         ...
 
+    def forget(self, splits: Set[Split]) -> None:
+        """Forget what was read of splits whose logs have lost rows: others may be at their positions."""
+        ...
+
 
 def unread_behind(
     ahead: RowsAhead,

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Set
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from tests.simulation.ahead import SimulatedLookAhead
 from tests.simulation.driver import START, Driver
 from tests.simulation.histories import Outage, perform
 from tests.simulation.log import SimulatedLog, SplitLog
@@ -14,7 +17,7 @@ from watermark_source.planning.disorder import RangeSummary
 from watermark_source.planning.planner import plan, ranges_of
 from watermark_source.planning.policy import Alignment, Idleness, MinimumRows, OnLoss, PlanPolicy
 from watermark_source.planning.split import Split, SplitRange
-from watermark_source.planning.state import SourceState, SplitState, SplitStatus
+from watermark_source.planning.state import Epoch, SourceState, SplitState, SplitStatus
 from watermark_source.planning.strategy import Bounded, ProcessingTime
 from watermark_source.planning.watermark import Millis
 
@@ -176,6 +179,33 @@ def test_a_re_created_log_goes_on_at_its_end() -> None:
     driver.log.splits[A].append([3])
     driver.step()
     assert ranges_of(driver.state()) == [SplitRange(A, 2, 3)]
+
+
+@pytest.mark.parametrize(
+    ("logs", "range_", "epoch"),
+    [
+        ({"ids": {"log": "new"}, "histories": {A: [Epoch(0, 0)]}}, (0, 9), Epoch(0, 0)),
+        ({"ids": {"log": "old"}, "histories": {A: [Epoch(4, 2), Epoch(3, 0)]}}, (2, 9), Epoch(4, 2)),
+        ({"ids": {"log": "old"}}, (5, 9), Epoch(3, 0)),
+    ],
+)
+def test_the_id_and_the_epoch_in_the_offset_are_those_of_the_log_that_is_read_on(
+    logs: dict[str, Any], range_: tuple[int, int], epoch: Epoch
+) -> None:
+    class Ahead(SimulatedLookAhead):
+        forgotten: Set[Split] = frozenset()
+
+        def forget(self, splits: Set[Split]) -> None:
+            self.forgotten = splits
+
+    before = SourceState({A: at(5, 100, epoch=Epoch(3, 0))}, Millis(100), ids={"log": "old"})
+    policy, ahead = PlanPolicy(on_loss=OnLoss(fails=False)), Ahead(SimulatedLog(1), rows=1)
+    found = plan(before, observed(NOW, {A: 9}, **logs), policy, None, ahead=ahead)
+    assert ranges_of(found.state) == [SplitRange(A, *range_)]
+    assert (found.state.ids, found.state.splits[A].epoch) == (logs["ids"], epoch)
+    assert found.state.watermark == 100
+    lost = range_[0] != before.splits[A].position
+    assert (len(found.losses), ahead.forgotten) == (lost, {A} if lost else frozenset())
 
 
 def test_rows_deleted_by_retention_are_skipped_in_one_step() -> None:

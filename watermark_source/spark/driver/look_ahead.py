@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -301,6 +301,10 @@ class ReadingAhead:
         hidden |= (self._failing | self._suspects) & planned.keys()
         found = {split: self._indexes[split].unread(batch.end) for split, batch in planned.items()}
         return {s: each._replace(is_readable=s not in hidden) for s, each in found.items()}
+
+    def forget(self, splits: Set[Split]) -> None:
+        """See ``RowsAhead``."""
+        self._indexes = {split: index for split, index in self._indexes.items() if split not in splits}
 
     def _next(self, planned: Mapping[Split, SplitRange], targets: Mapping[Split, int]) -> list[SplitRange]:
         short = [

@@ -46,6 +46,16 @@ def test_the_lowest_of_what_follows_is_known_and_no_row_is_looked_at_more_than_t
     assert max(Counter(n for r in rows.asked for n in range(r.start, r.end)).values()) == 2
 
 
+def test_rows_of_a_log_that_has_others_by_now_are_forgotten() -> None:
+    rows = RowsInMemory({A: [1_000 + n for n in range(100)]})
+    ahead = ReadingAhead(rows, rows=50, span=None)
+    assert look(ahead, 0, 40, 100).lowest == 1_040
+    rows.times[A] = [5 + n for n in range(100)]
+    assert look(ahead, 30, 40, 100).lowest == 1_040
+    ahead.forget({A})
+    assert look(ahead, 30, 40, 100).lowest == 45
+
+
 def test_of_rows_in_order_the_lowest_is_always_the_next_one() -> None:
     """In steps of a batch's rows, not of the pieces in which they are kept."""
     rows = RowsInMemory({A: [1_000 * n for n in range(6_000)]})
