@@ -107,7 +107,7 @@ class KafkaDiscovery:
         """
         wanted = {split for split in splits if selects(self._subscription, split)}
         known = frozenset() if self._last is None else self._last.splits
-        other = any(before != ids.get(name, before) for name, before in self._ids.items())
+        other = any(self.ids().get(name, before) != before for name, before in ids.items())
         self._ids = {**self._ids, **ids}
         if wanted - known or other:
             self._expected = wanted

@@ -269,6 +269,35 @@ def test_a_look_that_began_before_the_checkpoint_was_looked_for_changes_nothing(
     assert not caplog.messages
 
 
+def test_a_topic_is_another_one_only_once_all_brokers_name_its_new_id(caplog: pytest.LogCaptureFixture) -> None:
+    topics, told = Topics(a=1), list[Set[str]]()
+    topics.id = topics.id_of_all = "A"
+    discovery = KafkaDiscovery(
+        topics, topics, Subscribe(frozenset("a")), max_age_ms=5_000, clock=lambda: topics.now, on_new_topics=told.append
+    )
+    discovery.discover()
+    assert (discovery.ids(), told) == ({"a": "A"}, [{"a"}])
+    topics.id, topics.now = "B", 6.0
+    settled(discovery)
+    assert (discovery.ids(), told) == ({"a": "A"}, [{"a"}])
+    assert "brokers still name it by several ids" in caplog.text
+    topics.id_of_all, topics.now = "B", 12.0
+    settled(discovery)
+    assert (discovery.ids(), told) == ({"a": "B"}, [{"a"}, {"a"}])
+
+
+def test_the_ids_of_a_checkpoint_are_others_only_once_all_brokers_name_them() -> None:
+    topics = Topics(a=1)
+    topics.id, topics.id_of_all = "A", "B"
+    discovery = topics.discovery(Subscribe(frozenset("a")))
+    discovery.discover()
+    with pytest.raises(SourceError, match="several ids"):
+        discovery.expect(splits("a", 0), {"a": "B"})
+    topics.id = "B"
+    discovery.expect(splits("a", 0), {"a": "B"})
+    assert discovery.ids() == {"a": "B"}
+
+
 def test_looks_take_a_small_share_of_the_time() -> None:
     topics, slow = Topics(a=1), SlowTopics(a=2)
     discovery = KafkaDiscovery(
