@@ -11,7 +11,7 @@ import pytest
 from watermark_source.planning.disorder import Learned
 from watermark_source.planning.offset import OffsetCodec
 from watermark_source.planning.split import Split
-from watermark_source.planning.state import GroupState, Returning, SourceState, SplitState, SplitStatus
+from watermark_source.planning.state import Epoch, GroupState, Returning, SourceState, SplitState, SplitStatus
 from watermark_source.planning.watermark import Millis
 
 RECORDED = sorted(Path(__file__).parent.glob("*/offsets/*.json"))
@@ -36,6 +36,7 @@ def test_there_are_recorded_offsets() -> None:
         "returning",
         "step",
     }
+    assert {path.stem for path in RECORDED if path.parts[-3] == "0.1-lineage"} == {"epochs"}
 
 
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: f"{path.parts[-3]}/{path.stem}")
@@ -73,6 +74,7 @@ def _state(recorded: dict[str, Any]) -> SourceState:
                 highest=_millis(split.get("highest")),
                 step=split.get("step"),
                 returning=Returning.READ if split.get("returning") else None,
+                epoch=Epoch(*split["epoch"]) if "epoch" in split else None,
             )
             for split in recorded["splits"]
         },
@@ -82,6 +84,7 @@ def _state(recorded: dict[str, Any]) -> SourceState:
         future_cap=_millis(recorded["future_cap"]),
         ended=recorded.get("ended", False),
         learned=_learned(recorded.get("learned")),
+        ids=recorded.get("ids", {}),
         run=recorded["run"],
     )
 

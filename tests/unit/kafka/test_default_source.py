@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from pyspark.sql.datasource import DataSourceReader
@@ -19,9 +20,10 @@ import pyspark_aligned_kafka
 from pyspark_aligned_kafka import DefaultSource
 from pyspark_aligned_kafka.options.kafka_option_table import KAFKA_COLUMNS, OPTION_TABLE
 from pyspark_aligned_kafka.source import kafka_columns
-from watermark_source.errors import OptionError, SchemaError
+from watermark_source.errors import OffsetError, OptionError, SchemaError
 from watermark_source.planning.watermark import WatermarkCharacteristic
 from watermark_source.spark.columns import MARKER_TYPE, SourceTime
+from watermark_source.spark.stream_reader import AlignedStreamReader
 
 GIVEN = {"kafka.bootstrap.servers": "localhost:1", "subscribe": "t"}
 RECORD_TIMES = ("event_time", "timestamp")
@@ -47,6 +49,20 @@ def test_reading_options_and_planning_tasks_loads_no_client() -> None:
     """Spark starts processes for just that with every query."""
     heavy = ("kafka", "numba", "pandas")
     assert run(f"import sys, pyspark_aligned_kafka.source; print([m for m in {heavy} if m in sys.modules])") == "[]"
+
+
+@pytest.mark.parametrize(
+    "keys", [{"complete": []}, {"snapshot": {"t": [None]}}, {"system": "a"}, {"forgotten": {"t": 1}}]
+)
+def test_an_offset_with_what_no_topic_has_is_refused_before_anything_is_asked(keys: dict[str, Any]) -> None:
+    source = DefaultSource({**GIVEN, "sourceName": "orders"})
+    offset = {"name": "orders", "run": 1, "source": "aligned-kafka", "splits": {"t": {"0": [7, 0]}}, "v": 1, **keys}
+    reader = cast(AlignedStreamReader, source.streamReader(source.schema()))
+    try:
+        with pytest.raises(OffsetError, match=f"unknown .*{next(iter(keys))}"):
+            reader.latestOffset(offset, ReadAllAvailable())
+    finally:
+        reader.stop()
 
 
 def test_a_missing_package_is_named_with_the_way_to_install_it() -> None:
