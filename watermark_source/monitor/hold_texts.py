@@ -13,6 +13,7 @@ from watermark_source.durations import count_text, format_duration, format_secon
 from watermark_source.monitor.source_status import SourceStatus
 from watermark_source.planning.announced import AnnouncedBy, ObservedAnnouncements, WriterAt, WriterStatus
 from watermark_source.planning.announcement import gone_line, writers_line
+from watermark_source.planning.group_limit import STORE, TO_COME
 from watermark_source.planning.holds import (
     THE_ANNOUNCEMENTS,
     Behind,
@@ -328,12 +329,15 @@ def _no_marks(hold: Hold, words: Words) -> str:
 
 
 def _paused_advice(hold: Hold, _: Words) -> str:
-    if hold.by is HeldBy.SOURCE and hold.watermark is not None:
-        return f"the watermark goes on once {hold.name} does: see why(query) in its query"
-    return (
-        "start the other sources of the alignment group, or write how many there are into "
-        '.option("alignmentMembers", …)'
-    )
+    if hold.by is not HeldBy.SOURCE or hold.name == str(STORE):
+        # What a split waits for is in its sentence, and the store's trouble in the status.
+        return ""
+    if hold.name == str(TO_COME):
+        return (
+            "start the other sources of the alignment group, or write how many there are into "
+            '.option("alignmentMembers", …)'
+        )
+    return f"the watermark goes on once {hold.name} does: see why(query) in its query"
 
 
 def _left_out_advice(hold: Hold, words: Words) -> str:

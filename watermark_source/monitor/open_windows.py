@@ -28,6 +28,7 @@ from watermark_source.monitor.window_facts import (
     writer_at,
 )
 from watermark_source.planning.announcement import gone_line, watermarks_command
+from watermark_source.planning.group_limit import TO_COME
 from watermark_source.planning.holds import HeldBy, Hold, HoldKind
 from watermark_source.planning.watermark import MIN, is_moment, watermark_text
 
@@ -241,7 +242,7 @@ def _to_do(source: SourceStatus, target: int, end: int | None, *, knows_options:
         return
     found = list(holds_at(source, target, end))
     if source.group is not None and source.group.hold:
-        found.insert(0, Hold(by=HeldBy.SOURCE, name=source.group.slowest or "", kind=HoldKind.PAUSED))
+        found.insert(0, Hold(by=HeldBy.SOURCE, name=source.group.slowest or str(TO_COME), kind=HoldKind.PAUSED))
     texts: dict[str, None] = {}
     for hold in found:
         if hold.kind in _NEEDS_NOTHING and hold.by is HeldBy.SPLIT:

@@ -333,6 +333,9 @@ def _elsewhere(of: PlanFacts) -> Hold | None:
         return None
     wait = alignment_wait(split, of)
     mark = None if wait is None or wait.max_drift is None else limit.watermark - wait.max_drift
+    if mark is None and of.plan.observation.history.asked_before is None:
+        # All sources that begin together read their first rows now: the next plan shows whether one is missing.
+        return None
     return Hold(by=HeldBy.SOURCE, name=str(limit.slowest), kind=HoldKind.PAUSED, split=split, watermark=mark)
 
 

@@ -27,6 +27,7 @@ from watermark_source.monitor.watermark_warnings import (
     standing_text,
     zone_text,
 )
+from watermark_source.planning.group_limit import TO_COME
 from watermark_source.planning.holds import NAMED, THE_ANNOUNCEMENTS, HeldBy, Hold, HoldKind
 from watermark_source.planning.range_report import LateRows
 from watermark_source.planning.split import Split
@@ -172,7 +173,11 @@ def test_the_warning_of_a_run_says_that_silence_counts_from_run_to_run() -> None
             "idleTimeout (30 s) leaves out one without any records, and not one whose records carry no watermark",
         ),
         (HoldKind.OPEN_TRANSACTION, {}, "Let the producer commit or abort its transaction: no idleTimeout leaves such"),
-        (HoldKind.PAUSED, {"lag": 7}, "Start the other sources of the alignment group, or write how many there are"),
+        (
+            HoldKind.PAUSED,
+            {"by": HeldBy.SOURCE, "name": str(TO_COME)},
+            "Start the other sources of the alignment group, or write how many there are",
+        ),
         (HoldKind.LEFT_OUT, {"follows_group": True}, '.option("idleFollows", "group") lets it follow the other sour'),
     ],
 )

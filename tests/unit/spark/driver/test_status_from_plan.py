@@ -9,6 +9,7 @@ import pytest
 from tests.spark.file_log import TABLE
 from tests.unit.planning.example_states import A, B, C, at, log_of, observation
 from watermark_source.clock import Clock
+from watermark_source.monitor.hold_texts import advice_of
 from watermark_source.monitor.source_status import SourceStatus, Status
 from watermark_source.monitor.status_json import status_from_json, status_to_json
 from watermark_source.planning.announced import AnnouncedBy
@@ -65,7 +66,9 @@ def test_a_silence_that_begins_or_ends_is_in_the_status_at_once_and_not_a_second
 def test_while_another_has_not_begun_there_is_no_limit_that_is_a_time(minimum: Millis) -> None:
     status = status_beside(OtherMembers(minimum, OtherMember("users"), 1))
     assert status.group is not None
-    assert (status.group.limit, status.group.hold, status.group.store) == (None, True, "driver")
+    # While the first rows are read, nobody has to be started.
+    assert (status.group.limit, status.group.hold, status.group.store) == (None, minimum == MIN, "driver")
+    assert advice_of(status) == ""
     assert status.splits[0].why == "reads nothing before its alignment group may begin: waits for users"
 
 
