@@ -131,10 +131,6 @@ class Fields:
         value: str = self._typed(key, str, "a string")
         return value
 
-    def optional_text(self, key: str) -> str | None:
-        """Return a string, ``None`` without the key."""
-        return None if self._values.get(key) is None else self.text(key)
-
     def flag(self, key: str) -> bool:
         """Return a boolean, false without the key."""
         return key in self._values and bool(self._typed(key, bool, "true or false"))

@@ -32,6 +32,7 @@ from watermark_source.monitor.three_clocks import (
     moment_of,
     query_clocks,
 )
+from watermark_source.monitor.window_facts import Unfollowed
 from watermark_source.planning.announcement import NO_WRITER, writers_line
 from watermark_source.planning.holds import HoldKind
 from watermark_source.planning.watermark import MAX, Millis
@@ -371,6 +372,40 @@ def test_a_watermark_that_stands_comes_before_data_that_are_older_still() -> Non
     assert of(idle_timeout=30_000).startswith("the data are old")
     assert of(without_holder=NOON - day - HOUR + 5_000).startswith("the data are old")
     assert of(views=(views[0], split_view(1, watermark=NOON - day - HOUR))).startswith("the data are old")
+
+
+def test_one_record_of_the_future_makes_no_rows_wait_and_is_named_with_its_partition() -> None:
+    """The others advance with the clock; the highest event time is no measure of how long rows wait."""
+    views = (split_view(0, watermark=NOON - 1_000), split_view(1, watermark=NOON + HOUR - 1))
+    status = source(views=views, newest=NOON + HOUR, out_of_orderness=0)
+    found = diagnose(clocks(status, state=(JOIN,), operators=operators(NOON - 1_000)))
+    assert found.verdict is DelayVerdict.FRESH
+    assert "; orders-1 has a record 1 h ahead of the clock: check its producer's clock; maxFutureSkew" in str(found)
+
+
+@pytest.mark.parametrize("silent", [0, HOUR])
+def test_rows_that_were_there_before_the_start_are_not_called_old_while_none_arrives(silent: int) -> None:
+    status = source(newest=NOON - HOUR - silent, rows_at=None, watermark=NOON - HOUR)
+    found = diagnose(clocks(status))
+    assert (found.verdict, str(found)) == (
+        DelayVerdict.QUIET,
+        "no rows arrive: all are processed, and they were there before the query was started",
+    )
+
+
+def test_on_the_clock_no_data_are_old() -> None:
+    status = source(processing_time=True, newest=NOON - 24 * HOUR, watermark=NOON - 1)
+    assert diagnose(clocks(status)).verdict is DelayVerdict.FRESH
+
+
+def test_a_query_that_does_not_follow_its_sources_is_told_so_whatever_else_is_slow() -> None:
+    found = diagnose(clocks(HELD, BLOCKED, state=(JOIN,), unfollowed=Unfollowed(NOON, NOON - HOUR)))
+    assert found.verdict is DelayVerdict.UNFOLLOWED
+    assert str(found).startswith(
+        "the query does not follow its sources: Spark's own watermark, 2026-11-21 12:00:00 UTC"
+    )
+    assert "rows of orders-1" in str(found)
+    assert str(found).endswith("use follow_watermark(stream) instead of withWatermark")
 
 
 def forms(diagnoses: Iterable[Diagnosis]) -> set[tuple[DelayVerdict, str]]:
