@@ -115,12 +115,31 @@ class QueryView:
     """By source: its watermark and lag over time."""
 
 
+class Ended(NamedTuple):
+    """A query that has ended."""
+
+    name: str
+    at: int
+    """When, milliseconds since 1970-01-01 UTC."""
+    batch: int | None
+    """The last batch that it had committed; ``None`` before the first."""
+    error: str | None
+    """The first line of the error that ended it; ``None`` without one."""
+
+    def __str__(self) -> str:
+        after = "before its first batch" if self.batch is None else f"after batch {count_text(self.batch)}"
+        how = "has ended" if self.error is None else "has failed"
+        return f"{self.name} {how} at {time_text(self.at)}, {after}" + (f": {self.error}" if self.error else "")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
     """What the page shows."""
 
     at: int
     queries: tuple[QueryView, ...] = ()
+    ended: tuple[Ended, ...] = ()
+    """Those of the last hour that do not run again."""
     changes: tuple[Change, ...] = ()
     """The oldest first."""
     unreadable: Mapping[str, str] = field(default_factory=dict)
@@ -132,6 +151,7 @@ def page_json(of: Page) -> dict[str, Any]:
     return {
         "at": of.at,
         "queries": [_query_json(query, of) for query in of.queries],
+        "ended": [each._asdict() for each in of.ended],
         "unreadable": dict(of.unreadable),
         "changes": [
             {
@@ -258,6 +278,8 @@ def _document(of: Page, refresh: int | None) -> Iterator[str]:
     if not of.queries and not of.unreadable:
         yield "<p>No query of this session runs. Of one that has ended: "
         yield "<code>python -m watermark_source explain --checkpoint DIR</code></p>"
+    for each in of.ended:
+        yield _tag("p", str(each), "poor" if each.error else "soft")
     for name, why in of.unreadable.items():
         yield _tag("p", f"The status of {name} cannot be read: {why}", "poor")
     for i, query in enumerate(of.queries):

@@ -16,6 +16,7 @@ import logging
 import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -27,11 +28,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import QueryProgressEvent, QueryTerminatedEvent
 
 from watermark_source.clock import Clock
-from watermark_source.errors import UsageError, WatermarkSourceError
+from watermark_source.errors import UsageError, WatermarkSourceError, shortened
 from watermark_source.monitor.followed_queries import QueryReader, query_view
 from watermark_source.monitor.history import ChangeHistory
 from watermark_source.monitor.listener import StatusListener
-from watermark_source.monitor.page_html import REFRESHES, SCRIPT, STYLE, Page, QueryView, page_html, page_json
+from watermark_source.monitor.operator_watermarks import executed_batch
+from watermark_source.monitor.page_html import REFRESHES, SCRIPT, STYLE, Ended, Page, QueryView, page_html, page_json
 from watermark_source.monitor.three_clocks import TOLERANCE
 
 _log = logging.getLogger(__name__)
@@ -44,6 +46,9 @@ _MOST_REQUESTS = 32
 _REQUEST_SECONDS = 10.0
 """For a whole request with its answer."""
 _STOP_SECONDS = 5.0
+_ENDED_SHOWN = 3_600_000
+"""Milliseconds for which a query that has ended is named."""
+_MOST_ENDED = 50
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -151,6 +156,7 @@ class _Queries(StatusListener):
         self.spark = None
         self._history = ChangeHistory()
         self._readers: dict[str, QueryReader] = {}
+        self._ended: deque[Ended] = deque(maxlen=_MOST_ENDED)
         self._clock = Clock()
         self._lock = threading.Lock()
         self._made: Page | None = None
@@ -164,11 +170,13 @@ class _Queries(StatusListener):
         self._history.record(name, sources)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 (Spark's name)
-        """Forget the query; its changes remain."""
-        ended = {query.run: query.label for query in self.queries()}
+        """Forget the query but for how it ended; its changes remain."""
+        ended = {query.run: query for query in self.queries()}
         super().onQueryTerminated(event)
-        if (label := ended.get(str(event.runId))) is not None:
-            self._history.end(label)
+        if (query := ended.get(str(event.runId))) is not None:
+            self._history.end(query.label)
+            error = None if event.exception is None else shortened(event.exception.partition("\n")[0])
+            self._ended.append(Ended(query.label, self._clock.wall(), executed_batch(query.progress), error))
 
     def page(self) -> Page:
         """Return the present status; requests within a quarter of a second share it."""
@@ -192,9 +200,11 @@ class _Queries(StatusListener):
             except Exception as error:  # noqa: BLE001  a query may end at any moment, and its JVM with it
                 _log.debug("the status of query %s could not be read: %s", name, error)
                 unreadable[name] = f"it ended, or its JVM did not answer ({type(error).__name__})"
+        at, running = self._clock.wall(), {view.name for view in views}
         return Page(
-            at=self._clock.wall(),
+            at=at,
             queries=tuple(sorted(views, key=lambda view: view.name)),
+            ended=tuple(e for e in self._ended if at - e.at < _ENDED_SHOWN and e.name not in running),
             changes=self._history.changes(),
             unreadable=unreadable,
         )

@@ -14,20 +14,31 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark.sql.streaming.listener import QueryProgressEvent, QueryTerminatedEvent
 from rich.console import Console
 
 from services.wait_until import wait_until
-from tests.unit.monitor.example_status import CHECKOUT, NOON, checkout, page, source_status, split_view, view
+from tests.unit.monitor.example_status import (
+    CHECKOUT,
+    NOON,
+    checkout,
+    page,
+    progress_of,
+    source_status,
+    split_view,
+    view,
+)
 from watermark_source.__main__ import main
 from watermark_source.errors import UsageError
 from watermark_source.monitor.history import MOST_CHANGES, MOST_POINTS, Change, ChangeHistory, ChangeKind
 from watermark_source.monitor.page_html import SCRIPT, SHOWN, STYLE, QueryView, page_html, page_json
 from watermark_source.monitor.source_status import GroupStatus, SourceStatus, Status, WriterView
 from watermark_source.monitor.status_json import status_from_json
-from watermark_source.monitor.status_page import StatusPage, _Server
+from watermark_source.monitor.status_page import StatusPage, _Queries, _Server
 from watermark_source.monitor.terminal import read_page, watch
 from watermark_source.planning.group import OwnSilence, Peer
 from watermark_source.planning.holds import HoldKind
@@ -314,6 +325,23 @@ def test_many_changes_of_one_query_displace_none_of_another() -> None:
         history.record("busy", [held_by(n % 2, NOON + n)])
     first, *others = history.changes()
     assert (first.query, {change.query for change in others}) == ("quiet", {"busy"})
+
+
+def test_a_query_that_failed_stays_on_the_page_for_an_hour_with_its_error_unless_it_runs_again() -> None:
+    queries = _Queries(SimpleNamespace(streams=SimpleNamespace(active=[])))  # type: ignore[arg-type]
+    about = {"id": "1d9a4d76-0c0b-4a1c-b6a4-5f0c4d8f0b11", "runId": "7f2d6f0e-6a44-4d0e-9f52-3f5ac5a4a0de"}
+    event = progress_of(checkout(), durationMs={"addBatch": 5})
+    queries.onQueryProgress(QueryProgressEvent.fromJson({"progress": event}))
+    error = {"exception": "the broker is gone\n\tat org.apache", "errorClassOnException": None}
+    queries.onQueryTerminated(QueryTerminatedEvent.fromJson(about | error))
+    (ended,) = queries.page().ended
+    assert (ended.name, ended.batch, ended.error) == ("sales", 7, "the broker is gone")
+    shown = Outline(page_html(page(ended=(ended._replace(at=NOON),)))).text
+    assert "sales has failed at 2026-11-21 12:00:00 UTC, after batch 7: the broker is gone" in shown
+    assert page_json(page(ended=(ended,)))["ended"] == [ended._asdict()]
+    queries._ended[0] = ended._replace(at=ended.at - 3_600_001)
+    queries._made = None
+    assert queries.page().ended == ()
 
 
 def test_of_too_many_points_the_worst_of_two_neighbours_remains() -> None:
