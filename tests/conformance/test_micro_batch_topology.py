@@ -41,6 +41,7 @@ def test_a_topic_deleted_while_another_comes(direct: DirectKafka, kafka: Kafka) 
 
 @pytest.mark.spark_case(SUITE, "subscribe topic by pattern with topic recreation between batches")
 def test_a_topic_made_anew_between_two_runs(direct: DirectKafka, kafka: Kafka) -> None:
+    """Spark's own source goes on at the end of a shorter one; by its id it is another one, and read whole."""
     stem = f"recreation-{uuid.uuid4().hex[:8]}"
     stays, goes = f"{stem}-good", f"{stem}-bad"
     for topic in (stays, goes):
@@ -51,14 +52,14 @@ def test_a_topic_made_anew_between_two_runs(direct: DirectKafka, kafka: Kafka) -
     delete_topic(kafka.bootstrap, goes)
     create_topic(kafka.bootstrap, goes, 1)
     direct.write(goes, {0: [5]})
-    with pytest.raises(DataLossError, match=r"\[KAFKA_DATA_LOSS\.PARTITION_OFFSET_CHANGED\].*-bad-0 ends at"):
+    with pytest.raises(DataLossError, match=r"\[KAFKA_DATA_LOSS\.PARTITION_OFFSET_CHANGED\].*-bad was deleted"):
         direct.run(direct.source(**options), "q")
     direct.run(direct.source(**options, failOnDataLoss="false"), "q")
     direct.write(goes, {0: [6, 7]})
     direct.write(stays, {0: [6]})
     direct.run(direct.source(**options), "q")
     rows = [(topic, offset) for topic, _, offset in direct.data("q")]
-    assert rows == sorted([(stays, 0), (stays, 1), (stays, 2), (goes, 0), (goes, 1), (goes, 1), (goes, 2)])
+    assert rows == sorted([(stays, 0), (stays, 1), (stays, 2), (goes, 0), (goes, 0), (goes, 1), (goes, 1), (goes, 2)])
 
 
 @pytest.mark.spark_case(SUITE, "delete a topic when a Spark job is running")
