@@ -49,6 +49,15 @@ scheme = "slate"
 """
 
 
+_NOT_SEARCHED = """\
+---
+search:
+  exclude: true
+---
+
+"""
+
+
 class Entry(NamedTuple):
     """A page in the navigation."""
 
@@ -82,6 +91,12 @@ def repository_path(page: Path, link: str) -> str:
 def pages() -> list[Path]:
     """Return every page of the site."""
     return [*(ROOT / name for name in _OUTSIDE if name.endswith(".md")), *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def unsearched() -> list[str]:
+    """Return the pages that a search leaves out: records of decisions and changes, whose words are those of the pages."""
+    records = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
+    return ["CHANGELOG.md", *(page.relative_to(ROOT).as_posix() for page in records)]
 
 
 def linked_files() -> Iterator[str]:
@@ -152,6 +167,9 @@ def lay_out(target: Path) -> None:
     for path in [*(page.relative_to(ROOT).as_posix() for page in pages()), *linked_files()]:
         (target / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / path, target / path)
+    for path in unsearched():
+        page = target / path
+        page.write_text(_NOT_SEARCHED + page.read_text(encoding="utf-8"), encoding="utf-8")
 
 
 def build(folder: Path) -> Path | None:

@@ -50,6 +50,20 @@ def test_every_link_of_a_page_is_a_page_or_a_file_of_the_site(page: Path, whole:
     assert {site.repository_path(page, link) for link in links} - whole == set()
 
 
+def test_a_search_leaves_records_out(tmp_path: Path) -> None:
+    """A search for "silent partition" found three decisions above the pages that say what to write."""
+    site.lay_out(tmp_path)
+    pages = {page.relative_to(tmp_path).as_posix(): page.read_text("utf-8") for page in tmp_path.rglob("*.md")}
+    searched = {path for path, text in pages.items() if not text.startswith("---\nsearch:\n  exclude: true\n---\n\n# ")}
+    assert searched == DOCS | {
+        "README.md",
+        "CONTRIBUTING.md",
+        "SECURITY.md",
+        "docs/README.md",
+        "docs/decisions/README.md",
+    }
+
+
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     """The files that the site is built from."""
