@@ -11,8 +11,9 @@ play`` starts a broker with a topic for it.
 from __future__ import annotations
 
 import argparse
+import os
 import signal
-import sys
+from typing import NoReturn
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import window
@@ -27,6 +28,12 @@ def print_windows(windows: DataFrame, _: int) -> None:
         print(f"{row.window.start:%Y-%m-%d %H:%M} {row['count']:>10,} records")
 
 
+def end_at_once(*_: object) -> NoReturn:
+    """End by Ctrl-C before there is a query: an exception in its start would have Spark leave its Java behind."""
+    print("Ctrl-C: ended before the query was there", flush=True)
+    os._exit(130)
+
+
 def main() -> None:
     """Count until Ctrl-C."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -38,13 +45,9 @@ def main() -> None:
 
     settings = recommended_conf(local_checkpoints=True, installed_on_executors=True)
     settings |= {"spark.sql.shuffle.partitions": "2", "spark.ui.showConsoleProgress": "false"}
-    # Interrupted in its start, Spark leaves its Java behind; the handler that it sets then waits for answers of Java.
-    interrupts: list[None] = []
-    signal.signal(signal.SIGINT, lambda *_: interrupts.append(print("Ctrl-C: ending once Spark is there")))
+    signal.signal(signal.SIGINT, end_at_once)
     spark = SparkSession.builder.master("local[2]").appName("first-job").config(map=settings).getOrCreate()
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    if interrupts:
-        raise KeyboardInterrupt
+    signal.signal(signal.SIGINT, end_at_once)  # Spark has set its own, which waits for answers of Java
     spark.sparkContext.setLogLevel("ERROR")
 
     reader = spark.readStream.format("aligned-kafka")
@@ -72,7 +75,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except KeyboardInterrupt:
-        sys.exit("Ctrl-C: ended before the query was there")
+    main()

@@ -2,55 +2,40 @@
 
 from __future__ import annotations
 
-import json
 import os
+import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from services.kafka import Kafka
 from services.kafka_topics import create_topic
 from services.spark_start import LOCAL_CHECKPOINTS, quick_spark
+from tests.integration.kafka_streams import write
+from tests.spark.queries import START
 
 pytestmark = [pytest.mark.service, pytest.mark.timeout(900), pytest.mark.usefixtures("connect_port")]
 
 ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "watermarks.md"
 MINUTE = 60
 # Half an hour lies between the partitions. The second run's first rows close the windows of the first one's last.
 FIRST = {0: [0, 10, 61, 200], 1: [1_800, 1_930, 2_000]}
 SECOND = {0: [170, 260, 1_900], 1: [1_990, 2_300]}
-PIPELINE = """
-import json, sys
-from pathlib import Path
-from pyspark.pipelines import cli
-from pyspark.pipelines.spark_connect_graph_element_registry import SparkConnectGraphElementRegistry
-from pyspark.pipelines.spark_connect_pipeline import create_dataflow_graph, handle_pipeline_events, start_run
-from pyspark.sql import SparkSession
-from tests.integration.kafka_streams import write
-from tests.integration.test_pipeline_windows import FIRST, SECOND
 
-kafka, storage = sys.argv[1:]
-spark = SparkSession.builder.remote("local[2]").getOrCreate()
-spark.conf.set("spark.sql.shuffle.partitions", "2")
-path = Path("examples/pipeline_windows/spark-pipeline.yml")
-for times in (FIRST, SECOND):
-    # As `spark-pipelines run` does, in a session that lives on to be asked for the result.
-    write(kafka, "orders", times)
-    graph = create_dataflow_graph(spark, "spark_catalog", "default", {})
-    registry = SparkConnectGraphElementRegistry(spark, graph)
-    cli.register_definitions(path, registry, cli.load_pipeline_spec(path), spark, graph)
-    events = start_run(
-        spark, graph, full_refresh=[], full_refresh_all=False, refresh=[], dry=False, storage=f"file://{storage}"
+
+def of_the_page(bootstrap: str) -> list[str]:
+    """The command of the page as it stands, but for the address, its variables as words of ``env``."""
+    (line,) = re.findall(
+        r"^    (KAFKA=.*?spark-pipelines run (?:.*\\\n)*.*)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE
     )
-    handle_pipeline_events(events)
-    rows = spark.sql("SELECT unix_seconds(start), count FROM counts").collect()
-    print("rows", json.dumps([list(row) for row in rows]))
-    print("orders", json.dumps([list(row) for row in spark.sql("SELECT partition, offset FROM orders").collect()]))
-spark.stop()
-"""
+    scripts = f"{Path(sys.executable).parent}/"
+    return ["env", *shlex.split(line.replace("localhost:9092", bootstrap).replace(".venv/bin/", scripts))]
 
 
 def closed(*runs: dict[int, list[int]], until: int) -> dict[int, int]:
@@ -62,33 +47,31 @@ def closed(*runs: dict[int, list[int]], until: int) -> dict[int, int]:
 
 def test_windows_of_a_pipeline_close_by_the_sources_watermark(kafka: Kafka, tmp_path: Path) -> None:
     create_topic(kafka.bootstrap, "orders", 2)
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYSPARK_GATEWAY"))}
-    settings = (
-        f"spark.driver.extraJavaOptions={quick_spark()}", "spark.ui.enabled=false",
-        *(f"{name}={value}" for name, value in LOCAL_CHECKPOINTS.items()),
-        f"spark.sql.warehouse.dir={tmp_path / 'warehouse'}", "spark.sql.session.timeZone=UTC",
-    )  # fmt: skip
-    submit = " ".join(f"--conf {shlex.quote(each)}" for each in settings)
-    done = subprocess.run(
-        [sys.executable, "-c", PIPELINE, kafka.bootstrap, str(tmp_path / "storage")],
-        env={
-            **environment, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]), "PYSPARK_PYTHON": sys.executable,
-            "PYSPARK_SUBMIT_ARGS": f"{submit} pyspark-shell", "KAFKA": kafka.bootstrap,
-        },
-        cwd=ROOT, capture_output=True, text=True, timeout=560, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    from tests.spark.queries import START
-
-    tables = [
-        {(second - START // 1_000) // MINUTE: count for second, count in json.loads(line.removeprefix("rows "))}
-        for line in done.stdout.splitlines()
-        if line.startswith("rows ")
-    ]
-    orders = [sorted(json.loads(line[7:])) for line in done.stdout.splitlines() if line.startswith("orders ")]
+    shutil.copytree(ROOT / "examples" / "pipeline_windows", tmp_path / "examples" / "pipeline_windows")
+    spec = tmp_path / "examples" / "pipeline_windows" / "spark-pipeline.yml"
+    spec.write_text(spec.read_text(encoding="utf-8").replace("/tmp/counts-pipeline", f"{tmp_path}/storage"))
+    settings = "".join(f"{name} {value}\n" for name, value in LOCAL_CHECKPOINTS.items())
+    (tmp_path / "spark-defaults.conf").write_text(f"{settings}spark.ui.enabled false\n", encoding="utf-8")
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYSPARK_"))} | {
+        "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]), "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable, "SPARK_CONF_DIR": str(tmp_path), "JDK_JAVA_OPTIONS": quick_spark(),
+    }  # fmt: skip
+    tables, orders = [], []
+    for times in (FIRST, SECOND):
+        write(kafka.bootstrap, "orders", times)
+        # Each run is a process of its own, as it is from a shell.
+        done = subprocess.run(
+            of_the_page(kafka.bootstrap),
+            env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=400, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        rows = pq.read_table(tmp_path / "spark-warehouse" / "counts").to_pylist()
+        tables.append({(int(row["start"].timestamp()) - START // 1_000) // MINUTE: row["count"] for row in rows})
+        read = pq.read_table(tmp_path / "spark-warehouse" / "orders").to_pylist()
+        orders.append(sorted((row["partition"], row["offset"]) for row in read))
     assert orders == [
-        [[0, n] for n in range(4)] + [[1, n] for n in range(3)],
-        [[0, n] for n in range(7)] + [[1, n] for n in range(5)],
+        [(0, n) for n in range(4)] + [(1, n) for n in range(3)],
+        [(0, n) for n in range(7)] + [(1, n) for n in range(5)],
     ]
     # Of the partition that is behind, the last row less what may come out of order.
     assert tables[0] == closed(FIRST, until=200 - 30)
