@@ -9,8 +9,12 @@ RUN := $(VENV)/bin/python
 PIP := $(RUN) -m pip --disable-pip-version-check install
 # What tests and linters need.
 INSTALLED := $(VENV)/.installed
-# What runs the project and its servers; where tests are installed, all of it is there.
+# What runs the project and its servers, and what runs its joins; where tests are installed, all of it is there.
 TO_RUN := $(if $(wildcard $(INSTALLED)),$(INSTALLED),$(VENV)/.installed-to-run)
+TO_JOIN := $(if $(wildcard $(INSTALLED)),$(INSTALLED),$(VENV)/.installed-to-join)
+# pip unpacks and builds pyspark's archive of 456 MB without a line, a minute or longer.
+WITH_CLOCK := with_clock() { (s=0; while sleep 5; do s=$$((s + 5)); echo "  $$s s: pip is at work"; done) & \
+    clock=$$!; "$$@"; status=$$?; kill $$clock; return $$status; }; with_clock
 # The project as pip copied it, where a user has installed it.
 COPY = $(wildcard $(VENV)/lib/python3*/site-packages/watermark_source)
 FUZZER := $(VENV)/.installed-soak
@@ -89,10 +93,10 @@ demo-json: java $(TO_RUN) ## orders whose event time is in their JSON, with with
 demo-mysql: java $(TO_RUN) ## MySQL tables copied by their stream while they are written to
 	$(RUN) examples/mysql_changes.py $(DEMO_ARGS)
 
-demo-join: java $(TO_RUN) ## clicks from Kafka, each joined with its user from MySQL
+demo-join: java $(TO_JOIN) ## clicks from Kafka, each joined with its user from MySQL
 	$(RUN) examples/clickstream_enrichment.py $(DEMO_ARGS)
 
-demo-rate: java $(TO_RUN) ## clicks of Spark's rate source, each joined with its user from MySQL
+demo-rate: java $(TO_JOIN) ## clicks of Spark's rate source, each joined with its user from MySQL
 	$(RUN) examples/rate_enrichment.py $(DEMO_ARGS)
 
 demo-chain: java $(TO_RUN) ## three jobs in a row: watermarks that travel with the rows, beside a bound in each job
@@ -180,15 +184,17 @@ distclean: clean ## clean, and .venv
 $(INSTALLED): pyproject.toml requirements.lock | $(RUN)
 	@echo "installing the project, tests and linters into $(VENV) (once; 1.7 GB in all)"
 	$(PIP) 'pip>=25.1'
-	$(PIP) --editable '.[all]' --group dev --constraint requirements.lock
+	$(WITH_CLOCK) $(PIP) --editable '.[all]' --group dev --constraint requirements.lock
 	$(RUN) -m watermark_source.spark.bytecode  # every query starts half a second sooner
 	@touch $@
 
 # A copy, with the versions of packages that its user has, stays as it is.
-$(VENV)/.installed-to-run: pyproject.toml requirements.lock | $(RUN)
-	@echo "$(if $(COPY),adding what the demos need to the project in $(VENV),installing the project into $(VENV) (once; 1.2 GB, without tests and linters))"
+$(VENV)/.installed-to-run: EXTRAS := kafka,mysql,monitor
+$(VENV)/.installed-to-join: EXTRAS := kafka,mysql,monitor,operators
+$(VENV)/.installed-to-run $(VENV)/.installed-to-join: pyproject.toml requirements.lock | $(RUN)
+	@echo "$(if $(COPY),adding what the demos need to the project in $(VENV),installing the project into $(VENV) (once; 1.1 GB, without tests and linters))"
 	$(PIP) 'pip>=25.1'
-	$(PIP) $(if $(COPY),'watermark-source[all]',--editable '.[all]' --constraint requirements.lock) --group servers
+	$(WITH_CLOCK) $(PIP) $(if $(COPY),'watermark-source[$(EXTRAS)]',--editable '.[$(EXTRAS)]' --constraint requirements.lock)
 	$(if $(COPY),,$(RUN) -m watermark_source.spark.bytecode)
 	@touch $@
 

@@ -1,4 +1,4 @@
-"""What ``make`` installs: for who tries the project no tests and linters, and over what is installed no other copy."""
+"""What ``make`` installs: for who tries the project what a demo needs, and over what is installed no other copy."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 DEMOS = sorted(set(re.findall(r"^    make (play|demo\S*|broker) ", README, re.MULTILINE)))
+JOINS = {"demo-join", "demo-rate"}
 
 
 @pytest.fixture
@@ -43,7 +44,8 @@ def test_the_readme_has_the_demos() -> None:
 
 @pytest.mark.parametrize("target", DEMOS)
 def test_a_demo_installs_no_tests_and_linters(clone: Path, target: str) -> None:
-    assert installs(clone, target)[1:] == ["--editable '.[all]' --constraint requirements.lock --group servers"]
+    extras = "kafka,mysql,monitor" + (",operators" if target in JOINS else "")
+    assert installs(clone, target)[1:] == [f"--editable '.[{extras}]' --constraint requirements.lock"]
 
 
 @pytest.mark.parametrize("target", ["lint", "test", "prepared"])
@@ -63,4 +65,14 @@ def test_where_tests_are_installed_a_demo_installs_nothing(clone: Path, target: 
 @pytest.mark.parametrize("target", ["demo", "broker"])
 def test_a_copy_that_a_user_installed_is_added_to_and_not_replaced(clone: Path, target: str) -> None:
     (clone / ".venv" / "lib" / "python3.13" / "site-packages" / "watermark_source").mkdir(parents=True)
-    assert installs(clone, target)[1:] == ["'watermark-source[all]' --group servers"]
+    assert installs(clone, target)[1:] == ["'watermark-source[kafka,mysql,monitor]'"]
+
+
+def test_a_long_installation_says_that_it_is_at_work_and_its_failure_is_one(clone: Path) -> None:
+    makefile = (clone / "Makefile").read_text(encoding="utf-8")
+    makefile = makefile.replace("sleep 5", "sleep 0.01").replace("s + 5", "s + 1")
+    (clone / "Makefile").write_text(f"{makefile}\nslow:\n\t$(WITH_CLOCK) sh -c 'sleep 0.5; exit 3'\n", encoding="utf-8")
+    done = subprocess.run(["make", "slow"], cwd=clone, capture_output=True, text=True, timeout=60, check=False)
+    assert "  1 s: pip is at work\n  2 s: pip is at work\n" in done.stdout
+    assert done.returncode == 2
+    assert "Error 3" in done.stderr
