@@ -45,6 +45,8 @@ def main() -> None:
 
     settings = recommended_conf(local_checkpoints=True, installed_on_executors=True)
     settings |= {"spark.sql.shuffle.partitions": "2", "spark.ui.showConsoleProgress": "false"}
+    # Spark searches the error of a batch that is stopped in its function by an expression that takes a lot of stack.
+    settings["spark.driver.extraJavaOptions"] = "-Xss16m"
     signal.signal(signal.SIGINT, end_at_once)
     spark = SparkSession.builder.master("local[2]").appName("first-job").config(map=settings).getOrCreate()
     signal.signal(signal.SIGINT, end_at_once)  # Spark has set its own, which waits for answers of Java

@@ -66,7 +66,8 @@ class OneByOne:
 
     def read(self, keys: Iterable[Cells]) -> Iterator[Cells | None]:
         """Yield the value of each key, ``None`` for a key without a value."""
-        yield from map(self._state.getValue, keys)
+        for key in keys:
+            yield self._state.getValue(key) if self._state.containsKey(key) else None
 
     def write(self, pairs: Iterable[tuple[Cells, Cells]]) -> None:
         """Set the values of keys."""
@@ -96,9 +97,15 @@ class MapCalls:
 
     def read(self, keys: Iterable[Cells]) -> Iterator[Cells | None]:
         """Yield the value of each key, ``None`` for a key without a value."""
-        get = self._messages.GetValue
-        for value in self._responses(self._call(getValue=get(userKey=self._key(key))) for key in keys):
-            yield self._decode(value) if value else None
+        # Spark logs a warning for each missing value that is just read.
+        contains, get = self._messages.ContainsKey, self._messages.GetValue
+        wanted = [self._key(key) for key in keys]
+        answers = self._responses(self._call(containsKey=contains(userKey=key)) for key in wanted)
+        is_there = [status == _OK for status, _ in answers]
+        present = (key for key, there in zip(wanted, is_there, strict=True) if there)
+        values = self._responses(self._call(getValue=get(userKey=key)) for key in present)
+        for there in is_there:
+            yield self._decode(next(values)[1]) if there else None
 
     def write(self, pairs: Iterable[tuple[Cells, Cells]]) -> None:
         """Set the values of keys."""
@@ -125,7 +132,7 @@ class MapCalls:
         message: bytes = self._messages.StateRequest(stateVariableRequest=request).SerializeToString()
         return message
 
-    def _responses(self, messages: Iterator[bytes]) -> Iterator[bytes]:
+    def _responses(self, messages: Iterator[bytes]) -> Iterator[tuple[int, bytes]]:
         for group in groups(messages):
             for message in group:
                 self._file.write(_HEAD.pack(_VERSION, len(message)))
@@ -135,7 +142,7 @@ class MapCalls:
                 status, error, value = self._response()
                 if status not in (_OK, _NO_VALUE):
                     raise InternalError(f"Spark's state server refused a request for {self._name}: {error}")
-                yield value
+                yield status, value
 
 
 def groups(messages: Iterable[bytes]) -> Iterator[Sequence[bytes]]:

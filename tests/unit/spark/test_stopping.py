@@ -21,11 +21,12 @@ class Query:
     def __init__(self, *, is_busy: bool = False) -> None:
         self.is_busy = is_busy
         self.isActive = True
+        self.message = "Processing new data"
         self.stopped_in_a_batch: bool | None = None
 
     @property
     def status(self) -> dict[str, Any]:
-        return {"isTriggerActive": self.is_busy}
+        return {"isTriggerActive": self.is_busy, "message": self.message}
 
     def stop(self) -> None:
         self.stopped_in_a_batch = self.is_busy
@@ -52,6 +53,15 @@ def test_the_end_of_the_block_stops_a_query_when_no_batch_runs() -> None:
     with stop_between_batches(query):
         threading.Timer(0.1, lambda: setattr(query, "is_busy", False)).start()
     assert query.stopped_in_a_batch is False
+
+
+def test_a_query_whose_batches_follow_each_other_is_stopped_when_one_is_planned() -> None:
+    query: Any = Query(is_busy=True)
+    began = time.monotonic()
+    with stop_between_batches(query, timeout=60):
+        query.message = "Getting offsets from KafkaDataSource"
+    assert time.monotonic() - began < 30
+    assert not query.isActive
 
 
 def test_a_batch_that_takes_longer_is_not_waited_for() -> None:

@@ -1,0 +1,81 @@
+"""What becomes of each block of code on the pages, in the order of a page: the test that runs it, or why none does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+GENERATED = "docs/api.md"
+"""Its blocks are signatures, made from the code."""
+
+
+class Block(NamedTuple):
+    """Code on a page."""
+
+    language: str
+    """Of the fence; ``""`` without one, and for a block that is indented."""
+    code: str
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    """Yield the blocks of a page in their order."""
+    fence = r"^ *```(?P<language>\w*)\n(?P<fenced>.*?)^ *```$"
+    indented = r"(?<=\n\n)(?P<indented>(?:    [^\n]*\n|\n(?=    ))+)"
+    for found in re.finditer(f"{fence}|{indented}", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
+        yield Block(found["language"] or "", found["fenced"] or found["indented"])
+
+
+MAKE = "not run: it installs a gigabyte, and takes minutes; what it installs and its demos are tested"
+SERVER = "not run: its servers are the reader's; its options are checked here"
+PART = "not run: a part of a query; its names are checked here"
+CLUSTER = "not run: it needs a cluster, or a package of another project"
+SCHEMAS = "not run: it needs a registry, or files made by protoc"
+COMMAND = "not run as it stands: the address is the reader's; the command is tested"
+OUTPUT = "not run: it shows what is printed, logged or recorded"
+
+BLOCKS: Mapping[str, tuple[str, ...]] = {
+    "README.md": (
+        MAKE,
+        "test_the_job_of_the_readme_runs_as_it_stands",
+        MAKE,
+        "test_the_join_of_clicks_and_users_is_right_on_them",
+    ),
+    "docs/batch.md": (SERVER, SERVER),
+    "docs/between-jobs.md": (PART, PART, PART, PART, SERVER, OUTPUT, COMMAND, SERVER, PART),
+    "docs/deployment.md": (CLUSTER,) * 6,
+    "docs/event-time.md": (SERVER, SCHEMAS, PART, SCHEMAS, SCHEMAS, SCHEMAS, COMMAND, OUTPUT),
+    "docs/joins.md": (SERVER, PART, PART, SERVER, SERVER),
+    "docs/logins.md": ("test_the_worked_example_of_the_page_logs_in", CLUSTER, SCHEMAS),
+    "docs/monitoring.md": (
+        COMMAND, OUTPUT, OUTPUT, PART, OUTPUT, PART, COMMAND, PART, OUTPUT, OUTPUT, PART, OUTPUT, COMMAND, PART, PART,
+        COMMAND,
+    ),
+    "docs/mysql.md": (SERVER, CLUSTER, COMMAND, PART, PART, "test_the_pipelines_table_is_the_servers_after_each_run"),
+    "docs/offsets.md": (OUTPUT,),
+    "docs/ordering.md": (SERVER, PART, PART, "test_early_readings_wait_for_those_on_time_and_late_ones_are_told_apart"),
+    "docs/payload.md": (SERVER, SCHEMAS, SCHEMAS, SCHEMAS, SCHEMAS),
+    "docs/quickstart.md": (
+        MAKE,
+        "test_the_lines_of_the_quickstart_are_those_that_play_prints",
+        OUTPUT,
+        OUTPUT,
+        "test_the_lines_of_the_quickstart_are_those_that_play_prints",
+        OUTPUT,
+        MAKE,
+        MAKE,
+        SERVER,
+    ),
+    "docs/sinks.md": ("test_the_lines_of_the_page_write_what_was_read",) * 4,
+    "docs/troubleshooting.md": (OUTPUT, PART),
+    "docs/tuning.md": (COMMAND, PART, PART, PART, PART),
+    "docs/watermarks.md": (
+        PART, PART, "test_the_class_on_the_page_keeps_the_contract", PART, PART, PART,
+        "test_windows_of_a_pipeline_close_by_the_sources_watermark",
+        PART, PART, PART, PART, PART, PART, PART, PART, PART,
+    ),
+    "docs/writing-a-source.md": (COMMAND, PART, PART, PART, CLUSTER, PART),
+}  # fmt: skip
