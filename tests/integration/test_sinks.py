@@ -36,7 +36,7 @@ def produce(bootstrap: str, topic: str) -> Counter[int]:
             at = START_MS + 10_000 * n
             totals[at // MINUTE_MS * MINUTE_MS] += n
             created_at = datetime.fromtimestamp(at / 1_000, UTC).isoformat()
-            order = {"created_at": created_at, "amount": n}
+            order = {"created_at": created_at, "customer": f"customer {n // 12}", "amount": n}
             producer.send(topic, json.dumps(order).encode(), partition=partition)
     producer.flush()
     producer.close()
@@ -88,7 +88,8 @@ def test_the_lines_of_the_page_write_what_was_read(
     closed = [(START_MS + n * MINUTE_MS, float(totals[START_MS + n * MINUTE_MS])) for n in range(min(MINUTES_READ))]
     code = "".join(re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL))
     replaced = {"localhost:9092": kafka.bootstrap, '"orders"': f'"{source}"', '"topic", "totals"': f'"topic", "{sink}"'}
-    replaced |= {place: f'"{tmp_path}/' + place[1:] for place in ('"checkpoints/', '"totals.parquet', '"totals.db')}
+    files = ('"checkpoints/', '"totals.parquet', '"by-customer.parquet', '"sessions.parquet', '"totals.db')
+    replaced |= {place: f'"{tmp_path}/' + place[1:] for place in files}
     for written, here in replaced.items():
         assert written in code
         code = code.replace(written, here)
@@ -99,13 +100,23 @@ def test_the_lines_of_the_page_write_what_was_read(
     )
     names: dict[str, Any] = {"spark": spark}
     exec(compile(code, "docs/sinks.md", "exec"), names)
-    queries = [names[name] for name in ("to_kafka", "to_parquet", "to_database")]
+    queries = [names[name] for name in ("to_kafka", "to_parquet", "by_customer", "sessions", "to_database")]
     for query in queries:
         query.awaitTermination()
     parquet = spark.read.parquet(f"{tmp_path}/totals.parquet").orderBy("start").collect()
     assert written_to_kafka(kafka.bootstrap, sink) == closed
     assert [(millis(row.start.replace(tzinfo=UTC)), row.total) for row in parquet] == closed
     assert in_database(tmp_path / "totals.db") == closed
+
+    # A customer orders for two minutes, in both partitions alike; the watermark is past the sixth minute.
+    by_customer = spark.read.parquet(f"{tmp_path}/by-customer.parquet").orderBy("customer").collect()
+    assert [(millis(row.start.replace(tzinfo=UTC)), str(row.day), row.customer, row.total) for row in by_customer] == [
+        (START_MS, "2026-01-01", f"customer {c}", 2.0 * sum(range(12 * c, min(12 * c + 12, 30)))) for c in range(3)
+    ]
+    sessions = spark.read.parquet(f"{tmp_path}/sessions.parquet").orderBy("customer").collect()
+    assert [(row.customer, (row.end - row.start).total_seconds(), row.total) for row in sessions] == [
+        (f"customer {c}", 110.0 + 30.0, 2.0 * sum(range(12 * c, 12 * c + 12))) for c in range(2)
+    ]
 
     not_completed(tmp_path / "checkpoints" / "totals-to-database")
     again: list[int] = []

@@ -80,8 +80,24 @@ def zone_unknown_to_arrow(spark: SparkSession) -> Iterator[None]:
     spark.conf.set(name, before)
 
 
+@pytest.fixture
+def logged_about_state(spark: SparkSession) -> Iterator[Any]:
+    """What Spark's server of states logs, as Java's writer of strings."""
+    log4j = spark.sparkContext._jvm.org.apache.logging.log4j  # type: ignore[union-attr]
+    writer = spark.sparkContext._jvm.java.io.StringWriter()  # type: ignore[union-attr]
+    appender = log4j.core.appender.WriterAppender.createAppender(None, None, writer, "seen", False, True)
+    appender.start()
+    name = "org.apache.spark.sql.execution.python.streaming.TransformWithStateInPySparkStateServer"
+    logger = log4j.LogManager.getContext(False).getLogger(name)
+    logger.addAppender(appender)
+    yield writer
+    logger.removeAppender(appender)
+
+
 @pytest.mark.usefixtures("zone_unknown_to_arrow")
-def test_on_event_time_the_result_is_that_of_a_query_over_the_full_history(streams: Streams) -> None:
+def test_on_event_time_the_result_is_that_of_a_query_over_the_full_history(
+    streams: Streams, logged_about_state: Any
+) -> None:
     chance = random.Random(3)
     numbers = iter(range(10_000))
     changes = (n + DELETED * (chance.random() < 0.2) * 7 for n in range(10_000))
@@ -106,6 +122,8 @@ def test_on_event_time_the_result_is_that_of_a_query_over_the_full_history(strea
     assert found == expected
     nothing = sum(row[3] is None for row in found)
     assert 0 < nothing < len(found) == 160
+    # A warning for each key without a version had been most of a job's log.
+    assert logged_about_state.toString() == ""
 
     # The same query, of which a column has another type.
     of_texts = users(follow_watermark(streams.load(name="users"))).withColumn("user", F.col("user").cast("string"))
