@@ -34,6 +34,7 @@ def of_the_page(bootstrap: str) -> list[str]:
     (line,) = re.findall(
         r"^    (KAFKA=.*?spark-pipelines run (?:.*\\\n)*.*)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE
     )
+    line = line.replace("\\\n", "")
     scripts = f"{Path(sys.executable).parent}/"
     return ["env", *shlex.split(line.replace("localhost:9092", bootstrap).replace(".venv/bin/", scripts))]
 

@@ -9,7 +9,7 @@
 
 ``protobuf_event_time`` is its counterpart for Protobuf.
 
-Imports ``durations``, ``errors``, ``installation``, ``machine_code``.
+Imports ``connection_deadline``, ``durations``, ``errors``, ``installation``, ``machine_code``.
 """
 
 from watermark_source.extractors.avro import avro_event_time

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import http.client
-import io
 import json
 import socket
 import ssl
@@ -24,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from watermark_source.connection_deadline import DeadlineConnection
 from watermark_source.errors import (
     EventTimeError,
     PayloadError,
@@ -216,7 +216,7 @@ class SchemaRegistry:
         kind = http.client.HTTPSConnection if self.tls else http.client.HTTPConnection
         client = kind(self.host, self.port)
         with self._connected(client.port, end) as connection:
-            client.sock = _Until(connection, end)
+            client.sock = DeadlineConnection(connection, end)
             headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
             if self.authorization is not None:
                 headers["Authorization"] = self.authorization
@@ -283,47 +283,6 @@ def _is_sendable(host: str, text: str) -> bool:
     except UnicodeError:
         return False
     return all("!" <= each <= "~" for each in name + text)
-
-
-class _Until:
-    """A connection for ``http.client`` with a deadline in seconds of the monotonic clock.
-
-    A time limit of each read would restart with every byte that arrives. The caller closes the connection.
-    """
-
-    def __init__(self, connection: socket.socket, end: float) -> None:
-        self._connection = connection
-        self._end = end
-
-    def makefile(self, _mode: str) -> io.BufferedReader:
-        return io.BufferedReader(_Bytes(self))
-
-    def sendall(self, data: bytes) -> None:
-        self._limited().sendall(data)
-
-    def receive(self, buffer: Any) -> int:
-        return self._limited().recv_into(buffer)
-
-    def close(self) -> None:
-        """Do nothing: ``http.client`` closes the connection before it reads the response."""
-
-    def _limited(self) -> socket.socket:
-        left = self._end - time.monotonic()
-        if left <= 0:
-            raise TimeoutError("the response has no end")
-        self._connection.settimeout(left)
-        return self._connection
-
-
-class _Bytes(io.RawIOBase):
-    def __init__(self, source: _Until) -> None:
-        self._source = source
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        return self._source.receive(buffer)
 
 
 # Schemas of this process: each partition of each batch has a reader of its own.

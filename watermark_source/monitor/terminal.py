@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from watermark_source.clock import Clock
+from watermark_source.connection_deadline import HttpsUntil, HttpUntil
 from watermark_source.durations import count_text
 from watermark_source.errors import UsageError, printable, shortened
 from watermark_source.installation import lacking
@@ -319,7 +320,7 @@ def read_page(url: str) -> Mapping[str, Any]:
     if not address.startswith(("http://", "https://")):
         raise UsageError(f"{shortened(url)} is no address of a status page; {expected}")
     # The page is on loopback, where a proxy cannot reach it.
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), HttpUntil(), HttpsUntil())
     try:
         with opener.open(urllib.parse.urljoin(f"{address}/", "status.json"), timeout=_ANSWER_SECONDS) as answer:
             page = json.loads(answer.read(_MOST_BYTES))

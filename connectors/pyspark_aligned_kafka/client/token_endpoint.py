@@ -16,12 +16,13 @@ import urllib.request
 from functools import lru_cache
 from http.client import HTTPException, HTTPResponse, IncompleteRead
 from typing import Any, NamedTuple
-from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request
+from urllib.request import HTTPRedirectHandler, Request
 
 from kafka.errors import KafkaConnectionError
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from pyspark_aligned_kafka.client.login_settings import TokenSource
+from watermark_source.connection_deadline import HttpsUntil, HttpUntil
 from watermark_source.errors import RefusedError, shortened
 
 _log = logging.getLogger(__name__)
@@ -118,14 +119,13 @@ def _post(source: TokenSource) -> bytes:
     form = {"grant_type": "client_credentials"} | ({} if source.scope is None else {"scope": source.scope})
     headers = {"Authorization": f"Basic {source.login}", "Accept": "application/json"}
     request = Request(source.url, urllib.parse.urlencode(form).encode(), headers)  # noqa: S310 - checked: https or http
-    deadline = time.monotonic() + source.limit_s
     try:
         context = ssl.create_default_context(cafile=source.trusted_file)
-        opener = urllib.request.build_opener(_NoRedirect, HTTPSHandler(context=context))
+        opener = urllib.request.build_opener(_NoRedirect, HttpUntil(), HttpsUntil(context=context))
         with opener.open(request, timeout=source.limit_s) as response:
-            return _read_all(response, deadline)
+            return _read_all(response)
     except urllib.error.HTTPError as error:
-        raise _trouble(source, error, deadline) from None
+        raise _trouble(source, error) from None
     except _NO_ANSWER as problem:
         why = getattr(problem, "reason", problem)
         if isinstance(why, ssl.SSLCertVerificationError):
@@ -138,13 +138,11 @@ def _post(source: TokenSource) -> bytes:
         ) from None
 
 
-def _trouble(
-    source: TokenSource, error: urllib.error.HTTPError, deadline: float
-) -> KafkaConnectionError | RefusedError:
+def _trouble(source: TokenSource, error: urllib.error.HTTPError) -> KafkaConnectionError | RefusedError:
     """Return the error for an answer with such a status, whether or not the rest of it arrives."""
     with error:
         try:
-            body = _read_all(error.fp, deadline)  # type: ignore[arg-type]  # in fact an HTTPResponse
+            body = _read_all(error.fp)  # type: ignore[arg-type]  # in fact an HTTPResponse
         except _NO_ANSWER:
             body = b""
     what = f"{error.code} {_shown(source, error.reason)}{_reported(source, body)}"
@@ -153,13 +151,10 @@ def _trouble(
     return KafkaConnectionError(f"the token endpoint {source.place} answered {what}")
 
 
-def _read_all(response: HTTPResponse, deadline: float) -> bytes:
-    """Read a response up to a deadline, which bytes that arrive do not extend."""
+def _read_all(response: HTTPResponse) -> bytes:
     body = b""
     while len(body) < _LARGEST_ANSWER and (piece := response.read1(_PIECE)):
         body += piece
-        if time.monotonic() > deadline:
-            raise TimeoutError("it answers too slowly")
     if response.length and len(body) < _LARGEST_ANSWER:
         raise IncompleteRead(body, response.length)
     return body

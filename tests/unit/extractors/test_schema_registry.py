@@ -5,17 +5,15 @@ from __future__ import annotations
 import gzip
 import json
 import re
-import socket
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
 
 from tests.avro_examples import encoded, found, message, records
 from tests.schema_registry import Registry, schema_registry
+from tests.unit.endless_responses import ENDLESS, endless_responses
 from watermark_source.errors import RefusedError, ResponseTimeoutError, UnreachableError
 from watermark_source.extractors import avro_event_time
 
@@ -178,39 +176,8 @@ def test_ids_by_chance_are_no_flood_of_requests_and_registered_ones_come_first(r
     assert len(registry.asked) == 102
 
 
-@contextmanager
-def endless_responses(start: bytes, more: bytes) -> Iterator[int]:
-    """Serve connections at a port, all at once, with responses that go on until the end of the block."""
-    done = threading.Event()
-
-    def serve(connection: socket.socket) -> None:
-        with connection, suppress(OSError):
-            connection.sendall(start)
-            while not done.wait(0.01):
-                connection.sendall(more)
-
-    def accept() -> None:
-        with suppress(OSError):
-            while True:
-                threading.Thread(target=serve, args=(listener.accept()[0],)).start()
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        threading.Thread(target=accept).start()
-        try:
-            yield listener.getsockname()[1]
-        finally:
-            done.set()
-            listener.shutdown(socket.SHUT_RDWR)
-
-
 def test_a_response_without_end_ends_within_the_time_limit() -> None:
-    endless = {
-        "headers": (b"HTTP/1.1 200 OK\r\n", b"X: y\r\n"),
-        "a status that is to come": (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
-        "a body by the byte": (b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n", b"["),
-        "lines behind the chunks": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n", b"X: y\r\n"),
-    }
-    for start, more in endless.values():
+    for start, more in ENDLESS.values():
         with endless_responses(start, more) as port:
             event_time = avro_event_time("at", schema_registry=f"http://127.0.0.1:{port}", timeout="500 ms")
             began = time.monotonic()

@@ -11,7 +11,9 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
+import socket
 import sys
+from collections.abc import Callable
 
 import pyspark.daemon
 
@@ -47,6 +49,22 @@ def _preload(package: str) -> None:
             importlib.import_module(module)
 
 
+def without_broken_pipes(worker: Callable[[socket.socket, bool], int]) -> Callable[[socket.socket, bool], int]:
+    """Return Spark's worker, which fails in silence where Spark has closed its connection.
+
+    It wants no more of the task: it was killed, or had what it needed. Spark's own daemon prints a traceback then.
+    """
+
+    def work(connection: socket.socket, authenticated: bool) -> int:
+        try:
+            return worker(connection, authenticated)
+        except BrokenPipeError:
+            return 1
+
+    return work
+
+
 if __name__ == "__main__":
     preload()
+    pyspark.daemon.worker = without_broken_pipes(pyspark.daemon.worker)  # type: ignore[assignment]
     pyspark.daemon.manager()

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+
+import pytest
+
+from watermark_source.spark.executor.worker_daemon import without_broken_pipes
 
 PRELOADED = """
 import json, sys
@@ -37,3 +43,17 @@ def test_it_imports_what_tasks_need_compiles_nothing_and_loads_what_is_compiled(
     assert not list(tmp_path.rglob("*.nbi"))
     python(DECODED, tmp_path)
     assert json.loads(python(PRELOADED, tmp_path)) == [["_survey"], True]
+
+
+def test_a_worker_whose_connection_spark_has_closed_ends_without_a_traceback() -> None:
+    def fails(error: Exception) -> Callable[[socket.socket, bool], int]:
+        def worker(_: socket.socket, __: bool) -> int:
+            raise error
+
+        return without_broken_pipes(worker)
+
+    with socket.socket() as connection:
+        assert fails(BrokenPipeError())(connection, True) == 1
+        assert without_broken_pipes(lambda *_: 0)(connection, False) == 0
+        with pytest.raises(ZeroDivisionError):
+            fails(ZeroDivisionError())(connection, True)

@@ -1,0 +1,164 @@
+"""Ctrl-C on the examples and demos, at three moments: confirmed at once, ended soon, without a traceback."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import psutil
+import pytest
+
+from examples.play import order
+from services.kafka import Kafka
+from services.kafka_bulk import PartitionRecords, bulk_produce_partitions
+from services.mysql import MySql
+from services.spark_start import quick_spark
+from services.wait_until import wait_until
+
+pytestmark = [pytest.mark.service, pytest.mark.timeout(900)]
+ROOT = Path(__file__).parents[2]
+PATIENCE_SECONDS = 400.0
+CONFIRMED_SECONDS = 1.0
+ENDED_SECONDS = 10.0
+
+
+class Demo(NamedTuple):
+    """What a demo prints at two moments behind the start of Spark."""
+
+    first_batch: str
+    running: str
+    is_of_mysql: bool = False
+
+
+PROGRESS = r"^ *\d+ s  "
+DEMOS = {
+    "skewed_topic": Demo(PROGRESS, r"closed [1-9]"),
+    "json_event_time": Demo(PROGRESS, r"[1-9]\d* windows are closed"),
+    "job_chain": Demo(PROGRESS, r"[1-9]\d* with a bound"),
+    "early_and_final": Demo(PROGRESS, r"[1-9]\d* windows have an early answer"),
+    "mysql_changes": Demo(PROGRESS, "the binlog is read", is_of_mysql=True),
+    "rate_enrichment": Demo(PROGRESS, r": [1-9]\S* clicks have come out", is_of_mysql=True),
+}
+"""By their modules. Others start no query whose progress they print."""
+
+
+class Program:
+    """A program with its children, as a terminal runs it: in a group of their own, which gets the signal."""
+
+    def __init__(self, command: list[str], output: Path) -> None:
+        self._output = output
+        environment = {
+            **os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]), "PYTHONUNBUFFERED": "1",
+            "PYSPARK_PYTHON": sys.executable, "JDK_JAVA_OPTIONS": quick_spark(),
+        }  # fmt: skip
+        with output.open("w") as file:
+            self.process = subprocess.Popen(
+                command, cwd=ROOT, env=environment, stdout=file, stderr=file, start_new_session=True
+            )
+
+    @property
+    def printed(self) -> str:
+        return self._output.read_text(encoding="utf-8")
+
+    def wait_for(self, pattern: str) -> None:
+        def is_there() -> bool:
+            assert self.process.poll() is None, self.printed
+            return re.search(pattern, self.printed, re.MULTILINE) is not None
+
+        wait_until(is_there, PATIENCE_SECONDS, pattern)
+
+    def interrupted(self) -> str:
+        """Press Ctrl-C, and return what is printed from then on."""
+        before, at = len(self.printed), time.monotonic()
+        os.killpg(self.process.pid, signal.SIGINT)
+        wait_until(lambda: "Ctrl-C: " in self.printed[before:], CONFIRMED_SECONDS, "an answer to Ctrl-C")
+        self.process.wait(max(0.0, at + ENDED_SECONDS - time.monotonic()))
+        wait_until(lambda: not self._left(), 60, "the end of all that was started")
+        return self.printed[before:]
+
+    def _left(self) -> list[int]:
+        return [pid for pid in psutil.pids() if pid != os.getpid() and _session(pid) == self.process.pid]
+
+    def close(self) -> None:
+        for pid in self._left():
+            os.kill(pid, signal.SIGKILL)
+        self.process.wait()
+
+
+def _session(pid: int) -> int | None:
+    try:
+        return os.getsid(pid) if psutil.Process(pid).status() != psutil.STATUS_ZOMBIE else None
+    except (ProcessLookupError, psutil.NoSuchProcess):
+        return None
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Callable[..., Program]]:
+    programs: list[Program] = []
+
+    def start(*command: str) -> Program:
+        programs.append(Program([sys.executable, *command], tmp_path / "output"))
+        return programs[-1]
+
+    yield start
+    for program in programs:
+        program.close()
+
+
+def check(printed: str, status: int, expected: tuple[int, ...]) -> None:
+    assert status in expected, printed
+    assert re.search(r"Traceback|Exception|Error|^\tat ", printed, re.MULTILINE) is None, printed
+
+
+def written(bootstrap: str, topic: str) -> None:
+    """Write five minutes of orders, as ``make play`` does."""
+    now = time.time()
+    for partition in range(3):
+        values = [order(partition, n, now + n / 10) for n in range(3_000)]
+        width = max(map(len, values))
+        cells = np.frombuffer(b"".join(value.ljust(width) for value in values), dtype=np.uint8).reshape(-1, width)
+        times = np.full(len(values), int(now * 1_000), dtype=np.int64)
+        bulk_produce_partitions(bootstrap, topic, {partition: PartitionRecords(times, values=cells)})
+
+
+by_night = pytest.mark.long("test_ctrl_c_ends_the_first_job_without_a_traceback")
+
+
+@pytest.mark.parametrize(
+    "moment", [pytest.param("Spark starts", marks=by_night), pytest.param("first batch", marks=by_night), "running"]
+)
+def test_ctrl_c_ends_the_first_job_without_a_traceback(
+    run: Callable[..., Program], kafka: Kafka, new_topic: Callable[..., str], tmp_path: Path, moment: str
+) -> None:
+    topic, checkpoint = new_topic(3), tmp_path / "checkpoint"
+    written(kafka.bootstrap, topic)
+    where = ("--eventTimeColumn", "value:$.order.created_at", "--checkpoint", str(checkpoint))
+    job = run("examples/first_job.py", kafka.bootstrap, topic, *where)
+    if moment == "first batch":
+        wait_until(lambda: (checkpoint / "offsets" / "0").exists(), PATIENCE_SECONDS, "the plan of the first batch")
+    else:
+        job.wait_for("log4j profile" if moment == "Spark starts" else " records$")
+    check(job.interrupted(), job.process.wait(), (0, 130))
+
+
+@pytest.mark.parametrize("moment", ["starting Spark", "first_batch", "running"])
+@pytest.mark.parametrize("name", DEMOS)
+@by_night
+def test_ctrl_c_ends_a_demo_without_a_traceback(
+    run: Callable[..., Program], kafka: Kafka, mysql: MySql, name: str, moment: str
+) -> None:
+    demo = DEMOS[name]
+    server = f"mysql://root@{mysql.host}:{mysql.port}" if demo.is_of_mysql else kafka.bootstrap
+    program = run("-m", f"examples.{name}", "--mysql" if demo.is_of_mysql else "--kafka", server)
+    program.wait_for("starting Spark")
+    if moment != "starting Spark":
+        program.wait_for(getattr(demo, moment))
+    check(program.interrupted(), program.process.wait(), (130,))
