@@ -82,6 +82,7 @@ class Program:
         wait_until(lambda: "Ctrl-C: " in self.printed[before:], CONFIRMED_SECONDS, "an answer to Ctrl-C")
         self.process.wait(max(0.0, at + ENDED_SECONDS - time.monotonic()))
         wait_until(lambda: not self._left(), 60, "the end of all that was started")
+        assert "BrokenPipe" not in self.printed, self.printed
         return self.printed[before:]
 
     def _left(self) -> list[int]:
