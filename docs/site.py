@@ -94,7 +94,7 @@ def pages() -> list[Path]:
 
 
 def unsearched() -> list[str]:
-    """Return the pages that a search leaves out: records of decisions and changes, whose words are those of the pages."""
+    """Return the pages that a search leaves out: records of decisions and changes, with the words of the pages."""
     records = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
     return ["CHANGELOG.md", *(page.relative_to(ROOT).as_posix() for page in records)]
 

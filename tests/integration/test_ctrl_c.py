@@ -130,11 +130,13 @@ def written(bootstrap: str, topic: str) -> None:
         bulk_produce_partitions(bootstrap, topic, {partition: PartitionRecords(times, values=cells)})
 
 
-by_night = pytest.mark.long("test_ctrl_c_ends_the_first_job_without_a_traceback")
-
-
 @pytest.mark.parametrize(
-    "moment", [pytest.param("Spark starts", marks=by_night), pytest.param("first batch", marks=by_night), "running"]
+    "moment",
+    [
+        pytest.param("Spark starts", marks=pytest.mark.long("while it runs")),
+        pytest.param("first batch", marks=pytest.mark.long("while it runs")),
+        "running",
+    ],
 )
 def test_ctrl_c_ends_the_first_job_without_a_traceback(
     run: Callable[..., Program], kafka: Kafka, new_topic: Callable[..., str], tmp_path: Path, moment: str
@@ -152,7 +154,7 @@ def test_ctrl_c_ends_the_first_job_without_a_traceback(
 
 @pytest.mark.parametrize("moment", ["starting Spark", "first_batch", "running"])
 @pytest.mark.parametrize("name", DEMOS)
-@by_night
+@pytest.mark.long("test_ctrl_c_ends_the_first_job_without_a_traceback")
 def test_ctrl_c_ends_a_demo_without_a_traceback(
     run: Callable[..., Program], kafka: Kafka, mysql: MySql, name: str, moment: str
 ) -> None:
