@@ -7,7 +7,7 @@ KIP-320).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
@@ -45,6 +45,15 @@ def parting(position: int, known: Epoch, history: History) -> Parting | None:
         return Parting(0, history[0].number) if lacks_it else None
     at = min(later[-1].start, known.start) if lacks_it else later[-1].start
     return Parting(at, later[-1].number) if at < position else None
+
+
+def led_by_earlier(splits: Mapping[Split, SplitState], histories: Mapping[Split, History]) -> Set[Split]:
+    """Return the splits whose leader has an earlier epoch than the last row that was read."""
+    return {
+        split
+        for split, history in histories.items()
+        if (at := splits.get(split)) is not None and at.epoch is not None and history[0].number < at.epoch.number
+    }
 
 
 def with_epochs(splits: Mapping[Split, SplitState], histories: Mapping[Split, History]) -> Mapping[Split, SplitState]:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
 from watermark_source.clock import Clock
+from watermark_source.contract.lineage import Lineage
 from watermark_source.contract.stream import Connector, OpenTransactions, Snapshots
 from watermark_source.errors import SourceError, listed
 from watermark_source.planning.announced import ObservedAnnouncements
@@ -16,6 +17,7 @@ from watermark_source.planning.catch_up import begins
 from watermark_source.planning.combined_watermark import are_idle, due_now, passed_over, reached_by
 from watermark_source.planning.group import OtherMembers
 from watermark_source.planning.holds import PlanFacts
+from watermark_source.planning.lineage import led_by_earlier
 from watermark_source.planning.loss import created_again, partings
 from watermark_source.planning.observation import (
     BatchLimits,
@@ -93,6 +95,30 @@ def with_chunks(
     ends = {s: position + len(chunks.get(s.log, ())) for s, position in positions.items()}
     upcoming = ObservedSnapshots(chunks=chunks, found=found, dropped=dropped, waiting=waiting)
     return replace(logs, ends={**logs.ends, **ends}), upcoming
+
+
+# Epochs as an observation: of logs that have another leader than the one of the rows that were read.
+
+
+def with_histories(
+    logs: ObservedLogs, state: SourceState, added: Mapping[Split, int], lineage: Lineage
+) -> ObservedLogs:
+    """Return the logs with the epochs of those whose leader has changed.
+
+    A leader of an earlier epoch is a broker that is cut off from the others: its ends do not count. That of a log
+    without an id may as well be the leader of a log created again.
+    """
+    anew = created_again(state.ids, logs)
+    if anew:
+        lineage.forget(anew.keys())
+    here = {s: SplitState(0, 0) if s.log in anew else t for s, t in state.splits.items() if s in logs.ends}
+    histories = lineage.histories({**here, **{s: SplitState(p, p) for s, p in added.items()}})
+    cut_off = {s for s in led_by_earlier(here, histories) if s.log in state.ids}
+    if cut_off:
+        ends = {s: end for s, end in logs.ends.items() if s not in cut_off}
+        histories = {s: history for s, history in histories.items() if s not in cut_off}
+        logs = replace(logs, ends=ends, unknown=logs.unknown | cut_off)
+    return replace(logs, histories=histories)
 
 
 # The pauses of splits that a process has observed: they decide when a split is idle, and are in no offset.
@@ -200,7 +226,8 @@ class Observer:
         timeouts = {} if self._pauses is None else self._pauses.timeouts(state, logs)
         now = self._clock.wall()
         added = self.added(logs.ends.keys() - state.splits.keys(), snapshots.found)
-        logs = self._with_histories(logs, state, added)
+        if self._connector.lineage is not None:
+            logs = with_histories(logs, state, added, self._connector.lineage)
         logs = replace(
             logs,
             earliest=self._earliest(state, logs, limit, last),
@@ -350,17 +377,6 @@ class Observer:
             (unfinished(state.snapshots).keys() | upcoming.found) - upcoming.dropped, state, snapshots
         )
         return logs, upcoming
-
-    def _with_histories(self, logs: ObservedLogs, state: SourceState, added: Mapping[Split, int]) -> ObservedLogs:
-        """Add the epochs of logs whose leader is another than that of the rows that were read."""
-        lineage = self._connector.lineage
-        if lineage is None:
-            return logs
-        anew = created_again(state.ids, logs)
-        if anew:
-            lineage.forget(anew.keys())
-        here = {s: SplitState(0, 0) if s.log in anew else t for s, t in state.splits.items() if s in logs.ends}
-        return replace(logs, histories=lineage.histories({**here, **{s: SplitState(p, p) for s, p in added.items()}}))
 
     def _earliest(
         self, state: SourceState, logs: ObservedLogs, limit: ReadLimit, last: LastPlan

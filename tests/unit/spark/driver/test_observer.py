@@ -13,14 +13,17 @@ from tests.spark.queries import START, write
 from tests.unit.planning.example_states import NOW, A, B, at, log_of, observed
 from tests.unit.spark.runner_process import TWO, wm
 from watermark_source.clock import Clock
+from watermark_source.contract.lineage import Lineage, ReadUpTo
 from watermark_source.planning.group import NO_OTHERS, OtherMembers
+from watermark_source.planning.lineage import History
+from watermark_source.planning.observation import ObservedLogs
 from watermark_source.planning.planner import plan
 from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.split import Split
-from watermark_source.planning.state import SourceState
+from watermark_source.planning.state import Epoch, SourceState
 from watermark_source.planning.watermark import Millis
 from watermark_source.spark.driver.group_membership import Membership
-from watermark_source.spark.driver.observer import OpenTransactionsAtHolders
+from watermark_source.spark.driver.observer import OpenTransactionsAtHolders, with_histories
 
 FOLLOWS = {
     "idleFollows": "group",
@@ -124,3 +127,34 @@ def test_an_end_that_was_requested_before_the_look_up_shows_nothing() -> None:
     run, stale = Holding({A: 1, B: 3}), Holding({A: 1, B: 3})
     assert [run.found(asked_at=NOW, ends_are_final=True) for _ in range(3)] == [set()] * 3
     assert [stale.found(stale={B}) for _ in range(3)] == [set()] * 3
+
+
+class Told(Lineage):
+    def __init__(self, histories: Mapping[Split, History]) -> None:
+        self.told = histories
+        self.forgotten: Set[str] = frozenset()
+
+    def histories(self, splits: Mapping[Split, ReadUpTo]) -> Mapping[Split, History]:
+        return {split: history for split, history in self.told.items() if split in splits}
+
+    def forget(self, logs: Set[str]) -> None:
+        self.forgotten = logs
+
+
+@pytest.mark.parametrize("ids", [{"log": "same"}, {}])
+def test_a_leader_of_an_earlier_epoch_is_cut_off_unless_it_may_be_that_of_another_log(ids: dict[str, str]) -> None:
+    state = SourceState({A: at(5, epoch=Epoch(3, 0)), B: at(5, epoch=Epoch(3, 0))}, ids=ids)
+    known = ObservedLogs(asked_at=NOW, ends={A: 9, B: 9}, ids=ids)
+    histories = {A: [Epoch(2, 0)], B: [Epoch(4, 7), Epoch(3, 0)]}
+    found = with_histories(known, state, {}, Told(histories))
+    if ids:
+        assert (found.ends, found.unknown, found.histories) == ({B: 9}, {A}, {B: histories[B]})
+    else:
+        assert (found.ends, found.histories) == (known.ends, histories)
+
+
+def test_what_is_known_of_a_log_created_again_is_forgotten() -> None:
+    state = SourceState({A: at(5, epoch=Epoch(3, 0))}, ids={"log": "old"})
+    lineage = Told({A: [Epoch(0, 0)]})
+    found = with_histories(ObservedLogs(asked_at=NOW, ends={A: 9}, ids={"log": "new"}), state, {}, lineage)
+    assert (lineage.forgotten, found.ends) == ({"log"}, {A: 9})
