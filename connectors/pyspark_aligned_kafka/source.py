@@ -39,7 +39,7 @@ from watermark_source.connector import (
     Split,
     Words,
 )
-from watermark_source.planning.catch_up import AfterCatchUp
+from watermark_source.planning.policy import AfterCatchUp
 
 if TYPE_CHECKING:
     from pyspark_aligned_kafka.reading.range_reader import KafkaRangeReader

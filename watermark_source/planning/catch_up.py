@@ -8,37 +8,15 @@ a row before it is read only for a later row of its key, and that one is before 
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass, replace
-from enum import Enum
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
 from watermark_source.errors import OffsetError
+from watermark_source.planning.observation import ObservedLogs
+from watermark_source.planning.policy import AfterCatchUp
 from watermark_source.planning.split import Split
+from watermark_source.planning.state import CatchUp, SourceState, SplitState
 from watermark_source.planning.strategy import CLOCKS_DIFFER
 from watermark_source.planning.watermark import Millis, saturating_add, watermark_text
-
-if TYPE_CHECKING:
-    from watermark_source.planning.observation import ObservedLogs
-    from watermark_source.planning.state import SourceState, SplitState
-
-
-class AfterCatchUp(Enum):
-    """What begins once a source has caught up."""
-
-    WATERMARK = "readToEndFirst"
-    """The watermark; before, there is none, and the alignment group waits."""
-    CLOCK = "useProcessingTimeWhenCaughtUp"
-    """Processing time; before, time is that of the events."""
-
-
-@dataclass(frozen=True, slots=True)
-class CatchUp:
-    """How far a source has caught up."""
-
-    ends: Mapping[Split, int]
-    """The ends that have not been reached, of splits that existed at the start."""
-    again: bool = False
-    """Whether these are the ends found when those of the start had been reached."""
 
 
 def is_done(catch_up: CatchUp | None) -> bool:

@@ -14,11 +14,11 @@ from heapq import nsmallest
 from typing import Final, NamedTuple
 
 from watermark_source.planning.announced import ObservedAnnouncements, WriterAt, WriterStatus, writers_at
-from watermark_source.planning.catch_up import AfterCatchUp, is_done
+from watermark_source.planning.catch_up import is_done
 from watermark_source.planning.combined_watermark import positions_of
 from watermark_source.planning.group import FIRST, drift_in_force
 from watermark_source.planning.planner import Plan
-from watermark_source.planning.policy import PlanPolicy
+from watermark_source.planning.policy import AfterCatchUp, PlanPolicy
 from watermark_source.planning.range_report import NO_ROWS, RowTotals
 from watermark_source.planning.snapshot_ranges import snapshot_split, unfinished
 from watermark_source.planning.split import Split

@@ -55,12 +55,12 @@ from typing import Any
 
 from watermark_source.errors import OffsetError, shortened
 from watermark_source.planning.announced import AnnouncedFrom
-from watermark_source.planning.catch_up import CatchUp
 from watermark_source.planning.disorder import BUCKETS, Counts, Learned
 from watermark_source.planning.generator import canonical
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import (
     Bound,
+    CatchUp,
     Epoch,
     GroupState,
     Origin,

@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 from watermark_source.planning.announced import needed_from
 from watermark_source.planning.backlog import Backlog, Limit, backlog_of, with_step, with_steps
 from watermark_source.planning.budget import budgeted_ends
-from watermark_source.planning.catch_up import AfterCatchUp, CatchUp, caught_up_after, check_clock, check_start, is_done
+from watermark_source.planning.catch_up import caught_up_after, check_clock, check_start, is_done
 from watermark_source.planning.combined_watermark import (
     at_rest,
     closed,
@@ -32,7 +32,7 @@ from watermark_source.planning.group_limit import aligned_ends, membership
 from watermark_source.planning.lineage import with_epochs
 from watermark_source.planning.loss import Loss, check_loss, refuse
 from watermark_source.planning.observation import Observation
-from watermark_source.planning.policy import LossKind, MinimumRows, PlanPolicy, waits_for_more
+from watermark_source.planning.policy import AfterCatchUp, LossKind, MinimumRows, PlanPolicy, waits_for_more
 from watermark_source.planning.snapshot_ranges import (
     finished,
     snapshot_split,
@@ -52,6 +52,7 @@ from watermark_source.planning.split_watermarks import (
 )
 from watermark_source.planning.state import (
     Bound,
+    CatchUp,
     GroupState,
     SourceState,
     SplitState,

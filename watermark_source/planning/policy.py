@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
-from watermark_source.planning.catch_up import AfterCatchUp
 from watermark_source.planning.split import PositionText, Split, plain_position
 from watermark_source.planning.strategy import Bounded, ProcessingTime, WatermarkStrategy
 from watermark_source.planning.watermark import Millis, saturating_add
@@ -96,6 +95,15 @@ class OnLoss:
     conditions: Mapping[LossKind, str] = field(default_factory=dict)
     """The error condition of each kind of loss in the system's usual Spark source."""
     position_text: PositionText = plain_position
+
+
+class AfterCatchUp(Enum):
+    """What begins once a source has caught up."""
+
+    WATERMARK = "readToEndFirst"
+    """The watermark; before, there is none, and the alignment group waits."""
+    CLOCK = "useProcessingTimeWhenCaughtUp"
+    """Processing time; before, time is that of the events."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

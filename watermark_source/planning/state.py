@@ -8,7 +8,6 @@ from enum import Enum
 from typing import NamedTuple, TypeAlias
 
 from watermark_source.planning.announced import AnnouncedFrom
-from watermark_source.planning.catch_up import CatchUp
 from watermark_source.planning.disorder import NOTHING_SEEN, Learned, RangeSummary
 from watermark_source.planning.policy import Idleness
 from watermark_source.planning.split import Split
@@ -113,6 +112,16 @@ class SnapshotState:
     snapshots of logs that are neither here nor in ``frontiers`` are still to come."""
     forgotten: Mapping[str, int] = field(default_factory=dict)
     """Logs that were dropped from here, and how often: earlier snapshots of them do not count any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class CatchUp:
+    """How far a source has caught up."""
+
+    ends: Mapping[Split, int]
+    """The ends that have not been reached, of splits that existed at the start."""
+    again: bool = False
+    """Whether these are the ends found when those of the start had been reached."""
 
 
 @dataclass(frozen=True, slots=True)

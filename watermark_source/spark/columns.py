@@ -13,7 +13,8 @@ from pyspark.sql.types import BooleanType, IntegerType, StringType, StructField,
 
 from watermark_source.arrow_columns import column
 from watermark_source.monitor.hold_texts import IN_GENERAL
-from watermark_source.planning.catch_up import AfterCatchUp, is_done
+from watermark_source.planning.catch_up import is_done
+from watermark_source.planning.policy import AfterCatchUp
 from watermark_source.planning.snapshot_ranges import snapshot_split
 from watermark_source.planning.state import SourceState, SplitStatus
 from watermark_source.planning.status_transitions import changed_status

@@ -8,8 +8,7 @@ from typing import Any
 
 from watermark_source.errors import OptionError
 from watermark_source.option_table import OptionTable, given_text
-from watermark_source.planning.catch_up import AfterCatchUp
-from watermark_source.planning.policy import Alignment, Idleness, MinimumRows, OnLoss, PlanPolicy
+from watermark_source.planning.policy import AfterCatchUp, Alignment, Idleness, MinimumRows, OnLoss, PlanPolicy
 from watermark_source.planning.status_transitions import LONGEST_IDLE_TIMEOUT
 from watermark_source.planning.strategy import Abilities, WatermarkStrategy
 from watermark_source.spark.option_rows import AUTO, DRIVER, GROUP, NO_STORE

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import logging
 import re
 import ssl
@@ -12,6 +11,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any
 
+from pyspark_aligned_kafka.client.token_source import TokenSource
 from watermark_source.errors import OptionError
 from watermark_source.installation import to_install
 
@@ -155,37 +155,6 @@ HINTS = {
     "kafka.sasl.kerberos.service.name must be the first part of the brokers' principals",
 }
 """Requirements of a login that only an attempt can check."""
-
-
-@dataclass(frozen=True, slots=True)
-class TokenSource:
-    """Where tokens come from: an endpoint with the client's login, or a file that another program renews."""
-
-    url: str = field(repr=False)
-    """It may hold a secret, as in ``?code=``."""
-    client_id: str | None = None
-    client_secret: str | None = field(default=None, repr=False)
-    encodes_login: bool = False
-    """Whether id and secret are form-encoded in the header, as RFC 6749 (2.3.1) requires."""
-    scope: str | None = None
-    extensions: tuple[tuple[str, str], ...] = ()
-    trusted_file: str | None = None
-    """File of the CA certificates for the endpoint; ``None`` for the system's."""
-    limit_s: float = 10.0
-
-    @property
-    def place(self) -> str:
-        """The URL without its secrets, for messages."""
-        url = urllib.parse.urlsplit(self.url)
-        return urllib.parse.urlunsplit((url.scheme, url.netloc.rpartition("@")[2], url.path, "", ""))
-
-    @property
-    def login(self) -> str:
-        """The id and secret as encoded in a header."""
-        parts = [self.client_id or "", self.client_secret or ""]
-        if self.encodes_login:
-            parts = [urllib.parse.quote_plus(part) for part in parts]
-        return base64.b64encode(":".join(parts).encode()).decode()
 
 
 def check_login(values: Mapping[str, Any], given: Set[str]) -> None:

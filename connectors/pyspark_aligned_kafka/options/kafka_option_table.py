@@ -22,7 +22,7 @@ from watermark_source.option_table import (
     positive_integer,
     true_or_false,
 )
-from watermark_source.planning.catch_up import AfterCatchUp
+from watermark_source.planning.policy import AfterCatchUp
 from watermark_source.spark.column_names import EVENT_TIME
 from watermark_source.spark.option_rows import ENGINE_OPTIONS, NOT_NEEDED, ONLY_IN_STREAMS
 

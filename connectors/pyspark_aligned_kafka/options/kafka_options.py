@@ -28,8 +28,7 @@ from pyspark_aligned_kafka.records.event_time_choice import EventTimeChoice, Mar
 from pyspark_aligned_kafka.records.payload_formats import PayloadChoice
 from watermark_source.errors import OptionError
 from watermark_source.option_table import given_text
-from watermark_source.planning.catch_up import AfterCatchUp
-from watermark_source.planning.policy import MinimumRows, RowLimits
+from watermark_source.planning.policy import AfterCatchUp, MinimumRows, RowLimits
 from watermark_source.planning.strategy import Abilities
 from watermark_source.spark.column_names import EVENT_TIME, LATE, MARKER
 from watermark_source.spark.options import EngineOptions, SourceOptions

@@ -12,14 +12,14 @@ import pytest
 from tests.simulation.driver import Driver
 from tests.unit.planning.example_states import NOW, A, B, C, at, log_of, observed
 from watermark_source.errors import OffsetError
-from watermark_source.planning.catch_up import AfterCatchUp, CatchUp, begins, is_done
+from watermark_source.planning.catch_up import begins, is_done
 from watermark_source.planning.disorder import RangeSummary
 from watermark_source.planning.group import MemberStatus, OtherMember, OtherMembers
 from watermark_source.planning.offset import OffsetCodec
 from watermark_source.planning.planner import Plan, plan, ranges_of
-from watermark_source.planning.policy import Alignment, Idleness, OnLoss, PlanPolicy
+from watermark_source.planning.policy import AfterCatchUp, Alignment, Idleness, OnLoss, PlanPolicy
 from watermark_source.planning.split import Split
-from watermark_source.planning.state import SourceState, SplitStatus
+from watermark_source.planning.state import CatchUp, SourceState, SplitStatus
 from watermark_source.planning.strategy import Bounded, Percentile, ProcessingTime
 from watermark_source.planning.watermark import MAX, MIN, Millis
 

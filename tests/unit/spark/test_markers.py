@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
-from watermark_source.planning.catch_up import CatchUp
 from watermark_source.planning.split import Split
-from watermark_source.planning.state import SnapshotState, SourceState, SplitState, SplitStatus
+from watermark_source.planning.state import CatchUp, SnapshotState, SourceState, SplitState, SplitStatus
 from watermark_source.planning.watermark import MAX, MIN, Millis
 from watermark_source.spark.column_names import EVENT_TIME, MARKER
 from watermark_source.spark.columns import (

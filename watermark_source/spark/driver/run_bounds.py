@@ -9,10 +9,11 @@ from typing import Any
 
 from watermark_source.contract.stream import Connector, Relocation, SourceDefinition
 from watermark_source.errors import OptionError, StartMismatchError, StreamEndedError, listed
-from watermark_source.planning.catch_up import AfterCatchUp, is_done
+from watermark_source.planning.catch_up import is_done
 from watermark_source.planning.combined_watermark import come_since, last_was_sent
 from watermark_source.planning.observation import Observation, ObservedLogs
 from watermark_source.planning.planner import Plan
+from watermark_source.planning.policy import AfterCatchUp
 from watermark_source.planning.snapshot_ranges import snapshot_split
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import SnapshotState, SourceState, SplitState

@@ -27,7 +27,6 @@ from watermark_source.monitor.source_status import (
 from watermark_source.planning.announced import ObservedAnnouncements, WriterAt
 from watermark_source.planning.announcement import NO_WRITER
 from watermark_source.planning.backlog import Limit
-from watermark_source.planning.catch_up import AfterCatchUp
 from watermark_source.planning.group import FIRST, OwnSilence, drift_in_force
 from watermark_source.planning.holds import (
     HeldBy,
@@ -44,6 +43,7 @@ from watermark_source.planning.holds import (
     writers_of,
 )
 from watermark_source.planning.planner import Plan
+from watermark_source.planning.policy import AfterCatchUp
 from watermark_source.planning.range_report import NO_ROWS
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitState, SplitStatus

@@ -26,8 +26,7 @@ from pyspark_aligned_kafka.options.subscription import Assign, Subscribe, Subscr
 from pyspark_aligned_kafka.records.event_time_choice import Format, InHeader, MarkChoice
 from pyspark_aligned_kafka.source import KafkaSource
 from watermark_source.errors import OptionError, UnknownOptionError
-from watermark_source.planning.catch_up import AfterCatchUp
-from watermark_source.planning.policy import MinimumRows
+from watermark_source.planning.policy import AfterCatchUp, MinimumRows
 from watermark_source.planning.split import Split
 from watermark_source.planning.strategy import Punctuated
 from watermark_source.planning.watermark import Millis

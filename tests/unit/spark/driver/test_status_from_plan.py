@@ -13,13 +13,12 @@ from watermark_source.monitor.hold_texts import advice_of
 from watermark_source.monitor.source_status import SourceStatus, Status
 from watermark_source.monitor.status_json import status_from_json, status_to_json
 from watermark_source.planning.announced import AnnouncedBy
-from watermark_source.planning.catch_up import AfterCatchUp, CatchUp
 from watermark_source.planning.group import FIRST, OtherMember, OtherMembers, Peer, incomplete
 from watermark_source.planning.holds import HeldBy
 from watermark_source.planning.planner import plan
-from watermark_source.planning.policy import Alignment, PlanPolicy
+from watermark_source.planning.policy import AfterCatchUp, Alignment, PlanPolicy
 from watermark_source.planning.range_report import Coverage
-from watermark_source.planning.state import Returning, SourceState, SplitStatus
+from watermark_source.planning.state import CatchUp, Returning, SourceState, SplitStatus
 from watermark_source.planning.strategy import Announced
 from watermark_source.planning.watermark import MAX, MIN, Millis
 from watermark_source.spark.driver.status import StatusReport

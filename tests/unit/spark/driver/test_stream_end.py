@@ -14,10 +14,9 @@ from tests.spark.queries import write
 from tests.unit.planning.example_states import A, at, log_of, observation
 from tests.unit.spark.runner_process import TWO
 from watermark_source.errors import OptionError, StreamEndedError
-from watermark_source.planning.catch_up import AfterCatchUp, CatchUp
 from watermark_source.planning.planner import plan
-from watermark_source.planning.policy import PlanPolicy
-from watermark_source.planning.state import SourceState
+from watermark_source.planning.policy import AfterCatchUp, PlanPolicy
+from watermark_source.planning.state import CatchUp, SourceState
 from watermark_source.planning.watermark import MAX, Millis
 from watermark_source.spark.driver.run_bounds import StreamEnd
 from watermark_source.spark.options import EngineOptions
