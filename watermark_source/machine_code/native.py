@@ -50,15 +50,16 @@ class CompiledFunction:
     def load(self) -> None:
         """Load the machine code if an earlier process has kept it, so that forked processes share it."""
         if (kept := code_cache.kept(self._function)) is not None and kept.has(self._signature):
-            self._make()
+            self.make()
 
     def _first(self, *arguments: Any) -> Any:
         with _compiling:
             if self._run == self._first:
-                self._make()
+                self.make()
         return self._run(*arguments)
 
-    def _make(self) -> None:
+    def make(self) -> None:
+        """Load the machine code, or compile the function and keep it."""
         made: Any = numba.njit(nogil=True, error_model="numpy")(self._function)
         # With NUMBA_DISABLE_JIT, for debugging, the function runs as Python.
         if made is not self._function:
@@ -84,6 +85,12 @@ def compiled(signature: str) -> Callable[[Callable[..., Any]], CompiledFunction]
         return _functions[-1]
 
     return decorate
+
+
+def compile_all() -> None:
+    """Compile all functions of the imported modules that no earlier process has kept."""
+    for each in _functions:
+        each.make()
 
 
 def load_kept() -> None:
