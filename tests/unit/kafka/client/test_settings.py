@@ -16,10 +16,10 @@ from contextlib import contextmanager, suppress
 import pytest
 from kafka.errors import KafkaConnectionError
 
-from pyspark_aligned_kafka.client.login_settings import TokenSource
 from pyspark_aligned_kafka.client.setting_table import REFUSED, SETTINGS, Setting
 from pyspark_aligned_kafka.client.settings import ClientSettings, parse_settings
 from pyspark_aligned_kafka.client.token_endpoint import Tokens
+from pyspark_aligned_kafka.client.token_source import TokenSource
 from watermark_source.errors import OptionError, RefusedError, UnknownOptionError
 
 SERVERS = {"kafka.bootstrap.servers": "a:9092"}
