@@ -150,7 +150,8 @@ def assert_views_agree(status: SourceStatus) -> None:
     if holder.kind not in (HoldKind.BACKLOG, HoldKind.READ, HoldKind.PENDING) or holder.by is not HeldBy.SPLIT:
         assert not found.remarks or not to_do or any(to_do in remark for remark in found.remarks)
     rows = [row for row in found.rows if row.hold not in (None, HoldKind.LEFT_OUT)]
-    if rows and holder.by is HeldBy.SPLIT and holder.kind is not HoldKind.LEFT_OUT:
+    is_lowest = holder.watermark is None or holder.watermark == status.watermark
+    if rows and is_lowest and holder.by is HeldBy.SPLIT and holder.kind is not HoldKind.LEFT_OUT:
         assert holder.name in {row.name for row in rows}
 
 
@@ -249,6 +250,15 @@ def test_splits_within_ten_seconds_of_each_other_hold_nobody_and_make_no_history
         assert [hold.takes_turns for hold in status.slowest] == [True]
         history.record("q", [replace(status, at=NOW + n)])
     assert history.changes() == ()
+
+
+def test_two_silent_splits_that_are_as_far_behind_the_others_both_hold_them() -> None:
+    quiet = [at(1, NOW - 20 * MINUTE + n, since=NOW - 15 * MINUTE) for n in (0, 5_000)]
+    members = [(quiet[0], 0), (quiet[1], 0), (at(1, NOW), 0)]
+    status = status_of(seen_of(members, NOW - 20 * MINUTE, options_of()), options_of())
+    assert [(hold.name, hold.kind) for hold in status.holds] == [(str(A), HoldKind.SILENT), (str(B), HoldKind.SILENT)]
+    assert status.without_holder == NOW
+    assert_views_agree(status)
 
 
 def test_a_source_whose_splits_are_all_idle_without_a_record_is_told_of_its_group() -> None:

@@ -200,8 +200,9 @@ class PlanFacts:
         members = members or left_out(self.state, table, self.policy.idleness)
         marks = {split: MIN if (mark := table[split].watermark) is None else mark for split in members}
         lowest = min(marks.values(), default=MIN)
-        splits = [split for split, mark in marks.items() if mark == lowest]
-        return Slowest(splits, lowest, min((mark for mark in marks.values() if mark > lowest), default=None))
+        near = MIN if lowest == MIN else saturating_add(lowest, NOTABLE)
+        splits = [split for split, mark in marks.items() if mark <= near]
+        return Slowest(splits, lowest, min((mark for mark in marks.values() if mark > near), default=None))
 
     def lag_of(self, split: Split) -> int | None:
         """Return the unread positions of a split; ``None`` if its log did not answer."""
@@ -227,13 +228,13 @@ class PlanFacts:
 
 
 class Slowest(NamedTuple):
-    """The members with the lowest watermark, of those that the combined watermark waits for."""
+    """The members with the lowest watermark, and those that are at most ``NOTABLE`` ahead of it."""
 
     splits: Sequence[Split]
     watermark: Millis
-    """``MIN`` if they have none."""
+    """The lowest; ``MIN`` if they have none."""
     next: Millis | None
-    """The lowest watermark of the others; ``None`` without others."""
+    """The lowest watermark of the others that the combined watermark waits for; ``None`` without others."""
 
     @property
     def lead(self) -> int:
@@ -259,8 +260,8 @@ _EXAMINED = 100
 def holds(of: PlanFacts) -> Holding:  # noqa: PLR0911  one line a case
     """Return what holds the combined watermark of a plan.
 
-    Nothing does where event time is a clock; nor where the slowest split is less than ``NOTABLE`` behind the next and
-    its log answers: then it is the only one, and ``takes_turns``. A source that waits for another one of its alignment
+    Nothing does where event time is a clock; nor where all splits are less than ``NOTABLE`` apart and their logs
+    answer: then the first is the only one, and ``takes_turns``. A source that waits for another one of its alignment
     group is held by that one.
     """
     state, observed = of.state, of.plan.observation.announced
@@ -290,8 +291,8 @@ def selected(slowest: Sequence[Hold], lead: int, elsewhere: Hold | None = None) 
     """Return which of the slowest members hold the watermark; if none does, the first one, which ``takes_turns``.
 
     Args:
-        slowest: those with the lowest watermark, at least one.
-        lead: milliseconds by which the others are ahead of it.
+        slowest: the first of ``Slowest.splits``, at least one.
+        lead: milliseconds by which the others are ahead of the lowest watermark.
         elsewhere: the source of the alignment group that they wait for, if they do.
     """
     if elsewhere is not None and all(each.kind is HoldKind.PAUSED for each in slowest):

@@ -97,7 +97,7 @@ class Holding:
 
     def found(self, end: int = 1, *, later: int = 100, asked_at: Millis | None = None, **changes: Any) -> Set[Split]:
         self.clock.at = Millis(self.clock.at + later)
-        at_end = {A: at(1, 200, since=NOW - 60_000), B: at(1, 100, since=NOW - 60_000)}
+        at_end = {A: at(1, 200_000, since=NOW - 60_000), B: at(1, 100_000, since=NOW - 60_000)}
         seen = observed(asked_at or self.clock.at, {A: 1, B: end}, **changes)
         return self.open.after(plan(SourceState(splits=at_end), seen, PlanPolicy(), log_of([], [])))
 

@@ -110,9 +110,10 @@ def test_a_source_is_held_by_its_slowest_split_or_by_the_source_that_this_waits_
 
 def test_the_status_has_the_watermark_that_there_would_be_without_what_holds_it() -> None:
     for log, splits, sent, without in (
-        (log_of([100], [400]), {A: at(1, 99), B: at(1, 399)}, 99, 399),
+        (log_of([100], [40_000]), {A: at(1, 99), B: at(1, 39_999)}, 99, 39_999),
+        (log_of([100], [400], [40_000]), {A: at(1, 99), B: at(1, 399), C: at(1, 39_999)}, 99, 39_999),
         (log_of([400], []), {A: at(1, 399), B: at(0)}, None, 399),
-        (log_of([100], [100]), {A: at(1, 99), B: at(1, 99)}, 99, None),
+        (log_of([100], [400]), {A: at(1, 99), B: at(1, 399)}, 99, None),
         (log_of([100]), {A: at(1, 99)}, 99, None),
     ):
         seen = observation(log)
