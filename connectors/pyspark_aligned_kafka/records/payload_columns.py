@@ -84,7 +84,7 @@ class JsonReader:
         """Report, of the first block with documents, members of the schema that are null because they are elsewhere."""
         rows = np.flatnonzero(lengths > 0)
         self._is_looked_at = len(rows) > 0
-        if not self._is_looked_at or not _has_only_nulls(column, self._schema):
+        if not self._is_looked_at or not _has_null_member(column, self._schema):
             return
         within = rows[np.cumsum(lengths[rows]) <= max(_MOST_BYTES, int(lengths[rows[0]]))][:_MOST_DOCUMENTS]
         documents = [data[starts[row] : starts[row] + lengths[row]].tobytes() for row in within.tolist()]
@@ -116,12 +116,12 @@ class JsonReader:
         return replaced(made, rows, arrow_of(values, self._type)), len(bad)
 
 
-def _has_only_nulls(column: pa.Array, schema: StructType) -> bool:
-    """Return whether a member of a column that is no struct is null in all rows."""
+def _has_null_member(column: pa.Array, schema: StructType) -> bool:
+    """Return whether a member that is no struct is null in all rows of a column."""
     for number, field in enumerate(schema.fields):
         child = column.field(number)
         if isinstance(field.dataType, StructType):
-            if _has_only_nulls(child, field.dataType):
+            if _has_null_member(child, field.dataType):
                 return True
         elif child.null_count == len(child):
             return True
