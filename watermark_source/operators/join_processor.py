@@ -144,7 +144,10 @@ class JoinLayout:
         Raises:
             UsageError: a version would count as if it had never been there.
         """
-        ended = {v.time for v in after if v.row is None and self.deletions.is_refused(v, watermark)}
+        # Without an order a deletion comes before what has its time, as if it were of another row.
+        is_unordered = self.deletions.dated_by is not None and not self.sequence
+        ends = (*after, *new) if is_unordered else after
+        ended = {v.time for v in ends if v.row is None and self.deletions.is_refused(v, watermark)}
         known = before if self.deletions.dated_by is None else (*before, *new)
         if any(version.time in ended for version in known if version.row is not None):
             raise UsageError(

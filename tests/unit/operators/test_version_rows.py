@@ -74,7 +74,7 @@ def test_a_delete_at_the_time_of_the_deleted_row_is_refused_where_the_source_dat
 ) -> None:
     """The row would be taken back from its beginning, for clicks of the time at which it was there."""
     known, added = ([Version(*each) for each in of] for of in (before, new))
-    declared = replace(LAYOUT, deletions=Deletions(dated_by="_commit_timestamp"))
+    declared = replace(LAYOUT, sequence=2, deletions=Deletions(dated_by="_commit_timestamp"))
     with (
         pytest.raises(UsageError, match=r"as if it had never been there.*greatest\(_commit_timestamp, ")
         if is_refused
@@ -82,6 +82,15 @@ def test_a_delete_at_the_time_of_the_deleted_row_is_refused_where_the_source_dat
     ):
         declared.check_taken_back(known, added, merged(known, added), 0)
     LAYOUT.check_taken_back(known, added, merged(known, added), 10**9)
+
+
+def test_a_delete_at_the_time_of_the_deleted_row_is_refused_in_whatever_order_a_batch_has_them() -> None:
+    """Without columns that order changes, deletions of one time come first, and the row would stay."""
+    new = [Version(10, None), Version(10, "a")]
+    declared = replace(LAYOUT, deletions=Deletions(dated_by="timestamp"))
+    assert merged([], new) == [Version(10, "a")]
+    with pytest.raises(UsageError, match="as if it had never been there"):
+        declared.check_taken_back([], new, merged([], new), 0)
 
 
 @pytest.mark.parametrize(
