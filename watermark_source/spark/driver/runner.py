@@ -137,6 +137,8 @@ class SourceRunner:
         """Return the end of the next batch, or ``start`` if there is none."""
         self._start.check(start)
         state = self._state_at(start)
+        if self._ends.logs is not None and unfinished(state.snapshots):
+            self._ends.move()
         self._show_processed(state)
         self._idled = {
             s
@@ -214,8 +216,6 @@ class SourceRunner:
         if self._ends.logs is not None and self._offsets.replica.has_moved:
             # This copy may have been behind when its ends were fixed.
             self.freeze()
-        elif self._ends.logs is not None and unfinished(state.snapshots):
-            self._ends.move()
         return state
 
     def _show_processed(self, state: SourceState) -> None:
