@@ -87,7 +87,7 @@ def grant_of(database: Database, table: str) -> str:
     return f"GRANT SELECT ON `{database.name}`.`{table}` TO 'some'@'%'"
 
 
-@pytest.mark.parametrize("form", ["columns", "json"])
+@pytest.mark.parametrize("form", ["columns", pytest.param("json", marks=pytest.mark.long("the form columns"))])
 @pytest.mark.parametrize("start", STARTS)
 @pytest.mark.parametrize("seen", [True, False])
 def test_a_table_that_may_not_be_read_comes_in_neither_phase_and_is_named(
@@ -134,7 +134,7 @@ def test_a_new_table_without_the_privilege_is_named_and_read_once_it_is_granted(
 
 
 @pytest.mark.parametrize("start", STARTS)
-@pytest.mark.parametrize("kept", ["", "INSERT"])
+@pytest.mark.parametrize("kept", ["", pytest.param("INSERT", marks=pytest.mark.long("without another privilege"))])
 def test_a_table_whose_privilege_is_revoked_ends_the_query_which_resumes_where_it_ended(
     database: Database, caplog: pytest.LogCaptureFixture, kept: str, start: str
 ) -> None:
