@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, cast
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.connect.plan import LogicalPlan
 
@@ -25,7 +24,6 @@ from watermark_source.spark.column_names import EVENT_TIME, MARKER
 from watermark_source.spark.plan_steps import (
     ANY,
     FALSE,
-    IN_PIPELINE,
     NULL,
     REPRESENTED,
     TRUE,
@@ -46,13 +44,8 @@ _ALL = str(2**31 - 1)
 
 
 def steps_of_connect(df: DataFrame) -> Step:
-    """Return the plan of a DataFrame of Spark Connect: as the server has analysed it, or as the client has sent it."""
-    try:
-        return analysed_text(df).steps()
-    except PySparkException as refused:
-        if refused.getCondition() == IN_PIPELINE:
-            return _sent(cast(Any, df)._plan)  # noqa: SLF001 - Spark shows a client's plan nowhere else
-        raise
+    """Return the plan of a DataFrame of Spark Connect, as the server has analysed it."""
+    return analysed_text(df).steps()
 
 
 def analysed_text(df: DataFrame) -> PlanText:
@@ -303,10 +296,13 @@ def _split(text: str, between: str) -> Iterator[str]:
 # What the client has sent.
 
 
-_STREAMS = ("DataSource", "Read", "RelationChanges", "SQL")
-"""Plans of the client that read."""
 _OF_SPARK = frozenset({"csv", "delta", "json", "kafka", "orc", "parquet", "rate", "rate-micro-batch", "socket", "text"})
 """Formats that are known, without a look at others, not to be of this project."""
+
+
+def steps_sent(df: DataFrame) -> Step:
+    """Return the plan of a DataFrame in a function of a pipeline, as the client sends it."""
+    return _sent(cast(Any, df)._plan)  # noqa: SLF001 - Spark shows a client's plan nowhere else
 
 
 def _sent(plan: LogicalPlan) -> Step:
@@ -315,8 +311,7 @@ def _sent(plan: LogicalPlan) -> Step:
     parts = [part for name, part in vars(plan).items() if isinstance(part, LogicalPlan) and name != "left"]
     children = tuple(map(_sent, parts))
     if not children:
-        streams = bool(getattr(plan, "_is_streaming", False)) or kind == "SQL"
-        return Step(kind=kind, is_stream=streams, source=_source_of_client(plan) if streams else None)
+        return _read_by_client(plan, kind)
     facts: dict[str, Any] = {}
     if kind == "Filter":
         condition = str(plan.filter)  # type: ignore[attr-defined]
@@ -326,11 +321,15 @@ def _sent(plan: LogicalPlan) -> Step:
     return Step(kind=kind, is_stream=any(child.is_stream for child in children), children=children, **facts)
 
 
-def _source_of_client(plan: Any) -> Source | None:
+def _read_by_client(plan: Any, kind: str) -> Step:
     name = getattr(plan, "_format", None)
-    if name is None or name in _OF_SPARK or not _is_own_format(name):
-        return None
-    return Source(name, _ASKED.lower() in {option.lower() for option in plan._options or ()})  # noqa: SLF001 - as above
+    streams = bool(getattr(plan, "_is_streaming", False)) or kind == "SQL"
+    if not streams or name in _OF_SPARK:
+        return Step(kind=kind, is_stream=streams)
+    if name is None or not _is_own_format(name):
+        return Step(kind=kind, is_stream=True, is_opaque=True)
+    asked = _ASKED.lower() in {option.lower() for option in plan._options or ()}  # noqa: SLF001 - as above
+    return Step(kind=kind, is_stream=True, source=Source(name, asked))
 
 
 def _is_own_format(name: str) -> bool:
@@ -338,3 +337,15 @@ def _is_own_format(name: str) -> bool:
 
     found = (getattr(import_module(package), "DefaultSource", None) for package in format_packages())
     return any(isinstance(each, type) and issubclass(each, AlignedDataSource) and each.name() == name for each in found)
+
+
+def may_have_times_of_its_own(df: DataFrame, name: str) -> bool:
+    """Return whether a column of a pipeline's stream may be another than the source's event time."""
+    return name.lower() != EVENT_TIME or _makes_column(cast(Any, df)._plan, name)  # noqa: SLF001 - as above
+
+
+def _makes_column(plan: Any, name: str) -> bool:
+    made = [*getattr(plan, "_columnNames", ()), *(str(column) for column in getattr(plan, "_columns", ()))]
+    if any(re.search(rf"(^| AS ){re.escape(name)}\b", each, re.IGNORECASE) for each in made):
+        return True
+    return any(_makes_column(part, name) for part in vars(plan).values() if isinstance(part, LogicalPlan))

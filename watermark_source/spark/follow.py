@@ -20,7 +20,7 @@ from watermark_source.errors import UsageError
 from watermark_source.spark.accepted_operators import has_times_of_its_own, need_kept_markers
 from watermark_source.spark.column_names import CLOCK, EVENT_TIME, LATE, MARKER
 from watermark_source.spark.columns import MARKER_TYPE, SourceTime
-from watermark_source.spark.plan_steps import IN_PIPELINE, steps_of
+from watermark_source.spark.plan_steps import steps_of
 
 _log = logging.getLogger(__name__)
 
@@ -80,12 +80,15 @@ def split_late(df: DataFrame) -> tuple[DataFrame, DataFrame]:
 # DataFrames in functions of declarative pipelines, which Spark does not analyse before it knows the whole pipeline.
 
 
+_IN_PIPELINE = "ATTEMPT_ANALYSIS_IN_PIPELINE_QUERY_FUNCTION"
+
+
 def known_columns(df: DataFrame) -> list[str] | None:
     """Return the DataFrame's columns; ``None`` in the definition of a pipeline, where Spark refuses to analyse it."""
     try:
         return df.columns
     except PySparkException as refused:
-        if refused.getCondition() == IN_PIPELINE:
+        if refused.getCondition() == _IN_PIPELINE:
             return None
         raise
 
@@ -126,7 +129,7 @@ def follow_watermark(df: DataFrame, event_time: str = EVENT_TIME, *, delay: str 
     """
     delay_ms = parsed_delay(delay, "follow_watermark")
     if known_columns(df) is None:
-        need_kept_markers(steps_of(df))
+        _check_in_pipeline(df, event_time)
         return _clocked(df).drop(CLOCK, MARKER).withMetadata(event_time, {DELAY_KEY: delay_ms})
     _need_markers(df, "follow_watermark")
     need_kept_markers(steps_of(df))
@@ -153,6 +156,21 @@ def follow_watermark(df: DataFrame, event_time: str = EVENT_TIME, *, delay: str 
     return _clocked(df).select(
         [quoted(c).alias(c, metadata=about_time) if c == event_time else quoted(c) for c in kept]
     )
+
+
+def _check_in_pipeline(df: DataFrame, event_time: str) -> None:
+    # Pipelines alone need it, and the packages of Connect.
+    from watermark_source.spark.connect_plan import may_have_times_of_its_own, steps_sent  # noqa: PLC0415
+
+    need_kept_markers(steps_sent(df))
+    if may_have_times_of_its_own(df, event_time):
+        _log.warning(
+            "follow_watermark: in a pipeline nothing shows whether column %s has the source's event times, which the "
+            "watermark is about: rows whose %s is further behind are dropped as late without an error. Name these "
+            'times in the source, as in .option("eventTimeColumn", "value:$.%s"), and use the column event_time as it '
+            "comes; or ignore this if both are in the same order",
+            event_time, event_time, event_time,
+        )  # fmt: skip
 
 
 def parsed_delay(delay: str, caller: str) -> int:

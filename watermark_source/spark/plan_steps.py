@@ -23,8 +23,6 @@ TRUE: Outcomes = frozenset({True})
 FALSE: Outcomes = frozenset({False})
 NULL: Outcomes = frozenset({None})
 ANY: Outcomes = frozenset({True, False, None})
-IN_PIPELINE = "ATTEMPT_ANALYSIS_IN_PIPELINE_QUERY_FUNCTION"
-"""Spark's error where a plan is to be analysed in a function of a pipeline: the pipeline is not known as a whole."""
 REPRESENTED = "CTERelationRef"
 """A common table expression at one of its places: its rows are counted where it is defined."""
 
@@ -64,6 +62,8 @@ class Step:
     join_type: str = ""
     watermarked: Watermarked | None = None
     source: Source | None = None
+    is_opaque: bool = False
+    """Whether it reads what may be a source of this project, and nothing shows it."""
 
     @property
     def streams(self) -> Iterator[Step]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -71,30 +71,38 @@ def _written_by(writer: Any) -> DataFrame:
 
 def _with_checked_flow(register: Callable[..., Any]) -> Callable[..., Any]:
     def checked(registry: Any, flow: Any) -> Any:
+        from watermark_source.spark.connect_plan import steps_sent  # noqa: PLC0415 - needs the packages of Connect
+
+        settings = dict(flow.spark_conf)
+
         def rows() -> DataFrame:
             df: DataFrame = flow.func()
-            examine(df)
+            if examine(df, steps_sent):
+                settings[EXAMINED] = "true"
             return df
 
-        settings = {**flow.spark_conf, EXAMINED: "true"}
+        # The registry asks for the rows before it sends the settings.
         return register(registry, replace(flow, func=rows, spark_conf=settings))
 
     return checked
 
 
-def examine(df: DataFrame) -> bool:
-    """Warn of sources of this project that a query does not follow; return whether it has any.
+def examine(df: DataFrame, read: Callable[[DataFrame], Step] | None = None) -> bool:
+    """Warn of sources of this project that a query does not follow.
 
-    A plan that cannot be examined is left to Spark.
+    Returns:
+        Whether it may have any, and all that nothing follows were seen. What cannot be examined is left to Spark.
 
     Raises:
         UsageError: a watermark of Spark's own is above ``follow_watermark`` or ``follow_clock``.
     """
     try:
-        plan = steps_of(df)
-        for each in dict.fromkeys(unfollowed(plan)):
+        plan = (read or steps_of)(df)
+        reached = list(_unfollowed_reads(plan))
+        for each in dict.fromkeys(_named(reached)):
             _log.warning("%s", each)
-        return any(step.source for step in plan.all())
+        may_have = any(step.source is not None or step.is_opaque for step in plan.all())
+        return may_have and not any(step.is_opaque for step, _ in reached)
     except UsageError:
         raise
     except Exception:  # noqa: BLE001 - a check must not stop what Spark accepts
@@ -155,16 +163,19 @@ class Unfollowed(NamedTuple):
         )
 
 
-def unfollowed(step: Step, above: Watermarked | None = None) -> Iterator[Unfollowed]:
-    """Yield the sources of a plan whose marker rows nothing follows or separates.
+def unfollowed(plan: Step) -> Iterator[Unfollowed]:
+    """Yield the sources of a plan whose marker rows nothing follows or separates; raises what ``examine`` raises."""
+    return _named(_unfollowed_reads(plan))
 
-    Args:
-        step: the plan.
-        above: Spark's own watermark that the rows come to.
 
-    Raises:
-        UsageError: there is one of this project below it.
-    """
+def _named(reached: Iterable[tuple[Step, Watermarked | None]]) -> Iterator[Unfollowed]:
+    for step, above in reached:
+        if step.source is not None and not (above is None and step.source.sends_markers_as_asked):
+            yield Unfollowed(step.source.name, above)
+
+
+def _unfollowed_reads(step: Step, above: Watermarked | None = None) -> Iterator[tuple[Step, Watermarked | None]]:
+    """Yield where a plan reads rows that reach its end with their markers, and Spark's own watermark between both."""
     if step.watermarked is not None:
         if CLOCK in step.watermarked.column:
             return
@@ -173,10 +184,10 @@ def unfollowed(step: Step, above: Watermarked | None = None) -> Iterator[Unfollo
         above = above or step.watermarked
     if step.reads_marker_alone or (above is None and _drops_markers(step)):
         return
-    if step.source is not None and not (above is None and step.source.sends_markers_as_asked):
-        yield Unfollowed(step.source.name, above)
+    if not step.children:
+        yield step, above
     for child in step.streams:
-        yield from unfollowed(child, above)
+        yield from _unfollowed_reads(child, above)
 
 
 def _drops_markers(step: Step) -> bool:
