@@ -54,9 +54,15 @@ def _patch(of: type, name: str, decorate: Callable[[Callable[..., Any]], Callabl
 def _with_checked_query(start: Callable[..., Any]) -> Callable[..., Any]:
     def checked(writer: Any, *args: Any, **named: Any) -> Any:
         df = _written_by(writer)
-        if examine(df):
-            df.sparkSession.conf.set(EXAMINED, "true")
-        return start(writer, *args, **named)
+        if not examine(df):
+            return start(writer, *args, **named)
+        # A query keeps the settings that its session has when it starts; those that nothing examines have it not.
+        conf = df.sparkSession.conf
+        conf.set(EXAMINED, "true")
+        try:
+            return start(writer, *args, **named)
+        finally:
+            conf.unset(EXAMINED)
 
     return checked
 
@@ -174,20 +180,27 @@ def _named(reached: Iterable[tuple[Step, Watermarked | None]]) -> Iterator[Unfol
             yield Unfollowed(step.source.name, above)
 
 
-def _unfollowed_reads(step: Step, above: Watermarked | None = None) -> Iterator[tuple[Step, Watermarked | None]]:
-    """Yield where a plan reads rows that reach its end with their markers, and Spark's own watermark between both."""
+def _unfollowed_reads(
+    step: Step, above: Watermarked | None = None, *, left_out: bool = False
+) -> Iterator[tuple[Step, Watermarked | None]]:
+    """Yield where a plan reads rows that reach its end with their markers, or Spark's own watermark between both.
+
+    ``left_out``: whether an operator further up leaves out the markers.
+    """
     if step.watermarked is not None:
         if CLOCK in step.watermarked.column:
             return
         if any(CLOCK in each.watermarked.column for each in step.all() if each.watermarked is not None):
             raise _second(step.watermarked)
         above = above or step.watermarked
-    if step.reads_marker_alone or (above is None and _drops_markers(step)):
+    if above is not None and step.reads_marker_alone:
+        # The user has separated the markers first.
         return
-    if not step.children:
+    left_out = left_out or step.reads_marker_alone or _drops_markers(step)
+    if not step.children and (above is not None or not left_out):
         yield step, above
     for child in step.streams:
-        yield from _unfollowed_reads(child, above)
+        yield from _unfollowed_reads(child, above, left_out=left_out)
 
 
 def _drops_markers(step: Step) -> bool:
