@@ -128,7 +128,8 @@ def test_a_topic_created_anew_with_fewer_records_and_partitions(
     before = [*through(0, 0, 10), *through(1, 0, 10), *through(2, 0, 10)]
     # It is another topic, of which nothing was read. The built-in source would go on at the offsets it had.
     anew = [*through(0, 0, 4), *through(1, 0, 12)]
-    assert rows_of_next_run(direct, topic, "q") == sorted([*before, *anew])
+    direct.run(direct.source(subscribe=topic, failOnDataLoss="false"), "q")
+    assert [row[1:] for row in direct.data("q")] == sorted([*before, *anew])
     direct.write(topic, {0: range(4, 8)})
     direct.run(direct.source(subscribe=topic), "q")
     rows = [(partition, offset) for _, partition, offset in direct.data("q")]
