@@ -184,7 +184,7 @@ distclean: clean ## clean, and .venv
 $(INSTALLED): pyproject.toml requirements.lock | $(RUN)
 	@echo "installing the project, tests and linters into $(VENV) (once; 1.7 GB in all)"
 	$(PIP) 'pip>=25.1'
-	$(WITH_CLOCK) $(PIP) --editable '.[all]' --group dev --constraint requirements.lock
+	@$(WITH_CLOCK) $(PIP) --editable '.[all]' --group dev --constraint requirements.lock
 	$(RUN) -m watermark_source.spark.bytecode  # every query starts half a second sooner
 	@touch $@
 
@@ -192,9 +192,9 @@ $(INSTALLED): pyproject.toml requirements.lock | $(RUN)
 $(VENV)/.installed-to-run: EXTRAS := kafka,mysql,monitor
 $(VENV)/.installed-to-join: EXTRAS := kafka,mysql,monitor,operators
 $(VENV)/.installed-to-run $(VENV)/.installed-to-join: pyproject.toml requirements.lock | $(RUN)
-	@echo "$(if $(COPY),adding what the demos need to the project in $(VENV),installing the project into $(VENV) (once; 1.1 GB, without tests and linters))"
+	@echo "$(if $(COPY),adding what the demos need to the project in $(VENV),installing the project into $(VENV) (once; 1 GB, without tests and linters))"
 	$(PIP) 'pip>=25.1'
-	$(WITH_CLOCK) $(PIP) $(if $(COPY),'watermark-source[$(EXTRAS)]',--editable '.[$(EXTRAS)]' --constraint requirements.lock)
+	@$(WITH_CLOCK) $(PIP) $(if $(COPY),'watermark-source[$(EXTRAS)]',--editable '.[$(EXTRAS)]' --constraint requirements.lock)
 	$(if $(COPY),,$(RUN) -m watermark_source.spark.bytecode)
 	@touch $@
 
