@@ -10,7 +10,8 @@ from uuid import UUID
 import numpy as np
 
 from pyspark_aligned_kafka.records.avro_columns import avro_schema
-from pyspark_aligned_kafka.records.payload_formats import Decoded, PayloadChoice, PayloadReader
+from pyspark_aligned_kafka.records.payload import Decoded, PayloadChoice, PayloadReader
+from pyspark_aligned_kafka.records.payload_formats import payload_reader
 from tests.payload_documents import block_by
 from watermark_source.extractors.schema_registry import RegisteredSchema, SchemaRegistry
 
@@ -28,14 +29,16 @@ def reader_of(
 ) -> PayloadReader:
     """Return the reader of a schema's values."""
     found = avro_schema(schema, registry)
-    return PayloadChoice(
-        found.type,
-        "avro",
-        found.definition,
-        fail_fast=fail_fast,
-        shows_records=shows_records,
-        framed=registry is not None,
-    ).reader()
+    return payload_reader(
+        PayloadChoice(
+            found.type,
+            "avro",
+            found.definition,
+            fail_fast=fail_fast,
+            shows_records=shows_records,
+            framed=registry is not None,
+        )
+    )
 
 
 def decoded(schema: str, values: Sequence[bytes | None]) -> Decoded:

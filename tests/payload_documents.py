@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pyspark_aligned_kafka.records.payload_formats import Decoded, PayloadChoice, PayloadReader
+from pyspark_aligned_kafka.records.payload import Decoded, PayloadChoice, PayloadReader
+from pyspark_aligned_kafka.records.payload_formats import payload_reader
 from pyspark_aligned_kafka.records.payload_schema import parse_schema
 from watermark_source.planning.split import Split
 
@@ -225,7 +226,7 @@ class Documents:
 
 def decoded(schema: str, documents: Sequence[bytes | None], *, fail_fast: bool = False, zone: str = "UTC") -> pa.Array:
     """Return the struct column of documents."""
-    reader = PayloadChoice(parse_schema(schema), fail_fast=fail_fast, zone=zone).reader()
+    reader = payload_reader(PayloadChoice(parse_schema(schema), fail_fast=fail_fast, zone=zone))
     return read_by(reader, documents)
 
 

@@ -13,7 +13,8 @@ from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 from pyspark.sql.types import StringType
 
-from pyspark_aligned_kafka.records.payload_formats import Decoded, PayloadChoice, PayloadReader
+from pyspark_aligned_kafka.records.payload import Decoded, PayloadChoice, PayloadReader
+from pyspark_aligned_kafka.records.payload_formats import payload_reader
 from pyspark_aligned_kafka.records.protobuf_messages import MessageSchema, message_of
 from tests.payload_documents import block_by
 from watermark_source.extractors.protobuf_path import index_in_file
@@ -34,7 +35,7 @@ def reader_of(descriptor: Descriptor, registry: SchemaRegistry | None = None, **
     """Return the reader of a message's values."""
     message = message_of(descriptor)
     schema = MessageSchema(message, index_in_file(descriptor), registry)
-    return PayloadChoice(message.type_of(StringType()), "protobuf", schema, **choice).reader()  # type: ignore[arg-type]
+    return payload_reader(PayloadChoice(message.type_of(StringType()), "protobuf", schema, **choice))  # type: ignore[arg-type]
 
 
 def decoded(descriptor: Descriptor, values: Sequence[bytes | None]) -> Decoded:

@@ -26,7 +26,7 @@ from pyspark_aligned_kafka.options.kafka_option_table import COMMAND_OPTIONS
 from pyspark_aligned_kafka.options.kafka_options import KafkaOptions
 from pyspark_aligned_kafka.options.positions import start_of_stream
 from pyspark_aligned_kafka.records.event_time_choice import FORMATS_OF_NUMBERS, WithoutTime
-from pyspark_aligned_kafka.records.payload_formats import PayloadChoice
+from pyspark_aligned_kafka.records.payload import PayloadChoice
 from watermark_source.arrow_columns import integers
 from watermark_source.checks import Caution, Check, Finding, examine
 from watermark_source.durations import format_duration

@@ -27,7 +27,7 @@ from pyspark_aligned_kafka.options.kafka_options import KafkaOptions
 from pyspark_aligned_kafka.options.positions import foreign_positions
 from pyspark_aligned_kafka.options.subscription import selection_text, selects_topic
 from pyspark_aligned_kafka.records.event_time_choice import WithoutTime, is_of_row_before
-from pyspark_aligned_kafka.records.payload_formats import PayloadChoice
+from pyspark_aligned_kafka.records.payload import PayloadChoice
 from watermark_source.connector import (
     BatchDefinition,
     BatchRangeReader,

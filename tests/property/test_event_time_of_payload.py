@@ -25,7 +25,7 @@ from pyspark_aligned_kafka.records.event_time_choice import (
 )
 from pyspark_aligned_kafka.records.json_path import parse_path
 from pyspark_aligned_kafka.records.json_scan import JsonScan
-from pyspark_aligned_kafka.records.payload_formats import PayloadChoice
+from pyspark_aligned_kafka.records.payload import PayloadChoice
 from pyspark_aligned_kafka.records.payload_schema import parse_schema
 from pyspark_aligned_kafka.records.time_texts import MomentReader
 from tests.avro_examples import Example, encoded, examples, message

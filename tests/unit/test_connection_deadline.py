@@ -7,8 +7,8 @@ import time
 import pytest
 from kafka.errors import KafkaConnectionError
 
-from pyspark_aligned_kafka.client.login_settings import TokenSource
 from pyspark_aligned_kafka.client.token_endpoint import Tokens
+from pyspark_aligned_kafka.client.token_source import TokenSource
 from tests.unit.endless_responses import ENDLESS, endless_responses
 from watermark_source.errors import UsageError
 from watermark_source.monitor.terminal import read_page

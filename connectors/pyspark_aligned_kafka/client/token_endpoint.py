@@ -21,7 +21,7 @@ from urllib.request import HTTPRedirectHandler, Request
 from kafka.errors import KafkaConnectionError
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
-from pyspark_aligned_kafka.client.login_settings import TokenSource
+from pyspark_aligned_kafka.client.token_source import TokenSource
 from watermark_source.connection_deadline import HttpsUntil, HttpUntil
 from watermark_source.errors import RefusedError, shortened
 

@@ -36,7 +36,7 @@ from pyspark_aligned_kafka.records.event_time_choice import (
     WithoutTime,
 )
 from pyspark_aligned_kafka.records.json_path import JsonPath, parse_path
-from pyspark_aligned_kafka.records.payload_formats import JSON, PayloadChoice
+from pyspark_aligned_kafka.records.payload import JSON, PayloadChoice
 from watermark_source.errors import OptionError, listed, shortened
 from watermark_source.option_table import Option, given_text, one_of, true_or_false
 from watermark_source.spark.strategy_rows import ANNOUNCED, PUNCTUATED, uses_marks

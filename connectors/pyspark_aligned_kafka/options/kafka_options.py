@@ -25,7 +25,7 @@ from pyspark_aligned_kafka.options.payload_options import payload_choices
 from pyspark_aligned_kafka.options.positions import Everywhere, Latest, NoMatch, OffsetRetries, PositionPolicy
 from pyspark_aligned_kafka.options.subscription import Subscription
 from pyspark_aligned_kafka.records.event_time_choice import EventTimeChoice, MarkChoice
-from pyspark_aligned_kafka.records.payload_formats import PayloadChoice
+from pyspark_aligned_kafka.records.payload import PayloadChoice
 from watermark_source.errors import OptionError
 from watermark_source.option_table import given_text
 from watermark_source.planning.policy import AfterCatchUp, MinimumRows, RowLimits

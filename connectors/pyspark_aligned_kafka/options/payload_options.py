@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from pyspark_aligned_kafka.options.event_time_options import SHOWS
-from pyspark_aligned_kafka.records.payload_formats import FORMATS, JSON, KEY, VALUE, PayloadChoice
+from pyspark_aligned_kafka.records.payload import JSON, KEY, VALUE, PayloadChoice
+from pyspark_aligned_kafka.records.payload_formats import FORMATS
 from pyspark_aligned_kafka.records.payload_schema import has_timestamp
 from pyspark_aligned_kafka.records.payload_times import offset_of
 from watermark_source.errors import OptionError, UsageError, reason_of
@@ -231,4 +232,5 @@ def _choice(
         zone=zone or "UTC",
         shows_records=values[SHOWS],
         framed=is_framed,
+        keeps_text=FORMATS[name].keeps_text,
     )

@@ -27,7 +27,7 @@ from pyspark_aligned_kafka.reading.range_progress import Patience, Pending, fetc
 from pyspark_aligned_kafka.reading.recovery import Recovery
 from pyspark_aligned_kafka.records.decoding import RecordDecoder
 from pyspark_aligned_kafka.records.event_time_choice import EventTimeChoice, MarkChoice
-from pyspark_aligned_kafka.records.payload_formats import PayloadChoice
+from pyspark_aligned_kafka.records.payload import PayloadChoice
 from pyspark_aligned_kafka.records.record_batches import Bytes
 from watermark_source.contract.lineage import ExpectedLogs
 from watermark_source.contract.read_batch import ReadBatch

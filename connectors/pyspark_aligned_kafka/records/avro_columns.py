@@ -21,8 +21,8 @@ from pyspark_aligned_kafka.records.avro_schema import (
     reader_type,
     spark_type,
 )
+from pyspark_aligned_kafka.records.payload import NO_ID, Decoded, IdHeader, PayloadChoice, PayloadSchema
 from pyspark_aligned_kafka.records.payload_cells import CellColumns, CellKind, IdReader, arrow_type
-from pyspark_aligned_kafka.records.payload_formats import NO_ID, Decoded, IdHeader, PayloadChoice, PayloadSchema
 from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
 from watermark_source.errors import SchemaError, shortened
 from watermark_source.extractors.avro_plan import WalkPlanner

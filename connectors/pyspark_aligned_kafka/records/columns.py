@@ -17,7 +17,7 @@ from watermark_source.machine_code.native import Word, address_of, byte_at, comp
 from watermark_source.planning.split import Split
 
 if TYPE_CHECKING:
-    from pyspark_aligned_kafka.records.payload_formats import Decoded, PayloadChoice
+    from pyspark_aligned_kafka.records.payload import Decoded, PayloadChoice, PayloadReader
 
 # Columns of one value, such as the topic's name: kept from batch to batch, and no more of them than some bytes.
 
@@ -296,8 +296,8 @@ class PayloadDecoder:
 
     __slots__ = ("_field", "_ids", "_reader")
 
-    def __init__(self, choice: PayloadChoice) -> None:
-        self._field, self._reader = choice.field, choice.reader()
+    def __init__(self, choice: PayloadChoice, reader: PayloadReader) -> None:
+        self._field, self._reader = choice.field, reader
         self._ids = id_scan(choice.field) if choice.framed else None
 
     def decode(self, split: Split, data: Bytes, located: Located, offsets: Longs) -> Decoded:

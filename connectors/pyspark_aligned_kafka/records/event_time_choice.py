@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import DataType
 
-    from pyspark_aligned_kafka.records.payload_formats import PayloadChoice
+    from pyspark_aligned_kafka.records.payload import PayloadChoice
 
 
 # How moments are written in records.

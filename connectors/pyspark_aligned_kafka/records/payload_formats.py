@@ -1,159 +1,16 @@
-"""The formats of decoded values: a table, what the user chose about a column, and what decodes it.
-
-A format is a row of ``FORMATS`` and a class that is a ``PayloadReader``.
-"""
+"""The formats of decoded values: a table, of which a row names the class that is a ``PayloadReader``."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final
 
-from pyspark.sql.types import DataType, StructType
-
-from pyspark_aligned_kafka.errors import place
+from pyspark_aligned_kafka.records.payload import JSON, PayloadChoice, PayloadReader, PayloadSchema
 from pyspark_aligned_kafka.records.payload_schema import ACCEPTED_TYPES, CORRUPT_MEMBER, parse_schema
-from watermark_source.errors import PayloadError
-from watermark_source.planning.split import Split
-from watermark_source.spark_process import ABOUT
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from pyspark_aligned_kafka.records.json_members import Misplaced
-    from pyspark_aligned_kafka.records.json_path import JsonPath
-    from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
     from watermark_source.extractors.schema_registry import SchemaRegistry
-
-_log = logging.getLogger(__name__)
-_SHOWN = 80
-"""Bytes of a document that an error contains."""
-KEY, VALUE = "key", "value"
-JSON = "json"
-NO_ID = "it does not begin with a zero byte and the id of a schema, and no header has one"
-
-
-class PayloadSchema(NamedTuple):
-    """What a schema of the user means."""
-
-    type: DataType
-    """Of the column."""
-    definition: Any = None
-    """What the format's reader needs beside the type. Picklable."""
-
-
-def _log_warning(text: str, about: str) -> None:
-    _log.warning("%s", text, extra={ABOUT: about})
-
-
-@dataclass(frozen=True, slots=True)
-class PayloadChoice:
-    """How the keys or the values of records are decoded."""
-
-    schema: DataType
-    format: str = JSON
-    definition: Any = None
-    field: str = VALUE
-    """``key`` or ``value``."""
-    column: str = "payload"
-    fail_fast: bool = False
-    zone: str = "UTC"
-    """Of timestamps without one."""
-    shows_records: bool = True
-    """Whether errors and logs hold the beginning of a document."""
-    framed: bool = False
-    """Whether the id of a schema is in a header of each record, or with a zero byte before each value (Confluent's wire
-    format)."""
-    located: JsonPath | None = None
-    """The path of event time in JSON, if it is there: the reader then returns where that is."""
-    tell: Callable[[str, str], None] = _log_warning
-    """Receives what is wrong with values, and what it is about: lines about one thing are alike."""
-
-    @property
-    def corrupt_member(self) -> str | None:
-        """The member that holds the text of bad documents; ``None``: the schema has none."""
-        schema = self.schema
-        return CORRUPT_MEMBER if isinstance(schema, StructType) and CORRUPT_MEMBER in schema.names else None
-
-    def reader(self) -> PayloadReader:
-        """Return what decodes; it imports compiled code, which few processes need."""
-        return FORMATS[self.format].reader(self)
-
-    def report(self, split: Split, offset: int, document: bytes, wrong: str, count: int) -> None:
-        """Log the first bad document of a block of records, which has ``count`` of them.
-
-        Raises:
-            PayloadError: with the mode FAILFAST.
-        """
-        begin = f", which begins with {document[:_SHOWN]!r}" if self.shows_records else ""
-        what = f"{place(split, offset)}: the {self.field} does not fit {self.field}Schema: {wrong}{begin}"
-        if self.fail_fast:
-            self._fail(what)
-        self.tell(f"{what}. Such members are null; {count} of one block of records", wrong.partition(":")[0])
-
-    def report_misplaced(self, split: Split, offset: int, wrong: Misplaced) -> None:
-        """Log that the documents of a block of records lack members that the schema names."""
-        there = wrong.there if self.shows_records else "recordsInErrors=true shows what they have"
-        self.tell(
-            f"{place(split, offset)} and the {self.field}s behind it have no {wrong.missing}, which {self.field}Schema "
-            f"names: null in every row; {there}",
-            "misplaced",
-        )
-
-    def _fail(self, what: str) -> NoReturn:
-        kept = (
-            f", and the text of the document is in the STRING member {CORRUPT_MEMBER}, if {self.field}Schema has it"
-            if FORMATS[self.format].keeps_text
-            else ""
-        )
-        raise PayloadError(f"{what}. {self.field}Mode is FAILFAST; with PERMISSIVE such members are null{kept}")
-
-
-class Places(NamedTuple):
-    """What the pass over a block's documents found at one path, as ``JsonScan.find`` returns it."""
-
-    path: JsonPath
-    kinds: Longs
-    at: Longs
-    sizes: Longs
-    left: Longs
-    """Rows of which the pass does not know it."""
-
-
-class Decoded(NamedTuple):
-    """The decoded values of a block."""
-
-    column: pa.Array
-    """One of each value, null where there is none."""
-    malformed: int
-    """Number of values that do not fit the schema."""
-    places: Places | None = None
-    """Of the path ``PayloadChoice.located``; ``None``: the reader does not find it."""
-
-
-IdHeader: TypeAlias = "tuple[Longs, Longs] | None"
-"""Where the header with the id of each value's schema begins, and its size, below zero where the record has none; of a
-block without headers ``None``."""
-
-
-class PayloadReader(Protocol):
-    """Decodes the values of records. Scratch memory is kept from call to call: it serves one read at a time."""
-
-    def read(  # noqa: PLR0917 - the block and where ids may be
-        self, split: Split, data: Bytes, starts: Longs, lengths: Longs, offsets: Longs, header: IdHeader = None
-    ) -> Decoded:
-        """Decode the values at places in ``data``; a negative length is a null. ``offsets`` are their records'.
-
-        Nothing outside of a value and its header is read. A bad value has no effect on another, and is reported by
-        ``PayloadChoice.report``.
-
-        Raises:
-            PayloadError: with the mode FAILFAST, the first bad value.
-        """
-
-
-# The formats.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,3 +102,8 @@ FORMATS: Final[Mapping[str, PayloadFormat]] = {
         uses_registry=True,
     ),
 }
+
+
+def payload_reader(choice: PayloadChoice) -> PayloadReader:
+    """Return what decodes as the user chose."""
+    return FORMATS[choice.format].reader(choice)

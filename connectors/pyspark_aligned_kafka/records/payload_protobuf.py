@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyspark.sql.types import DayTimeIntervalType, DecimalType, DoubleType, FloatType, IntegerType
 
 from pyspark_aligned_kafka.records.json_strings import is_utf8
+from pyspark_aligned_kafka.records.payload import Decoded, IdHeader, PayloadChoice
 from pyspark_aligned_kafka.records.payload_cells import (
     BASE,
     CLOSURE,
@@ -27,7 +28,6 @@ from pyspark_aligned_kafka.records.payload_cells import (
     put_null,
     replaced,
 )
-from pyspark_aligned_kafka.records.payload_formats import Decoded, IdHeader, PayloadChoice
 from pyspark_aligned_kafka.records.payload_schema import DEEPEST
 from pyspark_aligned_kafka.records.protobuf_messages import (
     BOOL,

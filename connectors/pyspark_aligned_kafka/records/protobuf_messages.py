@@ -36,8 +36,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from pyspark_aligned_kafka.records.payload import NO_ID, IdHeader
 from pyspark_aligned_kafka.records.payload_cells import IdReader, check_size
-from pyspark_aligned_kafka.records.payload_formats import NO_ID, IdHeader
 from pyspark_aligned_kafka.records.payload_schema import DEEPEST, first_twice
 from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
 from watermark_source.errors import MissingPackageError, SchemaError, UnsupportedFormatError, listed, shortened

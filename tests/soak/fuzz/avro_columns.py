@@ -10,7 +10,7 @@ import json
 import random
 from typing import Any
 
-from pyspark_aligned_kafka.records.payload_formats import PayloadReader
+from pyspark_aligned_kafka.records.payload import PayloadReader
 from tests.avro_pairs import OneSchema, Pairs, has_column, reader_of
 from tests.soak.fuzz.bits import Bits
 from tests.soak.fuzz.column_outcomes import outcome

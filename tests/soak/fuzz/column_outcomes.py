@@ -7,7 +7,7 @@ import logging
 import numpy as np
 import pyarrow as pa
 
-from pyspark_aligned_kafka.records.payload_formats import PayloadReader
+from pyspark_aligned_kafka.records.payload import PayloadReader
 from pyspark_aligned_kafka.records.payload_schema import CORRUPT_MEMBER
 from tests.payload_documents import values_of
 from tests.soak.fuzz.bits import Bits

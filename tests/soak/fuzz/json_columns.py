@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import itertools
 
-from pyspark_aligned_kafka.records.payload_formats import PayloadChoice
+from pyspark_aligned_kafka.records.payload import PayloadChoice
+from pyspark_aligned_kafka.records.payload_formats import payload_reader
 from pyspark_aligned_kafka.records.payload_schema import parse_schema
 from tests.payload_documents import EVERY_TYPE
 from tests.soak.fuzz.bits import Bits
@@ -20,7 +21,7 @@ _SCHEMAS = (
     '`"` STRING, `a b` FLOAT, `é` BINARY',
 )
 _READERS = [
-    PayloadChoice(parse_schema(schema), fail_fast=fail_fast, framed=framed).reader()
+    payload_reader(PayloadChoice(parse_schema(schema), fail_fast=fail_fast, framed=framed))
     for schema, fail_fast, framed in itertools.product(_SCHEMAS, (False, True), (False, True))
 ]
 

@@ -15,7 +15,7 @@ import pytest
 from pyspark_aligned_kafka.records import avro_columns
 from pyspark_aligned_kafka.records.avro_columns import avro_schema
 from pyspark_aligned_kafka.records.avro_schema import parsed
-from pyspark_aligned_kafka.records.payload_formats import PayloadReader
+from pyspark_aligned_kafka.records.payload import PayloadReader
 from tests.avro_examples import encoded, message
 from tests.avro_pairs import Pairs, decoded, has_column, reader_of
 from tests.payload_documents import block_by, values_of

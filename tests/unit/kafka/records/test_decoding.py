@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from pyspark_aligned_kafka.records.decoding import RecordDecoder
-from pyspark_aligned_kafka.records.payload_formats import PayloadChoice
+from pyspark_aligned_kafka.records.payload import PayloadChoice
 from pyspark_aligned_kafka.records.payload_schema import parse_schema
 from pyspark_aligned_kafka.records.record_batches import survey
 from tests.unit.kafka.batches import Rec, batch, records_bytes

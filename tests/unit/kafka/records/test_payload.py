@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from pyspark_aligned_kafka.records.payload import PayloadChoice
 from pyspark_aligned_kafka.records.payload_columns import JsonReader
 from pyspark_aligned_kafka.records.payload_exact import java_double
-from pyspark_aligned_kafka.records.payload_formats import PayloadChoice
+from pyspark_aligned_kafka.records.payload_formats import payload_reader
 from pyspark_aligned_kafka.records.payload_schema import parse_schema
 from pyspark_aligned_kafka.records.payload_times import day_of_text, moment_of_text
 from tests.payload_documents import EVERY_TYPE, Documents, block_by, decoded, random_schema, read_by, values_of
@@ -237,7 +238,7 @@ def test_a_document_behind_the_id_of_a_schema_is_read_without_it() -> None:
     choice = PayloadChoice(parse_schema("i INT, _corrupt_record STRING"), framed=True)
     head = b"\x00\x00\x00\x01\x02"
     found = block_by(
-        choice.reader(), [head + b'{"i":1}', None, b'{"i":1}', head + b"{'i':2}", head[:4], head, head + b"{"]
+        payload_reader(choice), [head + b'{"i":1}', None, b'{"i":1}', head + b"{'i':2}", head[:4], head, head + b"{"]
     )
     bad = [{"i": None, "_corrupt_record": text} for text in (b'{"i":1}', head[:4], b"{")]
     good = [{"i": number, "_corrupt_record": None} for number in (1, 2)]
@@ -246,7 +247,7 @@ def test_a_document_behind_the_id_of_a_schema_is_read_without_it() -> None:
 
 
 def test_a_document_whose_id_is_in_a_header_is_read_as_it_is() -> None:
-    reader = PayloadChoice(parse_schema("i INT, _corrupt_record STRING"), framed=True).reader()
+    reader = payload_reader(PayloadChoice(parse_schema("i INT, _corrupt_record STRING"), framed=True))
     document, head = b'{"i":1}', b"\x00\x00\x00\x01\x02"
     headers = [b"\x01" + bytes(16), head, None, b"\x01", b"\x02" * 17, head]
     found = block_by(reader, [document, document, head + document, document, document, None], headers)

@@ -18,7 +18,8 @@ from google.protobuf import descriptor_pb2, descriptor_pool, duration_pb2, times
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto as F
 
 from pyspark_aligned_kafka.options.kafka_options import parse
-from pyspark_aligned_kafka.records.payload_formats import Decoded
+from pyspark_aligned_kafka.records.payload import Decoded
+from pyspark_aligned_kafka.records.payload_formats import payload_reader
 from tests.avro_examples import message
 from tests.payload_documents import block_by, values_of
 from tests.protobuf_pairs import RandomBytes, RandomTypes, decoded, mutated, reader_of, tagged, varint
@@ -253,7 +254,7 @@ def options(tmp_path: Path, schema: str = "{file}:shop.Order", **others: str) ->
 
 def test_the_schema_is_a_file_and_a_message_in_it(tmp_path: Path) -> None:
     (choice,) = options(tmp_path).payloads
-    assert values_of(block_by(choice.reader(), [tagged(2, 0, b"\x05")]).column)[0]["count"] == 5
+    assert values_of(block_by(payload_reader(choice), [tagged(2, 0, b"\x05")]).column)[0]["count"] == 5
 
 
 @pytest.mark.parametrize(
@@ -478,7 +479,7 @@ def test_a_version_needs_a_registry_and_its_values_need_no_ids(registry: Registr
         options(tmp_path, "orders-value:3")
     there = f"http://127.0.0.1:{registry.port}"
     (choice,) = options(tmp_path, "baskets-value:1", schemaRegistry=there, valueFraming="none").payloads
-    assert values_of(block_by(choice.reader(), [tagged(2, 2)]).column) == [{"line": None, "at": 0}]
+    assert values_of(block_by(payload_reader(choice), [tagged(2, 2)]).column) == [{"line": None, "at": 0}]
 
 
 def test_a_format_that_a_registry_does_not_have_is_requested_as_text(registry: Registry) -> None:
