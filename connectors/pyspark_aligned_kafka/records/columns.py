@@ -17,7 +17,7 @@ from watermark_source.machine_code.native import Word, address_of, byte_at, comp
 from watermark_source.planning.split import Split
 
 if TYPE_CHECKING:
-    from pyspark_aligned_kafka.records.payload import Decoded, PayloadChoice, PayloadReader
+    from pyspark_aligned_kafka.records.payload import Decoded
 
 # Columns of one value, such as the topic's name: kept from batch to batch, and no more of them than some bytes.
 
@@ -289,26 +289,6 @@ def _gather(  # noqa: PLR0917 - arrays in, arrays out
             copy_bytes(values + end, data + starts[row], size)
             end += size
     offsets[rows] = end
-
-
-class PayloadDecoder:
-    """Decodes the keys or the values of located records. Scratch memory is kept: it serves one read at a time."""
-
-    __slots__ = ("_field", "_ids", "_reader")
-
-    def __init__(self, choice: PayloadChoice, reader: PayloadReader) -> None:
-        self._field, self._reader = choice.field, reader
-        self._ids = id_scan(choice.field) if choice.framed else None
-
-    def decode(self, split: Split, data: Bytes, located: Located, offsets: Longs) -> Decoded:
-        """Return the decoded keys or values.
-
-        Raises:
-            PayloadError: with the mode FAILFAST, the first that is bad.
-            CorruptDataError: headers that do not fit their record.
-        """
-        header = None if self._ids is None else self._ids.find_any(split, data, located, offsets)
-        return self._reader.read(split, data, *located.places(self._field), offsets[: located.rows], header)
 
 
 class ColumnBuilder:

@@ -9,12 +9,12 @@ from functools import cache, partial
 import numpy as np
 import pyarrow as pa
 
-from pyspark_aligned_kafka.records.columns import TIMESTAMP, ColumnBuilder, PayloadDecoder
+from pyspark_aligned_kafka.records.columns import TIMESTAMP, ColumnBuilder
 from pyspark_aligned_kafka.records.compression import Arena
 from pyspark_aligned_kafka.records.event_time_choice import EventTimeChoice, FirstOf, InJson, MarkChoice
 from pyspark_aligned_kafka.records.event_times import EventTimes, Records, WatermarkMarks
 from pyspark_aligned_kafka.records.payload import Decoded, PayloadChoice
-from pyspark_aligned_kafka.records.payload_formats import payload_reader
+from pyspark_aligned_kafka.records.payload_decoder import PayloadDecoder
 from pyspark_aligned_kafka.records.record_batches import (
     ATTRIBUTES,
     BASE,
@@ -67,7 +67,7 @@ class RecordDecoder:
         looked_at.update("headers" for each in payloads if each.framed)
         self._locator = RowLocator(looked_at, capacity=batch_rows, byte_limit=batch_bytes)
         self._builder = ColumnBuilder(columns)
-        self._decoders = {each.field: _decoder(_located(each, event_time)) for each in payloads}
+        self._decoders = {each.field: PayloadDecoder(_located(each, event_time)) for each in payloads}
         self._check_crcs = check_crcs
         self._arena = Arena(decompressed_limit)
 
@@ -143,10 +143,6 @@ class RecordDecoder:
         """Return the decoded keys or values, ``None`` if they are not to be decoded; raises ``PayloadError``."""
         decoder = self._decoders.get(field)
         return None if decoder is None else decoder.decode(split, data, located, offsets)
-
-
-def _decoder(payload: PayloadChoice) -> PayloadDecoder:
-    return PayloadDecoder(payload, payload_reader(payload))
 
 
 def _located(payload: PayloadChoice, event_time: EventTimeChoice | None) -> PayloadChoice:

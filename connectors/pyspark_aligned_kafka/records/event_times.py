@@ -15,7 +15,6 @@ from pyspark_aligned_kafka.errors import place
 from pyspark_aligned_kafka.records.columns import (
     TIMESTAMP,
     HeaderScan,
-    PayloadDecoder,
     binary_column,
     headers_array,
     id_scan,
@@ -37,7 +36,7 @@ from pyspark_aligned_kafka.records.far_times import FarTimes
 from pyspark_aligned_kafka.records.json_members import end_of_path, headers_there
 from pyspark_aligned_kafka.records.json_scan import JsonKind, JsonScan, behind_ids
 from pyspark_aligned_kafka.records.payload import Decoded
-from pyspark_aligned_kafka.records.payload_formats import payload_reader
+from pyspark_aligned_kafka.records.payload_decoder import PayloadDecoder
 from pyspark_aligned_kafka.records.record_batches import Bytes, Fault, Longs, fault_error
 from pyspark_aligned_kafka.records.record_fields import HEADERS_AT, KEY_AT, VALUE_AT, Located
 from pyspark_aligned_kafka.records.time_texts import END_MICROS, FIRST_MICROS, MAY_BE_DATE, MomentReader
@@ -245,8 +244,7 @@ class ColumnTimes:
         if decoded is None:
             # Rows are read for their times alone: what is bad ends no query here, it has no event time.
             if self._decoder is None:
-                bad_are_null = replace(choice, fail_fast=False)
-                self._decoder = PayloadDecoder(bad_are_null, payload_reader(bad_are_null))
+                self._decoder = PayloadDecoder(replace(choice, fail_fast=False))
             decoded = self._decoder.decode(records.split, records.data, records.located, records.offsets)
         member, kind = decoded.column, choice.schema
         for name in self._where.path.steps:

@@ -1,0 +1,30 @@
+"""Keys or values of located records, decoded to columns as the user chose."""
+
+from __future__ import annotations
+
+from pyspark_aligned_kafka.records.columns import id_scan
+from pyspark_aligned_kafka.records.payload import Decoded, PayloadChoice
+from pyspark_aligned_kafka.records.payload_formats import payload_reader
+from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
+from pyspark_aligned_kafka.records.record_fields import Located
+from watermark_source.planning.split import Split
+
+
+class PayloadDecoder:
+    """Decodes the keys or the values of located records. Scratch memory is kept: it serves one read at a time."""
+
+    __slots__ = ("_field", "_ids", "_reader")
+
+    def __init__(self, choice: PayloadChoice) -> None:
+        self._field, self._reader = choice.field, payload_reader(choice)
+        self._ids = id_scan(choice.field) if choice.framed else None
+
+    def decode(self, split: Split, data: Bytes, located: Located, offsets: Longs) -> Decoded:
+        """Return the decoded keys or values.
+
+        Raises:
+            PayloadError: with the mode FAILFAST, the first that is bad.
+            CorruptDataError: headers that do not fit their record.
+        """
+        header = None if self._ids is None else self._ids.find_any(split, data, located, offsets)
+        return self._reader.read(split, data, *located.places(self._field), offsets[: located.rows], header)
