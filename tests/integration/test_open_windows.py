@@ -153,7 +153,7 @@ def test_the_page_shows_a_running_query_what_holds_it_and_what_changed(
         (source,) = query["sources"]
         assert query["name"] == running.table
         assert source["watermark"] == START + 60_000 - 1
-        assert query["open"].startswith("windows that end by 2023-11-14 22:14:19.999 UTC close, later ones are open: ")
+        assert query["open"].startswith("windows that end by 2023-11-14 22:13:59.999 UTC close, later ones are open: ")
         assert f"{topic}-1 is 20 s behind, with nothing to read" in (query["open"])
         assert any(f"idleTimeout (1 d), in 23 h 59 min, {topic}-1 is left out" in each for each in query["remarks"])
         holders = [change["after"] for change in found["changes"] if change["kind"] == "holder"]
@@ -163,7 +163,7 @@ def test_the_page_shows_a_running_query_what_holds_it_and_what_changed(
         with urlopen(page.url) as answer:
             shown = answer.read().decode()
         assert f"The watermark is held by {topic}-1 since " in shown
-        assert "Without what holds it, it would be 2023-11-14 22:14:39.999 UTC, 20 s later" in shown
+        assert "Without what holds it, it would be 2023-11-14 22:14:19.999 UTC, 20 s later" in shown
         assert f"<td>{source['splits'][topic]['1']['why']}</td>" in shown
         assert shown.count("<polyline") == 3
         running.query.stop()
