@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -282,3 +283,28 @@ def test_what_was_purged_after_it_was_read_is_no_loss(database: Database, caplog
         assert planning.reader.latestOffset(later, ALL).get("wm") is not None
     assert sorted(Life(database).changes(end, later)) == sorted(running.changes(end, later))
     assert "failOnDataLoss" not in caplog.text
+
+
+@pytest.mark.needs_mysql("logs no values of generated columns in updates")
+def test_virtual_columns_that_depend_on_a_session_are_refused_unless_left_out(mysql_database: Database) -> None:
+    database = mysql_database
+    columns = {
+        "shown VARCHAR(26)": "CAST(at AS CHAR(26))", "same TIMESTAMP": "at", "day DATE": "FROM_UNIXTIME(id)",
+        "later CHAR(30)": "CONCAT(shown, id)", "twice INT": "id * 2",
+    }  # fmt: skip
+    virtual = ", ".join(f"{column} AS ({expression})" for column, expression in columns.items())
+    kept = "kept VARCHAR(26) AS (CAST(at AS CHAR(26))) STORED"
+    database.run(f"CREATE TABLE v (id INT PRIMARY KEY, at TIMESTAMP, {virtual}, {kept})")
+    with pytest.raises(UnsupportedFormatError, match=r"[.]v: .* shown, day, later depend on the time "):
+        Life(database, tables=f"{database.name}.v")
+    chosen = {"tables": f"{database.name}.v", "excludeColumns": "shown,day,later"}
+    database.run("SET SESSION time_zone = '+05:00'", "INSERT INTO v (id, at) VALUES (1, '2024-05-07 12:30:15')")
+    rows = []
+    for start in (dict[str, object](), {"file": database.since.file, "position": database.since.position}):
+        life = Life(database, **chosen, **({"startingOffsets": json.dumps(start)} if start else {}))
+        begin = life.reader.initialOffset()
+        (row,) = life.rows(begin, life.reader.latestOffset(begin, ALL))
+        life.reader.stop()
+        rows.append([row[name] for name in ("same", "twice", "kept")])
+    assert rows[0] == rows[1]
+    assert rows[0][2] == "2024-05-07 12:30:15"

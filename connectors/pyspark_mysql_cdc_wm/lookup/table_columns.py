@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection, Row
 from pyspark_mysql_cdc_wm.lookup.collations import Collations, collations_of
+from pyspark_mysql_cdc_wm.lookup.generated_columns import refuse_generated
 from pyspark_mysql_cdc_wm.lookup.rights import Rights, grant_select, rows_of_tables
 from pyspark_mysql_cdc_wm.options.tables import TableName, quoted
 from pyspark_mysql_cdc_wm.records.arrow_types import INTEGERS, STRINGS, column_type, has_empty_label
@@ -141,7 +142,10 @@ def described(
         if readable and not keys.get(name):
             _refuse_unseen_key(connection, name, [str(row[0]) for row in rows if row[-1] == "PRI"])
         if readable:
-            _refuse_what_changes_lack(connection, name, readable, choice)
+            extras = {str(row[0]): str(row[9]) for row in readable}
+            chunk_column = choice.chunk_column(str(name), extras)
+            read = {each: extra for each, extra in extras.items() if choice.reads(each) or each == chunk_column}
+            refuse_generated(connection, name, read)
             result[name] = _described(
                 name, readable, keys.get(name, ()), choice, collations,
                 user=connection.settings.username, mariadb=connection.is_mariadb,
@@ -195,21 +199,6 @@ def _unreadable_key(user: str, table: TableName, what: str) -> UnsupportedFormat
         f"table {table}: the user {user!r} may not read {what} of the primary key, without which rows cannot be "
         f"distinguished. On the server, for all columns: {grant_select(user, table)}"
     )
-
-
-def _refuse_what_changes_lack(
-    connection: MySqlConnection, table: TableName, rows: Sequence[Row], choice: ColumnChoice
-) -> None:
-    """Refuse generated columns of MariaDB, which logs their values only in inserts, with any row image."""
-    if not connection.is_mariadb:
-        return
-    chunk_column = choice.chunk_column(str(table), [str(row[0]) for row in rows])
-    generated = [str(row[0]) for row in rows if " GENERATED" in str(row[9]).upper()]
-    if lacking := [name for name in generated if choice.reads(name) or name == chunk_column]:
-        raise UnsupportedFormatError(
-            f"table {table}: MariaDB logs no values of the generated columns {', '.join(lacking)} in updates and "
-            f"deletions. Leave them out, excludeColumns={','.join(lacking)}, and compute them in the query"
-        )
 
 
 class DescribedColumn(NamedTuple):

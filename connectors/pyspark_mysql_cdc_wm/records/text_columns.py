@@ -8,6 +8,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pyspark_mysql_cdc_wm.binlog.wire import PADDING, Fault, Longs, padded
 from pyspark_mysql_cdc_wm.records.arrow_buffers import Values, binary, fixed, validity
@@ -48,6 +49,11 @@ def texts(values: Values, charset: str, *, of_key: bool = False) -> pa.Array:
     """
     if charset in AS_THEY_LIE:
         return utf_8(values)
+    if charset == "ascii":
+        # All of it is, but for bytes of MariaDB that are no character.
+        column = binary(pa.string(), values)
+        if pc.all(pc.string_is_ascii(column)).as_py() is not False:
+            return column
     offsets, offsets_view = allocated(values.rows + 1, np.int32)
     # No character takes more than three bytes for each of its own.
     content, content_view = allocated(3 * int(values.sizes.sum(dtype=np.int64)) + PADDING, np.uint8)
