@@ -13,6 +13,7 @@ from pathlib import Path
 
 from docs.generate_api import API_PAGE, SIGNATURES, api_page, signatures
 from docs.images.two_partitions import PICTURE, read_recording, svg
+from docs.surface_table import surfaces_page
 from pyspark_aligned_kafka.client.setting_table import REFUSED, REFUSED_FAMILIES, SETTINGS
 from pyspark_aligned_kafka.options.kafka_option_table import KAFKA_OPTIONS
 from pyspark_mysql_cdc_wm.options.mysql_option_table import (
@@ -25,6 +26,7 @@ from watermark_source.option_table import Option
 from watermark_source.spark.option_rows import ENGINE_OPTIONS
 
 PAGE = Path(__file__).parent / "options.md"
+SURFACES_PAGE = Path(__file__).parent / "surfaces.md"
 MYSQL_PAGE = Path(__file__).parent / "mysql-options.md"
 DECISIONS = Path(__file__).parent / "decisions"
 DECISIONS_PAGE = DECISIONS / "README.md"
@@ -205,6 +207,7 @@ def _cell(text: str) -> str:
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
     MYSQL_PAGE.write_text(mysql_page(), encoding="utf-8")
+    SURFACES_PAGE.write_text(surfaces_page(), encoding="utf-8")
     DECISIONS_PAGE.write_text(decisions_page(), encoding="utf-8")
     API_PAGE.write_text(api_page(), encoding="utf-8")
     PICTURE.write_text(svg(read_recording()), encoding="utf-8")

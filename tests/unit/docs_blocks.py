@@ -70,6 +70,7 @@ BLOCKS: Mapping[str, tuple[str, ...]] = {
         SERVER,
     ),
     "docs/sinks.md": ("test_the_lines_of_the_page_write_what_was_read",) * 6,
+    "docs/surfaces.md": (PART,),
     "docs/troubleshooting.md": (OUTPUT, PART),
     "docs/tuning.md": (COMMAND, PART, PART, PART, PART),
     "docs/watermarks.md": (

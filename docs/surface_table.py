@@ -1,0 +1,64 @@
+"""The ways to write a stream of these sources, and what becomes of it: the table of docs/surfaces.md.
+
+``tests/spark/test_surfaces.py`` writes each, and holds this table to what it sees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+USES = ("follow_watermark", "data_rows", "neither", "withWatermark", "a column of one's own")
+EXACT, REFUSED, WARNED = "exact", "refused", "warned"
+SURFACES: Mapping[str, Mapping[str, str]] = {
+    "DataFrame": dict(zip(USES, (EXACT, EXACT, WARNED, WARNED, WARNED), strict=True)),
+    "SQL over a view of the DataFrame": dict(zip(USES, (EXACT, EXACT, WARNED, WARNED, WARNED), strict=True)),
+    "SQL over a table (`CREATE TABLE … USING`)": dict(
+        zip(USES, ("none in SQL: `readStream.table`", EXACT, WARNED, WARNED, WARNED), strict=True)
+    ),
+    "`readStream.table`": dict(zip(USES, (EXACT, EXACT, WARNED, WARNED, WARNED), strict=True)),
+    "SQL with `WATERMARK` over a view of the DataFrame": dict(
+        zip(USES, (REFUSED, "the highest event time is asked for", WARNED, REFUSED, WARNED), strict=True)
+    ),
+    "union of two sources": dict(zip(USES, (EXACT, EXACT, WARNED, WARNED, WARNED), strict=True)),
+    "union of two sources, before the call": dict(zip(USES, (REFUSED, EXACT, WARNED, WARNED, REFUSED), strict=True)),
+    "join of two sources": dict(zip(USES, (EXACT, EXACT, EXACT, WARNED, WARNED), strict=True)),
+}
+"""What becomes of a stream, or why there is nothing to write."""
+_HEAD = """\
+<!-- Written by docs/generate.py from docs/surface_table.py. -->
+# Ways to write a stream
+
+A source sends two kinds of rows: the data, and marker rows, which carry its watermark and are null in every other
+column. `follow_watermark(stream)` makes them Spark's watermark, `data_rows(stream)` leaves them out. What a query does
+with neither, or with a watermark of Spark's own, is seen when it starts:
+
+"""
+_TAIL = """\
+
+- *exact*: the result is that of a batch over the same rows.
+- *refused*: an error when it is written or started, with what to write.
+- *warned*: a line in the log with what to write. Spark's own watermark drops rows of slower partitions; with neither,
+  marker rows are written as rows of nulls. A column of one's own has times that the source's watermark is not about.
+
+In SQL `data_rows` is `WHERE marker IS NULL`, `withWatermark` is `WATERMARK`, and `follow_watermark` is a view that
+Python makes, over which SQL needs no `WATERMARK`:
+
+```python
+follow_watermark(spark.readStream.table("rides")).createOrReplaceTempView("followed")
+spark.sql("SELECT window(event_time, '1 minute'), count(*) FROM followed GROUP BY 1")
+```
+
+Plans are examined in programs of Python that import `watermark_source`; of a pipeline, where the functions are. In SQL
+of a pipeline, in Scala, and without the import, nothing is seen, and the query's first task with a watermark warns,
+whatever the query does, unless the option `includeMarkers` is set: of SQL over a view that follows the watermark as
+well. In a pipeline the view is made by `follow_watermark(spark.readStream.format(…).load())`: tables, filters and SQL
+before the call are refused there, since nothing shows what they leave out.
+"""
+
+
+def surfaces_page() -> str:
+    """Return the whole page."""
+    lines = [f"| | {' | '.join(f'`{use}`' if use.isidentifier() and use != 'neither' else use for use in USES)} |"]
+    lines += ["|---" * (len(USES) + 1) + "|"]
+    lines += [f"| {surface} | {' | '.join(cells[use] for use in USES)} |" for surface, cells in SURFACES.items()]
+    return _HEAD + "".join(f"{line}\n" for line in lines) + _TAIL
