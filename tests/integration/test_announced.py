@@ -421,8 +421,8 @@ def test_each_run_ends_though_a_writer_is_gone_and_names_it_until_its_time_to_li
     # The first one had its watermark from nothing; the second read rows, and closed no window.
     words = "the run is over, and the source's watermark closed no window: 2 rows read"
     (text,) = (each for each in caplog.messages if words in each)
-    assert f"The writers of the topic announce it: dead announced last at {gone} UTC, after batch 0. Start a w" in text
-    assert "drop WRITER" in text
+    assert f"It is held back by writer dead: announced last at {gone} UTC, after batch 0. Start writer dead; if" in text
+    assert "drop dead" in text
     assert seconds(direct.run(reading(direct, writers, writerTimeToLive="1 day"), "b")) == 100
     assert "writer dead has announced nothing for 2 d, longer than writerTimeToLive (1 d)" in caplog.text
 

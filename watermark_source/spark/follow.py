@@ -20,7 +20,7 @@ from watermark_source.errors import UsageError
 from watermark_source.spark.accepted_operators import has_times_of_its_own, need_kept_markers
 from watermark_source.spark.column_names import CLOCK, EVENT_TIME, LATE, MARKER
 from watermark_source.spark.columns import MARKER_TYPE, SourceTime
-from watermark_source.spark.plan_steps import steps_of
+from watermark_source.spark.query_plan import steps_of
 
 _log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from itertools import product
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    pass
 
 Outcome: TypeAlias = bool | None
 """What a condition of SQL is: true, false or null."""
@@ -75,17 +75,6 @@ class Step:
         yield self
         for child in self.children:
             yield from child.all()
-
-
-def steps_of(df: DataFrame) -> Step:
-    """Return the plan of a DataFrame; Spark Connect's server is asked for it."""
-    if (java := getattr(df, "_jdf", None)) is not None:
-        from watermark_source.spark.classic_plan import steps_of_plan  # noqa: PLC0415 - one form of the two
-
-        return steps_of_plan(java.queryExecution().analyzed())
-    from watermark_source.spark.connect_plan import steps_of_connect  # noqa: PLC0415 - needs the packages of Connect
-
-    return steps_of_connect(df)
 
 
 # SQL's logic with three values, for sets of possible outcomes.

@@ -21,15 +21,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from watermark_source.errors import UsageError
 from watermark_source.spark.column_names import CLOCK, EVENT_TIME
-from watermark_source.spark.plan_steps import Step, Watermarked, steps_of
+from watermark_source.spark.plan_steps import Step, Watermarked
+from watermark_source.spark.query_plan import steps_of
+from watermark_source.spark.unexamined_query import EXAMINED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _log = logging.getLogger(__name__)
 
-EXAMINED = "spark.watermarkSource.examined"
-"""A setting of the session of a query that was examined; Spark shows it to the query's tasks."""
 _CHECKED = "_checked_by_watermark_source"
 _REGISTRY = "SparkConnectGraphElementRegistry"
 
@@ -114,32 +114,6 @@ def examine(df: DataFrame, read: Callable[[DataFrame], Step] | None = None) -> b
     except Exception:  # noqa: BLE001 - a check must not stop what Spark accepts
         _log.debug("the plan of a query is not examined", exc_info=True)
         return False
-
-
-_warned_of: set[str] = set()
-"""Runs of queries that this process has warned of."""
-
-
-def warn_of_unexamined(source: str) -> None:
-    """Warn, in a task, of a query whose plan nothing has examined."""
-    from pyspark import TaskContext  # noqa: PLC0415 - a task has imported it
-
-    task = TaskContext.get()
-    if task is None or task.getLocalProperty(EXAMINED) is not None:
-        return
-    run = task.getLocalProperty("spark.jobGroup.id") or ""
-    if run in _warned_of:
-        return
-    _warned_of.add(run)
-    _log.warning(
-        "nothing has examined how this query uses %s: it was started by a program that has not imported "
-        "watermark_source, or by SQL of a pipeline. Marker rows, which carry the watermark and are null in every other "
-        "column, are among the rows of the stream, and a watermark of Spark's own, as by WATERMARK in SQL, drops rows "
-        "of slower partitions without an error. In Python, import watermark_source and write follow_watermark(stream) "
-        "for windows, joins and deduplication, or data_rows(stream) for the rows alone; elsewhere the option "
-        "includeMarkers=false for the rows alone, or includeMarkers=true where the query filters by marker itself",
-        source,
-    )
 
 
 class Unfollowed(NamedTuple):

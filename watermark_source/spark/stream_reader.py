@@ -21,7 +21,7 @@ from watermark_source.spark.driver.runner import SourceRunner
 from watermark_source.spark.executor.reading import run_task
 from watermark_source.spark.options import EngineOptions
 from watermark_source.spark.read_tasks import ReadTask
-from watermark_source.spark.started_queries import warn_of_unexamined
+from watermark_source.spark.unexamined_query import warn_of_unexamined
 from watermark_source.spark_process import each_with_sentence, hides_own_frames, log_as_spark, query_of_task
 
 _UNLIMITED = 2**63 - 1

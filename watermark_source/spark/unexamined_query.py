@@ -1,0 +1,34 @@
+"""What a task warns of: a query whose plan nothing has examined when it started (``started_queries``)."""
+
+from __future__ import annotations
+
+import logging
+
+_log = logging.getLogger(__name__)
+
+EXAMINED = "spark.watermarkSource.examined"
+"""A setting of the session of a query that was examined; Spark shows it to the query's tasks."""
+_warned_of: set[str] = set()
+"""Runs of queries that this process has warned of."""
+
+
+def warn_of_unexamined(source: str) -> None:
+    """Warn, in a task, of a query whose plan nothing has examined."""
+    from pyspark import TaskContext  # noqa: PLC0415 - a task has imported it
+
+    task = TaskContext.get()
+    if task is None or task.getLocalProperty(EXAMINED) is not None:
+        return
+    run = task.getLocalProperty("spark.jobGroup.id") or ""
+    if run in _warned_of:
+        return
+    _warned_of.add(run)
+    _log.warning(
+        "nothing has examined how this query uses %s: it was started by a program that has not imported "
+        "watermark_source, or by SQL of a pipeline. Marker rows, which carry the watermark and are null in every other "
+        "column, are among the rows of the stream, and a watermark of Spark's own, as by WATERMARK in SQL, drops rows "
+        "of slower partitions without an error. In Python, import watermark_source and write follow_watermark(stream) "
+        "for windows, joins and deduplication, or data_rows(stream) for the rows alone; elsewhere the option "
+        "includeMarkers=false for the rows alone, or includeMarkers=true where the query filters by marker itself",
+        source,
+    )
