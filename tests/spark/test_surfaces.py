@@ -193,7 +193,7 @@ def judge(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
     spark.sql("DROP TABLE surfaces")
 
 
-_BY_NIGHT = pytest.mark.long("test_a_stream_is_exact_or_refused_or_warned_of[DataFrame]")
+_BY_NIGHT = pytest.mark.long("the surfaces of the day")
 
 
 @pytest.mark.parametrize(
