@@ -148,14 +148,15 @@ ABOUT = "about"
 
 
 class SparkLines(logging.Handler):
-    """Writes lines with time, level, query and source; lines that are alike once a minute."""
+    """Writes lines with time, level, query and source; lines of one query that are alike once a minute."""
 
     def __init__(self, context: LogContext, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self._named = context
         self._clock = clock
-        self._written: dict[tuple[str, str], tuple[float, int]] = {}
-        """By logger, and text or what it is about: when a line was last written, and how often repeated since."""
+        self._written: dict[tuple[str, str, str], tuple[float, int]] = {}
+        """By logger, query and source, and text or what it is about: when a line was last written, and how often
+        repeated since. Queries share the process of a task."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write the line, unless the root logger has a handler or the line was written within the last minute."""
@@ -173,7 +174,8 @@ class SparkLines(logging.Handler):
         """Return the line; ``None`` for a repetition, which the next line like it counts."""
         text, now = record.getMessage(), self._clock()
         # A library's lines about one broker differ in the numbers of sockets and milliseconds.
-        key = record.name, str(getattr(record, ABOUT, text) if _is_ours(record.name) else record.msg)
+        about = getattr(record, ABOUT, text) if _is_ours(record.name) else record.msg
+        key = record.name, str(self._named), str(about)
         written_at, folded = self._written.get(key, (-_FOLDED_SECONDS, 0))
         if now - written_at < _FOLDED_SECONDS:
             self._written[key] = written_at, folded + 1

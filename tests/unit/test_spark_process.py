@@ -132,6 +132,17 @@ def test_the_same_line_comes_once_a_minute_with_how_often_it_came() -> None:
     assert again.endswith("gone: a-0 (2 more like it since the last line)")
 
 
+def test_the_same_line_of_another_query_is_written() -> None:
+    named = LogContext()
+    lines = SparkLines(named, Clock())
+    for query in ("by-minute", "by-hour"):
+        named.query = query
+        line = lines.line(record("markers are rows"))
+        assert line is not None
+        assert f"[query {query}] markers are rows" in line
+        assert lines.line(record("markers are rows")) is None
+
+
 def test_lines_that_say_what_they_are_about_are_folded_by_it() -> None:
     """Each names another record of one member."""
     lines = SparkLines(LogContext(), Clock())
