@@ -22,6 +22,11 @@ SURFACES: Mapping[str, Mapping[str, str]] = {
     "union of two sources": dict(zip(USES, (EXACT, EXACT, WARNED, WARNED, WARNED), strict=True)),
     "union of two sources, before the call": dict(zip(USES, (REFUSED, EXACT, WARNED, WARNED, REFUSED), strict=True)),
     "join of two sources": dict(zip(USES, (EXACT, EXACT, EXACT, WARNED, WARNED), strict=True)),
+    "`foreachBatch`": dict(zip(USES, (EXACT, EXACT, WARNED, WARNED, WARNED), strict=True)),
+    "Spark Connect": dict(zip(USES, (EXACT, EXACT, WARNED, WARNED, WARNED), strict=True)),
+    "SQL through Spark Connect": dict(zip(USES, (EXACT, EXACT, WARNED, WARNED, WARNED), strict=True)),
+    "pipeline in Python": dict(zip(USES, (EXACT, EXACT, WARNED, WARNED, WARNED), strict=True)),
+    "pipeline in SQL": dict(zip(USES, (EXACT, EXACT, WARNED, WARNED, WARNED), strict=True)),
 }
 """What becomes of a stream, or why there is nothing to write."""
 _HEAD = """\
