@@ -90,7 +90,10 @@ def logged_about_state(spark: SparkSession) -> Iterator[Any]:
     name = "org.apache.spark.sql.execution.python.streaming.TransformWithStateInPySparkStateServer"
     logger = log4j.LogManager.getContext(False).getLogger(name)
     logger.addAppender(appender)
+    # The session of the tests logs errors alone.
+    logger.setLevel(log4j.Level.WARN)
     yield writer
+    logger.setLevel(log4j.Level.ERROR)
     logger.removeAppender(appender)
 
 
@@ -123,7 +126,7 @@ def test_on_event_time_the_result_is_that_of_a_query_over_the_full_history(
     nothing = sum(row[3] is None for row in found)
     assert 0 < nothing < len(found) == 160
     # A warning for each key without a version had been most of a job's log.
-    assert logged_about_state.toString() == ""
+    assert "doesn't contain key" not in logged_about_state.toString()
 
     # The same query, of which a column has another type.
     of_texts = users(follow_watermark(streams.load(name="users"))).withColumn("user", F.col("user").cast("string"))
