@@ -71,7 +71,9 @@ def main(bootstrap: str, topics: dict[str, str]) -> None:
         "a table": of_table,
         "another topic": of_another_topic,
         "no such topic": lambda: counted("there-is-none"),
-        "withWatermark": lambda: started(follow_watermark(load(topics["orders"])).withWatermark("event_time", "1 s")),
+        "withWatermark": lambda: started(
+            follow_watermark(load(topics["orders"])).withWatermark("event_time", "1 second")
+        ),
         "a missing extra": without_rich,
     }
     for name, stage in stages.items():

@@ -103,7 +103,7 @@ def test_the_first_late_rows_name_how_many_how_late_and_the_bound_to_write(hour:
 def test_a_partition_without_event_times_is_named(hour: dict[str, str]) -> None:
     (line,) = warnings(hour["undated"])
     assert "-1: 60 records, none with an event time" in line
-    assert "Check eventTimeColumn and eventTimeFormat with: python -m watermark_source profile" in line
+    assert "Check eventTimeColumn and eventTimeFormat, with python -m watermark_source profile" in line
 
 
 def test_a_table_is_read_as_a_batch_and_as_a_stream(hour: dict[str, str]) -> None:

@@ -236,7 +236,9 @@ def test_connections_are_kept_for_the_next_read_and_thrown_away_for_a_retry(
     wanted = [number_topic(kafka, new_topic(), 100)]
     made: list[int] = []
     init = BrokerConnection.__init__
-    monkeypatch.setattr(BrokerConnection, "__init__", lambda self, *args: (made.append(1), init(self, *args))[1])
+    monkeypatch.setattr(
+        BrokerConnection, "__init__", lambda self, *args, **named: (made.append(1), init(self, *args, **named))[1]
+    )
     for _ in range(3):
         assert len(offsets(reader(kafka.bootstrap, ("offset",)).read(wanted))) == 100
     assert len(made) == 1
@@ -251,10 +253,18 @@ def test_a_forked_process_does_not_use_its_parents_connections(kafka: Kafka, new
     assert len(offsets(ours.read(wanted))) == 100_000
     child = os.fork()
     if child == 0:
-        made: list[int] = []
+        fine, made = False, []
         init = BrokerConnection.__init__
-        BrokerConnection.__init__ = lambda self, *taken: (made.append(1), init(self, *taken))[1]  # type: ignore[method-assign]
-        fine = offsets(ours.read(wanted)) == list(range(100_000)) and len(made) == 1
-        os._exit(0 if fine else 1)
+
+        def noted(self: BrokerConnection, *args: Any, **named: Any) -> None:
+            made.append(1)
+            init(self, *args, **named)
+
+        try:
+            BrokerConnection.__init__ = noted  # type: ignore[method-assign]
+            fine = offsets(ours.read(wanted)) == list(range(100_000)) and len(made) == 1
+        finally:
+            # The child must not go on with the tests, whatever happens.
+            os._exit(0 if fine else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert offsets(ours.read(wanted)) == list(range(100_000))

@@ -118,7 +118,9 @@ def test_a_killed_connection_is_made_again_at_the_right_position(kafka: Kafka, n
     with pytest.MonkeyPatch.context() as patch:
         init = BrokerConnection.__init__
         patch.setattr(
-            BrokerConnection, "__init__", lambda self, *taking: (taken.append(taking[0]), init(self, *taking))[1]
+            BrokerConnection,
+            "__init__",
+            lambda self, *taking, **named: (taken.append(taking[0]), init(self, *taking, **named))[1],
         )
         for i, made in enumerate(reader(kafka.bootstrap, ("offset",), **SMALL_FETCHES).read([wanted])):
             seen += made.columns[0].to_pylist()
