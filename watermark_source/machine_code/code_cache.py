@@ -98,6 +98,11 @@ class KeptCode(caching.FunctionCache):
 
 
 @cache
+def _note_wait() -> None:
+    _log.warning("another process of this machine compiles; waiting for what it keeps")
+
+
+@cache
 def _note_compilation(path: str) -> None:
     # Up to half a minute of a core, in which the first batch has no other sign of life.
     _log.warning("compiling what this query decodes with, once on this machine: later processes read it from %s", path)
@@ -127,7 +132,7 @@ def one_compiler(code: KeptCode | None, signature: str) -> Iterator[None]:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                _log.warning("another process of this machine compiles; waiting for what it keeps")
+                _note_wait()
                 fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
