@@ -60,6 +60,20 @@ def imported(package: Path) -> set[str]:
     return {name[len(parent) :].split(".")[1] for name in found} - {package.name}
 
 
+def test_modules_do_not_import_each_other_in_a_circle() -> None:
+    files = {}
+    for folder in (ROOT / "watermark_source", *(ROOT / "connectors").glob("pyspark_*")):
+        for source in folder.rglob("*.py"):
+            if source.name != "__init__.py":
+                files[".".join(source.relative_to(folder.parent).with_suffix("").parts)] = source
+    # Imports in functions and for types, too: each can be found out only by whoever reads both.
+    below = {
+        name: {found for each in modules_in(source) for found in (each, each.rpartition(".")[0]) if found in files}
+        for name, source in files.items()
+    }
+    tuple(TopologicalSorter({name: found - {name} for name, found in below.items()}).static_order())
+
+
 @each_package
 def test_a_package_imports_what_its_docstring_names(package: Path) -> None:
     assert imported(package) == allowed(package)
