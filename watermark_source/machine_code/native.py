@@ -50,7 +50,7 @@ class CompiledFunction:
     def load(self) -> None:
         """Load the machine code if an earlier process has kept it, so that forked processes share it."""
         if (kept := code_cache.kept(self._function)) is not None and kept.has(self._signature):
-            self.make()
+            self._take(kept)
 
     def _first(self, *arguments: Any) -> Any:
         with _compiling:
@@ -60,15 +60,18 @@ class CompiledFunction:
 
     def make(self) -> None:
         """Load the machine code, or compile the function and keep it."""
+        kept = code_cache.kept(self._function)
+        with code_cache.one_compiler(kept, self._signature):
+            self._take(kept)
+
+    def _take(self, kept: code_cache.KeptCode | None) -> None:
         made: Any = numba.njit(nogil=True, error_model="numpy")(self._function)
         # With NUMBA_DISABLE_JIT, for debugging, the function runs as Python.
         if made is not self._function:
-            kept = code_cache.kept(self._function)
             if kept is not None:
                 # Like numba's cache=True, with our folder.
                 made._cache = kept  # noqa: SLF001
-            with code_cache.one_compiler(kept, self._signature):
-                made.compile(self._signature)
+            made.compile(self._signature)
             made.disable_compile()
         self._run = made
 
