@@ -1,4 +1,4 @@
-"""Each package imports what its docstring names, nothing imports back, and a module is one idea read in one sitting."""
+"""Each package imports what its docstring names, and nothing imports back."""
 
 from __future__ import annotations
 
@@ -30,10 +30,6 @@ FOLDERS = {
 }
 """What each top-level folder may import of the others."""
 OURS = {path.rpartition("/")[2] for path in FOLDERS} | {"tests", "benchmarks", "examples", "docs"}
-LONGEST = 600
-"""Lines of a module."""
-MOST_SINGLE = 40
-"""Modules with one importer, in their own folder: most of these are a half of an idea."""
 each_package = pytest.mark.parametrize("package", PACKAGES, ids=lambda package: f"{package.parent.name}/{package.name}")
 
 
@@ -101,12 +97,6 @@ def test_no_connector_imports_another_and_the_engine_and_the_services_none(folde
     assert found - {folder.rpartition("/")[2]} == FOLDERS[folder]
 
 
-@pytest.mark.parametrize("folder", [*FOLDERS, "benchmarks", "examples"])
-def test_a_module_can_be_read_in_one_sitting(folder: str) -> None:
-    lines = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in (ROOT / folder).rglob("*.py")}
-    assert [path for path, count in lines.items() if count > LONGEST] == []
-
-
 def constants_of(module: ast.Module) -> Iterator[str]:
     """Yield each name in capitals that a module sets, as often as it does so."""
     for node in module.body:
@@ -135,24 +125,3 @@ def test_prose_names_only_files_that_exist() -> None:
     }
     assert named
     assert {name: by for name, by in named.items() if not any(file.endswith(f"/{name}") for file in files)} == {}
-
-
-def test_an_idea_is_not_cut_into_files_that_only_one_other_reads() -> None:
-    modules = {
-        ".".join(path.relative_to(base).with_suffix("").parts): path
-        for base, folder in ((ROOT, "watermark_source"), (ROOT / "connectors", "."))
-        for path in (base / folder).rglob("*.py")
-        if path.name != "__init__.py"
-    }
-    importers: dict[str, set[str]] = {}
-    for importer, path in modules.items():
-        for name in modules_in(path):
-            used = name if name in modules else name.rpartition(".")[0]
-            if used in modules and used != importer:
-                importers.setdefault(used, set()).add(importer)
-    single = Counter(
-        used
-        for used, by in importers.items()
-        if len(by) == 1 and used.rpartition(".")[0] == next(iter(by)).rpartition(".")[0]
-    )
-    assert len(single) <= MOST_SINGLE, sorted(single)
