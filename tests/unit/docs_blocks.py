@@ -36,6 +36,7 @@ CLUSTER = "not run: it needs a cluster, or a package of another project"
 SCHEMAS = "not run: it needs a registry, or files made by protoc"
 COMMAND = "not run as it stands: the address is the reader's; the command is tested"
 OUTPUT = "not run: it shows what is printed, logged or recorded"
+DRAWING = "not run: it is a drawing"
 
 BLOCKS: Mapping[str, tuple[str, ...]] = {
     "README.md": (
@@ -44,6 +45,7 @@ BLOCKS: Mapping[str, tuple[str, ...]] = {
         MAKE,
         "test_the_join_of_clicks_and_users_is_right_on_them",
     ),
+    "docs/architecture.md": (DRAWING,),
     "docs/batch.md": (SERVER, SERVER),
     "docs/between-jobs.md": (PART, PART, PART, PART, SERVER, OUTPUT, COMMAND, SERVER, PART),
     "docs/deployment.md": (CLUSTER,) * 6,
