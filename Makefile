@@ -82,25 +82,25 @@ help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST)
 
 play: java $(TO_RUN) ## a broker with a topic that keeps being written, until Ctrl-C; it prints the lines to try
-	$(RUN) examples/play.py $(DEMO_ARGS)
+	$(RUN) -m examples play $(DEMO_ARGS)
 
 demo: java $(TO_RUN) ## a skewed topic, aggregated with and without this source, side by side
-	$(RUN) examples/skewed_topic.py $(DEMO_ARGS)
+	$(RUN) -m examples skewed_topic $(DEMO_ARGS)
 
 demo-json: java $(TO_RUN) ## orders whose event time is in their JSON, with withWatermark and with eventTimeColumn
-	$(RUN) examples/json_event_time.py $(DEMO_ARGS)
+	$(RUN) -m examples json_event_time $(DEMO_ARGS)
 
 demo-mysql: java $(TO_RUN) ## MySQL tables copied by their stream while they are written to
-	$(RUN) examples/mysql_changes.py $(DEMO_ARGS)
+	$(RUN) -m examples mysql_changes $(DEMO_ARGS)
 
 demo-join: java $(TO_JOIN) ## clicks from Kafka, each joined with its user from MySQL
-	$(RUN) examples/clickstream_enrichment.py $(DEMO_ARGS)
+	$(RUN) -m examples clickstream_enrichment $(DEMO_ARGS)
 
 demo-rate: java $(TO_JOIN) ## clicks of Spark's rate source, each joined with its user from MySQL
-	$(RUN) examples/rate_enrichment.py $(DEMO_ARGS)
+	$(RUN) -m examples rate_enrichment $(DEMO_ARGS)
 
 demo-chain: java $(TO_RUN) ## three jobs in a row: watermarks that travel with the rows, beside a bound in each job
-	$(RUN) examples/job_chain.py $(DEMO_ARGS)
+	$(RUN) -m examples job_chain $(DEMO_ARGS)
 
 check: $(INSTALLED) ## lint, and what needs no server, side by side: two to three minutes
 	$(MAKE) --no-print-directory --jobs=2 lint pure

@@ -116,13 +116,12 @@ def missing(windows: Mapping[int, int], rows: int) -> int:
     return sum(written[start] - windows.get(start, 0) for start in written if start <= max(windows, default=0))
 
 
-def main() -> int:
+def main(console: Console) -> int:
     """Run the example; exit status 1 if a change is missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=2_000, help="changes of each feed (default 2000)")
     add_addresses(parser, kafka=True)
     given = parser.parse_args()
-    console = Console()
     lost = 0
     with quiet_spark("change-feeds", console) as spark:
         for feed in (COCKROACHDB, TICDC):

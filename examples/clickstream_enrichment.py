@@ -164,14 +164,13 @@ def verdict(at_once: Clicks, waited: Clicks) -> str:
     )  # fmt: skip
 
 
-def main() -> int:
+def main(console: Console) -> int:
     """Run the example; exit status 1 if a click missed its user."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--clicks", type=int, default=200_000, help="how many clicks (default 200 000)")
     parser.add_argument("--users", type=int, default=100_000, help="how many users (default 100 000)")
     add_addresses(parser, kafka=True, mysql=True)
     given = parser.parse_args()
-    console = Console()
     introduce(console, SET_UP.format(clicks=count_text(given.clicks), users=count_text(given.users)))
     with (
         topic_of(given.kafka, TOPIC, PARTITIONS) as (bootstrap, topic),

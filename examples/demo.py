@@ -27,6 +27,7 @@ _STOP_SECONDS = 3.0
 BY_CTRL_C = 130
 """The exit status of programs that end by SIGINT."""
 PROGRESS_SECONDS = 5.0
+_GRACE_SECONDS = 0.5
 PATIENCE_SECONDS = 300.0
 """Without any progress; far more than a busy laptop needs to compile the decoder for the first batch."""
 ROCKSDB: Mapping[str, str] = MappingProxyType(
@@ -40,9 +41,33 @@ _NONE: Mapping[str, Any] = MappingProxyType({})
 _Result = TypeVar("_Result")
 
 
+class _Ticking(Console):
+    """A console that says every five seconds that the last thing it printed still goes on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._printed = time.monotonic()
+
+    def print(self, *args: Any, **options: Any) -> None:
+        self._printed = time.monotonic()
+        super().print(*args, **options)
+
+    def tick(self) -> NoReturn:
+        """Print so, until the program ends."""
+        while True:
+            last, seconds = self._printed, PROGRESS_SECONDS
+            while last == self._printed:
+                # A line of progress is due at the same time.
+                if time.monotonic() > last + seconds + _GRACE_SECONDS:
+                    super().print(f"{seconds:4.0f} s …", highlight=False)
+                    seconds += PROGRESS_SECONDS
+                time.sleep(0.2)
+
+
 def introduce(console: Console, text: str) -> None:
     """Print what a demo is about to do, as a paragraph."""
     console.print(" ".join(text.split()), highlight=False)
+    console.print("preparing its servers and data …")
 
 
 def conclude(console: Console, sentence: str) -> None:
@@ -69,6 +94,7 @@ def quiet_spark(name: str, console: Console, settings: Mapping[str, Any] = _NONE
         with _standard_error(log):
             # Interrupted while it waits for its Java, Spark would leave it behind.
             spark = _beside(builder.getOrCreate)
+        console.print("starting its queries …")
         try:
             yield spark
         finally:
@@ -99,8 +125,12 @@ def _beside(call: Callable[[], _Result]) -> _Result:
     return result.result()
 
 
-def run_demo(main: Callable[[], int]) -> NoReturn:
-    """Run a demo as a program. Ctrl-C is confirmed and ends it, with what it has started; a second one does so too."""
+def run_demo(main: Callable[[Console], int], *, by_ctrl_c: int = BY_CTRL_C) -> NoReturn:
+    """Run a demo as a program, with a console that is never silent for long.
+
+    Ctrl-C is confirmed and ends it, with what it has started; a second one does so too. ``by_ctrl_c`` is the exit
+    status then.
+    """
 
     def hear(*_: object) -> None:
         # Standard error may be a file for the moment.
@@ -108,12 +138,14 @@ def run_demo(main: Callable[[], int]) -> NoReturn:
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGINT, hear)
+    console = _Ticking()
+    threading.Thread(target=console.tick, daemon=True).start()
     try:
-        sys.exit(main())
+        sys.exit(main(console))
     except KeyboardInterrupt:
         sys.stdout.flush()
         # What has been started is closed; producers would flush their records at the exit, to a broker that is gone.
-        os._exit(BY_CTRL_C)
+        os._exit(by_ctrl_c)
 
 
 @contextmanager

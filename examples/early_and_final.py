@@ -329,14 +329,13 @@ def is_answered(table: AnswerTable, windows: Mapping[int, int]) -> bool:
     return all(start in answers and None not in answers[start] for start, rows in windows.items() if 2 * rows > most)
 
 
-def main() -> int:
+def main(console: Console) -> int:
     """Run the example; exit status 1 if an answer is wrong in the end."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60, help="how long orders are written (default 60)")
     parser.add_argument("--rows", type=int, default=30_000, help="orders (default 30000)")
     add_addresses(parser, kafka=True)
     given = parser.parse_args()
-    console = Console()
     rows = orders(given.rows, given.seconds * SPEED)
     with topic_of(given.kafka, TOPIC, len(SHARES)) as (bootstrap, topic), quiet_spark("answers", console) as spark:
         result = run(spark, topic_options(bootstrap, topic), rows, console, SPEED)

@@ -310,13 +310,12 @@ def side_by_side(bounded: Result, announced: Result, clicks: int) -> Table:
     return table
 
 
-def main() -> int:
+def main(console: Console) -> int:
     """Run the demo; exit status 1 if the announced chain lost a click."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=40, help="how long each writer writes (default 40)")
     add_addresses(parser, kafka=True)
     given = parser.parse_args()
-    console = Console()
     introduce(console, SET_UP.format(seconds=given.seconds + APP_STARTS_AFTER, behind=APP_STARTS_AFTER * SPEED / 60))
     settings = {"spark.jars": ",".join(map(str, spark_kafka_jars())), "spark.sql.session.timeZone": "UTC"}
     with (

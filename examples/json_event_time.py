@@ -106,14 +106,13 @@ def side_by_side(results: dict[str, Result], console: Console) -> None:
     console.print("Fewer windows are closed by eventTimeColumn: those the slowest partition has not come to are open.")
 
 
-def main() -> int:
+def main(console: Console) -> int:
     """Run the example; exit status 1 if ours lost an order."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=4_000, help="orders in each partition (default 4000)")
     add_addresses(parser, kafka=True)
     given = parser.parse_args()
     rows: int = given.rows
-    console = Console()
     introduce(console, SET_UP.format(orders=count_text(rows * len(AHEAD_MS))))
     with topic_of(given.kafka, TOPIC, partitions=len(AHEAD_MS)) as (bootstrap, topic):
         produced = produce(bootstrap, topic, rows)

@@ -219,14 +219,13 @@ def stream(
     return total > 0 and not lost
 
 
-def main() -> int:
+def main(console: Console) -> int:
     """Run the demo; exit status 1 if a row of the copy is different."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=300_000, help="how many rows to begin with (default 300 000)")
     parser.add_argument("--seconds", type=int, default=15, help="how long to read the binlog (default 15)")
     add_addresses(parser, mysql=True)
     given = parser.parse_args()
-    console = Console()
     introduce(console, SET_UP.format(rows=count_text(given.rows), seconds=given.seconds))
     with database_of(given.mysql, DATABASE, READER) as (server, database, reader):
         fill(server, database, given.rows)

@@ -74,19 +74,19 @@ def produce(bootstrap: str, topic: str, rows: int) -> Counter[int]:
 
 
 def count(
-    spark: SparkSession, bootstrap: str, topic: str, options: Mapping[str, str], *, per_batch: int
+    spark: SparkSession, bootstrap: str, topic: str, strategy: str, console: Console, *, per_batch: int
 ) -> Counter[int]:
-    """Return how many readings each closed window has, by its start in milliseconds."""
+    """Return how many readings each closed window has with one of the strategies, by its start in milliseconds."""
     stream = (
         spark.readStream.format("aligned-kafka")
         .option("kafka.bootstrap.servers", bootstrap)
         .option("subscribe", topic)
         .option("startingOffsets", "earliest")
         .option("maxOffsetsPerTrigger", per_batch)
-        .options(**options)
+        .options(**STRATEGIES[strategy])
         .load()
     )
-    return Counter(counted_windows(follow_watermark(stream), "10 minutes"))
+    return Counter(counted_windows(follow_watermark(stream), "10 minutes", console, strategy))
 
 
 def lost(windows: Counter[int], taken: Counter[int]) -> int:
@@ -94,18 +94,18 @@ def lost(windows: Counter[int], taken: Counter[int]) -> int:
     return sum(taken[start] - windows[start] for start in windows)
 
 
-def main() -> int:
+def main(console: Console) -> int:
     """Run the example; exit status 1 if the class loses a reading."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=20_000, help="readings (default 20000)")
     add_addresses(parser, kafka=True)
     given = parser.parse_args()
-    console = Console()
+    console.print("preparing its broker and data …")
     with topic_of(given.kafka, TOPIC, PARTITIONS) as (bootstrap, topic), quiet_spark("night-uploads", console) as spark:
         taken = produce(bootstrap, topic, given.rows)
         missing = 0
-        for name, options in STRATEGIES.items():
-            windows = count(spark, bootstrap, topic, options, per_batch=given.rows // 20)
+        for name in STRATEGIES:
+            windows = count(spark, bootstrap, topic, name, console, per_batch=given.rows // 20)
             missing = lost(windows, taken)
             console.print(
                 f"{name}: {len(windows)} of {len(taken)} windows are closed, {missing} readings missing from them",

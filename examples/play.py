@@ -7,7 +7,6 @@ hour ahead, 1 is on time, 2 is ten minutes behind, 3 is silent.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import sys
 import tempfile
@@ -17,7 +16,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from kafka import KafkaProducer
+from rich.console import Console
 
+from examples.demo import run_demo
 from examples.servers import add_addresses, topic_of
 
 TOPIC = "orders"
@@ -75,13 +76,13 @@ def write(bootstrap: str, topic: str) -> None:
         producer.close()
 
 
-def main() -> int:
+def main(console: Console) -> int:
     """Play until Ctrl-C."""
     parser = argparse.ArgumentParser(description=__doc__)
     add_addresses(parser, kafka=True)
     given = parser.parse_args()
+    console.print("preparing a broker and its topic …")
     with (
-        contextlib.suppress(KeyboardInterrupt),
         tempfile.TemporaryDirectory(prefix="play-", ignore_cleanup_errors=True) as folder,
         topic_of(given.kafka, TOPIC, len(AHEAD_SECONDS) + 1) as (bootstrap, topic),
     ):
@@ -94,4 +95,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_demo(main, by_ctrl_c=0)  # which is its end

@@ -17,10 +17,9 @@ from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 from rich.table import Table
 
-from examples.demo import ROCKSDB, quiet_spark, run_demo, stopped_at_the_end
-from services.kafka import kafka_service
+from examples.demo import ROCKSDB, Progress, quiet_spark, run_demo, stopped_at_the_end
+from examples.servers import add_addresses, topic_of
 from services.kafka_bulk import PartitionRecords, bulk_produce_partitions
-from services.kafka_topics import create_topic
 from watermark_source import follow_watermark, order_by_event_time
 
 TOPIC = "readings"
@@ -45,12 +44,17 @@ class Readings:
         rows = batch.selectExpr("plant", "sensor", "unix_millis(measured_at)", "late").collect()
         self.batches[number] = [((plant, sensor, at), late) for plant, sensor, at, late in rows]
 
+    @property
+    def count(self) -> int:
+        """How many have left."""
+        return sum(map(len, self.batches.values()))
+
     def left(self, *, late: bool) -> list[Reading]:
         """Return those in order, or those that were late."""
         return [reading for number in sorted(self.batches) for reading, was in self.batches[number] if was == late]
 
 
-def produce(bootstrap: str, seconds: int) -> list[Reading]:
+def produce(bootstrap: str, topic: str, seconds: int) -> list[Reading]:
     """Write a reading of each sensor every second, and return all of them."""
     written = START_MS + 1_000 * np.arange(seconds)
     records, readings = {}, []
@@ -60,16 +64,16 @@ def produce(bootstrap: str, seconds: int) -> list[Reading]:
         texts = [";".join(map(str, reading)).ljust(40) for reading in readings[-seconds:]]
         values = np.frombuffer("".join(texts).encode(), dtype=np.uint8).reshape(seconds, 40)
         records[partition] = PartitionRecords(written, values)
-    bulk_produce_partitions(bootstrap, TOPIC, records)
+    bulk_produce_partitions(bootstrap, topic, records)
     return readings
 
 
-def in_order(spark: SparkSession, bootstrap: str) -> DataFrame:
+def in_order(spark: SparkSession, bootstrap: str, topic: str) -> DataFrame:
     """Return the readings of each plant in the order in which they were measured."""
     readings = (
         spark.readStream.format("aligned-kafka")
         .option("kafka.bootstrap.servers", bootstrap)
-        .option("subscribe", TOPIC)
+        .option("subscribe", topic)
         .option("startingOffsets", "earliest")
         .option("maxOutOfOrderness", f"{LAG_MS} milliseconds")
         .option("maxOffsetsPerTrigger", "30")  # small batches, to see the watermark go on
@@ -81,18 +85,20 @@ def in_order(spark: SparkSession, bootstrap: str) -> DataFrame:
     return order_by_event_time(follow_watermark(readings, "measured_at"), key="plant", time="measured_at")
 
 
-def run(spark: SparkSession, bootstrap: str) -> Readings:
+def run(spark: SparkSession, bootstrap: str, topic: str, console: Console) -> Readings:
     """Read all that is there now."""
     readings = Readings()
     with tempfile.TemporaryDirectory(prefix="sensor-ordering-") as checkpoint:
         query = (
-            in_order(spark, bootstrap)
+            in_order(spark, bootstrap, topic)
             .writeStream.foreachBatch(readings.sink)
             .option("checkpointLocation", checkpoint)
             .trigger(availableNow=True)
             .start()
         )
+        progress = Progress(console, [query], lambda: f"{len(readings.batches)} batches, {readings.count} readings out")
         with stopped_at_the_end(query):
+            progress.wait_until(lambda: not query.isActive)
             query.awaitTermination()
     return readings
 
@@ -131,17 +137,17 @@ def verdict(readings: Readings, written: list[Reading], console: Console) -> boo
     return whole and is_ordered
 
 
-def main() -> int:
+def main(console: Console) -> int:
     """Run the example; exit status 1 if a reading is missing or out of order."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=int, default=300, help="how long the sensors measure (default 300)")
+    add_addresses(parser, kafka=True)
     given = parser.parse_args()
-    console = Console()
-    with kafka_service() as kafka:
-        create_topic(kafka.bootstrap, TOPIC, partitions=len(BEHIND_MS))
-        written = produce(kafka.bootstrap, given.seconds)
+    console.print("preparing its broker and data …")
+    with topic_of(given.kafka, TOPIC, len(BEHIND_MS)) as (bootstrap, topic):
+        written = produce(bootstrap, topic, given.seconds)
         with quiet_spark("sensor-ordering", console, ROCKSDB) as spark:
-            readings = run(spark, kafka.bootstrap)
+            readings = run(spark, bootstrap, topic, console)
     show(readings, console)
     return 0 if verdict(readings, written, console) else 1
 

@@ -13,12 +13,10 @@ from rich.console import Console
 from examples.demo import Progress, stopped_at_the_end
 
 
-def counted_windows(
-    rows: DataFrame, length: str, console: Console | None = None, title: str = "the count"
-) -> dict[int, int]:
+def counted_windows(rows: DataFrame, length: str, console: Console, title: str) -> dict[int, int]:
     """Count the rows of each window of ``event_time`` until all are read; return closed windows by start in ms.
 
-    Prints its progress to a console, with the title of the count.
+    Prints its progress, with the title of the count.
     """
     windows: dict[int, int] = {}
 
@@ -36,9 +34,7 @@ def counted_windows(
             .queryName(title)
             .start()
         )
-        progress = Progress(
-            console or Console(quiet=True), [query], lambda: f"{title}: {len(windows)} windows are closed"
-        )
+        progress = Progress(console, [query], lambda: f"{title}: {len(windows)} windows are closed")
         with stopped_at_the_end(query):
             progress.wait_until(lambda: not query.isActive)
             query.awaitTermination()

@@ -234,13 +234,12 @@ def side_by_side(plain: Result, ours: Result, produced: int) -> Table:
     return table
 
 
-def main() -> int:
+def main(console: Console) -> int:
     """Run the demo; exit status 1 if ours lost a row, or if it read less than everything."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=40, help="how long to produce (default 40)")
     add_addresses(parser, kafka=True)
     given = parser.parse_args()
-    console = Console()
     introduce(console, SET_UP.format(seconds=given.seconds))
     with (
         topic_of(given.kafka, TOPIC, len(PARTITIONS)) as (bootstrap, topic),

@@ -22,21 +22,22 @@ from pyspark.sql import functions as F  # noqa: N812
 from rich.console import Console
 from rich.table import Table
 
-from examples.demo import quiet_spark, run_demo, stopped_at_the_end
-from services.kafka import kafka_service
+from examples.demo import Progress, quiet_spark, run_demo, stopped_at_the_end
+from examples.servers import add_addresses, topic_of
 from services.kafka_bulk import PartitionRecords, bulk_produce_partitions
-from services.kafka_topics import create_topic
 from watermark_source import follow_watermark
 from watermark_source.durations import count_text
 
 SHOWN, CLICKED = "shown", "clicked"
+TOPICS = {SHOWN: SHOWN, CLICKED: CLICKED}
+"""By their roles; on a broker that was there before they have names of their own."""
 PARTITIONS = 2
 START_MS = 1_700_000_000_000
 LONGEST_MS = 70_000
 """A click comes at most this long after its ad; one after more than a minute does not count."""
 FASTER = 10
 DRIFT_MINUTES = 10
-ALIGNED = {
+ALIGNED: dict[str, Any] = {
     "alignmentGroup": "ads",
     "alignmentMaxDrift": f"{DRIFT_MINUTES} minutes",
     "alignmentMembers": "2",
@@ -88,40 +89,49 @@ class Joined:
         return max(self.kept, default=0)
 
 
-def produce(bootstrap: str, day: Day) -> int:
+def produce(bootstrap: str, day: Day, topics: Mapping[str, str] = TOPICS) -> int:
     """Write both topics, and return how many clicks count."""
     numbers = np.arange(day.rows)
     shown = START_MS + (numbers * (day.hours * 3_600_000 / day.rows)).astype(np.int64)
     delays = numbers * 7_919 % LONGEST_MS
     clicked = shown + delays
     order = np.argsort(clicked, kind="stable")
-    for topic, ads, times in ((SHOWN, numbers, shown), (CLICKED, order, clicked[order])):
+    for role, ads, times in ((SHOWN, numbers, shown), (CLICKED, order, clicked[order])):
         values = ads.astype(">u8").view(np.uint8).reshape(-1, 8)
         records = {p: PartitionRecords(times[p::PARTITIONS], values[p::PARTITIONS]) for p in range(PARTITIONS)}
-        bulk_produce_partitions(bootstrap, topic, records, batch_records=5_000)
+        bulk_produce_partitions(bootstrap, topics[role], records, batch_records=5_000)
     return int(np.count_nonzero(delays <= 60_000))
 
 
-def topic(spark: SparkSession, bootstrap: str, name: str, rows: int, **options: Any) -> DataFrame:
+def ads(spark: SparkSession, bootstrap: str, role: str, topic: str, rows: int, **options: Any) -> DataFrame:
     """Return a topic as a stream of ads and their times, so many rows a batch."""
     reader = (
         spark.readStream.format("aligned-kafka")
         .option("kafka.bootstrap.servers", bootstrap)
-        .option("subscribe", name)
+        .option("subscribe", topic)
         .option("startingOffsets", "earliest")
-        .option("sourceName", name)
+        .option("sourceName", role)
         .option("maxOffsetsPerTrigger", str(rows))
     )
     followed = follow_watermark(reader.options(**options).load())
-    ads = followed.selectExpr("bigint(conv(hex(value), 16, 10)) AS ad", f"event_time AS {name}_at")
-    times = F.unix_millis(f"{name}_at")
-    return ads.observe(name, F.min(times).alias("first"), F.max(times).alias("last"))
+    rows_of_ads = followed.selectExpr("bigint(conv(hex(value), 16, 10)) AS ad", f"event_time AS {role}_at")
+    times = F.unix_millis(f"{role}_at")
+    return rows_of_ads.observe(role, F.min(times).alias("first"), F.max(times).alias("last"))
 
 
-def replay(spark: SparkSession, bootstrap: str, day: Day, **options: Any) -> Joined:
+def replay(
+    spark: SparkSession,
+    bootstrap: str,
+    day: Day,
+    console: Console,
+    topics: Mapping[str, str] = TOPICS,
+    **options: Any,
+) -> Joined:
     """Join the topics from their beginning to what is their end now."""
-    shown = topic(spark, bootstrap, SHOWN, FASTER * day.slow_batch, **options)
-    clicked = topic(spark, bootstrap, CLICKED, day.slow_batch, **options).withColumnRenamed("ad", "clicked_ad")
+    shown = ads(spark, bootstrap, SHOWN, topics[SHOWN], FASTER * day.slow_batch, **options)
+    clicked = ads(spark, bootstrap, CLICKED, topics[CLICKED], day.slow_batch, **options).withColumnRenamed(
+        "ad", "clicked_ad"
+    )
     within = F.expr("ad = clicked_ad AND clicked_at BETWEEN shown_at AND shown_at + INTERVAL 1 MINUTE")
     joined = Joined()
     began = time.monotonic()
@@ -133,7 +143,9 @@ def replay(spark: SparkSession, bootstrap: str, day: Day, **options: Any) -> Joi
             .trigger(availableNow=True)
             .start()
         )
+        progress = Progress(console, [query], lambda: f"{count_text(joined.result[0])} rows joined")
         with stopped_at_the_end(query):
+            progress.wait_until(lambda: not query.isActive)
             query.awaitTermination()
     joined.seconds = time.monotonic() - began
     joined.kept = [
@@ -200,22 +212,25 @@ def show(replays: dict[str, Joined], console: Console) -> None:
     console.print(table)
 
 
-def main() -> int:
+def main(console: Console) -> int:
     """Run the example; exit status 1 if the two replays differ, or if rows are missing."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=400_000, help="of both topics together (default 400 000)")
     parser.add_argument("--hours", type=float, default=8, help="of event time that they span (default 8)")
+    add_addresses(parser, kafka=True)
     given = parser.parse_args()
     day = Day(given.rows // 2, given.hours)
-    console = Console()
-    with kafka_service() as kafka:
-        for name in (SHOWN, CLICKED):
-            create_topic(kafka.bootstrap, name, partitions=PARTITIONS)
-        expected = produce(kafka.bootstrap, day)
+    console.print("preparing its broker and data …")
+    with (
+        topic_of(given.kafka, SHOWN, PARTITIONS) as (bootstrap, shown),
+        topic_of(bootstrap, CLICKED, PARTITIONS) as (_, clicked),
+    ):
+        topics = {SHOWN: shown, CLICKED: clicked}
+        expected = produce(bootstrap, day, topics)
         with quiet_spark("two-topics-join", console, {"spark.driver.memory": "3g", **STATE_STORE}) as spark:
             replays = {
-                "alone": replay(spark, kafka.bootstrap, day),
-                "aligned": replay(spark, kafka.bootstrap, day, **ALIGNED),
+                "alone": replay(spark, bootstrap, day, console, topics),
+                "aligned": replay(spark, bootstrap, day, console, topics, **ALIGNED),
             }
     show(replays, console)
     alone, aligned = replays["alone"], replays["aligned"]

@@ -88,8 +88,11 @@ def main() -> None:
     with kafka_service() as kafka:
         sys.stdout.write(f"a broker answers at {kafka.bootstrap}; Ctrl-C ends it and removes its data\n")
         sys.stdout.flush()
-        with contextlib.suppress(KeyboardInterrupt):
+        try:
             threading.Event().wait()
+        except KeyboardInterrupt:
+            sys.stdout.write("\nCtrl-C: ending\n")
+            sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import tempfile
 from pathlib import Path
+from typing import NoReturn
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -28,12 +30,20 @@ def write(folder: Path) -> None:
         (folder / f"orders-{number}.jsonl").write_text("".join(json.dumps(order) + "\n" for order in orders))
 
 
+def end_at_once(*_: object) -> NoReturn:
+    """End by Ctrl-C before there is a query: an exception in its start would have Spark leave its Java behind."""
+    print("\nCtrl-C: ended before the query was there", flush=True)
+    os._exit(130)
+
+
 def main() -> None:
     """Write, count, show."""
+    signal.signal(signal.SIGINT, end_at_once)
     # Spark looks for formats in the Python processes that it starts: they must find the module too.
     os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+    signal.signal(signal.SIGINT, end_at_once)  # Spark has set its own, which waits for answers of Java
     spark.conf.set("spark.sql.session.timeZone", "UTC")
     spark.conf.set("spark.sql.shuffle.partitions", "2")
     spark.sparkContext.setLogLevel("ERROR")
@@ -53,7 +63,9 @@ def main() -> None:
             counts.writeStream.format("memory").queryName("counts").outputMode("append")
             .trigger(availableNow=True).start()
         )  # fmt: skip
-        query.awaitTermination()
+        print("counting …", flush=True)
+        with watermark_source.stop_between_batches(query):
+            query.awaitTermination()
         spark.table("counts").select("minute.start", "count").orderBy("start").show(30)
     spark.stop()
 

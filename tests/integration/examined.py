@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from watermark_source.__main__ import main
+from watermark_source.command_line import main
 
 Lines = dict[str, tuple[str, str]]
 """Verdict and text by the name of the check."""

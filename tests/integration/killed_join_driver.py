@@ -75,7 +75,7 @@ class RateJob(KilledJob):
         spark.conf.set(STATE_STORE, ROCKSDB)
         spark.conf.set(*KEEP_ENTRIES)
         joined = answered(
-            spark, self.address, int(self.users), self.database, rows_per_second=100, wait=self.waits == "wait",
+            spark, self.address, int(self.users), self.database, rows_per_batch=100, wait=self.waits == "wait",
             snapshotChunkRows=self.chunk_rows, snapshotParallelism=1,
         )  # fmt: skip
         return {JOINED: self.written(JOINED, joined)}

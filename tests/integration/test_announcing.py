@@ -30,7 +30,7 @@ from tests.integration.killed_announcing_driver import WINDOW_SECONDS, WINDOWS, 
 from tests.integration.killed_runs import batches, kill_once, last_commit, started, wait_for
 from tests.spark.queries import START, settle
 from watermark_source import follow_watermark
-from watermark_source.__main__ import main
+from watermark_source.command_line import main
 from watermark_source.errors import SourceError, UsageError
 from watermark_source.planning.announcement import Announcement, Removal
 from watermark_source.planning.watermark import MAX, Millis

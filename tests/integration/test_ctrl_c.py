@@ -31,24 +31,34 @@ ENDED_SECONDS = 10.0
 
 
 class Demo(NamedTuple):
-    """What a demo prints at two moments behind the start of Spark."""
+    """What a demo prints at three moments."""
 
     first_batch: str
     running: str | None
-    """``None``: it ends within seconds of its first batch."""
-    is_of_mysql: bool = False
+    """``None``: it ends within seconds of its first batch, or has none."""
+    servers: tuple[str, ...] = ("kafka",)
+    starting: str = "starting Spark"
+    status: int = 130
 
 
 PROGRESS = r"^ *\d+ s  "
+COUNTED = r"[1-9]\d* windows are closed"
 DEMOS = {
-    "skewed_topic": Demo(PROGRESS, r"closed [1-9]"),
-    "json_event_time": Demo(PROGRESS, None),
-    "job_chain": Demo(PROGRESS, r"[1-9]\d* with a bound"),
+    "change_feeds": Demo(PROGRESS, COUNTED),
+    "clickstream_enrichment": Demo(PROGRESS, "[1-9] clicks have come out", ("kafka", "mysql")),
     "early_and_final": Demo(PROGRESS, r"[1-9]\d* windows have an early answer"),
-    "mysql_changes": Demo(PROGRESS, "the binlog is read", is_of_mysql=True),
-    "rate_enrichment": Demo(PROGRESS, None, is_of_mysql=True),
+    "file_log.count": Demo("^counting", None, (), "log4j profile", 0),
+    "job_chain": Demo(PROGRESS, r"[1-9]\d* with a bound"),
+    "json_event_time": Demo(PROGRESS, None),
+    "mysql_changes": Demo(PROGRESS, "the binlog is read", ("mysql",)),
+    "night_uploads": Demo(PROGRESS, COUNTED),
+    "play": Demo("orders written", None, starting="A broker answers", status=0),
+    "rate_enrichment": Demo(PROGRESS, None, ("mysql",)),
+    "sensor_ordering": Demo(PROGRESS, r"[1-9]\d* readings out"),
+    "skewed_topic": Demo(PROGRESS, r"closed [1-9]"),
+    "two_topics_join": Demo(PROGRESS, r"[1-9] rows joined"),
 }
-"""By their modules. Others start no query whose progress they print."""
+"""By their modules. The notebook and the pipelines run in Jupyter's and Spark's own programs, which end them."""
 
 
 class Program:
@@ -158,7 +168,7 @@ def test_ctrl_c_ends_the_first_job_without_a_traceback(
     [
         (name, moment)
         for name, demo in DEMOS.items()
-        for moment in ("starting Spark", "first_batch", "running")
+        for moment in ("starting", "first_batch", "running")
         if moment != "running" or demo.running is not None
     ],
 )
@@ -167,9 +177,8 @@ def test_ctrl_c_ends_a_demo_without_a_traceback(
     run: Callable[..., Program], kafka: Kafka, mysql: MySql, name: str, moment: str
 ) -> None:
     demo = DEMOS[name]
-    server = f"mysql://root@{mysql.host}:{mysql.port}" if demo.is_of_mysql else kafka.bootstrap
-    program = run("-m", f"examples.{name}", "--mysql" if demo.is_of_mysql else "--kafka", server)
-    program.wait_for("starting Spark")
-    if moment != "starting Spark":
-        program.wait_for(getattr(demo, moment))
-    check(program.interrupted(), program.process.wait(), (130,))
+    addresses = {"kafka": kafka.bootstrap, "mysql": f"mysql://root@{mysql.host}:{mysql.port}"}
+    servers = [word for server in demo.servers for word in (f"--{server}", addresses[server])]
+    program = run("-m", "examples", name, *servers)
+    program.wait_for(getattr(demo, moment))
+    check(program.interrupted(), program.process.wait(), (130, demo.status))

@@ -15,7 +15,7 @@ from pyspark_aligned_kafka import profile as kafka_profile
 from services.kafka import Kafka
 from services.kafka_bulk import PartitionRecords, bulk_produce_partitions
 from tests.spark.queries import START
-from watermark_source.__main__ import main
+from watermark_source.command_line import main
 from watermark_source.monitor.profile import profile_of
 from watermark_source.planning.split import Split
 

@@ -16,7 +16,7 @@ from services.mysql_client import run
 from services.mysql_program import Flavour
 from tests.integration.mysql_binlog import end_of_binlog
 from tests.integration.mysql_streams import PASSWORD, RIGHTS, make_user
-from watermark_source.__main__ import main
+from watermark_source.command_line import main
 from watermark_source.errors import UnsupportedFormatError
 
 pytestmark = pytest.mark.service

@@ -19,9 +19,9 @@ pytestmark = [pytest.mark.service, pytest.mark.spark]
 @pytest.mark.long("test_rows_of_a_topic_leave_in_order_and_once_though_batches_are_done_again")
 def test_early_readings_wait_for_those_on_time_and_late_ones_are_told_apart(spark: SparkSession, kafka: Kafka) -> None:
     create_topic(kafka.bootstrap, sensor_ordering.TOPIC, partitions=3)
-    written = sensor_ordering.produce(kafka.bootstrap, 60)
-    readings = sensor_ordering.run(spark, kafka.bootstrap)
+    written = sensor_ordering.produce(kafka.bootstrap, sensor_ordering.TOPIC, 60)
     console = Console(file=io.StringIO())
+    readings = sensor_ordering.run(spark, kafka.bootstrap, sensor_ordering.TOPIC, console)
     assert sensor_ordering.verdict(readings, written, console)
     ordered, late = readings.left(late=False), readings.left(late=True)
     assert {sensor for _, sensor, _ in late} == {"late"}
@@ -44,8 +44,9 @@ def test_a_join_of_aligned_topics_keeps_fewer_rows_with_an_equal_result(spark: S
         create_topic(kafka.bootstrap, name, partitions=two_topics_join.PARTITIONS)
     day = two_topics_join.Day(rows=10_000, hours=1)
     expected = two_topics_join.produce(kafka.bootstrap, day)
-    alone = two_topics_join.replay(spark, kafka.bootstrap, day)
-    aligned = two_topics_join.replay(spark, kafka.bootstrap, day, **two_topics_join.ALIGNED)
+    console = Console(file=io.StringIO(), width=100)
+    alone = two_topics_join.replay(spark, kafka.bootstrap, day, console)
+    aligned = two_topics_join.replay(spark, kafka.bootstrap, day, console, **two_topics_join.ALIGNED)
     assert alone.result == aligned.result
     assert alone.result[0] == expected > 8_000
     # A partition has every second row.
@@ -54,7 +55,6 @@ def test_a_join_of_aligned_topics_keeps_fewer_rows_with_an_equal_result(spark: S
     assert aligned.drift_ms <= limit_ms + record_ms < alone.drift_ms, (aligned.drift_ms, alone.drift_ms)
     # Alone, the fast topic is in state as a whole before the slow one is far; over more hours the ratio grows.
     assert alone.highest > 10_000 > 1.2 * aligned.highest
-    console = Console(file=io.StringIO(), width=100)
     two_topics_join.show({"alone": alone, "aligned": aligned}, console)
     assert f"full height: {alone.highest:,}".replace(",", " ") in console.file.getvalue()  # type: ignore[attr-defined]
     assert "limit: 10 min" in console.file.getvalue()  # type: ignore[attr-defined]
@@ -113,7 +113,7 @@ def test_a_bound_for_each_hour_loses_no_reading_of_the_night_and_delays_no_windo
     create_topic(kafka.bootstrap, topic, partitions=night_uploads.PARTITIONS)
     taken = night_uploads.produce(kafka.bootstrap, topic, rows)
     minute, own = (
-        night_uploads.count(spark, kafka.bootstrap, topic, night_uploads.STRATEGIES[name], per_batch=rows // 12)
+        night_uploads.count(spark, kafka.bootstrap, topic, name, Console(quiet=True), per_batch=rows // 12)
         for name in ("a minute", "NightUploads")
     )
     assert night_uploads.lost(minute, taken) > 0

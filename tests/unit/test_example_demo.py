@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -84,10 +86,47 @@ def test_ctrl_c_is_confirmed_and_ends_a_demo_with_its_status() -> None:
 import atexit, signal
 from examples.demo import run_demo
 atexit.register(lambda: print("a producer that cannot flush"))
-run_demo(lambda: signal.raise_signal(signal.SIGINT))
+run_demo(lambda console: signal.raise_signal(signal.SIGINT))
 """
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (130, "\nCtrl-C: ending\n", "")
+
+
+@pytest.mark.parametrize(
+    ("command", "imported"),
+    [
+        (("watermark_source", "doctor", "--kafka"), "watermark_source.durations"),
+        (("examples", "skewed_topic"), "argparse"),
+    ],
+)
+def test_ctrl_c_while_a_program_is_imported_is_one_line(command: Sequence[str], imported: str) -> None:
+    program = [sys.executable, "-X", "importtime", "-m", *command]
+    with subprocess.Popen(program, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stderr is not None
+        for line in running.stderr:
+            if line.endswith(f" {imported}\n"):
+                break
+        running.send_signal(signal.SIGINT)
+        printed, errors = running.communicate(timeout=60)
+    said = [line for line in errors.splitlines() if line and not line.startswith("import time:")]
+    assert (running.returncode, said, printed) == (130, ["Ctrl-C: ended"], "")
+
+
+def test_a_demo_that_prints_nothing_says_that_it_goes_on() -> None:
+    program = """
+import time
+from examples import demo
+demo.PROGRESS_SECONDS, demo._GRACE_SECONDS = 1.0, 0.0
+def main(console):
+    console.print("starting Spark …")
+    time.sleep(2.5)
+    console.print("starting its queries …")
+    return 0
+demo.run_demo(main)
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    first, second, *_, last = done.stdout.splitlines()
+    assert (first, second, last) == ("starting Spark …", "   1 s …", "starting its queries …")
 
 
 def test_what_is_started_meanwhile_writes_its_errors_into_the_log(

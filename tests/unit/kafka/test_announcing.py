@@ -13,7 +13,7 @@ from pyspark_aligned_kafka.announcing.audit import Promises
 from pyspark_aligned_kafka.announcing.query import Polls, TimeWithoutWatermark, hold_of, to_announce
 from pyspark_aligned_kafka.cluster.metadata import Topic
 from pyspark_aligned_kafka.lookup.announcements import statements_of, with_known_partitions
-from watermark_source.__main__ import main
+from watermark_source.command_line import main
 from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.errors import UnknownOptionError, UsageError
 from watermark_source.monitor.operator_watermarks import NoWatermark, Why

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from watermark_source.__main__ import main
 from watermark_source.checks import CheckVerdict, Finding
+from watermark_source.command_line import main
 from watermark_source.errors import UsageError
 from watermark_source.monitor import doctor
 from watermark_source.monitor.doctor import flags

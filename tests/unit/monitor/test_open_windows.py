@@ -14,7 +14,7 @@ import pytest
 
 from tests.unit.monitor.example_status import NOON, checkout, checkpoint, source_status, split_view
 from watermark_source import why_open
-from watermark_source.__main__ import main
+from watermark_source.command_line import main
 from watermark_source.errors import OffsetError, UsageError
 from watermark_source.monitor.open_windows import OpenWindow, WindowVerdict, open_window
 from watermark_source.monitor.source_status import (

@@ -32,7 +32,7 @@ from tests.unit.monitor.example_status import (
     split_view,
     view,
 )
-from watermark_source.__main__ import main
+from watermark_source.command_line import main
 from watermark_source.errors import UsageError
 from watermark_source.monitor.history import MOST_CHANGES, MOST_POINTS, Change, ChangeHistory, ChangeKind
 from watermark_source.monitor.page_html import SCRIPT, SHOWN, STYLE, QueryView, page_html, page_json

@@ -1,0 +1,177 @@
+"""The command line: ``python -m watermark_source``, with ``doctor``, ``profile``, ``watermarks``, ``explain``
+and ``watch``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+
+from watermark_source.durations import parse_time
+from watermark_source.errors import EventTimeError, UsageError, WatermarkSourceError
+from watermark_source.monitor.checkpoint import query_of_checkpoint, read_checkpoint
+from watermark_source.monitor.doctor import doctor_of, flags, module_of, options_of, report, with_secrets
+from watermark_source.monitor.open_windows import open_window
+
+_GOOD, _BAD, _MISUSED = 0, 1, 2
+_SECRETS = (
+    "Then the options of the source, each as --name value. Passwords come from environment variables: "
+    "WATERMARK_SOURCE_PASSWORD for the option password."
+)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run a command. Returns the exit status: 0 if no check failed, 1 if a check failed, 2 for a wrong command."""
+    parser = argparse.ArgumentParser(prog="python -m watermark_source", allow_abbrev=False)
+    commands = parser.add_subparsers(
+        required=True, metavar="doctor | profile | watermarks | explain | watch", dest="command"
+    )
+    doctor = commands.add_parser(
+        "doctor",
+        help="check whether a source would start",
+        description="Runs the checks that a source runs at load(), and some more. After a failure it runs the others, "
+        "and prints the remedy.",
+        epilog=f"{_SECRETS} On a terminal it prompts for the password. Exit status: 0 if no check failed, 1 if a check "
+        "failed, 2 for a wrong command.",
+        allow_abbrev=False,
+    )
+    _add_systems(doctor, flags("DOCTOR_FLAG"))
+    profile = commands.add_parser(
+        "profile",
+        help="measure how far rows are out of order, to choose maxOutOfOrderness",
+        description="Reads the event times of the newest rows of each partition, and prints the share of late rows for "
+        "several values of maxOutOfOrderness.",
+        epilog=f"{_SECRETS} For example: --kafka --kafka.bootstrap.servers localhost:9092 --subscribe orders "
+        "--eventTimeColumn 'value:$.created_at'",
+        allow_abbrev=False,
+    )
+    _add_systems(profile, flags("PROFILE_FLAG"))
+    profile.add_argument(
+        "--rows", type=_rows, default=1_000_000, metavar="N",
+        help="number of rows of each partition, or all (default 1000000)",
+    )  # fmt: skip
+    watermarks = commands.add_parser(
+        "watermarks",
+        help="list, audit or remove the writers that announce watermarks for a topic",
+        description="list: prints what each writer of a topic announced last. audit: reads the topic whole, and prints "
+        "the rows that break what their writers announced. drop WRITER: readers no longer wait for a writer that is "
+        "gone for good.",
+        epilog=f"{_SECRETS} --topic: the data topic. audit also accepts --writerColumn key or header:NAME, --copiesBy "
+        "record (the default) or key, and --eventTimeFormat. At the end: list, audit, or drop and a writer's name. "
+        "For example: --kafka "
+        "--kafka.bootstrap.servers localhost:9092 --topic sessions --eventTimeColumn 'value:$.end' audit. Exit status: "
+        "0; 1 if an audit found broken promises; 2 for a wrong command.",
+        allow_abbrev=False,
+    )
+    _add_systems(watermarks, flags("WATERMARKS_FLAG"))
+    explain = commands.add_parser(
+        "explain",
+        help="explain from a query's checkpoint why a window is still open",
+        description="Reads the checkpoint of a query that has ended, or that runs elsewhere, and prints which "
+        "partitions hold a window back, and the line to write. For a running query, watermark_source.why_open(query) "
+        "knows more: its options, and what is left to read.",
+        epilog="For example: --checkpoint /data/checkpoints/by_minute --window-end 2026-11-27T20:09:00Z. Exit status: "
+        "0; 2 for a wrong command or a folder that is no checkpoint.",
+        allow_abbrev=False,
+    )
+    explain.add_argument(
+        "--checkpoint", required=True, metavar="DIR", help="the query's checkpointLocation, a local folder"
+    )
+    explain.add_argument(
+        "--window-end", metavar="TIME",
+        help="end of the window: ISO 8601, UTC without a zone, or milliseconds since 1970 (default: any open window)",
+    )  # fmt: skip
+    watch = commands.add_parser(
+        "watch",
+        help="show a status page in the terminal",
+        description="Shows the queries of StatusPage(spark) until Ctrl-C; once where the output is no terminal. Needs "
+        "the extra monitor.",
+        allow_abbrev=False,
+    )
+    watch.add_argument("url", metavar="URL", help="the page's address, such as http://localhost:4050")
+    given, rest = parser.parse_known_args(words)
+    try:
+        if rest and given.command in ("explain", "watch"):
+            parser.error(f"{given.command}: unrecognized arguments: {' '.join(rest)}")
+        if given.command == "explain":
+            return _explain(given)
+        if given.command == "watch":
+            return _watch(given)
+        if given.command == "watermarks":
+            return _watermarks(given, rest)
+        return _doctor(given, options_of(rest)) if given.command == "doctor" else _profile(given, options_of(rest))
+    except WatermarkSourceError as error:
+        sys.stderr.write(f"{error}\n")
+        return _MISUSED
+
+
+def _add_systems(command: argparse.ArgumentParser, packages: Mapping[str, str]) -> None:
+    systems = command.add_mutually_exclusive_group(required=True)
+    for flag, package in packages.items():
+        systems.add_argument(f"--{flag}", dest="package", action="store_const", const=package, help=f"with {package}")
+
+
+def _doctor(given: argparse.Namespace, options: Mapping[str, str]) -> int:
+    chosen = doctor_of(given.package)
+    secrets = with_secrets(options, chosen.OPTIONS, asked_for=chosen.ASKED_FOR)
+    return _GOOD if report(chosen.findings(secrets), sys.stdout) else _BAD
+
+
+def _explain(given: argparse.Namespace) -> int:
+    try:
+        end = None if given.window_end is None else parse_time(given.window_end)
+    except ValueError as error:
+        raise UsageError(f"--window-end {error}") from None
+    sys.stdout.write(f"{open_window(query_of_checkpoint(read_checkpoint(given.checkpoint)), end)}\n")
+    return _GOOD
+
+
+def _watch(given: argparse.Namespace) -> int:
+    # rich is an optional dependency.
+    from watermark_source.monitor.terminal import watch  # noqa: PLC0415
+
+    watch(given.url)
+    return _GOOD
+
+
+def _profile(given: argparse.Namespace, options: Mapping[str, str]) -> int:
+    # The profile imports numpy, which the doctor does not need.
+    from watermark_source.monitor.profile import profile_of, profiler_of, write  # noqa: PLC0415
+
+    chosen = profiler_of(given.package)
+    try:
+        profile = profile_of(chosen.event_times(with_secrets(options, chosen.OPTIONS), given.rows))
+    except EventTimeError as error:
+        sys.stdout.write(f"no record has an event time: {error}\n")
+        return _BAD
+    write(profile, sys.stdout)
+    return _GOOD
+
+
+def _watermarks(given: argparse.Namespace, words: Sequence[str]) -> int:
+    action, writer, options = _action(words)
+    module = module_of(given.package, "announcing.audit")
+    secrets = with_secrets(options_of(options), module.OPTIONS)
+    return _GOOD if module.watermarks(secrets, action, writer, sys.stdout) else _BAD
+
+
+def _action(words: Sequence[str]) -> tuple[str, str | None, Sequence[str]]:
+    """Return what to do, the writer's name if it has one, and the options; raises ``UsageError``."""
+    for name in ("list", "audit"):
+        if words and words[-1] == name:
+            return name, None, words[:-1]
+        if words and words[0] == name:
+            return name, None, words[1:]
+    if words[-2:-1] == ["drop"]:
+        return "drop", words[-1], words[:-2]
+    if words[:1] == ["drop"] and len(words) > 1:
+        return "drop", words[1], words[2:]
+    raise UsageError("watermarks: what is to be done is missing; end the command with list, audit, or drop WRITER")
+
+
+def _rows(text: str) -> int | None:
+    if text == "all":
+        return None
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text}; expected a number of rows, 1 or more, or all")
+    return int(text)
