@@ -288,20 +288,21 @@ class AvailabilityTable(Generic[_Answer]):
         failure: SourceError | None = None,
     ) -> Effects[_Answer]:
         effects: dict[Effect, dict[Split, SplitAvailability[_Answer]]] = {}
-        # The splits of a request mostly share one row: then it is changed once.
-        before: SplitAvailability[_Answer] | None = None
-        after, transition = self._plain, TRANSITIONS[_KNOWN, event]
+        # The splits of a request mostly share one row: it is changed once for all of them.
+        sharing: dict[int, list[Split]] = {}
         for split in splits:
-            row = self._rows.get(split, self._plain)
-            if row is not before:
-                before, transition = row, TRANSITIONS[row.state, event]
-                after = self._changed(row, transition, request, since, failure)
-            if after is self._plain:
-                self._rows.pop(split, None)
-            else:
-                self._rows[split] = after
+            sharing.setdefault(id(self._rows.get(split)), []).append(split)
+        for those in sharing.values():
+            row = self._rows.get(those[0], self._plain)
+            transition = TRANSITIONS[row.state, event]
+            after = self._changed(row, transition, request, since, failure)
+            if after is not self._plain:
+                self._rows.update(dict.fromkeys(those, after))
+            elif row is not self._plain:
+                for split in those:
+                    del self._rows[split]
             for effect in transition.effects:
-                effects.setdefault(effect, {})[split] = row
+                effects.setdefault(effect, {}).update(dict.fromkeys(those, row))
         self._begun.update(effects.get(Effect.BEGIN_SILENCE, ()))
         return effects
 

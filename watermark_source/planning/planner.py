@@ -254,11 +254,8 @@ class BatchEnds:
     """Whether the newest event times of the logs could change what is read."""
     holds_group: bool
     """Whether sources elsewhere in the group wait for what this one reads first."""
-
-    @property
-    def has_rows(self) -> bool:
-        """Whether anything is read."""
-        return any(t.position > t.observed for t in self.splits.values())
+    has_rows: bool
+    """Whether anything is read."""
 
 
 def batch_ends(
@@ -289,7 +286,8 @@ def batch_ends(
     ends = {s: splits[s].position for s in allowed} if waits else budgeted_ends(backlog, allowed, budget, left_out)
     # A snapshot that waits for its turn is not quiet: its table has rows. And only a present end shows that a log has
     # none.
-    silent = logs.unknown | upcoming.waiting | (known.snapshots | logs.stale) - allowed.keys()
+    undecided = known.snapshots | logs.stale
+    silent = logs.unknown | upcoming.waiting | undecided - allowed.keys()
     opened = known.opened - allowed.keys()
 
     def planned(split: Split, before: SplitState) -> SplitState:
@@ -297,9 +295,9 @@ def batch_ends(
             return before
         if split in silent:
             return unanswered(before)
-        timeout = policy.idleness.timeout_of(split, timeouts)
-        found = to_planned_end(before, allowed.get(split), ends.get(split), logs.asked_at, timeout)
-        if ends.get(split) != logs.ends.get(split) or split not in ends or split in known.snapshots | logs.stale:
+        timeout, end = policy.idleness.timeout_of(split, timeouts), ends.get(split)
+        found = to_planned_end(before, allowed.get(split), end, logs.asked_at, timeout)
+        if end is None or end != logs.ends.get(split) or split in undecided:
             return found
         if split in quiet:
             status = TRANSITIONS[before.status, SplitEvent.QUIET]
@@ -307,14 +305,16 @@ def batch_ends(
         since = quiet_while_read(before, logs.asked_at, timeout, undated=split in known.undated)
         return found if since is None else replace(found, since=since)
 
+    after = {s: planned(s, t) for s, t in splits.items()}
     return BatchEnds(
-        splits={s: planned(s, t) for s, t in splits.items()},
+        splits=after,
         limit=aligned.limit,
         # While rows wait for more, none is read, but the event times of the first ones are known.
         reached=backlog.beginnings() if waits else {s: w for s, w in aligned.reached.items() if ends[s] == allowed[s]},
         waits_for_more=waits,
         newest_matters=aligned.newest_matters,
         holds_group=holds_group,
+        has_rows=any(t.position > t.observed for t in after.values()),
     )
 
 

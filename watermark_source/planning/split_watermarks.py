@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import NamedTuple, Protocol
 
 from watermark_source.planning.disorder import NOTHING_SEEN, Counts, Learned, RangeSummary, exact
@@ -78,7 +79,7 @@ def unread_behind(
     return ahead.unread(ranges, ends, late_at=late_at, future_cap=future_cap) if ranges else {}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SplitWatermarks:
     """One row a split. A column has entries only for the splits to which it applies."""
 
@@ -98,7 +99,7 @@ class SplitWatermarks:
     combined: Millis | None = None
     """The combined watermark of ``ahead`` and ``at_end``, before limits that discovery sets: see ``Plan.state``."""
 
-    @property
+    @cached_property
     def states(self) -> Mapping[Split, SplitState]:
         """All splits with the watermarks that they will have once the batch is read, as far as known before."""
         changed = self.ahead.keys() | self.at_end.keys() | self.with_batch.keys()
@@ -106,7 +107,7 @@ class SplitWatermarks:
             return self.recorded
         return {**self.recorded, **{s: replace(self.recorded[s], watermark=self._of(s)) for s in changed}}
 
-    @property
+    @cached_property
     def counted(self) -> Mapping[Split, SplitState]:
         """``states`` of the splits that the combined watermark waits for unless they are idle."""
         return {s: t for s, t in self.states.items() if s not in self.uncounted} if self.uncounted else self.states

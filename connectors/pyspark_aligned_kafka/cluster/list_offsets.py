@@ -7,7 +7,7 @@ most of a look-up. ``OffsetsRequest`` goes over its connections as its own messa
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import IO, ClassVar, Final, NamedTuple
 
@@ -34,6 +34,7 @@ _ISOLATION = struct.Struct(">ib")
 _ASKED = struct.Struct(">iiq")
 _ASKED_FLEXIBLE = struct.Struct(">iiqx")
 _ANSWERED = struct.Struct(">ihqqi")
+_ANSWERED_FLEXIBLE = struct.Struct(">ihqqix")
 _SHORT = struct.Struct(">h")
 _INT = struct.Struct(">i")
 
@@ -196,9 +197,7 @@ def _response(reader: _Reader) -> OffsetsResponse:
     throttle = reader.integer()
     for _ in range(reader.count()):
         topic = reader.text()
-        for _ in range(reader.count()):
-            number, error, timestamp, offset, epoch = reader.unpack(_ANSWERED)
-            reader.skip_tags()
+        for number, error, timestamp, offset, epoch in reader.partitions(reader.count()):
             if error:
                 errors[Split(topic, number)] = error
             else:
@@ -226,6 +225,19 @@ class _Reader:
         values = layout.unpack_from(self._data, self.at)
         self.at += layout.size
         return values
+
+    def partitions(self, count: int) -> Iterator[tuple[int, ...]]:
+        """Read so many partitions, all at once where none has tagged fields: a zero byte states that."""
+        layout = _ANSWERED_FLEXIBLE if self._flexible else _ANSWERED
+        data = self._data[self.at : self.at + count * layout.size] if count > 0 else b""
+        is_whole = len(data) == count * layout.size
+        if is_whole and not any(data[_ANSWERED.size :: layout.size] if self._flexible else b""):
+            self.at += len(data)
+            yield from layout.iter_unpack(data)
+            return
+        for _ in range(count):
+            yield self.unpack(_ANSWERED)
+            self.skip_tags()
 
     def integer(self) -> int:
         return self.unpack(_INT)[0]

@@ -336,8 +336,9 @@ class Observer:
 
     def _looking_ahead(self, observation: Observation, state: SourceState) -> Observation:
         logs = observation.logs
-        moves = splits_behind(state, logs.ends) or ranges_of(state)
-        if self._policy.strategy.band is None or logs.ends_are_final or not moves:
+        if self._policy.strategy.band is None or logs.ends_are_final:
+            return observation
+        if not (splits_behind(state, logs.ends) or ranges_of(state)):
             return observation
         return replace(observation, logs=replace(logs, all_found_now=self._logs.all_found_now()))
 
