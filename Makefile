@@ -1,6 +1,7 @@
 # Everything runs in .venv, made once from pyproject.toml. Needed on the machine: Python 3.11+ and Java 17+.
 #   make play | demo | demo-json | demo-mysql | demo-join | demo-rate | check | test | test-long | test-versions |
-#   test-servers | test-containers | lint | coverage | lock | bench | docs | site | broker | soak | fuzz | mutants | clean | distclean
+#   test-servers | test-containers | lint | coverage | lock | bench | docs | site | broker | decoders | soak | fuzz |
+#   mutants | clean | distclean
 # (make help explains them)
 
 PYTHON ?= python3
@@ -71,7 +72,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # NumPy's threads wait busily for a while in each of them.
 export OPENBLAS_NUM_THREADS := 1
 # Examples and servers run as they are here, also beside a copy that is installed.
-USERS := play demo demo-json demo-mysql demo-join demo-rate demo-chain broker
+USERS := play demo demo-json demo-mysql demo-join demo-rate demo-chain broker decoders
 $(USERS): export PYTHONPATH := $(CURDIR):$(CURDIR)/connectors
 
 .DEFAULT_GOAL := help
@@ -155,6 +156,9 @@ site: $(INSTALLED) ## the docs as a site with search, in build/site/site; a link
 broker: java $(TO_RUN) ## a broker to play with, until Ctrl-C
 	$(RUN) -m services.kafka
 
+decoders: $(TO_RUN) ## machine code of the decoders, with which no query compiles: a minute and a half; needs cc
+	$(RUN) -m release.decoders
+
 soak: prepared ## property and integration tests as in test-long and more examples, over and over for SOAK_MINUTES (30)
 	@end=$$(( $$(date +%s) + 60 * $(SOAK_MINUTES) )); \
 	while [ "$$(date +%s)" -lt "$$end" ]; do \
@@ -174,7 +178,7 @@ mutants: $(INSTALLED) ## MUTANTS_EACH (30) small faults in each file of MUTANTS_
 
 clean: ## remove what tools left behind; .venv and downloaded servers stay
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.* build dist *.egg-info
-	rm -rf spark-warehouse metastore_db derby.log artifacts
+	rm -rf spark-warehouse metastore_db derby.log artifacts connectors/*/decoders-*.so
 	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -exec rm -rf {} +
 
 distclean: clean ## clean, and .venv
@@ -189,8 +193,8 @@ $(INSTALLED): pyproject.toml requirements.lock | $(RUN)
 	@touch $@
 
 # A copy, with the versions of packages that its user has, stays as it is.
-$(VENV)/.installed-to-run: EXTRAS := kafka,mysql,monitor
-$(VENV)/.installed-to-join: EXTRAS := kafka,mysql,monitor,operators
+$(VENV)/.installed-to-run: EXTRAS := spark,compiler,kafka,mysql,monitor
+$(VENV)/.installed-to-join: EXTRAS := spark,compiler,kafka,mysql,monitor,operators
 $(VENV)/.installed-to-run $(VENV)/.installed-to-join: pyproject.toml requirements.lock | $(RUN)
 	@echo "$(if $(COPY),adding what the demos need to the project in $(VENV),installing the project into $(VENV) (once; 1 GB, without tests and linters))"
 	$(PIP) 'pip>=25.1'

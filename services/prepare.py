@@ -19,12 +19,10 @@ from services.mysql_program import Flavour, usable_program
 from services.spark_start import quick_spark
 
 _COMPILE_ALL = """
-import importlib, pkgutil, sys
-from watermark_source.machine_code.native import compile_all
-package = importlib.import_module(sys.argv[1])
-for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-    importlib.import_module(module.name)
-compile_all()
+import sys
+from release.decoders import all_functions
+for each in all_functions(sys.argv[1]):
+    each.make()
 """
 
 
@@ -49,8 +47,7 @@ def _tasks() -> Sequence[Callable[[], object]]:
         merge_catalog_jars,
         *(partial(usable_program, flavour) for flavour in Flavour),
         usable_browser,
-        *(partial(_compile, package) for package in ("pyspark_mysql_cdc_wm", "pyspark_aligned_kafka")),
-        partial(_compile, "watermark_source.extractors"),
+        *map(partial(partial, _compile), ("pyspark_mysql_cdc_wm", "pyspark_aligned_kafka", "watermark_source")),
     )
 
 

@@ -44,6 +44,20 @@ def need(packages: Iterable[str], format_name: str, *, requirement: str) -> None
         raise _missing(f'format("{format_name}")', missing, command)
 
 
+def need_compiler(package: str, format_name: str) -> None:
+    """Check that a connector's package has its machine code, or numba is there to compile it.
+
+    Raises:
+        MissingPackageError: neither is there.
+    """
+    if find_spec("numba") is None:
+        # It imports numpy and reads the package's sources.
+        from watermark_source.machine_code.built_library import is_there  # noqa: PLC0415
+
+        if not is_there(package):
+            need(("numba",), format_name, requirement=f"{_DISTRIBUTION}[compiler]")
+
+
 def format_packages() -> Iterator[str]:
     """Yield the names of the packages in which Spark looks for formats: connectors, and other projects' formats."""
     return (module.name for module in pkgutil.iter_modules() if module.name.startswith("pyspark_"))

@@ -13,6 +13,7 @@ import pytest
 
 import watermark_source
 from watermark_source.machine_code import code_cache
+from watermark_source.machine_code.built_library import CHOICE
 
 ENGINE = Path(watermark_source.__file__).parent
 CHOOSING = ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "HOME", "SPARK_LOCAL_DIRS", "PYTHONPATH")
@@ -54,7 +55,8 @@ def unpacked(folder: Path) -> Path:
 
 def sources() -> dict[str, str]:
     """The files of a connector that adds, and what it needs of the engine, by path."""
-    compiling = [ENGINE / "__init__.py", *sorted((ENGINE / "machine_code").glob("*.py"))]
+    compiling = [ENGINE / f"{name}.py" for name in ("__init__", "errors", "installation")]
+    compiling += sorted((ENGINE / "machine_code").glob("*.py"))
     found = {str(each.relative_to(ENGINE.parent)): each.read_text() for each in compiling}
     return found | {
         "connector/__init__.py": "",
@@ -67,7 +69,7 @@ def run(where: Path, **environment: str | Path) -> tuple[str, str]:
     """Run the script with the package from one place; return its last line, and its log."""
     kept = {name: value for name, value in os.environ.items() if name not in CHOOSING}
     # Nobody's home, unless the test has one: what this machine keeps is not part of it.
-    chosen = {"HOME": "/dev/null", "PYTHONPATH": where, **environment}
+    chosen = {"HOME": "/dev/null", "PYTHONPATH": where, CHOICE: "numba", **environment}
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT], env={**kept, **{name: str(value) for name, value in chosen.items()}},
         capture_output=True, text=True, check=False, timeout=120,

@@ -1,4 +1,4 @@
-"""Compiled code for the data paths of connectors: numba, with a cache on disk.
+"""Compiled code for the data paths of connectors: built with a package, or by numba, with a cache on disk.
 
-Imports nothing beside it.
+Imports ``errors``, ``installation``.
 """

@@ -18,17 +18,14 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from functools import cache
-from importlib import resources
-from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import llvmlite.binding as llvm
 import numba
 from numba.core import caching, registry
 
-if TYPE_CHECKING:
-    from importlib.resources.abc import Traversable
+from watermark_source.machine_code.built_library import digest, package_of
 
 _log = logging.getLogger(__name__)
 
@@ -105,13 +102,10 @@ def _note_wait() -> None:
 @cache
 def _note_compilation(path: str) -> None:
     # Up to half a minute of a core, in which the first batch has no other sign of life.
-    _log.warning("compiling what this query decodes with, once on this machine: later processes read it from %s", path)
-
-
-def package_of(function: Callable[..., Any]) -> str:
-    """Return the package of a function, whose sources are part of the cache's key."""
-    package, dot, _ = function.__module__.partition(".")
-    return package if dot else __package__
+    _log.warning(
+        "compiling what this query decodes with, once on this machine: later processes read it from %s. No process "
+        'compiles where the machine code was built: "make decoders" in a checkout of the project', path,
+    )  # fmt: skip
 
 
 def kept(function: Callable[..., Any]) -> KeptCode | None:
@@ -207,21 +201,7 @@ def _roots() -> Iterator[Path]:
 
 @cache
 def _digest(package: str) -> str:
-    """Return a digest of numba's version, the processor, and all sources: functions inline helpers of other modules."""
-    digest = hashlib.sha256()
+    """Return a digest of numba's version, the processor, and all sources."""
     # Machines with different processors may share a home folder.
-    host = (numba.__version__, llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())
-    digest.update(repr(host).encode())
-    for root in (__package__, package):
-        for path, source in sorted(_sources(resources.files(root), ""), key=itemgetter(0)):
-            digest.update(path.encode() + b"\0" + source.read_bytes())
-    return digest.hexdigest()[:20]
-
-
-def _sources(folder: Traversable, path: str) -> Iterator[tuple[str, Traversable]]:
-    """Yield the source files of a folder, or of a folder in an archive, and of its subfolders."""
-    for entry in folder.iterdir():
-        if entry.is_dir():
-            yield from _sources(entry, f"{path}{entry.name}/")
-        elif entry.name.endswith(".py"):
-            yield path + entry.name, entry
+    host = (numba.__version__, llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten(), digest(package))
+    return hashlib.sha256(repr(host).encode()).hexdigest()[:20]

@@ -1,79 +1,101 @@
-"""Decorators for functions that numba compiles, and what decoders compile into their own functions.
+"""Functions that are machine code when a query runs, and what decoders compile into their own functions.
 
-That is a few instructions that numba lacks, variable-length integers of Avro and Protobuf, fields of Protobuf, the ids
-of schema registries; and tables of a CRC.
+That is ``instructions``, variable-length integers of Avro and Protobuf, fields of Protobuf, the ids of schema
+registries; and tables of a CRC. numba is imported only where a function must be compiled (``compiler``).
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
-import llvmlite.binding as llvm
-import numba
 import numpy as np
 import numpy.typing as npt
-from llvmlite import ir
-from numba.core import cgutils, types
-from numba.extending import intrinsic
 
-from watermark_source.machine_code import code_cache
+from watermark_source.errors import MissingPackageError
+from watermark_source.installation import to_install
+from watermark_source.machine_code import built_library
+from watermark_source.machine_code.instructions import (
+    AS_PYTHON,
+    HAS_CRC32C,
+    Word,
+    address_of,
+    byte_at,
+    copy_bytes,
+    crc32c_u64,
+    inlined,
+    long_at,
+    put_byte,
+    put_long,
+    put_real,
+    word_at,
+)
 
-Word: TypeAlias = Any
-"""An integer or an address in compiled code. numba infers its width, and mypy cannot."""
+# What decoders import beside this module's own.
+__all__ = [
+    "HAS_CRC32C", "Word", "address_of", "byte_at", "copy_bytes", "crc32c_u64", "inlined", "long_at", "put_byte",
+    "put_long", "put_real", "word_at",
+]  # fmt: skip
 
-HAS_CRC32C: bool = bool(llvm.get_host_cpu_features().get("sse4.2", False))
-"""Whether the processor has an instruction for CRC-32C. The cache is per processor, so it can be a constant."""
 _BITS = 64
 _REST = 0x7FFF_FFFF_FFFF_FFFF
 """The bits of an int64 that a logical shift to the right by one keeps."""
 
 
 class CompiledFunction:
-    """A function that is compiled, or loaded from the cache (``code_cache``), when it is called first.
+    """A function that is machine code when it is called: built with its package, or compiled.
 
-    A query so compiles what it calls, and nothing else of the modules that it imports. Calls run without the GIL.
+    It is loaded or compiled when it is called first: a query so compiles what it calls, and nothing else of the modules
+    that it imports. Calls run without the GIL.
     """
 
-    __slots__ = ("_function", "_run", "_signature")
+    __slots__ = ("_run", "function", "signature")
 
     def __init__(self, function: Callable[..., Any], signature: str) -> None:
-        self._function = function
-        self._signature = signature
-        self._run: Callable[..., Any] = self._first
+        self.function = function
+        self.signature = signature
+        self._run: Callable[..., Any] = function if AS_PYTHON else self._first
 
     def __call__(self, *arguments: Any) -> Any:
         """Call it with arguments of its signature's types."""
         return self._run(*arguments)
 
-    def load(self) -> None:
-        """Load the machine code if an earlier process has kept it, so that forked processes share it."""
-        if (kept := code_cache.kept(self._function)) is not None and kept.has(self._signature):
-            self._take(kept)
-
     def _first(self, *arguments: Any) -> Any:
-        with _compiling:
-            if self._run == self._first:
-                self.make()
+        self.make()
         return self._run(*arguments)
 
     def make(self) -> None:
-        """Load the machine code, or compile the function and keep it."""
-        kept = code_cache.kept(self._function)
-        with code_cache.one_compiler(kept, self._signature):
-            self._take(kept)
+        """Load the machine code, or compile the function and keep it.
 
-    def _take(self, kept: code_cache.KeptCode | None) -> None:
-        made: Any = numba.njit(nogil=True, error_model="numpy")(self._function)
-        # With NUMBA_DISABLE_JIT, for debugging, the function runs as Python.
-        if made is not self._function:
-            if kept is not None:
-                # Like numba's cache=True, with our folder.
-                made._cache = kept  # noqa: SLF001
-            made.compile(self._signature)
-            made.disable_compile()
-        self._run = made
+        Raises:
+            MissingPackageError: it must be compiled, and numba is not installed.
+        """
+        with _compiling:
+            if self._run == self._first:
+                self._run = self._built() or _compiler().made(self.function, self.signature)
+
+    def load(self) -> None:
+        """Load the machine code if it was built, or an earlier process has kept it."""
+        with _compiling:
+            if self._run == self._first:
+                self._run = self._built() or _compiler().kept(self.function, self.signature) or self._run
+
+    def _built(self) -> Callable[..., Any] | None:
+        return built_library.function(self.function, self.signature)
+
+
+def _compiler() -> Any:
+    try:
+        from watermark_source.machine_code import compiler  # noqa: PLC0415 - built code needs no numba
+    except ModuleNotFoundError as missing:
+        raise MissingPackageError(
+            f"no machine code was built for this processor, and {missing.name}, which compiles it, is not installed; "
+            f"install it with: {to_install('compiler')}",
+            name=missing.name,
+        ) from None
+    return compiler
 
 
 _compiling = threading.Lock()
@@ -81,7 +103,10 @@ _functions: Final[list[CompiledFunction]] = []
 
 
 def compiled(signature: str) -> Callable[[Callable[..., Any]], CompiledFunction]:
-    """Compile a function for one signature when it is called first; see ``CompiledFunction``."""
+    """Make a function machine code for one signature when it is called first; see ``CompiledFunction``.
+
+    It allocates nothing and raises nothing: what is built with a package calls neither numba nor Python.
+    """
 
     def decorate(function: Callable[..., Any]) -> CompiledFunction:
         _functions.append(CompiledFunction(function, signature))
@@ -90,145 +115,19 @@ def compiled(signature: str) -> Callable[[Callable[..., Any]], CompiledFunction]
     return decorate
 
 
-def compile_all() -> None:
-    """Compile all functions of the imported modules that no earlier process has kept."""
-    for each in _functions:
-        each.make()
+def functions_of(package: str) -> list[CompiledFunction]:
+    """Return the compiled functions of a package's modules that have been imported."""
+    return [each for each in _functions if built_library.package_of(each.function) == package]
 
 
 def load_kept() -> None:
-    """Load the machine code of all imported modules that earlier processes have kept; nothing is compiled."""
-    for each in _functions:
-        each.load()
+    """Load the machine code of all imported modules that is there, so that forked processes share it.
 
-
-def inlined(function: Callable[..., Any]) -> Any:
-    """Compile a helper into the compiled functions that call it; it cannot be called from Python."""
-    return numba.njit(nogil=True, error_model="numpy", forceinline=True)(function)
-
-
-_memcpy: Any = cgutils.raw_memcpy
-_declare: Any = cgutils.get_or_insert_function
-
-
-def _instruction(function: Callable[..., Any]) -> Any:
-    return intrinsic(function)
-
-
-def _pointer(builder: Any, address: Any, at: Any) -> Any:
-    return builder.inttoptr(builder.add(address, at), ir.IntType(8).as_pointer())
-
-
-def _element(builder: Any, address: Any, index: Any, kind: Any) -> Any:
-    return builder.gep(builder.inttoptr(address, kind.as_pointer()), [index])
-
-
-def _storing(kind: Any) -> Callable[..., Any]:
-    """Return what generates the store of a value to an element of a kind; of a wider integer the lowest bits."""
-
-    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        address, index, value = args
-        stored = value if value.type == kind else builder.trunc(value, kind)
-        builder.store(stored, _element(builder, address, index, kind))
-        return context.get_dummy_value()
-
-    return generate
-
-
-@_instruction
-def address_of(typing: Any, array: Any) -> Any:
-    """Return the address of an array's bytes.
-
-    Helpers take the address instead of the array: numba counts the references of an array argument at each call, which
-    was most of the time of decoding a record.
+    Nothing is compiled. Where numba is missing, too, the task that needs it reports that.
     """
-    signature = types.int64(array)
-
-    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        data = context.make_array(sig.args[0])(context, builder, args[0]).data
-        return builder.ptrtoint(data, ir.IntType(64))
-
-    return signature, generate
-
-
-@_instruction
-def byte_at(typing: Any, address: Any, at: Any) -> Any:
-    """Return the byte at ``address + at``. The caller checks the bounds, as for all functions below."""
-    signature = types.int64(types.int64, types.int64)
-
-    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return builder.zext(builder.load(_pointer(builder, *args)), ir.IntType(64))
-
-    return signature, generate
-
-
-@_instruction
-def word_at(typing: Any, address: Any, at: Any) -> Any:
-    """Return eight bytes at ``address + at``, in native order, aligned or not."""
-    signature = types.uint64(types.int64, types.int64)
-
-    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        word = builder.load(builder.bitcast(_pointer(builder, *args), ir.IntType(64).as_pointer()))
-        word.align = 1
-        return word
-
-    return signature, generate
-
-
-@_instruction
-def long_at(typing: Any, address: Any, index: Any) -> Any:
-    """Return the number ``index`` of the 64-bit integers at ``address``."""
-    signature = types.int64(types.int64, types.int64)
-
-    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return builder.load(_element(builder, args[0], args[1], ir.IntType(64)))
-
-    return signature, generate
-
-
-@_instruction
-def put_long(typing: Any, address: Any, index: Any, value: Any) -> Any:
-    """Write a 64-bit integer to the place ``index`` of those at ``address``."""
-    return types.void(types.int64, types.int64, types.int64), _storing(ir.IntType(64))
-
-
-@_instruction
-def put_real(typing: Any, address: Any, index: Any, value: Any) -> Any:
-    """Write a double to the place ``index`` of those at ``address``."""
-    return types.void(types.int64, types.int64, types.float64), _storing(ir.DoubleType())
-
-
-@_instruction
-def put_byte(typing: Any, address: Any, index: Any, value: Any) -> Any:
-    """Write the lowest eight bits of a number to ``address + index``."""
-    return types.void(types.int64, types.int64, types.int64), _storing(ir.IntType(8))
-
-
-@_instruction
-def copy_bytes(typing: Any, target: Any, source: Any, size: Any) -> Any:
-    """Copy ``size`` bytes from one address to another with the C library's ``memcpy``."""
-    signature = types.void(types.int64, types.int64, types.int64)
-
-    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        byte = ir.IntType(8).as_pointer()
-        _memcpy(builder, builder.inttoptr(args[0], byte), builder.inttoptr(args[1], byte), args[2], 1)
-        return context.get_dummy_value()
-
-    return signature, generate
-
-
-@_instruction
-def crc32c_u64(typing: Any, crc: Any, word: Any) -> Any:
-    """Add eight bytes to a CRC-32C with the processor's instruction (SSE 4.2)."""
-    signature = types.uint64(types.uint64, types.uint64)
-
-    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        wide = ir.IntType(64)
-        name = "llvm.x86.sse42.crc32.64.64"
-        function = _declare(builder.module, ir.FunctionType(wide, [wide, wide]), name)
-        return builder.call(function, args)
-
-    return signature, generate
+    for each in _functions:
+        with contextlib.suppress(MissingPackageError):
+            each.load()
 
 
 @inlined

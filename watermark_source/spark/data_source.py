@@ -14,7 +14,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructField, StructType
 
 from watermark_source.errors import OptionError, UsageError
-from watermark_source.installation import need
+from watermark_source.installation import need, need_compiler
 from watermark_source.option_table import (
     Option,
     OptionTable,
@@ -87,7 +87,8 @@ class AlignedDataSource(DataSource):
     own_options: ClassVar[tuple[Option, ...]] = ()
     """The format's own options, beside those of every source and ``STREAM_OPTIONS``."""
     needed_packages: ClassVar[tuple[str, ...]] = ()
-    """Packages that the connector imports beside Spark and pyarrow: a missing one is an error at ``load()``."""
+    """Packages that the connector imports beside Spark and pyarrow: a missing one is an error at ``load()``. ``numba``
+    is needed only where the connector was installed without its machine code."""
     requirement: ClassVar[str] = ""
     """What pip installs them by, such as ``my-connector[all]``."""
     task_module: ClassVar[str] = ""
@@ -198,7 +199,10 @@ class AlignedDataSource(DataSource):
         return self._batch_reader(schema)
 
     def _need(self) -> None:
-        need(("pyarrow", *self.needed_packages), self.name(), requirement=self.requirement)
+        packages = [each for each in self.needed_packages if each != "numba"]
+        need(("pyarrow", *packages), self.name(), requirement=self.requirement)
+        if len(packages) < len(self.needed_packages):
+            need_compiler(type(self).__module__.partition(".")[0], self.name())
 
     def _schema(self, source: SourceDefinition, options: SourceOptions) -> StructType:
         from watermark_source.spark.stream_reader import stream_schema  # noqa: PLC0415 - see the class's docstring

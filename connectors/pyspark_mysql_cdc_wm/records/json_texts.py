@@ -28,13 +28,18 @@ _LONGEST_DOUBLE = 32
 _BASE, _LIMIT, _OBJECT, _WIDTH, _COUNT, _DONE = range(6)
 
 
-@compiled("Tuple((int64, int64, int64))(uint8[::1], int32[::1], int32[::1], int32[::1], uint8[::1], uint64[::1])")
+@compiled(
+    "Tuple((int64, int64, int64))"
+    "(uint8[::1], int32[::1], int32[::1], int64[:, ::1], int32[::1], uint8[::1], uint64[::1])"
+)
 def _write(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the documents
-    array: Word, starts: Word, sizes: Word, offsets: Word, out: Word, doubles: Word
+    array: Word, starts: Word, sizes: Word, stack: Word, offsets: Word, out: Word, doubles: Word
 ) -> tuple[Word, Word, Word]:
-    """Write texts with places kept for floating point numbers: ``(fault, bytes, such numbers)``."""
+    """Write texts with places kept for floating point numbers: ``(fault, bytes, such numbers)``.
+
+    ``stack`` is room for ``_DEEPEST + 2`` containers.
+    """
     data = address_of(array)
-    stack = np.empty((_DEEPEST + 2, 6), np.int64)
     end = np.int64(0)
     reals = np.int64(0)
     room = np.int64(out.shape[0])
@@ -120,14 +125,16 @@ def _write(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the docu
     return np.int64(Fault.NONE), end, reals
 
 
-@compiled("int64(uint8[::1], int32[::1], uint8[::1], int32[::1], int32[::1], uint8[::1])")
+@compiled("int64(uint8[::1], int32[::1], uint8[::1], int32[::1], uint8[::1], int32[::1], uint8[::1])")
 def _place_doubles(  # noqa: PLR0912, PLR0915, PLR0917 - arrays in, arrays out
-    texts: Word, offsets: Word, numbers: Word, ends: Word, new_offsets: Word, out: Word
+    texts: Word, offsets: Word, numbers: Word, ends: Word, digits: Word, new_offsets: Word, out: Word
 ) -> Word:
-    """Copy texts, numbers put in their places the way MySQL shows them (``my_gcvt``); the number of bytes."""
+    """Copy texts, numbers put in their places the way MySQL shows them (``my_gcvt``); the number of bytes.
+
+    ``digits`` is room for those of one number, ``_LONGEST_DOUBLE``.
+    """
     end = np.int64(0)
     real = np.int64(0)
-    digits = np.empty(_LONGEST_DOUBLE, np.uint8)
     new_offsets[0] = 0
     for row in range(offsets.shape[0] - 1):
         at = np.int64(offsets[row])
@@ -230,8 +237,9 @@ def json_texts(values: Values) -> pa.Array:
     content = pa.allocate_buffer(room, resizable=True)
     offsets = np.empty(values.rows + 1, np.int32)
     doubles = np.empty(size // 8 + 1, np.uint64)
+    stack = np.empty((_DEEPEST + 2, 6), np.int64)
     fault, used, reals = _write(
-        values.data, values.starts, values.sizes, offsets, np.frombuffer(content, np.uint8), doubles
+        values.data, values.starts, values.sizes, stack, offsets, np.frombuffer(content, np.uint8), doubles
     )
     if fault:
         what = "nested deeper than the server allows" if fault == Fault.JSON_DEPTH else "that does not fit its value"
@@ -250,7 +258,7 @@ def _with_doubles(texts: Bytes, offsets: Ints, used: int, doubles: np.ndarray) -
     _, ends, digits = numbers.buffers()
     out = np.empty(used + _LONGEST_DOUBLE * len(doubles) + PADDING, np.uint8)
     new_offsets = np.empty_like(offsets)
-    size = _place_doubles(
-        texts, offsets, np.frombuffer(digits, np.uint8), np.frombuffer(ends, np.int32), new_offsets, out
-    )
+    numerals, edges = np.frombuffer(digits, np.uint8), np.frombuffer(ends, np.int32)
+    room = np.empty(_LONGEST_DOUBLE, np.uint8)
+    size = _place_doubles(texts, offsets, numerals, edges, room, new_offsets, out)
     return pa.py_buffer(out[:size].copy()), new_offsets

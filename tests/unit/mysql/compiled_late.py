@@ -10,14 +10,14 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-import numba
+from watermark_source.machine_code import compiler
 
 
 def compiled_late(signature: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Compile a function for one signature at its first call."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        made = cache(lambda: numba.njit(signature, nogil=True, error_model="numpy")(function))
+        made = cache(lambda: compiler.dispatcher(function, signature))
         return lambda *arguments: made()(*arguments)
 
     return decorate

@@ -47,7 +47,7 @@ except Exception as error:
 """
     said = run(program)
     assert said.startswith('MissingPackageError format("mysql-cdc-wm") needs the package pymysql')
-    assert "pip install 'numba" in said
+    assert "pip install 'pymysql" in said
 
 
 def test_every_package_the_connector_imports_is_looked_for() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_aligned_kafka.records import record_batches
-from watermark_source.machine_code import native
+from watermark_source.machine_code import compiler, native
 
 # RFC 3720, B.4.
 KNOWN = [
@@ -23,6 +23,8 @@ KNOWN = [
     (bytes(range(31, -1, -1)), 0x113FDB5C),
 ]
 
+# Which teaches numba the helpers of decoders.
+assert compiler
 _checksum: Any = record_batches.checksum
 _by_tables: Any = record_batches.by_tables
 _address_of: Any = native.address_of

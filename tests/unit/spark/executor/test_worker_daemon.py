@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from watermark_source.machine_code.built_library import CHOICE
 from watermark_source.spark.executor.worker_daemon import without_broken_pipes
 
 PRELOADED = """
@@ -19,7 +20,7 @@ import json, sys
 from watermark_source.machine_code import native
 from watermark_source.spark.executor import worker_daemon
 worker_daemon.preload()
-loaded = [each._function.__name__ for each in native._functions if each._run != each._first]
+loaded = [each.function.__name__ for each in native._functions if each._run != each._first]
 print(json.dumps([loaded, "pyspark_mysql_cdc_wm.reading.range_reader" in sys.modules]))
 """
 DECODED = """
@@ -31,7 +32,7 @@ record_batches.survey(None, np.zeros(4, np.uint8), 0, 0)
 
 def python(program: str, cache: Path) -> str:
     done = subprocess.run(
-        [sys.executable, "-c", program], env={**os.environ, "NUMBA_CACHE_DIR": str(cache)},
+        [sys.executable, "-c", program], env={**os.environ, CHOICE: "numba", "NUMBA_CACHE_DIR": str(cache)},
         capture_output=True, text=True, check=False, timeout=120,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
