@@ -27,6 +27,7 @@ FOLDERS = {
     "connectors/pyspark_aligned_kafka": {"watermark_source"},
     "connectors/pyspark_mysql_cdc_wm": {"watermark_source"},
     "services": set[str](),
+    "release": {"watermark_source"},
 }
 """What each top-level folder may import of the others."""
 OURS = {path.rpartition("/")[2] for path in FOLDERS} | {"tests", "benchmarks", "examples", "docs"}
