@@ -106,7 +106,7 @@ def _linked(functions: Sequence[CompiledFunction], work: Path) -> Path:
 
 
 def _wrapper(function: CompiledFunction, compiled: str) -> str:
-    """Return the C function that passes words by numba's calling convention (``numba/core/callconv.py``)."""
+    """Return the C function that passes words by numba's calling convention (``numba.core.callconv``)."""
     types = built_library.parsed(function.signature)
     results = "".join(f" {_C_TYPES[kind]} r{i};" for i, kind in enumerate(types.results))
     stored = "".join(f" results[{i}] = found.r{i};" for i in range(len(types.results)))
