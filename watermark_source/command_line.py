@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from watermark_source.durations import parse_time
 from watermark_source.errors import EventTimeError, UsageError, WatermarkSourceError
 from watermark_source.monitor.checkpoint import query_of_checkpoint, read_checkpoint
-from watermark_source.monitor.doctor import doctor_of, flags, module_of, options_of, report, with_secrets
+from watermark_source.monitor.doctor import doctor_of, flags, help_of, module_of, options_of, report, with_secrets
 from watermark_source.monitor.open_windows import open_window
 
 _GOOD, _BAD, _MISUSED = 0, 1, 2
@@ -41,8 +41,7 @@ def main(words: Sequence[str] | None = None) -> int:
         help="measure how far rows are out of order, to choose maxOutOfOrderness",
         description="Reads the event times of the newest rows of each partition, and prints the share of late rows for "
         "several values of maxOutOfOrderness.",
-        epilog=f"{_SECRETS} For example: --kafka --kafka.bootstrap.servers localhost:9092 --subscribe orders "
-        "--eventTimeColumn 'value:$.created_at'",
+        epilog=f"{_SECRETS}{help_of('PROFILE_HELP')}",
         allow_abbrev=False,
     )
     _add_systems(profile, flags("PROFILE_FLAG"))
@@ -56,11 +55,8 @@ def main(words: Sequence[str] | None = None) -> int:
         description="list: prints what each writer of a topic announced last. audit: reads the topic whole, and prints "
         "the rows that break what their writers announced. drop WRITER: readers no longer wait for a writer that is "
         "gone for good.",
-        epilog=f"{_SECRETS} --topic: the data topic. audit also accepts --writerColumn key or header:NAME, --copiesBy "
-        "record (the default) or key, and --eventTimeFormat. At the end: list, audit, or drop and a writer's name. "
-        "For example: --kafka "
-        "--kafka.bootstrap.servers localhost:9092 --topic sessions --eventTimeColumn 'value:$.end' audit. Exit status: "
-        "0; 1 if an audit found broken promises; 2 for a wrong command.",
+        epilog=f"{_SECRETS}{help_of('WATERMARKS_HELP')} At the end: list, audit, or drop and a writer's name. Exit "
+        "status: 0; 1 if an audit found broken promises; 2 for a wrong command.",
         allow_abbrev=False,
     )
     _add_systems(watermarks, flags("WATERMARKS_FLAG"))

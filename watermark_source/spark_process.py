@@ -24,7 +24,8 @@ _Result = TypeVar("_Result")
 _SET_BY_SPARK = "SPARK_PYTHON_RUNTIME"
 _HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
 """If this variable is set, Spark's Python workers send an exception's type and text without its frames."""
-_LOGGERS = ("watermark_source", "pyspark_aligned_kafka", "pyspark_mysql_cdc_wm", "kafka", "pymysql")
+_OWN, _CONNECTORS = "watermark_source", "pyspark_"
+"""Name of the engine's package, and how those of connectors begin."""
 _LEVEL = "WATERMARK_SOURCE_LOG_LEVEL"
 """The level of this project's lines; libraries keep theirs, whose lines at DEBUG may hold what a server sent."""
 _FOLDED_SECONDS = 60.0
@@ -101,12 +102,20 @@ def log_as_spark(source: str, query: str | None = None) -> None:
         return
     _context.source = source
     note_query(query)
-    for name in _LOGGERS:
+    for name in _loggers():
         logger = logging.getLogger(name)
         if not any(isinstance(handler, SparkLines) for handler in logger.handlers):
             logger.addHandler(SparkLines(_context))
             if _is_ours(name):
                 _set_level(logger)
+
+
+def _loggers() -> Iterator[str]:
+    """Yield the loggers of this project, of the connectors that are imported, and of the packages that these need."""
+    yield _OWN
+    for name, module in list(sys.modules.items()):
+        if name.startswith(_CONNECTORS) and "." not in name:
+            yield from (name, *getattr(getattr(module, "DefaultSource", None), "needed_packages", ()))
 
 
 def _set_level(logger: logging.Logger) -> None:
@@ -190,4 +199,4 @@ class SparkLines(logging.Handler):
 
 
 def _is_ours(logger: str) -> bool:
-    return not logger.startswith(("kafka", "pymysql"))
+    return logger.startswith((_OWN, _CONNECTORS))

@@ -23,6 +23,18 @@ class Words:
     """The line with which a new query reads what was there before it."""
     at_rest: str | None = None
     """The line with which a clock advances the watermark while no rows come."""
+    dated_by: str = "name these times in the source's options"
+    """What to write where a column has the event times of rows; ``{column}`` is its name."""
+    zone: str | None = None
+    """What to write, beside their zones, for times without a zone."""
+    clock: str = '.option("watermarkStrategy", "none")'
+    """What to write for processing time."""
+    undated_delete: str = "Give deleted rows an event time"
+    """What to write where rows that report a deletion have no event time."""
+    marks: str | None = None
+    """The option that states where rows carry their watermarks."""
+    payload: str = "its schema"
+    """What a malformed row does not agree with, and the options about such rows."""
 
 
 NO_WORDS = Words()

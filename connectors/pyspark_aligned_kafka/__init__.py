@@ -23,8 +23,19 @@ DOCTOR_FLAG = "kafka"
 """The flag of ``python -m watermark_source doctor``, which runs the module ``doctor`` of this package."""
 PROFILE_FLAG = "kafka"
 """The flag of ``python -m watermark_source profile``, which runs the module ``profile`` of this package."""
+PROFILE_HELP = (
+    "For example: --kafka --kafka.bootstrap.servers localhost:9092 --subscribe orders "
+    "--eventTimeColumn 'value:$.created_at'"
+)
+"""What it adds to the help of that command."""
 WATERMARKS_FLAG = "kafka"
 """The flag of ``python -m watermark_source watermarks``, which runs ``announcing.audit`` of this package."""
+WATERMARKS_HELP = (
+    "--topic: the data topic. audit also accepts --writerColumn key or header:NAME, --copiesBy record (the default) or "
+    "key, and --eventTimeFormat. For example: --kafka --kafka.bootstrap.servers localhost:9092 --topic sessions "
+    "--eventTimeColumn 'value:$.end' audit."
+)
+"""What it adds to the help of that command."""
 _ANNOUNCING = {"WatermarkAnnouncer": "announcer", "announce_watermark": "query"}
 
 

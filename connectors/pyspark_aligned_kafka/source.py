@@ -52,6 +52,12 @@ WORDS: Final = Words(
     profile="python -m watermark_source profile …",
     from_start='.option("startingOffsets", "earliest")',
     at_rest='.option("watermarkStrategy", "ingestion")',
+    dated_by='name these times in the source, as in .option("eventTimeColumn", "value:$.{column}")',
+    undated_delete="A record without a value (a tombstone) has no time in it. Give build "
+    '.option("eventTimeErrors", "timestamp"), with which such a record has its own timestamp as event time, or leave '
+    "eventTimeColumn out",
+    marks="watermarkColumn",
+    payload="valueSchema or keySchema has it (see valueMode, keyMode)",
 )
 
 

@@ -41,6 +41,9 @@ WORDS: Final = Words(
     limit="maxRowsPerTrigger",
     event_time="eventTimeColumn and serverTimeZone",
     from_start='.option("startingOffsets", "earliest")',
+    dated_by='name these times in the source: .option("eventTimeColumn", "{column}")',
+    zone='of a DATETIME, name it: .option("serverTimeZone", "Europe/Berlin")',
+    clock='.option("watermarkStrategy", "none") and .option("useProcessingTimeDuringBinlog", "true")',
 )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -24,6 +24,7 @@ from watermark_source.option_table import Option, OptionTable, boolean, non_empt
 from watermark_source.planning.policy import LossKind
 from watermark_source.planning.split import IndexEntry, Split, SplitRange
 from watermark_source.planning.watermark import Millis, WatermarkCharacteristic
+from watermark_source.spark.columns import SourceTime
 from watermark_source.spark.data_source import EARLIEST, STREAM_OPTIONS
 from watermark_source.spark.option_rows import ENGINE_OPTIONS
 from watermark_source.spark.options import SourceOptions
@@ -87,6 +88,9 @@ class FileLog(example.FileLog, EventTimeIndex):
 
 @dataclass(frozen=True)
 class FileLogSource(example.FileLogSource):
+    begins_with_snapshot: bool = field(default=False, kw_only=True)
+    change_columns: Sequence[str] = field(default=(), kw_only=True)
+
     @property
     def loss_conditions(self) -> Mapping[LossKind, str]:
         return {LossKind.LOG_SHORTER: "FILE_LOG_SHORTER"}
@@ -103,7 +107,10 @@ class FileLogSource(example.FileLogSource):
 def source_of(values: Mapping[str, Any]) -> FileLogSource:
     """Return the source of options as ``TABLE`` parses them."""
     reader = FileLogReader.of(values["directory"], fail_on_data_loss=values["failOnDataLoss"], die_at=values["dieAt"])
-    return FileLogSource(reader, values["startingOffsets"] == EARLIEST)
+    return FileLogSource(
+        reader, values["startingOffsets"] == EARLIEST, begins_with_snapshot=values["snapshot"],
+        change_columns=("_change_type", "_commit_version", "_change_number") if values["changes"] else (),
+    )  # fmt: skip
 
 
 class FileLogDataSource(example.DefaultSource):
@@ -113,8 +120,5 @@ class FileLogDataSource(example.DefaultSource):
         return source_of(options)
 
     def _schema(self, source: SourceDefinition, options: SourceOptions) -> StructType:
-        declared = WatermarkCharacteristic.UNDEFINED if options["undeclared"] else self.characteristic
-        changes = ("_change_type", "_commit_version", "_change_number") if options["changes"] else ()
-        return stream_schema(
-            source.columns, options.engine, declared, begins_with_snapshot=options["snapshot"], change_columns=changes
-        )
+        characteristic = WatermarkCharacteristic.UNDEFINED if options["undeclared"] else self.characteristic
+        return stream_schema(source.columns, options.engine, SourceTime.of(source, options.engine, characteristic))

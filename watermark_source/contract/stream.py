@@ -428,7 +428,7 @@ class SourceDefinition(Protocol):
 
     @property
     def name(self) -> str:
-        """Format name, for example ``aligned-kafka``."""
+        """Name of the format."""
         ...
 
     @property
@@ -472,7 +472,7 @@ class SourceDefinition(Protocol):
 
     @property
     def event_time(self) -> str | None:
-        """Return the user's choice of event time as text, such as ``eventTimeColumn = at``.
+        """Return the user's choice of event time as text, such as an option and its value.
 
         ``None``, the default, if the user has no choice. It is recorded in the offset: a watermark of one event time
         is not valid for another.

@@ -283,7 +283,7 @@ class _Unit(Enum):
     CHUNKS = auto()
     """Of the snapshot of a table."""
     NOTHING = auto()
-    """They are places in a log, such as a binlog."""
+    """They are places in a log, such as numbers of bytes."""
 
 
 def _unit(split: Split, state: SourceState) -> _Unit:

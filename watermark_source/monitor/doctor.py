@@ -18,7 +18,6 @@ from watermark_source.errors import UsageError
 from watermark_source.installation import format_packages, lacking
 from watermark_source.option_table import OptionTable
 
-_EXTRAS = ("kafka", "mysql")
 _VARIABLES = "WATERMARK_SOURCE_"
 _WORD_END = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _NAME_WIDTH = 24
@@ -49,12 +48,19 @@ def doctor_of(package: str) -> Doctor:
 
 def flags(constant: str) -> dict[str, str]:
     """Return the packages whose module has a flag in ``constant``, such as ``DOCTOR_FLAG``, by their flags."""
-    packages: dict[str, str] = {}
-    for name in format_packages():
+    return dict(sorted((flag, package) for package, flag in _constants(constant)))
+
+
+def help_of(constant: str) -> str:
+    """Return what the packages add to the help of a command, such as ``PROFILE_HELP``."""
+    return "".join(f" {text}" for _, text in _constants(constant))
+
+
+def _constants(name: str) -> Iterator[tuple[str, str]]:
+    for package in format_packages():
         # Another project's package with this prefix may fail to import.
         with contextlib.suppress(Exception):
-            packages[getattr(importlib.import_module(name), constant)] = name
-    return dict(sorted(packages.items()))
+            yield package, getattr(importlib.import_module(package), name)
 
 
 def module_of(package: str, name: str) -> ModuleType:
@@ -66,9 +72,8 @@ def module_of(package: str, name: str) -> ModuleType:
     try:
         return importlib.import_module(f"{package}.{name}")
     except ModuleNotFoundError as missing:
-        # An extra is part of the name of its package: pyspark_aligned_kafka has the extra kafka.
-        extra = next((name for name in _EXTRAS if name in package), "all")
-        raise lacking(package, missing.name, extra) from missing
+        requirement: str = importlib.import_module(package).DefaultSource.requirement
+        raise lacking(package, missing.name, requirement.rstrip("]").partition("[")[2] or "all") from missing
 
 
 def options_of(words: Sequence[str]) -> dict[str, str]:
@@ -82,7 +87,7 @@ def options_of(words: Sequence[str]) -> dict[str, str]:
     while left:
         name, equals, value = left.pop(0).partition("=")
         if not name.startswith("--") or name == "--":
-            raise UsageError(f"{name!r} is no option; write options as for the source: --hostname db1 --port 3306")
+            raise UsageError(f"{name!r} is not an option; write options as for the source, each as --name value")
         if not equals:
             if not left or left[0].startswith("--"):
                 raise UsageError(f"{name} needs a value: {name} …")

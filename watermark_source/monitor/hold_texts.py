@@ -109,7 +109,7 @@ def _nothing(rows: RowTotals) -> str:
 def _lacking(hold: Hold, words: Words, about: Circumstances) -> str:
     if hold.watermark is not None:
         return _silent(hold, words, about) if hold.quiet else "caught up"
-    why = _what_it_lacks(hold, about.rows)
+    why = _what_it_lacks(hold, words, about.rows)
     if hold.lag or about.has_more:
         behind = "has more to read" if hold.lag is None else f"behind by {count_text(hold.lag, 'record')}"
         return f"{behind}; {why} so far"
@@ -122,11 +122,11 @@ def _lacking(hold: Hold, words: Words, about: Circumstances) -> str:
     return f"{why}; holds the watermark until it is idle (idleTimeout {format_duration(hold.timeout)})"
 
 
-def _what_it_lacks(hold: Hold, rows: RowTotals) -> str:
+def _what_it_lacks(hold: Hold, words: Words, rows: RowTotals) -> str:
     read = count_text(rows.read, "record")
     if hold.kind is HoldKind.NO_MARKS:
         far = "" if not rows.future else f" but {count_text(rows.future)} too far in the future (maxFutureSkew)"
-        return f"{read}, none with a watermark (watermarkColumn){far}"
+        return f"{read}, none with a watermark{_in_brackets(words.marks)}{far}"
     if hold.kind is HoldKind.UNDATED:
         return f"{read}, none with an event time"
     if not rows.undated:
@@ -323,8 +323,9 @@ def _no_marks(hold: Hold, words: Words) -> str:
     if hold.timeout is not None:
         leaves = f"idleTimeout ({format_duration(hold.timeout)}) leaves out"
     return (
-        f"only a watermark in a record of {hold.name} moves it (watermarkColumn): the producer has to write watermarks "
-        f"into every {words.split}. {leaves} one without any records, and not one whose records carry no watermark"
+        f"only a watermark in a record of {hold.name} moves it{_in_brackets(words.marks)}: the producer has to write "
+        f"watermarks into every {words.split}. {leaves} one without any records, and not one whose records carry no "
+        "watermark"
     )
 
 

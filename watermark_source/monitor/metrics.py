@@ -373,7 +373,7 @@ METRICS = (
     MetricRow(
         MetricKind.COUNTER,
         "malformed_records",
-        "Values and keys that do not fit valueSchema or keySchema.",
+        "Values and keys that do not have the form that the options declare.",
         _SOURCE,
         _of_source(lambda source: source.status.rows.malformed),
     ),

@@ -277,7 +277,7 @@ def _missing_rows(of: QueryAt) -> Iterator[str]:
         if source.watermark is not None and is_moment(source.watermark):
             ahead = source.watermark - source.at
         if ahead > _AHEAD and not source.processing_time:
-            yield f"{name}rows of now are late: {future_text(ahead, None)}"
+            yield f"{name}rows of now are late: {future_text(ahead, None, source.words)}"
         if source.rows.late.rows:
             yield f"{name}{_late_rows(source, is_ahead=ahead > _AHEAD)}"
         if source.rows.future:
@@ -292,7 +292,7 @@ def _missing_rows(of: QueryAt) -> Iterator[str]:
             )
         if source.rows.malformed:
             rows = _rows_text(source.rows.malformed)
-            yield f"{name}{rows} not as valueSchema or keySchema has it (see valueMode, keyMode)"
+            yield f"{name}{rows} not as {source.words.payload}"
 
 
 def _rows_text(n: int) -> str:

@@ -163,8 +163,7 @@ def write(profile: Profile, out: TextIO) -> None:
     with_rows = {split: disorder for split, disorder in sorted(profile.splits.items()) if disorder.rows}
     if not with_rows:
         out.write(
-            f"{count_text(profile.undated)} rows were read, and none has an event time at eventTimeColumn in "
-            "eventTimeFormat\n"
+            f"{count_text(profile.undated)} rows were read, and none has an event time where the options look for it\n"
             if profile.undated
             else "no partition has rows\n"
         )
@@ -197,9 +196,7 @@ def write(profile: Profile, out: TextIO) -> None:
             "alignmentMaxDrift\n"
         )
     if profile.undated:
-        out.write(
-            f"{count_text(profile.undated)} rows without an event time are not in the table: see eventTimeErrors\n"
-        )
+        out.write(f"{count_text(profile.undated)} rows without an event time are not in the table\n")
 
 
 def _picture(of: Disorder) -> str:

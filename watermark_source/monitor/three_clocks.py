@@ -30,6 +30,7 @@ from watermark_source.monitor.window_facts import Unfollowed
 from watermark_source.planning.holds import AT_REST, SHORTEST_SILENCE, HeldBy, HoldKind
 from watermark_source.planning.strategy import CLOCKS_DIFFER
 from watermark_source.planning.watermark import MIN, is_moment, watermark_text
+from watermark_source.words import NO_WORDS
 
 TOLERANCE: Final = 10_000
 """Milliseconds: by default no cause is named for a delay up to this."""
@@ -419,7 +420,7 @@ def _data_old(of: QueryClocks, parts: Delays) -> str:
     before = ""
     if of.unprocessed is not None and of.unprocessed.is_older:
         before = ". The rows were there before the query was started, for how long is unknown"
-    elif zone := zone_text(parts.age):
+    elif zone := zone_text(parts.age, NO_WORDS):
         before = f". {zone}"
     return (
         f"the data are old: the newest event time read, {_time(of.newest)}, is {format_duration(parts.age)} older than "

@@ -197,7 +197,7 @@ def _cause(stand: Stand, max_future_skew: int | None) -> str:
     if stand.is_passed:
         late = f"{count_text(stand.late)} of these rows {'is' if stand.late == 1 else 'are'} late"
         if stand.ahead > 0:
-            return f"{late}. {future_text(stand.ahead, max_future_skew)}"
+            return f"{late}. {future_text(stand.ahead, max_future_skew, source.words)}"
         return (
             f"{late}: a row with a later event time moved the watermark ahead of them. "
             f"{_wrong_time(source.words, max_future_skew)}"
@@ -211,12 +211,12 @@ def _cause(stand: Stand, max_future_skew: int | None) -> str:
 # Rows of the future, and other rows whose event time is wrong, that moved the watermark.
 
 
-def future_text(ahead: int, max_future_skew: int | None) -> str:
+def future_text(ahead: int, max_future_skew: int | None, words: Words) -> str:
     """Return the cause and the way out where the watermark is so many milliseconds ahead of the clock."""
-    zone = zone_text(ahead, delay=_READ_WITHIN)
+    zone = zone_text(ahead, words, delay=_READ_WITHIN)
     return (
         f"The watermark is {format_duration(ahead)} in the future: a row with a wrong event time moved it. "
-        f"{f'{zone}{_OF_DATETIME}. ' if zone else ''}{_way_out(max_future_skew)}"
+        f"{f'{zone}. ' if zone else ''}{_way_out(max_future_skew)}"
     )
 
 
@@ -226,10 +226,7 @@ _READ_WITHIN = 10 * _MINUTE
 """Milliseconds by which rows that are read late, or ``maxOutOfOrderness``, make a zone's difference look smaller."""
 
 
-_OF_DATETIME = "; of a DATETIME of MySQL, set serverTimeZone"
-
-
-def zone_text(millis: int, *, delay: int = _MINUTE) -> str:
+def zone_text(millis: int, words: Words, *, delay: int = _MINUTE) -> str:
     """Return that a difference between event time and clock may be that of a time zone; empty if it is not near one.
 
     It may be a minute more than the zone's, and ``delay`` less.
@@ -239,7 +236,7 @@ def zone_text(millis: int, *, delay: int = _MINUTE) -> str:
         return ""
     return (
         f"{format_duration(zone)} may be the difference of a time zone: a time without a zone is read as UTC, so write "
-        "it with its own, as in 2026-11-27T12:00:00+02:00"
+        f"it with its own, as in 2026-11-27T12:00:00+02:00{'' if words.zone is None else f'; {words.zone}'}"
     )
 
 
@@ -269,7 +266,7 @@ def lead(before: Lead | None, watermark: int, ahead: int, now: int, patience: in
         now: of the clock of ``Lead.since``.
         patience: how long it lasts before it is warned of.
     """
-    if ahead <= 0 or not zone_text(ahead, delay=_READ_WITHIN):
+    if ahead <= 0 or not zone_text(ahead, NO_WORDS, delay=_READ_WITHIN):
         return None
     if before is None:
         return Lead(now, watermark)
@@ -277,13 +274,13 @@ def lead(before: Lead | None, watermark: int, ahead: int, now: int, patience: in
     return Lead(now, watermark) if lasted >= patience and 2 * (watermark - before.watermark) < lasted else before
 
 
-def lead_text(ahead: int, lasted: int) -> str:
+def lead_text(ahead: int, lasted: int, words: Words) -> str:
     """Return the warning of event times that are ahead, for so many milliseconds, by what may be a time zone."""
     since = f", and have been for {format_duration(lasted)}" if lasted else ""
     return (
-        f"event times are {format_duration(ahead)} ahead of the clock{since}. {zone_text(ahead, delay=_READ_WITHIN)}"
-        f"{_OF_DATETIME}. Rows whose times are right are late beside them. A watermark never goes back: once the times "
-        "are right, begin with a new checkpoint location"
+        f"event times are {format_duration(ahead)} ahead of the clock{since}. "
+        f"{zone_text(ahead, words, delay=_READ_WITHIN)}. Rows whose times are right are late beside them. A watermark "
+        "never goes back: once the times are right, begin with a new checkpoint location"
     )
 
 
@@ -324,13 +321,13 @@ class LateSplit(NamedTuple):
 def late_text(
     splits: Iterable[LateSplit],
     strategy: WatermarkStrategy,
+    words: Words,
     max_future_skew: int | None = None,
     ahead: int = 0,
-    words: Words = NO_WORDS,
 ) -> str:
     """Return the warning of the first late rows of some splits, all of one cause.
 
-    ``ahead``: by how many milliseconds the watermark is ahead of the clock; ``words``: of the connector.
+    ``words``: of the connector; ``ahead``: by how many milliseconds the watermark is ahead of the clock.
     """
     found = sorted(splits)
     rows, longest = sum(each.late.rows for each in found), max(each.late.longest for each in found)
@@ -339,7 +336,7 @@ def late_text(
         f"{format_duration(longest)} late: windows, joins and deduplication drop such rows. "
     )
     if 2 * ahead > longest:
-        return what + future_text(ahead, max_future_skew)
+        return what + future_text(ahead, max_future_skew, words)
     split, was, its, it = _ONE if len(found) == 1 else _SEVERAL
     if found[0].was_added:
         return f"{what}The {split} {was} found while the query ran, and {its} rows lie behind the watermark"

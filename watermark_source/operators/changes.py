@@ -24,7 +24,7 @@ from watermark_source.spark.follow import quoted
 
 CALLER = "temporal_join"
 CHANGE_TYPE = "_change_type"
-"""Column of this project's MySQL source: the kind of change."""
+"""The column of the kind of change, as this project's sources name it."""
 UPSERTS = ("insert", "update_postimage", "update", "upsert")
 DELETES, IGNORED = ("delete",), ("update_preimage",)
 ORDERING, JOIN = "RowUnpacker", f"{CALLER}["

@@ -29,6 +29,7 @@ from watermark_source.operators.waiting_rows import (
     gathered,
     watermark_past,
 )
+from watermark_source.words import NO_WORDS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,6 +53,8 @@ class Deletions:
     """The column with the time of a deletion, of a source that dates it by the deleted row."""
     condition: str = "_change_type IN ('delete')"
     """Which rows delete their key, in SQL."""
+    undated: str = NO_WORDS.undated_delete
+    """What to write where they have no time."""
 
     def is_refused(self, version: Version, watermark: int) -> bool:
         """Return whether a deletion that has a version's own time is taken for one that is dated by that row.
@@ -125,9 +128,7 @@ class JoinLayout:
         if undated:
             raise UsageError(
                 f"{self.name}: rows of build that delete their key have no time in build_time ({undated} in one batch) "
-                "and would end no version. A record without a value (a tombstone) has no time in it. Give build "
-                '.option("eventTimeErrors", "timestamp"), with which such a record has its own timestamp as event '
-                "time, or leave eventTimeColumn out"
+                f"and would end no version. {self.deletions.undated}"
             )
 
     def check_taken_back(

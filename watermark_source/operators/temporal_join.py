@@ -50,7 +50,7 @@ from watermark_source.spark.columns import SourceTime
 from watermark_source.spark.follow import is_case_sensitive, quoted, spelling
 
 SEQUENCE = ("_commit_version", "_change_number")
-"""Columns of this project's MySQL source: the kind of change, and the columns that order the changes of a row."""
+"""The columns that order the changes of a row, as this project's sources name them."""
 TOPIC_SEQUENCE = "offset"
 """The column that orders the rows of a key in a topic."""
 _COMPARED = (
@@ -199,6 +199,7 @@ def _deletions(
         ),
         dated_by=next((source.deletion_time for source in sources if source.deletion_time is not None), None),
         condition=f"{columns.change_type} IN ({listed})",
+        undated=sources[0].words.undated_delete,
     )
 
 
@@ -246,10 +247,13 @@ def _need_one_kind_of_time(probe: SourceTime, build: SourceTime) -> None:
     kinds = {False: "event time", True: "processing time (watermarkStrategy none)"}
     raise UsageError(
         f"{CALLER}: probe ({probe.source}) is on {kinds[probe.processing_time]} and build ({build.source}) on "
-        f"{kinds[build.processing_time]}; both must be on the same. For processing time give both sources "
-        "watermarkStrategy none, and mysql-cdc-wm useProcessingTimeDuringBinlog true. A stream of another source is on "
-        "processing time by follow_clock"
+        f"{kinds[build.processing_time]}; both must be on the same. {_on_clock(probe, build)}. A stream of another "
+        "source is on processing time by follow_clock"
     )
+
+
+def _on_clock(probe: SourceTime, build: SourceTime) -> str:
+    return f"To join on processing time, give probe {probe.words.clock}, and build {build.words.clock}"
 
 
 def _need_waiting_or_none(
@@ -285,8 +289,7 @@ def _need_no_wait(probe: SourceTime, build: SourceTime, *, buffer: bool) -> None
     if not probe.processing_time:
         raise UsageError(
             f"{CALLER}: wait=False, and both sides are on event time, where a probe row waits for the watermark: only "
-            "then is the version of its time known. Leave wait=False out, or join on processing time: give both "
-            "sources watermarkStrategy none, and mysql-cdc-wm useProcessingTimeDuringBinlog true"
+            f"then is the version of its time known. Leave wait=False out. {_on_clock(probe, build)}"
         )
     if buffer:
         raise UsageError(
@@ -392,8 +395,8 @@ def _need_known_changes(source: SourceTime, columns: BuildColumns, kinds: KindsO
         raise UsageError(
             f"{CALLER}: the rows of build ({source.source}) are changes of a table, and its columns are without "
             f"{' and '.join(missing)}: deleted rows, or values from before an update, could count as the latest. "
-            "Select what is missing too, and leave it out of excludeColumns; the result does not have it. Under "
-            "another name, give it as change_type or sequence. Of a table whose rows are never updated nor deleted, "
+            "Have the source deliver what is missing, and select it too; the result does not have it. Under another "
+            "name, give it as change_type or sequence. Of a table whose rows are never updated nor deleted, "
             "deletes=(), ignored=() need no kind of change"
         )
 

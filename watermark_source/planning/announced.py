@@ -219,7 +219,7 @@ class _Changing:
         ends = self._ends_of(of.ends)
         if newest is not None and (missing := self._missing(of, newest)):
             self.remarks[
-                f"{of.writer} announced a cut without partitions {listed(missing)} of an earlier one, as of a broker "
+                f"{of.writer} announced a cut without partitions {listed(missing)} of an earlier one, as of a server "
                 f"that lags behind: the record at {logged.position} is ignored"
             ] = None
             self._writers[of.writer] = writer

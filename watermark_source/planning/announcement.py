@@ -210,5 +210,5 @@ def gone_line(names: Sequence[str]) -> str:
 
 
 def watermarks_command(what: str) -> str:
-    """Return a command about the writers of a topic, as it is typed."""
-    return f"python -m watermark_source watermarks --kafka … --topic TOPIC {what}"
+    """Return a command about the writers of a log, whose system and name are to be written for the three dots."""
+    return f"python -m watermark_source watermarks … {what}"

@@ -42,7 +42,7 @@ class RowsRead:
     log: str
     """Topic or table."""
     number: int
-    """Number of the partition; 0 for the binlog of a MySQL server, whose ``log`` is ``binlog``."""
+    """Number of the partition; 0 where a log has only one."""
     highest: int | None
     """Highest event time of the range, in milliseconds since 1970-01-01 UTC; ``None`` if no row has one."""
     marked: int | None = None
@@ -66,7 +66,7 @@ class WatermarkGenerator(ABC):
     """
 
     reads_marks: ClassVar[bool] = False
-    """Whether it uses the watermarks that records carry: ``watermarkColumn`` of ``aligned-kafka`` is then required."""
+    """Whether it uses the watermarks that records carry: the source must have records that carry some."""
     formerly: ClassVar[Collection[str]] = ()
     """Earlier names of the class, ``package.module:Class``, whose state in a checkpoint it continues."""
 

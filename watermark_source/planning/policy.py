@@ -15,7 +15,7 @@ from watermark_source.planning.watermark import Millis, saturating_add
 
 @dataclass(frozen=True, slots=True)
 class MinimumRows:
-    """How long few rows wait before they are read: ``minOffsetsPerTrigger``, ``maxTriggerDelay`` of Spark's source."""
+    """How long few rows wait for more before they are read."""
 
     rows: int
     max_delay: Millis

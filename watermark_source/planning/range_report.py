@@ -154,7 +154,7 @@ class RowTotals:
     undated: int = 0
     """Rows without an event time."""
     malformed: int = 0
-    """Rows whose value does not fit ``valueSchema``."""
+    """Rows whose value or key does not have the form that the user declared."""
     late: LateRows = NONE_LATE
     """Rows at or before the watermark that their batch began with."""
 

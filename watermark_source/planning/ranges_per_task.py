@@ -154,8 +154,7 @@ def bind(piece: OpenPiece, log: SplitRange) -> SplitRange:
         if end < start and is_first and not whole.late_start:
             raise DataLossError(
                 f"{split} is read from position {start} on, and ends at {log.end} now: "
-                "the topic or table was re-created or truncated. "
-                'Begin within it, for example startingOffsets = "earliest"'
+                "its log was created again or truncated. Begin within it, for example at its first position"
             )
     if is_first:
         # A log that is shorter than it was is another one.

@@ -396,9 +396,7 @@ class Punctuated(Unbounded):
 
     def cause_of_late_rows(self, longest: int) -> LateCause:
         """Name the producer, which states the watermarks."""
-        return LateCause(
-            "They come behind a watermark that a record carries (watermarkColumn): the producer writes it too early"
-        )
+        return LateCause("They come behind a watermark that a record carries: the producer writes it too early")
 
 
 class WholeSource(Unbounded):

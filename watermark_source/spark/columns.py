@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -12,6 +12,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BooleanType, IntegerType, StringType, StructField, StructType, TimestampType
 
 from watermark_source.arrow_columns import column
+from watermark_source.contract.stream import SourceDefinition
 from watermark_source.monitor.hold_texts import IN_GENERAL
 from watermark_source.planning.catch_up import is_done
 from watermark_source.planning.policy import AfterCatchUp
@@ -22,6 +23,7 @@ from watermark_source.planning.strategy import Observed
 from watermark_source.planning.watermark import WatermarkCharacteristic
 from watermark_source.spark.column_names import EVENT_TIME, KEY, MARKER
 from watermark_source.spark.options import EngineOptions
+from watermark_source.words import NO_WORDS, Words
 
 _THOUSAND_YEARS = 1_000 * 366 * 86_400_000
 _MOST_MILLIS = (2**63 - 1) // 1_000 - _THOUSAND_YEARS
@@ -145,6 +147,10 @@ def no_markers(rows: int, schema: StructType) -> pa.Array:
 # keeps it there through ``select``, renames, filters and unions of equals; a column that is computed has none.
 
 
+_SAID = ("dated_by", "clock", "undated_delete")
+"""Those of a connector's words that ``follow_watermark`` and joins say."""
+
+
 @dataclass(frozen=True, slots=True)
 class SourceTime:
     """One source's time."""
@@ -172,38 +178,31 @@ class SourceTime:
     """Whether it changes from event times to the clock (``useProcessingTimeWhenCaughtUp``)."""
     batch_clock: bool = False
     """Whether its watermark is the time of Spark's batches (``follow_clock``), and not one of a source."""
+    words: Words = NO_WORDS
+    """Those that operators say (``_SAID``); the others have their defaults."""
 
     @classmethod
-    def of_options(
-        cls,
-        options: EngineOptions,
-        characteristic: WatermarkCharacteristic,
-        *,
-        begins_with_snapshot: bool,
-        deletion_time_column: str | None,
-        change_columns: Sequence[str] = (),
-        default_time_columns: Sequence[str] | None = (),
+    def of(
+        cls, source: SourceDefinition, options: EngineOptions, characteristic: WatermarkCharacteristic
     ) -> SourceTime:
-        """Return a source's time by the user's options and the connector's declaration.
-
-        ``default_time_columns``: see ``SourceDefinition``; ``None`` where an option names the event time.
-        """
+        """Return a source's time by the user's options and the connector's declaration."""
         group = options.group
         meets = group is not None and group.store is not None
         by_rows = options.strategy.observed in (Observed.HIGHEST, Observed.DISORDER)
-        is_default = by_rows and default_time_columns is not None
+        is_default = by_rows and source.event_time is None
         return cls(
             source=options.source_name,
             characteristic=characteristic,
             processing_time=options.strategy.observed is Observed.NOTHING,
             group=group.name if group is not None and meets else None,
-            holds_group=meets and begins_with_snapshot and options.alignment.holds_in_snapshot,
-            begins_with_snapshot=begins_with_snapshot,
+            holds_group=meets and source.begins_with_snapshot and options.alignment.holds_in_snapshot,
+            begins_with_snapshot=source.begins_with_snapshot,
             reads_to_end_first=options.after_catch_up is AfterCatchUp.WATERMARK,
-            deletion_time=deletion_time_column,
-            change_columns=tuple(change_columns),
-            default_times=(EVENT_TIME, *(default_time_columns or ())) if is_default else (),
+            deletion_time=source.deletion_time_column,
+            change_columns=tuple(source.change_columns),
+            default_times=(EVENT_TIME, *source.default_time_columns) if is_default else (),
             becomes_clock=options.after_catch_up is AfterCatchUp.CLOCK,
+            words=Words(**{name: getattr(source.words, name) for name in _SAID}),
         )
 
     @classmethod
@@ -225,6 +224,7 @@ class SourceTime:
             default_times=tuple(declared.get("defaultTimes", ())),
             becomes_clock=declared.get("becomesClock", False),
             batch_clock=declared.get("batchClock", False),
+            words=Words(**declared.get("words", {})),
         )
 
     @property
@@ -256,4 +256,6 @@ class SourceTime:
             declared["becomesClock"] = True
         if self.batch_clock:
             declared["batchClock"] = True
+        if words := {name: text for name in _SAID if (text := getattr(self.words, name)) != getattr(NO_WORDS, name)}:
+            declared["words"] = words
         return {KEY: declared}

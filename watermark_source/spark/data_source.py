@@ -45,9 +45,9 @@ _log = logging.getLogger(__name__)
 
 
 EARLIEST = "earliest"
-"""``startingOffsets`` of a query that begins at the first existing row."""
+"""Where a new query begins: at the first existing row."""
 LATEST = "latest"
-"""``startingOffsets`` of a query that begins after the last row."""
+"""Where a new query begins: after the last row."""
 
 STREAM_OPTIONS: tuple[Option, ...] = (
     one_of(
@@ -71,8 +71,7 @@ STREAM_OPTIONS: tuple[Option, ...] = (
         "warning names them.",
     ),
 )
-"""The rows that ``AlignedDataSource`` adds to ``own_options``: ``startingOffsets``, ``maxRowsPerTrigger`` and
-``failOnDataLoss``."""
+"""The rows that ``AlignedDataSource`` adds to ``own_options``: where a new query begins, limits and losses."""
 
 
 class AlignedDataSource(DataSource):
@@ -110,7 +109,7 @@ class AlignedDataSource(DataSource):
         own = (*self.own_options, *STREAM_OPTIONS)
         return OptionTable(
             (*own, *ENGINE_OPTIONS),
-            only_in_streams=("startingOffsets", "maxRowsPerTrigger", *ONLY_IN_STREAMS),
+            only_in_streams=(*(option.name for option in STREAM_OPTIONS[:2]), *ONLY_IN_STREAMS),
             where_all_are=f"{self.format_name} has {', '.join(option.name for option in own)}, and those of every "
             "source (docs/options.md)",
         )
@@ -205,13 +204,11 @@ class AlignedDataSource(DataSource):
             need_compiler(type(self).__module__.partition(".")[0], self.name())
 
     def _schema(self, source: SourceDefinition, options: SourceOptions) -> StructType:
-        from watermark_source.spark.stream_reader import stream_schema  # noqa: PLC0415 - see the class's docstring
+        from watermark_source.spark.columns import SourceTime  # noqa: PLC0415 - see the class's docstring
+        from watermark_source.spark.stream_reader import stream_schema  # noqa: PLC0415 - as above
 
-        return stream_schema(
-            source.columns, options.engine, self.characteristic, begins_with_snapshot=source.begins_with_snapshot,
-            deletion_time_column=source.deletion_time_column, change_columns=source.change_columns,
-            default_time_columns=source.default_time_columns if source.event_time is None else None,
-        )  # fmt: skip
+        declared = SourceTime.of(source, options.engine, self.characteristic)
+        return stream_schema(source.columns, options.engine, declared)
 
     def _given(self, schema: StructType) -> tuple[SourceOptions, StructType]:
         """Return the options, those of a table included, and the schema without them."""

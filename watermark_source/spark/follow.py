@@ -21,6 +21,7 @@ from watermark_source.spark.accepted_operators import has_times_of_its_own, need
 from watermark_source.spark.column_names import CLOCK, EVENT_TIME, LATE, MARKER
 from watermark_source.spark.columns import MARKER_TYPE, SourceTime
 from watermark_source.spark.query_plan import steps_of
+from watermark_source.words import NO_WORDS
 
 _log = logging.getLogger(__name__)
 
@@ -146,10 +147,9 @@ def follow_watermark(df: DataFrame, event_time: str = EVENT_TIME, *, delay: str 
     if declared and declared.default_times and has_times_of_its_own(df, event_time, declared.default_times):
         _log.warning(
             "follow_watermark: column %s has times of its own, and the watermark of %s is about the default event time "
-            "of its rows: rows whose %s is further behind are dropped as late without an error. Name these times in "
-            'the source, as in .option("eventTimeColumn", "value:$.%s"), and use the column event_time; or ignore this '
-            "if both are in the same order",
-            event_time, declared.source, event_time, event_time,
+            "of its rows: rows whose %s is further behind are dropped as late without an error. To use them, %s, and "
+            "use the column event_time; or ignore this if both are in the same order",
+            event_time, declared.source, event_time, declared.words.dated_by.format(column=event_time),
         )  # fmt: skip
     about_time = {DELAY_KEY: delay_ms, **(declared.metadata if declared else {})}
     # A select: under Spark Connect withColumn forgets the metadata of an alias it is given.
@@ -166,10 +166,9 @@ def _check_in_pipeline(df: DataFrame, event_time: str) -> None:
     if may_have_times_of_its_own(df, event_time):
         _log.warning(
             "follow_watermark: in a pipeline nothing shows whether column %s has the source's event times, which the "
-            "watermark is about: rows whose %s is further behind are dropped as late without an error. Name these "
-            'times in the source, as in .option("eventTimeColumn", "value:$.%s"), and use the column event_time as it '
-            "comes; or ignore this if both are in the same order",
-            event_time, event_time, event_time,
+            "watermark is about: rows whose %s is further behind are dropped as late without an error. To use them, "
+            "%s, and use the column event_time as it comes; or ignore this if both are in the same order",
+            event_time, event_time, NO_WORDS.dated_by,
         )  # fmt: skip
 
 

@@ -141,8 +141,7 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         example="10 seconds",
         doc="How far the watermark of a split with nothing left to read stays behind the driver's clock: no event may "
         "be written to its log later than this after its own event time, by that clock. Where the log's system sets "
-        "the event times (Kafka's `LogAppendTime`) this is the largest difference between clocks. Only with "
-        "`watermarkStrategy` `ingestion`.",
+        "the event times this is the largest difference between clocks. Only with `watermarkStrategy` `ingestion`.",
     ),
     Option(
         name="maxEventTimeLag",

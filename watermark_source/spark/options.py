@@ -293,7 +293,7 @@ class SourceOptions(Mapping[str, Any]):
 
     parsed: Mapping[str, Any] = field(repr=False)
     given: Mapping[str, str] = field(repr=False)
-    """What the user wrote, with the options of families such as ``kafka.``; names are in any case."""
+    """What the user wrote, with the options of families (``OptionTable.prefixes``); names are in any case."""
     engine: EngineOptions
     """What the options of every source mean."""
 

@@ -227,7 +227,7 @@ STRATEGIES: tuple[StrategyRow, ...] = (
     StrategyRow(
         name=PUNCTUATED,
         kind=Punctuated,
-        doc="the highest watermark that records carry (Kafka's `watermarkColumn`).",
+        doc="the highest watermark that records carry.",
         make=lambda _, __: Punctuated(),
     ),
     StrategyRow(

@@ -13,7 +13,6 @@ from pyspark.sql.types import BooleanType, StructField, StructType, TimestampTyp
 from watermark_source.contract.stream import SourceDefinition
 from watermark_source.errors import InternalError, SchemaError, WatermarkSourceError
 from watermark_source.planning.policy import MinimumRows
-from watermark_source.planning.watermark import WatermarkCharacteristic
 from watermark_source.spark.column_names import EVENT_TIME, LATE, MARKER
 from watermark_source.spark.columns import MARKER_TYPE, SourceTime
 from watermark_source.spark.driver.group_membership import Membership
@@ -28,22 +27,10 @@ _UNLIMITED = 2**63 - 1
 """Rows of the default read limit. ``Trigger.Once`` overrides it with ``ReadAllAvailable``: so the two differ."""
 
 
-def stream_schema(
-    system_columns: StructType,
-    options: EngineOptions,
-    characteristic: WatermarkCharacteristic = WatermarkCharacteristic.UNDEFINED,
-    *,
-    begins_with_snapshot: bool = False,
-    deletion_time_column: str | None = None,
-    change_columns: Sequence[str] = (),
-    default_time_columns: Sequence[str] | None = (),
-) -> StructType:
+def stream_schema(system_columns: StructType, options: EngineOptions, declared: SourceTime | None = None) -> StructType:
     """Return the stream's schema: the system's own columns, ``event_time``, and ``late`` and ``marker`` if wanted.
 
-    ``characteristic`` is the connector's declaration of its watermarks: operators on processing time take no source
-    that leaves it undefined (FLIP-326). ``begins_with_snapshot``: a new query has no watermark before its snapshots are
-    complete. ``deletion_time_column``, ``change_columns``, ``default_time_columns``: see ``SourceDefinition``; the
-    last is ``None`` where an option names the event time.
+    ``declared``: what the source declares of its time, in the metadata of ``marker``.
 
     Raises:
         SchemaError: the system has a column of one of these names; Spark ignores case.
@@ -52,12 +39,7 @@ def stream_schema(
     if options.include_late:
         added.append(StructField(LATE, BooleanType()))
     if options.include_markers:
-        declared = SourceTime.of_options(
-            options, characteristic, begins_with_snapshot=begins_with_snapshot,
-            deletion_time_column=deletion_time_column, change_columns=change_columns,
-            default_time_columns=default_time_columns,
-        )  # fmt: skip
-        added.append(StructField(MARKER, MARKER_TYPE, metadata=declared.metadata))
+        added.append(StructField(MARKER, MARKER_TYPE, metadata=None if declared is None else declared.metadata))
     ours = {field.name for field in added}
     if taken := sorted(name for name in system_columns.names if name.lower() in ours):
         raise SchemaError(

@@ -19,16 +19,22 @@ from pyspark.sql.types import StructField, StructType, TimestampType
 import pyspark_aligned_kafka
 from pyspark_aligned_kafka import DefaultSource
 from pyspark_aligned_kafka.options.kafka_option_table import KAFKA_COLUMNS, OPTION_TABLE
-from pyspark_aligned_kafka.source import kafka_columns
+from pyspark_aligned_kafka.source import WORDS, kafka_columns
 from watermark_source.errors import OffsetError, OptionError, SchemaError
 from watermark_source.planning.watermark import WatermarkCharacteristic
 from watermark_source.spark.columns import MARKER_TYPE, SourceTime
 from watermark_source.spark.stream_reader import AlignedStreamReader
+from watermark_source.words import Words
 
 GIVEN = {"kafka.bootstrap.servers": "localhost:1", "subscribe": "t"}
 RECORD_TIMES = ("event_time", "timestamp")
+SAID = Words(dated_by=WORDS.dated_by, undated_delete=WORDS.undated_delete)
 DECLARED = SourceTime(
-    "aligned-kafka", WatermarkCharacteristic.ANY_WATERMARK, processing_time=False, default_times=RECORD_TIMES
+    "aligned-kafka",
+    WatermarkCharacteristic.ANY_WATERMARK,
+    processing_time=False,
+    default_times=RECORD_TIMES,
+    words=SAID,
 )
 ENGINES = [
     StructField("event_time", TimestampType()),
@@ -133,6 +139,7 @@ def test_the_schema_declares_the_sources_time_and_whom_it_meets(
         processing_time,
         group,
         default_times=RECORD_TIMES if is_default else (),
+        words=SAID,
     )
     assert told.metadata == marker.metadata
 

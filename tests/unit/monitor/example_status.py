@@ -41,6 +41,8 @@ KAFKA = Words(
     profile="python -m watermark_source profile …",
     from_start='.option("startingOffsets", "earliest")',
     at_rest='.option("watermarkStrategy", "ingestion")',
+    marks="watermarkColumn",
+    payload="valueSchema or keySchema has it (see valueMode, keyMode)",
 )
 
 

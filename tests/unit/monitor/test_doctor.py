@@ -45,8 +45,8 @@ def test_options_are_given_by_name_and_value() -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["db1"], "'db1' is no option"),
-        (["--"], "'--' is no option"),
+        (["db1"], "'db1' is not an option"),
+        (["--"], "'--' is not an option"),
         (["--host"], "--host needs a value"),
         (["--host", "--port", "1"], "--host needs a value"),
         (["--host", "a", "--host=b"], "--host was given twice"),

@@ -32,6 +32,7 @@ from watermark_source.planning.holds import NAMED, THE_ANNOUNCEMENTS, HeldBy, Ho
 from watermark_source.planning.range_report import LateRows
 from watermark_source.planning.split import Split
 from watermark_source.planning.strategy import Bounded, Ingestion, LookAhead, Percentile, Punctuated, WatermarkStrategy
+from watermark_source.words import Words
 
 MINUTE = 60_000
 AT = 1_700_000_000_000
@@ -203,12 +204,22 @@ def test_a_query_that_began_at_the_ends_of_its_logs_is_named_as_such() -> None:
 
 @pytest.mark.parametrize("millis", [MINUTE * 60, -2 * MINUTE * 60, MINUTE * 330 - 40_000, 14 * 60 * MINUTE])
 def test_a_difference_of_whole_hours_may_be_a_time_zone(millis: int) -> None:
-    assert "a time without a zone is read as UTC" in zone_text(millis)
+    assert "a time without a zone is read as UTC" in zone_text(millis, KAFKA)
+
+
+def test_a_connector_says_how_its_times_without_a_zone_get_one() -> None:
+    words = Words(zone='of a DATETIME, name it: .option("serverTimeZone", "Europe/Berlin")')
+    for text in (
+        zone_text(60 * MINUTE, words),
+        future_text(60 * MINUTE, None, words),
+        lead_text(60 * MINUTE, 0, words),
+    ):
+        assert 'T12:00:00+02:00; of a DATETIME, name it: .option("serverTimeZone", "Europe/Berlin")' in text
 
 
 @pytest.mark.parametrize("millis", [0, 30 * MINUTE, 62 * MINUTE, 15 * 60 * MINUTE, 75 * 365 * DAY])
 def test_another_difference_is_none_of_a_zone(millis: int) -> None:
-    assert zone_text(millis) == ""
+    assert zone_text(millis, KAFKA) == ""
 
 
 def test_a_watermark_two_hours_ahead_names_the_zone() -> None:
@@ -219,14 +230,13 @@ def test_a_watermark_two_hours_ahead_names_the_zone() -> None:
 @pytest.mark.parametrize("minutes", [60, 110, 118, 121])
 def test_rows_without_a_zone_that_are_read_with_a_delay_are_known_by_it(minutes: int) -> None:
     """Their log was being caught up with: the watermark was ahead by the zone less the delay."""
-    text = future_text(minutes * MINUTE, None)
+    text = future_text(minutes * MINUTE, None, KAFKA)
     assert f"{'1 h' if minutes == 60 else '2 h'} may be the difference of a time zone" in text
-    assert "of a DATETIME of MySQL, set serverTimeZone" in text
 
 
 @pytest.mark.parametrize("minutes", [45, 62, 75, 109, 122])
 def test_a_watermark_that_is_ahead_by_no_zone_gets_no_hint_of_one(minutes: int) -> None:
-    assert "zone" not in future_text(minutes * MINUTE, None).lower()
+    assert "zone" not in future_text(minutes * MINUTE, None, KAFKA).lower()
 
 
 def led(seconds: int, *, ahead: int, step: int = 5, speed: float = 1.0) -> Lead | None:
@@ -264,18 +274,18 @@ def test_one_wrong_row_is_no_zone_and_rows_that_come_rarely_are() -> None:
 
 
 def test_the_warning_of_such_event_times_names_the_zone_and_the_line_to_write() -> None:
-    text = lead_text(58 * MINUTE, 62_000)
+    text = lead_text(58 * MINUTE, 62_000, KAFKA)
     assert text.startswith(
         "event times are 58 min ahead of the clock, and have been for 1 min 02 s. 1 h may be the diff"
     )
-    assert "write it with its own, as in 2026-11-27T12:00:00+02:00; of a DATETIME of MySQL, set serverTimeZone" in text
+    assert "write it with its own, as in 2026-11-27T12:00:00+02:00. Rows whose times are right" in text
     assert "begin with a new checkpoint location" in text
-    assert lead_text(58 * MINUTE, 0).startswith("event times are 58 min ahead of the clock. 1 h may be")
+    assert lead_text(58 * MINUTE, 0, KAFKA).startswith("event times are 58 min ahead of the clock. 1 h may be")
 
 
 def test_a_cap_on_the_future_is_no_way_out_where_all_rows_are_ahead() -> None:
     """With it none of them would move the watermark."""
-    assert future_text(120 * MINUTE, None).endswith(
+    assert future_text(120 * MINUTE, None, KAFKA).endswith(
         'write .option("maxFutureSkew", "1 hour"), with which no row further in the future moves the watermark; where '
         "all are, correct the event times first: with it alone the watermark would stand"
     )
@@ -325,41 +335,41 @@ LATE = LateRows((0, 0, 0, 3), longest=8_500)
 
 
 def test_late_rows_within_a_split_ask_for_more_out_of_orderness() -> None:
-    text = late_text([LateSplit(ORDERS, LATE)], Bounded(5_000))
+    text = late_text([LateSplit(ORDERS, LATE)], Bounded(5_000), KAFKA)
     assert text.startswith("3 rows of orders-2 came up to 8.5 s late: windows, joins and deduplication drop such rows.")
     assert text.endswith('maxOutOfOrderness is 5 s: write .option("maxOutOfOrderness", "14 seconds")')
 
 
 def test_late_rows_of_a_split_that_was_idle_ask_for_a_longer_timeout() -> None:
-    text = late_text([LateSplit(ORDERS, LATE, was_idle=True, idle_timeout=30_000)], Bounded())
+    text = late_text([LateSplit(ORDERS, LATE, was_idle=True, idle_timeout=30_000)], Bounded(), KAFKA)
     assert "of orders-2 came up to" in text
     assert 'longer than idleTimeout (30 s). To wait for it, write a longer one: .option("idleTimeout", "39 sec' in text
 
 
 def test_late_rows_of_a_new_split_are_named_as_such() -> None:
-    assert "found while the query ran" in late_text([LateSplit(ORDERS, LATE, was_added=True)], Bounded())
+    assert "found while the query ran" in late_text([LateSplit(ORDERS, LATE, was_added=True)], Bounded(), KAFKA)
 
 
 @pytest.mark.parametrize(
     ("strategy", "line"),
     [
-        (Punctuated(), "watermarkColumn"),
+        (Punctuated(), "behind a watermark that a record carries"),
         (Ingestion(10_000), '.option("maxEventTimeLag", "19 seconds")'),
         (LookAhead(rows=10), "lookaheadRows"),
         (Percentile(950_000, 1_000, MINUTE), "keeps 95 % of the rows on time, and the others are late. For fewer late"),
     ],
 )
 def test_the_line_for_late_rows_follows_from_the_strategy(strategy: WatermarkStrategy, line: str) -> None:
-    assert line in late_text([LateSplit(ORDERS, LATE)], strategy)
+    assert line in late_text([LateSplit(ORDERS, LATE)], strategy, KAFKA)
 
 
 def test_several_splits_that_were_idle_are_named_as_several_with_the_longest_of_their_timeouts() -> None:
     late = [LateSplit(Split("orders", n), LATE, was_idle=True, idle_timeout=10_000 * n) for n in (1, 2)]
-    text = late_text(late, Bounded())
+    text = late_text(late, Bounded(), KAFKA)
     assert "The splits were idle, and the watermark advanced without them: their pauses" in text
     assert 'longer than idleTimeout (20 s). To wait for them, write a longer one: .option("idleTimeout", "29 s' in text
     added = [each._replace(was_added=True) for each in late]
-    assert "The splits were found while the query ran, and their rows lie" in late_text(added, Bounded())
+    assert "The splits were found while the query ran, and their rows lie" in late_text(added, Bounded(), KAFKA)
 
 
 YEARS = LateRows((0, 0, 0, 3), longest=73 * 365 * DAY)
@@ -373,7 +383,7 @@ def test_late_rows_behind_a_watermark_of_the_future_are_no_disorder(
     strategy: WatermarkStrategy, cause: dict[str, bool]
 ) -> None:
     late = LateSplit(ORDERS, YEARS, idle_timeout=10_000)._replace(**cause)  # type: ignore[arg-type]
-    text = late_text([late], strategy, ahead=YEARS.longest - MINUTE)
+    text = late_text([late], strategy, KAFKA, ahead=YEARS.longest - MINUTE)
     assert "The watermark is 26644 d 23 h in the future: a row with a wrong event time moved it. A watermark" in text
     assert text.split("d 23 h")[1].count("option") == 1
     assert CHECKPOINT in text
@@ -389,7 +399,7 @@ def test_late_rows_behind_a_watermark_of_the_future_are_no_disorder(
     ],
 )
 def test_no_bound_of_more_than_a_day_is_proposed(late: LateSplit, strategy: WatermarkStrategy) -> None:
-    text = late_text([late], strategy)
+    text = late_text([late], strategy, KAFKA)
     assert "To wait that long would keep every window open" in text
     assert CHECKPOINT in text
     assert text.count(".option(") == 1
@@ -426,7 +436,7 @@ def test_a_standing_watermark_that_writers_announce_names_the_writer_that_holds_
         "It is held back by writer sessions: has announced nothing for 2 min. Start writer sessions; if it is gone"
         in text
     )
-    assert '--topic TOPIC drop sessions, and remove its name from .option("announcedBy", …); or' in text
+    assert 'drop sessions, and remove its name from .option("announcedBy", …); or' in text
     nobody = replace(writer, name=THE_ANNOUNCEMENTS, kind=HoldKind.NEVER, why="no writer has announced a watermark yet")
     none = standing_text(stand(nobody, watermark=AT), None)
     assert "no writer has announced a watermark yet. Start the query that writes the topic, with announce_" in none

@@ -216,7 +216,7 @@ def test_a_record_that_cannot_be_read_holds_the_writer_of_its_key_until_the_next
     assert remarks == ("a record without a writer's name as its key, at 4, is ignored: no JSON",)
     _, (remark,) = with_statements(AnnouncedTable(), [LoggedStatement(4, None, None, "b", "no JSON")], TOPIC)
     assert "waits for its next one: no JSON; if it is gone for good: python -m watermark_source watermarks" in remark
-    assert "--topic TOPIC drop b, and remove its name from .option(" in remark
+    assert "drop b, and remove its name from .option(" in remark
 
 
 def test_announcements_about_another_topic_are_ignored_and_a_new_topic_keeps_only_names() -> None:

@@ -41,7 +41,7 @@ _WAIT_FOR_ANNOUNCEMENTS = 0.5
 _WAIT_AT_FIRST = 5.0
 """The same for the first plan of a process, which connects first: it may be the only one (``Trigger.Once``)."""
 _WAIT_AGAIN = 1.0
-"""Seconds from such a wait without an answer to the next one: a slow or dead broker must not slow down all plans."""
+"""Seconds from such a wait without an answer to the next one: a slow or dead server must not slow down all plans."""
 _WAIT_OF_RUN = 60.0
 """The same for ``Trigger.AvailableNow``, whose watermark is announced once, after its ends are fixed."""
 _WARN_AFTER = 60_000

@@ -36,6 +36,7 @@ from watermark_source.planning.strategy import CLOCKS_DIFFER, Observed
 from watermark_source.planning.watermark import LAST, MAX, MIN, Millis, is_moment, watermark_text
 from watermark_source.spark.driver.status_from_plan import Seen, source_status
 from watermark_source.spark.options import EngineOptions
+from watermark_source.words import NO_WORDS, Words
 
 _log = logging.getLogger(__name__)
 
@@ -55,7 +56,9 @@ _BY_WRITERS = (
 )
 
 
-def warn_of(state: SourceState, before: SourceState, now: Millis, max_future_skew: int | None) -> None:
+def warn_of(
+    state: SourceState, before: SourceState, now: Millis, max_future_skew: int | None, words: Words = NO_WORDS
+) -> None:
     """Log warnings of a plan that led from the state ``before`` to ``state``, at ``now`` by the wall clock."""
     added = state.splits.keys() - before.splits.keys()
     # Writers announce a watermark of the rows of partitions that are found later, too.
@@ -80,17 +83,17 @@ def warn_of(state: SourceState, before: SourceState, now: Millis, max_future_ske
         _log.warning(
             "the watermark, %s, is more than an hour in the future: rows of now are late. %s",
             watermark_text(watermark),
-            _future_cause(state, (watermark or MIN) - now, max_future_skew),
+            _future_cause(state, (watermark or MIN) - now, max_future_skew, words),
         )  # fmt: skip
     if is_first and not stands and before.watermark not in (None, LAST, MAX) and (before.watermark or MIN) > soon:
         _log.warning(
             "the checkpoint's watermark, %s, is more than an hour in the future: rows of now are late, and no window "
             "closes before rows with later event times come. %s",
-            watermark_text(before.watermark), future_text((before.watermark or MIN) - now, max_future_skew),
+            watermark_text(before.watermark), future_text((before.watermark or MIN) - now, max_future_skew, words),
         )  # fmt: skip
 
 
-def _future_cause(state: SourceState, ahead: int, max_future_skew: int | None) -> str:
+def _future_cause(state: SourceState, ahead: int, max_future_skew: int | None, words: Words) -> str:
     if state.announced is not None:
         return _BY_WRITERS
     if state.generator is not None and max_future_skew is None:
@@ -98,7 +101,7 @@ def _future_cause(state: SourceState, ahead: int, max_future_skew: int | None) -
             f"Rows of the future, or watermarkStrategy {state.generator}, advanced it. Set maxFutureSkew, with which "
             "neither can. A watermark never goes back: begin with a new checkpoint location"
         )
-    return future_text(ahead, max_future_skew) if max_future_skew is None else _BY_OTHERS
+    return future_text(ahead, max_future_skew, words) if max_future_skew is None else _BY_OTHERS
 
 
 def _far_future(max_future_skew: int | None) -> int:
@@ -146,7 +149,7 @@ class WatermarkWarnings:
             _log.warning("%s", end_text(self._stand(standing, now, seen), options.max_future_skew))
         elif not is_over:
             self._warn_of_standing(standing, now, seen)
-        self._warn_of_lead(state.watermark, now, is_over=is_over)
+        self._warn_of_lead(seen, now, is_over=is_over)
         self._ended, self._standing = is_over, standing
 
     def _warn_of_standing(self, standing: Standing, now: Millis, seen: Seen) -> None:
@@ -164,16 +167,17 @@ class WatermarkWarnings:
             _log.warning("%s", moving_text(standing.watermark, episode.stands, since))
             self._episode = None
 
-    def _warn_of_lead(self, watermark: Millis | None, now: Millis, *, is_over: bool) -> None:
+    def _warn_of_lead(self, seen: Seen, now: Millis, *, is_over: bool) -> None:
         """Warn once of event times that are ahead as by a time zone, where ``warn_of`` does not."""
-        options, by_clock = self._options, self._ahead(watermark)
+        options, watermark = self._options, seen.plan.state.watermark
+        by_clock = self._ahead(watermark)
         if self._warned_of_lead or watermark is None or by_clock > _far_future(options.max_future_skew):
             return
         ahead, patience = by_clock + (out_of_orderness(options.strategy) or 0), options.watermark_warning_after
         self._lead = lead(self._lead, watermark, ahead, now, patience) if by_clock else None
         if self._lead is not None and (is_over or self._lead.is_due(now, patience)):
             self._warned_of_lead = True
-            _log.warning("%s", lead_text(ahead, 0 if is_over else now - self._lead.since))
+            _log.warning("%s", lead_text(ahead, 0 if is_over else now - self._lead.since, seen.words))
 
     def _note_left_out(self, seen: Seen, before: SourceState) -> None:
         """Note which splits' rows may be late because the watermark advanced without them."""
@@ -219,7 +223,7 @@ class WatermarkWarnings:
         strategy, skew = self._options.strategy, self._options.max_future_skew
         cause = attrgetter("was_idle", "was_added")
         for _, splits in groupby(sorted(found, key=cause), key=cause):
-            _log.warning("%s", late_text(splits, strategy, skew, self._ahead(watermark), seen.words))
+            _log.warning("%s", late_text(splits, strategy, seen.words, skew, self._ahead(watermark)))
 
     def _ahead(self, watermark: int | None) -> int:
         """Return by how many milliseconds a watermark is ahead of the clock, 0 if it is not."""

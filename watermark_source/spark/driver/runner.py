@@ -167,7 +167,7 @@ class SourceRunner:
                 is_first=self._last.is_first,
             )
         observation = planned.observation
-        warn_of(planned.state, state, observation.now, self._policy.max_future_skew)
+        warn_of(planned.state, state, observation.now, self._policy.max_future_skew, self._definition.words)
         for loss in planned.losses:
             _log.warning("failOnDataLoss is false, so the query continues: %s", loss.text)
         self._end.note(planned, observation.logs)
