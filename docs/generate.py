@@ -16,18 +16,21 @@ from docs.images.two_partitions import PICTURE, read_recording, svg
 from docs.surface_table import surfaces_page
 from pyspark_aligned_kafka.client.setting_table import REFUSED, REFUSED_FAMILIES, SETTINGS
 from pyspark_aligned_kafka.options.kafka_option_table import KAFKA_OPTIONS
+from pyspark_aligned_kafka.options.kafka_option_table import OPTION_TABLE as KAFKA_TABLE
 from pyspark_mysql_cdc_wm.options.mysql_option_table import (
     MYSQL_OPTIONS,
     NO_MEANING,
     NOT_BY_COLUMN,
     NOT_NEEDED_HERE,
 )
-from watermark_source.option_table import Option
+from pyspark_mysql_cdc_wm.options.mysql_option_table import OPTION_TABLE as MYSQL_TABLE
+from watermark_source.option_table import Option, Renamed
 from watermark_source.spark.option_rows import ENGINE_OPTIONS
 
 PAGE = Path(__file__).parent / "options.md"
 SURFACES_PAGE = Path(__file__).parent / "surfaces.md"
 MYSQL_PAGE = Path(__file__).parent / "mysql-options.md"
+VERSIONS_PAGE = Path(__file__).parent / "versions.md"
 DECISIONS = Path(__file__).parent / "decisions"
 DECISIONS_PAGE = DECISIONS / "README.md"
 
@@ -40,9 +43,7 @@ ENGINE_GROUPS: dict[str, str] = {
     "watermarkPercentile": EVENT_TIME,
     "percentileRows": EVENT_TIME,
     "lookaheadRows": EVENT_TIME,
-    "lookaheadTime": EVENT_TIME,
     "maxWatermarkLag": EVENT_TIME,
-    "maxEventTimeLag": EVENT_TIME,
     "announcedBy": EVENT_TIME,
     "writerTimeToLive": EVENT_TIME,
     "idleTimeout": EVENT_TIME,
@@ -51,6 +52,7 @@ ENGINE_GROUPS: dict[str, str] = {
     "maxFutureSkew": EVENT_TIME,
     "watermarkInterval": EVENT_TIME,
     "watermarkWarningAfter": EVENT_TIME,
+    "whenCaughtUp": EVENT_TIME,
     "finalWatermark": EVENT_TIME,
     "includeMarkers": EVENT_TIME,
     "includeLate": EVENT_TIME,
@@ -59,7 +61,7 @@ ENGINE_GROUPS: dict[str, str] = {
     "alignmentStore": ALIGNMENT,
     "alignmentTimeToLive": ALIGNMENT,
     "alignmentMembers": ALIGNMENT,
-    "alignmentWaitForFirst": ALIGNMENT,
+    "alignmentHold": ALIGNMENT,
     "sourceName": OTHERS,
     "minPartitions": OTHERS,
     "maxRecordsPerPartition": OTHERS,
@@ -109,6 +111,7 @@ rejected. A later decision supersedes a record; it does not rewrite it.
 | number | subject | status | date |
 |---|---|---|---|
 """
+_RENAMED = "| option of earlier versions | write |\n|---|---|\n"
 _RECORD = re.compile(r"# (\d+)\. ([^\n]+)\n\nStatus: ([^\n]+)\. Date: (\d{4}-\d\d-\d\d)\.\n\n")
 
 
@@ -133,6 +136,24 @@ def mysql_page() -> str:
         _section("Event time, watermarks and others", f"{_wrapped(_ENGINES.format(ours))}\n\n{refused}"),
     ]
     return "\n".join(parts)
+
+
+def versions_page() -> str:
+    """Return the page of versions with its table of options that had another name."""
+    rows = {row.old: row for row in (*KAFKA_TABLE.renamed, *MYSQL_TABLE.renamed)}
+    table = "\n".join(f"| `{old}` | {_now(row)} |" for old, row in rows.items())
+    before, _, rest = VERSIONS_PAGE.read_text(encoding="utf-8").partition(_RENAMED)
+    _, _, after = rest.partition("\n\n")
+    return f"{before}{_RENAMED}{table}\n\n{after}"
+
+
+def _now(row: Renamed) -> str:
+    if row.new is None:
+        return f"leave it out: {row.why}"
+    values = [
+        f"`{old}`: {'leave it out' if new is None else f'`{row.new}` `{new}`'}" for old, new in row.values.items()
+    ]
+    return "; ".join(values) or f"`{row.new}`"
 
 
 def record_head(record: Path) -> tuple[str, str, str, str]:
@@ -207,6 +228,7 @@ def _cell(text: str) -> str:
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
     MYSQL_PAGE.write_text(mysql_page(), encoding="utf-8")
+    VERSIONS_PAGE.write_text(versions_page(), encoding="utf-8")
     SURFACES_PAGE.write_text(surfaces_page(), encoding="utf-8")
     DECISIONS_PAGE.write_text(decisions_page(), encoding="utf-8")
     API_PAGE.write_text(api_page(), encoding="utf-8")

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import difflib
+import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from watermark_source import durations
 from watermark_source.clock import Clock
 from watermark_source.errors import OptionError, UnknownOptionError, reason_of
+
+_log = logging.getLogger(__name__)
 
 # Spark adds these to the options of every reader.
 _SPARK_OWN = frozenset({"path", "paths"})
@@ -127,6 +131,23 @@ def point_in_time(*, name: str, kind: Callable[[int], Any], doc: str) -> Option:
 
 
 @dataclass(frozen=True, slots=True)
+class Renamed:
+    """An option of earlier versions: the next release refuses it, and this one warns with the line to write."""
+
+    old: str
+    new: str | None
+    """The option to write; ``None``: there is nothing to write."""
+    values: Mapping[str, str | None] = field(default_factory=dict)
+    """The new option's texts for the old one's, in lower case; ``None``: its default. Others are unchanged."""
+    why: str = ""
+    """Why there is nothing to write."""
+
+    def text(self, text: str) -> str | None:
+        """Return the text of the new option; ``None`` where it is to be left out."""
+        return None if self.new is None else self.values.get(text.strip().lower(), text)
+
+
+@dataclass(frozen=True, slots=True)
 class OptionTable:
     """All options of one source. ``prefixes`` name families that are parsed elsewhere, such as ``kafka.``."""
 
@@ -144,6 +165,30 @@ class OptionTable:
     is_secret_in_family: Callable[[str], bool] | None = None
     """Whether a name in a family, in lower case, is a secret; ``None``: no family has secrets."""
     where_all_are: str = _WHERE_ALL_ARE
+    renamed: tuple[Renamed, ...] = ()
+    """Options of earlier versions."""
+
+    def current(self, given: Mapping[str, str]) -> Mapping[str, str]:
+        """Return the user's options under the names that they have now; each that had another is logged once.
+
+        Raises:
+            OptionError: an option is given by two names.
+        """
+        olds = {f"{prefix}{row.old.lower()}": row for row in self.renamed for prefix in ("", _OPTION_OF_TABLE)}
+        found = {name: text for name, text in given.items() if name.lower() not in olds}
+        for name, text in given.items():
+            if (row := olds.get(name.lower())) is None:
+                continue
+            new = row.text(str(text))
+            line = f'write .option("{row.new}", "{new}")' if new is not None else "leave it out"
+            _warn_once(f"{row.old} is an option of earlier versions: {line}{row.why and f'; {row.why}'}")
+            if new is None:
+                continue
+            key = f"{name[: -len(row.old)]}{row.new}"
+            if given_text(found, key) not in (None, new):
+                raise OptionError(row.old, str(text), f"is {row.new} now, which is given too", example="leave it out")
+            found[key] = new
+        return found
 
     def parse(self, given: Mapping[str, str]) -> dict[str, Any]:
         """Return every option's value by its name in the table, defaults included. Names ignore case.
@@ -185,6 +230,11 @@ class OptionTable:
         """Return which of the given options a batch read ignores, in the table's spelling."""
         named = {name.lower() for name in given}
         return [name for name in self.only_in_streams if name.lower() in named]
+
+
+@cache
+def _warn_once(text: str) -> None:
+    _log.warning("%s", text)
 
 
 def unknown_option(name: str, names: Iterable[str], where_all_are: str = _WHERE_ALL_ARE) -> UnknownOptionError:

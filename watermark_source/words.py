@@ -29,6 +29,8 @@ class Words:
     """What to write, beside their zones, for times without a zone."""
     clock: str = '.option("watermarkStrategy", "none")'
     """What to write for processing time."""
+    reads_first: str = '.option("whenCaughtUp", "watermark")'
+    """What to write so that a new query has no watermark before it has read what was there."""
     undated_delete: str = "Give deleted rows an event time"
     """What to write where rows that report a deletion have no event time."""
     marks: str | None = None

@@ -389,7 +389,7 @@ def _timestamp_type(cluster: CheckedCluster) -> str | Caution:
     if lag is not None and by_producers:
         return Caution(
             f"{shown}. With watermarkStrategy ingestion a record of {listed(by_producers)} that is written more than "
-            f"{format_duration(lag)} after its own timestamp may be late: set maxEventTimeLag to what the slowest "
+            f"{format_duration(lag)} after its own timestamp may be late: set maxWatermarkLag to what the slowest "
             "producer needs, or message.timestamp.type to LogAppendTime"
         )
     if cluster.options.times.event_time is None and by_producers and cluster.options.engine.max_future_skew is None:

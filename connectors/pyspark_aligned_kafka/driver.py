@@ -170,7 +170,7 @@ def _warn_of_producer_times(admin: KafkaAdmin, options: KafkaOptions, topics: Se
     if dated:
         _log.warning(
             "%s: producers date the records (message.timestamp.type is CreateTime). With watermarkStrategy ingestion a "
-            "record that is written more than %s after its own timestamp may be late: set maxEventTimeLag to what the "
+            "record that is written more than %s after its own timestamp may be late: set maxWatermarkLag to what the "
             "slowest producer needs, or the topic to LogAppendTime",
             listed(dated), format_duration(lag),
         )  # fmt: skip

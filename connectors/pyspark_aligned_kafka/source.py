@@ -39,7 +39,6 @@ from watermark_source.connector import (
     Split,
     Words,
 )
-from watermark_source.planning.policy import AfterCatchUp
 
 if TYPE_CHECKING:
     from pyspark_aligned_kafka.reading.range_reader import KafkaRangeReader
@@ -53,6 +52,7 @@ WORDS: Final = Words(
     from_start='.option("startingOffsets", "earliest")',
     at_rest='.option("watermarkStrategy", "ingestion")',
     dated_by='name these times in the source, as in .option("eventTimeColumn", "value:$.{column}")',
+    reads_first='.option("whenCaughtUp", "watermark") and .option("startingOffsets", "earliest")',
     undated_delete="A record without a value (a tombstone) has no time in it. Give build "
     '.option("eventTimeErrors", "timestamp"), with which such a record has its own timestamp as event time, or leave '
     "eventTimeColumn out",
@@ -100,11 +100,6 @@ class KafkaSource(SourceDefinition):
     def words(self) -> Words:
         """Kafka's words, and the options of the source."""
         return WORDS
-
-    @property
-    def begins_with_snapshot(self) -> bool:
-        """Whether the topic is read to its end before there is a watermark (``readToEndFirst``)."""
-        return self.options.engine.after_catch_up is AfterCatchUp.WATERMARK
 
     @property
     def loss_conditions(self) -> Mapping[LossKind, str]:

@@ -43,6 +43,7 @@ WORDS: Final = Words(
     from_start='.option("startingOffsets", "earliest")',
     dated_by='name these times in the source: .option("eventTimeColumn", "{column}")',
     zone='of a DATETIME, name it: .option("serverTimeZone", "Europe/Berlin")',
+    reads_first='a snapshot: .option("startingOffsets", "initial")',
     clock='.option("watermarkStrategy", "none") and .option("useProcessingTimeDuringBinlog", "true")',
 )
 

@@ -175,7 +175,7 @@ class HistoryJob(TopicJob):
             spark.readStream.format("aligned-kafka")
             .options(**{"kafka.bootstrap.servers": self.bootstrap, "subscribe": self.topic})
             .options(startingOffsets="earliest", maxOffsetsPerTrigger=self.batch_rows)
-            .options(useProcessingTimeWhenCaughtUp="true", maxOutOfOrderness=f"{OUT_OF_ORDERNESS_MS} ms")
+            .options(whenCaughtUp="clock", maxOutOfOrderness=f"{OUT_OF_ORDERNESS_MS} ms")
             .load()
         )
         window = F.window("event_time", f"{HISTORY_WINDOW_MS} milliseconds")

@@ -100,7 +100,7 @@ class TopicsJob(TopicJob):
         rows = (
             spark.readStream.format("aligned-kafka")
             .options(**{"kafka.bootstrap.servers": self.bootstrap, "subscribe": self.users})
-            .options(startingOffsets="earliest", readToEndFirst="true", maxOffsetsPerTrigger=self.batch_rows)
+            .options(startingOffsets="earliest", whenCaughtUp="watermark", maxOffsetsPerTrigger=self.batch_rows)
             .options(**TOGETHER, sourceName="users")
             .load()
         )

@@ -166,7 +166,7 @@ def test_what_the_log_cleaner_removes_beside_the_first_reading_is_no_loss_and_no
         send(kafka, topic, keys, START)
         given = {
             "kafka.bootstrap.servers": kafka.bootstrap, "subscribe": topic, "startingOffsets": "earliest",
-            "readToEndFirst": "true", "maxOffsetsPerTrigger": "6",
+            "whenCaughtUp": "watermark", "maxOffsetsPerTrigger": "6",
         }  # fmt: skip
         reader = DefaultSource(given).streamReader(DefaultSource(given).schema())
         limit = reader.getDefaultReadLimit()

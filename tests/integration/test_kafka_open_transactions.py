@@ -111,7 +111,7 @@ def test_a_topic_is_read_to_its_end_with_what_was_committed_behind_an_open_trans
         producer.begin_transaction()
         producer.send(topic, b"x", partition=0, timestamp_ms=START + 2_000).get(30)
         write(kafka.bootstrap, topic, {0: [3]})
-        reading = Reading(kafka, topic, readToEndFirst="true")
+        reading = Reading(kafka, topic, whenCaughtUp="watermark")
         reading.until(lambda only: only[0] == 1)
         for _ in range(5):
             reading.step()

@@ -172,7 +172,7 @@ def test_on_event_time_no_click_is_joined_before_a_topic_is_read_to_its_end_what
     since = START + 1_000 * ids[::-1]
     bulk_produce_partitions(streams.bootstrap, dimension, {0: PartitionRecords(since, values=texts)})
     click(streams, topic, [*range(1, 301), 1], [299.9] * 300 + [900.0])
-    first: dict[str, Any] = {"startingOffsets": "earliest", "readToEndFirst": True, "maxOffsetsPerTrigger": 60}
+    first: dict[str, Any] = {"startingOffsets": "earliest", "whenCaughtUp": "watermark", "maxOffsetsPerTrigger": 60}
     build = follow_watermark(streams.source(subscribe=dimension, sourceName="users", **first, **TOGETHER, **DRIFT))
     build = build.selectExpr(
         "CAST(CAST(value AS STRING) AS INT) AS id", "CAST(value AS STRING) AS name", "offset", "event_time AS since"
@@ -270,7 +270,7 @@ def test_clicks_of_sparks_own_kafka_source_find_the_latest_user_and_wait_for_a_t
     def joined(*, wait: bool) -> DataFrame:
         probe = follow_clock(streams.source("kafka", subscribe=topic), "at")
         probe = probe.selectExpr("CAST(CAST(value AS STRING) AS INT) AS id", "offset", "at")
-        first: dict[str, Any] = {"readToEndFirst": True, "maxOffsetsPerTrigger": 40} if wait else {}
+        first: dict[str, Any] = {"whenCaughtUp": "watermark", "maxOffsetsPerTrigger": 40} if wait else {}
         source = streams.source(subscribe=dimension, sourceName="users", watermarkStrategy="none", **first)
         build = follow_watermark(source).selectExpr(
             "CAST(CAST(key AS STRING) AS INT) AS id", "CAST(value AS STRING) AS name", "offset", "event_time AS since"

@@ -80,7 +80,7 @@ CASES = {
         probe_options=ON_CLOCK, build_options={**TABLE, **GROUP},
     ),
     "a clock without a snapshot": Case(
-        ("build (file-log) begins with neither", "before its rows were read", "readToEndFirst", "mysql-cdc-wm"),
+        ("build (file-log) begins with neither", "before its rows were read", "whenCaughtUp", "watermark"),
         probe_options={**ON_CLOCK, **GROUP}, build_options={**ON_CLOCK, **GROUP},
     ),
     "a clock without a snapshot, and a buffer": Case(
@@ -101,7 +101,7 @@ CASES = {
     ),
     "no waiting on event time": Case(("wait=False, and both sides are on event time",), arguments={"wait": False}),
     "no waiting in a group that waits": Case(
-        ("would wait in its source", "'together'", '.option("snapshotHoldsGroup", "false")'),
+        ("would wait in its source", "'together'", '.option("alignmentHold", "nothing")'),
         probe_options={**ON_CLOCK, **GROUP}, build_options={**TABLE, **GROUP}, arguments={"wait": False},
     ),
     "no waiting, with a buffer to wait in": Case(
@@ -287,7 +287,7 @@ def topic(df: DataFrame, **options: Any) -> DataFrame:
     return follow_watermark(reader.options(**given, **options).load())
 
 
-FIRST = {"readToEndFirst": "true"}
+FIRST = {"whenCaughtUp": "watermark"}
 KEY = "CAST(CAST(key AS STRING) AS BIGINT) AS value"
 KIND = "IF(value IS NULL, 'delete', 'upsert') AS _change_type"
 
@@ -310,7 +310,7 @@ def test_a_topic_that_is_read_to_its_end_first_is_a_build_side(loaded: Load, on_
     [
         ([KEY, KIND, "event_time AS since"], {}, "Keep the topic's column 'offset' in build"),
         ([KEY, "offset", "event_time AS since"], {}, "IF(value IS NULL, 'delete', 'upsert') AS _change_type"),
-        ([KEY, KIND, "offset", "event_time AS since"], {"wait": False}, "Leave readToEndFirst out of build's options"),
+        ([KEY, KIND, "offset", "event_time AS since"], {"wait": False}, "Leave whenCaughtUp out of build's options"),
     ],
 )
 def test_what_a_topic_needs_as_build_side_is_named(
@@ -328,16 +328,16 @@ def test_a_topic_that_nothing_waits_for_is_refused_with_the_line_to_write(loaded
     given = {**ON_CLOCK, **GROUP}
     probe = follow_watermark(loaded(**given)).drop("split")
     build = topic(probe, **given).selectExpr(KEY, KIND, "offset", "event_time AS since")
-    with pytest.raises(UsageError, match=r'\.option\("readToEndFirst", "true"\)'):
+    with pytest.raises(UsageError, match=r'\.option\("whenCaughtUp", "watermark"\)'):
         temporal_join(probe, build, on="value", build_time="since")
 
 
 def test_a_topic_that_changes_to_the_clock_is_no_build_side_of_event_times(loaded: Load) -> None:
-    then_clock = {"useProcessingTimeWhenCaughtUp": "true"}
+    then_clock = {"whenCaughtUp": "clock"}
     probe = follow_watermark(loaded()).drop("split")
     columns = [KEY, KIND, "offset", "event_time AS since"]
     build = topic(probe, **then_clock, sourceName="users").selectExpr(*columns)
-    with pytest.raises(UsageError, match=r"build \(users\) has useProcessingTimeWhenCaughtUp, .* Give both sources"):
+    with pytest.raises(UsageError, match=r"build \(users\) has whenCaughtUp clock, .* Give both sources"):
         temporal_join(probe, build, on="value", build_time="since")
     changing = topic(probe, **then_clock).selectExpr(KEY, "event_time")
     for side in (build, topic(probe).selectExpr(*columns)):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ import pyspark_aligned_kafka
 import pyspark_aligned_kafka.source
 import pyspark_mysql_cdc_wm
 import pyspark_mysql_cdc_wm.source
+import watermark_source
 from examples.file_log import pyspark_file_log
 from watermark_source.errors import OptionError
 from watermark_source.monitor.hold_texts import advice, from_start, no_later_record, sentence, wrong_time
@@ -22,6 +25,8 @@ from watermark_source.planning.holds import Circumstances, HeldBy, Hold, HoldKin
 from watermark_source.planning.range_report import LateRows
 from watermark_source.planning.split import Split
 from watermark_source.planning.strategy import Bounded
+from watermark_source.spark.data_source import STREAM_OPTIONS
+from watermark_source.spark.option_rows import ENGINE_OPTIONS
 from watermark_source.words import Words
 
 FILES = pyspark_file_log.FileLogSource(None, earliest=True)  # type: ignore[arg-type]
@@ -104,3 +109,46 @@ def test_the_connector_accepts_every_line_and_has_every_option_that_is_named(nam
 )
 def test_an_option_of_another_connector_is_found(foreign: dict[str, str]) -> None:
     assert refused("file-log", replace(FILES.words, **foreign))
+
+
+_OLD = {
+    "maxEventTimeLag": "1 minute", "lookaheadTime": "1 minute", "alignmentWaitForFirst": "true",
+    "snapshotHoldsGroup": "false", "readToEndFirst": "true", "useProcessingTimeWhenCaughtUp": "true",
+}  # fmt: skip
+"""A text for each option of earlier versions."""
+
+
+@pytest.mark.parametrize("name", ["aligned-kafka", "mysql-cdc-wm"])
+def test_options_of_earlier_versions_become_options_that_there_are(name: str) -> None:
+    table: OptionTable = CONNECTORS[name][1]({}).option_table()
+    known = {option.name for option in table.options}
+    for row in table.renamed:
+        assert row.old not in known
+        for old in (*row.values, _OLD[row.old]):
+            now = table.current({row.old: old})
+            assert now.keys() <= known
+            by_name = {option.name: option for option in table.options}
+            assert all(by_name[key].read(text) is not None for key, text in now.items())
+
+
+def test_the_engine_names_no_option_of_one_connector_alone() -> None:
+    """In no literal, docstrings included: what it says about such options are the connector's words."""
+    shared = {option.name for option in (*ENGINE_OPTIONS, *STREAM_OPTIONS)}
+    tables = [source({}).option_table() for _, source, _ in CONNECTORS.values()]
+    own = {option.name for table in tables for option in table.options} - shared
+    pattern = re.compile(rf"\b({'|'.join([*filter(_has_capital, own), *CONNECTORS])})\b")
+    engine = Path(watermark_source.__file__).parent
+    found = {
+        f"{file.relative_to(engine)}:{node.lineno}: {name}"
+        for file in engine.rglob("*.py")
+        if "extractors" not in file.parts
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        for name in pattern.findall(node.value)
+    }
+    assert found == set()
+
+
+def _has_capital(name: str) -> bool:
+    """Return whether a name is no common word, such as ``columns``."""
+    return name != name.lower()

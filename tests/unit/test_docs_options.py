@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from docs.generate import ENGINE_GROUPS, MYSQL_PAGE, PAGE, mysql_page, page
+from docs.generate import ENGINE_GROUPS, MYSQL_PAGE, PAGE, VERSIONS_PAGE, mysql_page, page, versions_page
 from pyspark_aligned_kafka.client.setting_table import REFUSED, SETTINGS
 from pyspark_aligned_kafka.options.kafka_option_table import OPTION_TABLE
 from pyspark_mysql_cdc_wm.options.mysql_option_table import MYSQL_OPTIONS
@@ -19,6 +19,7 @@ DOCUMENTED = [*OPTION_TABLE.options, *(row.option for row in SETTINGS)]
 def test_the_pages_are_what_the_tables_generate() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), "run: python docs/generate.py"
     assert MYSQL_PAGE.read_text(encoding="utf-8") == mysql_page(), "run: python docs/generate.py"
+    assert VERSIONS_PAGE.read_text(encoding="utf-8") == versions_page(), "run: python docs/generate.py"
 
 
 @pytest.mark.parametrize("row", MYSQL_OPTIONS, ids=lambda row: row.name)

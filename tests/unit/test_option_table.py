@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +12,8 @@ from watermark_source.errors import OptionError, UnknownOptionError
 from watermark_source.option_table import (
     Option,
     OptionTable,
+    Renamed,
+    _warn_once,
     boolean,
     duration,
     host_name,
@@ -264,3 +267,44 @@ def test_a_time_before_the_epoch_is_none_and_a_long_time_ago_is_the_epoch() -> N
 def test_what_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"^$|not a duration"):
         time_millis(text)
+
+
+OLD = replace(
+    TABLE,
+    renamed=(
+        Renamed("lidWidth", "boxWidth"),
+        Renamed("doubleWidth", "boxWidth", {"true": "6", "false": None}),
+        Renamed("lidColour", None, why="boxes have no lids"),
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("given", "now", "line"),
+    [
+        (
+            {"LIDwidth": "5"},
+            {"boxWidth": "5"},
+            'lidWidth is an option of earlier versions: write .option("boxWidth", "5")',
+        ),
+        ({"doubleWidth": " True "}, {"boxWidth": "6"}, 'write .option("boxWidth", "6")'),
+        ({"doubleWidth": "false", "a": "b"}, {"a": "b"}, "doubleWidth is an option of earlier versions: leave it out"),
+        ({"lidColour": "red"}, {}, "leave it out; boxes have no lids"),
+        ({"option.lidwidth": "5", "lidwidth": "5"}, {"option.boxWidth": "5", "boxWidth": "5"}, '("boxWidth", "5")'),
+        ({"lidWidth": "6", "doubleWidth": "true"}, {"boxWidth": "6"}, 'write .option("boxWidth", "6")'),
+    ],
+)
+def test_an_option_of_earlier_versions_is_logged_once_with_the_line_to_write(
+    given: dict[str, str], now: dict[str, str], line: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    _warn_once.cache_clear()
+    assert OLD.current(given) == OLD.current(given) == now
+    assert line in caplog.text
+    assert len(caplog.records) == len({name.removeprefix("option.").lower() for name in given if "idth" in name.lower()
+                                       or name == "lidColour"})  # fmt: skip
+
+
+@pytest.mark.parametrize("given", [{"lidWidth": "5", "boxwidth": "4"}, {"lidWidth": "5", "doubleWidth": "true"}])
+def test_an_option_that_is_given_by_two_names_is_refused(given: dict[str, str]) -> None:
+    with pytest.raises(OptionError, match=r"is boxWidth now, which is given too, for example leave it out"):
+        OLD.current(given)

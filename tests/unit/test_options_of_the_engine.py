@@ -10,6 +10,7 @@ import pytest
 from watermark_source.errors import OptionError
 from watermark_source.option_table import OptionTable
 from watermark_source.planning.announced import AnnouncedBy
+from watermark_source.planning.policy import GroupHold
 from watermark_source.planning.strategy import (
     Abilities,
     Announced,
@@ -104,14 +105,13 @@ def test_the_clocks_interval_belongs_to_strategy_none(given: dict[str, str], str
 
 def test_looking_ahead_has_a_band_and_a_bound() -> None:
     ahead = parsed(watermarkStrategy="lookahead", maxOutOfOrderness="5 seconds")
-    assert ahead.strategy == LookAhead(rows=200_000, span=None, out_of_orderness=5_000)
-    both = parsed(watermarkStrategy="lookahead", lookaheadRows="7", lookaheadTime="1 minute")
-    assert both.strategy == LookAhead(rows=7, span=60_000)
+    assert ahead.strategy == LookAhead(rows=200_000, out_of_orderness=5_000)
+    assert parsed(watermarkStrategy="lookahead", lookaheadRows="7").strategy == LookAhead(rows=7)
 
 
 @pytest.mark.parametrize(("given", "option", "said"), [
     ({"lookaheadRows": "5"}, "lookaheadRows", "belongs to watermarkStrategy lookahead, and the strategy is bounded"),
-    ({"lookaheadTime": "5 s", "watermarkStrategy": "ingestion"}, "lookaheadTime", "the strategy is ingestion"),
+    ({"lookaheadRows": "5", "watermarkStrategy": "ingestion"}, "lookaheadRows", "the strategy is ingestion"),
     ({"lookaheadRows": "0", "watermarkStrategy": "lookahead"}, "lookaheadRows", "at least 1"),
     ({"watermarkStrategy": "lookahead", "idleReturn": "pass", "idleTimeout": "5 s"}, "idleReturn", "left out"),
 ])  # fmt: skip
@@ -127,19 +127,17 @@ def test_a_log_in_the_order_of_its_times_needs_no_looking_ahead() -> None:
         EngineOptions.of(TABLE.parse(given), format_name="f", given=given, abilities=Abilities(dates_rows=True))
 
 
-def test_ingestion_has_a_lag_under_two_names() -> None:
+def test_ingestion_has_a_lag() -> None:
     assert parsed(watermarkStrategy="ingestion").strategy == Ingestion(10_000)
     assert parsed(watermarkStrategy="ingestion", maxWatermarkLag="3 seconds").strategy == Ingestion(3_000)
-    applications = parsed(watermarkStrategy="ingestion", maxEventTimeLag="1 minute", maxOutOfOrderness="20 seconds")
+    applications = parsed(watermarkStrategy="ingestion", maxWatermarkLag="1 minute", maxOutOfOrderness="20 seconds")
     assert applications.strategy == Ingestion(60_000, 20_000)
     assert parsed(watermarkStrategy="ingestion", watermarkInterval="5 seconds").watermark_interval == 5_000
 
 
 @pytest.mark.parametrize(("given", "option", "text"), [
     ({"maxWatermarkLag": "1 second"}, "maxWatermarkLag", "belongs to watermarkStrategy ingestion"),
-    ({"maxEventTimeLag": "1 second", "watermarkStrategy": "none"}, "maxEventTimeLag", "and the strategy is none"),
-    ({"maxWatermarkLag": "1 s", "maxEventTimeLag": "2 s", "watermarkStrategy": "ingestion"}, "maxEventTimeLag",
-     "excludes maxWatermarkLag"),
+    ({"maxWatermarkLag": "1 second", "watermarkStrategy": "none"}, "maxWatermarkLag", "and the strategy is none"),
     ({"maxOutOfOrderness": "20 seconds", "watermarkStrategy": "ingestion"}, "maxOutOfOrderness",
      "must not exceed maxWatermarkLag, which is 10 s"),
 ])  # fmt: skip
@@ -222,9 +220,9 @@ def test_without_event_time_there_is_neither_drift_nor_idleness_nor_a_future(giv
 
 
 def test_on_the_clock_nobody_can_wait_for_a_first_row() -> None:
-    given = {"alignmentGroup": "g", "alignmentWaitForFirst": "true"}
-    assert refusal(watermarkStrategy="none", **given).option == "alignmentWaitForFirst"
-    assert parsed(alignmentMaxDrift="1 minute", **given).alignment.waits_for_first
+    given = {"alignmentGroup": "g", "alignmentHold": "firstWatermark"}
+    assert refusal(watermarkStrategy="none", **given).option == "alignmentHold"
+    assert parsed(alignmentMaxDrift="1 minute", **given).alignment.hold is GroupHold.FIRST_WATERMARK
 
 
 def test_strategy_none_is_processing_time() -> None:

@@ -71,7 +71,7 @@ def _late(behind: Behind, hold: Hold) -> str:
 
 def _backlog(hold: Hold, words: Words, about: Circumstances) -> str:
     if hold.by is HeldBy.READING:
-        return f"it is read to its end first (readToEndFirst), {count_text(hold.lag or 0, 'record')} to go"
+        return f"it is read to its end first, {count_text(hold.lag or 0, 'record')} to go"
     if hold.lag is None:
         return "has more to read"
     behind = f"behind by {count_text(hold.lag, 'record')}"

@@ -347,7 +347,7 @@ class SourceStatus:
     unannounced: str | None = None
     """Why the watermark stands whatever the writers announced: their announcements cannot be read, for example."""
     first_reading: str | None = None
-    """How far the source is from the ends to which its logs are read first (``readToEndFirst``); ``None`` otherwise."""
+    """How far the source is from the ends to which its logs are read first; ``None`` otherwise."""
     unprocessed: Unprocessed | None = None
     """The oldest unprocessed row as of the plan of the last batch, whose rows are not in a committed batch yet."""
     unread: Unprocessed | None = None

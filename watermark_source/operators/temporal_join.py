@@ -44,6 +44,7 @@ from watermark_source.operators.changes import (
 from watermark_source.operators.followed_time import WAITED, declarations, followed_time, need_rocksdb
 from watermark_source.operators.join_processor import Deletions, JoinLayout, TemporalJoinProcessor
 from watermark_source.operators.packs import BUCKET, PACKED, UNPACKED, Packer, unpacker
+from watermark_source.planning.policy import GroupHold
 from watermark_source.spark.accepted_operators import has_times_of_its_own
 from watermark_source.spark.column_names import EVENT_TIME
 from watermark_source.spark.columns import SourceTime
@@ -84,9 +85,9 @@ def temporal_join(
 
     On event time a probe row waits until the watermark has passed it, and matches the version that was valid at its
     time. On processing time (``watermarkStrategy`` ``none`` of both sources) it matches the latest version, and waits
-    only until the build side's initial snapshot is complete, or its topic has been read to its end
-    (``readToEndFirst``); any other build side is refused. With ``wait=False`` it does not wait. The sources decide the
-    kind of time, and the plan's node names it.
+    only until the build side's initial snapshot is complete, or its topic has been read to its end (``whenCaughtUp``
+    ``watermark``); any other build side is refused. With ``wait=False`` it does not wait. The sources decide the kind
+    of time, and the plan's node names it.
 
     Args:
         probe: a stream whose column ``probe_time`` follows its source's watermark (``follow_watermark``) or the clock
@@ -108,8 +109,9 @@ def temporal_join(
         deletes: values of ``change_type`` that end a version without a new one.
         ignored: values of ``change_type`` whose rows are dropped, such as an updated row's previous values.
         sequence: columns that order changes of a key at one time, on processing time all changes of a key; by default
-            ``_commit_version`` and ``_change_number`` if they exist, and ``offset`` of a topic with ``readToEndFirst``.
-            With ``wait=False`` they are needed; ``()`` states that no batch has two rows of a key.
+            ``_commit_version`` and ``_change_number`` if they exist, and ``offset`` of a topic that is read to its end
+            first (``whenCaughtUp``). With ``wait=False`` they are needed; ``()`` states that no batch has two rows of
+            a key.
         buckets: the number of hash partitions of the keys, which bounds the number of tasks. It cannot change for a
             checkpoint.
 
@@ -238,7 +240,7 @@ def _described(probe: DataFrame, added: Sequence[StructField], key: Sequence[str
 def _need_one_kind_of_time(probe: SourceTime, build: SourceTime) -> None:
     if build.becomes_clock and not (probe.becomes_clock or probe.processing_time):
         raise UsageError(
-            f"{CALLER}: build ({build.source}) has useProcessingTimeWhenCaughtUp, and probe ({probe.source}) has not: "
+            f"{CALLER}: build ({build.source}) has whenCaughtUp clock, and probe ({probe.source}) has not: "
             "from then on versions would begin when they are read, later than they did, and probe rows by event time "
             "would be joined with the previous ones. Give both sources the option, or leave it out of build's"
         )
@@ -310,8 +312,8 @@ def _first_of(build: SourceTime) -> str:
 
 def _without_first(build: SourceTime) -> str:
     if build.reads_to_end_first:
-        return "Leave readToEndFirst out of build's options"
-    return 'Give build .option("snapshotHoldsGroup", "false")'
+        return "Leave whenCaughtUp out of build's options"
+    return f'Give build .option("alignmentHold", "{GroupHold.NOTHING.value}")'
 
 
 _POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
@@ -350,9 +352,8 @@ def _need_snapshot(build: SourceTime) -> None:
         f"{CALLER}: on processing time a probe row waits until the build side's snapshot is complete, or its topic "
         f"has been read to its end, and build ({build.source}) begins with neither: its watermark is the clock from "
         "its first batch on, and probe rows would be joined before its rows were read, whatever the values of buffer "
-        'and alignmentWaitForFirst. Give a topic (aligned-kafka) .option("readToEndFirst", "true") and '
-        '.option("startingOffsets", "earliest"), and a table (mysql-cdc-wm) its snapshot. Or join each row with what '
-        "has been read up to its batch: wait=False"
+        f"and alignmentHold. Give build {build.words.reads_first}. Or join each row with what has been read up to its "
+        "batch: wait=False"
     )
 
 
@@ -422,7 +423,7 @@ def _need_one_group(probe: SourceTime, build: SourceTime) -> None:
         f"{side} ({source.source}) {'has none' if source.group is None else f'is in {source.group!r}'}"
         for side, source in (("probe", probe), ("build", build))
     ]
-    held = "" if build.holds_group or build.group is None else ", and build has snapshotHoldsGroup false"
+    held = "" if build.holds_group or build.group is None else ", and build has alignmentHold nothing"
     raise UsageError(
         f"{CALLER}: on processing time the probe waits in its source until build has been read ({_first_of(build)}), "
         f"and for that both must be in one alignment group: {' and '.join(groups)}{held}. Give both sources "

@@ -27,7 +27,7 @@ def is_done(catch_up: CatchUp | None) -> bool:
 def begins(before: SourceState, after: AfterCatchUp) -> bool:
     """Return whether the next plan finds the ends up to which a source catches up.
 
-    What came after an earlier first reading (``readToEndFirst``) is history, too, for a source that changes to the
+    What came after an earlier first reading is history, too, for a source that changes to the
     clock now.
     """
     is_of_first_reading = after is AfterCatchUp.CLOCK and is_done(before.catch_up) and not before.use_processing_time
@@ -88,13 +88,13 @@ def check_start(state: SourceState, after: AfterCatchUp | None, *, keeps_clock: 
     """
     if after is None and state.use_processing_time and is_done(state.catch_up) and not keeps_clock:
         raise OffsetError(
-            f"the checkpoint's event time has been the clock since the source caught up ({AfterCatchUp.CLOCK.value}, "
-            f"or {AfterCatchUp.WATERMARK.value} with watermarkStrategy none), and the option is not set any more: "
-            "every row would be late. Set it again, or start with a new checkpoint location."
+            "the checkpoint's event time has been the clock since the source caught up (whenCaughtUp clock, or "
+            "watermark with watermarkStrategy none), and the option is not set any more: every row would be late. Set "
+            "it again, or start with a new checkpoint location."
         )
     if after is AfterCatchUp.WATERMARK and not is_done(state.catch_up) and state.watermark is not None:
         raise OffsetError(
-            f"{after.value} is true, and the checkpoint was begun without it: a watermark has been sent before the "
+            "whenCaughtUp is watermark, and the checkpoint was begun without it: a watermark has been sent before the "
             "logs were read to their ends. Leave the option out, or start with a new checkpoint location."
         )
 
@@ -107,9 +107,9 @@ def check_clock(watermark: Millis | None, now: Millis) -> None:
     """
     if watermark is not None and watermark > saturating_add(now, CLOCKS_DIFFER):
         raise OffsetError(
-            f"{AfterCatchUp.CLOCK.value} is true, and the source has caught up with a watermark of "
+            "whenCaughtUp is clock, and the source has caught up with a watermark of "
             f"{watermark_text(watermark)}, later than the driver's clock, {watermark_text(now)}: until then every row "
             "would be dated so, and no window would close. An event from the future does not advance the watermark "
-            "with maxFutureSkew: set it to 1 minute, and start with a new checkpoint location. Or leave "
-            f"{AfterCatchUp.CLOCK.value} out."
+            "with maxFutureSkew: set it to 1 minute, and start with a new checkpoint location. Or leave whenCaughtUp "
+            "out."
         )

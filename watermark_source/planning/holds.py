@@ -495,7 +495,7 @@ def holds_all_beginnings(limit: Millis | None, drift: int | None) -> bool:
 def _behind(split: Split, at: SplitState, of: PlanFacts, idled: Set[Split]) -> Behind | None:
     sent = of.state.watermark
     # What looks ahead shows how far a split may lead, not how far it has come.
-    by_rows = of.policy.strategy.has_split_watermarks and of.policy.strategy.band is None
+    by_rows = of.policy.strategy.has_split_watermarks and of.policy.strategy.rows_ahead is None
     if not by_rows or not is_behind(at, sent) or sent is None or at.watermark is None:
         return None
     return Behind(sent - at.watermark, split in idled)

@@ -31,10 +31,10 @@ Layout of version 1, keys sorted, integers only (but in "own"), absent keys for 
      "since": 1700000003000,            the earliest moment of all splits
      "snapshot": {"shop.orders": [[100], [200], null]},  where chunks end: of snapshots, the last before, and those
                                         that were planned last
-     "source": "aligned-kafka",         format name
+     "source": "file-log",              format name
      "splits": {"orders": {"0": [position, planned, watermark, status, since, step, returning]}},
      "system": "5b1d…",                 the replica that the positions belong to
-     "time": "eventTimeColumn = value:$.at",  what event time is, where it is not the default
+     "time": "at",                      what event time is, where it is not the default
      "v": 1,
      "wm": 1700000000000}               combined watermark
 

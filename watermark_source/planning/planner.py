@@ -32,7 +32,7 @@ from watermark_source.planning.group_limit import aligned_ends, membership
 from watermark_source.planning.lineage import with_epochs
 from watermark_source.planning.loss import Loss, check_loss, refuse
 from watermark_source.planning.observation import Observation
-from watermark_source.planning.policy import AfterCatchUp, LossKind, MinimumRows, PlanPolicy, waits_for_more
+from watermark_source.planning.policy import AfterCatchUp, GroupHold, LossKind, MinimumRows, PlanPolicy, waits_for_more
 from watermark_source.planning.snapshot_ranges import (
     finished,
     snapshot_split,
@@ -270,7 +270,7 @@ def batch_ends(
     if known.reads_to_end_first and logs.ends_are_final and all(splits[s].position >= e for s, e in logs.ends.items()):
         # A later run reads what is missing. In this one the others would wait for ever.
         reads_first = False
-    holds_group = reads_first and policy.alignment.holds_in_snapshot
+    holds_group = reads_first and policy.alignment.hold is not GroupHold.NOTHING
     # A snapshot that waits for its next chunks leaves the log to its group.
     reads_alone = holds_group and (bool(upcoming.chunks) or known.reads_to_end_first)
     timeouts, asked_before = observation.history.idle_timeouts, observation.history.asked_before
@@ -397,7 +397,7 @@ def plan(
         policy: the user's decisions.
         index: event-time look-ups; without one, alignment and budget use what has been read so far.
         rows: look-ups of rows in a log whose positions are not rows.
-        ahead: what reads ahead of the batch; needed where the strategy has a band.
+        ahead: what reads ahead of the batch; needed where the strategy reads ahead.
         lookups: what is looked up only for plans that need it.
         is_first: the first plan of a process, which sends the watermark even if it is unchanged.
 
@@ -501,7 +501,7 @@ def _planned(
             logs,
             on_clock=known.on_clock,
             holds_group=ends.holds_group,
-            waits_for_first=policy.alignment.waits_for_first,
+            waits_for_first=policy.alignment.hold is GroupHold.FIRST_WATERMARK,
         ),
         watermarks=watermarks,
     )

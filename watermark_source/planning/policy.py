@@ -61,16 +61,24 @@ class Idleness:
         return learned.get(split, self.timeout)
 
 
+class GroupHold(Enum):
+    """What the other members of an alignment group wait for when a source begins."""
+
+    NOTHING = "nothing"
+    SNAPSHOT = "snapshot"
+    """For what it reads before it has a watermark: a snapshot, or its logs up to their ends."""
+    FIRST_WATERMARK = "firstWatermark"
+    """For that, and until it has its first watermark."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alignment:
     """How the members of an alignment group wait for each other."""
 
     max_drift: int | None = None
     """Alignment by event times is on exactly when this is set."""
-    holds_in_snapshot: bool = True
-    """Whether other sources wait for the snapshot that comes first."""
-    waits_for_first: bool = False
-    """Whether they wait until the source has its first watermark."""
+    hold: GroupHold = GroupHold.SNAPSHOT
+    """What the other members wait for at first."""
 
 
 class LossKind(Enum):
@@ -100,9 +108,9 @@ class OnLoss:
 class AfterCatchUp(Enum):
     """What begins once a source has caught up."""
 
-    WATERMARK = "readToEndFirst"
+    WATERMARK = "watermark"
     """The watermark; before, there is none, and the alignment group waits."""
-    CLOCK = "useProcessingTimeWhenCaughtUp"
+    CLOCK = "clock"
     """Processing time; before, time is that of the events."""
 
 

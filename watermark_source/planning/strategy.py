@@ -38,15 +38,6 @@ class Observed(Enum):
     NOTHING = "nothing"
 
 
-class Band(NamedTuple):
-    """How much of each log is read ahead of a batch."""
-
-    rows: int
-    """Limit on the positions."""
-    span: int | None
-    """Limit on how far event times advance, in milliseconds; ``None``: no such limit."""
-
-
 class LateCause(NamedTuple):
     """Why rows of a split are late, for a warning."""
 
@@ -111,8 +102,8 @@ class WatermarkStrategy(ABC):
         """Milliseconds by which a row may be behind the highest event time of its split and still be on time."""
 
     @property
-    def band(self) -> Band | None:
-        """How far the driver reads ahead of a batch; ``None`` if it does not."""
+    def rows_ahead(self) -> int | None:
+        """How many positions of each log the driver reads ahead of a batch, at most; ``None`` if it does not."""
         return None
 
     @property
@@ -487,8 +478,8 @@ class Ingestion(WatermarkStrategy):
     def cause_of_late_rows(self, longest: int) -> LateCause:
         """Name the lag that would have been enough."""
         return LateCause(
-            f"They were written longer after their event time than maxEventTimeLag ({format_duration(self.lag)})",
-            option=("maxEventTimeLag", self.lag + longest + 1),
+            f"They were written longer after their event time than maxWatermarkLag ({format_duration(self.lag)})",
+            option=("maxWatermarkLag", self.lag + longest + 1),
         )
 
 
@@ -504,8 +495,6 @@ class LookAhead(WatermarkStrategy):
 
     rows: int
     """How many rows of each split are read ahead of a batch, at most."""
-    span: int | None = None
-    """How far ahead in event time, in milliseconds, at most; ``None``: no such limit."""
     out_of_orderness: int = 0
 
     @property
@@ -514,13 +503,13 @@ class LookAhead(WatermarkStrategy):
         return self.out_of_orderness
 
     @property
-    def band(self) -> Band | None:
-        """Rows and span."""
-        return Band(self.rows, self.span)
+    def rows_ahead(self) -> int | None:
+        """The rows."""
+        return self.rows
 
     def cause_of_late_rows(self, longest: int) -> LateCause:
         """Name the options of this strategy."""
-        return LateCause("They came behind what was looked at ahead: see lookaheadRows and lookaheadTime")
+        return LateCause("They came behind what was looked at ahead: see lookaheadRows")
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from watermark_source.arrow_columns import column
 from watermark_source.contract.stream import SourceDefinition
 from watermark_source.monitor.hold_texts import IN_GENERAL
 from watermark_source.planning.catch_up import is_done
-from watermark_source.planning.policy import AfterCatchUp
+from watermark_source.planning.policy import AfterCatchUp, GroupHold
 from watermark_source.planning.snapshot_ranges import snapshot_split
 from watermark_source.planning.state import SourceState, SplitStatus
 from watermark_source.planning.status_transitions import changed_status
@@ -147,7 +147,7 @@ def no_markers(rows: int, schema: StructType) -> pa.Array:
 # keeps it there through ``select``, renames, filters and unions of equals; a column that is computed has none.
 
 
-_SAID = ("dated_by", "clock", "undated_delete")
+_SAID = ("dated_by", "clock", "undated_delete", "reads_first")
 """Those of a connector's words that ``follow_watermark`` and joins say."""
 
 
@@ -166,7 +166,7 @@ class SourceTime:
     begins_with_snapshot: bool = False
     """Whether it begins with snapshots, or with its logs up to their ends, and has no watermark before."""
     reads_to_end_first: bool = False
-    """Whether that is its logs, whose rows are changes of keys (``readToEndFirst``)."""
+    """Whether that is its logs, whose rows are changes of keys (``whenCaughtUp`` ``watermark``)."""
     deletion_time: str | None = None
     """The column with the time of a deletion, where the row that reports it has the deleted row's event time."""
     change_columns: tuple[str, ...] = ()
@@ -175,7 +175,7 @@ class SourceTime:
     """The columns with the times that its watermark is about, such as a record's timestamp; none where an option names
     these times, or where they are not those of rows."""
     becomes_clock: bool = False
-    """Whether it changes from event times to the clock (``useProcessingTimeWhenCaughtUp``)."""
+    """Whether it changes from event times to the clock (``whenCaughtUp`` ``clock``)."""
     batch_clock: bool = False
     """Whether its watermark is the time of Spark's batches (``follow_clock``), and not one of a source."""
     words: Words = NO_WORDS
@@ -186,7 +186,8 @@ class SourceTime:
         cls, source: SourceDefinition, options: EngineOptions, characteristic: WatermarkCharacteristic
     ) -> SourceTime:
         """Return a source's time by the user's options and the connector's declaration."""
-        group = options.group
+        group, reads_first = options.group, options.after_catch_up is AfterCatchUp.WATERMARK
+        begins = source.begins_with_snapshot or reads_first
         meets = group is not None and group.store is not None
         by_rows = options.strategy.observed in (Observed.HIGHEST, Observed.DISORDER)
         is_default = by_rows and source.event_time is None
@@ -195,9 +196,9 @@ class SourceTime:
             characteristic=characteristic,
             processing_time=options.strategy.observed is Observed.NOTHING,
             group=group.name if group is not None and meets else None,
-            holds_group=meets and source.begins_with_snapshot and options.alignment.holds_in_snapshot,
-            begins_with_snapshot=source.begins_with_snapshot,
-            reads_to_end_first=options.after_catch_up is AfterCatchUp.WATERMARK,
+            holds_group=meets and begins and options.alignment.hold is not GroupHold.NOTHING,
+            begins_with_snapshot=begins,
+            reads_to_end_first=reads_first,
             deletion_time=source.deletion_time_column,
             change_columns=tuple(source.change_columns),
             default_times=(EVENT_TIME, *source.default_time_columns) if is_default else (),

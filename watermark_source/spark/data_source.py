@@ -104,7 +104,7 @@ class AlignedDataSource(DataSource):
 
         A format with a table of its own includes ``ENGINE_OPTIONS`` and ``failOnDataLoss`` in it.
         """
-        from watermark_source.spark.option_rows import ENGINE_OPTIONS, ONLY_IN_STREAMS  # noqa: PLC0415
+        from watermark_source.spark.option_rows import ENGINE_OPTIONS, ONLY_IN_STREAMS, RENAMED  # noqa: PLC0415
 
         own = (*self.own_options, *STREAM_OPTIONS)
         return OptionTable(
@@ -112,6 +112,7 @@ class AlignedDataSource(DataSource):
             only_in_streams=(*(option.name for option in STREAM_OPTIONS[:2]), *ONLY_IN_STREAMS),
             where_all_are=f"{self.format_name} has {', '.join(option.name for option in own)}, and those of every "
             "source (docs/options.md)",
+            renamed=RENAMED,
         )
 
     def abilities(self, values: Mapping[str, Any]) -> Abilities:

@@ -8,6 +8,7 @@ from watermark_source import durations
 from watermark_source.errors import shortened
 from watermark_source.option_table import (
     Option,
+    Renamed,
     at_least_one,
     duration,
     host_name,
@@ -19,6 +20,7 @@ from watermark_source.option_table import (
 from watermark_source.planning.announcement import is_name
 from watermark_source.planning.generator import OPTION
 from watermark_source.planning.group import LONGEST_NAME
+from watermark_source.planning.policy import AfterCatchUp, GroupHold
 from watermark_source.spark.strategy_rows import (
     BOUNDED,
     NOTHING,
@@ -124,15 +126,6 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         "when the batch is planned, is made late by it. Only with `watermarkStrategy` `lookahead`.",
     ),
     Option(
-        name="lookaheadTime",
-        parse=duration(minimum=1),
-        default_text="off",
-        accepted=f"must be {durations.ACCEPTED}, greater than zero",
-        example="15 minutes",
-        doc="Stop the look-ahead of a split where event times are later than those in front of it by this much, and "
-        "after `lookaheadRows` at the latest. Only with `watermarkStrategy` `lookahead`.",
-    ),
-    Option(
         name="maxWatermarkLag",
         parse=duration(minimum=0),
         default=10_000,
@@ -142,15 +135,6 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         doc="How far the watermark of a split with nothing left to read stays behind the driver's clock: no event may "
         "be written to its log later than this after its own event time, by that clock. Where the log's system sets "
         "the event times this is the largest difference between clocks. Only with `watermarkStrategy` `ingestion`.",
-    ),
-    Option(
-        name="maxEventTimeLag",
-        parse=duration(minimum=0),
-        default_text="that of `maxWatermarkLag`",
-        accepted=f"must be {durations.ACCEPTED}",
-        example="1 minute",
-        doc="The same as `maxWatermarkLag`, where applications set the event times: the longest time between an event "
-        "and its writing. Give one of the two.",
     ),
     Option(
         name="announcedBy",
@@ -234,11 +218,29 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         example="2",
         doc="A new query reads nothing until this number of sources has joined the group. Needs `alignmentGroup`.",
     ),
-    true_or_false(
-        name="alignmentWaitForFirst",
-        default=False,
-        example="false",
-        doc="Whether the group waits for this source's first row. Needs `alignmentGroup`.",
+    one_of(
+        name="alignmentHold",
+        choices=(each.value for each in GroupHold),
+        kind=GroupHold,
+        default=GroupHold.SNAPSHOT.value,
+        example=GroupHold.FIRST_WATERMARK.value,
+        doc="What the other sources of the group wait for when this one begins. `snapshot`: for its snapshot, or its "
+        "logs up to their ends (`whenCaughtUp` `watermark`). `firstWatermark`: for that, and until it has a watermark. "
+        "`nothing`: they do not wait. Needs `alignmentGroup`.",
+    ),
+    one_of(
+        name="whenCaughtUp",
+        choices=(each.value for each in AfterCatchUp),
+        kind=AfterCatchUp,
+        default_text="off",
+        example=AfterCatchUp.WATERMARK.value,
+        doc="What begins once a new query has read its logs to the ends that they had when it began, and then to those "
+        "that they had by then. `watermark`: the watermark; before there is none, and the other sources of the "
+        "alignment group wait, as for a topic that is the build side of `temporal_join` "
+        "([joins](joins.md#a-topic-as-build-side)). `clock`: event time becomes the clock (FLIP-326): history by event "
+        "time, then [processing time](watermarks.md#history-then-the-clock); it never changes back, and cannot be with "
+        "`watermarkStrategy` `none` or `finalWatermark`. Needs a start before the ends: `startingOffsets` `earliest`, "
+        "for example.",
     ),
     one_of(
         name="idleReturn",
@@ -354,6 +356,12 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
 )
 """The rows that every source has: event time, watermarks, idleness, alignment, markers, tasks (docs/options.md)."""
 
+RENAMED = (
+    Renamed("maxEventTimeLag", "maxWatermarkLag"),
+    Renamed("alignmentWaitForFirst", "alignmentHold", {"true": "firstWatermark", "false": None}),
+    Renamed("lookaheadTime", None, why="lookaheadRows limits what is read ahead"),
+)
+"""Options of every source in earlier versions."""
 IN_A_BATCH = frozenset({"includeMarkers", "minPartitions", "maxRecordsPerPartition"})
 """The engine's options that mean something in a batch read too; it ignores the others."""
 ONLY_IN_STREAMS = tuple(row.name for row in ENGINE_OPTIONS if row.name not in IN_A_BATCH)

@@ -14,7 +14,7 @@ from watermark_source.planning.strategy import Abilities, WatermarkStrategy
 from watermark_source.spark.option_rows import AUTO, DRIVER, GROUP, NO_STORE
 from watermark_source.spark.strategy_rows import NONE, PASSES, StrategyRow, strategy_row
 
-_OF_OTHERS = ("alignmentTimeToLive", "alignmentMembers", "alignmentWaitForFirst", "snapshotHoldsGroup")
+_OF_OTHERS = ("alignmentTimeToLive", "alignmentMembers", "alignmentHold")
 """Options about the other sources of a group: there must be a place to meet them."""
 _WARNING = "watermarkWarningAfter"
 
@@ -154,8 +154,7 @@ def _idleness(values: Mapping[str, Any]) -> Idleness:
 def _alignment(values: Mapping[str, Any]) -> Alignment:
     return Alignment(
         max_drift=values["alignmentMaxDrift"],
-        holds_in_snapshot=values.get("snapshotHoldsGroup", True),
-        waits_for_first=values["alignmentWaitForFirst"],
+        hold=values["alignmentHold"],
     )
 
 
@@ -239,29 +238,22 @@ def _check_end(values: Mapping[str, Any], given: Mapping[str, str]) -> None:
 
 
 def _after_catch_up(values: Mapping[str, Any], given: Mapping[str, str]) -> AfterCatchUp | None:
-    wanted = [after for after in AfterCatchUp if values.get(after.value)]
-    if not wanted:
+    after: AfterCatchUp | None = values["whenCaughtUp"]
+    if after is None:
         return None
-    after = wanted[0]
-    if len(wanted) > 1:
-        raise OptionError(
-            AfterCatchUp.CLOCK.value, "true",
-            f"excludes {AfterCatchUp.WATERMARK.value}: before the source has caught up, either there is no watermark "
-            f"or one of event times. For no watermark, then the clock, give {AfterCatchUp.WATERMARK.value} and "
-            "watermarkStrategy none", example="leave it out",
-        )  # fmt: skip
     if not values["includeMarkers"]:
         raise OptionError(
             "includeMarkers", given_text(given, "includeMarkers"),
-            f"must be true with {after.value}: markers carry the watermark", example="leave it out",
+            "must be true with whenCaughtUp: markers carry the watermark", example="leave it out",
         )  # fmt: skip
     if after is AfterCatchUp.CLOCK and values["watermarkStrategy"] == NONE:
         raise OptionError(
-            after.value, "true", "has no meaning with watermarkStrategy none: time is the clock from the start",
-            example="leave it out",
+            "whenCaughtUp", after.value,
+            "has no meaning with watermarkStrategy none, where time is the clock from the start: with watermark there "
+            "is none before the logs are read to their ends, and then the clock", example=AfterCatchUp.WATERMARK.value,
         )  # fmt: skip
     if after is AfterCatchUp.CLOCK and values["finalWatermark"]:
-        raise OptionError("finalWatermark", "true", f"excludes {after.value}: a clock has no end")
+        raise OptionError("finalWatermark", "true", "excludes whenCaughtUp clock: a clock has no end")
     return after
 
 
@@ -311,6 +303,7 @@ class SourceOptions(Mapping[str, Any]):
         Raises:
             OptionError: a value, a name or a combination that is not accepted.
         """
+        given = table.current(given)
         values = table.parse(given)
         engine = EngineOptions.of(values, format_name=format_name, given=given, abilities=abilities(values))
         return cls(values, given, engine)

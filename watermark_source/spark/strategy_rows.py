@@ -17,6 +17,7 @@ from watermark_source.option_table import given_text, word
 from watermark_source.planning.announced import AnnouncedBy
 from watermark_source.planning.disorder import MILLION, SEGMENT
 from watermark_source.planning.generator import EXAMPLE, Own, OwnWithMarks, load_generator
+from watermark_source.planning.policy import GroupHold
 from watermark_source.planning.strategy import (
     Abilities,
     Announced,
@@ -45,14 +46,13 @@ PASSES = "pass"
 
 NOTHING = "nothing"
 """The default of ``idleFollows``."""
-_OFF = (None, False, WAITS, NOTHING)
+_OFF = (None, False, WAITS, NOTHING, GroupHold.NOTHING, GroupHold.SNAPSHOT)
 """Values of options that are not in use."""
 
 _OWN = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 _BOUND = "maxOutOfOrderness"
 _INTERVAL = "watermarkInterval"
-_LAGS = ("maxWatermarkLag", "maxEventTimeLag")
-"""Two names for one bound: of clocks, and of an application."""
+_LAG = "maxWatermarkLag"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,15 +179,11 @@ def _percentile(values: Mapping[str, Any], given: Mapping[str, str]) -> Percenti
 
 
 def _ingestion(values: Mapping[str, Any], given: Mapping[str, str]) -> Ingestion:
-    named = [name for name in _LAGS if given_text(given, name) is not None]
-    if len(named) > 1:
-        raise OptionError(named[1], given_text(given, named[1]), f"excludes {named[0]}; give one of the two")
-    bound = named[0] if named else _LAGS[0]
-    lag: int = values[bound]
+    lag: int = values[_LAG]
     if values[_BOUND] > lag:
         raise OptionError(
             _BOUND, given_text(given, _BOUND),
-            f"must not exceed {bound}, which is {format_duration(lag)}: "
+            f"must not exceed {_LAG}, which is {format_duration(lag)}: "
             "an event so far behind would be late as soon as its split has nothing left to read", example="5 seconds",
         )  # fmt: skip
     return Ingestion(lag, values[_BOUND])
@@ -200,7 +196,7 @@ def _look_ahead(values: Mapping[str, Any], given: Mapping[str, str]) -> LookAhea
             "cannot be with watermarkStrategy lookahead: a split with a row that is far behind would be left out "
             "before that is read", example=WAITS,
         )  # fmt: skip
-    return LookAhead(values["lookaheadRows"], values["lookaheadTime"], values[_BOUND])
+    return LookAhead(values["lookaheadRows"], values[_BOUND])
 
 
 STRATEGIES: tuple[StrategyRow, ...] = (
@@ -236,7 +232,7 @@ STRATEGIES: tuple[StrategyRow, ...] = (
         doc="as `bounded`; while a split has nothing left to read, its watermark follows the clock, `maxWatermarkLag` "
         "behind it.",
         make=_ingestion,
-        options=(_BOUND, *_LAGS, _INTERVAL),
+        options=(_BOUND, _LAG, _INTERVAL),
     ),
     StrategyRow(
         name=LOOKAHEAD,
@@ -244,7 +240,7 @@ STRATEGIES: tuple[StrategyRow, ...] = (
         doc="a second reader runs ahead, and the watermark is one millisecond before the lowest event time known to be "
         "unread; `maxOutOfOrderness` covers the rows that it cannot see.",
         make=_look_ahead,
-        options=(_BOUND, "lookaheadRows", "lookaheadTime"),
+        options=(_BOUND, "lookaheadRows"),
     ),
     StrategyRow(
         name=ANNOUNCED,
@@ -252,7 +248,7 @@ STRATEGIES: tuple[StrategyRow, ...] = (
         doc="what the writers of the topic announce, such as another query that writes it ([between "
         "jobs](between-jobs.md)): no bound, and no idle timeout.",
         make=lambda values, _: Announced(AnnouncedBy(values["announcedBy"] or frozenset(), values["writerTimeToLive"])),
-        options=("announcedBy", "announcedIn", "writerTimeToLive", _INTERVAL),
+        options=("announcedBy", "writerTimeToLive", _INTERVAL),
         excluded={
             "idleTimeout": "a partition without rows holds no watermark back; a writer that is silent does, and "
             "writerTimeToLive ends that",
@@ -274,7 +270,7 @@ STRATEGIES: tuple[StrategyRow, ...] = (
             "idleTimeout": "a clock is never idle",
             "maxFutureSkew": "a row's event time is the clock's, and never in the future",
             "finalWatermark": "a clock has no end",
-            "alignmentWaitForFirst": "the watermark is the clock, and comes before the first row; of sources on the "
+            "alignmentHold": "the watermark is the clock, and comes before the first row; of sources on the "
             "clock only a snapshot holds the group",
         },
     ),

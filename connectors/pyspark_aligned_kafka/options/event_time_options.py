@@ -204,6 +204,9 @@ def announced_topic(
         OptionError: the query reads anything but one whole topic.
     """
     if values["watermarkStrategy"] != ANNOUNCED:
+        if (text := given_text(given, IN)) is not None:
+            why = f"belongs to watermarkStrategy {ANNOUNCED}, and the strategy is {values['watermarkStrategy']}"
+            raise OptionError(IN, text, why, example="leave it out")
         return None
     if not isinstance(subscription, Subscribe) or len(subscription.topics) > 1:
         raise OptionError(

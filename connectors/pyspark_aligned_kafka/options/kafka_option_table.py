@@ -13,6 +13,7 @@ from watermark_source import durations
 from watermark_source.option_table import (
     Option,
     OptionTable,
+    Renamed,
     at_least_one,
     duration,
     integer,
@@ -22,9 +23,8 @@ from watermark_source.option_table import (
     positive_integer,
     true_or_false,
 )
-from watermark_source.planning.policy import AfterCatchUp
 from watermark_source.spark.column_names import EVENT_TIME
-from watermark_source.spark.option_rows import ENGINE_OPTIONS, NOT_NEEDED, ONLY_IN_STREAMS
+from watermark_source.spark.option_rows import ENGINE_OPTIONS, NOT_NEEDED, ONLY_IN_STREAMS, RENAMED
 
 FORMAT = "aligned-kafka"
 HEADERS = "headers"
@@ -200,23 +200,6 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
         "delivered.",
     ),
     *PAYLOAD_OPTIONS,
-    true_or_false(
-        name=AfterCatchUp.WATERMARK.value,
-        default=False,
-        example="true",
-        doc="Whether a new query reads the topic to its end first: there is no watermark before, and the other sources "
-        "of the alignment group wait. For a topic that is the build side of `temporal_join` ([joins](joins.md#a-topic"
-        "-as-build-side)). Its end is that of each partition when the query begins, and then that when those are "
-        "reached. Needs a start: `startingOffsets` `earliest`, for example.",
-    ),
-    true_or_false(
-        name=AfterCatchUp.CLOCK.value,
-        default=False,
-        example="true",
-        doc="Whether event time becomes the clock once the topic has been read to its end, as with `readToEndFirst` "
-        "(FLIP-326): history by event time, then [processing time](watermarks.md#history-then-the-clock). It never "
-        "changes back. Not with `watermarkStrategy` `none` or `finalWatermark`.",
-    ),
     *EVENT_TIME_OPTIONS,
     *MARK_OPTIONS,
     ANNOUNCED_IN,
@@ -293,13 +276,17 @@ OPTION_TABLE = OptionTable(
         "fetchOffset.numRetries",
         "fetchOffset.retryIntervalMs",
         "commitGroupId",
-        *(after.value for after in AfterCatchUp),
         "watermarkColumn",
         "watermarkFormat",
         "announcedIn",
         *ONLY_IN_STREAMS,
     ),
     is_secret_in_family=_is_secret_setting,
+    renamed=(
+        *RENAMED,
+        Renamed("readToEndFirst", "whenCaughtUp", {"true": "watermark", "false": None}),
+        Renamed("useProcessingTimeWhenCaughtUp", "whenCaughtUp", {"true": "clock", "false": None}),
+    ),
 )
 COMMAND_OPTIONS = OptionTable((*OPTION_TABLE.options, *(row.option for row in SETTINGS if row.option.secret)))
 """The options of commands: the source's, and the secret settings, which come from the environment."""

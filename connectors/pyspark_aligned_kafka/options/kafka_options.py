@@ -151,7 +151,7 @@ def check_first_reading(options: KafkaOptions, start: PositionPolicy) -> None:
     if options.engine.after_catch_up is AfterCatchUp.WATERMARK and start.rule == Everywhere(Latest()):
         raise OptionError(
             start.option, start.text,
-            f"cannot be with {AfterCatchUp.WATERMARK.value}: nothing would be read first", example="earliest",
+            "cannot be with whenCaughtUp watermark: nothing would be read first", example="earliest",
         )  # fmt: skip
 
 

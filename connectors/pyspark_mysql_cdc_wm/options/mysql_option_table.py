@@ -15,6 +15,7 @@ from pyspark_mysql_cdc_wm.records.layout import EventTimeColumn
 from watermark_source.option_table import (
     Option,
     OptionTable,
+    Renamed,
     at_least_one,
     host_name,
     integer,
@@ -23,7 +24,7 @@ from watermark_source.option_table import (
     point_in_time,
     true_or_false,
 )
-from watermark_source.spark.option_rows import ENGINE_OPTIONS, NOT_NEEDED
+from watermark_source.spark.option_rows import ENGINE_OPTIONS, NOT_NEEDED, RENAMED
 from watermark_source.spark.strategy_rows import ANNOUNCED, INGESTION, LOOKAHEAD, PERCENTILE, PUNCTUATED
 
 FORMAT: Final = "mysql-cdc-wm"
@@ -284,13 +285,6 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
         "whole, as of the position at which it began, and all later changes follow. Each batch reads the binlog since "
         "that position again, in one task, so the binlog must be kept until the snapshot is complete.",
     ),
-    true_or_false(
-        name="snapshotHoldsGroup",
-        default=True,
-        example="false",
-        doc="Whether the other sources of the alignment group read nothing until the snapshot is complete. Needs "
-        "`alignmentGroup`.",
-    ),
     Option(
         name="eventTimeColumn",
         parse=non_empty,
@@ -335,14 +329,12 @@ NOT_NEEDED_HERE: Mapping[str, str] = {
 NO_MEANING: Mapping[str, str] = {
     "maxRecordsPerPartition": "see minPartitions for the binlog and snapshotChunkRows for a snapshot",
     **dict.fromkeys(
-        ("watermarkPercentile", "percentileRows", "lookaheadRows", "lookaheadTime"),
+        ("watermarkPercentile", "percentileRows", "lookaheadRows"),
         "the server dates its rows, in order: there is no disorder to learn from or to look ahead for",
     ),
     **dict.fromkeys(("announcedBy", "writerTimeToLive"), "the writers of a table announce no watermarks"),
-    **dict.fromkeys(
-        ("maxWatermarkLag", "maxEventTimeLag"),
-        "while nothing is written the watermark follows the server's own clock",
-    ),
+    "maxWatermarkLag": "while nothing is written the watermark follows the server's own clock",
+    "whenCaughtUp": "a new query reads the tables first, and has no watermark before",
 }
 """Options of the engine that this source cannot honour, and why."""
 OPTION_TABLE = OptionTable(
@@ -350,6 +342,7 @@ OPTION_TABLE = OptionTable(
     not_needed={**NOT_NEEDED, **NOT_NEEDED_HERE},
     no_meaning=NO_MEANING,
     where_all_are="docs/mysql-options.md has all there are",
+    renamed=(*RENAMED, Renamed("snapshotHoldsGroup", "alignmentHold", {"true": None, "false": "nothing"})),
 )
 _BYTES = "needs positions that count rows, and those of the binlog count bytes"
 NOT_SERVED: Mapping[str, str] = {

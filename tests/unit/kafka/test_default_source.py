@@ -28,7 +28,7 @@ from watermark_source.words import Words
 
 GIVEN = {"kafka.bootstrap.servers": "localhost:1", "subscribe": "t"}
 RECORD_TIMES = ("event_time", "timestamp")
-SAID = Words(dated_by=WORDS.dated_by, undated_delete=WORDS.undated_delete)
+SAID = Words(dated_by=WORDS.dated_by, reads_first=WORDS.reads_first, undated_delete=WORDS.undated_delete)
 DECLARED = SourceTime(
     "aligned-kafka",
     WatermarkCharacteristic.ANY_WATERMARK,

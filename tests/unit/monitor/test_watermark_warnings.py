@@ -354,7 +354,7 @@ def test_late_rows_of_a_new_split_are_named_as_such() -> None:
     ("strategy", "line"),
     [
         (Punctuated(), "behind a watermark that a record carries"),
-        (Ingestion(10_000), '.option("maxEventTimeLag", "19 seconds")'),
+        (Ingestion(10_000), '.option("maxWatermarkLag", "19 seconds")'),
         (LookAhead(rows=10), "lookaheadRows"),
         (Percentile(950_000, 1_000, MINUTE), "keeps 95 % of the rows on time, and the others are late. For fewer late"),
     ],

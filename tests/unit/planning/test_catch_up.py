@@ -200,7 +200,7 @@ def test_what_was_written_is_what_is_read() -> None:
 
 def test_a_checkpoint_that_has_sent_a_watermark_is_not_read_to_its_end_first() -> None:
     state = replace(NEW, watermark=Millis(5))
-    with pytest.raises(OffsetError, match="readToEndFirst is true, and the checkpoint was begun without it"):
+    with pytest.raises(OffsetError, match="whenCaughtUp is watermark, and the checkpoint was begun without it"):
         planned(state, {A: 1, B: 1}, FIRST)
     assert planned(state, {A: 1, B: 1}, THEN_CLOCK).state.catch_up == CatchUp({A: 1, B: 1})
 
@@ -321,5 +321,5 @@ def test_a_watermark_later_than_the_clock_is_refused_at_the_flip() -> None:
 def test_without_the_option_a_checkpoint_on_the_clock_is_refused() -> None:
     state = planned(planned(NEW, {A: 1, B: 1}, THEN_CLOCK).state, {A: 1, B: 1}, THEN_CLOCK).state
     assert state.use_processing_time
-    with pytest.raises(OffsetError, match=r"\(useProcessingTimeWhenCaughtUp, .*the option is not set any more"):
+    with pytest.raises(OffsetError, match=r"\(whenCaughtUp clock, .*the option is not set any more"):
         planned(state, {A: 1, B: 1}, PlanPolicy())

@@ -10,7 +10,7 @@ from tests.simulation.log import SimulatedLog
 from tests.unit.planning.example_states import NOW, A, B, at, log_of, observation
 from watermark_source.planning.group import GroupMember, MemberStatus, OtherMember, OtherMembers, counts_with
 from watermark_source.planning.planner import plan
-from watermark_source.planning.policy import Alignment, MinimumRows, PlanPolicy
+from watermark_source.planning.policy import Alignment, GroupHold, MinimumRows, PlanPolicy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SnapshotState, SourceState, SplitState, SplitStatus
 from watermark_source.planning.strategy import ProcessingTime
@@ -97,7 +97,7 @@ def test_without_rows_it_waits_for_its_first_or_has_the_group_wait() -> None:
     assert member({A: at(0)}, log_of([])) == GroupMember(MemberStatus.WAITING)
     # A log that does not answer is not known to have any.
     assert member({A: at(0)}, log_of([]), ends={}, unknown={A}) == GroupMember(MemberStatus.WAITING)
-    patient = PlanPolicy(alignment=Alignment(max_drift=10, waits_for_first=True))
+    patient = PlanPolicy(alignment=Alignment(max_drift=10, hold=GroupHold.FIRST_WATERMARK))
     assert member({A: at(0)}, log_of([]), patient) == GroupMember(MemberStatus.HOLDING)
     assert member({A: at(1, 99)}, log_of([100]), patient) == active(99)
     # A partition that is new is not the source's first.
@@ -135,7 +135,7 @@ def test_a_snapshot_holds_the_group_unless_it_is_told_not_to() -> None:
     log = log_of([])
     given = {"frontiers": {"t": ()}, "ends": {Split("t", 0): 1, A: 0}, "chunks": {"t": (None,)}, "waiting": {A}}
     assert member(splits, log, **given) == GroupMember(MemberStatus.HOLDING)  # type: ignore[arg-type]
-    free = PlanPolicy(alignment=Alignment(max_drift=10, holds_in_snapshot=False))
+    free = PlanPolicy(alignment=Alignment(max_drift=10, hold=GroupHold.NOTHING))
     assert member(splits, log, free, **given) == GroupMember(MemberStatus.WAITING)  # type: ignore[arg-type]
 
 

@@ -15,7 +15,7 @@ from watermark_source.planning.disorder import NOTHING_SEEN, RangeSummary
 from watermark_source.planning.group import OtherMember, OtherMembers
 from watermark_source.planning.offset import OffsetCodec
 from watermark_source.planning.planner import Plan, plan, ranges_of
-from watermark_source.planning.policy import Alignment, Idleness, PlanPolicy
+from watermark_source.planning.policy import Alignment, GroupHold, Idleness, PlanPolicy
 from watermark_source.planning.snapshot_ranges import Chunk, finished, last_batch, snapshot_batch, unfinished
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import Bound, Origin, SnapshotState, SourceState, SplitState, SplitStatus
@@ -239,7 +239,9 @@ def test_beside_a_snapshot_for_which_nobody_waits_the_log_stays_within_its_group
     def read(minimum: int, *, holds: bool = is_later) -> list[SplitRange]:
         others = OtherMembers(Millis(minimum), OtherMember("clicks"), 1)
         seen = observation(log, newest={LOG: Millis(8_900)}, others=others, **chunk)
-        policy = PlanPolicy(alignment=Alignment(max_drift=1_000, holds_in_snapshot=holds))
+        policy = PlanPolicy(
+            alignment=Alignment(max_drift=1_000, hold=GroupHold.SNAPSHOT if holds else GroupHold.NOTHING)
+        )
         return ranges_of(plan(state, seen, policy, log).state)
 
     table = SplitRange(OTHER, 0, 1)

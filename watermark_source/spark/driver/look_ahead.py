@@ -19,7 +19,7 @@ from watermark_source.planning.observation import FirstLook
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.split_watermarks import Unread
 from watermark_source.planning.state import SourceState
-from watermark_source.planning.watermark import MAX, MIN, Millis
+from watermark_source.planning.watermark import MAX, Millis
 
 _log = logging.getLogger(__name__)
 
@@ -95,16 +95,16 @@ def _read(reader: RangeReader, wanted: Sequence[SplitRange]) -> dict[Split, Long
     return {split: np.concatenate(parts) for split, parts in found.items()}
 
 
-# Min-max index: lowest and highest event time of each few rows of one split that were looked at.
+# Min index: the lowest event time of each few rows of one split that were looked at.
 
 
 PIECE_ROWS = 1_024
-"""Rows of which only the lowest and the highest event time are kept, in 32 bytes, until a batch ends among them."""
+"""Rows of which only the lowest event time is kept, in 24 bytes, until a batch ends among them."""
 _NO_TIMES = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
-class MinMaxIndex:
+class MinIndex:
     """Event times in milliseconds, of positions from ``begins`` on."""
 
     begins: int
@@ -116,20 +116,18 @@ class MinMaxIndex:
     """The first position after each piece."""
     lowest: Longs
     """``MAX`` of a piece in which nothing counts."""
-    highest: Longs
-    """``MIN`` of a piece in which nothing counts."""
     reached: int | None = None
     """Highest event time of all that was ever seen."""
 
     @classmethod
-    def at(cls, position: int) -> MinMaxIndex:
+    def at(cls, position: int) -> MinIndex:
         """Return an index in which nothing was looked at."""
-        return cls(position, position, _NO_TIMES, _NO_TIMES, _NO_TIMES, _NO_TIMES)
+        return cls(position, position, _NO_TIMES, _NO_TIMES, _NO_TIMES)
 
-    def remaining(self, position: int, at_least: int) -> MinMaxIndex:
+    def remaining(self, position: int, at_least: int) -> MinIndex:
         """Return the index from a position on; an empty one at ``at_least`` if it does not cover that."""
         if not self.begins <= at_least <= self.until:
-            return replace(MinMaxIndex.at(at_least), reached=self.reached)
+            return replace(MinIndex.at(at_least), reached=self.reached)
         kept = int(np.searchsorted(self.ends, position, side="right"))
         begins = max(self.begins, position)
         return replace(
@@ -138,12 +136,9 @@ class MinMaxIndex:
             starts=self.starts[kept:],
             ends=self.ends[kept:],
             lowest=self.lowest[kept:],
-            highest=self.highest[kept:],
         )
 
-    def with_rows(
-        self, of: SplitRange, micros: Longs, late_at: Millis | None, future_cap: Millis | None
-    ) -> MinMaxIndex:
+    def with_rows(self, of: SplitRange, micros: Longs, late_at: Millis | None, future_cap: Millis | None) -> MinIndex:
         """Return the index with a range that follows it, of which these are the rows.
 
         Which position each row has is not known where some hold none: then it counts as unread for longer, not shorter.
@@ -151,13 +146,12 @@ class MinMaxIndex:
         if not len(micros):
             return replace(self, until=of.end)
         found = _pieces(of, micros, late_at, future_cap, PIECE_ROWS)
-        return MinMaxIndex(
+        return MinIndex(
             self.begins,
             of.end,
             np.concatenate((self.starts, found.starts)),
             np.concatenate((self.ends, found.ends)),
             np.concatenate((self.lowest, found.lowest)),
-            np.concatenate((self.highest, found.highest)),
             max((at for at in (self.reached, found.reached) if at is not None), default=None),
         )
 
@@ -170,7 +164,7 @@ class MinMaxIndex:
 
     def with_each_row(
         self, of: SplitRange, micros: Longs, late_at: Millis | None, future_cap: Millis | None
-    ) -> MinMaxIndex:
+    ) -> MinIndex:
         """Return the index with the rows of ``blurred`` known one by one; ``of`` is that range."""
         at = int(np.searchsorted(self.ends, of.start, side="right"))
         before, after = slice(None, at + 1), slice(at + 1, None)
@@ -184,7 +178,6 @@ class MinMaxIndex:
             starts=np.concatenate((self.starts[before], found.starts, self.starts[after])),
             ends=np.concatenate((cut, found.ends, self.ends[after])),
             lowest=np.concatenate((self.lowest[before], found.lowest, self.lowest[after])),
-            highest=np.concatenate((self.highest[before], found.highest, self.highest[after])),
         )
 
     def unread(self, position: int) -> Unread:
@@ -196,25 +189,12 @@ class MinMaxIndex:
             None if self.reached is None else Millis(self.reached),
         )
 
-    def spans(self, position: int) -> int:
-        """Return by how much the highest event time after a position is later than the highest one before it.
-
-        Where no event time before it is known, than the lowest one after it; 0 where none after it is.
-        """
-        at = int(np.searchsorted(self.ends, position, side="right"))
-        after = _highest(self.highest[at:])
-        before = _highest(self.highest[:at])
-        if before is None:
-            before = _lowest(self.lowest[at:])
-        return 0 if after is None or before is None else after - before
-
 
 @dataclass(frozen=True, slots=True)
 class _Pieces:
     starts: Longs
     ends: Longs
     lowest: Longs
-    highest: Longs
     reached: int | None
 
 
@@ -226,15 +206,14 @@ def _pieces(
     dated = micros != MAX
     times = micros // 1_000
     lowest = np.where(dated if late_at is None else dated & (times > late_at), times, MAX)
-    highest = np.where(dated if future_cap is None else dated & (times <= future_cap), times, MIN)
+    counted = times[dated if future_cap is None else dated & (times <= future_cap)]
     first = np.arange(0, rows, piece_rows)
     ends = of.end - rows + np.append(first[1:], rows)
     return _Pieces(
         starts=np.append(of.start, ends[:-1]),
         ends=ends,
         lowest=np.minimum.reduceat(lowest, first),
-        highest=np.maximum.reduceat(highest, first),
-        reached=_highest(highest),
+        reached=int(counted.max()) if len(counted) else None,
     )
 
 
@@ -242,11 +221,6 @@ def _lowest(times: Longs) -> int | None:
     """Return the lowest of the pieces' lowest event times; ``None`` if nothing counts in any of them."""
     counted = times[times != MAX]
     return int(counted.min()) if len(counted) else None
-
-
-def _highest(times: Longs) -> int | None:
-    counted = times[times != MIN]
-    return int(counted.max()) if len(counted) else None
 
 
 _LONGEST = 1.0
@@ -257,20 +231,17 @@ _AT_FIRST, _MOST = 50_000, 2_000_000
 """Positions of all splits together in one look."""
 _LEAST = 1_000
 """Positions of one split in a look, at least."""
-_STEP = 10_000
-"""Positions of one split in a look, at most, where event time (``span``) may end it sooner."""
 
 
 class ReadingAhead:
     """Implements ``RowsAhead``. Its indexes are in memory alone: the offset holds what was decided from them."""
 
-    def __init__(self, reader: RangeReader, *, rows: int, span: int | None) -> None:
-        """Look at so many rows behind each planned range, or until event time has advanced by ``span`` ms."""
+    def __init__(self, reader: RangeReader, *, rows: int) -> None:
+        """Look at so many rows behind each planned range."""
         self._reader = reader
         self._rows = rows
-        self._span = span
         self._at_a_time = _AT_FIRST
-        self._indexes: dict[Split, MinMaxIndex] = {}
+        self._indexes: dict[Split, MinIndex] = {}
         self._failing: set[Split] = set()
         """Splits that could not be read when they were looked at last: they are read apart from the others."""
         self._suspects: set[Split] = set()
@@ -290,7 +261,7 @@ class ReadingAhead:
             targets[split] = min(batch.end + self._rows, ends[split])
             # Near the log's end also what the batch itself reads: nothing else shows how far it advances.
             begin = max(batch.start, targets[split] - self._rows)
-            self._indexes[split] = self._indexes.get(split, MinMaxIndex.at(begin)).remaining(batch.start, begin)
+            self._indexes[split] = self._indexes.get(split, MinIndex.at(begin)).remaining(batch.start, begin)
         until = time.monotonic() + _LONGEST
         hidden: set[Split] = set()
         while wanted := self._next(planned, {s: t for s, t in targets.items() if s not in hidden}):
@@ -307,15 +278,8 @@ class ReadingAhead:
         self._indexes = {split: index for split, index in self._indexes.items() if split not in splits}
 
     def _next(self, planned: Mapping[Split, SplitRange], targets: Mapping[Split, int]) -> list[SplitRange]:
-        short = [
-            s
-            for s, target in targets.items()
-            if self._indexes[s].until < target
-            and (self._span is None or self._indexes[s].spans(planned[s].end) < self._span)
-        ]
+        short = [s for s, target in targets.items() if self._indexes[s].until < target]
         size = max(_LEAST, self._at_a_time // len(short)) if short else _LEAST
-        if self._span is not None:
-            size = min(size, _STEP)
         # Very many splits are read in turns, so that the time limit is checked between them.
         now: list[SplitRange] = []
         room = self._at_a_time

@@ -336,7 +336,7 @@ class Observer:
 
     def _looking_ahead(self, observation: Observation, state: SourceState) -> Observation:
         logs = observation.logs
-        if self._policy.strategy.band is None or logs.ends_are_final:
+        if self._policy.strategy.rows_ahead is None or logs.ends_are_final:
             return observation
         if not (splits_behind(state, logs.ends) or ranges_of(state)):
             return observation

@@ -125,7 +125,7 @@ class StreamEnd:
             return None
         ends = {} if state.catch_up is None else state.catch_up.ends
         return (
-            f"{AfterCatchUp.WATERMARK.value}: this run ends before {listed(ends)} have been read to the ends that they "
+            f"whenCaughtUp=watermark: this run ends before {listed(ends)} have been read to the ends that they "
             "had when the query began, and without a watermark: rows that wait for it wait for a later run. Their "
             "last rows are in a transaction that is open, or behind it, or the topic was truncated since"
         )

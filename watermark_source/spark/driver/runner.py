@@ -97,10 +97,8 @@ class SourceRunner:
             looks=FirstLooks(definition.reader_ahead) if _learns_steps(self._connector, policy) else None,
             announcements=Announcements.of(self._connector, policy, clock),
         )
-        ahead = None
-        if (band := options.strategy.band) is not None:
-            ahead = ReadingAhead(definition.reader_ahead, rows=band.rows, span=band.span)
-        self._ahead = ahead
+        ahead = options.strategy.rows_ahead
+        self._ahead = None if ahead is None else ReadingAhead(definition.reader_ahead, rows=ahead)
         self._partitions = InputPartitions(
             self._connector, options, self._reports, self._observer, fails_on_loss=fail_on_data_loss
         )

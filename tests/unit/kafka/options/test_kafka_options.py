@@ -443,20 +443,17 @@ def test_announcements_about_anything_but_one_topic_are_refused(given: dict[str,
 
 def test_what_begins_once_a_topic_is_read_to_its_end_is_one_of_two() -> None:
     assert parsed().engine.after_catch_up is None
-    assert parsed(readToEndFirst="true").engine.after_catch_up is AfterCatchUp.WATERMARK
-    assert parsed(useProcessingTimeWhenCaughtUp="true").engine.after_catch_up is AfterCatchUp.CLOCK
-    assert KafkaSource(parsed(readToEndFirst="true")).begins_with_snapshot
-    assert not KafkaSource(parsed(useProcessingTimeWhenCaughtUp="true")).begins_with_snapshot
+    assert parsed(whenCaughtUp="watermark").engine.after_catch_up is AfterCatchUp.WATERMARK
+    assert parsed(whenCaughtUp="clock").engine.after_catch_up is AfterCatchUp.CLOCK
 
 
-FIRST, THEN_CLOCK = {"readToEndFirst": "true"}, {"useProcessingTimeWhenCaughtUp": "true"}
+FIRST, THEN_CLOCK = {"whenCaughtUp": "watermark"}, {"whenCaughtUp": "clock"}
 
 
 @pytest.mark.parametrize(("given", "option", "text"), [
-    ({**FIRST, **THEN_CLOCK}, "useProcessingTimeWhenCaughtUp", "excludes readToEndFirst"),
     ({**FIRST, "includeMarkers": "false"}, "includeMarkers", "markers carry the watermark"),
     ({**THEN_CLOCK, "includeMarkers": "false"}, "includeMarkers", "markers carry the watermark"),
-    ({**THEN_CLOCK, "watermarkStrategy": "none"}, "useProcessingTimeWhenCaughtUp", "time is the clock from the start"),
+    ({**THEN_CLOCK, "watermarkStrategy": "none"}, "whenCaughtUp", "time is the clock from the start"),
     ({**THEN_CLOCK, "finalWatermark": "true"}, "finalWatermark", "a clock has no end"),
 ])  # fmt: skip
 def test_what_has_no_meaning_beside_reading_to_the_end_is_refused(
@@ -470,7 +467,7 @@ def test_what_has_no_meaning_beside_reading_to_the_end_is_refused(
 @pytest.mark.parametrize("start", [{}, {"startingOffsets": "latest"}])
 def test_nothing_is_read_first_from_the_end_on(start: dict[str, str]) -> None:
     source = DefaultSource({**SERVERS, "subscribe": "t", **FIRST, **start})
-    with pytest.raises(OptionError, match=r"startingOffsets = .latest.: cannot be with readToEndFirst.*earliest"):
+    with pytest.raises(OptionError, match=r"startingOffsets = .latest.: cannot be with whenCaughtUp .*earliest"):
         source.check_stream(source.source_options(source.options))
     early = DefaultSource({**SERVERS, "subscribe": "t", **FIRST, "startingOffsets": "earliest"})
     early.check_stream(early.source_options(early.options))

@@ -13,7 +13,7 @@ from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.split_watermarks import Unread
 from watermark_source.planning.watermark import Millis
 from watermark_source.spark.driver import look_ahead
-from watermark_source.spark.driver.look_ahead import PIECE_ROWS, MinMaxIndex, ReadingAhead
+from watermark_source.spark.driver.look_ahead import PIECE_ROWS, MinIndex, ReadingAhead
 
 A, B = Split("t", 0), Split("t", 1)
 
@@ -34,7 +34,7 @@ def test_the_lowest_of_what_follows_is_known_and_no_row_is_looked_at_more_than_t
     times: list[int | None] = [1_000 + n for n in range(10_000)]
     times[7_000] = 5
     rows = RowsInMemory({A: times})
-    ahead = ReadingAhead(rows, rows=4_000, span=None)
+    ahead = ReadingAhead(rows, rows=4_000)
     assert look(ahead, 0, 2_000, 10_000) == Unread(6_000, Millis(3_000), Millis(6_999))
     assert look(ahead, 2_000, 4_000, 10_000).lowest == 5
     assert look(ahead, 4_000, 7_001, 10_000).lowest == 8_001
@@ -48,7 +48,7 @@ def test_the_lowest_of_what_follows_is_known_and_no_row_is_looked_at_more_than_t
 
 def test_rows_of_a_log_that_has_others_by_now_are_forgotten() -> None:
     rows = RowsInMemory({A: [1_000 + n for n in range(100)]})
-    ahead = ReadingAhead(rows, rows=50, span=None)
+    ahead = ReadingAhead(rows, rows=50)
     assert look(ahead, 0, 40, 100).lowest == 1_040
     rows.times[A] = [5 + n for n in range(100)]
     assert look(ahead, 30, 40, 100).lowest == 1_040
@@ -59,7 +59,7 @@ def test_rows_of_a_log_that_has_others_by_now_are_forgotten() -> None:
 def test_of_rows_in_order_the_lowest_is_always_the_next_one() -> None:
     """In steps of a batch's rows, not of the pieces in which they are kept."""
     rows = RowsInMemory({A: [1_000 * n for n in range(6_000)]})
-    ahead = ReadingAhead(rows, rows=3_000, span=None)
+    ahead = ReadingAhead(rows, rows=3_000)
     for position in range(100, 6_000, 100):
         assert look(ahead, position - 100, position, 6_000).lowest == 1_000 * position
     assert sum(r.size for r in rows.asked) <= 2 * 6_000
@@ -67,7 +67,7 @@ def test_of_rows_in_order_the_lowest_is_always_the_next_one() -> None:
 
 def test_a_batch_longer_than_the_band_is_not_looked_at_but_near_the_end() -> None:
     rows = RowsInMemory({A: list(range(10_000))})
-    ahead = ReadingAhead(rows, rows=1_000, span=None)
+    ahead = ReadingAhead(rows, rows=1_000)
     look(ahead, 0, 5_000, 10_000)
     assert rows.asked == [SplitRange(A, 5_000, 6_000)]
     # Behind it there are only 300: of the batch itself its last 700 tell how far it leads.
@@ -81,7 +81,7 @@ def test_a_plan_that_comes_less_far_than_the_one_before_looks_at_what_it_leaves_
     times: list[int | None] = list(range(1_000, 11_000))
     times[3_500] = 7
     rows = RowsInMemory({A: times})
-    ahead = ReadingAhead(rows, rows=1_000, span=None)
+    ahead = ReadingAhead(rows, rows=1_000)
     look(ahead, 0, 5_000, 10_000)
     assert look(ahead, 0, 3_000, 10_000).lowest == 7
     look(ahead, 8_000, 8_500, 10_000)
@@ -91,7 +91,7 @@ def test_a_plan_that_comes_less_far_than_the_one_before_looks_at_what_it_leaves_
 
 def test_small_batches_at_the_end_of_a_log_are_known_to_the_row() -> None:
     rows = RowsInMemory({A: [100, 200, 150, 400, 300]})
-    ahead = ReadingAhead(rows, rows=100, span=None)
+    ahead = ReadingAhead(rows, rows=100)
     assert look(ahead, 0, 2, 2) == Unread(2, None, Millis(200))
     assert look(ahead, 2, 3, 3) == Unread(3, None, Millis(200))
     # A limit of rows leaves one of those that came.
@@ -104,32 +104,22 @@ def test_where_positions_have_no_row_a_row_counts_as_unread_for_longer() -> None
     times: list[int | None] = [1_000 + n for n in range(size)]
     times[2_000] = 7
     gaps = {A: set(range(0, size, 3))}
-    ahead = ReadingAhead(RowsInMemory({A: times}, gaps), rows=size, span=None)
+    ahead = ReadingAhead(RowsInMemory({A: times}, gaps), rows=size)
     for position in range(0, 2_001, 100):
         assert look(ahead, 0, position, size).lowest == 7
     assert look(ahead, 0, size, size).lowest is None
 
 
 def test_late_rows_rows_of_the_future_and_rows_without_a_time_move_nothing() -> None:
-    ahead = ReadingAhead(RowsInMemory({A: [50, None, 99_999, 120, 100]}), rows=10, span=None)
+    ahead = ReadingAhead(RowsInMemory({A: [50, None, 99_999, 120, 100]}), rows=10)
     assert look(ahead, 0, 0, 5, late_at=100, cap=1_000) == Unread(5, Millis(120), Millis(120))
-    nothing = ReadingAhead(RowsInMemory({A: [None, None]}), rows=10, span=None)
+    nothing = ReadingAhead(RowsInMemory({A: [None, None]}), rows=10)
     assert look(nothing, 0, 0, 2) == Unread(2, None, None)
-
-
-def test_with_a_span_it_looks_no_further_than_event_times_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(look_ahead, "_LEAST", 10)
-    monkeypatch.setattr(look_ahead, "_STEP", 100)
-    rows = RowsInMemory({A: list(range(0, 1_000_000, 100))})
-    ahead = ReadingAhead(rows, rows=5_000, span=60_000)
-    # 600 rows are a minute.
-    assert 600 <= look(ahead, 0, 0, 10_000).until <= 800
-    assert 1_600 <= look(ahead, 0, 1_000, 10_000).until <= 1_800
 
 
 def test_what_cannot_be_read_is_not_known_and_is_looked_at_again() -> None:
     rows = RowsInMemory({A: [100, 90, 300]})
-    ahead = ReadingAhead(rows, rows=10, span=None)
+    ahead = ReadingAhead(rows, rows=10)
     rows.broken = True
     assert look(ahead, 0, 1, 3) == Unread(1, None, None, is_readable=False)
     rows.broken = False
@@ -145,7 +135,7 @@ def test_a_split_that_cannot_be_read_keeps_nothing_of_the_others_back(
     splits = [Split("t", n) for n in range(4)]
     rows = RowsInMemory({split: list(range(100, 130)) for split in splits})
     rows.unreadable = {splits[0]}
-    ahead = ReadingAhead(rows, rows=10, span=None)
+    ahead = ReadingAhead(rows, rows=10)
     plans = 1 if seconds else 8
     for position in range(plans):
         if seconds == 0.0 and position:
@@ -160,26 +150,13 @@ def test_a_split_that_cannot_be_read_keeps_nothing_of_the_others_back(
     assert len([r for r in caplog.records if "t-0: the rows behind the batch cannot be read" in r.getMessage()]) == 1
 
 
-def test_with_a_span_a_batch_without_event_times_ends_no_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(look_ahead, "_LEAST", 10)
-    monkeypatch.setattr(look_ahead, "_STEP", 100)
-    times: list[int | None] = [None] * 1_000 + [100 * n for n in range(9_000)]
-    ahead = ReadingAhead(RowsInMemory({A: times}), rows=10_000, span=60_000)
-    found = look(ahead, 0, 1_000, 10_000)
-    # 600 rows are a minute.
-    assert 1_600 <= found.until <= 1_800
-    assert found.lowest == 0
-    nothing = ReadingAhead(RowsInMemory({A: [None] * 5_000}), rows=3_000, span=60_000)
-    assert look(nothing, 0, 1_000, 5_000) == Unread(4_000, None, None)
-
-
 def test_a_plan_goes_on_with_what_is_known_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(look_ahead, "_AT_FIRST", 1_000)
     monkeypatch.setattr(look_ahead, "_LEAST", 500)
     monkeypatch.setattr(look_ahead, "_MOST", 1_000)
     monkeypatch.setattr(look_ahead, "_LONGEST", 0.0)
     rows = RowsInMemory({A: list(range(10_000)), B: list(range(10_000))})
-    ahead = ReadingAhead(rows, rows=5_000, span=None)
+    ahead = ReadingAhead(rows, rows=5_000)
     ranges, ends = {s: SplitRange(s, 0, 0) for s in (A, B)}, {A: 10_000, B: 10_000}
     for until in (500, 1_000, 1_500):
         found = ahead.unread(ranges, ends, late_at=None, future_cap=None)
@@ -194,7 +171,7 @@ def test_how_many_rows_are_looked_at_before_the_clock_is_learned_from_how_long_t
     monkeypatch.setattr(look_ahead, "_MOST", 10_000)
     monkeypatch.setattr(look_ahead, "_LONGEST", 0.0)
     rows = RowsInMemory({A: list(range(100_000))})
-    ahead = ReadingAhead(rows, rows=100_000, span=None)
+    ahead = ReadingAhead(rows, rows=100_000)
     look(ahead, 0, 0, 100_000)
     # At most 2 000 are a fifth of a second.
     rows.seconds_a_row = 100e-6
@@ -209,7 +186,7 @@ def test_how_many_rows_are_looked_at_before_the_clock_is_learned_from_how_long_t
 def test_very_many_splits_with_few_rows_each_are_one_look_plan_after_plan() -> None:
     splits = [Split("t", n) for n in range(300)]
     rows = RowsInMemory({split: list(range(100, 200)) for split in splits})
-    ahead = ReadingAhead(rows, rows=1_000, span=None)
+    ahead = ReadingAhead(rows, rows=1_000)
     for plan in range(1, 6):
         planned = {split: SplitRange(split, 5 * plan, 5 * plan) for split in splits}
         found = ahead.unread(planned, dict.fromkeys(splits, 5 * plan + 5), late_at=None, future_cap=None)
@@ -217,10 +194,10 @@ def test_very_many_splits_with_few_rows_each_are_one_look_plan_after_plan() -> N
         assert rows.reads == plan
 
 
-def test_a_min_max_index_is_sparse() -> None:
+def test_the_index_is_sparse() -> None:
     rows = 200_000
-    index = MinMaxIndex.at(0).with_rows(SplitRange(A, 0, rows), np.arange(rows) * 1_000, None, None)
-    assert sum(each.nbytes for each in (index.ends, index.lowest, index.highest)) < 5_000
+    index = MinIndex.at(0).with_rows(SplitRange(A, 0, rows), np.arange(rows) * 1_000, None, None)
+    assert sum(each.nbytes for each in (index.starts, index.ends, index.lowest)) < 5_000
     for position in range(0, rows, 777):
         lowest = index.unread(position).lowest
         assert lowest is not None
@@ -235,7 +212,7 @@ def test_of_very_many_splits_some_are_looked_at_and_then_the_clock(monkeypatch: 
     monkeypatch.setattr(look_ahead, "_LONGEST", 0.0)
     splits = [Split("t", n) for n in range(7)]
     rows = RowsInMemory({split: list(range(100, 130)) for split in splits})
-    ahead = ReadingAhead(rows, rows=10, span=None)
+    ahead = ReadingAhead(rows, rows=10)
     planned = {split: SplitRange(split, 0, 0) for split in splits}
     ends = dict.fromkeys(splits, 30)
     for expected in (2, 4, 6, 7):

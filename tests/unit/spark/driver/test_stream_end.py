@@ -119,7 +119,7 @@ def test_a_run_that_ends_before_the_first_reading_has_ended_says_so_once(caplog:
         state = SourceState({A: at(2)}, catch_up=CatchUp(ends))
         end.note(plan(state, seen, policy, None), seen.logs)
     (told,) = [r.getMessage() for r in caplog.records]
-    assert "readToEndFirst: this run ends before log-0 have been read" in told
+    assert "whenCaughtUp=watermark: this run ends before log-0 have been read" in told
 
 
 @pytest.mark.parametrize(
