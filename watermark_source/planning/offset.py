@@ -31,7 +31,7 @@ Layout of version 1, keys sorted, integers only (but in "own"), absent keys for 
      "since": 1700000003000,            the earliest moment of all splits
      "snapshot": {"shop.orders": [[100], [200], null]},  where chunks end: of snapshots, the last before, and those
                                         that were planned last
-     "source": "file-log",              format name
+     "source": "my-format",             format name
      "splits": {"orders": {"0": [position, planned, watermark, status, since, step, returning]}},
      "system": "5b1d…",                 the replica that the positions belong to
      "time": "at",                      what event time is, where it is not the default
