@@ -27,8 +27,8 @@ SECTIONS: Mapping[tuple[str, str], str] = {
         "AlignedDataSource SourceOptions Abilities RowLimits MinimumRows WatermarkCharacteristic"
     ),
     ("Options", "watermark_source.connector"): (
-        "Option OptionTable one_of true_or_false at_least_one boolean integer positive_integer duration word non_empty "
-        "STREAM_OPTIONS ENGINE_OPTIONS ONLY_IN_STREAMS EARLIEST LATEST"
+        "Option OptionTable Renamed one_of true_or_false at_least_one boolean integer positive_integer duration word "
+        "non_empty STREAM_OPTIONS ENGINE_OPTIONS ONLY_IN_STREAMS RENAMED EARLIEST LATEST"
     ),
     ("The driver side", "watermark_source.connector"): (
         "Split SplitRange Millis SourceDefinition Connector SplitDiscovery StartPositions EarliestOrLatest LogBounds "

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from watermark_source.option_table import (
         Option,
         OptionTable,
+        Renamed,
         at_least_one,
         boolean,
         duration,
@@ -78,7 +79,7 @@ if TYPE_CHECKING:
     from watermark_source.planning.strategy import Abilities
     from watermark_source.planning.watermark import Millis, WatermarkCharacteristic
     from watermark_source.spark.data_source import EARLIEST, LATEST, STREAM_OPTIONS, AlignedDataSource
-    from watermark_source.spark.option_rows import ENGINE_OPTIONS, ONLY_IN_STREAMS
+    from watermark_source.spark.option_rows import ENGINE_OPTIONS, ONLY_IN_STREAMS, RENAMED
     from watermark_source.spark.options import SourceOptions
     from watermark_source.words import Words
 
@@ -88,6 +89,7 @@ __all__ = [
     "ENGINE_OPTIONS",
     "LATEST",
     "ONLY_IN_STREAMS",
+    "RENAMED",
     "STREAM_OPTIONS",
     "Abilities",
     "AlignedDataSource",
@@ -136,6 +138,7 @@ __all__ = [
     "RelocatedRangeReader",
     "Relocation",
     "Removal",
+    "Renamed",
     "Replicas",
     "ResponseTimeoutError",
     "RowIndex",
@@ -188,8 +191,8 @@ _HOMES = {
         "errors": "CorruptDataError DataLossError EventTimeError MissingPackageError OffsetError OptionError "
         "RefusedError ResponseTimeoutError SchemaError SourceError StartMismatchError UnknownSplitError "
         "UnreachableError UnsupportedFormatError UsageError WatermarkSourceError",
-        "option_table": "Option OptionTable at_least_one boolean duration integer non_empty one_of positive_integer "
-        "true_or_false word",
+        "option_table": "Option OptionTable Renamed at_least_one boolean duration integer non_empty one_of "
+        "positive_integer true_or_false word",
         "planning.announced": "LoggedStatement",
         "planning.announcement": "Announcement Removal",
         "planning.policy": "LossKind MinimumRows RowLimits",
@@ -200,7 +203,7 @@ _HOMES = {
         "planning.strategy": "Abilities",
         "planning.watermark": "Millis WatermarkCharacteristic",
         "spark.data_source": "AlignedDataSource EARLIEST LATEST STREAM_OPTIONS",
-        "spark.option_rows": "ENGINE_OPTIONS ONLY_IN_STREAMS",
+        "spark.option_rows": "ENGINE_OPTIONS ONLY_IN_STREAMS RENAMED",
         "spark.options": "SourceOptions",
         "words": "Words",
     }.items()
