@@ -1,7 +1,7 @@
 # Everything runs in .venv, made once from pyproject.toml. Needed on the machine: Python 3.11+ and Java 17+.
 #   make play | demo | demo-json | demo-mysql | demo-join | demo-rate | check | test | test-long | test-versions |
-#   test-servers | test-containers | lint | coverage | lock | bench | docs | site | broker | decoders | soak | fuzz |
-#   mutants | clean | distclean
+#   test-servers | test-containers | test-guarded | lint | coverage | lock | bench | docs | site | broker | decoders |
+#   soak | fuzz | mutants | clean | distclean
 # (make help explains them)
 
 PYTHON ?= python3
@@ -76,8 +76,8 @@ USERS := play demo demo-json demo-mysql demo-join demo-rate demo-chain broker de
 $(USERS): export PYTHONPATH := $(CURDIR):$(CURDIR)/connectors
 
 .DEFAULT_GOAL := help
-.PHONY: help $(USERS) check pure test test-long test-versions test-servers test-containers lint coverage lock bench docs site \
-    soak fuzz mutants clean distclean python java prepared
+.PHONY: help $(USERS) check pure test test-long test-versions test-servers test-containers test-guarded lint coverage \
+    lock bench docs site soak fuzz mutants clean distclean python java prepared
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST)
@@ -124,6 +124,9 @@ test-servers: prepared ## a core of the tests on each release of Kafka, MySQL an
 
 test-containers: java $(INSTALLED) ## the servers, docker-compose.yml and some queries, all in containers; needs an engine
 	WATERMARK_SOURCE_SERVICES=container $(RUN) -m pytest $(CONTAINER_TESTS) --long --durations=10 $(PYTEST_ARGS)
+
+test-guarded: prepared ## what make test leaves out while nothing that it guards changes, and a record that it passed
+	$(RUN) -m tests.guarded
 
 prepared: java $(INSTALLED)
 	$(RUN) -m services.prepare

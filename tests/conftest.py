@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import gc
+import operator
 import os
 import random
 import re
@@ -26,6 +27,7 @@ from services.mysql import MySql, mysql_service
 from services.mysql_program import Flavour, flavour_from_environment
 from services.postgres import Postgres, postgres_service
 from services.spark_start import LOCAL_CHECKPOINTS, quick_spark
+from tests.guarded import unchanged
 from tests.left_open import count_beside_spark, take_counts
 from tests.left_open import found_in_its_file as _found_in_its_file  # noqa: F401 - a fixture of every file
 from tests.longest_first import in_order
@@ -105,7 +107,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    return " ".join(f"{name}={config.getoption(name)}" for name in SEEDS)
+    seeds = " ".join(f"{name}={config.getoption(name)}" for name in SEEDS)
+    places = [str(place.relative_to(config.rootpath)) for place in _unchanged(config)]
+    guards = f"\nleft out, for what they guard is as it was when they passed: {', '.join(places)}" if places else ""
+    return seeds + guards
+
+
+def _unchanged(config: pytest.Config) -> list[Path]:
+    """Return where the tests are that are left out of this run, because nothing that they guard has changed."""
+    if config.getoption("--long"):
+        return []
+    named = [config.invocation_params.dir / argument.partition("::")[0] for argument in config.args]
+    return unchanged(config.rootpath, named)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -131,14 +144,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         reasons["container"] = "are about containers were left out (make test-containers)"
     if not config.getoption("--long"):
         reasons["long"] = "are longer by nature were left out (--long)"
-    config.stash[_left_out] = {}
-    for marker, reason in reasons.items():
-        needing = [item for item in items if item.get_closest_marker(marker)]
-        items[:] = [item for item in items if not item.get_closest_marker(marker)]
-        config.hook.pytest_deselected(items=needing)
-        config.stash[_left_out][reason] = len(needing)
+    places = _unchanged(config)
+    _leave_out(config, items, lambda item: any(item.path.is_relative_to(place) for place in places))
+    config.stash[_left_out] = {
+        reason: _leave_out(config, items, operator.methodcaller("get_closest_marker", marker))
+        for marker, reason in reasons.items()
+    }
     count_beside_spark(items)
     items[:] = [items[index] for index in in_order([item.path for item in items], config.rootpath)]
+
+
+def _leave_out(config: pytest.Config, items: list[pytest.Item], is_left_out: Callable[[pytest.Item], object]) -> int:
+    """Deselect items, and return how many."""
+    left_out = [item for item in items if is_left_out(item)]
+    items[:] = [item for item in items if not is_left_out(item)]
+    config.hook.pytest_deselected(items=left_out)
+    return len(left_out)
 
 
 def pytest_collection_finish() -> None:
