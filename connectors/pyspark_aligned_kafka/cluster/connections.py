@@ -429,6 +429,11 @@ class Cluster:
 # Brokers that do not answer: the log has a line when one goes, one a minute, and one when it is back.
 
 _AGAIN_SECONDS = 60.0
+_ADVICE = (
+    ", until kafka.default.api.timeout.ms is over (60 s by default); check kafka.bootstrap.servers and "
+    "advertised.listeners"
+)
+"""Of a broker that has never answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -477,7 +482,7 @@ class BrokerOutages:
                 return
             self._outages[address] = Outage(now, now) if outage is None else replace(outage, logged=now)
         if outage is None:
-            advice = "" if address in self._worked else "; check kafka.bootstrap.servers and advertised.listeners"
+            advice = "" if address in self._worked else _ADVICE
             _log.warning("Kafka broker %s does not answer: %s; it is tried again%s", address, why, advice)
         else:
             _log.warning(
