@@ -13,8 +13,10 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+import sys
 from typing import NoReturn
 
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import window
 
@@ -71,8 +73,11 @@ def main() -> None:
         .trigger(processingTime="1 second")
         .start()
     )
-    with LiveStatus(query), stop_between_batches(query):  # also by Ctrl-C
-        query.awaitTermination()
+    try:
+        with LiveStatus(query), stop_between_batches(query):  # also by Ctrl-C
+            query.awaitTermination()
+    except StreamingQueryException as error:
+        sys.exit(f"the job failed: {str(error).splitlines()[0]}")  # below come frames and plans of Spark
     spark.stop()
 
 

@@ -186,19 +186,19 @@ def test_lines_that_look_at_a_query_print_what_holds_it(
 
 
 @pytest.mark.long("test_lines_that_read_a_topic_give_its_records")
-def test_lines_of_watermarks_give_what_was_written(
+def test_lines_of_strategies_and_late_rows_give_what_was_written(
     typed: Typed, kafka: Kafka, topic: str, tmp_path: Path, database: MySqlServer
 ) -> None:
     brokers = options_of(kafka, topic)
     typed.names |= {"kafka": brokers, "checkpoint": str(tmp_path / "late"), "DataFrame": DataFrame}
     for number in (1, 2):
-        typed.run("watermarks", number, replaced={})
+        typed.run("strategies", number, replaced={})
         counts = follow_watermark(typed.names["stream"]).groupBy(F.window("event_time", "1 minute")).count()
         assert number == 1 or minutes(typed.rows(counts)) == 9
 
-    typed.run("watermarks", 8, replaced={})
+    typed.run("late-rows", 1, replaced={})
     typed.names["checkpoint"] = str(tmp_path / "corrected")
-    typed.run("watermarks", 9, replaced={"/data/counts": str(tmp_path / "counts")})
+    typed.run("late-rows", 2, replaced={"/data/counts": str(tmp_path / "counts")})
     try:
         assert all(typed.ended())
         assert minutes(typed.spark.table("counts").collect()) == 9
@@ -209,18 +209,18 @@ def test_lines_of_watermarks_give_what_was_written(
 
     replaced = {'"subscribe": "orders"': f'"subscribe": "{topic}"', "10 minutes": "10 seconds"}
     typed.names["brokers"] = {"kafka.bootstrap.servers": kafka.bootstrap}
-    typed.run("watermarks", 10, replaced=replaced)
+    typed.run("late-rows", 3, replaced=replaced)
     assert {row.answer for row in typed.rows(typed.names["corrected"])} == {"final"}
     assert typed.rows(typed.names["early"])
 
     typed.names |= {"stream": typed.spark.readStream.format("aligned-kafka").options(**brokers).load()}
     typed.names |= {"Column": Any}
-    typed.run("watermarks", 12, replaced={})
+    typed.run("late-rows", 5, replaced={})
     assert {row.answer for row in typed.rows(typed.names["both"])} == {"early", "final"}
 
-    typed.run("watermarks", 15, replaced=of_kafka(kafka, topic))
+    typed.run("processing-time", 1, replaced=of_kafka(kafka, topic))
     assert minutes(typed.rows(typed.names["counts"])) >= 9
-    typed.run("watermarks", 16, replaced={})
+    typed.run("processing-time", 2, replaced={})
 
 
 @pytest.mark.usefixtures("rocksdb")
@@ -258,7 +258,7 @@ def test_lines_of_tables_joins_and_ordering_give_what_was_written(
         "checkpoint": str(tmp_path / "ordered"),
         "path": str(tmp_path / "users"),
     }  # fmt: skip
-    typed.run("watermarks", 5, replaced={'"user")': '"user_id")'})
+    typed.run("watermarks", 3, replaced={'"user")': '"user_id")'})
     typed.ended()
     assert typed.spark.read.parquet(str(tmp_path / "users")).count() == USERS
 

@@ -88,6 +88,10 @@ class Program:
     def interrupt(self) -> int:
         """Press Ctrl-C; return the exit status."""
         self._process.send_signal(signal.SIGINT)
+        return self.wait()
+
+    def wait(self) -> int:
+        """Return the exit status once it has ended."""
         return self._process.wait(PATIENCE_SECONDS)
 
     def close(self) -> None:
@@ -157,6 +161,16 @@ def test_the_lines_that_play_prints_run_as_they_stand(
     checked, measured = (call([str(installed), *shlex.split(line)[1:]], tmp_path) for line in (doctor, profile))
     assert "found in the newest record of 3 partitions" in checked
     assert re.search(r"maxOutOfOrderness = (3|2\.\d) s +for no late row", measured)
+
+
+@pytest.mark.long("test_an_error_in_a_query_begins_with_its_sentence")
+def test_the_first_job_ends_with_the_sentence_of_its_error(
+    kafka: Kafka, installed: Path, run: Callable[..., Program], tmp_path: Path
+) -> None:
+    job = run([str(installed), str(ROOT / "examples/first_job.py"), kafka.bootstrap, "there-is-none"], "job")
+    assert job.wait() == 1
+    said = next(line for line in job.errors.splitlines() if line.startswith("the job failed: "))
+    assert "UnknownSplitError: topic there-is-none does not exist" in said
 
 
 @pytest.mark.long("test_the_lines_that_play_prints_run_as_they_stand")

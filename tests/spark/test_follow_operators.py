@@ -138,7 +138,7 @@ def test_event_timers_fire_by_the_source_watermark(streams: Streams) -> None:
 
 
 def test_one_query_answers_early_by_shifted_event_times_and_then_finally(streams: Streams) -> None:
-    """The early answer is without a row that comes after it, the final one has it: docs/watermarks.md."""
+    """The early answer is without a row that comes after it, the final one has it: docs/late-rows.md."""
     ahead = F.expr("INTERVAL 50 SECONDS")
 
     def counts(rows: DataFrame, answer: str, ahead: Column) -> DataFrame:

@@ -306,7 +306,7 @@ def test_the_kit_takes_ranges_of_the_users_own() -> None:
 
 
 def test_the_class_on_the_page_keeps_the_contract(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = (Path(__file__).parents[3] / "docs" / "watermarks.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "strategies.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(# shop/watermarks\.py.*?)```", page, re.DOTALL)
     (tmp_path / "shop_of_the_page.py").write_text(code, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
