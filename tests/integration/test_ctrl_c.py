@@ -45,7 +45,7 @@ PROGRESS = r"^ *\d+ s  "
 COUNTED = r"[1-9]\d* windows are closed"
 DEMOS = {
     "change_feeds": Demo(PROGRESS, COUNTED),
-    "clickstream_enrichment": Demo(PROGRESS, "[1-9] clicks have come out", ("kafka", "mysql")),
+    "clickstream_enrichment": Demo(PROGRESS, "a join that waits: ", ("kafka", "mysql")),
     "early_and_final": Demo(PROGRESS, r"[1-9]\d* windows have an early answer"),
     "file_log.count": Demo("^counting", None, (), "log4j profile", 0),
     "job_chain": Demo(PROGRESS, r"[1-9]\d* with a bound"),
@@ -53,7 +53,7 @@ DEMOS = {
     "mysql_changes": Demo(PROGRESS, "the binlog is read", ("mysql",)),
     "night_uploads": Demo(PROGRESS, COUNTED),
     "play": Demo("orders written", None, starting="A broker answers", status=0),
-    "rate_enrichment": Demo(PROGRESS, None, ("mysql",)),
+    "rate_enrichment": Demo(PROGRESS, "a join that waits: ", ("mysql",)),
     "sensor_ordering": Demo(PROGRESS, r"[1-9]\d* readings out"),
     "skewed_topic": Demo(PROGRESS, r"closed [1-9]"),
     "two_topics_join": Demo(PROGRESS, r"[1-9] rows joined"),
