@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -170,8 +171,7 @@ def test_lines_that_look_at_a_query_print_what_holds_it(
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
     typed.run("monitoring", 4, 8, 11, 14, replaced={})
-    splits = [line for line in capsys.readouterr().out.splitlines() if line.startswith(f"{topic}-")]
-    assert len(splits) == 2
+    assert len(re.findall(rf"^{topic}-[01] FINISHED 0 ", capsys.readouterr().out, re.MULTILINE)) == 2
     typed.run("monitoring", 6, 15, replaced={"4050": "0", "9400": port})
     page, registry = typed.names["page"], typed.names["registry"]
     try:
