@@ -238,9 +238,9 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         "that they had by then. `watermark`: the watermark; before there is none, and the other sources of the "
         "alignment group wait, as for a topic that is the build side of `temporal_join` "
         "([joins](joins.md#a-topic-as-build-side)). `clock`: event time becomes the clock (FLIP-326): history by event "
-        "time, then [processing time](processing-time.md#history-then-the-clock); it never changes back, and cannot be with "
-        "`watermarkStrategy` `none` or `finalWatermark`. Needs a start before the ends: `startingOffsets` `earliest`, "
-        "for example.",
+        "time, then [processing time](processing-time.md#history-then-the-clock); it never changes back, and cannot be "
+        "with `watermarkStrategy` `none` or `finalWatermark`. Needs a start before the ends: `startingOffsets` "
+        "`earliest`, for example.",
     ),
     one_of(
         name="idleReturn",
