@@ -32,7 +32,6 @@ from watermark_source.checks import Caution, Check, Finding, examine
 from watermark_source.durations import format_duration
 from watermark_source.errors import OptionError, SourceError, UnknownSplitError, listed
 from watermark_source.planning.split import Split, SplitRange
-from watermark_source.planning.strategy import Observed
 from watermark_source.planning.watermark import watermark_text
 
 OPTIONS = COMMAND_OPTIONS
@@ -216,7 +215,7 @@ def brokers_clocks(cluster: CheckedCluster) -> str | Caution:
         )
     node, worst = max(skews.items(), key=lambda item: (item[1].magnitude, item[0]))
     text = f"{_shown(worst)} (broker {node}; {len(skews)} looked at)"
-    lag = cluster.options.engine.strategy.write_delay
+    lag = cluster.options.engine.policy.strategy.write_delay
     if lag is not None and worst.magnitude > lag:
         raise OptionError(
             "maxWatermarkLag",
@@ -327,13 +326,13 @@ def _offsets(cluster: CheckedCluster) -> str | Caution:
 
 def _empty(cluster: CheckedCluster) -> str | Caution:
     """Name the partitions for which a watermark of all of them would wait."""
-    engine = cluster.options.engine
-    if engine.strategy.observed in (Observed.LATE_ROWS, Observed.NOTHING) or engine.strategy.write_delay is not None:
+    policy = cluster.options.engine.policy
+    if not policy.strategy.observed.is_needed or policy.strategy.write_delay is not None:
         return "no watermark waits for partitions without records, by watermarkStrategy"
     empty = [each.split for each in cluster.extents.values() if each.end == each.start]
     if not empty:
         return f"each of {len(cluster.extents)} partitions has a record"
-    timeout = engine.idleness.timeout
+    timeout = policy.idleness.timeout
     if timeout is None:
         never = sum(cluster.extents[split].end == 0 for split in empty)
         return Caution(
@@ -384,7 +383,8 @@ def _settings(cluster: CheckedCluster) -> str | Caution:
 
 def _timestamp_type(cluster: CheckedCluster) -> str | Caution:
     shown = _by_value(cluster, TIMESTAMP_TYPE)
-    lag = cluster.options.engine.strategy.write_delay
+    policy = cluster.options.engine.policy
+    lag = policy.strategy.write_delay
     by_producers = [name for name, each in cluster.settings.items() if each.get(TIMESTAMP_TYPE) == CREATE_TIME]
     if lag is not None and by_producers:
         return Caution(
@@ -392,7 +392,7 @@ def _timestamp_type(cluster: CheckedCluster) -> str | Caution:
             f"{format_duration(lag)} after its own timestamp may be late: set maxWatermarkLag to what the slowest "
             "producer needs, or message.timestamp.type to LogAppendTime"
         )
-    if cluster.options.times.event_time is None and by_producers and cluster.options.engine.max_future_skew is None:
+    if cluster.options.times.event_time is None and by_producers and policy.max_future_skew is None:
         return Caution(
             f"{shown}. Producers date the records: one whose clock is ahead makes all other rows late. Set "
             "maxFutureSkew, for example 10 minutes"

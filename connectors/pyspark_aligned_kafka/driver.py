@@ -163,7 +163,7 @@ def _max_age_ms(options: KafkaOptions) -> int:
 
 def _warn_of_producer_times(admin: KafkaAdmin, options: KafkaOptions, topics: Set[str]) -> None:
     """Log what the ingestion strategy assumes of topics whose producers date the records."""
-    lag = options.engine.strategy.write_delay
+    lag = options.engine.policy.strategy.write_delay
     if lag is None:
         return
     dated = sorted(name for name, kind in admin.timestamp_types(topics).items() if kind == CREATE_TIME)

@@ -95,7 +95,7 @@ def seen_of(
     states = {split: state for split, (state, _) in zip(SPLITS, members, strict=False)}
     log = log_of(*([NOW - MINUTE] * state.position + [NOW] * unread for state, unread in members))
     begun = SourceState(splits=states, watermark=None if sent is None else Millis(sent), run=1)
-    planned = plan(begun, observation(log, others=others), options.policy(), log)
+    planned = plan(begun, observation(log, others=others), options.policy, log)
     counts = RowCounts(by_split=rows or {})
     return Seen(planned, counts, words=KAFKA, open_transactions=set(states) if opened else frozenset())
 
@@ -190,7 +190,7 @@ def test_all_views_name_the_same_holder_for_the_same_reason_with_the_same_advice
     seen = seen_of(members, sent, options, others, dict(zip(SPLITS, rows, strict=True)), opened)
     status = status_of(seen, options)
     assert_views_agree(status)
-    members_of = waited_for(seen.plan.state, seen.plan.watermarks.counted, options.idleness)
+    members_of = waited_for(seen.plan.state, seen.plan.watermarks.counted, options.policy.idleness)
     holding = {view.split for view in status.splits if view.holds_back}
     # Only members that the combined watermark counts hold it, unless all are left out.
     assert not members_of or holding <= members_of
@@ -219,10 +219,10 @@ def test_all_views_name_the_same_writer(
     announced = ObservedAnnouncements(
         table=table, by=by, log="L", next_position=1, is_current=is_current, silent=dict.fromkeys("abc", silent)
     )
-    options = replace(options_of(), strategy=Announced(by))
+    options = replace(options_of(), policy=replace(options_of().policy, strategy=Announced(by)))
     log = log_of([NOW - MINUTE] * 3)
     seen = observation(log, announced=announced)
-    planned = plan(SourceState(splits={A: at(3)}), seen, options.policy(), log)
+    planned = plan(SourceState(splits={A: at(3)}), seen, options.policy, log)
     assert_views_agree(status_of(Seen(planned, RowCounts(), words=KAFKA), options))
 
 
@@ -277,7 +277,7 @@ def test_ten_thousand_splits_report_the_slowest_hundred(unread: int) -> None:
     states: dict[Split, Any] = {Split("log", n): at(10, NOW - n) for n in range(10_000)}
     ends = dict.fromkeys(states, 10 + unread)
     seen = replace(observation(log_of([])), logs=replace(observation(log_of([])).logs, ends=ends))
-    planned = plan(SourceState(splits=states, watermark=Millis(NOW - 10_000)), seen, options_of().policy(), None)
+    planned = plan(SourceState(splits=states, watermark=Millis(NOW - 10_000)), seen, options_of().policy, None)
     status = status_of(Seen(planned, RowCounts()), options_of())
     assert {view.split.number for view in status.splits} == set(range(9_900, 10_000))
 

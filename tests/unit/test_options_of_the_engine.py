@@ -40,10 +40,10 @@ def refusal(**given: str) -> OptionError:
 def test_defaults() -> None:
     options = parsed()
     assert options.source_name == "some-format"
-    assert options.strategy == Bounded(0)
-    assert options.idleness.timeout is None
+    assert options.policy.strategy == Bounded(0)
+    assert options.policy.idleness.timeout is None
     assert options.group is None
-    assert options.include_markers is True
+    assert options.policy.sends_markers is True
 
 
 @pytest.mark.parametrize(
@@ -73,8 +73,8 @@ def test_group_and_drift_go_together(given: dict[str, str], missing: str) -> Non
 
 def test_who_only_follows_its_group_needs_no_drift() -> None:
     options = parsed(alignmentGroup="g", idleFollows="group", idleTimeout="5 seconds")
-    assert options.idleness.follows_group
-    assert options.alignment.max_drift is None
+    assert options.policy.idleness.follows_group
+    assert options.policy.alignment.max_drift is None
     assert options.group is not None
 
 
@@ -100,13 +100,13 @@ def test_the_clocks_interval_belongs_to_strategy_none(given: dict[str, str], str
     error = refusal(WATERMARKINTERVAL="5 seconds", **given)
     assert (error.option, error.seen) == ("watermarkInterval", "5 seconds")
     assert f"the strategy is {strategy}" in str(error)
-    assert parsed(watermarkInterval="5 seconds", watermarkStrategy="none").watermark_interval == 5_000
+    assert parsed(watermarkInterval="5 seconds", watermarkStrategy="none").policy.watermark_interval == 5_000
 
 
 def test_looking_ahead_has_a_band_and_a_bound() -> None:
     ahead = parsed(watermarkStrategy="lookahead", maxOutOfOrderness="5 seconds")
-    assert ahead.strategy == LookAhead(rows=200_000, out_of_orderness=5_000)
-    assert parsed(watermarkStrategy="lookahead", lookaheadRows="7").strategy == LookAhead(rows=7)
+    assert ahead.policy.strategy == LookAhead(rows=200_000, out_of_orderness=5_000)
+    assert parsed(watermarkStrategy="lookahead", lookaheadRows="7").policy.strategy == LookAhead(rows=7)
 
 
 @pytest.mark.parametrize(("given", "option", "said"), [
@@ -128,11 +128,11 @@ def test_a_log_in_the_order_of_its_times_needs_no_looking_ahead() -> None:
 
 
 def test_ingestion_has_a_lag() -> None:
-    assert parsed(watermarkStrategy="ingestion").strategy == Ingestion(10_000)
-    assert parsed(watermarkStrategy="ingestion", maxWatermarkLag="3 seconds").strategy == Ingestion(3_000)
+    assert parsed(watermarkStrategy="ingestion").policy.strategy == Ingestion(10_000)
+    assert parsed(watermarkStrategy="ingestion", maxWatermarkLag="3 seconds").policy.strategy == Ingestion(3_000)
     applications = parsed(watermarkStrategy="ingestion", maxWatermarkLag="1 minute", maxOutOfOrderness="20 seconds")
-    assert applications.strategy == Ingestion(60_000, 20_000)
-    assert parsed(watermarkStrategy="ingestion", watermarkInterval="5 seconds").watermark_interval == 5_000
+    assert applications.policy.strategy == Ingestion(60_000, 20_000)
+    assert parsed(watermarkStrategy="ingestion", watermarkInterval="5 seconds").policy.watermark_interval == 5_000
 
 
 @pytest.mark.parametrize(("given", "option", "text"), [
@@ -149,13 +149,13 @@ def test_what_does_not_go_with_a_lag_is_refused(given: dict[str, str], option: s
 
 def test_a_learned_bound_has_a_wish_and_an_upper_bound() -> None:
     plain = parsed(watermarkStrategy="percentile", maxOutOfOrderness="10 minutes")
-    assert plain.strategy == Percentile(on_time=999_000, rows=100_000, most=600_000)
-    assert plain.strategy.bound == 600_000
+    assert plain.policy.strategy == Percentile(on_time=999_000, rows=100_000, most=600_000)
+    assert plain.policy.strategy.bound == 600_000
     chosen = parsed(
         watermarkStrategy="PERCENTILE", maxOutOfOrderness="1 hour", watermarkPercentile="95 %", percentileRows="400"
     )
-    assert chosen.strategy == Percentile(on_time=950_000, rows=400, most=3_600_000)
-    assert parsed(maxOutOfOrderness="10 minutes").strategy == Bounded(600_000)
+    assert chosen.policy.strategy == Percentile(on_time=950_000, rows=400, most=3_600_000)
+    assert parsed(maxOutOfOrderness="10 minutes").policy.strategy == Bounded(600_000)
 
 
 PERCENTILE = {"watermarkStrategy": "percentile", "maxOutOfOrderness": "10 minutes"}
@@ -222,11 +222,11 @@ def test_without_event_time_there_is_neither_drift_nor_idleness_nor_a_future(giv
 def test_on_the_clock_nobody_can_wait_for_a_first_row() -> None:
     given = {"alignmentGroup": "g", "alignmentHold": "firstWatermark"}
     assert refusal(watermarkStrategy="none", **given).option == "alignmentHold"
-    assert parsed(alignmentMaxDrift="1 minute", **given).alignment.hold is GroupHold.FIRST_WATERMARK
+    assert parsed(alignmentMaxDrift="1 minute", **given).policy.alignment.hold is GroupHold.FIRST_WATERMARK
 
 
 def test_strategy_none_is_processing_time() -> None:
-    assert parsed(watermarkStrategy="NONE").strategy == ProcessingTime()
+    assert parsed(watermarkStrategy="NONE").policy.strategy == ProcessingTime()
 
 
 @pytest.mark.parametrize(("name", "text"), [
@@ -291,9 +291,9 @@ def test_an_option_of_flink_that_has_no_place_here_is_refused_with_the_reason(na
 
 def test_an_idle_timeout_that_is_learned_has_a_longest() -> None:
     learned = parsed(idleTimeout="Auto")
-    assert (learned.idleness.timeout, learned.idleness.learned) == (300_000, True)
+    assert (learned.policy.idleness.timeout, learned.policy.idleness.learned) == (300_000, True)
     plain = parsed(idleTimeout="30 seconds")
-    assert (plain.idleness.timeout, plain.idleness.learned) == (30_000, False)
+    assert (plain.policy.idleness.timeout, plain.policy.idleness.learned) == (30_000, False)
     assert refusal(watermarkStrategy="none", idleTimeout="auto").option == "idleTimeout"
 
 
@@ -302,12 +302,12 @@ ANNOUNCED = {"watermarkStrategy": "announced"}
 
 def test_announced_watermarks_follow_the_named_writers_at_an_interval_of_their_own() -> None:
     plain = parsed(**ANNOUNCED)
-    assert plain.strategy == Announced(AnnouncedBy())
-    assert plain.watermark_interval == 200
+    assert plain.policy.strategy == Announced(AnnouncedBy())
+    assert plain.policy.watermark_interval == 200
     chosen = parsed(**ANNOUNCED, announcedBy="a, b", writerTimeToLive="1 minute", watermarkInterval="1 second")
-    assert chosen.strategy == Announced(AnnouncedBy(frozenset({"a", "b"}), 60_000))
-    assert chosen.watermark_interval == 1_000
-    assert parsed().watermark_interval == 1_000
+    assert chosen.policy.strategy == Announced(AnnouncedBy(frozenset({"a", "b"}), 60_000))
+    assert chosen.policy.watermark_interval == 1_000
+    assert parsed().policy.watermark_interval == 1_000
 
 
 @pytest.mark.parametrize(("given", "option", "text"), [

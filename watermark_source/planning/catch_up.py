@@ -24,6 +24,11 @@ def is_done(catch_up: CatchUp | None) -> bool:
     return catch_up is not None and catch_up.again and not catch_up.ends
 
 
+def reads_first(after: AfterCatchUp | None, catch_up: CatchUp | None) -> bool:
+    """Return whether logs are still read to their ends, before which there is no watermark."""
+    return after is AfterCatchUp.WATERMARK and not is_done(catch_up)
+
+
 def begins(before: SourceState, after: AfterCatchUp) -> bool:
     """Return whether the next plan finds the ends up to which a source catches up.
 
@@ -92,7 +97,7 @@ def check_start(state: SourceState, after: AfterCatchUp | None, *, keeps_clock: 
             "watermark with watermarkStrategy none), and the option is not set any more: every row would be late. Set "
             "it again, or start with a new checkpoint location."
         )
-    if after is AfterCatchUp.WATERMARK and not is_done(state.catch_up) and state.watermark is not None:
+    if reads_first(after, state.catch_up) and state.watermark is not None:
         raise OffsetError(
             "whenCaughtUp is watermark, and the checkpoint was begun without it: a watermark has been sent before the "
             "logs were read to their ends. Leave the option out, or start with a new checkpoint location."

@@ -14,11 +14,11 @@ from heapq import nsmallest
 from typing import Final, NamedTuple
 
 from watermark_source.planning.announced import ObservedAnnouncements, WriterAt, WriterStatus, writers_at
-from watermark_source.planning.catch_up import is_done
+from watermark_source.planning.catch_up import reads_first
 from watermark_source.planning.combined_watermark import positions_of
 from watermark_source.planning.group import FIRST, drift_in_force
 from watermark_source.planning.planner import Plan
-from watermark_source.planning.policy import AfterCatchUp, PlanPolicy
+from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.range_report import NO_ROWS, RowTotals
 from watermark_source.planning.snapshot_ranges import snapshot_split, unfinished
 from watermark_source.planning.split import Split
@@ -314,7 +314,7 @@ def without_holder(of: PlanFacts) -> Millis | None:
 
 def _read_first(of: PlanFacts) -> Iterator[Hold]:
     state = of.state
-    if of.policy.after_catch_up is AfterCatchUp.WATERMARK and not is_done(state.catch_up):
+    if reads_first(of.policy.after_catch_up, state.catch_up):
         yield Hold(by=HeldBy.READING, name="the first reading", kind=HoldKind.BACKLOG, lag=left_to_read(state))
     elif state.watermark is None and (tables := sorted(unfinished(state.snapshots))):
         names = ", ".join(tables[:NAMED]) + (", …" if len(tables) > NAMED else "")
@@ -440,14 +440,8 @@ def _lacking(rows: RowTotals, strategy: WatermarkStrategy) -> HoldKind | None:
 
 
 def _newest(at: SplitState, strategy: WatermarkStrategy) -> int | None:
-    bound = out_of_orderness(strategy)
+    bound = strategy.distance
     return None if bound is None or at.watermark is None else saturating_add(at.watermark, bound + 1)
-
-
-def out_of_orderness(strategy: WatermarkStrategy) -> int | None:
-    """Return by how many milliseconds a split's watermark is behind its highest event time; ``None``: by no bound."""
-    by_event_times = strategy.observed in (Observed.HIGHEST, Observed.DISORDER) and strategy.follows_highest
-    return strategy.bound if by_event_times else None
 
 
 def circumstances(split: Split, of: PlanFacts, idled: Set[Split], *, holds: bool) -> Circumstances:

@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 from watermark_source.planning.announced import needed_from
 from watermark_source.planning.backlog import Backlog, Limit, backlog_of, with_step, with_steps
 from watermark_source.planning.budget import budgeted_ends
-from watermark_source.planning.catch_up import caught_up_after, check_clock, check_start, is_done
+from watermark_source.planning.catch_up import caught_up_after, check_clock, check_start, is_done, reads_first
 from watermark_source.planning.combined_watermark import (
     at_rest,
     closed,
@@ -129,9 +129,7 @@ def known_before(
             time cannot begin (``check_clock``).
         GeneratorError: the user's own strategy failed.
     """
-    if state.use_processing_time and policy.after_catch_up is AfterCatchUp.CLOCK:
-        policy = policy.on_clock
-    policy = _with_group_drift(policy, observation.others)
+    policy = _with_group_drift(policy.in_force(use_processing_time=state.use_processing_time), observation.others)
     keeps_clock = policy.strategy.is_on_clock(reads_first=False, was_on_clock=True)
     check_start(state, policy.after_catch_up, keeps_clock=keeps_clock)
     policy.strategy.check_checkpoint(state.watermark, observation.now, use_processing_time=state.use_processing_time)
@@ -164,7 +162,7 @@ def known_before(
         if not state.use_processing_time:
             check_clock(state.watermark, observation.now)
         policy, splits = policy.on_clock, _without_kept(splits)
-    reads_to_end_first = policy.after_catch_up is AfterCatchUp.WATERMARK and not is_done(catch_up)
+    reads_to_end_first = reads_first(policy.after_catch_up, catch_up)
     if reads_to_end_first:
         # Nothing has a watermark that could be ahead, and the others of the group wait.
         policy = replace(policy, alignment=replace(policy.alignment, max_drift=None))
@@ -227,7 +225,7 @@ def _with_last_ranges(
         return after_range(advanced(split, state, found, strategy, cap), undated=found.is_undated)
 
     cap, before = state.future_cap, state.splits
-    if state.generator is not None and strategy.generator is None:
+    if not strategy.keeps(state.generator):
         before = _without_kept(before)
     return {
         s: with_step(folded(s, t), t, None if has_time_index and t.step is None else drift)

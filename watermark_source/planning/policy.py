@@ -139,6 +139,10 @@ class PlanPolicy:
         """Return the latest event time that may move a watermark, ``None`` if any may."""
         return None if self.max_future_skew is None else saturating_add(now, self.max_future_skew)
 
+    def in_force(self, *, use_processing_time: bool) -> PlanPolicy:
+        """Return the policy after a batch whose event time was the clock, or was not."""
+        return self.on_clock if use_processing_time and self.after_catch_up is AfterCatchUp.CLOCK else self
+
     @property
     def on_clock(self) -> PlanPolicy:
         """The policy once event time is the clock: no event time of a row matters any more."""

@@ -37,6 +37,16 @@ class Observed(Enum):
     LATE_ROWS = "how many rows are late, for the status alone"
     NOTHING = "nothing"
 
+    @property
+    def is_event_times(self) -> bool:
+        """Whether watermarks follow from the event times of rows."""
+        return self in (Observed.HIGHEST, Observed.DISORDER)
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether a watermark depends on it: then a range is read again for what no task reported."""
+        return self not in (Observed.LATE_ROWS, Observed.NOTHING)
+
 
 class LateCause(NamedTuple):
     """Why rows of a split are late, for a warning."""
@@ -93,6 +103,9 @@ class WatermarkStrategy(ABC):
     """Whether the watermark of a split follows from its highest event time by ``watermark_of``, so that event times
     that are looked up show where a watermark is reached."""
 
+    is_clock: ClassVar[bool] = False
+    """Whether event time is the driver's clock, once all that is read first has been read."""
+
     has_split_watermarks: ClassVar[bool] = True
     """Whether each split has a watermark of its own, from which the combined one follows."""
 
@@ -120,6 +133,15 @@ class WatermarkStrategy(ABC):
     def generator(self) -> str | None:
         """The user's class that computes watermarks, ``package.module:Class``; ``None`` for the project's own."""
         return None
+
+    @property
+    def distance(self) -> int | None:
+        """Milliseconds from a split's watermark to its highest event time; ``None`` if it does not follow that."""
+        return self.bound if self.observed.is_event_times and self.follows_highest else None
+
+    def keeps(self, generator: str | None) -> bool:
+        """Return whether what the user's class of this name, if any, kept of splits is of use from now on."""
+        return generator is None or self.generator is not None
 
     def watermark_of(self, event_time: Millis) -> Millis:
         """Return the watermark of a split whose highest event time is this. Budget and alignment plan by it."""
@@ -517,6 +539,7 @@ class ProcessingTime(WholeSource):
     """Processing time: event time is the driver's clock once all snapshots are read; no watermark before (FLIP-326)."""
 
     observed: ClassVar[Observed] = Observed.NOTHING
+    is_clock: ClassVar[bool] = True
 
     def check_checkpoint(self, watermark: Millis | None, now: Millis, *, use_processing_time: bool) -> None:
         """Refuse a watermark of event times that is later than the clock."""

@@ -19,7 +19,6 @@ from watermark_source.planning.policy import AfterCatchUp, GroupHold
 from watermark_source.planning.snapshot_ranges import snapshot_split
 from watermark_source.planning.state import SourceState, SplitStatus
 from watermark_source.planning.status_transitions import changed_status
-from watermark_source.planning.strategy import Observed
 from watermark_source.planning.watermark import WatermarkCharacteristic
 from watermark_source.spark.column_names import EVENT_TIME, KEY, MARKER
 from watermark_source.spark.options import EngineOptions
@@ -186,23 +185,23 @@ class SourceTime:
         cls, source: SourceDefinition, options: EngineOptions, characteristic: WatermarkCharacteristic
     ) -> SourceTime:
         """Return a source's time by the user's options and the connector's declaration."""
-        group, reads_first = options.group, options.after_catch_up is AfterCatchUp.WATERMARK
+        group, reads_first = options.group, options.policy.after_catch_up is AfterCatchUp.WATERMARK
         begins = source.begins_with_snapshot or reads_first
         meets = group is not None and group.store is not None
-        by_rows = options.strategy.observed in (Observed.HIGHEST, Observed.DISORDER)
+        by_rows = options.policy.strategy.observed.is_event_times
         is_default = by_rows and source.event_time is None
         return cls(
             source=options.source_name,
             characteristic=characteristic,
-            processing_time=options.strategy.observed is Observed.NOTHING,
+            processing_time=options.policy.strategy.is_clock,
             group=group.name if group is not None and meets else None,
-            holds_group=meets and begins and options.alignment.hold is not GroupHold.NOTHING,
+            holds_group=meets and begins and options.policy.alignment.hold is not GroupHold.NOTHING,
             begins_with_snapshot=begins,
             reads_to_end_first=reads_first,
             deletion_time=source.deletion_time_column,
             change_columns=tuple(source.change_columns),
             default_times=(EVENT_TIME, *source.default_time_columns) if is_default else (),
-            becomes_clock=options.after_catch_up is AfterCatchUp.CLOCK,
+            becomes_clock=options.policy.after_catch_up is AfterCatchUp.CLOCK,
             words=Words(**{name: getattr(source.words, name) for name in _SAID}),
         )
 

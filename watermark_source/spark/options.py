@@ -8,9 +8,9 @@ from typing import Any
 
 from watermark_source.errors import OptionError
 from watermark_source.option_table import OptionTable, given_text
-from watermark_source.planning.policy import AfterCatchUp, Alignment, Idleness, MinimumRows, OnLoss, PlanPolicy
+from watermark_source.planning.policy import AfterCatchUp, Alignment, Idleness, PlanPolicy
 from watermark_source.planning.status_transitions import LONGEST_IDLE_TIMEOUT
-from watermark_source.planning.strategy import Abilities, WatermarkStrategy
+from watermark_source.planning.strategy import Abilities
 from watermark_source.spark.option_rows import AUTO, DRIVER, GROUP, NO_STORE
 from watermark_source.spark.strategy_rows import NONE, PASSES, StrategyRow, strategy_row
 
@@ -51,40 +51,17 @@ class EngineOptions:
     """The engine's options after parsing; durations in milliseconds."""
 
     source_name: str
-    strategy: WatermarkStrategy
-    max_future_skew: int | None
-    watermark_interval: int
-    idleness: Idleness
-    alignment: Alignment
+    policy: PlanPolicy
+    """What the planner goes by; a run adds its ``on_loss`` and ``minimum_rows``."""
     group: GroupOptions | None
     """``None``: the source is in no alignment group."""
-    final_watermark: bool
-    """Whether the run is the stream's last."""
-    after_catch_up: AfterCatchUp | None
-    """What begins once the logs have been read to the ends that they had at the start."""
     watermark_warning_after: int
     """For how long the watermark stands before a warning."""
-    include_markers: bool
     asks_for_markers: bool
     """Whether the user has set ``includeMarkers``, and so knows of marker rows."""
     include_late: bool
     tasks: TaskOptions
     reports: ReportOptions
-
-    def policy(self, on_loss: OnLoss = OnLoss(), minimum_rows: MinimumRows | None = None) -> PlanPolicy:  # noqa: B008
-        """Return the user's decisions in the form that the planner uses."""
-        return PlanPolicy(
-            strategy=self.strategy,
-            max_future_skew=self.max_future_skew,
-            watermark_interval=self.watermark_interval,
-            idleness=self.idleness,
-            alignment=self.alignment,
-            on_loss=on_loss,
-            final_watermark=self.final_watermark,
-            after_catch_up=self.after_catch_up,
-            minimum_rows=minimum_rows,
-            sends_markers=self.include_markers,
-        )
 
     @classmethod
     def of(
@@ -116,16 +93,18 @@ class EngineOptions:
         _check_clock(values)
         return cls(
             source_name=values["sourceName"] or format_name,
-            strategy=strategy,
-            max_future_skew=values["maxFutureSkew"],
-            watermark_interval=_watermark_interval(row, values, given),
-            idleness=_idleness(values),
-            alignment=_alignment(values),
+            policy=PlanPolicy(
+                strategy=strategy,
+                max_future_skew=values["maxFutureSkew"],
+                watermark_interval=_watermark_interval(row, values, given),
+                idleness=_idleness(values),
+                alignment=Alignment(max_drift=values["alignmentMaxDrift"], hold=values["alignmentHold"]),
+                final_watermark=values["finalWatermark"],
+                after_catch_up=after_catch_up,
+                sends_markers=values["includeMarkers"],
+            ),
             group=_group(values),
-            final_watermark=values["finalWatermark"],
-            after_catch_up=after_catch_up,
             watermark_warning_after=values["watermarkWarningAfter"],
-            include_markers=values["includeMarkers"],
             asks_for_markers=given_text(given, "includeMarkers") is not None,
             include_late=values["includeLate"],
             tasks=TaskOptions(
@@ -148,13 +127,6 @@ def _idleness(values: Mapping[str, Any]) -> Idleness:
         learned=learned,
         follows_group=values["idleFollows"] == GROUP,
         passes_returning=values["idleReturn"] == PASSES,
-    )
-
-
-def _alignment(values: Mapping[str, Any]) -> Alignment:
-    return Alignment(
-        max_drift=values["alignmentMaxDrift"],
-        hold=values["alignmentHold"],
     )
 
 

@@ -38,7 +38,7 @@ def stream_schema(system_columns: StructType, options: EngineOptions, declared: 
     added = [StructField(EVENT_TIME, TimestampType())]
     if options.include_late:
         added.append(StructField(LATE, BooleanType()))
-    if options.include_markers:
+    if options.policy.sends_markers:
         added.append(StructField(MARKER, MARKER_TYPE, metadata=None if declared is None else declared.metadata))
     ours = {field.name for field in added}
     if taken := sorted(name for name in system_columns.names if name.lower() in ours):

@@ -148,7 +148,7 @@ def meaning_of(options: SourceOptions) -> KafkaOptions:
 
 def check_first_reading(options: KafkaOptions, start: PositionPolicy) -> None:
     """Refuse to read a topic to its end first where a query begins at its end; raises ``OptionError``."""
-    if options.engine.after_catch_up is AfterCatchUp.WATERMARK and start.rule == Everywhere(Latest()):
+    if options.engine.policy.after_catch_up is AfterCatchUp.WATERMARK and start.rule == Everywhere(Latest()):
         raise OptionError(
             start.option, start.text,
             "cannot be with whenCaughtUp watermark: nothing would be read first", example="earliest",

@@ -101,12 +101,13 @@ def test_a_clock_needs_to_be_told_from_when_on() -> None:
     with pytest.raises(OptionError, match="option useProcessingTimeDuringBinlog: is needed with watermarkS"):
         mysql_options.parse(strategy)
     assert (
-        mysql_options.parse({**strategy, "useProcessingTimeDuringBinlog": "true"}).engine.strategy == ProcessingTime()
+        mysql_options.parse({**strategy, "useProcessingTimeDuringBinlog": "true"}).engine.policy.strategy
+        == ProcessingTime()
     )
 
 
 def test_time_may_move_on_while_nothing_is_written() -> None:
-    assert mysql_options.parse({**GIVEN, "watermarkInterval": "5 seconds"}).engine.watermark_interval == 5_000
+    assert mysql_options.parse({**GIVEN, "watermarkInterval": "5 seconds"}).engine.policy.watermark_interval == 5_000
 
 
 @pytest.mark.parametrize(("column", "text"), [({}, "is not needed here"), ({"eventTimeColumn": "at"}, "not supported")])

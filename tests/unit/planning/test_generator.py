@@ -44,8 +44,8 @@ def parsed(name: str, abilities: Abilities = Abilities(), **more: str) -> Engine
 
 
 def test_the_option_names_a_class() -> None:
-    assert parsed(f" {HERE}:ByParity ").strategy == own("ByParity")
-    marked = parsed(f"{HERE}:LaterOfMarkAndBound", Abilities(marks=True)).strategy
+    assert parsed(f" {HERE}:ByParity ").policy.strategy == own("ByParity")
+    marked = parsed(f"{HERE}:LaterOfMarkAndBound", Abilities(marks=True)).policy.strategy
     assert marked == OwnWithMarks(f"{HERE}:LaterOfMarkAndBound")
 
 

@@ -62,7 +62,7 @@ def test_a_new_strategy_is_a_class_and_an_option_row(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(strategy_rows, "STRATEGIES", (*STRATEGIES, ROW))
     options = parsed(Abilities(marks=True), watermarkStrategy="stepwise", stepMillis="500")
     log = log_of([START + 1_234, START + 700], [START + 900])
-    driver = Driver(log, PlanPolicy(strategy=options.strategy))
+    driver = Driver(log, PlanPolicy(strategy=options.policy.strategy))
     driver.run()
     assert driver.state().watermark == START + 500
     with pytest.raises(OptionError, match="needs records that carry steps"):

@@ -47,7 +47,7 @@ class Membership:
     @classmethod
     def of(cls, options: EngineOptions) -> Membership:
         """Return the place of a source with these options."""
-        return cls(options.source_name, options.group, options.alignment.max_drift)
+        return cls(options.source_name, options.group, options.policy.alignment.max_drift)
 
     def register(self) -> None:
         """Make this source known to the other sources of this driver.

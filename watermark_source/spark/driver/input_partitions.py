@@ -77,7 +77,7 @@ class InputPartitions:
 
         ``begin_is_known``: ``before`` has the positions where the batch begins, and not only the ranges planned last.
         """
-        counts_disorder = self._options.strategy.observed is Observed.DISORDER
+        counts_disorder = self._options.policy.strategy.observed is Observed.DISORDER
         snapshot = snapshot_batch(before, after)
         ranges = self._ranges_since(before, after) if begin_is_known else ranges_of(after)
         laid = tasks_of(
@@ -89,7 +89,7 @@ class InputPartitions:
             at_most=self._options.tasks.max_records_per_partition,
             multiple_of=SEGMENT if counts_disorder else 1,
         )
-        markers = markers_between(before, after) if self._options.include_markers else ()
+        markers = markers_between(before, after) if self._options.policy.sends_markers else ()
         if not laid and markers:
             laid = [TaskWork(())]
         clock, late_at = None, before.watermark

@@ -16,7 +16,6 @@ from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import SourceState
 from watermark_source.planning.status_transitions import is_quiet
-from watermark_source.planning.strategy import Observed
 from watermark_source.planning.watermark import MIN, Millis
 from watermark_source.spark.driver.pace import splits_behind
 from watermark_source.spark.driver.silence_watch import PolledSplits, Watch
@@ -176,7 +175,7 @@ class Logs:
         # A split that is new by now is part of the run: in the next one it would lie behind this one's watermark.
         while not (all_found := self._has_discovered(until) and discovery.discover() <= splits):
             if time.monotonic() >= until:
-                if self._strategy.observed is not Observed.NOTHING:
+                if not self._strategy.is_clock:
                     _log.warning(
                         "no look-up within %.0f s showed whether there are new partitions: rows are read, and the "
                         "watermark stays where it is until the next run",

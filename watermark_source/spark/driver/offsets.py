@@ -233,7 +233,7 @@ class Offsets:
             GeneratorError: it failed.
         """
         strategy.check_kept(state.generator, {split: at.kept for split, at in state.splits.items()})
-        if state.generator is not None and strategy.generator is None:
+        if not strategy.keeps(state.generator):
             _log.warning(
                 "the checkpoint has the watermark state of %s, and watermarkStrategy is another: that state is "
                 "dropped. The watermark stands until the new strategy has passed it", state.generator,

@@ -29,10 +29,9 @@ from watermark_source.monitor.watermark_warnings import (
     standing_text,
 )
 from watermark_source.planning.catch_up import is_done
-from watermark_source.planning.holds import out_of_orderness
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState, SplitStatus
-from watermark_source.planning.strategy import CLOCKS_DIFFER, Observed
+from watermark_source.planning.strategy import CLOCKS_DIFFER
 from watermark_source.planning.watermark import LAST, MAX, MIN, Millis, is_moment, watermark_text
 from watermark_source.spark.driver.status_from_plan import Seen, source_status
 from watermark_source.spark.options import EngineOptions
@@ -132,8 +131,8 @@ class WatermarkWarnings:
     def note(self, seen: Seen, before: SourceState) -> None:
         """Take in a plan that began with the state ``before``."""
         state, options = seen.plan.state, self._options
-        always_moves = options.strategy.observed is Observed.NOTHING and options.after_catch_up is None
-        if not options.include_markers or always_moves or state.use_processing_time:
+        always_moves = options.policy.strategy.is_clock and options.policy.after_catch_up is None
+        if not options.policy.sends_markers or always_moves or state.use_processing_time:
             return
         self._note_left_out(seen, before)
         self._warn_of_clocks(seen, before)
@@ -146,7 +145,7 @@ class WatermarkWarnings:
         is_over = seen.plan.observation.logs.ends_are_final and not seen.plan.is_batch
         read = totals.read if state.watermark is None else totals.read - seen.counts.looked_again
         if is_over and not self._ended and standing.is_due_at_end(read):
-            _log.warning("%s", end_text(self._stand(standing, now, seen), options.max_future_skew))
+            _log.warning("%s", end_text(self._stand(standing, now, seen), options.policy.max_future_skew))
         elif not is_over:
             self._warn_of_standing(standing, now, seen)
         self._warn_of_lead(seen, now, is_over=is_over)
@@ -161,7 +160,7 @@ class WatermarkWarnings:
             stand = self._stand(standing, now, seen)
             self._episode, warns = noted(episode, standing, reason_of(stand), now, patience)
             if warns:
-                _log.warning("%s", standing_text(stand, self._options.max_future_skew))
+                _log.warning("%s", standing_text(stand, self._options.policy.max_future_skew))
         elif episode is not None and episode.is_over(standing, now, patience):
             since = self._clock.wall() - (now - episode.since)
             _log.warning("%s", moving_text(standing.watermark, episode.stands, since))
@@ -171,9 +170,9 @@ class WatermarkWarnings:
         """Warn once of event times that are ahead as by a time zone, where ``warn_of`` does not."""
         options, watermark = self._options, seen.plan.state.watermark
         by_clock = self._ahead(watermark)
-        if self._warned_of_lead or watermark is None or by_clock > _far_future(options.max_future_skew):
+        if self._warned_of_lead or watermark is None or by_clock > _far_future(options.policy.max_future_skew):
             return
-        ahead, patience = by_clock + (out_of_orderness(options.strategy) or 0), options.watermark_warning_after
+        ahead, patience = by_clock + (options.policy.strategy.distance or 0), options.watermark_warning_after
         self._lead = lead(self._lead, watermark, ahead, now, patience) if by_clock else None
         if self._lead is not None and (is_over or self._lead.is_due(now, patience)):
             self._warned_of_lead = True
@@ -182,9 +181,9 @@ class WatermarkWarnings:
     def _note_left_out(self, seen: Seen, before: SourceState) -> None:
         """Note which splits' rows may be late because the watermark advanced without them."""
         state = seen.plan.state
-        if before.watermark is not None and self._options.strategy.has_split_watermarks:
+        if before.watermark is not None and self._options.policy.strategy.has_split_watermarks:
             self._were_added |= state.splits.keys() - before.splits.keys()
-        if self._options.idleness.timeout is not None and seen.plan.has_rows:
+        if self._options.policy.idleness.timeout is not None and seen.plan.has_rows:
             was, now = before.splits, state.splits
             self._were_idle |= {
                 s for s, at in was.items()
@@ -196,18 +195,18 @@ class WatermarkWarnings:
         options, watermark, times = self._options, before.watermark, seen.plan.observation.logs.times.reached
         if not times:
             return
-        follows_group = options.idleness.follows_group
+        follows_group = options.policy.idleness.follows_group
         behind = {
             split: at
             for split, at in clocks_behind(times, watermark, follows_group=follows_group).items()
-            if options.strategy.at_end(times[split]) is not None
+            if options.policy.strategy.at_end(times[split]) is not None
         }
         if behind and watermark is not None and not self._set_back:
             _log.warning("%s", clock_text(behind, watermark, follows_group=follows_group))
         self._set_back = bool(behind)
 
     def _warn_of_late_rows(self, seen: Seen, watermark: Millis | None) -> None:
-        idleness, timeouts = self._options.idleness, seen.plan.observation.history.idle_timeouts
+        idleness, timeouts = self._options.policy.idleness, seen.plan.observation.history.idle_timeouts
         found = [
             LateSplit(
                 split,
@@ -220,7 +219,7 @@ class WatermarkWarnings:
             if rows.late.rows and split not in self._late
         ]
         self._late |= {each.split for each in found}
-        strategy, skew = self._options.strategy, self._options.max_future_skew
+        strategy, skew = self._options.policy.strategy, self._options.policy.max_future_skew
         cause = attrgetter("was_idle", "was_added")
         for _, splits in groupby(sorted(found, key=cause), key=cause):
             _log.warning("%s", late_text(splits, strategy, seen.words, skew, self._ahead(watermark)))

@@ -9,11 +9,10 @@ from typing import Any
 
 from watermark_source.contract.stream import Connector, Relocation, SourceDefinition
 from watermark_source.errors import OptionError, StartMismatchError, StreamEndedError, listed
-from watermark_source.planning.catch_up import is_done
+from watermark_source.planning.catch_up import reads_first
 from watermark_source.planning.combined_watermark import come_since, last_was_sent
 from watermark_source.planning.observation import Observation, ObservedLogs
 from watermark_source.planning.planner import Plan
-from watermark_source.planning.policy import AfterCatchUp
 from watermark_source.planning.snapshot_ranges import snapshot_split
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import SnapshotState, SourceState, SplitState
@@ -47,7 +46,7 @@ class StreamEnd:
             StreamEndedError: the stream has ended, and this is no run that only lets others of its query end too.
             OptionError: this is to be the stream's last run, and its trigger fixes no end.
         """
-        final = self._options.final_watermark
+        final = self._options.policy.final_watermark
         has_no_end = not is_run and not final
         if (state.ended and not (is_run and final)) or (has_no_end and last_was_sent(state)):
             raise StreamEndedError(
@@ -113,15 +112,14 @@ class StreamEnd:
         if planned.is_batch or last_was_sent(planned.state):
             return
         why = self._why_no_watermark(planned.state, logs)
-        if self._options.final_watermark:
+        if self._options.policy.final_watermark:
             why = why or _why_not_last(logs)
         if why is not None and why not in self._logged:
             self._logged.add(why)
             _log.warning("%s", why)
 
     def _why_no_watermark(self, state: SourceState, logs: ObservedLogs) -> str | None:
-        is_first_reading = self._options.after_catch_up is AfterCatchUp.WATERMARK and not is_done(state.catch_up)
-        if not logs.ends_are_final or not is_first_reading:
+        if not logs.ends_are_final or not reads_first(self._options.policy.after_catch_up, state.catch_up):
             return None
         ends = {} if state.catch_up is None else state.catch_up.ends
         return (

@@ -26,7 +26,6 @@ from watermark_source.planning.snapshot_ranges import unfinished
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState, SplitStatus
 from watermark_source.planning.status_transitions import SHORTEST_IDLE_TIMEOUT
-from watermark_source.planning.strategy import Observed
 from watermark_source.signals import LONGEST_S, TimeLimitExceeded, before_termination, time_limit
 from watermark_source.spark.driver.announcements import Announcements
 from watermark_source.spark.driver.group_membership import Membership
@@ -63,15 +62,15 @@ class SourceRunner:
         on_loss = OnLoss(
             fails=fail_on_data_loss, conditions=definition.loss_conditions, position_text=definition.position_text
         )
-        policy = options.policy(on_loss, minimum_rows)
+        policy = replace(options.policy, on_loss=on_loss, minimum_rows=minimum_rows)
         self._policy = policy
         self._fails_on_loss = fail_on_data_loss
         clock = Clock()
         self._definition = definition
         self._connector = definition.open()
-        if not options.strategy.follows_highest:
+        if not options.policy.strategy.follows_highest:
             self._connector = replace(self._connector, time_index=None)
-        idleness = options.idleness
+        idleness = options.policy.idleness
         quiet = SHORTEST_IDLE_TIMEOUT if idleness.learned else idleness.timeout
         logs = Logs(self._connector, clock, policy, quiet=quiet)
         self._membership = membership or Membership.of(options)
@@ -82,7 +81,11 @@ class SourceRunner:
         self._ends = AvailableNowEnds(self._connector, logs, self._end)
         self._start = InitialOffset(self._connector, self._ends, self._offsets)
         self._reports = TaskReports(
-            definition, options.strategy, options.reports, logs, positions_are_rows=self._connector.positions_are_rows
+            definition,
+            policy.strategy,
+            options.reports,
+            logs,
+            positions_are_rows=self._connector.positions_are_rows,
         )
         self._observer = Observer(
             self._connector,
@@ -97,7 +100,7 @@ class SourceRunner:
             looks=FirstLooks(definition.reader_ahead) if _learns_steps(self._connector, policy) else None,
             announcements=Announcements.of(self._connector, policy, clock),
         )
-        ahead = options.strategy.rows_ahead
+        ahead = options.policy.strategy.rows_ahead
         self._ahead = None if ahead is None else ReadingAhead(definition.reader_ahead, rows=ahead)
         self._partitions = InputPartitions(
             self._connector, options, self._reports, self._observer, fails_on_loss=fail_on_data_loss
@@ -207,7 +210,7 @@ class SourceRunner:
             with _generator_limit(self._policy.strategy.generator):
                 self._offsets.check_generator(state, self._policy.strategy)
             self._ends.expect(state.splits.keys(), state.ids)
-            if self._policy.strategy.observed is not Observed.NOTHING:
+            if not self._policy.strategy.is_clock:
                 self._offsets.warn_of_another_time(state)
                 self._offsets.warn_of_other_writers(state, announced=self._policy.strategy.announced_by is not None)
         self._ends.check(state)
@@ -242,9 +245,8 @@ class SourceRunner:
 
 def _learns_steps(connector: Connector, policy: PlanPolicy) -> bool:
     """Whether splits are kept together by event times that nothing looks up."""
-    by_event_times = policy.strategy.observed in (Observed.HIGHEST, Observed.DISORDER)
-    aligned = policy.alignment.max_drift is not None and policy.strategy.follows_highest
-    return aligned and by_event_times and connector.positions_are_rows and connector.time_index is None
+    aligned = policy.alignment.max_drift is not None and policy.strategy.distance is not None
+    return aligned and connector.positions_are_rows and connector.time_index is None
 
 
 @contextmanager

@@ -40,7 +40,7 @@ class StatusReport:
         """Take in the last plan, which began with the state ``before``."""
         last = None if self._seen is None else self._seen.bound
         silent = frozenset[str]() if self._seen is None else _silent(self._seen)
-        bound = bound_in_force(seen.plan, self._options.strategy)
+        bound = bound_in_force(seen.plan, self._options.policy.strategy)
         elapsed = self._clock.elapsed()
         self._history = self._history.after(before, seen.plan, elapsed)
         self._seen = replace(

@@ -36,14 +36,12 @@ from watermark_source.planning.holds import (
     circumstances,
     holds,
     holds_all_beginnings,
-    out_of_orderness,
     split_hold,
     without_holder,
     writer_hold,
     writers_of,
 )
 from watermark_source.planning.planner import Plan
-from watermark_source.planning.policy import AfterCatchUp
 from watermark_source.planning.range_report import NO_ROWS
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitState, SplitStatus
@@ -84,12 +82,9 @@ class Seen:
 
     def facts(self, options: EngineOptions) -> PlanFacts:
         """Return what decides who holds the watermark."""
-        policy = options.policy()
-        if self.plan.state.use_processing_time and policy.after_catch_up is AfterCatchUp.CLOCK:
-            policy = policy.on_clock
         return PlanFacts(
             plan=self.plan,
-            policy=policy,
+            policy=options.policy.in_force(use_processing_time=self.plan.state.use_processing_time),
             rows=self.counts.by_split,
             open_transactions=self.open_transactions,
             uncounted=self.uncounted,
@@ -146,7 +141,7 @@ def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Mil
         rows_after=None if history.arrivals.rows_after is None else history.arrivals.rows_after + by_wall,
         changes=ChangeCounts(history.watermark_changes, history.status_changes),
         idle_timeout=policy.idleness.timeout,
-        out_of_orderness=out_of_orderness(policy.strategy),
+        out_of_orderness=policy.strategy.distance,
         without_holder=without_holder(facts),
         slowest=named,
         more_holds=held.more,

@@ -218,10 +218,6 @@ def _progress(log: str, count: _Count, at: SplitState, now: Millis, *, done: boo
     )
 
 
-_NOT_AGAIN = (Observed.NOTHING, Observed.LATE_ROWS)
-"""Where no watermark needs what tasks observe, nothing is read again for it."""
-
-
 class TaskReports:
     """Receives reports until closed, and counts the rows they name."""
 
@@ -285,7 +281,7 @@ class TaskReports:
                 # Rows of a snapshot are not of any time.
                 coverage = coverage._replace(max_event_time=None)
                 self.snapshots.add(wanted.split.log, coverage.rows)
-            elif coverage.missing and wanted.split in known and self._observed not in _NOT_AGAIN:
+            elif coverage.missing and wanted.split in known and self._observed.is_needed:
                 again = reread_task(
                     wanted,
                     state,

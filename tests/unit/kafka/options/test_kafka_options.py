@@ -329,7 +329,11 @@ def test_headers_and_columns_must_not_contradict_each_other(include: str, column
 
 def test_the_engines_options_are_parsed_with_them() -> None:
     engine = parsed(maxOutOfOrderness="5 seconds", idleTimeout="1 minute", sourceName="orders").engine
-    assert (engine.strategy.bound, engine.idleness.timeout, engine.source_name) == (5_000, 60_000, "orders")
+    assert (engine.policy.strategy.bound, engine.policy.idleness.timeout, engine.source_name) == (
+        5_000,
+        60_000,
+        "orders",
+    )
 
 
 def test_rows_are_held_by_sparks_options() -> None:
@@ -363,7 +367,7 @@ def test_where_records_carry_a_watermark_is_said_as_for_event_times() -> None:
     assert parsed().times.marks is None
     header = parsed(watermarkColumn="header:w", watermarkFormat="seconds", **PUNCTUATED)
     assert header.times.marks == MarkChoice(InHeader("w"), Format.SECONDS)
-    assert header.engine.strategy == Punctuated()
+    assert header.engine.policy.strategy == Punctuated()
     assert parsed(watermarkColumn="timestamp", **PUNCTUATED).times.marks == MarkChoice(None)
 
 
@@ -442,9 +446,9 @@ def test_announcements_about_anything_but_one_topic_are_refused(given: dict[str,
 
 
 def test_what_begins_once_a_topic_is_read_to_its_end_is_one_of_two() -> None:
-    assert parsed().engine.after_catch_up is None
-    assert parsed(whenCaughtUp="watermark").engine.after_catch_up is AfterCatchUp.WATERMARK
-    assert parsed(whenCaughtUp="clock").engine.after_catch_up is AfterCatchUp.CLOCK
+    assert parsed().engine.policy.after_catch_up is None
+    assert parsed(whenCaughtUp="watermark").engine.policy.after_catch_up is AfterCatchUp.WATERMARK
+    assert parsed(whenCaughtUp="clock").engine.policy.after_catch_up is AfterCatchUp.CLOCK
 
 
 FIRST, THEN_CLOCK = {"whenCaughtUp": "watermark"}, {"whenCaughtUp": "clock"}

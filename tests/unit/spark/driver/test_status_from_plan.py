@@ -127,8 +127,8 @@ def test_the_status_has_the_watermark_that_there_would_be_without_what_holds_it(
 def test_once_time_is_the_clock_the_status_has_no_watermarks_of_splits_and_none_is_idle() -> None:
     given = {**GIVEN, "idleTimeout": "5 ms"}
     options = EngineOptions.of(TABLE.parse(given), format_name="file-log", given=given)
-    options = replace(options, after_catch_up=AfterCatchUp.CLOCK)
-    policy = PlanPolicy(alignment=options.alignment, idleness=options.idleness, after_catch_up=AfterCatchUp.CLOCK)
+    options = replace(options, policy=replace(options.policy, after_catch_up=AfterCatchUp.CLOCK))
+    policy = options.policy
     log = log_of([100], [400])
     idle = replace(at(1, 99), status=SplitStatus.IDLE, since=Millis(0))
     state = SourceState(splits={A: idle, B: at(1, 399)}, watermark=Millis(99), catch_up=CatchUp({}, again=True))
@@ -171,7 +171,7 @@ def test_a_split_that_came_back_holds_back_until_it_is_known_how_far_behind_it_i
     for came_to, holds_back in ((None, True), (99, False)):
         back = at(1, came_to, returning=Returning.READ)
         state = SourceState(splits={A: at(1, 399), B: back}, watermark=Millis(399))
-        planned = plan(state, seen, PlanPolicy(idleness=options.idleness, alignment=options.alignment), log)
+        planned = plan(state, seen, options.policy, log)
         status = source_status(Seen(planned, RowCounts()), options, "file-log", seen.now)
         assert {v.split: v.holds_back for v in status.splits}[B] is holds_back
 
@@ -202,8 +202,8 @@ def test_a_split_of_an_announced_source_lacks_no_event_time() -> None:
     log, counts = log_of(range(20)), RowCounts()
     counts.add(A, Coverage(None, rows=20, future_rows=0, missing=()))
     observed = observation(log)
-    options = replace(OPTIONS, strategy=Announced(AnnouncedBy()))
-    planned = plan(SourceState(splits={A: at(20)}), observed, PlanPolicy(strategy=options.strategy), log)
+    options = replace(OPTIONS, policy=replace(OPTIONS.policy, strategy=Announced(AnnouncedBy())))
+    planned = plan(SourceState(splits={A: at(20)}), observed, PlanPolicy(strategy=options.policy.strategy), log)
     (view,) = source_status(Seen(planned, counts), options, "file-log", observed.now).splits
     assert (view.watermark, view.why) == (None, "caught up")
 
@@ -216,7 +216,7 @@ def test_a_split_that_was_idle_and_is_behind_says_so(passes: bool) -> None:
     back = at(1, 99_999, returning=Returning.READ if passes else None)
     state = SourceState(splits={A: at(1, 399_999), B: back}, watermark=Millis(399_999))
     seen = observation(log)
-    planned = plan(state, seen, PlanPolicy(idleness=options.idleness, alignment=options.alignment), log)
+    planned = plan(state, seen, options.policy, log)
     told = Seen(planned, RowCounts(), idled={B})
     (ahead, behind) = source_status(told, options, "file-log", seen.now).splits
     assert "behind the watermark" not in ahead.why
