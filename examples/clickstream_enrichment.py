@@ -28,11 +28,11 @@ from rich.console import Console
 from examples.demo import (
     ROCKSDB,
     Progress,
-    conclude,
     introduce,
     last_sentence,
     quiet_spark,
     run_demo,
+    say,
     stopped_at_the_end,
 )
 from examples.servers import Login, MySqlServer, add_addresses, database_of, topic_of
@@ -144,6 +144,7 @@ def joined(rows: DataFrame, clicks: int, title: str, console: Console) -> Clicks
     """Run a query until so many clicks have come out, and return what it counted."""
     sink = Clicks()
     batches = WholeBatches(sink.add)
+    console.print(f"starting {title} …")
     with tempfile.TemporaryDirectory(prefix="clicks-") as checkpoint:
         query = rows.writeStream.foreachBatch(batches).option("checkpointLocation", checkpoint).queryName(title).start()
         progress = Progress(
@@ -188,7 +189,7 @@ def main(console: Console) -> int:
 
             at_once = joined(enriched(*streams(APART), wait=False), given.clicks, "a join that does not wait", console)
             waited = joined(enriched(*streams(TOGETHER)), given.clicks, "a join that waits", console)
-    conclude(console, verdict(at_once, waited))
+    say(console, verdict(at_once, waited))
     return 0 if not waited.missed else 1
 
 

@@ -42,26 +42,28 @@ _Result = TypeVar("_Result")
 
 
 class _Ticking(Console):
-    """A console that says every five seconds that the last thing it printed still goes on."""
+    """A console that says every five seconds that what it printed last, with … at its end, still goes on."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._printed = time.monotonic()
+        self._began: float | None = None
+        """When it printed that."""
 
     def print(self, *args: Any, **options: Any) -> None:
-        self._printed = time.monotonic()
+        self._began = time.monotonic() if args and str(args[-1]).endswith("…") else None
         super().print(*args, **options)
 
     def tick(self) -> NoReturn:
         """Print so, until the program ends."""
         while True:
-            last, seconds = self._printed, PROGRESS_SECONDS
-            while last == self._printed:
+            began, seconds = self._began, PROGRESS_SECONDS
+            while began is not None and began == self._began:
                 # A line of progress is due at the same time.
-                if time.monotonic() > last + seconds + _GRACE_SECONDS:
+                if time.monotonic() > began + seconds + _GRACE_SECONDS:
                     super().print(f"{seconds:4.0f} s …", highlight=False)
                     seconds += PROGRESS_SECONDS
                 time.sleep(0.2)
+            time.sleep(0.2)
 
 
 def introduce(console: Console, text: str) -> None:
@@ -70,8 +72,8 @@ def introduce(console: Console, text: str) -> None:
     console.print("preparing its servers and data …")
 
 
-def conclude(console: Console, sentence: str) -> None:
-    """Print the last sentence, as one line for programs that read it."""
+def say(console: Console, sentence: str) -> None:
+    """Print a sentence as one line, for programs that read it."""
     console.print(sentence, highlight=False, soft_wrap=True)
 
 

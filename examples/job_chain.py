@@ -27,11 +27,11 @@ from rich.table import Table
 
 from examples.demo import (
     Progress,
-    conclude,
     introduce,
     last_sentence,
     quiet_spark,
     run_demo,
+    say,
     stopped_at_the_end,
     wait_for_start,
 )
@@ -327,7 +327,7 @@ def main(console: Console) -> int:
     whole = announced.hours > 0 and not (announced.lost or announced.wrong)
     if not whole:
         console.print(f"the announced chain is NOT complete: {announced}")
-    conclude(
+    say(
         console,
         last_sentence(
             "A bound in each job",

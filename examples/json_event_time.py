@@ -20,7 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from rich.console import Console
 from rich.table import Table
 
-from examples.demo import conclude, introduce, last_sentence, quiet_spark, run_demo
+from examples.demo import introduce, last_sentence, quiet_spark, run_demo, say
 from examples.servers import add_addresses, topic_of
 from examples.sinks import counted_windows
 from watermark_source import data_rows, follow_watermark
@@ -124,7 +124,7 @@ def main(console: Console) -> int:
             results = {title: count(stream, produced, console, title) for title, stream in streams.items()}
     side_by_side(results, console)
     plain, ours = (each.lost for each in results.values())
-    conclude(console, last_sentence("withWatermark", plain, produced.total(), "orders", ours_lost=ours))
+    say(console, last_sentence("withWatermark", plain, produced.total(), "orders", ours_lost=ours))
     return 1 if results["eventTimeColumn"].lost else 0
 
 

@@ -24,7 +24,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 
-from examples.demo import Progress, conclude, introduce, last_sentence, quiet_spark, run_demo, stopped_at_the_end
+from examples.demo import Progress, introduce, last_sentence, quiet_spark, run_demo, say, stopped_at_the_end
 from examples.servers import Login, MySqlServer, add_addresses, database_of
 from examples.sinks import WholeBatches
 from watermark_source import data_rows
@@ -205,7 +205,7 @@ def stream(
         original = rows_of(server, database)
         total, lost = sum(map(len, original.values())), differences(original, copy.rows())
     console.print(f"{line()}. The server's tables have {count_text(total)} rows now.")
-    conclude(
+    say(
         console,
         last_sentence(
             "A copy by SELECT at the start",

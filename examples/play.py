@@ -18,7 +18,7 @@ from pathlib import Path
 from kafka import KafkaProducer
 from rich.console import Console
 
-from examples.demo import run_demo
+from examples.demo import run_demo, say
 from examples.servers import add_addresses, topic_of
 
 TOPIC = "orders"
@@ -86,10 +86,13 @@ def main(console: Console) -> int:
         tempfile.TemporaryDirectory(prefix="play-", ignore_cleanup_errors=True) as folder,
         topic_of(given.kafka, TOPIC, len(AHEAD_SECONDS) + 1) as (bootstrap, topic),
     ):
-        print(f"A broker answers at {bootstrap}. Its topic {topic} has four partitions of orders in JSON:")
-        print("0 is an hour ahead, 1 is on time, 2 is ten minutes behind, 3 is silent. In another terminal, try:\n")
+        say(console, f"A broker answers at {bootstrap}. Its topic {topic} has four partitions of orders in JSON:")
+        say(
+            console,
+            "0 is an hour ahead, 1 is on time, 2 is ten minutes behind, 3 is silent. In another terminal, try:\n",
+        )
         for line in lines(python(), bootstrap, topic, folder):
-            print(f"    {line}\n", flush=True)
+            say(console, f"    {line}\n")
         write(bootstrap, topic)
     return 0
 

@@ -26,7 +26,7 @@ from examples.clickstream_enrichment import (
     user_info,
     verdict,
 )
-from examples.demo import ROCKSDB, conclude, introduce, quiet_spark, run_demo
+from examples.demo import ROCKSDB, introduce, quiet_spark, run_demo, say
 from examples.servers import Login, add_addresses, database_of
 from watermark_source import follow_clock
 from watermark_source.durations import count_text
@@ -86,7 +86,7 @@ def main(console: Console) -> int:
 
             at_once = run("a join that does not wait", wait=False)
             waited = run("a join that waits", wait=True)
-    conclude(console, verdict(at_once, waited))
+    say(console, verdict(at_once, waited))
     return 0 if not waited.missed else 1
 
 

@@ -24,6 +24,7 @@ def counted_windows(rows: DataFrame, length: str, console: Console, title: str) 
         windows.update({row.start: row.rows for row in batch.collect()})
 
     counts = rows.groupBy(F.window("event_time", length)).count()
+    console.print(f"starting {title} …")
     with tempfile.TemporaryDirectory(prefix="counted-windows-") as checkpoint:
         query = (
             counts.select(F.unix_millis("window.start").alias("start"), F.col("count").alias("rows"))

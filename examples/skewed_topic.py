@@ -23,11 +23,11 @@ from rich.table import Table
 
 from examples.demo import (
     Progress,
-    conclude,
     introduce,
     last_sentence,
     quiet_spark,
     run_demo,
+    say,
     stopped_at_the_end,
     wait_for_start,
 )
@@ -250,7 +250,7 @@ def main(console: Console) -> int:
     whole = ours.read == produced and ours.emitted > 0 and not (ours.missing or ours.wrong or ours.late)
     if not whole:
         console.print(f"follow_watermark is NOT complete: {ours}")
-    conclude(console, last_sentence("withWatermark", plain.missing, produced, "orders", ours_lost=ours.missing))
+    say(console, last_sentence("withWatermark", plain.missing, produced, "orders", ours_lost=ours.missing))
     return 0 if whole else 1
 
 

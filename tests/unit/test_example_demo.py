@@ -112,7 +112,7 @@ def test_ctrl_c_while_a_program_is_imported_is_one_line(command: Sequence[str], 
     assert (running.returncode, said, printed) == (130, ["Ctrl-C: ended"], "")
 
 
-def test_a_demo_that_prints_nothing_says_that_it_goes_on() -> None:
+def test_a_step_of_a_demo_that_takes_long_says_that_it_goes_on() -> None:
     program = """
 import time
 from examples import demo
@@ -120,13 +120,14 @@ demo.PROGRESS_SECONDS, demo._GRACE_SECONDS = 1.0, 0.0
 def main(console):
     console.print("starting Spark …")
     time.sleep(2.5)
-    console.print("starting its queries …")
+    console.print("   5 s  all is read")
+    time.sleep(1.5)
     return 0
 demo.run_demo(main)
 """
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
     first, second, *_, last = done.stdout.splitlines()
-    assert (first, second, last) == ("starting Spark …", "   1 s …", "starting its queries …")
+    assert (first, second, last) == ("starting Spark …", "   1 s …", "   5 s  all is read")
 
 
 def test_what_is_started_meanwhile_writes_its_errors_into_the_log(
