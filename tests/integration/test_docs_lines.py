@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import ast
 import json
+import re
+import socket
+import textwrap
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -16,9 +19,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
+from examples.servers import Login, MySqlServer
 from services.kafka import Kafka
+from services.mysql import MySql
 from tests.unit.docs_blocks import ROOT, blocks
-from watermark_source import data_rows, follow_watermark, recommended_conf
+from watermark_source import data_rows, follow_watermark, order_by_event_time, recommended_conf
 
 pytestmark = [pytest.mark.service, pytest.mark.timeout(600)]
 NOW_MS = int(time.time() * 1_000)
@@ -27,6 +32,7 @@ START_MS = NOW_MS // 3_600_000 * 3_600_000 - 7_200_000
 STEP_MS = 10_000
 RECORDS = 60
 """Of each of two partitions: ten minutes."""
+DATABASE = "pages"
 USERS = 5
 
 
@@ -42,7 +48,7 @@ class Typed:
     def run(self, page: str, *numbers: int, replaced: dict[str, str]) -> Any:
         """Run blocks of a page, by their numbers; return the value of the last line."""
         found = list(blocks(ROOT / "docs" / f"{page}.md"))
-        code = "\n".join(found[number - 1].code for number in numbers)
+        code = "\n".join(textwrap.dedent(found[number - 1].code) for number in numbers)
         for written, here in replaced.items():
             assert written in code, written
             code = code.replace(written, here)
@@ -96,6 +102,20 @@ def topic(kafka: Kafka, new_topic: Callable[..., str]) -> str:
     return name
 
 
+@pytest.fixture
+def database(mysql: MySql) -> Iterator[MySqlServer]:
+    server = MySqlServer(mysql.host, mysql.port)
+    server.run(
+        f"CREATE DATABASE {DATABASE}",
+        f"CREATE TABLE {DATABASE}.users (user_id INT PRIMARY KEY, name TEXT, at TIMESTAMP NOT NULL)",
+        f"CREATE TABLE {DATABASE}.orders (id INT PRIMARY KEY, amount INT)",
+        f"INSERT INTO {DATABASE}.users VALUES " + ", ".join(f"({n}, 'n{n}', now())" for n in range(USERS)),
+    )
+    server.let_read(Login("cdc", "secret"), DATABASE)
+    yield server
+    server.run(f"DROP DATABASE {DATABASE}", "DROP USER cdc@'%'")
+
+
 def of_kafka(kafka: Kafka, topic: str, named: str = "orders", address: str = "localhost:9092") -> dict[str, str]:
     """Where the lines name a broker and a topic; a topic that is there is read from its beginning."""
     subscribed = f'"subscribe", "{named}")'
@@ -104,6 +124,12 @@ def of_kafka(kafka: Kafka, topic: str, named: str = "orders", address: str = "lo
 
 def options_of(kafka: Kafka, topic: str) -> dict[str, str]:
     return {"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": topic, "startingOffsets": "earliest"}
+
+
+def minutes(rows: Sequence[Any]) -> int:
+    """How many records closed windows of a minute have; each partition has six of a minute."""
+    assert {row["count"] for row in rows} == {12}
+    return len(rows)
 
 
 def test_lines_that_read_a_topic_give_its_records(typed: Typed, kafka: Kafka, topic: str) -> None:
@@ -133,3 +159,130 @@ def test_lines_that_read_a_topic_give_its_records(typed: Typed, kafka: Kafka, to
         assert sum(row[1] for row in typed.rows(typed.run("surfaces", 1, replaced={}))) == 2 * (RECORDS - 6)
     finally:
         typed.spark.sql("DROP TABLE rides")
+
+
+def test_lines_that_look_at_a_query_print_what_holds_it(
+    typed: Typed, kafka: Kafka, topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    orders = typed.spark.readStream.format("aligned-kafka").options(**options_of(kafka, topic)).load()
+    counts = follow_watermark(orders).groupBy(F.window("event_time", "1 minute")).count()
+    assert minutes(typed.rows(counts)) == 9
+    (typed.names["query"],) = typed.queries
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    typed.run("monitoring", 4, 8, 11, 14, replaced={})
+    assert len(re.findall(rf"^{topic}-[01] FINISHED 0 ", capsys.readouterr().out, re.MULTILINE)) == 2
+    typed.run("monitoring", 6, 15, replaced={"4050": "0", "9400": port})
+    page, registry = typed.names["page"], typed.names["registry"]
+    try:
+        assert capsys.readouterr().out.strip() == page.url
+        assert typed.rows(data_rows(orders))
+        deadline = time.monotonic() + 60
+        while not list(registry.collect()):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+    finally:
+        page.stop()
+
+
+@pytest.mark.long("test_lines_that_read_a_topic_give_its_records")
+def test_lines_of_strategies_and_late_rows_give_what_was_written(
+    typed: Typed, kafka: Kafka, topic: str, tmp_path: Path, database: MySqlServer
+) -> None:
+    brokers = options_of(kafka, topic)
+    typed.names |= {"kafka": brokers, "checkpoint": str(tmp_path / "late"), "DataFrame": DataFrame}
+    for number in (1, 2):
+        typed.run("strategies", number, replaced={})
+        counts = follow_watermark(typed.names["stream"]).groupBy(F.window("event_time", "1 minute")).count()
+        assert number == 1 or minutes(typed.rows(counts)) == 9
+
+    typed.run("late-rows", 1, replaced={})
+    typed.names["checkpoint"] = str(tmp_path / "corrected")
+    typed.run("late-rows", 2, replaced={"/data/counts": str(tmp_path / "counts")})
+    try:
+        typed.ended()
+        assert minutes(typed.spark.table("counts").collect()) == 9
+        assert minutes(typed.spark.read.parquet(str(tmp_path / "counts")).collect()) == 9
+    finally:
+        typed.spark.sql("DROP TABLE IF EXISTS counts")
+        typed.spark.sql("DROP TABLE IF EXISTS late")
+
+    replaced = {'"subscribe": "orders"': f'"subscribe": "{topic}"', "10 minutes": "10 seconds"}
+    typed.names["brokers"] = {"kafka.bootstrap.servers": kafka.bootstrap}
+    typed.run("late-rows", 3, replaced=replaced)
+    assert {row.answer for row in typed.rows(typed.names["corrected"])} == {"final"}
+    assert typed.rows(typed.names["early"])
+
+    typed.names |= {"stream": typed.spark.readStream.format("aligned-kafka").options(**brokers).load()}
+    typed.names |= {"Column": Any}
+    typed.run("late-rows", 5, replaced={})
+    assert {row.answer for row in typed.rows(typed.names["both"])} == {"early", "final"}
+
+    typed.run("processing-time", 1, replaced=of_kafka(kafka, topic))
+    assert minutes(typed.rows(typed.names["counts"])) >= 9
+    typed.run("processing-time", 2, replaced={})
+
+
+@pytest.mark.usefixtures("rocksdb")
+@pytest.mark.long("test_lines_that_read_a_topic_give_its_records")
+def test_lines_of_tables_joins_and_ordering_give_what_was_written(
+    typed: Typed, kafka: Kafka, topic: str, tmp_path: Path, database: MySqlServer, new_topic: Callable[..., str]
+) -> None:
+    typed.names["password"] = "secret"
+    at = f'"{database.host}").option("port", "{database.port}")'
+    typed.run("mysql", 1, replaced={'"db1.example.org")': at, "shop.": f"{DATABASE}."})
+    typed.run("ordering", 1, 2, replaced=of_kafka(kafka, topic, "readings") | {"/data/": f"{tmp_path}/"})
+    typed.ended()
+    assert typed.spark.read.parquet(str(tmp_path / "in_order")).count() > RECORDS
+
+    clicks, users = new_topic(1), new_topic(1)
+    with closing(KafkaProducer(bootstrap_servers=kafka.bootstrap)) as producer:
+        for n in range(USERS):
+            producer.send(clicks, str(n).encode())
+            producer.send(users, f"n{n}".encode(), str(n).encode())
+    server = f'hostname="{database.host}", port="{database.port}"'
+    places = {'hostname="db1.example.org"': server, "shop.": f"{DATABASE}.", "/tmp/": f"{tmp_path}/table-"}
+    typed.run("joins", 1, 2, replaced=of_kafka(kafka, clicks, "clicks") | places)
+    assert typed.ended()[-1] == USERS
+    typed.run("joins", 4, replaced={})
+
+    places = of_kafka(kafka, clicks, "clicks") | {'"users")\n': f'"{users}")\n', "/tmp/": f"{tmp_path}/topic-"}
+    typed.run("joins", 5, replaced=places)
+    assert typed.ended()[-1] == USERS
+
+    typed.names |= {
+        "mysql": {
+            "hostname": database.host, "port": database.port, "username": "cdc", "password": "secret",
+            "tables": f"{DATABASE}.users",
+        },
+        "order_by_event_time": order_by_event_time,
+        "checkpoint": str(tmp_path / "ordered"),
+        "path": str(tmp_path / "users"),
+    }  # fmt: skip
+    typed.run("watermarks", 3, replaced={'"user")': '"user_id")'})
+    typed.ended()
+    assert typed.spark.read.parquet(str(tmp_path / "users")).count() == USERS
+
+
+@pytest.mark.usefixtures("built_in_kafka")
+@pytest.mark.long("test_lines_that_read_a_topic_give_its_records")
+def test_lines_of_jobs_in_a_row_give_what_the_first_one_wrote(
+    typed: Typed, kafka: Kafka, topic: str, tmp_path: Path, new_topic: Callable[..., str]
+) -> None:
+    sessions = new_topic(1)
+    rows = typed.spark.readStream.format("aligned-kafka").options(**options_of(kafka, topic)).load()
+    ended = follow_watermark(rows).selectExpr("string(key) AS user", "event_time AS end", "1L AS clicks")
+    typed.names |= {"clicks_per_session": ended, "brokers": kafka.bootstrap, "checkpoint": str(tmp_path / "a")}
+    typed.run("between-jobs", 3, replaced={'"sessions"': f'"{sessions}"'})
+    typed.ended()
+    typed.names["announced"].flush()
+    typed.names["announced"].stop()
+
+    replaced = of_kafka(kafka, sessions, "sessions", "broker:9092")
+    typed.run("between-jobs", 1, replaced=replaced | {"1 hour": "1 minute"})
+    assert minutes(typed.rows(typed.names["counts"])) == 9
+    typed.run("between-jobs", 8, replaced={'"sessions"': f'"{sessions}"'})
+    typed.run("between-jobs", 9, replaced={})
+    # Both partitions have the same keys and ends.
+    assert len(typed.rows(typed.names["once"])) == RECORDS

@@ -36,6 +36,10 @@ CLUSTER = "not run: it needs a cluster, or a package of another project"
 SCHEMAS = "not run: it needs a registry, or files made by protoc"
 COMMAND = "not run as it stands: the address is the reader's; the command is tested"
 OF_TOPICS = "test_lines_that_read_a_topic_give_its_records"
+OF_VIEWS = "test_lines_that_look_at_a_query_print_what_holds_it"
+OF_STRATEGIES = "test_lines_of_strategies_and_late_rows_give_what_was_written"
+OF_OPERATORS = "test_lines_of_tables_joins_and_ordering_give_what_was_written"
+OF_JOBS = "test_lines_of_jobs_in_a_row_give_what_the_first_one_wrote"
 OUTPUT = "not run: it shows what is printed, logged or recorded"
 DRAWING = "not run: it is a drawing"
 
@@ -49,22 +53,22 @@ BLOCKS: Mapping[str, tuple[str, ...]] = {
     "docs/architecture.md": (DRAWING,),
     "docs/alignment.md": (PART,),
     "docs/batch.md": (OF_TOPICS, OF_TOPICS),
-    "docs/between-jobs.md": (SERVER, PART, SERVER, PART, SERVER, OUTPUT, COMMAND, SERVER, SERVER),
+    "docs/between-jobs.md": (OF_JOBS, PART, OF_JOBS, PART, SERVER, OUTPUT, COMMAND, OF_JOBS, OF_JOBS),
     "docs/deployment.md": (CLUSTER,) * 6,
     "docs/event-time.md": (OF_TOPICS, SCHEMAS, PART, SCHEMAS, SCHEMAS, SCHEMAS, COMMAND, OUTPUT),
-    "docs/joins.md": (SERVER, SERVER, PART, SERVER, SERVER),
-    "docs/late-rows.md": (PART, PART, PART, PART, PART),
+    "docs/joins.md": (OF_OPERATORS, OF_OPERATORS, PART, OF_OPERATORS, OF_OPERATORS),
+    "docs/late-rows.md": (OF_STRATEGIES, OF_STRATEGIES, OF_STRATEGIES, PART, OF_STRATEGIES),
     "docs/logins.md": ("test_the_worked_example_of_the_page_logs_in", CLUSTER, SCHEMAS),
     "docs/monitoring.md": (
-        COMMAND, OUTPUT, OUTPUT, PART, OUTPUT, PART, COMMAND, PART, OUTPUT, OUTPUT, PART, OUTPUT,
-        COMMAND, PART, PART, COMMAND,
+        COMMAND, OUTPUT, OUTPUT, OF_VIEWS, OUTPUT, OF_VIEWS, COMMAND, OF_VIEWS, OUTPUT, OUTPUT, OF_VIEWS, OUTPUT,
+        COMMAND, OF_VIEWS, OF_VIEWS, COMMAND,
     ),
     "docs/mysql.md": (
-        SERVER, CLUSTER, COMMAND, PART, PART, "test_the_pipelines_table_is_the_servers_after_each_run",
+        OF_OPERATORS, CLUSTER, COMMAND, PART, PART, "test_the_pipelines_table_is_the_servers_after_each_run",
     ),
     "docs/offsets.md": (OUTPUT,),
     "docs/ordering.md": (
-        SERVER, SERVER, PART, "test_early_readings_wait_for_those_on_time_and_late_ones_are_told_apart",
+        OF_OPERATORS, OF_OPERATORS, PART, "test_early_readings_wait_for_those_on_time_and_late_ones_are_told_apart",
     ),
     "docs/payload.md": (OF_TOPICS, SCHEMAS, SCHEMAS, SCHEMAS, SCHEMAS),
     "docs/quickstart.md": (
@@ -78,14 +82,14 @@ BLOCKS: Mapping[str, tuple[str, ...]] = {
         MAKE,
         SERVER,
     ),
-    "docs/processing-time.md": (PART,) * 2,
+    "docs/processing-time.md": (OF_STRATEGIES,) * 2,
     "docs/sinks.md": ("test_the_lines_of_the_page_write_what_was_read",) * 6,
-    "docs/strategies.md": (PART, PART, "test_the_class_on_the_page_keeps_the_contract", PART),
+    "docs/strategies.md": (OF_STRATEGIES, OF_STRATEGIES, "test_the_class_on_the_page_keeps_the_contract", PART),
     "docs/surfaces.md": (OF_TOPICS,),
     "docs/troubleshooting.md": (OUTPUT, PART),
     "docs/tuning.md": (COMMAND, OF_TOPICS, OF_TOPICS, OF_TOPICS, OF_TOPICS),
     "docs/watermarks.md": (
-        PART, "test_windows_of_a_pipeline_close_by_the_sources_watermark", SERVER, PART,
+        PART, "test_windows_of_a_pipeline_close_by_the_sources_watermark", OF_OPERATORS, PART,
     ),
     "docs/writing-a-source.md": (COMMAND, PART, PART, PART, CLUSTER, PART),
 }  # fmt: skip
