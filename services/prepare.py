@@ -47,7 +47,7 @@ def _tasks() -> Sequence[Callable[[], object]]:
         merge_catalog_jars,
         *(partial(usable_program, flavour) for flavour in Flavour),
         usable_browser,
-        *map(partial(partial, _compile), ("pyspark_mysql_cdc_wm", "pyspark_aligned_kafka", "watermark_source")),
+        *map(partial(partial, _compile), ("pyspark_mysql_cdc_wm", "pyspark_aligned_kafka")),
     )
 
 

@@ -9,11 +9,11 @@ from uuid import UUID
 
 import numpy as np
 
+from pyspark_aligned_kafka.client.schema_registry import RegisteredSchema, SchemaRegistry
 from pyspark_aligned_kafka.records.avro_columns import avro_schema
-from pyspark_aligned_kafka.records.payload import Decoded, PayloadChoice, PayloadReader
+from pyspark_aligned_kafka.records.payload import Decoded, Paths, PayloadChoice, PayloadReader
 from pyspark_aligned_kafka.records.payload_formats import payload_reader
 from tests.payload_documents import block_by
-from watermark_source.extractors.schema_registry import RegisteredSchema, SchemaRegistry
 
 Json = Any
 _SIMPLE = ("boolean", "int", "long", "float", "double", "string", "bytes")
@@ -25,10 +25,15 @@ _GROUPS = (("boolean",), ("int", "long", "float", "double"), ("string", "bytes",
 
 
 def reader_of(
-    schema: str, registry: SchemaRegistry | None = None, *, fail_fast: bool = False, shows_records: bool = True
+    schema: str,
+    registry: SchemaRegistry | None = None,
+    *,
+    fail_fast: bool = False,
+    shows_records: bool = True,
+    paths: Paths = (),
 ) -> PayloadReader:
     """Return the reader of a schema's values."""
-    found = avro_schema(schema, registry)
+    found = avro_schema(schema, registry, paths)
     return payload_reader(
         PayloadChoice(
             found.type,

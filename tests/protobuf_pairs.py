@@ -13,12 +13,12 @@ from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 from pyspark.sql.types import StringType
 
-from pyspark_aligned_kafka.records.payload import Decoded, PayloadChoice, PayloadReader
+from pyspark_aligned_kafka.client.schema_registry import SchemaRegistry
+from pyspark_aligned_kafka.records.payload import Decoded, Paths, PayloadChoice, PayloadReader
 from pyspark_aligned_kafka.records.payload_formats import payload_reader
+from pyspark_aligned_kafka.records.protobuf_files import index_in_file
 from pyspark_aligned_kafka.records.protobuf_messages import MessageSchema, message_of
 from tests.payload_documents import block_by
-from watermark_source.extractors.protobuf_path import index_in_file
-from watermark_source.extractors.schema_registry import SchemaRegistry
 
 Descriptor = Any
 _FIELD = descriptor_pb2.FieldDescriptorProto
@@ -31,9 +31,11 @@ _NO_TEXTS = (b"\xff", b"\xed\xa0\x80", b"\xc3", b"\xf4\x90\x80\x80", b"plain tex
 _NUMBERS = (0, 1, 2, 127, 128, 300, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**63 - 1, 2**63, 2**64 - 1, 2**64 - 5)
 
 
-def reader_of(descriptor: Descriptor, registry: SchemaRegistry | None = None, **choice: bool) -> PayloadReader:
-    """Return the reader of a message's values."""
-    message = message_of(descriptor)
+def reader_of(
+    descriptor: Descriptor, registry: SchemaRegistry | None = None, paths: Paths = (), **choice: bool
+) -> PayloadReader:
+    """Return the reader of a message's values, or of some members of them."""
+    message = message_of(descriptor, paths)
     schema = MessageSchema(message, index_in_file(descriptor), registry)
     return payload_reader(PayloadChoice(message.type_of(StringType()), "protobuf", schema, **choice))  # type: ignore[arg-type]
 

@@ -9,7 +9,15 @@ from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from pyspark_aligned_kafka.records.avro_columns import forget_resolutions
+from pyspark_aligned_kafka.client import kept_schemas
+from pyspark_aligned_kafka.records import avro_columns
+
+
+def forget_schemas() -> None:
+    """Request and resolve all schemas again."""
+    for kept in (kept_schemas._schemas, kept_schemas._versions, kept_schemas._requested_again,
+                 avro_columns._resolutions):  # fmt: skip
+        kept.clear()
 
 
 class Registry:
@@ -59,7 +67,7 @@ class Registry:
 def schema_registry(answers: MutableMapping[str, Any]) -> Iterator[Registry]:
     """Serve the answers, by their paths, until the end of the block."""
     # Another server had the port before, perhaps.
-    forget_resolutions()
+    forget_schemas()
     registry = Registry(answers)
     with ThreadingHTTPServer(("127.0.0.1", 0), registry.handler()) as server:
         registry.port = server.server_port

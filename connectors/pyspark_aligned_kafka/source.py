@@ -77,6 +77,7 @@ class KafkaSource(SourceDefinition):
         """The chosen columns of Spark's Kafka source, and those of decoded keys and values."""
         columns = kafka_columns(self.options.columns)
         for payload in self.options.payloads:
+            assert payload.column is not None
             columns.add(payload.column, payload.schema)
         return columns
 

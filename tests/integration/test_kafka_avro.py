@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import uuid
 from collections import Counter
 from collections.abc import Callable
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +22,7 @@ from tests.integration.direct_kafka import DirectKafka
 from tests.integration.evolving_payload import Value, check_both_schemas
 from tests.integration.kafka_streams import KafkaStreams
 from tests.integration.test_kafka_event_time import produce
-from tests.schema_registry import Registry, schema_registry
+from tests.schema_registry import schema_registry
 from tests.spark.queries import START
 from watermark_source import data_rows, follow_watermark
 from watermark_source.errors import PayloadError
@@ -63,20 +61,8 @@ def _plain(schema: object) -> object:
     return json.loads(json.dumps(schema).replace("logicalType", "was"))
 
 
-def times_module(streams: KafkaStreams, registry: Registry, folder: Path) -> str:
-    """Ship a module as ``--py-files`` does, and return its name."""
-    name = f"avro_times_{uuid.uuid4().hex}"
-    url = f"http://me:{PASSWORD}@127.0.0.1:{registry.port}"
-    (folder / f"{name}.py").write_text(
-        "from watermark_source.extractors import avro_event_time\n"
-        f"event_time = avro_event_time('at', schema_registry='{url}', timeout='5 seconds')\n"
-    )
-    streams.spark.sparkContext.addPyFile(str(folder / f"{name}.py"))
-    return f"{name}:event_time"
-
-
 def test_windows_go_by_a_field_of_avro_whichever_schema_it_is_of(
-    streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic, tmp_path: Path
+    streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic
 ) -> None:
     topic, chance = new_topic(2), np.random.default_rng(5)
     producer = KafkaProducer(bootstrap_servers=kafka.bootstrap, linger_ms=20)
@@ -88,10 +74,15 @@ def test_windows_go_by_a_field_of_avro_whichever_schema_it_is_of(
             minutes[int(seconds // 60)] += 1
     producer.flush(60)
     with schema_registry(ANSWERS) as registry:
+        by_schema = {
+            "valueFormat": "avro", "valueSchema": json.dumps(OLD), "eventTimeColumn": "value:$.at",
+            "schemaRegistry": f"http://me:{PASSWORD}@127.0.0.1:{registry.port}",
+        }  # fmt: skip
         source = streams.source(
-            subscribe=topic, eventTimeColumn=times_module(streams, registry, tmp_path), maxOutOfOrderness="30 seconds",
-            maxOffsetsPerTrigger=200,
-        )  # fmt: skip
+            subscribe=topic, maxOutOfOrderness="30 seconds", maxOffsetsPerTrigger=200, valueColumn="none", **by_schema
+        )
+        assert {"key", "value"} < set(source.columns)
+        assert "payload" not in source.columns
         counts = follow_watermark(source).groupBy(F.window("event_time", "1 minute").alias("w")).count()
         frame = counts.select(((F.unix_millis("w.start") - START) / 60_000).cast("int"), "count")
         streams.run(frame, "avro")
@@ -107,16 +98,13 @@ def test_windows_go_by_a_field_of_avro_whichever_schema_it_is_of(
         producer.close(timeout=60)
         with pytest.raises(
             StreamingQueryException,
-            match=r"partition 0 offset 600: no event time at .*a value of schema 2: the schema registry .* has no",
+            match=r"partition 0 offset 600: no event time at .*: the schema registry .* has no schema of its id",
         ) as ended:
             streams.run(frame, "avro")
         assert PASSWORD not in str(ended.value)
 
         # The same by the column of decoded values.
-        resumed = streams.source(
-            subscribe=topic, valueFormat="avro", valueSchema=json.dumps(OLD), eventTimeColumn="value:$.at",
-            schemaRegistry=f"http://me:{PASSWORD}@127.0.0.1:{registry.port}", eventTimeErrors="null",
-        )  # fmt: skip
+        resumed = streams.source(subscribe=topic, eventTimeErrors="null", **by_schema)
         columns = (
             "partition",
             "offset",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import uuid
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -48,16 +47,8 @@ def order(number: int, seconds: float) -> bytes:
 def test_windows_go_by_a_field_of_protobuf(
     streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic, tmp_path: Path
 ) -> None:
-    descriptors, name = tmp_path / "orders.desc", f"protobuf_times_{uuid.uuid4().hex}"
+    descriptors = tmp_path / "orders.desc"
     descriptors.write_bytes(descriptor_set(FILE))
-    (tmp_path / f"{name}.py").write_text(
-        "from pathlib import Path\n"
-        "from watermark_source.extractors import protobuf_event_time\n"
-        "event_time = protobuf_event_time(\n"
-        f"    'payment.at', message='shop.Order', descriptors=Path({str(descriptors)!r})\n"
-        ")\n"
-    )
-    streams.spark.sparkContext.addPyFile(str(tmp_path / f"{name}.py"))
     topic, chance = new_topic(2), np.random.default_rng(5)
     producer = KafkaProducer(bootstrap_servers=kafka.bootstrap, linger_ms=20)
     minutes: Counter[int] = Counter()
@@ -70,8 +61,9 @@ def test_windows_go_by_a_field_of_protobuf(
     producer.send(topic, message(7, b"\0"), partition=0)
     producer.close(timeout=60)
     source = streams.source(
-        subscribe=topic, eventTimeColumn=f"{name}:event_time", maxOutOfOrderness="30 seconds", eventTimeErrors="null",
-        maxOffsetsPerTrigger=200,
+        subscribe=topic, valueFormat="protobuf", valueSchema=f"{descriptors}:shop.Order", valueFraming="confluent",
+        valueColumn="none", eventTimeColumn="value:$.payment.at", eventTimeErrors="null",
+        maxOutOfOrderness="30 seconds", maxOffsetsPerTrigger=200,
     )  # fmt: skip
     counts = follow_watermark(source).groupBy(F.window("event_time", "1 minute").alias("w")).count()
     streams.run(counts.select(((F.unix_millis("w.start") - START) / 60_000).cast("int"), "count"), "protobuf")

@@ -20,7 +20,7 @@ PARENTS = {
 }
 """Each folder of packages, and its name in imports."""
 PACKAGES = sorted(found.parent for parent in PARENTS for found in parent.glob("*/__init__.py"))
-WITH_PUBLIC_NAMES = {"announcing", "extractors", "testing"}
+WITH_PUBLIC_NAMES = {"announcing", "testing"}
 """Packages whose users import from the package itself."""
 FOLDERS = {
     "watermark_source": set[str](),

@@ -331,6 +331,15 @@ def event_time_choice(
         OptionError: options that mean nothing together.
     """
     place = _in_payload(values[OPTION], given_text(given, OPTION), payloads)
+    places = place.places if isinstance(place, FirstOf) else (place,)
+    decoded = {each.payload.field for each in places if isinstance(each, InColumn)}
+    for payload in payloads:
+        if payload.column is None and payload.field not in decoded:
+            raise OptionError(
+                f"{payload.field}Column", given_text(given, f"{payload.field}Column"),
+                f"leaves nothing to decode: {OPTION} is no member of the {payload.field}s",
+                example=f"{OPTION} = {payload.field}:$.created_at",
+            )  # fmt: skip
     whys = {
         type(None): "the record's timestamp is event time", ByFunction: "the function answers moments",
         InColumn: "the member's type is one of times", FirstOf: "the members' types are ones of times",

@@ -118,7 +118,8 @@ def parse(given: Mapping[str, str]) -> KafkaOptions:
 def meaning_of(options: SourceOptions) -> KafkaOptions:
     """Return what parsed options mean, after the checks of those that concern several; raises ``OptionError``."""
     values, given = options, options.given
-    payloads = payload_choices(values, given, (*KAFKA_COLUMNS, EVENT_TIME, LATE, MARKER))
+    choices = payload_choices(values, given, (*KAFKA_COLUMNS, EVENT_TIME, LATE, MARKER))
+    payloads = tuple(each for each in choices if each.column is not None)
     subscription = _subscription(values, given)
     return KafkaOptions(
         subscription=subscription,
@@ -137,7 +138,7 @@ def meaning_of(options: SourceOptions) -> KafkaOptions:
         columns=_chosen_columns(values, given, payloads),
         payloads=payloads,
         times=TimePlaces(
-            event_time=event_time_choice(values, given, payloads), marks=mark_choice(values, given, payloads)
+            event_time=event_time_choice(values, given, choices), marks=mark_choice(values, given, choices)
         ),
         announced=announced_topic(values, given, subscription),
         commit_group=values["commitGroupId"],

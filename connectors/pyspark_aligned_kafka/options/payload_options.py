@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pyspark_aligned_kafka.client.schema_registry import SchemaRegistry
 from pyspark_aligned_kafka.options.event_time_options import SHOWS
+from pyspark_aligned_kafka.records.event_time_choice import OPTION as EVENT_TIME
+from pyspark_aligned_kafka.records.event_time_choice import paths_in
 from pyspark_aligned_kafka.records.payload import JSON, KEY, VALUE, PayloadChoice
 from pyspark_aligned_kafka.records.payload_formats import FORMATS
 from pyspark_aligned_kafka.records.payload_schema import has_timestamp
@@ -13,12 +16,10 @@ from pyspark_aligned_kafka.records.payload_times import offset_of
 from watermark_source.errors import OptionError, UsageError, reason_of
 from watermark_source.option_table import Option, given_text, non_empty, one_of
 
-if TYPE_CHECKING:
-    from watermark_source.extractors.schema_registry import SchemaRegistry
-
 PERMISSIVE, FAILFAST = "PERMISSIVE", "FAILFAST"
 REGISTRY, USER_INFO, TOKEN = "schemaRegistry", "schemaRegistryUserInfo", "schemaRegistryToken"
 CONFLUENT, PLAIN = "confluent", "none"
+NO_COLUMN = "none"
 _REGISTRY_MS = 30_000
 """Time limit for a schema, all retries included."""
 _COLUMNS = {VALUE: "payload", KEY: "key_payload"}
@@ -30,6 +31,11 @@ def _format(text: str) -> str:
     if name not in FORMATS:
         raise ValueError(f'"{text.strip()}" is not decoded')
     return name
+
+
+def _column(text: str) -> str | None:
+    name = non_empty(text)
+    return None if name.strip().lower() == NO_COLUMN else name
 
 
 def _zone(text: str) -> str:
@@ -64,11 +70,13 @@ def _options_of(field: str) -> tuple[Option, ...]:
         ),
         Option(
             name=f"{field}Column",
-            parse=non_empty,
+            parse=_column,
             default=_COLUMNS[field],
             accepted="must be a name that is not empty",
             example="order" if field == VALUE else "customer",
-            doc=f"Name of the column with the decoded {field}s.",
+            doc=f"Name of the column with the decoded {field}s. `none`: there is none, and of Avro and Protobuf no "
+            f"more is decoded than the member that `eventTimeColumn` names. The column `{field}` is then delivered as "
+            f"without `{field}Format`.",
         ),
         one_of(
             name=f"{field}Mode",
@@ -154,7 +162,7 @@ def payload_choices(
     registry = _registry(values, given)
     choices: list[PayloadChoice] = []
     for field in (KEY, VALUE):
-        choice = _choice(field, values, given, (*taken, *(each.column for each in choices)), registry)
+        choice = _choice(field, values, given, (*taken, *(each.column or "" for each in choices)), registry)
         choices += [] if choice is None else [choice]
     if registry is not None and not any(choice.framed or FORMATS[choice.format].uses_registry for choice in choices):
         raise OptionError(REGISTRY, None, "has no meaning here: no key and no value is decoded by its schemas",
@@ -168,9 +176,6 @@ def _registry(values: Mapping[str, Any], given: Mapping[str, str]) -> SchemaRegi
             if values[name] is not None:
                 raise OptionError(name, "***", f"has no meaning without {REGISTRY}", example="leave it out")
         return None
-    # Imports compiled code, which few queries need.
-    from watermark_source.extractors.schema_registry import SchemaRegistry  # noqa: PLC0415
-
     # The address alone, with a user, and with a token: an error is that of the option that was added.
     logins = ((REGISTRY, None, None), (USER_INFO, values[USER_INFO], None), (TOKEN, values[USER_INFO], values[TOKEN]))
     for name, user_info, token in logins:
@@ -205,13 +210,15 @@ def _choice(
     if is_framed and registry is None and row.needs_registry:
         raise OptionError(framing_option, CONFLUENT, f"needs {REGISTRY}, which has the schemas of {name}",
                           example=f"{REGISTRY} = https://registry:8081")  # fmt: skip
+    column: str | None = values[f"{field}Column"]
+    if column is None:
+        _check_without_column(field, name, values)
+    elif column.lower() in {each.lower() for each in taken}:
+        raise OptionError(f"{field}Column", column, "is the name of another column of this source", example="order")
     try:
-        found = row.parse(text, registry)
+        found = row.parse(text, registry, paths_in(field, values[EVENT_TIME]) if column is None else ())
     except ValueError as error:
         raise OptionError(f"{field}Schema", text, f"{row.accepted} ({reason_of(error)})", example=row.example) from None
-    column: str = values[f"{field}Column"]
-    if column.lower() in {each.lower() for each in taken}:
-        raise OptionError(f"{field}Column", column, "is the name of another column of this source", example="order")
     zone_option = f"{field}TimeZone"
     zone: str | None = values[zone_option]
     if (name == JSON and has_timestamp(found.type)) != (zone is not None):
@@ -234,3 +241,16 @@ def _choice(
         framed=is_framed,
         keeps_text=FORMATS[name].keeps_text,
     )
+
+
+def _check_without_column(field: str, name: str, values: Mapping[str, Any]) -> None:
+    if name == JSON:
+        raise OptionError(
+            f"{field}Column", NO_COLUMN, f"has no meaning with {JSON}, of which event times are read without "
+            f"{field}Format", example=f"leave {field}Format out",
+        )  # fmt: skip
+    if values[f"{field}Mode"] == FAILFAST:
+        raise OptionError(
+            f"{field}Mode", FAILFAST, f"has no meaning where {field}Column is {NO_COLUMN}: eventTimeErrors says what "
+            f"becomes of records without an event time", example="eventTimeErrors = fail",
+        )  # fmt: skip

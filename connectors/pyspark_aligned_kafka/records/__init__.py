@@ -1,4 +1,4 @@
 """Bytes of record batches to Arrow columns, by compiled code.
 
-Imports ``errors``.
+Imports ``client``, ``errors``.
 """

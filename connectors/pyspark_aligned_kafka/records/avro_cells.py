@@ -1,7 +1,7 @@
 """Avro values into the cells of columns: one compiled pass over the bytes, by a plan of ``avro_columns``.
 
-A plan is the code of ``avro_plan``, with more kinds of nodes: those below append cells, and those of the extractors'
-walk skip what the reader's schema has no column for.
+A plan is the code of ``avro_plan``, with more kinds of nodes: those below append cells, and those
+of ``avro_skip`` are of values that the reader's schema has no column for.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from enum import IntEnum
 
 import numpy as np
 
+from pyspark_aligned_kafka.records.avro_skip import DEPTH, skip
 from pyspark_aligned_kafka.records.json_strings import is_utf8
 from pyspark_aligned_kafka.records.payload_cells import (
     BASE,
@@ -24,7 +25,6 @@ from pyspark_aligned_kafka.records.payload_cells import (
     put,
     put_null,
 )
-from watermark_source.extractors.avro_walk import DEPTH, skip
 from watermark_source.machine_code.native import (
     Word,
     address_of,
@@ -77,6 +77,8 @@ class Read(IntEnum):
     """A constant. Arguments: where it begins and ends among the constants, its node."""
     REFUSED = 50
     """A value that the reader's schema does not take. Argument: the number of the reason."""
+    REST = 51
+    """All bytes that are left, of whatever they are."""
 
 
 class Fault(IntEnum):
@@ -98,7 +100,7 @@ _STEPS_A_BYTE, _FIRST_STEPS = 64, 16_384
 bytes."""
 _READS = int(min(Read))
 _INT, _LONG, _SCALED, _NUMBER, _FLOAT, _DOUBLE, _BOOLEAN, _BYTES, _FIXED, _DECIMAL = map(int, list(Read)[:10])
-_ENUM, _RECORD, _LIST, _MAP, _UNION, _NULL, _MEMBER, _DEFAULT, _REFUSED = map(int, list(Read)[10:])
+_ENUM, _RECORD, _LIST, _MAP, _UNION, _NULL, _MEMBER, _DEFAULT, _REFUSED, _REST = map(int, list(Read)[10:])
 _CORRUPT, _NO_ROOM, _NOT_TEXT, _SYMBOL, _TOO_LARGE, _LEFT_OVER, _TOO_DEEP, _WHY = (int(each) for each in Fault)
 _A_VALUE, _STRUCT = int(Cell.VALUE), int(CellKind.STRUCT)
 _LOWEST = np.int64(-(2**63))
@@ -134,7 +136,7 @@ def _read(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the value
     """Append the cells of a value; return its end, or a ``Fault``.
 
     ``constants`` is their address. ``frames`` is the stack of open nodes: each with its progress, and where the value
-    continues behind a constant. All tables are given by their address, but those that the extractors' walk takes.
+    continues behind a constant. All tables are given by their address, but those that ``skip`` takes.
     """
     steps = _FIRST_STEPS + _STEPS_A_BYTE * (stop - at)
     depth = 0
@@ -234,6 +236,9 @@ def _read(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the value
             ):
                 return np.int64(_NO_ROOM)
             op = np.int64(-1)
+            continue
+        if kind == _REST:
+            at, op = stop, np.int64(-1)
             continue
         if kind == _REFUSED:
             return _WHY - long_at(code, op + 1)

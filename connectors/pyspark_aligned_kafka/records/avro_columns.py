@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 from dataclasses import dataclass
@@ -11,29 +12,24 @@ from uuid import UUID
 import numpy as np
 from pyspark.sql.types import DecimalType
 
+from pyspark_aligned_kafka.client.kept_schemas import schema_of, version_of
+from pyspark_aligned_kafka.client.schema_registry import RegisteredSchema, SchemaRegistry
 from pyspark_aligned_kafka.records.avro_cells import Fault, read_all
+from pyspark_aligned_kafka.records.avro_plan import SkipPlanner
+from pyspark_aligned_kafka.records.avro_resolver import Resolver, UnresolvableError
 from pyspark_aligned_kafka.records.avro_schema import (
     AvroType,
-    Resolver,
-    UnresolvableError,
     check_defaults,
+    members_alone,
     parsed,
     reader_type,
     spark_type,
 )
-from pyspark_aligned_kafka.records.payload import NO_ID, Decoded, IdHeader, PayloadChoice, PayloadSchema
+from pyspark_aligned_kafka.records.avro_skip import DEPTH
+from pyspark_aligned_kafka.records.payload import NO_ID, Decoded, IdHeader, Paths, PayloadChoice, PayloadSchema
 from pyspark_aligned_kafka.records.payload_cells import CellColumns, CellKind, IdReader, arrow_type
 from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
 from watermark_source.errors import SchemaError, shortened
-from watermark_source.extractors.avro_plan import WalkPlanner
-from watermark_source.extractors.avro_walk import DEPTH
-from watermark_source.extractors.schema_registry import (
-    RegisteredSchema,
-    SchemaRegistry,
-    forget_schemas,
-    schema_of,
-    version_of,
-)
 from watermark_source.machine_code.native import NOT_FRAMED
 from watermark_source.planning.split import Split
 
@@ -64,10 +60,14 @@ class AvroSchema:
     """Texts of the schemas that it refers to."""
     registry: SchemaRegistry | None
     """Used where values are behind the ids of their schemas."""
+    member: bool = False
+    """Whether it has no other member than one, behind which nothing of a value is looked at."""
 
 
-def avro_schema(text: str, registry: SchemaRegistry | None) -> PayloadSchema:
+def avro_schema(text: str, registry: SchemaRegistry | None, paths: Paths = ()) -> PayloadSchema:
     """Read the reader's schema: JSON, or with a registry a subject's version there, as ``orders-value:3``.
+
+    With ``paths`` no more of it is read than these members.
 
     Raises:
         ValueError: it is no schema of Avro, or has no type in Spark.
@@ -91,19 +91,16 @@ def avro_schema(text: str, registry: SchemaRegistry | None) -> PayloadSchema:
                 raise ValueError(f"its type is {shortened(found.kind)}, not AVRO")
             text, references = found.text, found.references
         reader = reader_type(text, references)
+        if (alone := members_alone(reader, paths)) is not None:
+            text, references = json.dumps(alone), ()
+            reader = reader_type(text)
         kind = spark_type(reader)
         check_defaults(reader)
     except SchemaError as error:
         raise ValueError(str(error)) from None
     except RecursionError:
         raise ValueError("its types contain each other too deeply, a thousand of them") from None
-    return PayloadSchema(kind, AvroSchema(text, references, registry))
-
-
-def forget_resolutions() -> None:
-    """Request and resolve all schemas again."""
-    forget_schemas()
-    _resolutions.clear()
+    return PayloadSchema(kind, AvroSchema(text, references, registry, member=alone is not None and len(paths) == 1))
 
 
 class _Resolution:
@@ -115,7 +112,7 @@ class _Resolution:
     def __init__(self, definition: AvroSchema, field: str, columns: CellColumns) -> None:
         self._text, self._field = definition.text, field
         self._reader = reader_type(definition.text, definition.references, [])
-        self._resolver = Resolver(self._reader, columns.children)
+        self._resolver = Resolver(self._reader, columns.children, to_member=definition.member)
         self._resolver.reasons += [NO_ID, "the schema registry has no schema of its id"]
         self._refusals: dict[str, int] = {}
         """The entry of each reason why all values of a schema are refused."""
@@ -174,7 +171,7 @@ class _Resolution:
         try:
             text = parsed(schema.text)
             others = [parsed(each) for each in schema.references]
-            planner = WalkPlanner(text, "millis", others, self._resolver.code)
+            planner = SkipPlanner(text, others, self._resolver.code)
             entry = self._resolver.entry(AvroType(planner, text, ""))
         except SchemaError as error:
             return self._refused(f"schema {number} is not read: {error}")
@@ -249,11 +246,13 @@ class AvroReader:
             ),
         )  # fmt: skip
         column = made.column(data, self._type)
+        wrong = ""
         if bad:
             row = int(np.flatnonzero(faults)[0])
             document = data[starts[row] : starts[row] + lengths[row]].tobytes()
-            self._choice.report(split, int(offsets[row]), document, self._reason(int(faults[row])), bad)
-        return Decoded(column, bad)
+            wrong = self._reason(int(faults[row]))
+            self._choice.report(split, int(offsets[row]), document, wrong, bad)
+        return Decoded(column, bad, wrong)
 
     def _reason(self, fault: int) -> str:
         if fault == _UNKNOWN:

@@ -157,6 +157,14 @@ def _fields(place: Place) -> frozenset[str]:
     return frozenset({"headers"} if isinstance(place, InHeader) else {"key", "value", "headers"})
 
 
+def paths_in(field: str, place: Place | None) -> tuple[tuple[str, ...], ...]:
+    """Return the paths into keys or values, of names alone; empty if there is one of another kind."""
+    places = place.places if isinstance(place, FirstOf) else (place,)
+    paths = [each.path.steps for each in places if isinstance(each, InJson) and each.field == field]
+    names = [tuple(step for step in path if isinstance(step, str)) for path in paths]
+    return tuple(names) if [len(each) for each in names] == [len(path) for path in paths] else ()
+
+
 _ROW_BEFORE = "before"
 """Name of the member with a row as it was before its change, in the change events of Debezium and those like it."""
 

@@ -185,9 +185,6 @@ class JsonTimes:
         return ids.starts, np.where(ids.without, 0, ids.lengths)
 
 
-# Event times in decoded columns.
-
-
 class ColumnTimes:
     """``TimeFinder`` of a member of decoded keys or values."""
 
@@ -200,7 +197,7 @@ class ColumnTimes:
 
     def find(self, records: Records) -> Found:
         """See ``TimeFinder``."""
-        member = self._member(records)
+        member = self._member(self._decoded(records))
         present = is_valid(member)
         self._absent = ~present
         kind = member.type
@@ -228,17 +225,19 @@ class ColumnTimes:
         starts, sizes = records.located.places(self._where.payload.field)
         if sizes[row] < 0:
             return f"null in place of a {self._where.payload.field}"
-        member = self._member(records)[row : row + 1]
+        decoded = self._decoded(_chosen(records, np.array([row])))
+        member = self._member(decoded)
         if member.null_count:
             value = shown(records.data, int(starts[row]), int(sizes[row]), with_content=self._shows)
-            return f"null in this member of {value}"
+            why = f": {decoded.wrong}" if decoded.wrong else ""
+            return f"null in this member of {value}{why}"
         if pa.types.is_string(member.type):
             begins, ends, data = _texts_of(member)
             return shown(data, int(begins[0]), int(ends[0] - begins[0]), with_content=self._shows)
         number = int(_numbers_of(member)[0]) if self._shows else "a value (recordsInErrors=true shows it)"
         return f"{number} of type {member.type}"
 
-    def _member(self, records: Records) -> pa.Array:
+    def _decoded(self, records: Records) -> Decoded:
         choice = self._where.payload
         decoded = records.decoded(choice.field)
         if decoded is None:
@@ -246,7 +245,10 @@ class ColumnTimes:
             if self._decoder is None:
                 self._decoder = PayloadDecoder(replace(choice, fail_fast=False))
             decoded = self._decoder.decode(records.split, records.data, records.located, records.offsets)
-        member, kind = decoded.column, choice.schema
+        return decoded
+
+    def _member(self, decoded: Decoded) -> pa.Array:
+        member, kind = decoded.column, self._where.payload.schema
         for name in self._where.path.steps:
             assert isinstance(kind, StructType)
             assert isinstance(name, str)
@@ -274,9 +276,6 @@ def _texts_of(member: pa.Array) -> tuple[Longs, Longs, Bytes]:
 def _within(micros: Longs, present: npt.NDArray[np.bool_]) -> Found:
     missing = ~present | (micros < FIRST_MICROS) | (micros >= END_MICROS)
     return Found(np.where(missing, 0, micros), missing.astype(np.uint8), int(np.count_nonzero(missing)))
-
-
-# Event times in a header of records.
 
 
 class HeaderTimes:
@@ -309,9 +308,6 @@ class HeaderTimes:
         return self._scan.find(records.split, records.data, records.located, records.offsets)
 
 
-# Timestamps of records, behind other places.
-
-
 class RecordTimes:
     """``TimeFinder`` of the record's own timestamp."""
 
@@ -331,9 +327,6 @@ class RecordTimes:
     def seen(self, records: Records, row: int) -> str:
         """See ``TimeFinder``."""
         return "no timestamp of the record between the years 1 and 9999"
-
-
-# Event times at the first of several places.
 
 
 class FirstTimes:

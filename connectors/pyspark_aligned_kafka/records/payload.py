@@ -33,6 +33,10 @@ JSON = "json"
 NO_ID = "it does not begin with a zero byte and the id of a schema, and no header has one"
 
 
+Paths: TypeAlias = tuple[tuple[str, ...], ...]
+"""The members that are decoded where no column is delivered, by their names from the outermost; empty: all."""
+
+
 class PayloadSchema(NamedTuple):
     """What a schema of the user means."""
 
@@ -55,7 +59,8 @@ class PayloadChoice:
     definition: Any = None
     field: str = VALUE
     """``key`` or ``value``."""
-    column: str = "payload"
+    column: str | None = "payload"
+    """``None``: there is none, and nothing but the event time is decoded."""
     fail_fast: bool = False
     zone: str = "UTC"
     """Of timestamps without one."""
@@ -87,7 +92,8 @@ class PayloadChoice:
         what = f"{place(split, offset)}: the {self.field} does not fit {self.field}Schema: {wrong}{begin}"
         if self.fail_fast:
             self._fail(what)
-        self.tell(f"{what}. Such members are null; {count} of one block of records", wrong.partition(":")[0])
+        so = "members are null" if self.column is not None else "records have no event time"
+        self.tell(f"{what}. Such {so}; {count} of one block of records", wrong.partition(":")[0])
 
     def report_misplaced(self, split: Split, offset: int, wrong: Misplaced) -> None:
         """Log that the documents of a block of records lack members that the schema names."""
@@ -125,6 +131,8 @@ class Decoded(NamedTuple):
     """One of each value, null where there is none."""
     malformed: int
     """Number of values that do not fit the schema."""
+    wrong: str = ""
+    """Why the first of these does not."""
     places: Places | None = None
     """Of the path ``PayloadChoice.located``; ``None``: the reader does not find it."""
 

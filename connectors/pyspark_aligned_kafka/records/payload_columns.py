@@ -76,7 +76,7 @@ class JsonReader:
         path = self._choice.located
         if path is None or wanted < 0:
             return Decoded(column, malformed)
-        return Decoded(column, malformed, Places(path, found[0], found[1], found[2], np.flatnonzero(unusual)))
+        return Decoded(column, malformed, places=Places(path, found[0], found[1], found[2], np.flatnonzero(unusual)))
 
     def _look_for_members(  # noqa: PLR0917 - the block
         self, split: Split, column: pa.Array, data: Bytes, starts: Longs, lengths: Longs, offsets: Longs

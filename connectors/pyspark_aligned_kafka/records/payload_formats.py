@@ -6,20 +6,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from pyspark_aligned_kafka.records.payload import JSON, PayloadChoice, PayloadReader, PayloadSchema
+from pyspark_aligned_kafka.records.payload import JSON, Paths, PayloadChoice, PayloadReader, PayloadSchema
 from pyspark_aligned_kafka.records.payload_schema import ACCEPTED_TYPES, CORRUPT_MEMBER, parse_schema
 
 if TYPE_CHECKING:
-    from watermark_source.extractors.schema_registry import SchemaRegistry
+    from pyspark_aligned_kafka.client.schema_registry import SchemaRegistry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PayloadFormat:
     """A row of the table."""
 
-    parse: Callable[[str, SchemaRegistry | None], PayloadSchema]
-    """Reads a schema, with the user's registry if there is one; raises ``ValueError`` with a reason for one that is not
-    accepted."""
+    parse: Callable[[str, SchemaRegistry | None, Paths], PayloadSchema]
+    """Reads a schema, or no more of it than some members, with the user's registry if there is one; raises
+    ``ValueError`` with a reason for one that is not accepted."""
     accepted: str
     """The accepted schemas, as a phrase that continues "option valueSchema = x: "."""
     example: str
@@ -35,7 +35,7 @@ class PayloadFormat:
     """Whether a member can receive the text of a bad document."""
 
 
-def _json_schema(text: str, _: SchemaRegistry | None) -> PayloadSchema:
+def _json_schema(text: str, _: SchemaRegistry | None, __: Paths) -> PayloadSchema:
     return PayloadSchema(parse_schema(text))
 
 
@@ -45,10 +45,10 @@ def _json_reader(choice: PayloadChoice) -> PayloadReader:
     return JsonReader(choice)
 
 
-def _avro_schema(text: str, registry: SchemaRegistry | None) -> PayloadSchema:
+def _avro_schema(text: str, registry: SchemaRegistry | None, paths: Paths) -> PayloadSchema:
     from pyspark_aligned_kafka.records.avro_columns import avro_schema  # noqa: PLC0415
 
-    return avro_schema(text, registry)
+    return avro_schema(text, registry, paths)
 
 
 def _avro_reader(choice: PayloadChoice) -> PayloadReader:
@@ -57,10 +57,10 @@ def _avro_reader(choice: PayloadChoice) -> PayloadReader:
     return AvroReader(choice)
 
 
-def _protobuf_schema(text: str, registry: SchemaRegistry | None) -> PayloadSchema:
+def _protobuf_schema(text: str, registry: SchemaRegistry | None, paths: Paths) -> PayloadSchema:
     from pyspark_aligned_kafka.records.protobuf_messages import message_schema  # noqa: PLC0415
 
-    return PayloadSchema(*message_schema(text, registry))
+    return PayloadSchema(*message_schema(text, registry, paths))
 
 
 def _protobuf_reader(choice: PayloadChoice) -> PayloadReader:

@@ -29,6 +29,7 @@ from pyspark_aligned_kafka.records.payload_cells import (
     replaced,
 )
 from pyspark_aligned_kafka.records.payload_schema import DEEPEST
+from pyspark_aligned_kafka.records.protobuf_framing import MessageOpener
 from pyspark_aligned_kafka.records.protobuf_messages import (
     BOOL,
     BYTES,
@@ -43,7 +44,6 @@ from pyspark_aligned_kafka.records.protobuf_messages import (
     UINT32,
     Field,
     Message,
-    MessageOpener,
     MessageSchema,
     Shape,
     delivered,
@@ -592,8 +592,8 @@ class ProtobufReader:
         first = int(places[0])
         number, code = divmod(int(wrong[first]), _CODES)
         document = data[starts[first] : starts[first] + lengths[first]].tobytes()
-        reason = f"it is no {self._message.name}: {_REASONS[code].format(number)}" if code else ""
-        bad = len(places)
-        self._choice.report(split, int(offsets[first]), document, reason or reasons[refused[first] - 1], bad)
+        why = f"it is no {self._message.name}: {_REASONS[code].format(number)}" if code else reasons[refused[first] - 1]
+        self._choice.report(split, int(offsets[first]), document, why, len(places))
         # A struct of nulls for each of them, as from_protobuf has them.
-        return Decoded(replaced(column, places, pa.array([dict.fromkeys(self._type.names)], self._type)), bad)
+        nulls = pa.array([dict.fromkeys(self._type.names)], self._type)
+        return Decoded(replaced(column, places, nulls), len(places), why)

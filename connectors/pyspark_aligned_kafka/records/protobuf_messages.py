@@ -5,15 +5,12 @@ Descriptors come from a file, or from a schema registry, which has the schemas o
 
 from __future__ import annotations
 
-import base64
-import importlib
 import re
 import struct
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any, Final, NamedTuple
-from uuid import UUID
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -36,17 +33,14 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pyspark_aligned_kafka.records.payload import NO_ID, IdHeader
-from pyspark_aligned_kafka.records.payload_cells import IdReader, check_size
+from pyspark_aligned_kafka.client.kept_schemas import version_of
+from pyspark_aligned_kafka.client.schema_registry import RegisteredSchema, SchemaRegistry
+from pyspark_aligned_kafka.records.payload import Paths
+from pyspark_aligned_kafka.records.payload_cells import check_size
 from pyspark_aligned_kafka.records.payload_schema import DEEPEST, first_twice
-from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
+from pyspark_aligned_kafka.records.protobuf_files import file_of, index_in_file, message_in_set, names_in
 from watermark_source.errors import MissingPackageError, SchemaError, UnsupportedFormatError, listed, shortened
-from watermark_source.extractors.protobuf import message_in_set
-from watermark_source.extractors.protobuf_path import index_in_file
-from watermark_source.extractors.protobuf_walk import OTHER_MESSAGE, index_ends
-from watermark_source.extractors.schema_registry import RegisteredSchema, SchemaRegistry, schema_of, version_of
 from watermark_source.installation import to_install
-from watermark_source.machine_code.native import NOT_FRAMED
 
 _MOST_FIELDS = 20_000
 _LARGEST_FILE = 64 << 20
@@ -162,11 +156,13 @@ _VERSION = re.compile(r"(?P<subject>.+):(?P<version>[1-9][0-9]{0,9})(?::(?P<mess
 _LAST_VERSION = 2**31 - 1
 
 
-def message_schema(text: str, registry: SchemaRegistry | None = None) -> tuple[StructType, MessageSchema]:
+def message_schema(
+    text: str, registry: SchemaRegistry | None = None, paths: Paths = ()
+) -> tuple[StructType, MessageSchema]:
     """Return the type of the column, and the message, of ``path:message``, or of ``subject:version`` in a registry.
 
     The file is a descriptor set, as ``protoc --include_imports --descriptor_set_out`` writes it. The message of a
-    version with several follows it, ``subject:version:message``.
+    version with several follows it, ``subject:version:message``. With ``paths`` it has no more than these members.
 
     Raises:
         ValueError: the file cannot be read, or the message is not decoded, with the reason.
@@ -184,7 +180,7 @@ def message_schema(text: str, registry: SchemaRegistry | None = None) -> tuple[S
         raise ValueError(f"{error}; descriptors need protobuf, install it with: {to_install('protobuf')}") from None
     except (SchemaError, UnsupportedFormatError) as error:
         raise ValueError(str(error)) from None
-    message = message_of(descriptor)
+    message = message_of(descriptor, paths)
     return message.type_of(StringType()), MessageSchema(message, index_in_file(descriptor), registry)
 
 
@@ -212,8 +208,8 @@ def _registered_message(registry: SchemaRegistry, subject: str, version: str, na
     schema = None if int(version) > _LAST_VERSION else version_of(registry, subject, int(version), serialized=True)
     if schema is None:
         raise ValueError(f"the schema registry {registry} has no such version")
-    file = _file_of(schema, registry)
-    names = _names_in(file.message_types_by_name.values())
+    file = file_of(schema, registry)
+    names = names_in(file.message_types_by_name.values())
     if name is None:
         if len(file.message_types_by_name) != 1:
             raise ValueError(f"it has the messages {listed(names)}: write one of them behind the version, such as "
@@ -222,95 +218,6 @@ def _registered_message(registry: SchemaRegistry, subject: str, version: str, na
     if name not in names:
         raise ValueError(f"it has no message {name}; it has {listed(names)}")
     return file.pool.FindMessageTypeByName(name)
-
-
-def _names_in(messages: Any) -> list[str]:
-    """Return the full names of messages and of those declared in them, entries of maps aside."""
-    found: list[str] = []
-    for each in messages:
-        if not each.GetOptions().map_entry:
-            found += [each.full_name, *_names_in(each.nested_types)]
-    return found
-
-
-# Files of a registry.
-
-
-_WELL_KNOWN_FILES: Final = (
-    "any", "api", "descriptor", "duration", "empty", "field_mask", "source_context", "struct", "timestamp", "type",
-    "wrappers",
-)  # fmt: skip
-
-
-def _file_of(schema: RegisteredSchema, registry: SchemaRegistry) -> Any:
-    """Return the ``FileDescriptor`` of a schema, in a pool with the files that it imports.
-
-    Raises:
-        ImportError: protobuf is not installed.
-        SchemaError: it is no schema of Protobuf, or not whole.
-        UnsupportedFormatError: the registry has no descriptors.
-    """
-    from google.protobuf import descriptor_pool  # noqa: PLC0415 - an extra
-
-    if schema.kind != "PROTOBUF":
-        raise SchemaError(f"its type is {shortened(schema.kind)}, not PROTOBUF")
-    pool = descriptor_pool.DescriptorPool()
-    imported = {name: _file_proto(text, registry) for name, text in zip(schema.names, schema.references, strict=True)}
-    file = _file_proto(schema.text, registry)
-    # Registries give it a name that one of the others may have.
-    file.name = "the schema"
-    try:
-        _add(pool, file, imported, set())
-        return pool.FindFileByName(file.name)
-    except (TypeError, ValueError, KeyError) as error:
-        raise SchemaError(f"its files do not fit together: {shortened(error)}") from None
-    except RecursionError:
-        raise SchemaError("its files import each other too deeply") from None
-
-
-def _file_proto(text: str, registry: SchemaRegistry) -> Any:
-    from google.protobuf import descriptor_pb2, message  # noqa: PLC0415 - an extra
-
-    try:
-        content = base64.b64decode(text, validate=True)
-    except ValueError:
-        raise UnsupportedFormatError(
-            f"the schema registry {registry} returns schemas of Protobuf as .proto files, and not as descriptors "
-            "(format=serialized), which are read here: write valueSchema = path:message with a descriptor set, and "
-            "valueFraming = confluent without schemaRegistry"
-        ) from None
-    try:
-        return descriptor_pb2.FileDescriptorProto.FromString(content)
-    except message.DecodeError:
-        raise SchemaError(f"its {len(content)} bytes are no descriptor of a file") from None
-
-
-def _add(pool: Any, file: Any, imported: dict[str, Any], added: set[str]) -> None:
-    """Add a file behind those that it imports."""
-    from google.protobuf import descriptor_pb2  # noqa: PLC0415 - an extra
-
-    known: list[str] = []
-    for name in file.dependency:
-        stem = name.removeprefix("google/protobuf/").removesuffix(".proto")
-        if name in imported:
-            inner = imported[name]
-            inner.name = name
-        elif name == f"google/protobuf/{stem}.proto" and stem in _WELL_KNOWN_FILES:
-            module = importlib.import_module(f"google.protobuf.{stem}_pb2")
-            inner = descriptor_pb2.FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb)
-        else:
-            # It may have options alone; the pool refuses the file if one of its types is in there.
-            continue
-        known.append(name)
-        if name not in added:
-            added.add(name)
-            _add(pool, inner, imported, added)
-    public = [file.dependency[place] for place in file.public_dependency if place < len(file.dependency)]
-    for field in ("dependency", "public_dependency", "weak_dependency"):
-        file.ClearField(field)
-    file.dependency.extend(known)
-    file.public_dependency.extend(known.index(name) for name in public if name in known)
-    pool.Add(file)
 
 
 # Schemas of writers.
@@ -339,13 +246,13 @@ def index_in_schema(message: Message, schema: RegisteredSchema, registry: Schema
         UnsupportedFormatError: the registry has no descriptors.
     """
     try:
-        file = _file_of(schema, registry)
+        file = file_of(schema, registry)
     except ImportError as error:
         raise MissingPackageError(
             f"{error}; schemas of Protobuf in a registry need protobuf on the executors too, install it with: "
             f"{to_install('protobuf')}"
         ) from None
-    names = _names_in(file.message_types_by_name.values())
+    names = names_in(file.message_types_by_name.values())
     if message.name not in names:
         raise SchemaError(f"it has no message {message.name}; it has {listed(names)}")
     descriptor = file.pool.FindMessageTypeByName(message.name)
@@ -371,85 +278,13 @@ def _check_fields(reader: Message, writer: Any, where: str) -> None:
             _check_fields(field.message, other.message_type, f"{where}{field.name}.")
 
 
-class Opened(NamedTuple):
-    """Messages behind the ids of their schemas and their indexes."""
-
-    starts: Longs
-    lengths: Longs
-    """Below zero for a null, and for a value that is not read."""
-    refused: Longs
-    """For each value 0, or one more than the number of the reason why it is not read."""
-
-
-class MessageOpener:
-    """Finds the messages behind the ids and the indexes of values."""
-
-    def __init__(self, schema: MessageSchema, field: str) -> None:
-        self._schema, self._field = schema, field
-        name = schema.message.name
-        self.reasons = [NO_ID, "it has no valid index of a message behind the id", f"it is no {name}, by its index",
-                        f"the schema registry {schema.registry} has no schema of its id"]  # fmt: skip
-        self._ids = IdReader()
-        self._entries: dict[int, int] = {}
-        """The row of each id in the table of wanted indexes; below zero: the reason why its values are not read."""
-        self._indexes: list[tuple[int, ...]] = [schema.index]
-
-    def open(self, data: Bytes, starts: Longs, lengths: Longs, header: IdHeader) -> Opened:
-        """Return the messages.
-
-        Raises:
-            RefusedError, UnreachableError, ResponseTimeoutError, PayloadError: see ``schema_of``.
-            MissingPackageError, UnsupportedFormatError: see ``index_in_schema``.
-        """
-        ids = self._ids.read(data, starts, lengths, header)
-        numbers, places = np.unique(ids.numbers, return_inverse=True)
-        entries = np.array([self._entry(number) for number in numbers.tolist()], np.int64)[places]
-        stops = np.cumsum([0, *(len(index) for index in self._indexes)])
-        spans = np.ascontiguousarray(np.stack([stops[:-1], stops[1:]], axis=1), np.int64)
-        wanted, ends = np.array(sum(self._indexes, ()), np.int64), np.zeros(len(starts), np.int64)
-        index_ends(data, ids.at, ids.stop, entries, spans, wanted, ends)
-        refused = np.where(entries < 0, -entries, np.where(ends < 0, np.where(ends == OTHER_MESSAGE, 3, 2), 0))
-        refused[ids.lengths < 0] = 0
-        in_value = ids.at == ids.starts
-        begins, sizes = np.where(in_value, ends, ids.starts), np.where(in_value, ids.stop - ends, ids.lengths)
-        sizes[(refused > 0) | (ids.lengths < 0)] = -1
-        return Opened(begins, sizes, refused)
-
-    def _entry(self, number: int) -> int:
-        registry = self._schema.registry
-        if number == NOT_FRAMED:
-            return -1
-        if registry is None:
-            return 0
-        if number not in self._entries:
-            name = self._ids.name(number)
-            try:
-                schema = schema_of(registry, name, serialized=True)
-                if schema is None:
-                    return -len(self.reasons[:4])
-                self._entries[number] = self._known(index_in_schema(self._schema.message, schema, registry))
-            except SchemaError as error:
-                self._entries[number] = self._refused(name, error)
-        return self._entries[number]
-
-    def _known(self, index: tuple[int, ...]) -> int:
-        if index not in self._indexes:
-            self._indexes.append(index)
-        return self._indexes.index(index)
-
-    def _refused(self, name: int | UUID, error: SchemaError) -> int:
-        message = self._schema.message.name
-        self.reasons.append(f"its writer's schema {name} does not resolve to {message} of {self._field}Schema: {error}")
-        return -len(self.reasons)
-
-
-def message_of(descriptor: Any) -> Message:
-    """Return a message from its ``google.protobuf`` descriptor.
+def message_of(descriptor: Any, paths: Paths = ()) -> Message:
+    """Return a message from its ``google.protobuf`` descriptor, or with ``paths`` no more of it than these members.
 
     Raises:
         ValueError: it contains itself, is too deep or too large, or has no field that is decoded.
     """
-    found = _Reader().message(descriptor, ())
+    found = _Reader().message(descriptor, (), paths)
     if not found.members:
         raise ValueError(f"the message {found.name} has no fields")
     return found
@@ -459,9 +294,9 @@ class _Reader:
     def __init__(self) -> None:
         self._fields = 0
 
-    def message(self, descriptor: Any, within: tuple[str, ...]) -> Message:
+    def message(self, descriptor: Any, within: tuple[str, ...], paths: Paths) -> Message:
         name = descriptor.full_name
-        if name in within:
+        if name in within and not paths:
             circle = reversed((*within[within.index(name) :], name))
             raise ValueError(
                 f"the message {name} contains itself ({shortened(' in '.join(circle))}), and Spark has no such type: "
@@ -469,10 +304,11 @@ class _Reader:
             )
         if len(within) >= DEEPEST:
             raise ValueError(f"the message {within[0]} has more than {DEEPEST} messages in each other")
-        self._fields += len(descriptor.fields)
+        fields = _fields_on(descriptor, paths)
+        self._fields += len(fields)
         if self._fields > _MOST_FIELDS:
             raise ValueError(f"the message {(*within, name)[0]} has more than {_MOST_FIELDS} fields with those in it")
-        names = [each.name.lower() for each in descriptor.fields]
+        names = [each.name.lower() for each, _ in fields]
         if (twice := first_twice(names)) is not None:
             raise ValueError(
                 f"the message {name} has fields whose names differ in upper and lower case alone ({twice}), and "
@@ -480,15 +316,17 @@ class _Reader:
             )
         oneofs = {each.full_name: number for number, each in enumerate(descriptor.oneofs)}
         inner = (*within, name)
-        return Message(name, tuple(self._field(each, inner, oneofs) for each in descriptor.fields))
+        return Message(name, tuple(self._field(each, inner, oneofs, rest) for each, rest in fields))
 
-    def _field(self, field: Any, within: tuple[str, ...], oneofs: dict[str, int]) -> Field:
+    def _field(self, field: Any, within: tuple[str, ...], oneofs: dict[str, int], paths: Paths | None) -> Field:
         shape = Shape.LIST if field.is_repeated else Shape.SINGLE
         message = moment = None
         if field.type in (MESSAGE, GROUP):
             inner = field.message_type
             moment = _WELL_KNOWN.get(inner.full_name)
-            message = self.message(inner, within) if moment is None else Message(inner.full_name, ())
+            message = Message(inner.full_name, ())
+            if moment is None and paths is not None:
+                message = self.message(inner, within, paths)
             if inner.GetOptions().map_entry:
                 shape = Shape.MAP
         enum = _names(field.enum_type) if field.type == ENUM else None
@@ -498,11 +336,37 @@ class _Reader:
         default: int | bytes | None = None
         if single and not required and (of_entry or field.has_default_value):
             default = _bits(field.type, field.default_value)
+        if paths is None:
+            # It is read for what it replaces, and has no member, as a message without fields.
+            message, moment, enum, default = Message(field.name, ()), None, None, None
         return Field(
             name=field.name, number=field.number, type=field.type, shape=shape, message=message, moment=moment,
             enum=enum, required=required, implicit=single and not field.has_presence and not of_entry, default=default,
             oneof=None if field.containing_oneof is None else oneofs[field.containing_oneof.full_name],
         )  # fmt: skip
+
+
+def _fields_on(descriptor: Any, paths: Paths) -> list[tuple[Any, Paths | None]]:
+    """Return the fields of a message that are on paths, each with the rest of these; without paths all of them.
+
+    The others of a ``oneof`` replace the one that is: they are there with ``None``.
+    """
+    rests: dict[str, Paths] = {}
+    for path in paths:
+        for name in path[:1]:
+            rests[name] = (*rests.get(name, ()), path[1:])
+    on_path = [each for each in descriptor.fields if each.name in rests]
+    if () in paths or len(on_path) < len(rests):
+        # A path that ends here, or names nothing here, is refused with all there is.
+        on_path = []
+    if not on_path:
+        return [(each, ()) for each in descriptor.fields]
+    groups = {each.containing_oneof.full_name for each in on_path if each.containing_oneof is not None}
+    return [
+        (each, rests.get(each.name))
+        for each in descriptor.fields
+        if each.name in rests or (each.containing_oneof is not None and each.containing_oneof.full_name in groups)
+    ]
 
 
 def _names(enum: Any) -> Names:

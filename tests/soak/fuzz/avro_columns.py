@@ -12,10 +12,10 @@ from typing import Any
 
 from pyspark_aligned_kafka.records.payload import PayloadReader
 from tests.avro_pairs import OneSchema, Pairs, has_column, reader_of
+from tests.schema_registry import forget_schemas
 from tests.soak.fuzz.bits import Bits
 from tests.soak.fuzz.column_outcomes import outcome
 from tests.soak.fuzz.hostile_json import document
-from watermark_source.extractors.schema_registry import forget_schemas
 
 
 def _pairs() -> list[tuple[Any, Any]]:

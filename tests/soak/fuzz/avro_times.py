@@ -8,18 +8,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import numpy as np
-
+from tests.avro_examples import message
+from tests.avro_pairs import OneSchema, reader_of
+from tests.schema_registry import forget_schemas
 from tests.soak.fuzz.bits import Bits
+from tests.soak.fuzz.column_outcomes import decoded
 from tests.soak.fuzz.hostile_json import document
-from tests.soak.fuzz.memory import guarded
-from watermark_source.errors import SchemaError
-from watermark_source.extractors.avro_plan import NO_TIME, WalkPlan, plan_of
-from watermark_source.extractors.avro_walk import walk
-from watermark_source.extractors.schema_registry import Framed, _read_ids
-from watermark_source.machine_code.iso_8601 import NO_MOMENT
 
-_SCHEMA_ID = 1
 _TREE = {"type": "record", "name": "T", "fields": [{"name": "l", "type": ["null", "T"]}, {"name": "n", "type": "int"}]}
 _NOTHING = {"type": "record", "name": "N", "fields": [{"name": "n", "type": "null"}]}
 _TWICE = {"type": "record", "name": "D", "fields": [{"name": "a", "type": _NOTHING}, {"name": "b", "type": "N"}]}
@@ -40,33 +35,21 @@ _SCHEMAS = (
     _record({"type": "array", "items": _TWICE}, {"type": "map", "values": "D"}, {"type": "array", "items": _ONE}),
     {"type": "record", "name": "O", "fields": [{"name": "r", "type": ["null", _record("string", at="string")]}]},
 )
-_KNOWN = {
-    n: plan_of(each, ("r", "at") if n == len(_SCHEMAS) - 1 else ("at",), "millis") for n, each in enumerate(_SCHEMAS)
-}
+_AT = {"name": "at", "type": ["null", {"type": "long", "logicalType": "timestamp-millis"}, "string"], "default": None}
+_READ = {"type": "record", "name": "R", "fields": [_AT]}
+_OUTER = {"type": "record", "name": "O", "fields": [{"name": "r", "type": ["null", _READ]}]}
 
 
 def check(data: bytes) -> str:
-    """Walk the value; return the moment."""
+    """Read the member of the value, behind the id of its schema or behind other bytes; return it."""
     bits = Bits(data)
     number = bits.byte() % len(_SCHEMAS)
     changes = bits.some()
-    try:
-        plan = _changed(changes) if changes else _KNOWN[number]
-    except SchemaError as error:
-        return f"SchemaError: {error}"
+    writer = json.dumps(_SCHEMAS[number])
+    if changes:
+        forget_schemas()
+        writer = document(_SCHEMAS, Bits(changes))
+    reader, path = (_OUTER, ("r", "at")) if number == len(_SCHEMAS) - 1 else (_READ, ("at",))
+    times = reader_of(json.dumps(reader), OneSchema.of_text(writer), paths=(path,))
     body = bits.rest()
-    array, edges, ids = guarded(body), np.array([0, len(body)], np.int32), np.zeros(1, np.int64)
-    _read_ids(array, edges, np.ones(1, np.bool_), ids)
-    micros = np.full(1, NO_MOMENT)
-    ids[0] = _SCHEMA_ID if ids[0] >= 0 else ids[0]
-    if plan.entry != NO_TIME:
-        walk(Framed(array, edges, ids), _SCHEMA_ID, plan, micros)
-    return repr((plan.entry, int(micros[0])))
-
-
-def _changed(changes: bytes) -> WalkPlan:
-    try:
-        schema = json.loads(document(_SCHEMAS, Bits(changes)))
-    except (ValueError, RecursionError):
-        return _KNOWN[0]
-    return plan_of(schema, ("at",), "millis")
+    return decoded(times, body) + decoded(times, message(1, body))

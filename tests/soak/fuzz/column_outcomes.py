@@ -23,7 +23,11 @@ _SPLIT = Split("orders", 0)
 def outcome(reader: PayloadReader, bits: Bits) -> str:
     """Decode what is left of an input, a header with an id in front of it; return the column, or the error."""
     header = bits.some()
-    value = bits.rest()
+    return decoded(reader, bits.rest(), header)
+
+
+def decoded(reader: PayloadReader, value: bytes, header: bytes = b"") -> str:
+    """Decode a value; return the column, or the error."""
     array = guarded(header + value)
     begins, sizes = np.array([len(header)], np.int64), np.array([len(value)], np.int64)
     ids = np.zeros(1, np.int64), np.array([len(header) or -1], np.int64)

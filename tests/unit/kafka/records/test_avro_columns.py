@@ -12,6 +12,7 @@ from uuid import UUID
 
 import pytest
 
+from pyspark_aligned_kafka.client.schema_registry import SchemaRegistry
 from pyspark_aligned_kafka.records import avro_columns
 from pyspark_aligned_kafka.records.avro_columns import avro_schema
 from pyspark_aligned_kafka.records.avro_schema import parsed
@@ -19,9 +20,8 @@ from pyspark_aligned_kafka.records.payload import PayloadReader
 from tests.avro_examples import encoded, message
 from tests.avro_pairs import Pairs, decoded, has_column, reader_of
 from tests.payload_documents import block_by, values_of
-from tests.schema_registry import Registry, schema_registry
+from tests.schema_registry import Registry, forget_schemas, schema_registry
 from watermark_source.errors import PayloadError, ResponseTimeoutError
-from watermark_source.extractors.schema_registry import SchemaRegistry, forget_schemas
 
 
 def record(*fields: Any, name: str = "Order") -> dict[str, Any]:
@@ -236,7 +236,7 @@ def client(registry: Registry, timeout_ms: int = 5_000) -> SchemaRegistry:
     return SchemaRegistry.of(f"http://127.0.0.1:{registry.port}", user_info=None, token=None, timeout_ms=timeout_ms)
 
 
-def orders(registry: Registry, **choice: bool) -> PayloadReader:
+def orders(registry: Registry, **choice: Any) -> PayloadReader:
     return reader_of("orders-value:2", client(registry), **choice)
 
 

@@ -17,9 +17,11 @@ import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, duration_pb2, timestamp_pb2, wrappers_pb2
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto as F
 
+from pyspark_aligned_kafka.client.schema_registry import SchemaRegistry
 from pyspark_aligned_kafka.options.kafka_options import parse
 from pyspark_aligned_kafka.records.payload import Decoded
 from pyspark_aligned_kafka.records.payload_formats import payload_reader
+from pyspark_aligned_kafka.records.protobuf_files import index_in_file
 from tests.avro_examples import message
 from tests.payload_documents import block_by, values_of
 from tests.protobuf_pairs import RandomBytes, RandomTypes, decoded, mutated, reader_of, tagged, varint
@@ -32,8 +34,6 @@ from watermark_source.errors import (
     UnreachableError,
     UnsupportedFormatError,
 )
-from watermark_source.extractors.protobuf_path import index_in_file
-from watermark_source.extractors.schema_registry import SchemaRegistry
 
 WELL_KNOWN = (timestamp_pb2, duration_pb2, wrappers_pb2)
 

@@ -1,31 +1,24 @@
-"""Compiles a writer's Avro schema into a plan: numbers by which compiled code walks values to one field.
+"""Compiles types of a writer's Avro schema into numbers by which compiled code skips values (``avro_skip``).
 
-A plan is an array of nodes; a node is a code with its arguments, and other nodes refer to it by its index. Values
-before the field are skipped, so their types are nodes as well. A named type is one node however often it is used, and
-may contain itself. Types whose values take no bytes (``null``, ``fixed`` of size 0, records of such types) have no
-nodes, so that each node consumes a byte, or refers to a node that does. Otherwise a schema of forty records that each
-contain the previous one twice would take a walk of 2 to the power of 40 steps over no bytes at all.
+A plan is an array of nodes; a node is a code with its arguments, and other nodes refer to it by its index. A named type
+is one node however often it is used, and may contain itself. Types whose values take no bytes (``null``, ``fixed`` of
+size 0, records of such types) have no nodes, so that each node consumes a byte, or refers to a node that does.
+Otherwise a schema of forty records that each contain the previous one twice would take a walk of 2 to the power of 40
+steps over no bytes at all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
-
 from watermark_source.errors import SchemaError, shortened
-from watermark_source.extractors.schema_registry import UNITS
 
 
 class Node(IntEnum):
     """Codes of nodes. The text states the encoding of a value, then the node's arguments."""
 
-    NO_TIME = 0
-    """A value without an event time."""
     FIXED = 1
     """Bytes. Argument: their number."""
     VARINT = 2
@@ -39,24 +32,10 @@ class Node(IntEnum):
     """The index of a branch, and its value. Arguments: the number of branches, their nodes."""
     RECORD = 7
     """Fields. Arguments: the number of fields, their nodes."""
-    ON_PATH = 8
-    """A record that contains the field. Arguments: the number of fields before it, their nodes, its node."""
-    CHOICE = 9
-    """A union that contains the field. Arguments: the number of branches, their nodes."""
-    NUMBER = 10
-    """The field as a number. Arguments: multiplier and divisor to microseconds."""
-    TEXT = 11
-    """The field as ISO 8601."""
 
 
-NO_TIME: Final = 0
-"""Index of the node without an event time."""
-NO_BYTES: Final = 1
+NO_BYTES: Final = 0
 """Index of the node of every type whose values take no bytes."""
-_LOGICAL: Final = {
-    "timestamp-millis": "millis", "timestamp-micros": "micros", "timestamp-nanos": "nanos", "date": "days",
-    "local-timestamp-millis": "millis", "local-timestamp-micros": "micros", "local-timestamp-nanos": "nanos",
-}  # fmt: skip
 _PRIMITIVE: Final = {
     "null": (Node.FIXED, 0), "boolean": (Node.FIXED, 1), "float": (Node.FIXED, 4), "double": (Node.FIXED, 8),
     "int": (Node.VARINT,), "long": (Node.VARINT,), "bytes": (Node.SIZED,), "string": (Node.SIZED,),
@@ -66,55 +45,21 @@ TOO_DEEP: Final = "an Avro schema whose types contain each other too deeply, a t
 Json: TypeAlias = Any
 
 
-@dataclass(frozen=True, slots=True)
-class WalkPlan:
-    """How to walk values of one schema; ``entry`` is ``NO_TIME`` if the schema has no such field."""
+class SkipPlanner:
+    """Compiles types of a schema. Nodes are appended to ``code``, which plans of other schemas may share."""
 
-    code: npt.NDArray[np.int64]
-    entry: int
-
-
-def plan_of(schema: Json, path: tuple[str, ...], unit: str, others: Iterable[Json] = ()) -> WalkPlan:
-    """Return the plan of a schema.
-
-    Args:
-        schema: the writer's schema, parsed from JSON.
-        path: names of fields, from the outermost record to the event-time field.
-        unit: unit of numbers without a logical type, one of ``UNITS``.
-        others: schemas whose named types this one refers to.
-
-    Raises:
-        SchemaError: the schema is no Avro schema, or the field's type is no timestamp.
-    """
-    try:
-        planner = WalkPlanner(schema, unit, others)
-        return planner.plan(schema, path)
-    except RecursionError:
-        raise SchemaError(TOO_DEEP) from None
-
-
-class WalkPlanner:
-    """Compiles the types of a schema. Nodes are appended to ``code``, which plans of other schemas may share."""
-
-    def __init__(self, schema: Json, unit: str, others: Iterable[Json], code: list[int] | None = None) -> None:
-        self._unit = unit
+    def __init__(self, schema: Json, others: Iterable[Json], code: list[int] | None = None) -> None:
         self._named: dict[str, tuple[Mapping[str, Json], str]] = {}
         self._places: dict[str, int] = {}
         self._empty: dict[str, bool] = {}
-        self._targets: dict[tuple[str, int], int] = {}
         self.code = [] if code is None else code
         if not self.code:
-            self.code += [Node.NO_TIME, Node.FIXED, 0]
+            self.code += [Node.FIXED, 0]
         try:
             for document in (*others, schema):
                 self._collect(document, "")
         except RecursionError:
             raise SchemaError(TOO_DEEP) from None
-
-    def plan(self, schema: Json, path: tuple[str, ...]) -> WalkPlan:
-        """Return the walk to the field at ``path``."""
-        entry = self._target(schema, "", path)
-        return WalkPlan(np.array(self.code, np.int64), entry)
 
     def _collect(self, schema: Json, space: str) -> None:
         """Collect the named types: a schema may use a name before it defines it."""
@@ -166,10 +111,10 @@ class WalkPlanner:
         if kind in ("record", "error"):
             return self._with_nodes(Node.RECORD, self._with_bytes(fields_of(schema), space), name)
         if kind == "array":
-            return self.add(Node.ARRAY, self.skip(member_of(schema, "items"), space))
+            return self._add(Node.ARRAY, self.skip(member_of(schema, "items"), space))
         if kind == "map":
-            return self.add(Node.MAP, self.skip(member_of(schema, "values"), space))
-        return self.add(*self._plain(schema, kind))
+            return self._add(Node.MAP, self.skip(member_of(schema, "values"), space))
+        return self._add(*self._plain(schema, kind))
 
     def _with_bytes(self, fields: Iterable[Mapping[str, Json]], space: str) -> list[tuple[Json, str]]:
         """Return the types of the fields that take bytes, with their namespace."""
@@ -186,7 +131,7 @@ class WalkPlanner:
         return _PRIMITIVE[kind]
 
     def _with_nodes(self, code: Node, inner: list[tuple[Json, str]], name: str = "") -> int:
-        place = self.add(code, len(inner), *[NO_TIME] * len(inner))
+        place = self._add(code, len(inner), *[NO_BYTES] * len(inner))
         if name:
             # Before its fields are compiled: they may contain the type itself.
             self._places[name] = place
@@ -194,7 +139,7 @@ class WalkPlanner:
             self.code[index] = self.skip(schema, space)
         return place
 
-    def add(self, *numbers: int) -> int:
+    def _add(self, *numbers: int) -> int:
         """Append a node; return its index."""
         self.code.extend(numbers)
         return len(self.code) - len(numbers)
@@ -211,51 +156,6 @@ class WalkPlanner:
             inner = within | {name}
             self._empty[name] = all(self.takes_no_bytes(f["type"], space, inner) for f in fields_of(schema))
         return self._empty[name]
-
-    def _target(self, schema: Json, space: str, path: tuple[str, ...]) -> int:
-        """Return the node of a type that may contain the field; ``NO_TIME`` if it does not."""
-        given = schema
-        schema, name, space = self.resolved(schema, space)
-        # Compile a named type once: unions of records that name each other have exponentially many paths.
-        if name and (name, len(path)) in self._targets:
-            return self._targets[name, len(path)]
-        place = self._new_target(schema, space, path, given)
-        if name:
-            self._targets[name, len(path)] = place
-        return place
-
-    def _new_target(self, schema: Json, space: str, path: tuple[str, ...], given: Json) -> int:
-        if isinstance(schema, list):
-            branches = [self._target(branch, space, path) for branch in schema]
-            return self.add(Node.CHOICE, len(branches), *branches) if any(branches) else NO_TIME
-        kind = kind_of(schema)
-        if not path:
-            return self._moment(schema, kind, given)
-        if kind not in ("record", "error"):
-            return NO_TIME
-        fields = fields_of(schema)
-        names = [field["name"] for field in fields]
-        if path[0] not in names:
-            return NO_TIME
-        index = names.index(path[0])
-        wanted = self._target(fields[index]["type"], space, path[1:])
-        if wanted == NO_TIME:
-            return NO_TIME
-        before = [self.skip(*each) for each in self._with_bytes(fields[:index], space)]
-        return self.add(Node.ON_PATH, len(before), *before, wanted)
-
-    def _moment(self, schema: Json, kind: str, given: Json) -> int:
-        if kind == "null":
-            return NO_TIME
-        logical = schema.get("logicalType") if isinstance(schema, Mapping) else None
-        if kind in ("int", "long"):
-            return self.add(Node.NUMBER, *UNITS[_LOGICAL.get(str(logical), self._unit)])
-        if kind == "string":
-            return self.add(Node.TEXT)
-        raise SchemaError(
-            f"the field's type is {shortened(given)}, which is no timestamp; accepted are int and long, also with a "
-            "logical type such as timestamp-millis, and string with ISO 8601, also in a union with null"
-        )
 
 
 def _kind_or_name(schema: Json) -> str:

@@ -1,7 +1,6 @@
 """SchemaRegistry: requests schemas by their ids (Confluent's API), with limits on time, bytes and references.
 
-The module also reads Confluent's wire format, and holds the units and checks that all extractors share. Error messages
-hold no credentials, neither those in the address nor those given beside it.
+Error messages hold no credentials, neither those in the address nor those given beside it.
 """
 
 from __future__ import annotations
@@ -13,20 +12,14 @@ import socket
 import ssl
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 from uuid import UUID
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-
 from watermark_source.connection_deadline import DeadlineConnection
 from watermark_source.errors import (
-    EventTimeError,
-    PayloadError,
     RefusedError,
     ResponseTimeoutError,
     SchemaError,
@@ -34,8 +27,6 @@ from watermark_source.errors import (
     UsageError,
     shortened,
 )
-from watermark_source.machine_code.iso_8601 import NO_MOMENT
-from watermark_source.machine_code.native import NOT_FRAMED, Word, address_of, compiled, framed_id, inlined
 
 _LARGEST = 4 << 20
 """Limit on the bytes of a response, and of a schema with its references. Registries accept a megabyte; most schemas
@@ -48,7 +39,7 @@ _BUSY = 429
 _SERVERS_FAULT = 500
 _SHOWN = 80
 """Bytes of a response that an error contains."""
-_VERSIONS = _IDS = range(2**31)
+VERSIONS = IDS = range(2**31)
 """Registries number by Java's int, and answer a larger number as a page that they do not have."""
 _UNKNOWN = range(40_401, 40_500)
 """A registry's ``error_code`` with status 404: no such subject, version or schema."""
@@ -173,7 +164,7 @@ class SchemaRegistry:
             named = isinstance(reference, dict)
             subject, version = (reference.get("subject"), reference.get("version")) if named else (None, None)
             is_text = isinstance(subject, str) and subject.isprintable()
-            if not is_text or type(version) is not int or version not in _VERSIONS:
+            if not is_text or type(version) is not int or version not in VERSIONS:
                 raise SchemaError(
                     f"its references, from the schema registry {self}, name no subject and version: "
                     f"{self._shown(reference, reference)}"
@@ -283,183 +274,3 @@ def _is_sendable(host: str, text: str) -> bool:
     except UnicodeError:
         return False
     return all("!" <= each <= "~" for each in name + text)
-
-
-# Schemas of this process: each partition of each batch has a reader of its own.
-
-
-_MOST_SCHEMAS, _MOST_UNKNOWN = 1_000, 1_000
-"""Limits on the schemas, and on the ids without one, that are kept in memory."""
-_UNKNOWN_SECONDS = 60
-"""Seconds until a schema that the registry did not have is requested again."""
-_Key: TypeAlias = tuple[SchemaRegistry, int | UUID, bool]
-_schemas: dict[_Key, RegisteredSchema] = {}
-_versions: dict[tuple[SchemaRegistry, str, int, bool], RegisteredSchema] = {}
-_requested_again: dict[_Key, float] = {}
-"""Ids that a registry did not have, and when they are requested again, by the monotonic clock."""
-
-
-def schema_of(registry: SchemaRegistry, number: int | UUID, *, serialized: bool = False) -> RegisteredSchema | None:
-    """Return a schema, requested once in this process; ``None`` without one, requested once in ``_UNKNOWN_SECONDS``.
-
-    No schema has an id beyond 31 bits: it is not requested.
-
-    Raises:
-        SchemaError, RefusedError, UnreachableError, ResponseTimeoutError: see ``SchemaRegistry.schema``.
-        PayloadError: within that time the registry did not have too many others. Each would be a request.
-    """
-    if isinstance(number, int) and number not in _IDS:
-        return None
-    key, now = (registry, number, serialized), time.monotonic()
-    known = _schemas.get(key)
-    if known is not None or _requested_again.get(key, now) > now:
-        return known
-    if len(_requested_again) >= _MOST_UNKNOWN:
-        for expired in [each for each, until in _requested_again.items() if until <= now]:
-            del _requested_again[expired]
-        if len(_requested_again) >= _MOST_UNKNOWN:
-            raise PayloadError(
-                f"the schema registry {registry} did not have the schemas of {_MOST_UNKNOWN} ids within "
-                f"{_UNKNOWN_SECONDS} s, and each is a request to it; the last one is {number}. Are the records in "
-                "Confluent's format, and is this their registry? Without ids, write valueFraming = none"
-            )
-    schema = registry.schema(number, serialized=serialized)
-    if schema is None:
-        _requested_again[key] = now + _UNKNOWN_SECONDS
-    else:
-        if len(_schemas) >= _MOST_SCHEMAS:
-            _schemas.clear()
-        _schemas[key] = schema
-        _requested_again.pop(key, None)
-    return schema
-
-
-def version_of(
-    registry: SchemaRegistry, subject: str, version: int, *, serialized: bool = False
-) -> RegisteredSchema | None:
-    """Return a version of a subject, which does not change: once it is there it is not requested again."""
-    key = (registry, subject, version, serialized)
-    schema = _versions.get(key) or registry.version(subject, version, serialized=serialized)
-    if schema is not None:
-        if len(_versions) >= _MOST_SCHEMAS:
-            _versions.clear()
-        _versions[key] = schema
-    return schema
-
-
-def forget_schemas() -> None:
-    """Request all schemas again."""
-    for kept in (_schemas, _versions, _requested_again):
-        kept.clear()
-
-
-# Values behind the ids of their schemas.
-
-
-BYTES: Final = "Array(uint8, 1, 'C', readonly=True)"
-EDGES: Final = "Array(int32, 1, 'C', readonly=True)"
-"""Types of ``Framed.data`` and ``Framed.edges`` in compiled code: a batch of records may be read-only."""
-
-
-class Framed(NamedTuple):
-    """The values of a batch."""
-
-    data: npt.NDArray[np.uint8]
-    """The bytes of all values."""
-    edges: npt.NDArray[np.int32]
-    """Where each value begins, and where the last one ends."""
-    ids: npt.NDArray[np.int64]
-    """The id of each value's schema, or ``NOT_FRAMED``."""
-
-
-@compiled(f"void({BYTES}, {EDGES}, boolean[::1], int64[::1])")
-def _read_ids(array: Word, edges: Word, present: Word, ids: Word) -> None:
-    data = address_of(array)
-    for row in range(ids.shape[0]):
-        at, stop = np.int64(edges[row]), np.int64(edges[row + 1])
-        ids[row] = framed_id(data, at, stop) if present[row] else np.int64(NOT_FRAMED)
-
-
-def framed(records: pa.RecordBatch, column: str) -> Framed:
-    """Return a column's values with the ids of their schemas.
-
-    Raises:
-        EventTimeError: the batch has no such binary column.
-    """
-    values, content, edges = _bytes_of(records, column)
-    ids = np.empty(len(values), np.int64)
-    _read_ids(content, edges, _present(values), ids)
-    return Framed(content, edges, ids)
-
-
-def unframed(records: pa.RecordBatch, column: str) -> Framed:
-    """Return a column's values in plain format, with id 0, and ``NOT_FRAMED`` for nulls.
-
-    Raises:
-        EventTimeError: the batch has no such binary column.
-    """
-    values, content, edges = _bytes_of(records, column)
-    return Framed(content, edges, np.where(_present(values), 0, NOT_FRAMED))
-
-
-def _bytes_of(records: pa.RecordBatch, column: str) -> tuple[pa.Array, npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
-    index = records.schema.get_field_index(column)
-    if index < 0 or not pa.types.is_binary(records.schema.types[index]):
-        raise EventTimeError(f"a batch of records with a binary column {column} is needed; seen {records.schema.names}")
-    values = records.column(index)
-    rows, (_, ends, data) = len(values), values.buffers()
-    edges = np.frombuffer(ends, np.int32, rows + 1, 4 * values.offset) if rows else np.zeros(1, np.int32)
-    content = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(1, np.uint8)
-    return values, content, edges
-
-
-def _present(values: pa.Array) -> npt.NDArray[np.bool_]:
-    return np.ascontiguousarray(values.is_valid().to_numpy(zero_copy_only=False))
-
-
-# Units of numbers, and timestamps as an Arrow array.
-
-
-MOMENTS = pa.timestamp("us", tz="UTC")
-UNITS: Final = {
-    "seconds": (1_000_000, 1), "millis": (1_000, 1), "micros": (1, 1), "nanos": (1, 1_000), "days": (86_400_000_000, 1),
-}  # fmt: skip
-"""Multiplier and divisor from each unit to microseconds."""
-_MOST = 2**62
-
-
-@inlined
-def scaled(value: Word, multiplier: Word, divisor: Word) -> Word:
-    """Return ``value * multiplier / divisor``, rounded down; ``NO_MOMENT`` for a result beyond 62 bits."""
-    most = _MOST // multiplier
-    if divisor == 1 and not -most <= value <= most:
-        return NO_MOMENT
-    return value * multiplier // divisor
-
-
-def moments_array(micros: npt.NDArray[np.int64]) -> pa.Array:
-    """Return microseconds as timestamps, with null for ``NO_MOMENT``."""
-    return pa.array(micros, MOMENTS, mask=micros == NO_MOMENT)
-
-
-# Arguments that all extractors share.
-
-
-Extractor: TypeAlias = Callable[[pa.RecordBatch], pa.Array]
-"""A function from a batch of records to their timestamps, with null for a record without an event time."""
-
-
-def checked_path(function: str, field: str, unit: str, column: str) -> tuple[str, ...]:
-    """Return the names of ``field``, from the outermost.
-
-    Raises:
-        UsageError: one of the arguments is not accepted by ``function``.
-    """
-    path = tuple(field.split("."))
-    if not all(path):
-        raise UsageError(f"{function}: field = {field!r} is no name, and no names separated by dots")
-    if unit not in UNITS:
-        raise UsageError(f"{function}: unit = {unit!r}; accepted are {', '.join(UNITS)}")
-    if column not in ("key", "value"):
-        raise UsageError(f"{function}: column = {column!r}; accepted are value and key")
-    return path

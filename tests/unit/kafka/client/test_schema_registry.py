@@ -5,17 +5,20 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.avro_examples import encoded, found, message, records
+from pyspark_aligned_kafka.client.schema_registry import SchemaRegistry
+from tests.avro_examples import encoded, message
+from tests.member_times import MemberTimes, avro_times
 from tests.schema_registry import Registry, schema_registry
 from tests.unit.endless_responses import ENDLESS, endless_responses
-from watermark_source.errors import RefusedError, ResponseTimeoutError, UnreachableError
-from watermark_source.extractors import avro_event_time
+from watermark_source.errors import RefusedError, ResponseTimeoutError, UnreachableError, UsageError
 
 INNER = {"type": "record", "name": "shop.Times", "fields": [{"name": "at", "type": "long"}]}
 OUTER = {
@@ -71,31 +74,39 @@ def url(registry: Registry, login: str = "") -> str:
     return f"http://{login}127.0.0.1:{registry.port}/base/"
 
 
+def client(
+    address: str, *, timeout_ms: int = 30_000, user_info: str | None = None, token: str | None = None
+) -> SchemaRegistry:
+    return SchemaRegistry.of(address, user_info=user_info, token=token, timeout_ms=timeout_ms)
+
+
+def times(registry: SchemaRegistry) -> MemberTimes:
+    """Return event times of records whose schemas a registry has."""
+    return avro_times("times.at", WHOLE, registry, eventTimeFormat="millis")
+
+
 def test_each_schema_is_asked_for_once_with_what_it_refers_to(registry: Registry) -> None:
-    event_time = avro_event_time("times.at", schema_registry=url(registry))
-    assert found(event_time(records(ORDER, None, ORDER))) == [5_000, None, 5_000]
-    assert found(event_time(records(ORDER))) == [5_000]
+    event_times = times(client(url(registry)))
+    assert event_times(ORDER, None, ORDER) == [5_000, None, 5_000]
+    assert event_times(ORDER) == [5_000]
     assert registry.asked == ["/base/schemas/ids/7", "/base/subjects/times%2Fv/versions/3"]
     assert registry.logins == [None, None]
 
 
 def test_a_login_goes_with_every_request(registry: Registry) -> None:
-    for given in (
-        avro_event_time("times.at", schema_registry=url(registry), user_info=f"me:{PASSWORD}"),
-        avro_event_time("times.at", schema_registry=url(registry, f"me:{PASSWORD}@")),
-    ):
-        assert found(given(records(ORDER))) == [5_000]
+    for by in (client(url(registry), user_info=f"me:{PASSWORD}"), client(url(registry, f"me:{PASSWORD}@"))):
+        assert by.schema(7) is not None
     assert set(registry.logins) == {f"Basic {LOGIN}"}
     registry.logins.clear()
-    event_time = avro_event_time("times.at", schema_registry=url(registry), token=PASSWORD)
-    assert found(event_time(records(ORDER))) == [5_000]
+    by_token = client(url(registry), token=PASSWORD)
+    assert by_token.schema(7) is not None
     assert set(registry.logins) == {f"Bearer {PASSWORD}"}
-    assert PASSWORD not in repr(vars(event_time))
+    assert PASSWORD not in repr(by_token)
 
 
 def test_a_request_is_repeated_after_a_fault_of_the_server_and_half_a_response(registry: Registry) -> None:
     registry.statuses, registry.cut = [503, 429], 3
-    assert found(avro_event_time("times.at", schema_registry=url(registry))(records(ORDER))) == [5_000]
+    assert times(client(url(registry)))(ORDER) == [5_000]
     assert len(registry.asked) == 5
 
 
@@ -120,15 +131,10 @@ def test_a_registry_that_cannot_be_asked_is_an_error_without_the_login(
     registry: Registry, schema: int, statuses: list[int], error: type[Exception], says: str
 ) -> None:
     registry.statuses = statuses
-    event_time = avro_event_time(
-        "times.at",
-        schema_registry=url(registry),
-        user_info=f"me:{PASSWORD}",
-        # What is tried again is tried until the time is over.
-        timeout="3 seconds" if statuses == [500] * 99 else "1 minute",
-    )
+    # What is tried again is tried until the time is over.
+    limit = 3_000 if statuses == [500] * 99 else 60_000
     with pytest.raises(error, match=says) as raised:
-        event_time(records(message(schema, b"")))
+        times(client(url(registry), user_info=f"me:{PASSWORD}", timeout_ms=limit))(message(schema, b""))
     assert not any(secret[:5] in str(raised.value) for secret in (PASSWORD, LOGIN))
     assert "elsewhere" not in registry.asked
 
@@ -136,10 +142,10 @@ def test_a_registry_that_cannot_be_asked_is_an_error_without_the_login(
 @pytest.mark.parametrize(
     ("schema", "says"),
     [
-        (6, r"the schema registry http://127.0.0.1:\d+/base has no schema of this id"),
-        (8, "its type is PROTOBUF, not AVRO"),
-        (9, "it has no field times.at"),
-        (10, r"field times\.at: the field's type is boolean, which is no timestamp"),
+        (6, r"the schema registry http://127.0.0.1:\d+/base has no schema of its id"),
+        (8, "the type of schema 8 is PROTOBUF, not AVRO"),
+        (9, "the writer's array does not resolve to shop.Order"),
+        (10, "times.at: the writer's boolean does not resolve to long"),
         (16, "an Avro schema is JSON; seen"),
         (17, r"it refers to version 9 of subject gone, which the schema registry http.* does not have"),
         (18, "name no subject and version: 5"),
@@ -149,40 +155,29 @@ def test_a_registry_that_cannot_be_asked_is_an_error_without_the_login(
         (23, "name no subject and version: "),
     ],
 )
-def test_a_record_whose_schema_cannot_be_used_has_no_event_time_and_the_reason_is_logged_once(
+def test_a_record_whose_schema_cannot_be_used_has_no_event_time_and_the_reason_is_logged(
     registry: Registry, schema: int, says: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    event_time = avro_event_time("times.at", schema_registry=url(registry), user_info=f"me:{PASSWORD}")
+    event_times = times(client(url(registry), user_info=f"me:{PASSWORD}"))
     for _ in range(2):
-        assert found(event_time(records(message(schema, b""), ORDER))) == [None, 5_000]
-    (line,) = caplog.messages
-    assert re.search(says, line)
-    assert re.search(says, event_time.explain(records(message(schema, b""))))  # type: ignore[attr-defined]
-    assert PASSWORD not in line
+        assert event_times(message(schema, b"\0\2\2"), ORDER) == [None, 5_000]
+    assert all(re.search(says, line) and PASSWORD not in line for line in caplog.messages)
     assert registry.asked.count(f"/base/schemas/ids/{schema}") == 1
 
 
 def test_schemas_that_refer_to_each_other_are_each_requested_once(registry: Registry) -> None:
-    event_time = avro_event_time("at", schema_registry=url(registry))
-    assert found(event_time(records(message(21, b"\4")))) == [2_000]
+    found = client(url(registry)).schema(21)
+    assert found is not None
+    assert found.references == ('"int"', '"int"')
     assert len(registry.asked) == 3
-
-
-def test_ids_by_chance_are_no_flood_of_requests_and_registered_ones_come_first(registry: Registry) -> None:
-    event_time = avro_event_time("times.at", schema_registry=url(registry))
-    values = [message(number, b"") for number in range(2**32 - 1_000, 2**32)]
-    for _ in range(3):
-        assert found(event_time(records(*values, ORDER))) == [None] * 1_000 + [5_000]
-    assert len(registry.asked) == 102
 
 
 def test_a_response_without_end_ends_within_the_time_limit() -> None:
     for start, more in ENDLESS.values():
         with endless_responses(start, more) as port:
-            event_time = avro_event_time("at", schema_registry=f"http://127.0.0.1:{port}", timeout="500 ms")
             began = time.monotonic()
             with pytest.raises((UnreachableError, ResponseTimeoutError), match="returned no schema within 500 ms"):
-                event_time(records(ORDER))
+                client(f"http://127.0.0.1:{port}", timeout_ms=500).schema(7)
             assert time.monotonic() - began < 60
 
 
@@ -191,6 +186,31 @@ def test_no_answer_and_no_server_end_within_the_time_limit(registry: Registry) -
     for address in (url(registry), "http://127.0.0.1:1"):
         began = time.monotonic()
         with pytest.raises(UnreachableError, match="returned no schema within 500 ms"):
-            avro_event_time("at", schema_registry=address, timeout="500 ms")(records(ORDER))
+            client(address, timeout_ms=500).schema(7)
         assert time.monotonic() - began < 60
     registry.may_answer.set()
+
+
+@pytest.mark.parametrize(
+    ("address", "login", "says"),
+    [
+        ("r:8081", {}, 'such as "https://registry'),
+        ("http://u:pw@r:x", {}, "cannot be parsed"),
+        ("http://r", {"token": "pw\nhidden"}, "^token must be of ASCII characters without line breaks; seen one with"),
+        ("http://r", {"user_info": "pw"}, "seen a text without a colon"),
+        ("http://me:pw@r", {"token": "x"}, "takes a user or a token, not both"),
+    ],
+)
+def test_a_mistake_is_named_without_the_login(address: str, login: dict[str, Any], says: str) -> None:
+    with pytest.raises(UsageError, match=says) as raised:
+        client(address, **login)
+    assert "pw" not in str(raised.value)
+
+
+def test_the_client_imports_no_compiled_code() -> None:
+    code = (
+        "import sys; sys.modules['numba'] = None\n"
+        "from pyspark_aligned_kafka.client import kept_schemas, schema_registry\n"
+        "schema_registry.SchemaRegistry.of('http://registry:8081', user_info=None, token=None, timeout_ms=1)"
+    )
+    subprocess.run([sys.executable, "-c", code], timeout=120, check=True)
