@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+import math
+import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -13,17 +16,62 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition, file_number
 from pyspark_mysql_cdc_wm.client import connection as mysql_connection
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
-from pyspark_mysql_cdc_wm.lookup import table_list
+from pyspark_mysql_cdc_wm.lookup import collations, table_list
 from pyspark_mysql_cdc_wm.lookup.binlog_bounds import BinlogBounds
+from pyspark_mysql_cdc_wm.lookup.table_list import Kind
+from pyspark_mysql_cdc_wm.options import mysql_options
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
+from pyspark_mysql_cdc_wm.source import MySqlSource
+from services.mysql_program import Flavour, flavour_from_environment
 from services.wait_until import wait_until
 from tests.integration.mysql_binlog import Database, end_of_binlog
 from tests.integration.mysql_lives import ALL, Life
+from tests.integration.mysql_streams import PASSWORD, USER
 from tests.integration.mysql_tables import TABLE, Tables, applied, batch, fill, on_server
 from tests.integration.mysql_writers import writers
 from watermark_source.errors import SchemaError
 
 pytestmark = pytest.mark.service
+_log = logging.getLogger(__name__)
+
+
+@pytest.mark.parametrize(
+    "count",
+    [1, 60, pytest.param(5_000, marks=pytest.mark.long("test_loading_many_tables_takes_as_few_statements_as_one"))],
+)
+def test_loading_many_tables_takes_as_few_statements_as_one(
+    mysql_database: Database, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    """Also where each has a computed column and a foreign key, about which MySQL is asked for all at once."""
+    more = ", twice INT AS (2 * id)"
+    if count <= 60:
+        # Each is opened with the table that all refer to.
+        more += ", FOREIGN KEY (parent) REFERENCES t0 (id) ON DELETE CASCADE"
+    table = "CREATE TABLE t{} (id INT PRIMARY KEY, parent INT{})"
+    mariadb = flavour_from_environment() is Flavour.MARIADB
+    mysql_database.run(*(table.format(number, "" if mariadb else more) for number in range(count)))
+    sent: list[str] = []
+    send = mysql_connection._Connection._execute_command
+
+    def noted(self: Any, command: int, sql: str | bytes) -> None:
+        sent.append(sql if isinstance(sql, str) else sql.decode())
+        send(self, command, sql)
+
+    monkeypatch.setattr(mysql_connection._Connection, "_execute_command", noted)
+    server = mysql_database.server
+    given = {"hostname": server.host, "port": server.port, "username": USER, "password": PASSWORD}
+    options = mysql_options.parse({**{k: str(v) for k, v in given.items()}, "tables": f"{mysql_database.name}.*"})
+    collations._cache.clear()
+    for most in (10, 9):
+        sent.clear()
+        begun = time.monotonic()
+        assert len(MySqlSource.of(options).known) == count
+        _log.info("%d tables: %d statements, %.2f s", count, len(sent), time.monotonic() - begun)
+        about_tables = [each for each in sent if "TABLE_SCHEMA IN" in each]
+        assert len(about_tables) <= 4 * math.ceil(count / 5_000), about_tables
+        others = [each for each in sent if each not in about_tables and not each.startswith("SET ")]
+        # What a server's collations are is asked once.
+        assert len(others) <= most, others
 
 
 def test_tables_that_come_later_are_read_whole_while_the_binlog_goes_on_and_across_a_restart(
@@ -244,20 +292,20 @@ def test_a_table_that_is_renamed_while_tables_are_listed_is_not_taken_for_droppe
     start, end = end, life.reader.latestOffset(end, ALL)
     applied(batch(life, start, end), tables)
     database.run("DELETE FROM t WHERE id = 0")
-    listed = table_list._table_types
+    listed = table_list._table_kinds
 
-    def listed_meanwhile(connection: MySqlConnection, selection: Selection | None = None) -> dict[TableName, str]:
-        monkeypatch.setattr(table_list, "_table_types", listed)
+    def listed_meanwhile(connection: MySqlConnection, selection: Selection | None = None) -> dict[TableName, Kind]:
+        monkeypatch.setattr(table_list, "_table_kinds", listed)
         database.run("SET SESSION sql_log_bin = 0", "RENAME TABLE t TO _t_old")
         found = listed(connection, selection)
         database.run("SET SESSION sql_log_bin = 0", "RENAME TABLE _t_old TO t")
         return found
 
-    monkeypatch.setattr(table_list, "_table_types", listed_meanwhile)
+    monkeypatch.setattr(table_list, "_table_kinds", listed_meanwhile)
     while (start := end) != (end := life.reader.latestOffset(end, ALL)):
         applied(batch(life, start, end), tables)
     life.reader.stop()
-    assert table_list._table_types is listed
+    assert table_list._table_kinds is listed
     assert tables == on_server(database, "t")
 
 

@@ -12,8 +12,8 @@ from pyspark_mysql_cdc_wm.client.connection import MySqlConnection, Row
 from pyspark_mysql_cdc_wm.lookup.binlog_status import end_statement, replica_statement
 from pyspark_mysql_cdc_wm.lookup.rights import readable_in_part
 from pyspark_mysql_cdc_wm.lookup.stream_layout import stream_layout
-from pyspark_mysql_cdc_wm.lookup.table_columns import TableColumns, described
-from pyspark_mysql_cdc_wm.lookup.table_list import Tables, check_found, on_server, tables_of
+from pyspark_mysql_cdc_wm.lookup.table_columns import ShownTables, TableColumns, described, versioned_error
+from pyspark_mysql_cdc_wm.lookup.table_list import VERSIONED, Tables, check_found, on_server, tables_of
 from pyspark_mysql_cdc_wm.options.mysql_options import MySqlOptions
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
 from pyspark_mysql_cdc_wm.records.layout import Layout
@@ -25,6 +25,14 @@ _INACTIVE_ROLES = """
 SELECT DISTINCT ROLE_NAME FROM information_schema.APPLICABLE_ROLES
 WHERE ROLE_NAME NOT IN (SELECT ROLE_NAME FROM information_schema.ENABLED_ROLES WHERE ROLE_NAME IS NOT NULL) ORDER BY 1
 """
+
+
+class Login(NamedTuple):
+    """Who the user is to the server."""
+
+    account: str
+    roles: str
+    """Those that are active, as ``CURRENT_ROLE()`` returns them."""
 
 
 class Sources(NamedTuple):
@@ -43,6 +51,8 @@ class CheckedServer:
         """Keep the options; the first request connects."""
         self.options = options
         self.connection = MySqlConnection(options.client)
+        self._shown: ShownTables | None = None
+        """Set by ``found``."""
 
     def close(self) -> None:
         """End the connection."""
@@ -54,13 +64,13 @@ class CheckedServer:
         return self.connection.settings.where
 
     @cached_property
-    def login(self) -> str | RefusedError:
-        """The account of the login, or why it is refused. It is tried once, since servers lock users after failures."""
+    def login(self) -> Login | RefusedError:
+        """The login, or why it is refused. It is tried once, since servers lock users after failures."""
         try:
-            row = self.connection.one("SELECT CURRENT_USER()")
+            row = self.connection.one("SELECT CURRENT_USER(), CURRENT_ROLE()")
         except RefusedError as refused:
             return refused
-        return str(row[0]) if row else "unknown"
+        return Login(*map(str, row or ("unknown", "NONE")))
 
     @property
     def product(self) -> str:
@@ -122,9 +132,14 @@ class CheckedServer:
     @cached_property
     def found(self) -> Tables:
         """What the option tables matches now; raises as ``check_found``."""
-        found = tables_of(self.connection, self.selection)
+        found = tables_of(self.connection, self.selection, look=self._shown_readable)
         check_found(self.connection, self.selection, found)
         return found
+
+    def _shown_readable(self, names: frozenset[TableName]) -> frozenset[TableName]:
+        """Ask for the tables' columns, and return those of which the user may SELECT any."""
+        self._shown = ShownTables(self.connection, names)
+        return self._shown.readable()
 
     @property
     def table_names(self) -> tuple[TableName, ...]:
@@ -134,7 +149,10 @@ class CheckedServer:
     @cached_property
     def tables(self) -> Mapping[TableName, TableColumns]:
         """The tables' columns; raises as ``described``."""
-        return described(self.connection, self.table_names, self.options.choice)
+        names, kinds = self.table_names, self.found.kinds
+        if versioned := [name for name in names if kinds[name].type == VERSIONED]:
+            raise versioned_error(versioned[0])
+        return described(self.connection, names, self.options.choice, self._shown)
 
     @cached_property
     def inactive_roles(self) -> tuple[str, ...]:
@@ -147,7 +165,9 @@ class CheckedServer:
     @cached_property
     def granted_in_part(self) -> tuple[TableName, ...]:
         """The tables of which the user may read only some columns."""
-        return readable_in_part(self.connection, self.table_names)
+        login = self.login
+        roles = login.roles if isinstance(login, Login) and not self.connection.is_mariadb else None
+        return readable_in_part(self.connection, self.table_names, roles)
 
     @cached_property
     def layout(self) -> Layout:

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.options.tables import TableName
 from watermark_source.errors import UnsupportedFormatError
 
-_EXPRESSIONS = """
-SELECT COLUMN_NAME, LOWER(DATA_TYPE), EXTRA, GENERATION_EXPRESSION FROM information_schema.COLUMNS
-WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s ORDER BY ORDINAL_POSITION
-"""
 _VIRTUAL = "VIRTUAL GENERATED"
 _NAME = re.compile(r"`((?:[^`]|``)+)`")
 _FROM_MOMENT = re.compile(r"\bfrom_unixtime\(")
@@ -28,31 +23,34 @@ class ShownColumn(NamedTuple):
     expression: str
 
     @property
+    def is_generated(self) -> bool:
+        """Whether its values are computed."""
+        return " GENERATED" in self.extra.upper()
+
+    @property
     def is_virtual(self) -> bool:
         """Whether each SELECT computes its values."""
         return _VIRTUAL in self.extra.upper()
 
 
-def refuse_generated(connection: MySqlConnection, table: TableName, read: Mapping[str, str]) -> None:
-    """Refuse columns to ``read``, each with what is ``EXTRA`` of it, whose values in the binlog are others or missing.
+def refuse_generated(
+    table: TableName, columns: Collection[ShownColumn], read: Collection[str], *, mariadb: bool
+) -> None:
+    """Refuse columns to ``read``, of all ``columns`` in order, whose values in the binlog are others or missing.
 
     MariaDB logs values of generated columns only in inserts, with any row image. MySQL logs a virtual column as the
     writer's session computed it, and a SELECT computes it in its own.
 
     Raises:
         UnsupportedFormatError: there is one.
-        SourceError: the server cannot be reached, or refuses.
     """
-    wanted = [name for name, extra in read.items() if " GENERATED" in extra.upper()]
-    if connection.is_mariadb and wanted:
+    wanted = [column.name for column in columns if column.name in read and column.is_generated]
+    if mariadb and wanted:
         raise UnsupportedFormatError(
             f"table {table}: MariaDB logs no values of the generated columns {', '.join(wanted)} in updates and "
             f"deletions. Leave them out, excludeColumns={','.join(wanted)}, and compute them in the query"
         )
-    if not any(_VIRTUAL in extra.upper() for extra in read.values()):
-        return
-    shown = [ShownColumn(*map(str, row)) for row in connection.rows(_EXPRESSIONS, *table)]
-    depending = in_time_zone_of_session(shown)
+    depending = in_time_zone_of_session(columns) if wanted else ()
     if differing := [name for name in wanted if name in depending]:
         raise UnsupportedFormatError(
             f"table {table}: the values of the virtual columns {', '.join(differing)} depend on the time zone of the "

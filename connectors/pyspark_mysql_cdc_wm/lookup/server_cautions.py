@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 
 from pyspark_mysql_cdc_wm.binlog.log_position import BINLOG
@@ -17,7 +17,6 @@ from pyspark_mysql_cdc_wm.lookup.table_list import names_of
 from pyspark_mysql_cdc_wm.lookup.time_index import BinlogTimeIndex
 from pyspark_mysql_cdc_wm.options.mysql_options import MySqlOptions
 from pyspark_mysql_cdc_wm.options.start import StartAtTime, StartMode
-from pyspark_mysql_cdc_wm.options.tables import TableName
 from watermark_source.checks import Caution, Check
 from watermark_source.durations import format_duration
 
@@ -26,9 +25,16 @@ _SLOW_BYTES_A_SECOND = 10_000_000
 """Speed of a slow snapshot in bytes per second, over a slow network into a slow sink."""
 _ROOM = 3
 """The binlog should be kept for at least this multiple of a slow snapshot's duration."""
+_SIZES = "SELECT TABLE_SCHEMA, TABLE_NAME, DATA_LENGTH FROM information_schema.TABLES WHERE"
 _CASCADE = re.compile(r"^ +CONSTRAINT `(.+?)` FOREIGN KEY .* ON (?:DELETE|UPDATE) (?:CASCADE|SET NULL)", re.MULTILINE)
 _WITH_FOREIGN_KEYS = """
 SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.KEY_COLUMN_USAGE WHERE REFERENCED_TABLE_NAME IS NOT NULL AND
+"""
+_CASCADES = """
+SELECT TABLE_SCHEMA, TABLE_NAME, CONSTRAINT_NAME FROM (
+    SELECT CONSTRAINT_SCHEMA TABLE_SCHEMA, TABLE_NAME, CONSTRAINT_NAME FROM information_schema.REFERENTIAL_CONSTRAINTS
+    WHERE DELETE_RULE IN ('CASCADE', 'SET NULL') OR UPDATE_RULE IN ('CASCADE', 'SET NULL')
+) cascades WHERE
 """
 _BY_ENGINE = "innodb_native_foreign_keys"
 _LARGEST_SKEW_MILLIS = 1_000
@@ -115,8 +121,9 @@ def _left_out(server: CheckedServer) -> str | Caution:
 
 def _engine(server: CheckedServer) -> str | Caution:
     """Check the tables' engines: only InnoDB has consistent reads."""
-    engines = _table_values(server, "ENGINE")
-    others = {str(table): str(engine) for table, engine in engines.items() if str(engine).upper() != "INNODB"}
+    kinds = server.found.kinds
+    engines = {table: kinds[table].engine for table in server.table_names}
+    others = {str(table): engine for table, engine in engines.items() if engine.upper() != "INNODB"}
     if others:
         shown = ", ".join(f"{table} ({engine})" for table, engine in others.items())
         return Caution(
@@ -126,15 +133,11 @@ def _engine(server: CheckedServer) -> str | Caution:
     return "InnoDB"
 
 
-def _table_values(server: CheckedServer, column: str) -> Mapping[TableName, object]:
-    select = f"SELECT TABLE_SCHEMA, TABLE_NAME, {column} FROM information_schema.TABLES WHERE"  # noqa: S608 - a name
-    return {table: value for table, (value,) in rows_of_tables(server.connection, select, server.table_names)}
-
-
 def _retention(server: CheckedServer) -> str | Caution:
     kept = _kept_seconds(server)
-    sizes = _table_values(server, "DATA_LENGTH").values() if server.options.reads_tables else ()
-    size = sum(int(str(each or 0)) for each in sizes)
+    size = 0
+    if server.options.reads_tables:
+        size = sum(int(each or 0) for _, (each,) in rows_of_tables(server.connection, _SIZES, server.table_names))
     seconds = size // _SLOW_BYTES_A_SECOND
     snapshot = (
         f"; a snapshot of {size // 1_000_000} MB takes up to {format_duration(1_000 * seconds)}" if seconds >= 1 else ""
@@ -166,12 +169,11 @@ def _cascades(server: CheckedServer) -> str | Caution:
     by_engine = server.switch(_BY_ENGINE) == "ON"
     if not server.connection.is_mariadb and (int(version[0]), int(version[1])) >= (9, 6) and not by_engine:
         return "their changes are logged"
-    keys: list[str] = []
-    referring = rows_of_tables(server.connection, _WITH_FOREIGN_KEYS, server.table_names)
-    for table in sorted({table for table, _ in referring}):
-        # MariaDB's information_schema shows what a foreign key does only to users who may write.
-        definition = server.connection.one(f"SHOW CREATE TABLE {table.quoted}")
-        keys += [f"{table} {name}" for name in _CASCADE.findall(str(definition[1]) if definition else "")]
+    keys = (
+        _cascading_keys(server)
+        if server.connection.is_mariadb
+        else [f"{table} {name}" for table, (name,) in rows_of_tables(server.connection, _CASCADES, server.table_names)]
+    )
     if keys:
         return Caution(
             f"{', '.join(keys)}: what ON DELETE or ON UPDATE changes in a table is not in the binlog "
@@ -179,6 +181,16 @@ def _cascades(server: CheckedServer) -> str | Caution:
             + ", so the stream misses it. Make these changes in statements, or with triggers"
         )
     return "none that change rows"
+
+
+def _cascading_keys(server: CheckedServer) -> list[str]:
+    """Return keys on MariaDB, whose information_schema shows what one does only to users who may write."""
+    keys: list[str] = []
+    referring = rows_of_tables(server.connection, _WITH_FOREIGN_KEYS, server.table_names)
+    for table in sorted({table for table, _ in referring}):
+        definition = server.connection.one(f"SHOW CREATE TABLE {table.quoted}")
+        keys += [f"{table} {name}" for name in _CASCADE.findall(str(definition[1]) if definition else "")]
+    return keys
 
 
 def _one_name(server: CheckedServer) -> str | Caution:

@@ -261,7 +261,7 @@ def _server(server: CheckedServer) -> str:
 def _login(server: CheckedServer) -> str:
     if isinstance(server.login, RefusedError):
         raise server.login
-    return f"{server.options.client.username}, as the account {server.login}"
+    return f"{server.options.client.username}, as the account {server.login.account}"
 
 
 def _setting(needed: _Needed, server: CheckedServer) -> str:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection, Row
 from pyspark_mysql_cdc_wm.lookup.collations import Collations, collations_of
-from pyspark_mysql_cdc_wm.lookup.generated_columns import refuse_generated
+from pyspark_mysql_cdc_wm.lookup.generated_columns import ShownColumn, refuse_generated
 from pyspark_mysql_cdc_wm.lookup.rights import Rights, grant_select, rows_of_tables
 from pyspark_mysql_cdc_wm.options.tables import TableName, quoted
 from pyspark_mysql_cdc_wm.records.arrow_types import INTEGERS, STRINGS, column_type, has_empty_label
@@ -70,9 +70,12 @@ COLUMN_TYPES: Mapping[str, ColumnType] = {
 """Column types by their names in ``information_schema``."""
 _DESCRIBE = """
 SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, LOWER(DATA_TYPE), COLUMN_TYPE, IS_NULLABLE, NUMERIC_PRECISION,
-       NUMERIC_SCALE, DATETIME_PRECISION, CHARACTER_OCTET_LENGTH, COLLATION_NAME, EXTRA, PRIVILEGES, COLUMN_KEY
+       NUMERIC_SCALE, DATETIME_PRECISION, CHARACTER_OCTET_LENGTH, COLLATION_NAME, EXTRA,
+       GENERATION_EXPRESSION, PRIVILEGES, COLUMN_KEY
 FROM information_schema.COLUMNS WHERE
 """
+_OF_COLUMN = 10
+"""Fields of a row that make a ``Column``."""
 _IN_ORDER = "ORDER BY TABLE_SCHEMA, TABLE_NAME, ORDINAL_POSITION"
 _KEYS = """
 SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, SUB_PART FROM information_schema.STATISTICS
@@ -123,10 +126,29 @@ class TableColumns:
         return dict(zip(self.by_name, self.types, strict=True))
 
 
+class ShownTables:
+    """Tables as ``information_schema.COLUMNS`` has them."""
+
+    def __init__(self, connection: MySqlConnection, tables: Iterable[TableName]) -> None:
+        """Ask for all of them; raises as ``rows_of_tables``."""
+        self.rows = _by_table(rows_of_tables(connection, _DESCRIBE, tables, _IN_ORDER))
+        """The columns that the user sees, in order."""
+
+    def readable(self) -> frozenset[TableName]:
+        """Return the tables of which the user may SELECT a column."""
+        return frozenset(name for name, rows in self.rows.items() if any(map(_may_select, rows)))
+
+
+def _may_select(row: Row) -> bool:
+    return "select" in str(row[-2]).split(",")
+
+
 def described(
-    connection: MySqlConnection, tables: Iterable[TableName], choice: ColumnChoice
+    connection: MySqlConnection, tables: Iterable[TableName], choice: ColumnChoice, shown: ShownTables | None = None
 ) -> dict[TableName, TableColumns]:
     """Return the columns of tables; the result lacks tables that do not exist.
+
+    ``shown`` are these tables, and perhaps others, where they have been asked for: none that keeps former rows.
 
     Raises:
         UnsupportedFormatError: a chosen column has a type or character set that is not read.
@@ -135,21 +157,25 @@ def described(
     names = frozenset(tables)
     collations = collations_of(connection)
     keys = _by_table(rows_of_tables(connection, _KEYS, names, _IN_ORDER_OF_KEY))
-    refuse_versioned(connection, names)
+    if shown is None:
+        refuse_versioned(connection, names)
+        shown = ShownTables(connection, names)
     result: dict[TableName, TableColumns] = {}
-    for name, rows in _by_table(rows_of_tables(connection, _DESCRIBE, names, _IN_ORDER)).items():
-        readable = [row[:-2] for row in rows if "select" in str(row[-2]).split(",")]
-        if readable and not keys.get(name):
+    for name, rows in shown.rows.items():
+        readable = [row[:_OF_COLUMN] for row in rows if _may_select(row)]
+        if name not in names or not readable:
+            continue
+        if not keys.get(name):
             _refuse_unseen_key(connection, name, [str(row[0]) for row in rows if row[-1] == "PRI"])
-        if readable:
-            extras = {str(row[0]): str(row[9]) for row in readable}
-            chunk_column = choice.chunk_column(str(name), extras)
-            read = {each: extra for each, extra in extras.items() if choice.reads(each) or each == chunk_column}
-            refuse_generated(connection, name, read)
-            result[name] = _described(
-                name, readable, keys.get(name, ()), choice, collations,
-                user=connection.settings.username, mariadb=connection.is_mariadb,
-            )  # fmt: skip
+        all_names = [str(row[0]) for row in readable]
+        chunk_column = choice.chunk_column(str(name), all_names)
+        read = {each for each in all_names if choice.reads(each) or each == chunk_column}
+        columns = [ShownColumn(*(str(row[at]) for at in (0, 1, 9, 10))) for row in rows]
+        refuse_generated(name, columns, read, mariadb=connection.is_mariadb)
+        result[name] = _described(
+            name, readable, keys.get(name, ()), choice, collations,
+            user=connection.settings.username, mariadb=connection.is_mariadb,
+        )  # fmt: skip
     return result
 
 
@@ -232,7 +258,9 @@ def all_columns(
         DescribedColumn(
             str(row[0]),
             str(row[2]),
-            _column(row[:-2], collations, table, mariadb=connection.is_mariadb) if row[1] in COLUMN_TYPES else None,
+            _column(row[:_OF_COLUMN], collations, table, mariadb=connection.is_mariadb)
+            if row[1] in COLUMN_TYPES
+            else None,
         )
         for _, row in rows_of_tables(connection, _DESCRIBE, [table], _IN_ORDER)
     ]

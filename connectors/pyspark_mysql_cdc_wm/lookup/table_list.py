@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import logging
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -19,7 +19,9 @@ _log = logging.getLogger(__name__)
 
 REFRESH_SECONDS = 5.0
 """Interval in seconds at which a running query lists the tables again."""
-_BASE_TABLES = ("BASE TABLE", "SYSTEM VERSIONED")
+VERSIONED = "SYSTEM VERSIONED"
+"""Of a table of MariaDB that keeps former rows."""
+_BASE_TABLES = ("BASE TABLE", VERSIONED)
 _SEQUENCE = "SEQUENCE"
 _SEQUENCE_COLUMNS = (
     "next_not_cached_value", "minimum_value", "maximum_value", "start_value", "increment", "cache_size", "cycle_option",
@@ -66,30 +68,44 @@ def on_server(settings: Mapping[str, str], selection: Selection) -> Selection:
     return replace(selection, ignores_case=settings.get("lower_case_table_names", "0") != "0")
 
 
+class Kind(NamedTuple):
+    """What ``information_schema.TABLES`` says of a table or view."""
+
+    type: str
+    """``TABLE_TYPE``."""
+    engine: str
+    """Empty for a view."""
+
+
 class Tables(NamedTuple):
     """The existing tables of a selection that the user can see."""
 
     read: frozenset[TableName]
     left_out: frozenset[TableName]
     """Tables that the user may not SELECT, but has another privilege for: it cannot see those without any."""
-    kinds: Mapping[TableName, str]
-    """The ``TABLE_TYPE`` of everything in the databases that the selection can match."""
+    kinds: Mapping[TableName, Kind]
+    """Of everything in the databases that the selection can match."""
 
 
 def tables_of(
-    connection: MySqlConnection, selection: Selection, readable: Collection[TableName] = frozenset()
+    connection: MySqlConnection,
+    selection: Selection,
+    readable: Collection[TableName] = frozenset(),
+    look: Callable[[frozenset[TableName]], frozenset[TableName]] | None = None,
 ) -> Tables:
     """Return the existing tables of a selection; those in ``readable`` are not asked for again.
+
+    ``look`` returns those of some tables that the user may SELECT, as ``readable_tables`` does.
 
     Raises:
         SourceError: the server cannot be reached, or refuses.
     """
-    kinds = _table_types(connection, selection)
+    kinds = _table_kinds(connection, selection)
     existing = _read_of(selection, kinds)
     unknown = existing.difference(readable)
-    left_out = unknown - readable_tables(connection, unknown)
+    left_out = unknown - (readable_tables(connection, unknown) if look is None else look(unknown))
     # A table may have been dropped between the two answers.
-    left_out &= _read_of(selection, _table_types(connection, selection)) if left_out else left_out
+    left_out &= _read_of(selection, _table_kinds(connection, selection)) if left_out else left_out
     return Tables(existing - left_out, left_out, kinds)
 
 
@@ -106,7 +122,7 @@ def check_found(connection: MySqlConnection, selection: Selection, tables: Table
         if (key := selection.key(named)) in refused:
             raise refusal(connection, named)
         if key not in existing:
-            kinds = [kind for name, kind in tables.kinds.items() if selection.key(name) == key]
+            kinds = [kind.type for name, kind in tables.kinds.items() if selection.key(name) == key]
             raise _missing(connection, named, kinds)
     where = connection.settings
     if tables.left_out and not tables.read:
@@ -135,21 +151,24 @@ def is_sequence(connection: MySqlConnection, table: TableMap) -> bool:
     return kind is None or str(kind[0]).upper() == _SEQUENCE
 
 
-def _read_of(selection: Selection, kinds: Mapping[TableName, str]) -> frozenset[TableName]:
-    return frozenset(name for name, kind in kinds.items() if kind in _BASE_TABLES and selection.matches(name))
+def _read_of(selection: Selection, kinds: Mapping[TableName, Kind]) -> frozenset[TableName]:
+    return frozenset(name for name, kind in kinds.items() if kind.type in _BASE_TABLES and selection.matches(name))
 
 
-def _table_types(connection: MySqlConnection, selection: Selection | None = None) -> dict[TableName, str]:
-    """Return the ``TABLE_TYPE`` (table, view, …) of everything in the databases that a selection can match."""
+def _table_kinds(connection: MySqlConnection, selection: Selection | None = None) -> dict[TableName, Kind]:
+    """Return the kind (table, view, …) of everything in the databases that a selection can match."""
     databases = None if selection is None else selection.databases
     chosen, sign = (sorted(SYSTEM_DATABASES), "NOT IN") if databases is None else (databases, "IN")
     marks = ", ".join(["%s"] * len(chosen))
     rows = connection.rows(
-        "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE FROM information_schema.TABLES "  # noqa: S608 - marks alone
+        "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, ENGINE FROM information_schema.TABLES "  # noqa: S608 - marks alone
         f"WHERE TABLE_SCHEMA {sign} ({marks})",
         *chosen,
     )
-    return {TableName(str(database), str(table)): str(kind).upper() for database, table, kind in rows}
+    return {
+        TableName(str(database), str(table)): Kind(str(kind).upper(), str(engine or ""))
+        for database, table, kind, engine in rows
+    }
 
 
 def _missing(connection: MySqlConnection, name: TableName, kinds: Iterable[str]) -> UnknownSplitError:
@@ -163,7 +182,7 @@ def _missing(connection: MySqlConnection, name: TableName, kinds: Iterable[str])
 
 
 def _similar(connection: MySqlConnection, wanted: str) -> str:
-    names = [str(name) for name, kind in _table_types(connection).items() if kind in _BASE_TABLES]
+    names = [str(name) for name, kind in _table_kinds(connection).items() if kind.type in _BASE_TABLES]
     similar = difflib.get_close_matches(wanted, names, n=_SIMILAR, cutoff=0.5)
     return ", ".join(similar) if similar else listed(names) or "none"
 

@@ -59,7 +59,7 @@ def test_an_invisible_column_that_may_not_be_read_is_found_where_columns_are_gra
 
 
 def test_many_tables_of_many_databases_are_asked_for_by_few_statements() -> None:
-    names = {TableName(f"shop{number % 100}", f"t{number}") for number in range(1_200)}
+    names = {TableName(f"shop{number % 100}", f"t{number}") for number in range(12_000)}
     asked = RecordedConnection({"SELECT DISTINCT": lambda *values: [(values[0], values[-1]), ("shop0", "t1")]})
     assert readable_tables(asked, names) <= names
     assert len(asked.sent) == 3

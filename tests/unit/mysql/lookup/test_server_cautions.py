@@ -14,9 +14,8 @@ from watermark_source.errors import RefusedError, UnknownSplitError
 
 MYSQL, MARIADB = "9.7.4", "11.8.9-MariaDB"
 TABLES: dict[str, Answer] = {
-    "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE": [("shop", "t", "BASE TABLE")],
-    "SELECT DISTINCT TABLE_SCHEMA, TABLE_NAME FROM information_schema.COLUMNS": [("shop", "t")],
-    "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.KEY_COLUMN_USAGE": [("shop", "t")],
+    "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE": [("shop", "t", "BASE TABLE", "InnoDB")],
+    "SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, LOWER(DATA_TYPE)": [("shop", "t", "id", "int", "select", "PRI")],
 }
 
 
@@ -115,14 +114,10 @@ def test_a_binlog_that_is_kept_for_less_than_a_day_or_than_slow_snapshots_take_i
 
 
 def test_tables_of_other_engines_are_not_as_of_one_moment() -> None:
-    verdict, text = shown(
-        found("engine", answers={"SELECT TABLE_SCHEMA, TABLE_NAME, ENGINE": [("shop", "t", "MyISAM")]})
-    )
+    other: dict[str, Answer] = {"SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE": [("shop", "t", "BASE TABLE", "MyISAM")]}
+    verdict, text = shown(found("engine", answers=other))
     assert (verdict, "shop.t (MyISAM): only InnoDB" in text) == (CheckVerdict.WARNING, True)
-    assert (
-        found("engine", answers={"SELECT TABLE_SCHEMA, TABLE_NAME, ENGINE": [("shop", "t", "InnoDB")]}).verdict
-        is CheckVerdict.OK
-    )
+    assert found("engine").verdict is CheckVerdict.OK
 
 
 @pytest.mark.parametrize(
@@ -147,7 +142,9 @@ def test_what_a_pattern_does_not_find_and_what_may_not_be_read_is_named(
     tables: str, verdict: CheckVerdict, seen: str
 ) -> None:
     more: dict[str, Answer] = {
-        "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE": [("shop", "t", "BASE TABLE"), ("shop", "secret", "BASE TABLE")],
+        "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE": [
+            ("shop", name, "BASE TABLE", "InnoDB") for name in ("t", "secret")
+        ],
         "SELECT 1 FROM": UnknownSplitError("no such table"), "SELECT 1 FROM `unseen`": RefusedError("no"),
     }  # fmt: skip
     finding = found("tables left out", answers=more, tables=tables)
@@ -174,10 +171,16 @@ CASCADING = """CREATE TABLE `t` (
 def test_changes_by_foreign_keys_that_a_server_does_not_log_are_named(
     version: str, settings: dict[str, str], verdict: CheckVerdict
 ) -> None:
-    finding = found("foreign keys", version, settings=settings, answers={"SHOW CREATE TABLE": [("t", CASCADING)]})
+    keys: dict[str, Answer] = {
+        "SELECT TABLE_SCHEMA, TABLE_NAME, CONSTRAINT_NAME": [("shop", "t", "of_user"), ("shop", "t", "of_shop")],
+        "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.KEY_COLUMN_USAGE": [("shop", "t")],
+        "SHOW CREATE TABLE": [("t", CASCADING)],
+    }
+    finding = found("foreign keys", version, settings=settings, answers=keys)
     assert finding.verdict is verdict
     assert ("shop.t of_user, shop.t of_shop:" in finding.text) == (verdict is CheckVerdict.WARNING)
-    none = found("foreign keys", version, settings=settings, answers={"SHOW CREATE TABLE": [("t", "CREATE TABLE `t`")]})
+    keys |= {"SELECT TABLE_SCHEMA, TABLE_NAME, CONSTRAINT_NAME": [], "SHOW CREATE TABLE": [("t", "CREATE TABLE `t`")]}
+    none = found("foreign keys", version, settings=settings, answers=keys)
     assert none.verdict is CheckVerdict.OK
 
 

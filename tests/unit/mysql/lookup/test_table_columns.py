@@ -35,7 +35,7 @@ COLLATIONS: Answer = [
 def column(name: str, declared: str = "int", **more: Any) -> tuple[Any, ...]:
     """A row of information_schema.COLUMNS, with the privileges and the key's mark behind it."""
     shown = {"nullable": "NO", "precision": None, "scale": None, "fraction": None, "octets": None, "collation": None,
-             "extra": "", "privileges": "select,insert", "key": "", **more}  # fmt: skip
+             "extra": "", "expression": "", "privileges": "select,insert", "key": "", **more}  # fmt: skip
     kind = declared.partition("(")[0].partition(" ")[0].lower()
     return ("shop", "t", name, kind, declared, *shown.values())
 

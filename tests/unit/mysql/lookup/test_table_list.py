@@ -16,8 +16,10 @@ from watermark_source.errors import RefusedError, UnknownSplitError
 
 MARIADB = "11.8.9-MariaDB"
 HELD: list[tuple[str, ...]] = [
-    ("shop", "orders", "BASE TABLE"), ("shop", "orders_old", "SYSTEM VERSIONED"), ("shop", "open", "VIEW"),
-    ("shop", "numbers", "SEQUENCE"), ("other", "orders", "BASE TABLE"),
+    ("shop", "orders", "BASE TABLE", "InnoDB"),
+    ("shop", "orders_old", "SYSTEM VERSIONED", "InnoDB"), ("shop", "open", "VIEW", "InnoDB"),
+    ("shop", "numbers", "SEQUENCE", "InnoDB"),
+    ("other", "orders", "BASE TABLE", "InnoDB"),
 ]  # fmt: skip
 
 
@@ -119,7 +121,7 @@ def test_a_new_table_that_may_not_be_read_is_named_once_and_read_when_it_may_be(
 def test_tables_are_listed_again_after_a_while_or_when_one_was_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr(table_list.time, "monotonic", lambda: now)  # type: ignore[attr-defined]
-    asked = connection(in_turn([("shop", "a", "BASE TABLE")], [("shop", "b", "BASE TABLE")], []))
+    asked = connection(in_turn([("shop", "a", "BASE TABLE", "InnoDB")], [("shop", "b", "BASE TABLE", "InnoDB")], []))
     tables = TableList(asked, parse_tables("shop.*"))
     assert tables.now() == {TableName("shop", "a")}
     now += 4.9
