@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
@@ -15,8 +16,9 @@ from kafka.errors import KafkaError
 
 from pyspark_aligned_kafka.client.settings import ClientSettings
 from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
-from pyspark_aligned_kafka.cluster.broker_errors import reason
+from pyspark_aligned_kafka.cluster.broker_errors import grant, reason
 from pyspark_aligned_kafka.cluster.connections import opened
+from pyspark_aligned_kafka.cluster.group_commits import ConsumerGroup
 from pyspark_aligned_kafka.cluster.list_offsets import EARLIEST, LATEST
 from pyspark_aligned_kafka.cluster.metadata import CREATE_TIME, LOG_APPEND_TIME, TIMESTAMP_TYPE, PartitionReplicas
 from pyspark_aligned_kafka.lookup.discovery import select
@@ -25,12 +27,13 @@ from pyspark_aligned_kafka.options import kafka_options
 from pyspark_aligned_kafka.options.kafka_option_table import COMMAND_OPTIONS
 from pyspark_aligned_kafka.options.kafka_options import KafkaOptions
 from pyspark_aligned_kafka.options.positions import start_of_stream
+from pyspark_aligned_kafka.options.subscription import SubscribePattern
 from pyspark_aligned_kafka.records.event_time_choice import FORMATS_OF_NUMBERS, WithoutTime
 from pyspark_aligned_kafka.records.payload import PayloadChoice
 from watermark_source.arrow_columns import integers
 from watermark_source.checks import Caution, Check, Finding, examine
 from watermark_source.durations import format_duration
-from watermark_source.errors import OptionError, SourceError, UnknownSplitError, listed
+from watermark_source.errors import OptionError, RefusedError, SourceError, UnknownSplitError, listed
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.watermark import watermark_text
 
@@ -287,8 +290,12 @@ _DAY_MILLIS = 86_400_000
 def checks_of(cluster: CheckedCluster) -> Iterable[Check[CheckedCluster]]:
     """Return the checks for a user's options, in order."""
     yield Check("topics", _topics)
+    if isinstance(cluster.options.subscription, SubscribePattern):
+        yield Check("topics left out", partial(_left_out, cluster.options.subscription.pattern.pattern))
     yield Check("leaders", _leaders, after=("topics",))
     yield Check("READ", _offsets, after=("topics", "leaders"))
+    if cluster.options.commit_group is not None:
+        yield Check("commitGroupId", partial(_group, cluster.options.commit_group))
     yield Check("idleTimeout", _empty, after=("READ",))
     yield Check("startingOffsets", _start, after=("READ",))
     yield Check("record format", _format, after=("READ",))
@@ -309,6 +316,34 @@ def _topics(cluster: CheckedCluster) -> str:
     return f"{listed(cluster.topics)}: {len(cluster.splits)} partitions"
 
 
+_BEGINNING = re.compile(r"\^((?:[A-Za-z0-9_-](?![*?{]))*)")
+"""What each name begins with in which a pattern is found."""
+_ANY = "watermark_source_any"
+"""The rest of a name of no topic: a broker looks for a topic after it has looked for the right."""
+
+
+def _left_out(pattern: str, cluster: CheckedCluster) -> str | Caution:
+    """Ask for a topic that may match: brokers list only topics that the user may describe, and do not tell."""
+    found = None if "|" in pattern else _BEGINNING.match(pattern)
+    begins = found[1] if found else ""
+    try:
+        cluster.admin.topics([f"{begins}{_ANY}"])
+    except RefusedError:
+        wanted = [f"--topic {begins} --resource-pattern-type prefixed" if begins else "--topic '*'"]
+        line = grant(",".join(cluster.options.client.bootstrap_servers), "Read", wanted)
+        return Caution(
+            "the user may describe single topics, and brokers do not show it that there are others: those that match "
+            f"are left out. For all of them, on the brokers: {line}"
+        )
+    return "none: the user may describe each topic that matches"
+
+
+def _group(name: str, cluster: CheckedCluster) -> str:
+    with closing(ConsumerGroup(cluster.options.client, name, note="")) as group:
+        group.check_right()
+    return f"positions may be committed to {name}"
+
+
 def _leaders(cluster: CheckedCluster) -> str:
     without = [split for split in cluster.splits if (at := cluster.replicas.get(split)) is None or at.leader is None]
     if without:
@@ -320,6 +355,8 @@ def _leaders(cluster: CheckedCluster) -> str:
 
 
 def _offsets(cluster: CheckedCluster) -> str | Caution:
+    if (refused := cluster.admin.refusal(cluster.topics)) is not None:
+        raise refused
     records = sum(each.end - each.start for each in cluster.extents.values())
     return f"end offsets of all partitions are known; records there, at most: {records:,}"
 

@@ -22,7 +22,7 @@ from kafka.errors import AuthorizationError, KafkaError, KafkaTimeoutError, Topi
 
 from pyspark_aligned_kafka.client.settings import PREFIX, parse_settings, setting_names
 from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
-from pyspark_aligned_kafka.cluster.broker_errors import SILENCE, reason, translated
+from pyspark_aligned_kafka.cluster.broker_errors import SILENCE, grant, reason, translated
 from pyspark_aligned_kafka.cluster.connections import opened
 from pyspark_aligned_kafka.cluster.list_offsets import EARLIEST, LATEST
 from pyspark_aligned_kafka.cluster.metadata import Topic
@@ -193,11 +193,11 @@ class AnnouncementTopic:
         if self._warned:
             return
         self._warned = True
-        topics = " ".join(f"--topic {name}" for name in describe)
+        topics = [f"--topic {name}" for name in describe]
         _log.warning(
             "topic %s: %s. %s%s", self.name, seen,
-            f"The brokers do not show the settings of {listed(describe)}. Give the user the right: kafka-acls.sh "
-            f"{self._servers} --add --allow-principal User:NAME --operation DescribeConfigs {topics}; and set them: "
+            f"The brokers do not show the settings of {listed(describe)}. Give the user the right: "
+            f"{grant(','.join(self._settings.bootstrap_servers), 'DescribeConfigs', topics)}; and set them: "
             if describe else "Set it: ", self._configs(wanted),
         )  # fmt: skip
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from kafka.errors import KafkaError
 
 from pyspark_aligned_kafka.client.settings import ClientSettings
+from pyspark_aligned_kafka.cluster.broker_errors import MissingRightError, translated
 from pyspark_aligned_kafka.cluster.connections import Cluster
 from pyspark_aligned_kafka.cluster.list_offsets import NEWEST, OffsetAndTimestamp
 from pyspark_aligned_kafka.cluster.metadata import (
@@ -24,6 +25,7 @@ from pyspark_aligned_kafka.cluster.metadata import (
     read_replicas,
     read_topic_settings,
     topic_settings_request,
+    unreadable,
 )
 from pyspark_aligned_kafka.cluster.offset_lookup import Attempt, EpochEndLookup, OffsetLookup, OffsetsInTime
 from pyspark_aligned_kafka.cluster.record_batch_headers import BatchHeader, headers_request, read_headers
@@ -63,6 +65,7 @@ class KafkaAdmin:
         *,
         read_committed: bool | None = None,
     ) -> None:
+        self._settings = settings
         self._cluster = Cluster(settings) if cluster is None else cluster
         self._read_committed = settings.read_committed if read_committed is None else read_committed
         self._leaders = Leaders() if leaders is None else leaders
@@ -106,6 +109,15 @@ class KafkaAdmin:
             return await self._topics.by_all_brokers(name, deadline)
 
         return self._cluster.run(work)
+
+    def refusal(self, names: Collection[str]) -> SourceError | None:
+        """Return the error for those of some topics that the user may describe and not read; raises as ``topics``."""
+
+        async def work(deadline: Deadline) -> Any:
+            return await self._cluster.request_any(lambda: metadata_request(names, with_rights=True), deadline)
+
+        refused = unreadable(self._cluster.run(work)) if names else ()
+        return translated(MissingRightError("Read", "topic", refused), self._settings) if refused else None
 
     def list_offsets(self, wanted: Mapping[Split, int]) -> Mapping[Split, OffsetAndTimestamp]:
         """Look up one offset for each split: ``EARLIEST``, ``LATEST``, ``NEWEST``, or the first at or after a time.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from kafka.errors import (
     AuthorizationError,
@@ -21,7 +21,7 @@ from kafka.errors import (
 from pyspark_aligned_kafka.client.login_settings import HINTS
 from pyspark_aligned_kafka.client.settings import ClientSettings
 from pyspark_aligned_kafka.cluster.retry import Deadline
-from watermark_source.errors import RefusedError, ResponseTimeoutError, SourceError, UnreachableError, shortened
+from watermark_source.errors import RefusedError, ResponseTimeoutError, SourceError, UnreachableError, listed, shortened
 
 
 class RefusedByBrokerError(KafkaError):  # type: ignore[misc]  # kafka-python has no types
@@ -29,6 +29,23 @@ class RefusedByBrokerError(KafkaError):  # type: ignore[misc]  # kafka-python ha
 
     def __init__(self, address: str, error: KafkaError) -> None:
         super().__init__(f"the Kafka broker {address} refused: {reason(error)}")
+
+
+class MissingRightError(AuthorizationError):  # type: ignore[misc]  # kafka-python has no types
+    """The user lacks a right on resources of one kind, ``topic`` or ``group``. Never leaves ``cluster``."""
+
+    def __init__(self, operation: str, kind: str, names: Collection[str]) -> None:
+        super().__init__(f"the user lacks the right {operation} on {kind} {listed(names)}")
+        self.operation = operation
+        self.resources = [f"--{kind} {name}" for name in sorted(names)]
+
+
+def grant(servers: str, operation: str, resources: Collection[str]) -> str:
+    """Return the line that gives a user a right; ``resources`` are options of kafka-acls.sh."""
+    return (
+        f"kafka-acls.sh --bootstrap-server {servers} --add --allow-principal User:NAME --operation {operation} "
+        f"{' '.join(resources)}"
+    )
 
 
 # Answers about this client that a retry does not change.
@@ -60,6 +77,11 @@ def reason(error: KafkaError) -> str:
 def translated(error: KafkaError, settings: ClientSettings) -> SourceError:
     """Return the same error in this project's tree, with the broker, or the bootstrap servers."""
     servers = ",".join(settings.bootstrap_servers)
+    if isinstance(error, MissingRightError):
+        return RefusedError(
+            f"the Kafka brokers at {servers} refused: {reason(error)}. On the brokers: "
+            f"{grant(servers, error.operation, error.resources)}"
+        )
     if is_refusal(error):
         named = isinstance(error, RefusedByBrokerError)
         refusal = reason(error) if named else f"the Kafka brokers at {servers} refused: {reason(error)}"

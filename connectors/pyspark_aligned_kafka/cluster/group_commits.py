@@ -14,21 +14,25 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 from kafka.errors import (
+    AuthorizationError,
     KafkaError,
     NoError,
     RetriableError,
+    TopicAuthorizationFailedError,
     UnknownBrokerIdError,
     UnknownMemberIdError,
     UnknownTopicOrPartitionError,
     for_code,
 )
+from kafka.protocol.admin import DescribeGroupsRequest
 from kafka.protocol.consumer import OffsetCommitRequest
 from kafka.protocol.consumer.group import DEFAULT_GENERATION_ID, UNKNOWN_MEMBER_ID
 from kafka.protocol.metadata import FindCoordinatorRequest
 
 from pyspark_aligned_kafka.client.settings import ClientSettings
+from pyspark_aligned_kafka.cluster.broker_errors import MissingRightError
 from pyspark_aligned_kafka.cluster.connections import Cluster
-from pyspark_aligned_kafka.cluster.metadata import metadata_request
+from pyspark_aligned_kafka.cluster.metadata import includes_read, metadata_request
 from pyspark_aligned_kafka.cluster.retry import Deadline
 from watermark_source.errors import SourceError
 from watermark_source.planning.split import Split
@@ -81,6 +85,22 @@ class ConsumerGroup:
         if positions:
             self._cluster.run(work)
 
+    def check_right(self) -> None:
+        """Check that the user may commit.
+
+        Raises:
+            RefusedError: it lacks the right. UnreachableError, ResponseTimeoutError.
+        """
+
+        async def work(deadline: Deadline) -> None:
+            node = await self._find_coordinator(deadline)
+            asked = DescribeGroupsRequest(groups=[self.name], include_authorized_operations=True)
+            (found,) = (await self._cluster.request(node, asked, deadline)).groups
+            if found.error_code or not includes_read(found.authorized_operations):
+                raise MissingRightError("Read", "group", [self.name])
+
+        self._cluster.run(work)
+
     def _parts(self, positions: Mapping[Split, int]) -> Iterator[Mapping[Split, int]]:
         size = max(1, _REQUEST_BYTES // (_RECORD_BYTES + len(self.name.encode()) + len(self._note.encode())))
         rest = iter(positions.items())
@@ -110,7 +130,7 @@ class ConsumerGroup:
         answer = await self._cluster.request_any(lambda: FindCoordinatorRequest(key=self.name, max_version=3), deadline)
         kind = for_code(answer.error_code)
         if kind is not NoError:
-            raise kind(self._explained(kind))
+            raise self._error(kind)
         return int(answer.node_id)
 
     def _request(self, positions: Mapping[Split, int]) -> OffsetCommitRequest:
@@ -143,15 +163,18 @@ class ConsumerGroup:
                 if kind is UnknownTopicOrPartitionError:
                     _log.debug("%s-%d does not exist (any more): not committed", topic.name, partition.partition_index)
                 elif kind is not NoError:
-                    raise kind(self._explained(kind))
+                    raise self._error(kind, topic.name)
 
-    def _explained(self, kind: type[KafkaError]) -> str:
+    def _error(self, kind: type[KafkaError], topic: str | None = None) -> KafkaError:
+        if issubclass(kind, AuthorizationError):
+            of_topic = topic is not None and kind is TopicAuthorizationFailedError
+            return MissingRightError("Read", *(("topic", [topic]) if of_topic else ("group", [self.name])))
         if kind is UnknownMemberIdError:
-            return (
+            return kind(
                 f"consumer group {self.name} has active members, and accepts commits from them alone; "
                 "set commitGroupId to a group that no consumer joins"
             )
-        return f"consumer group {self.name}: {kind.__name__.removesuffix('Error')}"
+        return kind(f"consumer group {self.name}: {kind.__name__.removesuffix('Error')}")
 
 
 # When positions are committed: news about once a second, the same again each minute, less often while it fails.

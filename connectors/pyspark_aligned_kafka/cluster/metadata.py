@@ -14,6 +14,7 @@ from kafka.errors import AuthorizationError, NoError, RetriableError, UnknownTop
 from kafka.protocol.admin import DescribeConfigsRequest
 from kafka.protocol.metadata import MetadataRequest
 
+from pyspark_aligned_kafka.cluster.broker_errors import MissingRightError
 from pyspark_aligned_kafka.cluster.connections import Cluster
 from pyspark_aligned_kafka.cluster.retry import Deadline
 from watermark_source.errors import ResponseTimeoutError, SourceError, listed
@@ -52,8 +53,8 @@ class Metadata:
     """Whether it had no answer about some topic for the moment."""
 
 
-def metadata_request(names: Collection[str] | None) -> MetadataRequest:
-    """Ask for the topics named, or for all."""
+def metadata_request(names: Collection[str] | None, *, with_rights: bool = False) -> MetadataRequest:
+    """Ask for the topics named, or for all; ``with_rights`` also for what the user may do with them."""
     return MetadataRequest(
         topics=MetadataRequest.ALL_TOPICS
         if names is None
@@ -61,14 +62,15 @@ def metadata_request(names: Collection[str] | None) -> MetadataRequest:
         # Looking at a topic must not make it.
         allow_auto_topic_creation=False,
         include_cluster_authorized_operations=False,
-        include_topic_authorized_operations=False,
+        include_topic_authorized_operations=with_rights,
     )
 
 
 def read_metadata(answer: Any) -> Metadata:
-    """Read a ``MetadataResponse``; raises kafka-python's ``AuthorizationError`` for a topic that may not be read."""
+    """Read a ``MetadataResponse``; raises ``MissingRightError`` for topics that the user may not describe."""
     topics: dict[str, Topic] = {}
     unknown: set[str] = set()
+    refused: set[str] = set()
     unready = False
     for topic in answer.topics:
         kind = for_code(topic.error_code)
@@ -76,12 +78,29 @@ def read_metadata(answer: Any) -> Metadata:
             leaders = {p.partition_index: _leader(p, answer.API_VERSION) for p in topic.partitions}
             topics[topic.name] = Topic(leaders, bool(topic.is_internal), id_text(topic.topic_id))
         elif issubclass(kind, AuthorizationError):
-            raise kind(f"no right to read topic {topic.name}")
+            refused.add(topic.name)
         elif issubclass(kind, UnknownTopicOrPartitionError):
             unknown.add(topic.name)
         elif issubclass(kind, RetriableError):
             unready = True
+    if refused:
+        raise MissingRightError("Describe", "topic", refused)
     return Metadata(topics, frozenset(unknown), unready)
+
+
+_READ: Final = 3
+"""The operation Read, of those that a broker says a user may do (KIP-430)."""
+
+
+def unreadable(answer: Any) -> frozenset[str]:
+    """Return the topics of a ``MetadataResponse`` with rights that the user may describe and not read."""
+    there = [topic for topic in answer.topics if not topic.error_code]
+    return frozenset(topic.name for topic in there if not includes_read(topic.authorized_operations))
+
+
+def includes_read(operations: Collection[int] | None) -> bool:
+    """Return whether the user may read; also where a broker did not tell what it may do."""
+    return operations is None or _READ in operations
 
 
 def id_text(topic_id: UUID | None) -> str | None:
@@ -238,6 +257,9 @@ class TopicLookup:
                 if were_there:
                     raise _not_looked_for_long_enough(missing)
                 break
+        if names is None and missing:
+            # A list of all lacks what the user may not describe any more, which is refused by name.
+            await self._metadata({each.log if isinstance(each, Split) else each for each in missing}, deadline)
         self._miss(missing)
         return topics
 

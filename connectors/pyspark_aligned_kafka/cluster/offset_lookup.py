@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from kafka.errors import (
+    AuthorizationError,
     IncompatibleBrokerVersion,
     KafkaConnectionError,
     KafkaError,
@@ -20,7 +21,7 @@ from kafka.errors import (
     for_code,
 )
 
-from pyspark_aligned_kafka.cluster.broker_errors import RefusedByBrokerError, reason
+from pyspark_aligned_kafka.cluster.broker_errors import MissingRightError, RefusedByBrokerError, reason
 from pyspark_aligned_kafka.cluster.connections import Cluster
 from pyspark_aligned_kafka.cluster.epoch_ends import epoch_ends_request, read_epoch_ends
 from pyspark_aligned_kafka.cluster.list_offsets import NEWEST, OffsetAndTimestamp, OffsetsRequest, OffsetsResponse
@@ -356,6 +357,8 @@ def _read_offsets(response: OffsetsResponse, requested: Mapping[Split, int], att
                 f"{split} is stored in a record format without timestamps, so no offset in it can be found by time; "
                 "only records of Kafka 0.11 and later are read. Copy the topic with a current producer"
             )
+        if issubclass(kind, AuthorizationError):
+            raise MissingRightError("Describe", "topic", [split.log])
         if not issubclass(kind, RetriableError):
             raise kind(f"looking up an offset of {split}")
         attempt.failed[split] = kind()

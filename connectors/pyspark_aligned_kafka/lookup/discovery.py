@@ -46,6 +46,10 @@ class IdentityQueries(TopicQueries, Protocol):
         """Return a topic as all brokers know it; raises ``SourceError`` if they name it by several ids."""
         ...
 
+    def refusal(self, names: Collection[str]) -> SourceError | None:
+        """Return the error for those of some topics that the user may describe and not read."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class _Listing:
@@ -53,6 +57,8 @@ class _Listing:
     ids: Mapping[str, str]
     missing: frozenset[str]
     """Topics or partitions that the subscription names and the cluster does not have."""
+    refused: SourceError | None
+    """Of topics that were not in the last listing, those that the user may not read."""
     at: float
     """When it began."""
     cpu: float
@@ -120,8 +126,8 @@ class KafkaDiscovery:
         Raises:
             UnknownSplitError: the first time, if a subscribed topic or every assigned partition does not exist.
                 Later, deleted splits are left out, and the planner decides whether that is a loss.
-            RefusedError, UnreachableError, ResponseTimeoutError: the first time, or after listings have failed for
-                long.
+            RefusedError: the user may not read a topic. UnreachableError, ResponseTimeoutError: the first time, or
+                after listings have failed for long.
         """
         now = self._clock()
         if self._last is None:
@@ -133,7 +139,7 @@ class KafkaDiscovery:
         if self._under_way is None and (too_old or now - self._begun >= self._max_age):
             self._begin()
         if too_old:
-            self._last = self._result()
+            self._last = self._taken(self._ended())
         return self._last.splits
 
     def ids(self) -> Mapping[str, str]:
@@ -170,7 +176,7 @@ class KafkaDiscovery:
         if self._under_way is None or not self._under_way.is_over:
             return
         try:
-            self._last = self._result()
+            listing = self._ended()
         except SourceError as error:
             if self._failing_since is None:
                 self._failing_since = self._begun
@@ -178,15 +184,21 @@ class KafkaDiscovery:
                 _log.warning(
                     "Listing partitions failed, and is tried again; those of %.0f s ago are read: %s", age, error
                 )
+        else:
+            self._last = self._taken(listing)
 
-    def _result(self) -> _Listing:
-        """Return the result of the listing under way, or that of ``expect`` if it began later."""
+    def _ended(self) -> _Listing:
+        """Return the result of the listing under way."""
         assert self._under_way is not None
         under_way, self._under_way = self._under_way, None
         listing = under_way.result()
         if self._failing_since is not None:
             _log.warning("Partitions are listed again, after %.0f s", self._clock() - self._failing_since)
             self._failing_since = None
+        return listing
+
+    def _taken(self, listing: _Listing) -> _Listing:
+        """Return a listing that has been checked, or that of ``expect`` if it began later."""
         return self._checked(listing) if self._last is None or listing.at >= self._last.at else self._last
 
     def _list(self, admin: IdentityQueries) -> _Listing:
@@ -199,7 +211,14 @@ class KafkaDiscovery:
             # A broker that lags behind still names the earlier topic. Only what all know is another topic.
             if self._ids.get(name, id_) != id_ and (topic := admin.topic_by_all_brokers(name)) is not None:
                 found.ids[name] = topic.id or id_
-        return _Listing(found.splits, found.ids, found.missing, at, cpu=self._cpu() - cpu)
+        refused = admin.refusal(self._new_topics(found.splits, found.ids))
+        return _Listing(found.splits, found.ids, found.missing, refused, at, cpu=self._cpu() - cpu)
+
+    def _new_topics(self, splits: Set[Split], ids: Mapping[str, str]) -> Set[str]:
+        """Return the topics that are not in the last listing, or are others of their names."""
+        known = frozenset() if self._last is None else {split.log for split in self._last.splits}
+        anew = {name for name, id_ in ids.items() if self._ids.get(name, id_) != id_}
+        return {split.log for split in splits} - known | anew
 
     def _similar(self, missing: Set[str]) -> str:
         """Return the end of an error: existing topics with names like those that are missing."""
@@ -211,6 +230,8 @@ class KafkaDiscovery:
 
     def _checked(self, listing: _Listing) -> _Listing:
         """Return a listing after a log line and a call for its new topics and partitions."""
+        if listing.refused is not None:
+            raise listing.refused
         last, missing = self._last, listing.missing
         if last is None and isinstance(self._subscription, Subscribe) and missing:
             raise UnknownSplitError(
@@ -225,10 +246,9 @@ class KafkaDiscovery:
             _log.warning("Not read, because the cluster does not have it: %s", listed(missing))
         if last is not None and listing.splits - last.splits:
             _log.info("New partitions: %s", listed(listing.splits - last.splits))
-        known = frozenset() if last is None else {split.log for split in last.splits}
-        anew = {name for name, id_ in listing.ids.items() if self._ids.get(name, id_) != id_}
+        new = self._new_topics(listing.splits, listing.ids)
         self._ids = {**self._ids, **listing.ids}
-        if new := {split.log for split in listing.splits} - known | anew:
+        if new:
             self._on_new_topics(new)
         self._on_listed(listing.splits)
         return listing

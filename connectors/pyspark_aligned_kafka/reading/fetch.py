@@ -15,6 +15,7 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 from kafka.errors import for_code
 
+from pyspark_aligned_kafka.cluster.broker_errors import grant
 from pyspark_aligned_kafka.cluster.list_offsets import varint, varint_at
 from pyspark_aligned_kafka.errors import place
 from pyspark_aligned_kafka.reading.range_progress import Pending, starved_first, unfinished
@@ -360,5 +361,6 @@ def _trouble(fetched: Fetched, position: int) -> Trouble:
     if fetched.error == _CORRUPT_MESSAGE:
         raise CorruptDataError(f"{where}: the broker reports that its log is corrupt ({name}); check its disk")
     if fetched.error in _REFUSALS:
-        raise RefusedError(f"{where}: the broker refuses to let us read ({name}); the user needs the READ right")
+        line = grant("HOST:PORT", "Read", [f"--topic {fetched.split.log}"])
+        raise RefusedError(f"{where}: the broker refuses to let us read ({name}). On the brokers: {line}")
     raise SourceError(f"{where}: the broker answered with error {fetched.error} ({name}); its log has the reason")

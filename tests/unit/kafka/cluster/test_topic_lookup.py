@@ -15,7 +15,7 @@ from pyspark_aligned_kafka.cluster import metadata
 from pyspark_aligned_kafka.cluster.connections import Cluster
 from pyspark_aligned_kafka.cluster.metadata import Leaders, Topic, TopicLookup
 from pyspark_aligned_kafka.cluster.retry import Deadline
-from watermark_source.errors import ResponseTimeoutError, SourceError
+from watermark_source.errors import RefusedError, ResponseTimeoutError, SourceError
 from watermark_source.planning.split import Split
 
 SPLIT = Split("t", 0)
@@ -150,3 +150,20 @@ def test_without_time_for_a_second_look_nothing_is_gone() -> None:
     with pytest.raises(ResponseTimeoutError, match=r"say that t, t-0 does not exist, which was there before"):
         looked_for(cluster)
     assert cluster.asked_anyone == [False]
+
+
+def test_a_topic_that_a_list_of_all_lacks_is_refused_by_name_where_it_may_not_be_described_any_more() -> None:
+    """A pattern's topic counted as deleted: its records were skipped, or read again when the right was back."""
+    refused = Answering([reply(), reply(), reply("t", error=29)], takes_s=0.6, limit_ms=1_000)
+    lookup = TopicLookup(refused, Leaders())
+
+    async def work(deadline: Deadline) -> Mapping[str, Topic]:
+        return await lookup.settled(None, {SPLIT}, deadline, existed=True)
+
+    with closing(refused), pytest.raises(RefusedError) as told:
+        refused.run(work)
+    line = (
+        "kafka-acls.sh --bootstrap-server localhost:1 --add --allow-principal User:NAME --operation Describe --topic t"
+    )
+    assert str(told.value).endswith(f"the user lacks the right Describe on topic t. On the brokers: {line}")
+    assert not lookup.missing

@@ -11,7 +11,7 @@ import pytest
 from pyspark_aligned_kafka.cluster.metadata import Topic
 from pyspark_aligned_kafka.lookup.discovery import KafkaDiscovery
 from pyspark_aligned_kafka.options.subscription import Assign, Subscribe, SubscribePattern, Subscription
-from watermark_source.errors import SourceError, UnknownSplitError, UnreachableError
+from watermark_source.errors import RefusedError, SourceError, UnknownSplitError, UnreachableError, listed
 from watermark_source.planning.split import Split
 
 
@@ -19,6 +19,7 @@ class Topics:
     def __init__(self, **partitions: int) -> None:
         self.partitions = partitions
         self.internal: set[str] = set()
+        self.refused: set[str] = set()
         self.asked = 0
         self.expected: Set[Split] = frozenset()
         self.now = 0.0
@@ -30,6 +31,10 @@ class Topics:
         if self.id != self.id_of_all:
             raise SourceError("brokers still name it by several ids")
         return Topic({}, internal=False, id=self.id)
+
+    def refusal(self, names: Collection[str]) -> SourceError | None:
+        refused = self.refused & set(names)
+        return RefusedError(f"may not read {listed(refused)}") if refused else None
 
     def topics(self, names: Collection[str] | None, expected: Set[Split] = frozenset()) -> Mapping[str, Topic]:
         self.asked += 1
@@ -179,6 +184,20 @@ def test_a_later_look_may_fail_until_the_last_answer_is_too_old(caplog: pytest.L
     topics.fails = False
     assert discovery.discover() == splits("a", 0, 1)
     assert [text.endswith("listed again, after 95 s") for text in caplog.messages[:2]] == [False, True]
+
+
+def test_a_topic_that_may_not_be_read_is_refused_at_the_start_and_when_it_is_found_later() -> None:
+    topics = Topics(a1=1, b=1)
+    topics.refused = {"a1"}
+    by_pattern = SubscribePattern(re.compile("a"))
+    with pytest.raises(RefusedError, match="may not read a1"):
+        topics.discovery(by_pattern).discover()
+    topics.refused = {"a2"}
+    discovery = topics.discovery(by_pattern)
+    assert discovery.discover() == splits("a1", 0)
+    topics.partitions["a2"], topics.now = 1, 5.0
+    with pytest.raises(RefusedError, match="may not read a2"):
+        settled(discovery)
 
 
 def test_what_was_found_long_before_anybody_asked_again_is_not_taken() -> None:
