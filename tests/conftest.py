@@ -78,6 +78,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--day-seed", type=int, default=1, help="chooses the day")
     parser.addoption("--kills-seed", type=int, default=1, help="chooses which process is killed, and when (1)")
     parser.addoption("--histories", type=int, default=1, help="how many random histories of topics are compared (1)")
+    parser.addoption("--lost-logs", type=int, default=2, help="how many topics lose records at drawn moments (2)")
     parser.addoption("--snapshot-replays", type=int, default=4, help="how many batches of snapshots are done again (4)")
     parser.addoption(
         "--snapshot-seed", type=int, default=1, help="of the first snapshot's writers; the next has the next"

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import logging
+import multiprocessing
+import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import pytest
-from kafka import KafkaProducer
 
 from pyspark_aligned_kafka.client.settings import parse_settings
 from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
@@ -17,31 +20,23 @@ from services.kafka_local import FAST_START, LocalKafka
 from services.kafka_topics import admin_client, create_topic, delete_topic
 from services.wait_until import wait_until
 from tests.integration.direct_kafka import DirectKafka, DirectQuery
+from tests.integration.log_histories import (
+    LOOKS_OFTEN,
+    PHASES,
+    Lived,
+    Topic,
+    delivered,
+    drawn,
+    live_through_elections,
+    put,
+    values,
+)
 from watermark_source.errors import DataLossError, SourceError
 
 pytestmark = pytest.mark.service
-LOOKS_OFTEN = {"kafka.metadata.max.age.ms": "200"}
-"""So that a topic created again is found soon."""
 names = itertools.count()
-
-
-def put(bootstrap: str, topic: str, values: Sequence[str], *, acks: int | str = "all", **more: object) -> None:
-    producer = KafkaProducer(bootstrap_servers=bootstrap, acks=acks, linger_ms=0, **more)
-    with contextlib.closing(producer):
-        for value in values:
-            # One batch a record: each has the epoch of its leader.
-            producer.send(topic, value.encode(), key=value.encode(), partition=0).get(60)
-
-
-def values(prefix: str, count: int, start: int = 0) -> list[str]:
-    return [f"{prefix}{number}" for number in range(start, start + count)]
-
-
-def delivered(direct: DirectKafka, name: str) -> list[str]:
-    """Return the values that a query has read, as they came."""
-    if not direct.data(name):
-        return []
-    return [value.decode() for value in direct.table(name, ["value"])["value"].to_pylist()]
+_LONGEST_PHASE = 300.0
+_log = logging.getLogger(__name__)
 
 
 def create_again(bootstrap: str, topic: str, written: Sequence[str]) -> None:
@@ -130,6 +125,18 @@ def cluster() -> Iterator[LocalKafka]:
         yield made
 
 
+def wait_until_led(bootstrap: str, topics: Collection[str], leader: int, in_sync: int) -> None:
+    with contextlib.closing(KafkaAdmin(parse_settings({"kafka.bootstrap.servers": bootstrap}))) as brokers:
+
+        def are_led() -> bool:
+            with contextlib.suppress(SourceError):
+                found = brokers.replicas(topics).values()
+                return len(found) == len(topics) and {(at.leader, at.in_sync) for at in found} == {(leader, in_sync)}
+            return False
+
+        wait_until(are_led, 120, f"all led by {leader}, {in_sync} in sync")
+
+
 KEPT, LOST = 30, 20
 """Records that both copies have, and that only the one on broker 1 has."""
 SHAPES = {"shorter": 10, "equal": 20} | dict.fromkeys(
@@ -140,16 +147,8 @@ SHAPES = {"shorter": 10, "equal": 20} | dict.fromkeys(
 
 def put_all(bootstrap: str, topics: Mapping[str, str], prefix: str, counts: Mapping[str, int]) -> None:
     for shape, topic in topics.items():
-        if shape != "transactional":
-            put(bootstrap, topic, values(prefix, counts[shape]))
-            continue
-        producer = KafkaProducer(bootstrap_servers=bootstrap, transactional_id=f"{topic}-{prefix}")
-        with contextlib.closing(producer):
-            producer.init_transactions()
-            for value in values(prefix, counts[shape]):
-                producer.begin_transaction()
-                producer.send(topic, value.encode(), key=value.encode(), partition=0).get(60)
-                producer.commit_transaction()
+        transactions = f"{topic}-{prefix}" if shape == "transactional" else None
+        put(bootstrap, topic, values(prefix, counts[shape]), transactions=transactions)
 
 
 @pytest.mark.long("test_what_a_leader_did_not_have_is_found_exactly")
@@ -164,16 +163,9 @@ def test_records_that_an_unclean_election_replaced_are_a_loss_and_the_new_ones_a
         for shape, topic in topics.items():
             more = {"cleanup.policy": "compact"} if shape == "compacted" else {}
             admin.create_topics({topic: {"assignments": {0: [1, 2]}, "configs": config | more}})
-    brokers = KafkaAdmin(parse_settings({"kafka.bootstrap.servers": cluster.bootstrap}))
 
     def wait_for(leader: int, in_sync: int) -> None:
-        def are_led() -> bool:
-            with contextlib.suppress(SourceError):
-                found = brokers.replicas([*topics.values()]).values()
-                return len(found) == len(topics) and {(at.leader, at.in_sync) for at in found} == {(leader, in_sync)}
-            return False
-
-        wait_until(are_led, 120, f"all led by {leader}, {in_sync} in sync")
+        wait_until_led(cluster.bootstrap, [*topics.values()], leader, in_sync)
 
     def start(shape: str, *, fails: bool) -> DirectQuery:
         level = {"kafka.isolation.level": "read_committed"} if shape == "transactional" else {}
@@ -236,3 +228,78 @@ def test_records_that_an_unclean_election_replaced_are_a_loss_and_the_new_ones_a
     # Those that have failed have read nothing that this log does not have.
     check(failing, {shape: [*values("kept", KEPT), *values("lost", LOST), *last] for shape in SHAPES}, fails=True)
     direct.close()
+
+
+# Histories that are drawn.
+
+
+_AT_ONCE, _PROCESSES = 40, 8
+"""Histories that live through the same elections."""
+_HARMLESS = {"named", "unseen"}
+
+
+def faults(found: Sequence[Lived], figures: Counter[str]) -> Sequence[object]:
+    """Return what is wrong; ``figures`` counts histories by what became of their records."""
+    for each in found:
+        figures.update({"histories": 1, "records": each.records})
+        figures.update({f"with {name}": bool(those) for name, those in each.became.items()})
+    return [each for each in found if any(those for name, those in each.became.items() if name not in _HARMLESS)]
+
+
+@pytest.fixture
+def seeds(pytestconfig: pytest.Config) -> Sequence[int]:
+    first, count = (pytestconfig.getoption(name) for name in ("--histories-seed", "--lost-logs"))
+    return range(first, first + count)
+
+
+def test_topics_created_again_at_drawn_moments_lose_nothing_in_silence(
+    kafka: Kafka, direct: DirectKafka, seeds: Sequence[int]
+) -> None:
+    """To do one again: ``--lost-logs=1 --histories-seed=<its seed>``."""
+    figures = Counter[str]()
+    for seed in seeds[:_AT_ONCE]:
+        topic = Topic(kafka.bootstrap, direct, drawn(seed), [1], 1)
+        for step in itertools.chain(*topic.history.phases):
+            topic.do(step)
+        assert faults([Lived.of(topic)], figures) == []
+    _log.info("created again: %s", dict(figures))
+
+
+@pytest.mark.long("test_topics_created_again_at_drawn_moments_lose_nothing_in_silence")
+def test_elections_and_topics_created_again_at_drawn_moments_lose_nothing_in_silence(
+    cluster: LocalKafka, seeds: Sequence[int]
+) -> None:
+    """To do one again: ``--lost-logs=1 --histories-seed=<its seed>``."""
+    context, figures, wrong = multiprocessing.get_context("spawn"), Counter[str](), list[object]()
+    for first in range(0, len(seeds), _AT_ONCE):
+        these = seeds[first : first + _AT_ONCE]
+        parts = [part for at in range(_PROCESSES) if (part := these[at::_PROCESSES])]
+        turns, told = context.Barrier(len(parts) + 1), context.Queue()
+        lives = [
+            context.Process(target=live_through_elections, args=(cluster.bootstrap, part, turns, told), daemon=True)
+            for part in parts
+        ]
+        for each in lives:
+            each.start()
+        topics = [f"drawn-{seed}" for seed in these]
+        with contextlib.suppress(threading.BrokenBarrierError):
+            for phase in range(PHASES):
+                turns.wait(_LONGEST_PHASE)
+                if phase == 1:
+                    cluster.kill(2)
+                elif phase > 1:
+                    cluster.kill(1 if phase == 2 else 2)
+                    cluster.start(2 if phase == 2 else 1)
+                wait_until_led(cluster.bootstrap, topics, 2 if phase == 2 else 1, 1 if phase else 2)
+                turns.wait(_LONGEST_PHASE)
+        found: list[Lived] = []
+        while len(found) < len(these):
+            lived = told.get(timeout=_LONGEST_PHASE)
+            assert isinstance(lived, Lived), lived
+            found.append(lived)
+        for each in lives:
+            each.join(60)
+        wrong += faults(found, figures)
+        cluster.start(2)
+        _log.info("elections: %s", dict(figures))
+    assert wrong == []

@@ -27,6 +27,25 @@ History: TypeAlias = Sequence[Epoch]
 """The epochs of a log as it is now, the newest first."""
 
 
+class Cut(NamedTuple):
+    """Where a log stops being the one whose end a plan has seen."""
+
+    at: Parting
+    end: int
+    """The end that was seen."""
+
+
+def cut(end: int, leader: int, history: History) -> Cut | None:
+    """Return where a log parts from the one that ended at ``end``, led in epoch ``leader``; ``None`` if it has all.
+
+    That leader may have written no row.
+    """
+    if history[0].number <= leader:
+        return None
+    at = parting(end, Epoch(leader, end), history)
+    return None if at is None else Cut(at, end)
+
+
 def epoch_at(history: History, position: int) -> Epoch | None:
     """Return the epoch of the row before a position; ``None`` if the history does not reach it."""
     return next((epoch for epoch in history if epoch.start < position), None)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from watermark_source.errors import DataLossError, labelled
-from watermark_source.planning.lineage import Parting, parting
+from watermark_source.planning.lineage import Cut, Parting, parting
 from watermark_source.planning.observation import ObservedLogs
 from watermark_source.planning.policy import LossKind, OnLoss
 from watermark_source.planning.split import PositionText, Split, plain_position
@@ -33,7 +33,8 @@ def check_loss(
 
     A split that no longer exists is left out. A split of a log that was created again continues at its beginning; one
     whose log has other rows before our position, at the first of these; one whose log is shorter, at its end; one whose
-    log no longer holds our position, at the first retained row. No loss is found twice.
+    log no longer holds our position, at the first retained row. Rows behind our position that an earlier plan has seen,
+    and that were replaced, are lost too. No loss is found twice.
 
     ``ids`` are those of the logs that were read.
     """
@@ -49,6 +50,8 @@ def check_loss(
             lost = _replaced(split, state, earliest, replaced[split], shown)
         elif split in logs.unknown or (end is not None and earliest <= state.position <= end):
             continuing[split] = state
+            if split in logs.cuts:
+                losses.append(_unread(split, state, logs.cuts[split], shown))
         elif end is None:
             text = f"{split} is gone, or no longer asked for; it was read up to {shown(split, state.position)}"
             losses.append(Loss(split, LossKind.SPLIT_GONE, text))
@@ -98,6 +101,15 @@ def _replaced(split: Split, state: SplitState, earliest: int, at: Parting, shown
     )
     position = max(at.position, earliest)
     return _Lost(Loss(split, LossKind.LOG_REPLACED, text), replace(state, position=position, observed=position))
+
+
+def _unread(split: Split, state: SplitState, found: Cut, shown: PositionText) -> Loss:
+    first, last = max(found.at.position, state.position), found.end - 1
+    text = (
+        f"{split} ended at {shown(split, found.end)}, and its rows from {shown(split, first)} to {shown(split, last)}, "
+        f"which were still to be read, are gone: the leader of epoch {found.at.by} did not have them"
+    )
+    return Loss(split, LossKind.LOG_SHORTER, text)
 
 
 def _shorter(split: Split, state: SplitState, end: int, shown: PositionText) -> _Lost:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from watermark_source.planning.announced import ObservedAnnouncements
 from watermark_source.planning.disorder import RangeSummary
 from watermark_source.planning.group import NO_OTHERS, OtherMembers
-from watermark_source.planning.lineage import History
+from watermark_source.planning.lineage import Cut, History
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import Bound
 from watermark_source.planning.watermark import Millis
@@ -73,6 +73,8 @@ class ObservedLogs:
     """The ids that logs had before the ends were requested, where the system names any."""
     histories: Mapping[Split, History] = field(default_factory=dict)
     """Epochs of logs whose newest epoch is not the one of their split's state, back to that one or an earlier one."""
+    cuts: Mapping[Split, Cut] = field(default_factory=dict)
+    """Where logs lack rows that an earlier plan of this process has seen there."""
     all_found: bool = True
     """Whether splits were looked up after the ends of the last rows were requested: then a split found later has no
     earlier row. While that is not known, the watermark advances no further than ``PlanHistory.combined``."""

@@ -6,6 +6,7 @@ import pytest
 
 from tests.unit.planning.example_states import NOW, A, B, C, at
 from watermark_source.errors import DataLossError
+from watermark_source.planning.lineage import Cut, Parting
 from watermark_source.planning.loss import Loss, check_loss, refuse
 from watermark_source.planning.observation import ObservedLogs
 from watermark_source.planning.policy import LossKind, OnLoss
@@ -118,3 +119,13 @@ def test_a_log_with_other_rows_before_our_position_goes_on_at_the_first_of_them(
     assert splits == {A: at(30, 100, epoch=Epoch(2, 0))}
     assert lost.kind is LossKind.LOG_REPLACED
     assert "its rows from 30 to 49 are gone: the leader of epoch 5 did not have them" in lost.text
+
+
+@pytest.mark.parametrize(("position", "gone"), [(20, "30 to 49"), (35, "35 to 49")])
+def test_rows_behind_our_position_that_a_leader_did_not_have_are_lost_and_reading_goes_on(
+    position: int, gone: str
+) -> None:
+    logs = outside(ends={A: 80}, cuts={A: Cut(Parting(30, 5), 50)})
+    splits, (lost,) = check_loss({A: at(position, 100)}, logs)
+    assert splits == {A: at(position, 100)}
+    assert f"its rows from {gone}, which were still to be read, are gone: the leader of epoch 5" in lost.text

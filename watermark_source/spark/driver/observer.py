@@ -17,7 +17,7 @@ from watermark_source.planning.catch_up import begins
 from watermark_source.planning.combined_watermark import are_idle, due_now, passed_over, reached_by
 from watermark_source.planning.group import OtherMembers
 from watermark_source.planning.holds import PlanFacts
-from watermark_source.planning.lineage import led_by_earlier
+from watermark_source.planning.lineage import Cut, cut, led_by_earlier
 from watermark_source.planning.loss import created_again, partings
 from watermark_source.planning.observation import (
     BatchLimits,
@@ -121,6 +121,29 @@ def with_histories(
     return replace(logs, histories=histories)
 
 
+class EndsSeen:
+    """Where logs ended at the plans of this process, and in whose epochs: rows that were still to be read may go."""
+
+    def __init__(self) -> None:
+        self._ends: dict[Split, int] = {}
+        self._leaders: dict[Split, int] = {}
+        """The newest epoch, of logs that had another one than the row before their position."""
+
+    def cuts(self, logs: ObservedLogs, state: SourceState) -> Mapping[Split, Cut]:
+        """Return where logs do not have the rows any more that an earlier plan has seen, and note the ends of now."""
+        anew, found = created_again(state.ids, logs), dict[Split, Cut]()
+        for split, history in logs.histories.items():
+            epoch = state.splits[split].epoch if split in state.splits else None
+            known = {self._leaders.get(split), None if epoch is None else epoch.number} - {None}
+            if split in self._ends and split.log not in anew and known:
+                leader = max(number for number in known if number is not None)
+                if (at := cut(self._ends[split], leader, history)) is not None:
+                    found[split] = at
+        self._ends |= logs.ends
+        self._leaders |= {split: history[0].number for split, history in logs.histories.items()}
+        return found
+
+
 # The pauses of splits that a process has observed: they decide when a split is idle, and are in no offset.
 
 
@@ -208,6 +231,7 @@ class Observer:
         self._replica = replica
         self._pauses = pauses
         self._looks = looks
+        self._ends_seen = EndsSeen()
         self._others_at_discovery = TimeAtDiscovery(connector.discovery)
 
     def observe(self, state: SourceState, limit: ReadLimit, last: LastPlan) -> Observation:
@@ -228,6 +252,7 @@ class Observer:
         added = self.added(logs.ends.keys() - state.splits.keys(), snapshots.found)
         if self._connector.lineage is not None:
             logs = with_histories(logs, state, added, self._connector.lineage)
+            logs = replace(logs, cuts=self._ends_seen.cuts(logs, state))
         logs = replace(
             logs,
             earliest=self._earliest(state, logs, limit, last),

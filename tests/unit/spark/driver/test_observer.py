@@ -15,7 +15,7 @@ from tests.unit.spark.runner_process import TWO, wm
 from watermark_source.clock import Clock
 from watermark_source.contract.lineage import Lineage, ReadUpTo
 from watermark_source.planning.group import NO_OTHERS, OtherMembers
-from watermark_source.planning.lineage import History
+from watermark_source.planning.lineage import Cut, History, Parting
 from watermark_source.planning.observation import ObservedLogs
 from watermark_source.planning.planner import plan
 from watermark_source.planning.policy import PlanPolicy
@@ -23,7 +23,7 @@ from watermark_source.planning.split import Split
 from watermark_source.planning.state import Epoch, SourceState
 from watermark_source.planning.watermark import Millis
 from watermark_source.spark.driver.group_membership import Membership
-from watermark_source.spark.driver.observer import OpenTransactionsAtHolders, with_histories
+from watermark_source.spark.driver.observer import EndsSeen, OpenTransactionsAtHolders, with_histories
 
 FOLLOWS = {
     "idleFollows": "group",
@@ -158,3 +158,22 @@ def test_what_is_known_of_a_log_created_again_is_forgotten() -> None:
     lineage = Told({A: [Epoch(0, 0)]})
     found = with_histories(ObservedLogs(asked_at=NOW, ends={A: 9}, ids={"log": "new"}), state, {}, lineage)
     assert (lineage.forgotten, found.ends) == ({"log"}, {A: 9})
+
+
+def test_rows_that_were_seen_and_not_read_are_gone_where_another_leader_did_not_have_them() -> None:
+    """A split that its group holds back, or a batch's limit, keeps rows waiting for long."""
+    state, seen = SourceState({A: at(5, epoch=Epoch(3, 0)), B: at(5, epoch=Epoch(3, 0))}), EndsSeen()
+
+    def cuts(ends: Mapping[Split, int], histories: Mapping[Split, History]) -> Mapping[Split, Cut]:
+        return seen.cuts(ObservedLogs(asked_at=NOW, ends=ends, histories=histories), state)
+
+    assert cuts({A: 50, B: 50}, {}) == {}
+    # Nobody leads for a moment; then one that has all, and one that has not.
+    assert cuts({}, {}) == {}
+    after = {A: [Epoch(4, 50), Epoch(3, 0)], B: [Epoch(4, 30), Epoch(3, 0)]}
+    assert cuts({A: 60, B: 70}, after) == {B: Cut(Parting(30, 4), 50)}
+    assert cuts({A: 60, B: 70}, after) == {}
+    # A leader that wrote nothing, and its successor with all its rows.
+    assert cuts({A: 60}, {A: [Epoch(5, 60), Epoch(4, 50), Epoch(3, 0)]}) == {}
+    assert cuts({A: 65}, {A: [Epoch(6, 60), Epoch(4, 50), Epoch(3, 0)]}) == {}
+    assert cuts({A: 62}, {A: [Epoch(7, 61), Epoch(6, 60), Epoch(4, 50)]}) == {A: Cut(Parting(61, 7), 65)}
