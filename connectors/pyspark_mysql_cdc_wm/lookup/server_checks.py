@@ -171,13 +171,17 @@ def check_key(name: TableName, table: TableColumns) -> None:
             raise UnsupportedFormatError(
                 f"table {name}: a snapshot is cut by the primary key or snapshotChunkColumn, here ({by}), and the "
                 f"column {column.name} is {_kind(column)}. Accepted are numbers, decimals of up to 38 digits, dates "
-                "and times, text and bytes, BIT, SET, and ENUM without an empty label. Name another column of the "
-                "table by snapshotChunkColumn, or set startingOffsets to latest or earliest to read the binlog alone"
+                "and times, text and bytes, BIT, SET, and ENUM without an empty label, if each label has a text of its "
+                "own. Name another column of the table by snapshotChunkColumn, or set startingOffsets to latest or "
+                "earliest to read the binlog alone"
             )
 
 
 def _kind(column: KeyColumn) -> str:
-    return "an ENUM with an empty label" if column.ambiguous else f"of the type {column.type.name}"
+    if not column.ambiguous:
+        return f"of the type {column.type.name}"
+    empty = "" in (column.labels or ())
+    return "an ENUM with an empty label" if empty else f"of the type {column.type.name} with two labels of one text"
 
 
 def without_key(tables: Iterable[TableName]) -> str:

@@ -66,7 +66,8 @@ class KeyColumn:
     """By the user, instead of the key: rows may share a value."""
     nullable: bool = False
     ambiguous: bool = False
-    """Of an ENUM that lists the empty text, which a value that is none of its labels shows too."""
+    """Of an ENUM that lists the empty text, which a value that is none of its labels shows too; of ENUM and SET whose
+    labels are several codes of one text."""
 
     @property
     def can_be_ordered(self) -> bool:
@@ -225,7 +226,9 @@ def key_column(
     """Return a column to order rows by; character sets and names of collations are by the number of a collation."""
     name, number = str(column.name), column.collation
     if column.type in _NUMBERED:
-        ambiguous = column.type is ColumnType.ENUM and b"" in (column.labels or ())
+        # A server describes characters beyond U+FFFF as ?, whatever they are.
+        texts = [label for label in labels or () if "?" not in label]
+        ambiguous = (column.type is ColumnType.ENUM and b"" in (column.labels or ())) or len({*texts}) < len(texts)
         choices = None if column.labels is None else len(column.labels)
         return KeyColumn(
             name, column.type, arrow, labels=labels, choices=choices, size=column.size, nullable=column.nullable,

@@ -143,6 +143,19 @@ def test_what_orders_rows_is_told_by_the_column(column: Column, expected: KeyCol
     assert not expected.ambiguous or not expected.can_be_ordered
 
 
+@pytest.mark.parametrize("kind", [ColumnType.ENUM, ColumnType.SET])
+@pytest.mark.parametrize(
+    ("labels", "ambiguous"), [(("\u2252", "\u2252"), True), (("a", "b"), False), (("?", "?"), False)]
+)
+def test_labels_that_are_two_codes_of_one_text_order_no_rows(
+    kind: ColumnType, labels: tuple[str, ...], *, ambiguous: bool
+) -> None:
+    """As 0x8790 and 0x81E0 are in cp932. A label with ? may have any character beyond U+FFFF there."""
+    column = Column(kind, size=1, name="k", labels=tuple(map(str.encode, labels)))
+    found = key_column(column, pa.string(), CHARSETS, COLLATIONS, labels)
+    assert (found.ambiguous, found.can_be_ordered) == (ambiguous, not ambiguous)
+
+
 def test_sets_are_compared_as_texts_of_which_an_empty_label_makes_another() -> None:
     sets = pa.array([["a", "b"], [], None, [""], ["", "a"], ["a"]], pa.list_(pa.string()))
     assert comparable(sets).to_pylist() == ["2,a,b", "0,", None, "1,", "2,,a", "1,a"]
