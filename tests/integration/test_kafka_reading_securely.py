@@ -211,7 +211,7 @@ def test_what_a_pattern_does_not_show_is_a_caution_of_the_doctor(secure: Secure,
         given = options(user, secure.port, subscribePattern=pattern)
         return next(each for each in doctor.findings(given) if each.name == "topics left out")
 
-    for pattern, wanted in (("^op.*n", "--topic o --resource-pattern-type prefixed"), ("op|zz", "--topic '*'")):
+    for pattern, wanted in (("^ope?n", "--topic op --resource-pattern-type prefixed"), ("op|zz", "--topic '*'")):
         caution = found(pattern)
         assert caution.verdict is CheckVerdict.WARNING
         assert caution.text.endswith(LINE.format(f"127.0.0.1:{secure.port}", "Read", wanted))
@@ -278,5 +278,5 @@ def test_the_right_to_commit_positions_is_named_by_query_and_doctor(
 
 def test_who_may_read_a_topic_may_ask_for_its_epochs(secure: Secure) -> None:
     with closing(KafkaAdmin(parse_settings(login(secure.port)))) as admin:
-        found = admin.epoch_ends({Split("open", 0): 100})
+        found = admin.epoch_ends({Split("open", 0): 0})
     assert found[Split("open", 0)].offset == COUNT
