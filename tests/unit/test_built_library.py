@@ -176,6 +176,17 @@ def test_code_of_other_sources_is_not_run_and_the_log_says_which_is(
     assert line.startswith("numba compiles what with_code runs: what was built is of other sources, or for another")
 
 
+@pytest.mark.parametrize("package", decoders.PACKAGES)
+def test_a_library_is_named_where_nothing_is_installed(package: str) -> None:
+    """So is what builds the project, by pip: importing a connector there failed for want of pyspark."""
+    paths = [str(ROOT), str(ROOT / "connectors")]
+    program = f"import sys; sys.path[:0] = {paths}; from watermark_source.machine_code import built_library as b; "
+    # Without the packages of this environment.
+    command = [sys.executable, "-S", "-c", program + f"print(b.file_name({package!r}))"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.strip() == built_library.file_name(package), done.stderr
+
+
 def test_a_processor_without_the_baseline_runs_no_built_code(
     package: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:

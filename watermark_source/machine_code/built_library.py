@@ -20,6 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from importlib.util import find_spec
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -130,9 +131,18 @@ def digest(package: str) -> str:
     """Return a digest of all sources of a package and of this one: functions inline helpers of other modules."""
     made = hashlib.sha256()
     for root in (__package__, package):
-        for path, source in sorted(_sources(resources.files(root), ""), key=itemgetter(0)):
+        for path, source in sorted(_sources(_folder(root), ""), key=itemgetter(0)):
             made.update(path.encode() + b"\0" + source.read_bytes())
     return made.hexdigest()
+
+
+def _folder(package: str) -> Traversable:
+    """Return the folder of a package without importing it: what builds the project has nothing that it needs."""
+    spec = find_spec(package)
+    if spec is None or spec.loader is None:
+        raise ValueError(f"expected a package with sources, not {package}")
+    folder: Traversable = spec.loader.get_resource_reader(package).files()  # type: ignore[attr-defined]
+    return folder
 
 
 def _sources(folder: Traversable, path: str) -> Iterator[tuple[str, Traversable]]:
