@@ -19,8 +19,10 @@ _PACKAGES = "requirements.lock"
 GUARDED: Mapping[str, Sequence[str]] = {
     "tests/services": ("services/**/*", "docker-compose.yml", _PACKAGES),
     "tests/integration/test_pages_in_browser.py": (
-        "docs/site.py", "services/browser.py", "tests/unit/monitor/example_status.py",
-        "watermark_source/monitor/*.py", _PACKAGES,
+        "README.md", "docs/monitoring.md", "docs/options.md", "docs/site.py", "services/browser.py",
+        "tests/unit/monitor/example_status.py", "watermark_source/durations.py", "watermark_source/monitor/*.py",
+        "watermark_source/planning/group.py", "watermark_source/planning/holds.py", "watermark_source/words.py",
+        _PACKAGES,
     ),
     "tests/unit/test_code_cache.py": (
         "watermark_source/__init__.py", "watermark_source/errors.py", "watermark_source/installation.py",
