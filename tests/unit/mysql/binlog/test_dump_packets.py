@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from collections.abc import Iterator
 
 import pytest
 
 from pyspark_mysql_cdc_wm.binlog.dump_packets import PacketWalk, Stopped
 from pyspark_mysql_cdc_wm.binlog.event_headers import HEADER_SIZE, POSITION, START, STOP, TYPE, EventType
 from pyspark_mysql_cdc_wm.binlog.wire import PACKET_HEAD, Longs, padded
-from tests.unit.mysql.recordings import MAGIC_SIZE, content, surveyed
+from tests.unit.mysql.recordings import MAGIC_SIZE, content
 from watermark_source.errors import CorruptDataError
 
-_, IN_FILE = surveyed("full")
 FEW = 6
-_STARTS = IN_FILE[: FEW + 1, START].tolist()
-EVENTS = [content("full")[begin:end] for begin, end in pairwise(_STARTS)]
+
+
+def first_events(file: bytes, count: int) -> Iterator[bytes]:
+    """Yield events as they lie back to back, each with its size in its header."""
+    at = 0
+    for _ in range(count):
+        size = int.from_bytes(file[at + 9 : at + 13], "little")
+        yield file[at : at + size]
+        at += size
+
+
+EVENTS = list(first_events(content("full"), FEW))
+IN_FILE = [[event[4], int.from_bytes(event[13:17], "little")] for event in EVENTS]
+"""Type and position of each, as its header has them."""
 
 
 def packet(body: bytes) -> bytes:
@@ -37,7 +48,7 @@ def walked(sent: bytes, capacity: int = 100) -> tuple[Stopped, Longs, int]:
 def test_events_are_those_of_the_file_where_their_packets_have_them() -> None:
     why, events, at = walked(SENT)
     assert (why, at) == (Stopped.SHORT, len(SENT))
-    assert events[:, [TYPE, POSITION]].tolist() == IN_FILE[:FEW, [TYPE, POSITION]].tolist()
+    assert events[:, [TYPE, POSITION]].tolist() == IN_FILE
     assert [SENT[event[START] : event[STOP] + 4] for event in events] == EVENTS
 
 
@@ -52,7 +63,7 @@ def test_a_packet_that_is_not_complete_waits_for_its_rest() -> None:
     _, first, at = walk.walk(memory, 0, second + 9, "log.000001")
     why, events, at = walk.walk(memory, at, len(SENT), "log.000001", held=len(first))
     assert (why, len(events), at) == (Stopped.SHORT, FEW, len(SENT))
-    assert events[:, POSITION].tolist() == IN_FILE[:FEW, POSITION].tolist()
+    assert events[:, POSITION].tolist() == [position for _, position in IN_FILE]
 
 
 @pytest.mark.parametrize(
@@ -106,7 +117,7 @@ def test_an_event_of_several_packets_is_tabulated_as_one() -> None:
     for at, event in enumerate(EVENTS):
         (found,) = walk.one_event(padded(b"abc" + event), 3, 3 + len(event), "log.000001")
         assert found[[START, STOP]].tolist() == [3, 3 + len(event) - 4]
-        assert found[[TYPE, POSITION]].tolist() == IN_FILE[at, [TYPE, POSITION]].tolist()
+        assert found[[TYPE, POSITION]].tolist() == IN_FILE[at]
     for wrong in (EVENTS[1][:-1], EVENTS[1] + b"\0", EVENTS[1][: HEADER_SIZE - 1]):
         with pytest.raises(CorruptDataError, match=r"log\.000001 after position"):
             walker().one_event(padded(wrong), 0, len(wrong), "log.000001")
