@@ -19,7 +19,7 @@ from pathlib import Path
 from watermark_source.machine_code import built_library, native
 from watermark_source.machine_code.native import CompiledFunction
 
-PACKAGES = ("pyspark_aligned_kafka", "pyspark_mysql_cdc_wm")
+PACKAGES = ("watermark_source", "pyspark_aligned_kafka", "pyspark_mysql_cdc_wm")
 LIBC = {"memcpy", "memmove", "memset", "memcmp"}
 """All that a library imports: it runs in any process, with any C library."""
 _C_TYPES = {"int64": "int64_t", "bool": "int8_t"}
@@ -43,7 +43,9 @@ def main(packages: Sequence[str]) -> None:
         began = time.monotonic()
         # Read before they are imported: what is changed meanwhile is not what was built.
         built_library.digest(package)
-        file = build(package, all_functions(package), package_folder(package))
+        if not (functions := all_functions(package)):
+            continue
+        file = build(package, functions, package_folder(package))
         sys.stdout.write(f"{file}: {file.stat().st_size} bytes in {time.monotonic() - began:.0f} s\n")
 
 

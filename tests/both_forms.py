@@ -19,8 +19,6 @@ _calls: Counter[str] = Counter()
 
 
 def pytest_configure() -> None:
-    for package in ("pyspark_aligned_kafka", "pyspark_mysql_cdc_wm"):
-        assert built_library.is_there(package), f"{package} has no machine code of these sources: make decoders"
     CompiledFunction.make = _make_both  # type: ignore[assignment, method-assign]
 
 
@@ -31,20 +29,28 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def _make_both(function: CompiledFunction) -> None:
     of, signature = function.function, function.signature
     built = built_library.function(of, signature)
+    assert built is not None, f"{of.__module__} has no machine code of these sources: make decoders"
     function._run = agreeing(compiler.made(of, signature), built, built_library.symbol(of))
 
 
 def agreeing(one: Any, other: Any, name: str) -> Any:
-    """Return a function that runs both, the second in the caller's memory, and compares them."""
+    """Return a function that runs both, one after the other in the caller's memory, and compares them.
+
+    In the same memory, for a place in another array is kept as the distance to it.
+    """
 
     def run(*arguments: Any) -> Any:
         _calls[name] += 1
-        copies = [each.copy() if isinstance(each, np.ndarray) and each.flags.writeable else each for each in arguments]
-        expected, found = one(*copies), other(*arguments)
+        outputs = [each for each in arguments if isinstance(each, np.ndarray) and each.flags.writeable]
+        before = [each.copy() for each in outputs]
+        expected = one(*arguments)
+        after = [each.copy() for each in outputs]
+        for each, copy in zip(outputs, before, strict=True):
+            each[...] = copy
+        found = other(*arguments)
         assert found == expected, f"{name}: {found} in place of {expected}"
-        for number, (mine, copy) in enumerate(zip(arguments, copies, strict=True)):
-            if mine is not copy:
-                assert mine.tobytes() == copy.tobytes(), f"{name}: argument {number} differs"
+        for number, (each, copy) in enumerate(zip(outputs, after, strict=True)):
+            assert each.tobytes() == copy.tobytes(), f"{name}: array {number} of those it may write to differs"
         return found
 
     return run

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from watermark_source.installation import after_import, name_python
+from watermark_source.supported_spark import imported
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -81,7 +81,7 @@ def __getattr__(name: str) -> Any:
     # Not imported with the package: the pure packages below it need no pyspark.
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(imported(f"{__name__}.{_HOMES[name]}"), name)
 
 
 def __dir__() -> list[str]:

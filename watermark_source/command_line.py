@@ -22,6 +22,14 @@ _SECRETS = (
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run a command. Returns the exit status: 0 if no check failed, 1 if a check failed, 2 for a wrong command."""
+    try:
+        return _run(words)
+    except WatermarkSourceError as error:
+        sys.stderr.write(f"{error}\n")
+        return _MISUSED
+
+
+def _run(words: Sequence[str] | None) -> int:
     parser = argparse.ArgumentParser(prog="python -m watermark_source", allow_abbrev=False)
     commands = parser.add_subparsers(
         required=True, metavar="doctor | profile | watermarks | explain | watch", dest="command"
@@ -86,19 +94,15 @@ def main(words: Sequence[str] | None = None) -> int:
     )
     watch.add_argument("url", metavar="URL", help="the page's address, such as http://localhost:4050")
     given, rest = parser.parse_known_args(words)
-    try:
-        if rest and given.command in ("explain", "watch"):
-            parser.error(f"{given.command}: unrecognized arguments: {' '.join(rest)}")
-        if given.command == "explain":
-            return _explain(given)
-        if given.command == "watch":
-            return _watch(given)
-        if given.command == "watermarks":
-            return _watermarks(given, rest)
-        return _doctor(given, options_of(rest)) if given.command == "doctor" else _profile(given, options_of(rest))
-    except WatermarkSourceError as error:
-        sys.stderr.write(f"{error}\n")
-        return _MISUSED
+    if rest and given.command in ("explain", "watch"):
+        parser.error(f"{given.command}: unrecognized arguments: {' '.join(rest)}")
+    if given.command == "explain":
+        return _explain(given)
+    if given.command == "watch":
+        return _watch(given)
+    if given.command == "watermarks":
+        return _watermarks(given, rest)
+    return _doctor(given, options_of(rest)) if given.command == "doctor" else _profile(given, options_of(rest))
 
 
 def _add_systems(command: argparse.ArgumentParser, packages: Mapping[str, str]) -> None:

@@ -5,8 +5,9 @@ A name is imported from its own module when it is first used: Spark imports the 
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from watermark_source.supported_spark import imported
 
 if TYPE_CHECKING:
     from watermark_source.contract.announcements import AnnouncementLog, AnnouncementsRead
@@ -215,7 +216,7 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}; docs/api.md lists the public names")
-    found = globals()[name] = getattr(import_module(f"watermark_source.{_HOMES[name]}"), name)
+    found = globals()[name] = getattr(imported(f"watermark_source.{_HOMES[name]}"), name)
     return found
 
 

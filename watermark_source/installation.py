@@ -64,7 +64,11 @@ def format_packages() -> Iterator[str]:
 
 
 def lacking(what: str, package: str | None, extra: str) -> MissingPackageError:
-    """Return the error of a feature whose package, in an extra, is not installed."""
+    """Return the error of a feature whose package, in an extra, is not installed.
+
+    Every feature may be the first to need Spark, which an extra of its own installs.
+    """
+    extra = "spark" if package is not None and package.partition(".")[0] == "pyspark" else extra
     return _missing(what, package, to_install(extra))
 
 

@@ -199,11 +199,11 @@ def test_a_choice_is_kept_or_refused(package: ModuleType, monkeypatch: pytest.Mo
     monkeypatch.setenv(CHOICE, "numba")
     assert not built_library.is_there("with_code")
     monkeypatch.setenv(CHOICE, "built")
-    with pytest.raises(UsageError, match="watermark_source has no machine code: none was built"):
-        built_library.is_there("watermark_source")
+    with pytest.raises(UsageError, match="release has no machine code: none was built"):
+        built_library.is_there("release")
     monkeypatch.setenv(CHOICE, "both")
     with pytest.raises(UsageError, match="is 'both': expected built, numba, or nothing"):
-        built_library.is_there("numpy")
+        built_library.is_there("services")
 
 
 def without_numba(program: str, *path: Path) -> str:
@@ -239,7 +239,7 @@ def test_a_source_needs_numba_only_without_built_code(package: ModuleType, monke
     monkeypatch.setattr("watermark_source.installation.find_spec", lambda name: None)
     need_compiler("with_code", "aligned-kafka")
     with pytest.raises(UsageError, match=r'format\("aligned-kafka"\) needs the package numba.*pip install .numba'):
-        need_compiler("watermark_source", "aligned-kafka")
+        need_compiler("release", "aligned-kafka")
 
 
 @pytest.mark.parametrize("signature", ["int64(float64)", "int64(uint8[::1, :])", "float64(int64)", "int64[::1](int64)"])

@@ -49,6 +49,9 @@ def processor_flags() -> frozenset[str]:
     return frozenset()
 
 
+_address, _byte = ctypes.addressof, ctypes.c_char.from_buffer
+
+
 # Signatures, in numba's spelling.
 
 _SIGNATURE = re.compile(r"(?:Tuple\(\((?P<several>.*?)\)\)|(?P<one>\w+))\((?P<arguments>.*)\)")
@@ -67,16 +70,19 @@ class Parameter:
     """``None`` for a number."""
     writable: bool = True
 
-    def words(self, argument: Any) -> tuple[int, ...]:
-        """Return the words of an argument; raises TypeError for one of another type, which would reach other memory."""
+    def put(self, argument: Any, words: list[int]) -> None:
+        """Add the words of an argument; raises TypeError for one of another type, which would reach other memory."""
         if self.dimensions is None:
-            return (bool(argument) if self.kind == "bool" else operator.index(argument),)
+            words.append(bool(argument) if self.kind == "bool" else operator.index(argument))
+            return
         flags = getattr(argument, "flags", None)
         if flags is None or argument.ndim != self.dimensions or argument.dtype != self.kind:
             raise TypeError(f"expected {self}, not {argument!r:.200}")
         if not (flags.carray if self.writable else flags.c_contiguous and flags.aligned):
             raise TypeError(f"expected {self}, not an array with the flags {flags}")
-        return (argument.ctypes.data, *argument.shape)
+        # The first way is six times as fast, and has no address of what is constant or empty.
+        words.append(_address(_byte(argument)) if self.writable and argument.size else argument.ctypes.data)
+        words += argument.shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +223,7 @@ def function(made_of: Callable[..., Any], signature: str) -> Callable[..., Any] 
     def call(*arguments: Any) -> Any:
         words: list[int] = []
         for parameter, argument in zip(parameters, arguments, strict=True):
-            words += parameter.words(argument)
+            parameter.put(argument, words)
         found = room()
         entry(pack(*words), found)
         if not types.is_tuple:

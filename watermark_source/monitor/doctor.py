@@ -17,6 +17,7 @@ from watermark_source.checks import CheckVerdict, Finding
 from watermark_source.errors import UsageError
 from watermark_source.installation import format_packages, lacking
 from watermark_source.option_table import OptionTable
+from watermark_source.supported_spark import need_supported_spark
 
 _VARIABLES = "WATERMARK_SOURCE_"
 _WORD_END = re.compile(r"(?<=[a-z])(?=[A-Z])")
@@ -47,8 +48,15 @@ def doctor_of(package: str) -> Doctor:
 
 
 def flags(constant: str) -> dict[str, str]:
-    """Return the packages whose module has a flag in ``constant``, such as ``DOCTOR_FLAG``, by their flags."""
-    return dict(sorted((flag, package) for package, flag in _constants(constant)))
+    """Return the packages whose module has a flag in ``constant``, such as ``DOCTOR_FLAG``, by their flags.
+
+    Raises:
+        MissingPackageError, UsageError: there is none, since there is no Spark, or one of another version.
+    """
+    found = dict(sorted((flag, package) for package, flag in _constants(constant)))
+    if not found:
+        need_supported_spark()
+    return found
 
 
 def help_of(constant: str) -> str:

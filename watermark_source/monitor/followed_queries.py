@@ -30,6 +30,7 @@ from watermark_source.monitor.status_json import parse_progress, parse_report
 from watermark_source.monitor.three_clocks import Diagnosis, QueryClocks, diagnose, moment_of, query_clocks
 from watermark_source.monitor.window_facts import QueryAt, Unfollowed, unfollowed
 from watermark_source.planning.offset import own_offset
+from watermark_source.supported_spark import spark_internals
 
 _log = logging.getLogger(__name__)
 
@@ -210,6 +211,7 @@ class QueryReader:
         self._asked_after: int | None = None
         """The committed batch after which the operators were asked."""
 
+    @spark_internals()
     def status(self) -> QueryStatus:
         """Return the status as of now."""
         progress: Mapping[str, Any] = self._query.lastProgress or {}

@@ -21,6 +21,7 @@ from watermark_source.spark.classic_plan import children_of, is_leaf, is_stream,
 from watermark_source.spark.column_names import LATE, MARKER
 from watermark_source.spark.columns import SourceTime
 from watermark_source.spark.follow import quoted
+from watermark_source.supported_spark import analyzed_plan, spark_internals
 
 CALLER = "temporal_join"
 CHANGE_TYPE = "_change_type"
@@ -152,6 +153,7 @@ _Tables = Mapping[int, Any]
 """The definitions of common table expressions by their numbers."""
 
 
+@spark_internals()
 def row_paths(df: DataFrame, constant: Sequence[str]) -> list[Path]:
     """Return the sources whose rows become rows of a stream, and what may lose some on the way.
 
@@ -162,10 +164,9 @@ def row_paths(df: DataFrame, constant: Sequence[str]) -> list[Path]:
     Returns:
         Nothing under Spark Connect, which exposes no plan. A table that a row is only joined with is no source of it.
     """
-    plan = getattr(df, "_jdf", None)
-    if plan is None:
+    node = analyzed_plan(df)
+    if node is None:
         return []
-    node = plan.queryExecution().analyzed()
     alike = frozenset(_number(each) for each in items(node.output()) if each.name() in constant)
     return list(_paths(node, _Tracked(alike, {}), {}))
 

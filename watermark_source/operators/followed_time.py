@@ -12,6 +12,7 @@ from watermark_source.errors import UsageError
 from watermark_source.spark.classic_plan import is_stream, items
 from watermark_source.spark.columns import SourceTime
 from watermark_source.spark.follow import DELAY_KEY, spelling
+from watermark_source.supported_spark import analyzed_plan, spark_internals
 
 WAITED = "watermark_source.waited"
 """Metadata key of an event-time column: the operator that emitted its rows after the watermark had passed them."""
@@ -50,13 +51,13 @@ def followed_time(df: DataFrame, name: str, caller: str) -> tuple[str, SourceTim
     return name, next((source for source in declarations(df) if not source.processing_time), declared)
 
 
+@spark_internals()
 def declarations(df: DataFrame) -> list[SourceTime]:
     """Return what the plan's sources declare about time; nothing under Spark Connect, which exposes no plan."""
-    plan = getattr(df, "_jdf", None)
+    plan = analyzed_plan(df)
     if plan is None:
         return []
-    leaves = plan.queryExecution().analyzed().collectLeaves()
-    return [source for leaf in items(leaves) if is_stream(leaf) for source in declared_by(leaf)]
+    return [source for leaf in items(plan.collectLeaves()) if is_stream(leaf) for source in declared_by(leaf)]
 
 
 def declared_by(leaf: Any) -> list[SourceTime]:

@@ -2,5 +2,5 @@
 
 Imports ``arrow_columns``, ``clock``, ``contract``, ``durations``, ``errors``, ``group_store``,
 ``installation``, ``monitor``, ``option_table``, ``planning``, ``signals``, ``spark_process``,
-``words``.
+``supported_spark``, ``words``.
 """

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame
 from watermark_source.errors import UsageError, shortened
 from watermark_source.spark.column_names import MARKER
 from watermark_source.spark.plan_steps import REPRESENTED, TRUE, Step
+from watermark_source.supported_spark import analyzed_plan, spark_internals
 
 KEEP_EVERY_ROW = frozenset(
     {
@@ -106,16 +107,17 @@ def _refused(what: str, condition: str | None = None) -> UsageError:
 # The column that users name as event time: the source's own, or one with times of its own.
 
 
+@spark_internals()
 def has_times_of_its_own(df: DataFrame, name: str, own: Sequence[str]) -> bool:
     """Return whether a column is certainly neither a column in ``own`` of the source, nor one of these moved or cast.
 
     A time that is moved by an interval, the same for all rows, keeps their order. False where the plan cannot be
     followed.
     """
-    if (java := getattr(df, "_jdf", None)) is not None:
+    if (plan := analyzed_plan(df)) is not None:
         from watermark_source.spark import classic_plan  # noqa: PLC0415 - one form of the two
 
-        return classic_plan.times_of_its_own(java.queryExecution().analyzed(), name, own)
+        return classic_plan.times_of_its_own(plan, name, own)
     from watermark_source.spark.connect_plan import analysed_text  # noqa: PLC0415 - needs the packages of Connect
 
     return analysed_text(df).times_of_its_own(name, own)

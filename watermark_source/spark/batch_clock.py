@@ -27,6 +27,7 @@ from watermark_source.spark.column_names import CLOCK, EVENT_TIME, MARKER
 from watermark_source.spark.columns import SourceTime
 from watermark_source.spark.follow import DELAY_KEY, is_case_sensitive, known_columns, parsed_delay
 from watermark_source.spark.started_queries import watermark_columns
+from watermark_source.supported_spark import analyzed_plan, spark_internals
 
 _CALLER = "follow_clock"
 _BATCH_TIME = f"{CLOCK}_of_batches"
@@ -114,11 +115,12 @@ def _need_plain_stream(df: DataFrame) -> None:
         )
 
 
+@spark_internals()
 def _source_of_project(df: DataFrame) -> str | None:
     """Return the name of a source of this project in the plan; Spark Connect shows only columns that are left."""
     metadata: list[Mapping[str, Any]] = [field.metadata for field in df.schema]
-    if (plan := getattr(df, "_jdf", None)) is not None:
-        leaves = plan.queryExecution().analyzed().collectLeaves()
+    if (plan := analyzed_plan(df)) is not None:
+        leaves = plan.collectLeaves()
         outputs = [leaves.apply(i).output() for i in range(leaves.size()) if leaves.apply(i).isStreaming()]
         metadata += [json.loads(o.apply(i).metadata().json()) for o in outputs for i in range(o.size())]
     declared = [source for each in metadata if (source := SourceTime.of_metadata(each)) and not source.batch_clock]

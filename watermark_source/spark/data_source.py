@@ -27,6 +27,7 @@ from watermark_source.option_table import (
 from watermark_source.planning.watermark import WatermarkCharacteristic
 from watermark_source.spark.column_names import EVENT_TIME
 from watermark_source.spark_process import hides_own_frames
+from watermark_source.supported_spark import need_supported_spark
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
@@ -199,6 +200,7 @@ class AlignedDataSource(DataSource):
         return self._batch_reader(schema)
 
     def _need(self) -> None:
+        need_supported_spark()
         packages = [each for each in self.needed_packages if each != "numba"]
         need(("pyarrow", *packages), self.name(), requirement=self.requirement)
         if len(packages) < len(self.needed_packages):

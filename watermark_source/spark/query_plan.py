@@ -6,15 +6,17 @@ from typing import TYPE_CHECKING
 
 from watermark_source.spark.classic_plan import steps_of_plan
 from watermark_source.spark.plan_steps import Step
+from watermark_source.supported_spark import analyzed_plan, spark_internals
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
+@spark_internals()
 def steps_of(df: DataFrame) -> Step:
     """Return the plan of a DataFrame; Spark Connect's server is asked for it."""
-    if (java := getattr(df, "_jdf", None)) is not None:
-        return steps_of_plan(java.queryExecution().analyzed())
+    if (plan := analyzed_plan(df)) is not None:
+        return steps_of_plan(plan)
     from watermark_source.spark.connect_plan import steps_of_connect  # noqa: PLC0415 - needs the packages of Connect
 
     return steps_of_connect(df)
