@@ -66,9 +66,7 @@ def test_a_class_of_spark_that_has_other_methods_is_named(spark: SparkSession) -
     assert steps_of(rows).kind == "Range"
     # As the class of another Spark, which has no such method.
     rows._jdf = spark._jvm.java.util.ArrayList()
-    with pytest.raises(
-        UsageError, match=r"runs on Spark 4\.2 and 4\.3 .*classes: Method queryExecution.* exist$"
-    ):
+    with pytest.raises(UsageError, match=r"runs on Spark 4\.2 and 4\.3 .*classes: Method queryExecution.* exist$"):
         steps_of(rows)
 
 
