@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pyspark
 import pytest
@@ -65,7 +66,8 @@ def test_a_class_of_spark_that_has_other_methods_is_named(spark: SparkSession) -
     rows = spark.range(1)
     assert steps_of(rows).kind == "Range"
     # As the class of another Spark, which has no such method.
-    rows._jdf = spark._jvm.java.util.ArrayList()
+    jvm: Any = spark._jvm
+    rows._jdf = jvm.java.util.ArrayList()
     with pytest.raises(UsageError, match=r"runs on Spark 4\.2 and 4\.3 .*classes: Method queryExecution.* exist$"):
         steps_of(rows)
 
