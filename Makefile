@@ -192,7 +192,7 @@ $(INSTALLED): pyproject.toml requirements.lock | $(RUN)
 	@echo "installing the project, tests and linters into $(VENV) (once; 1.7 GB in all)"
 	$(PIP) 'pip>=25.1'
 	@$(WITH_CLOCK) $(PIP) --editable '.[all]' --group dev --constraint requirements.lock
-	$(RUN) -m watermark_source.spark.bytecode  # every query starts half a second sooner
+	$(RUN) -m release.bytecode  # every query starts half a second sooner
 	@touch $@
 
 # A copy, with the versions of packages that its user has, stays as it is.
@@ -202,7 +202,7 @@ $(VENV)/.installed-to-run $(VENV)/.installed-to-join: pyproject.toml requirement
 	@echo "$(if $(COPY),adding what the demos need to the project in $(VENV),installing the project into $(VENV) (once; 1 GB, without tests and linters))"
 	$(PIP) 'pip>=25.1'
 	@$(WITH_CLOCK) $(PIP) $(if $(COPY),'watermark-source[$(EXTRAS)]',--editable '.[$(EXTRAS)]' --constraint requirements.lock)
-	$(if $(COPY),,$(RUN) -m watermark_source.spark.bytecode)
+	$(if $(COPY),,$(RUN) -m release.bytecode)
 	@touch $@
 
 $(RUN): | python

@@ -18,4 +18,4 @@ __all__ = ["direct", "looks_often", "mysql_database", "mysql_streams", "streams"
 @pytest.fixture(autouse=True)
 def _no_connection_survives_its_test() -> Iterator[None]:
     yield
-    sessions.close_kept()
+    sessions._kept.clear()

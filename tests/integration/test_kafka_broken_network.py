@@ -95,7 +95,7 @@ def _history(broker: _Broker) -> tuple[History, Callable[[], Figures]]:
 
 
 def _run(broker: _Broker, seed: int, count: int) -> Figures:
-    with leaves_nothing(broker.proxy, kept_sessions.close_kept):
+    with leaves_nothing(broker.proxy, kept_sessions._kept.clear):
         histories = [_history(broker) for _ in range(count)]
         run_histories([history for history, _ in histories], broker.proxy, seed)
         total = sum((figures() for _, figures in histories), Figures())

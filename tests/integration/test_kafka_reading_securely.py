@@ -74,7 +74,7 @@ def secure() -> Iterator[Secure]:
         allow(cluster.bootstrap, "open", "READ")
         allow(cluster.bootstrap, "closed", "DESCRIBE")
         yield Secure(cluster.bootstrap, port)
-        sessions.close_kept()
+        sessions._kept.clear()
 
 
 def allow(bootstrap: str, topic: str, operation: str, *, granted: bool = True) -> None:

@@ -79,7 +79,7 @@ def ports() -> Iterator[Ports]:
             create_topic(cluster.bootstrap, topic)
         bulk_produce(cluster.bootstrap, "t", 0, np.arange(COUNT, dtype=np.int64))
         yield Ports(lasting, ending, cluster.bootstrap)
-        sessions.close_kept()
+        sessions._kept.clear()
 
 
 @pytest.fixture

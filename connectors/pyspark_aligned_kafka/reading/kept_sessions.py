@@ -288,11 +288,6 @@ class _Kept:
 _kept = _Kept()
 
 
-def close_kept() -> None:
-    """Close all sessions that this process keeps; later reads connect again."""
-    _kept.clear()
-
-
 @contextmanager
 def leased(settings: ClientSettings, *, fresh: bool) -> Iterator[Session]:
     """Lend a session for one read; ``fresh`` (a task's retry) closes the kept sessions and opens a new one."""

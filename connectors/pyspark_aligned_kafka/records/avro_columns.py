@@ -27,10 +27,10 @@ from pyspark_aligned_kafka.records.avro_schema import (
 )
 from pyspark_aligned_kafka.records.avro_skip import DEPTH
 from pyspark_aligned_kafka.records.payload import NO_ID, Decoded, IdHeader, Paths, PayloadChoice, PayloadSchema
-from pyspark_aligned_kafka.records.payload_cells import CellColumns, CellKind, IdReader, arrow_type
+from pyspark_aligned_kafka.records.payload_cells import CellColumns, CellKind, arrow_type
 from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
+from pyspark_aligned_kafka.records.schema_ids import NOT_FRAMED, IdReader
 from watermark_source.errors import SchemaError, shortened
-from watermark_source.machine_code.native import NOT_FRAMED
 from watermark_source.planning.split import Split
 
 _VERSION = re.compile("[1-9][0-9]{0,9}")

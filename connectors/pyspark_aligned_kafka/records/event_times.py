@@ -177,7 +177,7 @@ class JsonTimes:
         if self._ids is None:
             return starts, sizes
         # Imports compiled code, which few readers need.
-        from pyspark_aligned_kafka.records.payload_cells import IdReader  # noqa: PLC0415
+        from pyspark_aligned_kafka.records.schema_ids import IdReader  # noqa: PLC0415
 
         header = self._ids.find_any(records.split, records.data, records.located, records.offsets)
         ids = IdReader().read(records.data, starts, sizes, header)
@@ -436,14 +436,7 @@ class FunctionTimes:
         return np.ones(records.located.rows, np.bool_)
 
     def seen(self, records: Records, row: int) -> str:
-        """Return what the function answered for a row, and why, if it can say so."""
-        explain = getattr(self._function, "explain", None)
-        if explain is not None:
-            try:
-                with time_limit(LONGEST_S):
-                    return str(explain(_batch(records).slice(row, 1)))
-            except BaseException as error:  # noqa: BLE001 - as the function
-                return f"null from the function, whose explain failed with {type(error).__name__}"
+        """Return what the function answered for a row."""
         return "null from the function, or a moment before the year 1 or after the year 9999"
 
 

@@ -14,10 +14,11 @@ from pyspark.sql.types import BinaryType, StructType
 
 from pyspark_aligned_kafka.records.json_members import misplaced
 from pyspark_aligned_kafka.records.payload import NO_ID, Decoded, IdHeader, PayloadChoice, Places
-from pyspark_aligned_kafka.records.payload_cells import CellColumns, CellKind, IdReader, arrow_type, replaced
+from pyspark_aligned_kafka.records.payload_cells import CellColumns, CellKind, arrow_type, replaced
 from pyspark_aligned_kafka.records.payload_exact import ExactReader, Reading
 from pyspark_aligned_kafka.records.payload_walk import STACK, walk_all
 from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
+from pyspark_aligned_kafka.records.schema_ids import IdReader
 from watermark_source.arrow_columns import bitmap
 from watermark_source.planning.split import Split
 

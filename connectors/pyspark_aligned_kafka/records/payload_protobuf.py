@@ -48,22 +48,18 @@ from pyspark_aligned_kafka.records.protobuf_messages import (
     Shape,
     delivered,
 )
+from pyspark_aligned_kafka.records.protobuf_wire import GROUPS, field_end, fixed_at, sized_at, tag_at
 from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
 from watermark_source.machine_code.native import (
-    GROUPS,
     Word,
     address_of,
     byte_at,
     compiled,
     copy_bytes,
-    field_end,
-    fixed_at,
     inlined,
     long_at,
     put_byte,
     put_long,
-    sized_at,
-    tag_at,
     unfolded,
     varint_at,
     word_at,

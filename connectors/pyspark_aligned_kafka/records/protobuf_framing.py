@@ -9,11 +9,11 @@ import numpy as np
 
 from pyspark_aligned_kafka.client.kept_schemas import schema_of
 from pyspark_aligned_kafka.records.payload import NO_ID, IdHeader
-from pyspark_aligned_kafka.records.payload_cells import IdReader
 from pyspark_aligned_kafka.records.protobuf_messages import MessageSchema, index_in_schema
 from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
+from pyspark_aligned_kafka.records.schema_ids import NOT_FRAMED, IdReader
 from watermark_source.errors import SchemaError
-from watermark_source.machine_code.native import NOT_FRAMED, Word, address_of, compiled, inlined, signed_at
+from watermark_source.machine_code.native import Word, address_of, compiled, inlined, signed_at
 
 _BAD, _OTHER = np.int64(-1), np.int64(-2)
 """In place of where a message begins: the index before it is invalid, or that of another message."""

@@ -26,9 +26,9 @@ def settings(**given: str) -> ClientSettings:
 
 @pytest.fixture(autouse=True)
 def nothing_kept() -> Iterator[None]:
-    sessions.close_kept()
+    sessions._kept.clear()
     yield
-    sessions.close_kept()
+    sessions._kept.clear()
 
 
 class AskedToConnectError(Exception):

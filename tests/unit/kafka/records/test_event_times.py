@@ -458,18 +458,6 @@ def test_a_function_cannot_change_the_records_that_are_delivered(module: ModuleT
         read(RECS, by(module, event_time))
 
 
-def test_an_explanation_that_fails_is_left_out(module: ModuleType) -> None:
-    class Times:
-        def __call__(self, records: pa.RecordBatch) -> pa.Array:
-            return pa.nulls(records.num_rows, pa.int64())
-
-        def explain(self, _: pa.RecordBatch) -> str:
-            sys.exit(3)
-
-    with pytest.raises(EventTimeError, match=r"no event time .*null from the function, whose explain failed with Sys"):
-        read(RECS, by(module, Times()))
-
-
 def test_a_module_that_exits_when_it_is_imported_is_a_wrong_option(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

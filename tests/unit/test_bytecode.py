@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from release.bytecode import add_bytecode, main
 from services.ivy import pyspark_home
 from watermark_source.errors import UsageError
-from watermark_source.spark.bytecode import add_bytecode, main
 
 _SOURCE = "import warnings\nvalue = 'seen'\nodd = 1 is 1\n"
 

@@ -1,4 +1,4 @@
-"""Bytecode for Spark's own archives: ``python -m watermark_source.spark.bytecode [SPARK_HOME]``.
+"""Bytecode for Spark's own archives: ``python -m release.bytecode [SPARK_HOME]``.
 
 Spark puts ``python/lib/pyspark.zip`` before everything on the path of each Python process it starts. The archive holds
 source alone, and Python never caches imports from an archive: every process compiles pyspark again, half a second of
@@ -93,7 +93,7 @@ def _archives(home: Path | None) -> list[Path]:
 def main(arguments: Sequence[str]) -> None:
     """Add bytecode to all archives of one Spark, and say what was done."""
     parser = argparse.ArgumentParser(
-        prog="python -m watermark_source.spark.bytecode", description="Add bytecode to pyspark's archives."
+        prog="python -m release.bytecode", description="Add bytecode to pyspark's archives."
     )
     parser.add_argument(
         "home", nargs="?", type=Path, help="Spark's folder (default: SPARK_HOME, else the installed pyspark)"
