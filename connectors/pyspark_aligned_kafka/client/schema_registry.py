@@ -77,7 +77,7 @@ class SchemaRegistry:
         Raises:
             UsageError: the address or the login is invalid.
         """
-        accepted = 'schema_registry must be an address such as "https://registry:8081"'
+        accepted = 'must be an address such as "https://registry:8081"'
         try:
             parts = urlsplit(url)
             port = parts.port
@@ -96,9 +96,9 @@ class SchemaRegistry:
             raise UsageError("a schema registry takes a user or a token, not both")
         if token is not None and not (token.isascii() and token.isprintable()):
             # The HTTP client would refuse the header with an error that holds the token.
-            raise UsageError("token must be of ASCII characters without line breaks; seen one with others")
+            raise UsageError("must be of ASCII characters without line breaks; seen one with others")
         if user_info is not None and ":" not in user_info:
-            raise UsageError('user_info must be "user:password"; seen a text without a colon')
+            raise UsageError('must be "user:password"; seen a text without a colon')
         login = user_info or within
         authorization = f"Bearer {token}" if token is not None else None
         if login is not None:
@@ -184,8 +184,8 @@ class SchemaRegistry:
                 return self._read(body)
             if status in _REFUSED:
                 raise RefusedError(
-                    f"the schema registry {self} refuses the login (status {status}); give user_info or token, as "
-                    "options schemaRegistryUserInfo or schemaRegistryToken"
+                    f"the schema registry {self} refuses the login (status {status}); give schemaRegistryUserInfo or "
+                    "schemaRegistryToken"
                 )
             if status == http.client.NOT_FOUND and self._is_unknown(body):
                 return None
@@ -195,8 +195,7 @@ class SchemaRegistry:
                 continue
             if status and status != _BUSY and status < _SERVERS_FAULT:
                 raise UnreachableError(
-                    f"the schema registry {self} answers {problem} to {shortened(path)}; is schema_registry its "
-                    "address?"
+                    f"the schema registry {self} answers {problem} to {shortened(path)}; is schemaRegistry its address?"
                 )
             if time.monotonic() + _PAUSE_S >= end:
                 kind = ResponseTimeoutError if status else UnreachableError
@@ -220,7 +219,7 @@ class SchemaRegistry:
                 if len(body) > _LARGEST:
                     raise UnreachableError(
                         f"the schema registry {self} answers {shortened(path)} with more than {_LARGEST} bytes; is "
-                        "schema_registry its address?"
+                        "schemaRegistry its address?"
                     )
             if len(body) < size:
                 raise http.client.IncompleteRead(bytes(body), size - len(body))

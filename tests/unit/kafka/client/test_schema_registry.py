@@ -114,7 +114,7 @@ def test_a_request_is_repeated_after_a_fault_of_the_server_and_half_a_response(r
     ("schema", "statuses", "error", "says"),
     [
         (7, [401], RefusedError, r"127.0.0.1:\d+/base refuses the login \(status 401\)"),
-        (7, [403], RefusedError, "give user_info or token"),
+        (7, [403], RefusedError, "give schemaRegistryUserInfo or"),
         (7, [302], UnreachableError, "answers status 302"),
         (7, [404], UnreachableError, "answers status 404"),
         (7, [500] * 99, ResponseTimeoutError, "returned no schema within 3000 ms: status 500"),
@@ -196,7 +196,7 @@ def test_no_answer_and_no_server_end_within_the_time_limit(registry: Registry) -
     [
         ("r:8081", {}, 'such as "https://registry'),
         ("http://u:pw@r:x", {}, "cannot be parsed"),
-        ("http://r", {"token": "pw\nhidden"}, "^token must be of ASCII characters without line breaks; seen one with"),
+        ("http://r", {"token": "pw\nhidden"}, "^must be of ASCII characters without line breaks; seen one with"),
         ("http://r", {"user_info": "pw"}, "seen a text without a colon"),
         ("http://me:pw@r", {"token": "x"}, "takes a user or a token, not both"),
     ],
