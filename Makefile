@@ -58,7 +58,7 @@ LONG = --long --timeout=7200 $(SEEDS) --kills=30 --mysql-kills=30 --join-kills=$
     --chain-kills=20 --chain-clicks=5000000 --answers-kills=30 --late-rows-kills=30 --late-rows=10000000 \
     --reader-kills=30 --reader-replays=200 --histories=$(HISTORIES) --snapshot-replays=$(SNAPSHOT_REPLAYS) \
     --day-records=20000 --store-outage=60 --silences=20 --silent-seconds=60 --resumes=100 --wakes=50 \
-    --broker-frozen=60 --broken-networks=500 --partitions-added=50 --lost-logs=200 --json-documents=1000000 --statements=100000
+    --broker-frozen=60 --broken-networks=500 --rows-of-both-forms=10000000 --partitions-added=50 --lost-logs=200 --json-documents=1000000 --statements=100000
 FUZZ_MINUTES ?= 10
 # Files or folders, and how many faults of each file.
 MUTANTS_OF ?= watermark_source/planning

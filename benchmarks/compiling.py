@@ -1,4 +1,5 @@
-"""What a first query spends on compiling: a process decodes its first records with an empty cache, and with a full one.
+"""What a first query spends on compiling: a process decodes its first records with an empty cache, with a full one, and
+with machine code that ``make decoders`` built, if it is there.
 
 Run as a process of its own it prints seconds of CPU.
 """
@@ -14,6 +15,7 @@ import time
 from collections.abc import Iterator, Mapping
 
 from benchmarks.figures import Figure
+from watermark_source.machine_code.built_library import CHOICE, is_there
 
 _SCHEMA = "order STRUCT<id: STRING, created_at: STRING>, amount DOUBLE"
 _KINDS: Mapping[str, Mapping[str, str]] = {
@@ -31,14 +33,17 @@ def compiling() -> Iterator[Figure]:
     """Decode twice for each kind of query, each time in a new process."""
     for kind, options in _KINDS.items():
         with tempfile.TemporaryDirectory(prefix="benchmark-") as cache:
-            first, later = (_decode(options, cache) for _ in range(2))
+            first, later = (_decode(options, cache, "numba") for _ in range(2))
+            built = _decode(options, cache, "built") if is_there("pyspark_aligned_kafka") else None
         yield Figure(f"first records, {kind}: nothing compiled yet", first, "s of CPU")
         yield Figure(f"first records, {kind}: all compiled before", later, "s of CPU")
+        if built is not None:
+            yield Figure(f"first records, {kind}: built code", built, "s of CPU")
 
 
-def _decode(options: Mapping[str, str], cache: str) -> float:
+def _decode(options: Mapping[str, str], cache: str, form: str) -> float:
     command = [sys.executable, "-m", "benchmarks.compiling", json.dumps(options)]
-    environment = {**os.environ, "NUMBA_CACHE_DIR": cache}
+    environment = {**os.environ, "NUMBA_CACHE_DIR": cache, CHOICE: form}
     return float(subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout)
 
 

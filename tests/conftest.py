@@ -103,6 +103,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--networks-seed", type=int, default=2, help="of the first of them; the next has the next (2)")
     parser.addoption("--statements", type=int, default=100_000, help="random statements for each server (100000)")
     parser.addoption("--statements-seed", type=int, default=2, help="chooses them (2)")
+    parser.addoption("--rows-of-both-forms", type=int, default=100_000, help="of built code and of numba's (100000)")
     parser.addoption("--corpus", help="folder of inputs that fuzzing has collected, run beside the ones kept here")
     parser.addoption("--histories-seed", type=int, default=1, help="of the first history; the next has the next (1)")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -240,6 +241,35 @@ def test_a_source_needs_numba_only_without_built_code(package: ModuleType, monke
     need_compiler("with_code", "aligned-kafka")
     with pytest.raises(UsageError, match=r'format\("aligned-kafka"\) needs the package numba.*pip install .numba'):
         need_compiler("release", "aligned-kafka")
+
+
+@pytest.mark.long("test_rows_and_results_of_both_forms_are_equal")
+def test_all_decoders_have_equal_rows_in_both_forms(pytestconfig: pytest.Config, tmp_path: Path) -> None:
+    """Recorded bytes, the inputs of the fuzz targets, documents by chance, and millions of rows by chance."""
+    checkout = tmp_path / "checkout"
+    unwanted = shutil.ignore_patterns(".git", ".venv", "build", "__pycache__", "*.so")
+    shutil.copytree(ROOT, checkout, ignore=unwanted)
+    path = os.pathsep.join(map(str, (checkout, checkout / "connectors")))
+
+    def run(*command: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", *command], cwd=checkout, env={**os.environ, CHOICE: "", "PYTHONPATH": path},
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout[-20_000:] + done.stderr
+        return done.stdout
+
+    assert len(run("release.decoders").splitlines()) == 2
+    for name in ("pyspark_aligned_kafka", "pyspark_mysql_cdc_wm"):
+        imported = set(decoders._imported(library(checkout / "connectors", name)))
+        assert imported <= decoders.LIBC
+    rows = pytestconfig.getoption("--rows-of-both-forms")
+    assert run("tests.both_forms", str(rows)).endswith(f"{rows} rows\n")
+    # What looks at memory that decoders take is left out: the comparison copies it.
+    tests = ("tests/unit/kafka/records", "tests/unit/mysql", "tests/soak/test_fuzz.py", "-k", "not some_megabytes")
+    said = run("pytest", "-q", "-p", "tests.both_forms", "-p", "no:cacheprovider", "--without-services", *tests)
+    functions = sum(len(decoders.all_functions(name)) for name in decoders.PACKAGES)
+    assert f"both forms of {functions} functions agreed" in said
 
 
 @pytest.mark.parametrize("signature", ["int64(float64)", "int64(uint8[::1, :])", "float64(int64)", "int64[::1](int64)"])
