@@ -86,7 +86,7 @@ def _archives(home: Path | None) -> list[Path]:
         raise UsageError(f"there is no folder {home}. Example of a folder of Spark: /opt/spark")
     archives = sorted((home / "python" / "lib").glob("*.zip"))
     if not archives:
-        raise UsageError(f"{home} is no folder of Spark: it has no python/lib/*.zip. Example: /opt/spark")
+        raise UsageError(f"{home} is not a folder of Spark: it has no python/lib/*.zip. Example: /opt/spark")
     return archives
 
 

@@ -75,7 +75,7 @@ def _run(words: Sequence[str] | None) -> int:
         "partitions hold a window back, and the line to write. For a running query, watermark_source.why_open(query) "
         "knows more: its options, and what is left to read.",
         epilog="For example: --checkpoint /data/checkpoints/by_minute --window-end 2026-11-27T20:09:00Z. Exit status: "
-        "0; 2 for a wrong command or a folder that is no checkpoint.",
+        "0; 2 for a wrong command or a folder that is not a checkpoint.",
         allow_abbrev=False,
     )
     explain.add_argument(
@@ -88,8 +88,8 @@ def _run(words: Sequence[str] | None) -> int:
     watch = commands.add_parser(
         "watch",
         help="show a status page in the terminal",
-        description="Shows the queries of StatusPage(spark) until Ctrl-C; once where the output is no terminal. Needs "
-        "the extra monitor.",
+        description="Shows the queries of StatusPage(spark) until Ctrl-C; once where the output is not a terminal. "
+        "Needs the extra monitor.",
         allow_abbrev=False,
     )
     watch.add_argument("url", metavar="URL", help="the page's address, such as http://localhost:4050")

@@ -64,7 +64,7 @@ def parse_time(given: object) -> int:
         return _millis(given)
     text = str(given).strip()
     if isinstance(given, bool) or not isinstance(given, (str, int)):
-        raise ValueError(f"{text[:80]!r} is no time; expected {ACCEPTED_TIME}")  # noqa: TRY004 - as for every other
+        raise ValueError(f"{text[:80]!r} is not a time; expected {ACCEPTED_TIME}")  # noqa: TRY004 - as for every other
     if re.fullmatch(r"[0-9]{1,15}", text) and int(text) <= _LATEST_MS:
         if 0 < int(text) < _SECONDS_END:
             raise ValueError(f"{text} looks like seconds; write {int(text) * 1_000}, in milliseconds")
@@ -72,7 +72,7 @@ def parse_time(given: object) -> int:
     try:
         moment = dt.datetime.fromisoformat(re.sub(r"[zZ]$", "+00:00", text))
     except ValueError:
-        raise ValueError(f"{text[:80]!r} is no time; expected {ACCEPTED_TIME}") from None
+        raise ValueError(f"{text[:80]!r} is not a time; expected {ACCEPTED_TIME}") from None
     return _millis(moment if moment.tzinfo is not None else moment.replace(tzinfo=dt.UTC))
 
 

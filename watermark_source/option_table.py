@@ -363,12 +363,12 @@ def host_name(text: str) -> str:
     """Parse a host name or an address."""
     name = non_empty(text)
     if re.search(r"[\s/@,]", name):
-        raise ValueError(f'"{name}" is no host name')
+        raise ValueError(f'"{name}" is not a host name')
     try:
         # Network calls encode a name so, and raise another error for an empty or a long part.
         name.encode("idna")
     except UnicodeError as error:
-        raise ValueError(f'"{name}" is no host name ({error})') from None
+        raise ValueError(f'"{name}" is not a host name ({error})') from None
     return name
 
 

@@ -125,9 +125,7 @@ def _set_level(logger: logging.Logger) -> None:
     try:
         logger.setLevel(level.upper())
     except ValueError:
-        logger.warning(
-            "%s is %r, which is no level; accepted are DEBUG, INFO, WARNING, ERROR: %s=DEBUG", _LEVEL, level, _LEVEL
-        )
+        logger.warning("%s is %r, and accepted are DEBUG, INFO, WARNING, ERROR: %s=DEBUG", _LEVEL, level, _LEVEL)
 
 
 def note_query(query: str | None) -> None:

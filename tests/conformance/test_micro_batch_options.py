@@ -23,7 +23,10 @@ BAD: dict[str, tuple[dict[str, str], str]] = {
     "subscribe without a value": ({"subscribe": ""}, "subscribe.*names no topic"),
     "subscribePattern without a value": ({"subscribePattern": ""}, "subscribePattern.*is empty"),
     "no servers": ({"subscribe": "t", "kafka.bootstrap.servers": ""}, "bootstrap.servers.*names no broker"),
-    "an offset that is none": ({"subscribe": "t", "startingOffsets": '{"t":{"0":-7}}'}, "has -7, which is no offset"),
+    "an offset that is none": (
+        {"subscribe": "t", "startingOffsets": '{"t":{"0":-7}}'},
+        "t-0 has -7",
+    ),
     "no partitions": ({"subscribe": "t", "minPartitions": "0"}, "minPartitions.*at least 1"),
     "no records": ({"subscribe": "t", "maxRecordsPerPartition": "-1"}, "maxRecordsPerPartition.*at least 1"),
     "a least beyond the most": (

@@ -198,7 +198,7 @@ def test_a_token_may_lie_in_a_file_that_is_read_at_each_login(ports: Ports, tmp_
     options = on(ports.lasting, ports, given)
     assert re.search("token file .* cannot be read", given_up(options))
     file.write_text("two words")
-    with pytest.raises(RefusedError, match="is no token"):
+    with pytest.raises(RefusedError, match="is not a token"):
         discovered(options)
     file.write_text(unsecured_token("u", 3_600) + "\n")
     assert discovered(options) == {Split("t", 0)}
@@ -276,8 +276,8 @@ def test_an_endpoint_that_is_not_there(ports: Ports, endpoint: TokenEndpoint) ->
 
 
 @pytest.mark.parametrize(("answer", "says"), [
-    (b"<html>", "answered no JSON object"), (b"[]", "answered no JSON object"), (b"{}", "is no token"),
-    (b'{"access_token": "a\\u0001b"}', "is no token"),
+    (b"<html>", "answered no JSON object"), (b"[]", "answered no JSON object"), (b"{}", "is not a token"),
+    (b'{"access_token": "a\\u0001b"}', "is not a token"),
 ])  # fmt: skip
 def test_an_endpoint_that_answers_no_token(ports: Ports, endpoint: TokenEndpoint, answer: bytes, says: str) -> None:
     endpoint.answer = answer

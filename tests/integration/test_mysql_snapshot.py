@@ -433,7 +433,7 @@ def test_a_key_that_is_no_date_ends_a_snapshot_and_the_binlog(mysql_database: Da
         "SET sql_mode = 'ALLOW_INVALID_DATES'",
         "INSERT INTO t VALUES ('0000-00-00'), ('2024-02-31'), ('2024-05-00')",
     )
-    refused = r"table .*[.]t column day: a key of 2024-02-31, which is no date: .* or leave the table out"
+    refused = r"table .*[.]t column day: a key of 2024-02-31, which is not a calendar date: .* or leave the table out"
     for life, start in ((Life(mysql_database), {}), (following, place)):
         begin = start or life.reader.initialOffset()
         with pytest.raises(UnsupportedFormatError, match=refused):

@@ -83,7 +83,7 @@ def test_windows_over_a_stream_of_random_rates_count_every_row_once(streams: Str
 REFUSED: dict[str, tuple[Callable[[DataFrame], Any], str]] = {
     "a batch": (
         lambda df: follow_clock(df.sparkSession.range(1).toDF("value")),
-        r"the DataFrame is no stream.*spark\.readStream",
+        r"the DataFrame is a batch.*spark\.readStream",
     ),
     "a watermark of Spark's own": (
         lambda df: follow_clock(plain(df).withWatermark("timestamp", "1 minute")),

@@ -67,7 +67,7 @@ CASES = {
         build=lambda rows: follow_watermark(rows).selectExpr("value", "event_time + INTERVAL 1 SECOND AS since"),
     ),
     "a build side that is no stream": Case(
-        ("build", "'since' is no stream", "join()"),
+        ("build", "'since' is a batch, and not a stream", "join()"),
         build=lambda rows: rows.sparkSession.sql("SELECT 1L AS value, current_timestamp() AS since"),
     ),
     "no such time": Case(("no column 'then'", "'since'"), arguments={"build_time": "then"}),
@@ -401,7 +401,7 @@ def ordered(rows: DataFrame) -> DataFrame:
     [
         (lambda rows: rows.select("value", "name", "since"), {},
          ("without _change_type and _commit_version and _change_number:", "deletes=(), ignored=()")),
-        (lambda rows: rows.drop("_change_number"), {}, ("without _change_number:", "excludeColumns")),
+        (lambda rows: rows.drop("_change_number"), {}, ("without _change_number:", "Have the source deliver")),
         (lambda rows: rows.drop("_change_type"), {"deletes": ()}, ("without _change_type:",)),
         (lambda rows: rows.where("name > 1"), {},
          ("the filter (name > CAST(1 AS BIGINT))", "IF((name > CAST(1 AS BIGINT)), _change_type, 'delete')")),

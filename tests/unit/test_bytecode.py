@@ -81,7 +81,7 @@ def test_the_command_says_what_it_did(archive: Path, capsys: pytest.CaptureFixtu
 def test_what_is_no_spark_is_named(tmp_path: Path, archive: Path) -> None:
     with pytest.raises(UsageError, match=r"there is no folder .*nothing"):
         main([str(tmp_path / "nothing")])
-    with pytest.raises(UsageError, match=r"is no folder of Spark.*Example: /opt/spark"):
+    with pytest.raises(UsageError, match=r"is not a folder of Spark.*Example: /opt/spark"):
         main([str(archive.parent)])
     archive.write_bytes(b"no archive")
     with pytest.raises(UsageError, match=r"no bytecode for .*some\.zip: File is not a zip file"):

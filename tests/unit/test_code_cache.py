@@ -198,7 +198,7 @@ def test_a_folder_and_all_in_it_must_be_this_users_own_and_not_writable_by_other
         other_user.setattr(os, "geteuid", lambda: own + 1)
         assert f"{folder} belongs to the user {own}, and this is {own + 1}" in str(code_cache._foreign(folder))
     (tmp_path / "link").symlink_to(folder)
-    assert "is no folder" in str(code_cache._foreign(tmp_path / "link"))
+    assert "is not a folder" in str(code_cache._foreign(tmp_path / "link"))
 
 
 def test_a_folder_made_for_compiled_code_is_this_users_alone_whatever_the_umask(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def test_a_variable_sets_the_level_of_our_lines_and_of_no_library(
     try:
         log_as_spark("orders")
         assert [logger.level for logger in loggers] == [set_to, before[1][2]]
-        refused = "WATERMARK_SOURCE_LOG_LEVEL is 'loud', which is no level; accepted are DEBUG, INFO"
+        refused = "WATERMARK_SOURCE_LOG_LEVEL is 'loud', and accepted are DEBUG, INFO"
         assert (refused in capsys.readouterr().err) == (level == "loud")
     finally:
         for logger, handlers, former in before:

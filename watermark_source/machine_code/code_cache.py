@@ -178,7 +178,7 @@ def _foreign(folder: Path) -> str | None:
         if each == folder:
             closed = not mode & 0o011
             if not stat.S_ISDIR(found.st_mode):
-                return f"{each} is no folder"
+                return f"{each} is not a folder"
         if found.st_uid != own:
             return f"{each} belongs to the user {found.st_uid}, and this is {own}"
         # Other users who cannot enter a folder reach no file in it.

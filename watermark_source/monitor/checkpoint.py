@@ -162,7 +162,7 @@ def _check(folder: Path) -> None:
     within = sorted(str(found.parent) for found in folder.glob("*/metadata") if (found.parent / "offsets").is_dir())
     seen = listed(entry.name for entry in folder.iterdir() if not entry.name.startswith(".")) or "nothing"
     hint = f": write {' or '.join(within[:3])}" if within else ""
-    raise UsageError(f"{folder} is no checkpoint, it contains {seen}; {_WHAT_IT_IS}{hint}")
+    raise UsageError(f"{folder} is not a checkpoint, it contains {seen}; {_WHAT_IT_IS}{hint}")
 
 
 def _numbers(folder: Path) -> list[int]:

@@ -282,7 +282,7 @@ _MOST_BYTES = 64 * 1_024 * 1_024
 
 
 def watch(url: str, console: Console | None = None, *, seconds: float = 1.0) -> None:
-    """Show a status page (``StatusPage``) until Ctrl-C; once where the output is no terminal.
+    """Show a status page (``StatusPage``) until Ctrl-C; once where the output is not a terminal.
 
     Args:
         url: the page's address, ``http://localhost:4050`` for example.
@@ -318,7 +318,7 @@ def read_page(url: str) -> Mapping[str, Any]:
     address = url if "://" in url else f"http://{url}"
     expected = "expected the address that StatusPage(spark).url has, such as http://localhost:4050"
     if not address.startswith(("http://", "https://")):
-        raise UsageError(f"{shortened(url)} is no address of a status page; {expected}")
+        raise UsageError(f"{shortened(url)} is not the address of a status page; {expected}")
     # The page is on loopback, where a proxy cannot reach it.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), HttpUntil(), HttpsUntil())
     try:
@@ -327,7 +327,7 @@ def read_page(url: str) -> Mapping[str, Any]:
     except (OSError, ValueError, http.client.HTTPException) as error:
         raise UsageError(f"no status page answers at {shortened(url)}: {error}; {expected}") from None
     if not isinstance(page, Mapping) or not isinstance(page.get("queries"), list):
-        raise UsageError(f"what answers at {shortened(url)} is no status page; {expected}")
+        raise UsageError(f"what answers at {shortened(url)} is not a status page; {expected}")
     return page
 
 

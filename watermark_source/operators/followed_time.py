@@ -32,8 +32,8 @@ def followed_time(df: DataFrame, name: str, caller: str) -> tuple[str, SourceTim
     name = spelling(df, name, caller)
     if not df.isStreaming:
         raise UsageError(
-            f"{caller}: the DataFrame with the column {name!r} is no stream. A table that does not change is joined "
-            "with Spark's own join(); watermarks need spark.readStream"
+            f"{caller}: the DataFrame with the column {name!r} is a batch, and not a stream. A table that does "
+            "not change is joined with Spark's own join(); watermarks need spark.readStream"
         )
     field = df.schema[name]
     if not isinstance(field.dataType, TimestampType) or DELAY_KEY not in field.metadata:

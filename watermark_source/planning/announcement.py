@@ -181,7 +181,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no number of JSON")
+    raise ValueError(f"{constant} is not a number of JSON")
 
 
 # What to write where a writer announces nothing.

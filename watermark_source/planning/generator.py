@@ -177,7 +177,7 @@ class OwnStrategy(Unbounded):
             text = None if state is None else canonical(state)
             same = text is None or json.loads(text) == state
         except (TypeError, ValueError, RecursionError) as error:
-            raise _broken(self.name, split, f"returned a state that is no JSON: {error}", _STATE) from None
+            raise _broken(self.name, split, f"returned a state that is not JSON: {error}", _STATE) from None
         if not same:
             raise _broken(
                 self.name, split, f"returned the state {shortened(repr(state))}, which JSON gives back as "

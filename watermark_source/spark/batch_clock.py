@@ -96,7 +96,7 @@ _DECLARED = SourceTime(
 def _need_plain_stream(df: DataFrame) -> None:
     if not df.isStreaming:
         raise UsageError(
-            f"{_CALLER}: the DataFrame is no stream, and has no batches with a time. Read it with spark.readStream; a "
+            f"{_CALLER}: the DataFrame is a batch, and has no batches with a time. Read it with spark.readStream; a "
             "table that does not change is joined with Spark's own join()"
         )
     if (source := _source_of_project(df)) is not None:

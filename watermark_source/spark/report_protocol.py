@@ -220,5 +220,5 @@ def _moment(value: object) -> Millis | None:
 def _integer(value: object, *, minimum: int = 0) -> int:
     # Reported values become part of the checkpoint, which holds 64 bits.
     if type(value) is not int or not minimum <= value <= MAX:
-        raise ValueError(f"not a report: {shortened(value)} is no whole number from {minimum} to {MAX}")
+        raise ValueError(f"not a report: {shortened(value)} is not a whole number from {minimum} to {MAX}")
     return value

@@ -163,7 +163,7 @@ def _json(offset: Mapping[str, Any]) -> Offset:
     try:
         again: Offset = json.loads(json.dumps(offset))
     except TypeError as error:
-        raise NonConformanceError(f"an offset that is no JSON ({error}): {offset}") from None
+        raise NonConformanceError(f"an offset that is not JSON ({error}): {offset}") from None
     return again
 
 

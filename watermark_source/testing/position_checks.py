@@ -40,7 +40,7 @@ def positions_are_whole_numbers_from_0_on(harness: Harness) -> None:
     for each in OpenLogs.of(harness).ranges():
         for position in each[1:]:
             fits = type(position) is int and 0 <= position < 2**63
-            expect(fits, f"{position!r} ({type(position).__name__}) is no position")
+            expect(fits, f"{position!r} ({type(position).__name__}) is not a position")
 
 
 @check()

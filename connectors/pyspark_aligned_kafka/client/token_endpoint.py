@@ -190,7 +190,7 @@ def _shown(source: TokenSource, seen: object) -> str:
 
 def _checked(source: TokenSource, text: str, lifetime: float | None, asked_at: float) -> _Token:
     if _TOKEN.fullmatch(text) is None:
-        raise RefusedError(f"what {source.place} gives is no token: it must be one word, such as a JWT; {_CHECK}")
+        raise RefusedError(f"what {source.place} gives is not a token, which is one word, such as a JWT; {_CHECK}")
     if lifetime is None:
         lifetime = _lifetime(text)
     # A file is read at each login, because another program may renew its token.

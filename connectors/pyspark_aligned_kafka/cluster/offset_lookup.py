@@ -347,7 +347,7 @@ def _read_offsets(response: OffsetsResponse, requested: Mapping[Split, int], att
     if others:
         raise CorruptDataError(
             f"a Kafka broker returned offsets of {listed(others)}, which were not requested; its response was damaged "
-            "on the way, or it is no Kafka broker"
+            "on the way, or another kind of server answered"
         )
     attempt.offsets.update(response.offsets)
     for split, error in response.errors.items():

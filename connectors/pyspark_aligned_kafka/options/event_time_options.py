@@ -251,7 +251,7 @@ def _in_payload(place: Place | None, text: str | None, payloads: Sequence[Payloa
         kind = kind[name].dataType
     if not isinstance(kind, _MEMBER_TYPES) or (isinstance(kind, DecimalType) and kind.scale):
         raise OptionError(
-            OPTION, text, f"is {_shown(kind)} in {names}, which is no event time: accepted are TIMESTAMP, "
+            OPTION, text, f"is {_shown(kind)} in {names}; an event time is of one of these types: TIMESTAMP, "
             "TIMESTAMP_NTZ (taken as UTC), DATE, INT, BIGINT, DECIMAL without a fraction, and STRING",
             example=f"{place.field}:$.created_at",
         )  # fmt: skip
@@ -307,7 +307,7 @@ def mark_choice(
     if given_text(given, MARKS_FORMAT) is not None and (place is None or isinstance(place, ByFunction)):
         raise OptionError(
             MARKS_FORMAT, given_text(given, MARKS_FORMAT),
-            f"has no meaning with {MARKS} = {text}, which is no text to be read", example="leave it out",
+            f"has no meaning with {MARKS} = {text}, whose value is read as it is", example="leave it out",
         )  # fmt: skip
     place = _as_json(place, text, payloads)
     return MarkChoice(place, Format(values[MARKS_FORMAT]), shows_records=values[SHOWS])

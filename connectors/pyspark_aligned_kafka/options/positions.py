@@ -295,7 +295,7 @@ def _from_json(split: Split, number: int) -> Position:
     if number == JSON_LATEST:
         return Latest()
     if number < 0:
-        raise ValueError(f"{split} has {number}, which is no offset")
+        raise ValueError(f"{split} has {number}, and an offset is at least 0, or -2 or -1")
     return At(number)
 
 

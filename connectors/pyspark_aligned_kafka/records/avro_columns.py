@@ -80,8 +80,8 @@ def avro_schema(text: str, registry: SchemaRegistry | None, paths: Paths = ()) -
             if registry is None:
                 raise ValueError("a version of a subject needs the option schemaRegistry")
             if not _VERSION.fullmatch(version) or int(version) > _LAST_VERSION:
-                raise ValueError(f'"{version[:40]}" is no version: it is a number from 1, so that a restarted query '
-                                 "has the same columns")  # fmt: skip
+                raise ValueError(f'"{version[:40]}" is not a version, which is a number from 1, so that a restarted '
+                                 "query has the same columns")  # fmt: skip
             if not subject:
                 raise ValueError("there is no subject before the colon")
             found = version_of(registry, subject, int(version))

@@ -142,7 +142,7 @@ class JsonTimes:
         document = shown(records.data, int(starts[0]), int(sizes[0]), with_content=self._shows)
         if kind is JsonKind.NO_JSON:
             behind = " behind a zero byte and the id of a schema" if self._where.framed else ""
-            return f"what is no JSON{behind}, {document}"
+            return f"text that is not JSON{behind}, {document}"
         if kind in (JsonKind.NOTHING, JsonKind.OTHER):
             what = "no such member" if kind is JsonKind.NOTHING else "what is neither a string nor a number"
             whole = records.data[int(starts[0]) :][: int(sizes[0])].tobytes()

@@ -25,7 +25,7 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def read_document(document: bytes) -> Any:
-    """Return what a document holds; raises ``ValueError`` for what is no JSON, or is nested too deep."""
+    """Return what a document holds; raises ``ValueError`` for text that is not JSON, or is nested too deep."""
     try:
         return json.loads(document)
     except RecursionError:

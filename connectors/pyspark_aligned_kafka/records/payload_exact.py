@@ -219,7 +219,7 @@ Converter = Callable[[Any], Any]
 
 
 def _bad(kind: str) -> BadMemberError:
-    return BadMemberError(f"it is no {kind}")
+    return BadMemberError(f"it does not fit {kind}")
 
 
 def _boolean(value: Any) -> bool:
@@ -555,7 +555,7 @@ class ExactReader:
         try:
             tree = _Document(document.decode("utf-8", "java")).root()
             if not isinstance(tree, Members):
-                return Reading({}, "it is no JSON object")
+                return Reading({}, "it is not a JSON object")
             return Reading(self._convert(tree))
         except EOFError:
             return Reading(None)

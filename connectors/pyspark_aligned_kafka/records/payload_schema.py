@@ -67,7 +67,7 @@ def parse_schema(text: str) -> StructType:
         except RecursionError:
             raise ValueError(f"has more than {DEEPEST} types in each other") from None
         except _NO_SCHEMA as error:
-            raise ValueError(f"is no schema of Spark in JSON: {error}") from None
+            raise ValueError(f"is not a schema of Spark in JSON: {error}") from None
     else:
         found = _Ddl(stripped).schema()
     checked = _nullable(found, "", 0)
@@ -238,5 +238,5 @@ class _Ddl:
             digits.append(self._take())
         self._take(")")
         if not all(each.isdigit() for each in digits):
-            raise ValueError("has a DECIMAL whose digits are no numbers")
+            raise ValueError("has a DECIMAL whose digits are not whole numbers")
         return DecimalType(int(digits[0]), int(digits[1]) if len(digits) > 1 else 0)

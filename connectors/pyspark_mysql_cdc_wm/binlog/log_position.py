@@ -181,16 +181,16 @@ def _uuid(text: str) -> str:
     try:
         return str(UUID(text))
     except ValueError:
-        raise ValueError(f"{text!r} is no UUID of a server, as @@server_uuid shows it") from None
+        raise ValueError(f"{text!r} is not the UUID of a server, as @@server_uuid shows it") from None
 
 
 def _range(text: str) -> Range:
     found = _RANGE.fullmatch(text)
     if found is None:
-        raise ValueError(f"{text!r} are no numbers of transactions, such as 7 or 1-100")
+        raise ValueError(f"{text!r} are not numbers of transactions, such as 7 or 1-100")
     first, last = int(found[1]), int(found[2] or found[1])
     if not 0 < first <= last <= _LARGEST:
-        raise ValueError(f"{text!r} are no numbers of transactions: they grow, and begin at 1")
+        raise ValueError(f"{text!r} are not numbers of transactions, which grow, and begin at 1")
     return first, last
 
 

@@ -60,7 +60,7 @@ PLAIN: Final = Dialect()
 UNKNOWN: Final = "\ufffd"
 BACKSLASH_LETTER: Final = "\udc5c"
 """A letter of two bytes that the server reads as a backslash, and that escapes nothing. No decoded text has it."""
-"""The replacement for a byte that is no character of the session's character set."""
+"""The replacement for a byte outside its character set of the session's character set."""
 
 _DIGITS = frozenset("0123456789")
 _HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
@@ -247,7 +247,7 @@ def _quoted_name(text: str, at: int) -> tuple[Token, int]:
     name = text[at + 1 : stop]
     if _NUL in name or UNKNOWN in name:
         # The server may treat the quote as part of an incomplete character.
-        raise UnfollowedError("a quoted name has a byte that is no character")
+        raise UnfollowedError("a quoted name has a byte outside its character set")
     return Token(NAME, name.replace(2 * quote, quote)), stop + 1
 
 

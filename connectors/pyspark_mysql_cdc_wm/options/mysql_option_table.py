@@ -38,7 +38,7 @@ def _port(text: str) -> int:
 def _zone(text: str) -> str:
     """Accept what pyarrow knows: names need the zones of the system, or those of the package tzdata."""
     if not text or text != text.strip():
-        raise ValueError("is no time zone")
+        raise ValueError("is not a time zone")
     try:
         EventTimeColumn("", text).moments(pa.array([0], pa.timestamp("us")))
     except pa.ArrowInvalid as problem:

@@ -126,7 +126,7 @@ def first_codes_alone(column: str, charset: str) -> str:
 def text_of_several(charset: str) -> UnsupportedFormatError:
     """Return the error for a key that has the text of another; ``first_codes_alone`` finds such keys."""
     return UnsupportedFormatError(
-        f"a key of the character set {charset} has bytes that are no character, or a second code of one, so that its "
+        f"a key of the character set {charset} has bytes outside it, or a second code of one, so that its "
         "text in a stream is that of other keys too, and does not distinguish rows. On the server, where "
         f"{first_codes_alone('k', charset)} IS NULL, k being the column, give such rows another key and begin a new "
         "query, or leave the table out of the option tables"

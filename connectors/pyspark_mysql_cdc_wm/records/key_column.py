@@ -256,8 +256,9 @@ def check_zero_date(text: str) -> None:
     """
     if not _NO_DATE.fullmatch(text):
         raise UnsupportedFormatError(
-            f"a key of {text}, which is no date: such keys are null in a stream, and do not distinguish rows. Give "
-            "such rows a date on the server and begin a new query, or leave the table out of the option tables"
+            f"a key of {text}, which is not a calendar date: such keys are null in a stream, and do not distinguish "
+            "rows. Give such rows a date on the server and begin a new query, or leave the table out of the option "
+            "tables"
         )
 
 

@@ -193,14 +193,14 @@ def _texts_of_key(values: Values, charset: str | None) -> pa.Array:
 
 def _whole(values: Values, kind: pa.DataType) -> pa.Array:
     found = np.empty(values.rows, np.int64)
-    _refuse(_integers(values.data, values.starts, values.sizes, found), values, "is no whole number")
+    _refuse(_integers(values.data, values.starts, values.sizes, found), values, "is not a whole number")
     return whole_numbers(values, found, kind)
 
 
 def _exact(values: Values, kind: pa.DataType) -> pa.Array:
     found = np.empty((values.rows, 2), np.uint64)
     wrong = _decimals(values.data, values.starts, values.sizes, kind.scale, found)
-    _refuse(wrong, values, f"is no number of {kind.scale} digits after the point")
+    _refuse(wrong, values, f"is not a number with {kind.scale} digits after the point")
     return fixed(kind, found, values.starts >= 0)
 
 
@@ -223,7 +223,7 @@ def _times(values: Values, kind: pa.DataType, layout: int, *, of_key: bool) -> p
 
 def _numbered_sets(values: Values, labels: pa.Array) -> pa.Array:
     masks = np.empty(values.rows, np.int64)
-    _refuse(_integers(values.data, values.starts, values.sizes, masks), values, "is no whole number")
+    _refuse(_integers(values.data, values.starts, values.sizes, masks), values, "is not a whole number")
     return labelled_sets(masks, values.starts >= 0, labels)
 
 

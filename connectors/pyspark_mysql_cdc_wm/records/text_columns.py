@@ -65,7 +65,7 @@ def texts(values: Values, charset: str, *, of_key: bool = False) -> pa.Array:
         _translate(values.data, values.starts, values.sizes, _table(charset), offsets_view, content_view)
     elif charset in FORMS:
         if _look_up(values.data, values.starts, values.sizes, *tables_of(charset), offsets_view, content_view):
-            raise CorruptDataError(f"bytes that are no text of the character set {charset}")
+            raise CorruptDataError(f"bytes outside the character set {charset}")
     elif _widen(values.data, values.starts, values.sizes, *WIDE[charset], offsets_view, content_view):
         raise CorruptDataError(f"text of the character set {charset} with half a character")
     valid, nulls = validity(values.starts >= 0)
@@ -84,8 +84,8 @@ def _unicode(column: pa.Array) -> pa.Array:
         column.validate(full=True)
     except pa.ArrowInvalid as invalid:
         raise UnsupportedFormatError(
-            "text with half a surrogate pair (U+D800 to U+DFFF), which is no character. Give such rows another text on "
-            "the server and begin a new query, or leave the column out by the option excludeColumns"
+            "text with half a surrogate pair (U+D800 to U+DFFF), which is half a character. Give such rows another "
+            "text on the server and begin a new query, or leave the column out by the option excludeColumns"
         ) from invalid
     return column
 

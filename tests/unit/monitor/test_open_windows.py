@@ -577,7 +577,7 @@ def test_an_offset_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
         ("none", "there is no folder .*none; expected what the query has as checkpointLocation"),
         ("checkpoint/metadata", "is a file; expected"),
         ("checkpoint/offsets", "is a part of a checkpoint; .*: write .*checkpoint$"),
-        ("", "is no checkpoint, it contains checkpoint; .*: write .*checkpoint$"),
+        ("", "is not a checkpoint, it contains checkpoint; .*: write .*checkpoint$"),
     ],
 )
 def test_a_wrong_path_is_an_error_with_what_was_seen_and_what_to_write(
@@ -664,11 +664,11 @@ def test_a_window_end_may_be_a_datetime_a_text_or_milliseconds(tmp_path: Path, g
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("20:09", "window_end = '20:09' is no time; expected a datetime, ISO 8601 text"),
+        ("20:09", "window_end = '20:09' is not a time; expected a datetime, ISO 8601 text"),
         (1_700_000_000, "1700000000 looks like seconds; write 1700000000000"),
-        (True, "is no time"),
-        (1.5, "is no time"),
-        (10**15, "is no time"),
+        (True, "is not a time"),
+        (1.5, "is not a time"),
+        (10**15, "is not a time"),
     ],
 )
 def test_a_window_end_that_is_no_time_is_refused(given: Any, message: str) -> None:

@@ -542,7 +542,7 @@ def test_an_address_where_no_page_answers_is_one_sentence(
     for url, words in [
         (f"http://127.0.0.1:{unused()}", "no status page answers at "),
         (f"http://{address(served)}/x/", "no status page answers at "),
-        ("ftp://localhost/", "is no address of a status page"),
+        ("ftp://localhost/", "is not the address of a status page"),
     ]:
         assert main(["watch", url]) == 2
         shown = capsys.readouterr().err
@@ -577,5 +577,5 @@ def unused() -> Callable[[], int]:
 
 def test_what_is_no_status_page_is_named_so(monkeypatch: pytest.MonkeyPatch, served: _Server) -> None:
     monkeypatch.setattr("watermark_source.monitor.status_page.page_json", lambda _: ["x"])
-    with pytest.raises(UsageError, match="is no status page; expected the address"):
+    with pytest.raises(UsageError, match="is not a status page; expected the address"):
         watch(address(served))

@@ -71,7 +71,7 @@ def test_every_package_the_connector_imports_is_looked_for() -> None:
         ("tables", "shop.%", "% is not a wildcard, write *"),
         ("tables", "shop.a, shop.a", "twice"),
         ("startingOffsets", "soon", 'earliest, latest, {"file":…,"position":…} or {"gtid":…}, for example'),
-        ("startingOffsets", '{"gtid":"a:1"}', "'a' is no UUID"),
+        ("startingOffsets", '{"gtid":"a:1"}', "'a' is not the UUID"),
         ("startingOffsets", '{"gtid":7}', "gtid must be a text"),
         ("startingOffsets", '{"file":"binlog.000001"}', "file and position"),
         ("startingOffsets", '{"file":"binlog","position":4}', "not the name of a binlog file"),

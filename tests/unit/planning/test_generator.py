@@ -146,11 +146,11 @@ def test_a_watermark_beyond_the_future_cap_moves_nothing() -> None:
     ("AText", "returned the watermark '2026-01-01'; accepted: None, or whole milliseconds"),
     ("ATruth", "returned the watermark True"),
     ("TheEndOfTime", "returned the watermark 9223372036854775807"),
-    ("ASet", "returned a state that is no JSON: Object of type set is not JSON serializable; accepted: None, bool"),
+    ("ASet", "returned a state that is not JSON: Object of type set is not JSON serializable; accepted: None, bool"),
     ("ATuple", r"returned the state \(1, 2\), which JSON gives back as \[1, 2\]"),
     ("NumbersAsKeys", r"returned the state \{1: 2\}, which JSON gives back as \{'1': 2\}"),
-    ("NoNumber", "returned a state that is no JSON: Out of range float"),
-    ("HalfACharacter", "returned a state that is no JSON: .*surrogates"),
+    ("NoNumber", "returned a state that is not JSON: Out of range float"),
+    ("HalfACharacter", "returned a state that is not JSON: .*surrogates"),
     ("TooMuch", f"returned a state of 1202 bytes, .*accepted: at most {LARGEST_STATE} bytes of JSON"),
 ])  # fmt: skip
 def test_what_is_no_watermark_or_no_state_ends_the_query_and_names_class_and_split(name: str, text: str) -> None:

@@ -260,7 +260,7 @@ FAULTS = (
     Fault("secrets_are_shown_nowhere", "a secret is shown", [(FullReader, "__repr__", lambda self: self.token)]),
     Fault("the_harness_names_all_parts_of_the_connector", "TIME_INDEX", [
         (FullSource, "open", lambda self: replace(open_source(self), time_index=None))]),
-    Fault("positions_are_whole_numbers_from_0_on", "is no position", [
+    Fault("positions_are_whole_numbers_from_0_on", "is not a position", [
         (FullLog, "end_positions", lambda self, splits: {s: float(e) for s, e in ends(self, splits).items()})]),
     Fault("a_log_begins_before_it_ends", "of a log that begins at", [
         (FullLog, "earliest_positions", lambda self, splits: {s: e + 1 for s, e in ends(self, splits).items()})]),

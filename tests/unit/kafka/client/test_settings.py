@@ -218,7 +218,7 @@ ENDPOINT_LOGIN = base64.b64encode(b"client:geheim").decode()
         (f"you sent Basic {ENDPOINT_LOGIN}\r\n", KafkaConnectionError, r"does not answer: you sent Basic \*\*\*"),
         ("HTTP/1.1 200 OK\r\n\r\n" + "[" * 100_000, RefusedError, "answered no JSON object"),
         ("HTTP/1.1 403 No\r\n\r\n" + "[" * 100_000, RefusedError, "refused: 403 No; check"),
-        ('HTTP/1.1 200 OK\r\n\r\n{"expires_in": 1' + "0" * 400 + "}", RefusedError, "is no token"),
+        ('HTTP/1.1 200 OK\r\n\r\n{"expires_in": 1' + "0" * 400 + "}", RefusedError, "is not a token"),
     ],
     ids=["reason", "reason of a fault", "no HTTP", "deep", "deep refusal", "large number"],
 )

@@ -93,10 +93,10 @@ def test_a_type_is_that_of_from_avro(schema: Any, kind: str, content: bytes, val
         (json.dumps(record(*((f"f{place}", "int") for place in range(10_000)))), "more than 10000 columns"),
         ("orders-value:3", "needs the option schemaRegistry"),
         (json.dumps(record(("a", {"type": "fixed", "name": "F", "size": -1}), ("b", "int"))), "fixed type of -1"),
-        (json.dumps({**record(("a", "int")), "aliases": 5}), "aliases are no texts"),
-        ('{"type":"enum","name":"E","symbols":["A"],"aliases":"x"}', "aliases are no texts"),
-        ('["null",{"type":"fixed","name":"F","size":1,"aliases":[1]}]', "aliases are no texts"),
-        (json.dumps(record(("a", "int", {"aliases": [["b"]]}))), "aliases are no texts"),
+        (json.dumps({**record(("a", "int")), "aliases": 5}), "aliases are not all texts"),
+        ('{"type":"enum","name":"E","symbols":["A"],"aliases":"x"}', "aliases are not all texts"),
+        ('["null",{"type":"fixed","name":"F","size":1,"aliases":[1]}]', "aliases are not all texts"),
+        (json.dumps(record(("a", "int", {"aliases": [["b"]]}))), "aliases are not all texts"),
         ('{"type":"enum","name":"E","symbols":["A","B","A"]}', "has each symbol once"),
         ('{"type":"enum","name":"E","symbols":["A","B"],"default":"C"}', "default of an Avro enum is one of its"),
         ('{"type":"enum","name":"E","symbols":["A"],"default":null}', "default of an Avro enum is one of its"),
@@ -340,7 +340,7 @@ def test_defaults_count_for_no_limit_on_small_items() -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("orders-value:latest", '"latest" is no version: it is a number'),
+        ("orders-value:latest", '"latest" is not a version, which is a number'),
         ("orders-value:7", "has no such version"),
         ("proto:1", "its type is PROTOBUF"),
     ],

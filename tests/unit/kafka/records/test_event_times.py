@@ -245,7 +245,7 @@ def test_no_more_than_eighty_bytes_of_what_is_no_moment_are_shown() -> None:
 
 BROKEN = [
     (b'{"t":"soon"}', "seen 'soon'"),
-    (b'{"t":}', "what is no JSON, '{\"t\":}'"),
+    (b'{"t":}', "text that is not JSON, '{\"t\":}'"),
     (b'{"T":1,"a":{"t":2}}', "no such member: [$] is an object with T, a"),
     (b'{"t":[1]}', "neither a string nor a number: [$].t is an array of 1 elements"),
     (None, "null in place of a document"),
@@ -613,5 +613,5 @@ def test_a_document_behind_the_id_of_a_schema_has_its_time_in_it() -> None:
     recs = [Rec(0, head + b'{"t":5}'), Rec(1, b'{"t":6}'), Rec(2, head), Rec(3, None), Rec(4, head + b"{'t':7}")]
     place = InJson("value", parse_path("$.t"), framed=True)
     assert millis(read(recs, place, without=WithoutTime.NULL)) == [5_000, None, None, None, None]
-    with pytest.raises(EventTimeError, match=r"what is no JSON behind a zero byte and the id of a schema, '\{"):
+    with pytest.raises(EventTimeError, match=r"text that is not JSON behind a zero byte and the id of a schema, '\{"):
         read(recs[1:2], place)

@@ -139,7 +139,7 @@ def test_a_record_is_shown_only_where_the_user_lets_it() -> None:
     with pytest.raises(PayloadError) as raised:
         read_by(JsonReader(choice), [b'{"card":"4000-1234"}'])
     assert "4000" not in str(raised.value)
-    assert "card: it is no INT" in str(raised.value)
+    assert "card: it does not fit INT" in str(raised.value)
 
 
 RIDE = b'{"id":7,"trip":{"driver":3,"fare":2.5,"at":{"lat":1}}}'

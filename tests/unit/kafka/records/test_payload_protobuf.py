@@ -153,7 +153,7 @@ def test_a_bad_message_has_null_members_and_a_reason(value: bytes, reason: str) 
     assert [row and row["count"] for row in rows] == [1, None, None, 2]
     assert rows[2] is None
     with pytest.raises(
-        PayloadError, match=rf"offset 1: the value does not fit valueSchema: it is no shop.Order: {reason}"
+        PayloadError, match=rf"offset 1: the value does not fit valueSchema: it cannot be read as shop.Order: {reason}"
     ):
         block_by(reader_of(order(), fail_fast=True), [b"", value])
 
@@ -375,16 +375,16 @@ def test_the_first_message_has_the_short_index(registry: Registry) -> None:
         (message(1, b""), "it has no valid index of a message"),
         (message(1, b"\1" + FIVE), "it has no valid index of a message"),
         (message(1, b"\x08\6"), "it has no valid index of a message"),
-        (message(1, b"\0" + FIVE), "it is no shop.Order, by its index"),
-        (message(2, b"\2\6" + FIVE), "it is no shop.Order, by its index"),
-        (message(1, b"\2\6\x0a"), "it is no shop.Order: it is corrupt or truncated"),
+        (message(1, b"\0" + FIVE), "by its index it is a message other than shop.Order"),
+        (message(2, b"\2\6" + FIVE), "by its index it is a message other than shop.Order"),
+        (message(1, b"\2\6\x0a"), "it cannot be read as shop.Order: it is corrupt or truncated"),
         (message(3, b"\2\6" + FIVE), "has no schema of its id"),
         (message(4, b"\0" + FIVE), "schema 4 does not resolve to shop.Order of valueSchema: it has no message shop.O"),
         (message(5, b"\2\6" + FIVE), "schema 5 does not .*its type is AVRO, not PROTOBUF"),
         (message(6, b"\2\x08" + FIVE), "field 2, count, is a single sint32 in it, and not a single int32"),
         (message(8, b"\2\x08" + FIVE), "field 2, count, is a list int32 in it, and not a single int32"),
         (message(9, b"\2\x08" + FIVE), "field 2, count, is a single int64 in it, and not a single int32"),
-        (message(11, b"\0"), "its 3 bytes are no descriptor of a file"),
+        (message(11, b"\0"), "its 3 bytes are not a descriptor of a file"),
     ],
 )
 def test_a_value_whose_schema_has_no_such_message_is_named(registry: Registry, value: bytes, why: str) -> None:
@@ -458,7 +458,7 @@ def test_the_schema_is_a_version_in_a_registry(registry: Registry, tmp_path: Pat
     [
         ("orders-value:3", "it has the messages shop.Line, .*: write one of them.*such as orders-value:3:shop.Line"),
         ("orders-value:3:shop.Missing", "it has no message shop.Missing; it has shop.Line"),
-        ("orders-value:latest", '"latest" is no version'),
+        ("orders-value:latest", '"latest" is not a version'),
         ("orders-value:7", "has no such version"),
         ("orders-value:9999999999", "has no such version"),
         ("orders-value:3:shop.Loop", "contains itself"),

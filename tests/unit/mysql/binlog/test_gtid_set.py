@@ -72,14 +72,14 @@ def test_a_set_with_a_tag_is_encoded_with_the_tags_of_all() -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("nothing:1", "'nothing' is no UUID"),
+        ("nothing:1", "'nothing' is not the UUID"),
         (A, "has no numbers"),
-        (f"{A}:", "'' are no numbers"),
+        (f"{A}:", "'' are not numbers"),
         (f"{A}:0", "begin at 1"),
-        (f"{A}:5-3", "they grow"),
-        (f"{A}:1-2-3", "no numbers"),
-        (f"{A}:99999999999999999999", "no numbers"),
-        ("0-1-100", "is no UUID"),
+        (f"{A}:5-3", "which grow"),
+        (f"{A}:1-2-3", "not numbers"),
+        (f"{A}:99999999999999999999", "not numbers"),
+        ("0-1-100", "is not the UUID"),
     ],
 )
 def test_what_is_no_set_is_refused(text: str, says: str) -> None:

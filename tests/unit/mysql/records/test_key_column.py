@@ -201,5 +201,5 @@ def test_a_key_that_a_stream_does_not_tell_apart_is_no_bound() -> None:
     with pytest.raises(UnsupportedFormatError, match=r"a key of the character set cp932 .* second code"):
         text.bound_value(None)
     assert (text.bound_value("≒"), _DATE.bound_value("0000-00-00")) == ("≒", "0000-00-00")
-    with pytest.raises(UnsupportedFormatError, match="a key of 2010-00-00, which is no date"):
+    with pytest.raises(UnsupportedFormatError, match="a key of 2010-00-00, which is not a calendar date"):
         _DATE.bound_value("2010-00-00")

@@ -136,7 +136,7 @@ def test_a_date_of_a_key_that_is_none_is_refused_unless_it_is_zero(column: Colum
     assert temporals(values(content, None), column).to_pylist() == [None, None]
     zero = bytes(len(content)) if column is not _DATETIME else bytes.fromhex("80000000000000")
     assert temporals(values(zero, None), column, of_key=True).to_pylist() == [None, None]
-    with pytest.raises(UnsupportedFormatError, match=f"a key of {shown}, which is no date: such keys are null"):
+    with pytest.raises(UnsupportedFormatError, match=f"a key of {shown}, which is not a calendar date: such keys"):
         temporals(values(zero, content), column, of_key=True)
 
 
@@ -256,7 +256,7 @@ def test_most_character_sets_have_one_code_a_text() -> None:
     ],
 )  # fmt: skip
 def test_bytes_that_are_no_character_are_damaged(charset: str, half: bytes) -> None:
-    with pytest.raises(CorruptDataError, match=f"no text of the character set {charset}"):
+    with pytest.raises(CorruptDataError, match=f"bytes outside the character set {charset}"):
         texts(values(half, b"next"), charset)
 
 
