@@ -168,8 +168,8 @@ class Resolver:
         precision, scale = reader.decimal or (1, 0)
         if writer.kind != reader.kind or writer.decimal is None or writer.decimal[1] != scale:
             raise UnresolvableError(
-                f"{_at(where)}the writer's {shortened(json.dumps(writer.json))} is no decimal of {reader.kind} with "
-                f"scale {scale}"
+                f"{_at(where)}the writer's {shortened(json.dumps(writer.json))} cannot be read as a decimal "
+                f"of {reader.kind} with scale {scale}"
             )
         if writer.kind == "fixed" and writer.size != reader.size:
             raise UnresolvableError(f"{_at(where)}the writer's {writer} has {writer.size} bytes, not {reader.size}")
@@ -246,7 +246,7 @@ def _check_times(writer: AvroType, reader: AvroType, where: str) -> None:
     written, read = writer.time, reader.time
     is_scaled = reader.moment in MOMENTS and written.rpartition("-")[0] == read.rpartition("-")[0]
     if written and read and written != read and not is_scaled:
-        raise UnresolvableError(f"{_at(where)}the writer's {written} is no {read}")
+        raise UnresolvableError(f"{_at(where)}the writer's {written} cannot be read as {read}")
 
 
 def _mismatch(writer: AvroType, reader: AvroType, where: str) -> UnresolvableError:

@@ -115,7 +115,7 @@ class AvroType:
         """The symbols of an enum."""
         symbols = member_of(self.json, "symbols")
         if not isinstance(symbols, list) or not all(isinstance(symbol, str) for symbol in symbols):
-            raise SchemaError(f"an Avro enum whose symbols are no names: {shortened(self.json)}")
+            raise SchemaError(f"an Avro enum whose symbols are not all names: {shortened(self.json)}")
         if len(set(symbols)) < len(symbols):
             raise SchemaError(f"an Avro enum has each symbol once; seen {shortened(self.json)}")
         if "default" in self.json and self.json["default"] not in symbols:
@@ -135,7 +135,7 @@ def aliases_of(named: Mapping[str, Json]) -> list[str]:
     """Return the aliases of a named type or a field, whose name and aliases are texts."""
     aliases = named.get("aliases") or []
     if not isinstance(aliases, list) or not all(isinstance(name, str) for name in [named.get("name"), *aliases]):
-        raise SchemaError(f"an Avro schema whose name and aliases are no texts: {shortened(named)}")
+        raise SchemaError(f"an Avro schema whose name and aliases are not all texts: {shortened(named)}")
     return aliases
 
 

@@ -588,7 +588,8 @@ class ProtobufReader:
         first = int(places[0])
         number, code = divmod(int(wrong[first]), _CODES)
         document = data[starts[first] : starts[first] + lengths[first]].tobytes()
-        why = f"it is no {self._message.name}: {_REASONS[code].format(number)}" if code else reasons[refused[first] - 1]
+        corrupt = f"it cannot be read as {self._message.name}: {_REASONS[code].format(number)}"
+        why = corrupt if code else reasons[refused[first] - 1]
         self._choice.report(split, int(offsets[first]), document, why, len(places))
         # A struct of nulls for each of them, as from_protobuf has them.
         nulls = pa.array([dict.fromkeys(self._type.names)], self._type)

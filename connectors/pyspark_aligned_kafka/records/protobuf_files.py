@@ -104,7 +104,7 @@ def _file_proto(text: str, registry: SchemaRegistry) -> Any:
     try:
         return descriptor_pb2.FileDescriptorProto.FromString(content)
     except message.DecodeError:
-        raise SchemaError(f"its {len(content)} bytes are no descriptor of a file") from None
+        raise SchemaError(f"its {len(content)} bytes are not a descriptor of a file") from None
 
 
 def _add(pool: Any, file: Any, imported: dict[str, Any], added: set[str]) -> None:

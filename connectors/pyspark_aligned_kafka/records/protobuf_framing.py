@@ -71,7 +71,8 @@ class MessageOpener:
     def __init__(self, schema: MessageSchema, field: str) -> None:
         self._schema, self._field = schema, field
         name = schema.message.name
-        self.reasons = [NO_ID, "it has no valid index of a message behind the id", f"it is no {name}, by its index",
+        self.reasons = [NO_ID, "it has no valid index of a message behind the id",
+                        f"by its index it is a message other than {name}",
                         f"the schema registry {schema.registry} has no schema of its id"]  # fmt: skip
         self._ids = IdReader()
         self._entries: dict[int, int] = {}

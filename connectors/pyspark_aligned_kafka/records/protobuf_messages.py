@@ -190,12 +190,12 @@ def _message_in_file(text: str) -> Any:
         raise ValueError("there is no path, colon and name of a message")
     if name.strip() == "latest":
         raise ValueError(
-            '"latest" is no version: it is a number from 1, so that restarted queries have the same columns'
+            '"latest" is not a version, which is a number from 1, so that restarted queries have the same columns'
         )
     try:
         # A device or a pipe has no end.
         if Path(path).exists() and not Path(path).is_file() and not Path(path).is_dir():
-            raise ValueError(f"{path} is no regular file")
+            raise ValueError(f"{path} is not a regular file")
         if (size := Path(path).stat().st_size) > _LARGEST_FILE:
             raise ValueError(f"{path} has {size} bytes, and descriptors have at most {_LARGEST_FILE}")
         content = Path(path).read_bytes()
