@@ -233,7 +233,7 @@ def test_records_that_an_unclean_election_replaced_are_a_loss_and_the_new_ones_a
 # Histories that are drawn.
 
 
-_AT_ONCE, _PROCESSES = 40, 8
+_AT_ONCE, _PROCESSES = 25, 5
 """Histories that live through the same elections."""
 _HARMLESS = {"named", "unseen"}
 

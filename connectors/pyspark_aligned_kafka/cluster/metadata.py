@@ -259,7 +259,9 @@ class TopicLookup:
                 break
         if names is None and missing:
             # A list of all lacks what the user may not describe any more, which is refused by name.
-            await self._metadata({each.log if isinstance(each, Split) else each for each in missing}, deadline)
+            _, by_name = await self._metadata({split.log for split in splits if split in missing}, deadline)
+            topics = {**topics, **by_name}
+            missing = {split for split in splits if not _exists(split, topics)}
         self._miss(missing)
         return topics
 
