@@ -588,8 +588,10 @@ class ProtobufReader:
         first = int(places[0])
         number, code = divmod(int(wrong[first]), _CODES)
         document = data[starts[first] : starts[first] + lengths[first]].tobytes()
-        corrupt = f"it cannot be read as {self._message.name}: {_REASONS[code].format(number)}"
-        why = corrupt if code else reasons[refused[first] - 1]
+        if code:
+            why = f"it cannot be read as {self._message.name}: {_REASONS[code].format(number)}"
+        else:
+            why = reasons[refused[first] - 1]
         self._choice.report(split, int(offsets[first]), document, why, len(places))
         # A struct of nulls for each of them, as from_protobuf has them.
         nulls = pa.array([dict.fromkeys(self._type.names)], self._type)
