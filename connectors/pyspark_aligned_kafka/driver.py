@@ -154,7 +154,9 @@ def look_up_batch(options: KafkaOptions, bounds: BatchBounds, wanted: Wanted) ->
     with closing(KafkaAdmin(options.client)) as admin:
         lookup = KafkaPositionLookup(admin)
         discovery = KafkaDiscovery(admin, admin, options.subscription, max_age_ms=_max_age_ms(options))
-        return narrowed(bounds.late_ranges(discovery.discover(), lookup), wanted, lookup)
+        ranges = narrowed(bounds.late_ranges(discovery.discover(), lookup), wanted, lookup)
+        ids = discovery.ids()
+        return [each._replace(log_id=ids.get(each.range.split.log)) for each in ranges]
 
 
 def _max_age_ms(options: KafkaOptions) -> int:

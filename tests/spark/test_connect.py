@@ -34,8 +34,8 @@ class AMinuteBehind(WatermarkGenerator):
         return rows.highest - 60_000, {"ranges": (state or {"ranges": 0})["ranges"] + 1}
 """
 
-CLIENT = """
-import json, logging, sys
+CLIENT = r"""
+import json, logging, re, sys
 from pathlib import Path
 from urllib.request import urlopen
 from pyspark.errors import PySparkException
@@ -45,8 +45,10 @@ from services.spark_start import LOCAL_CHECKPOINTS, quick_spark
 from tests.spark.file_log import FileLogDataSource
 from tests.spark.queries import START, Streams
 from tests.spark.test_connect import FIRST, GENERATOR, SECOND, minutes
-from watermark_source import StatusPage, data_rows, follow_clock, follow_watermark, markers, why_open
+from tests.spark.test_temporal_join_refusals import changes, joined_itself, ordered, renamed
+from watermark_source import StatusPage, data_rows, follow_clock, follow_watermark, markers, temporal_join, why_open
 from watermark_source.errors import UsageError
+from watermark_source.operators.followed_time import ROCKSDB, STATE_STORE
 
 spark = (
     SparkSession.builder.remote("local[2]")
@@ -82,7 +84,7 @@ for frame, column in (*filtered, *inverted, *spared, *others, *((each, "event_ti
     except UsageError as error:
         refused.append(str(error))
 assert len(refused) == 16, refused
-assert "made of 2 sources" in refused[8] and "the filter (value#" in refused[9], refused
+assert "made of 2 sources" in refused[8] and "the filter (value > " in refused[9], refused
 assert "an aggregation" in refused[12] and "mapInArrow" in refused[13] and "explode" in refused[15], refused
 second = []
 for followed in (follow_watermark(df), follow_watermark(df).select("event_time").where("event_time > 0::timestamp")):
@@ -120,6 +122,35 @@ for frame in (df, clocked, rate.withWatermark("timestamp", "1 minute")):
     except UsageError as error:
         refused.append(str(error))
 assert [text.count("watermark already") for text in refused[16:]] == [0, 1, 1], refused
+spark.conf.set(STATE_STORE, ROCKSDB)
+users = changes(follow_watermark(streams.load(name="connect", changes="true", sourceName="users"))).drop("_table")
+probe = follow_watermark(df).drop("split")
+users.where("name > 1").createOrReplaceTempView("some_users")
+lossy = users.where("name > 1"), users.where("name = 3 OR rand() < 0.5"), users.dropDuplicates(["value"])
+lossy = *lossy, spark.table("some_users"), spark.sql("WITH u AS (SELECT * FROM some_users) SELECT * FROM u")
+lossy = *lossy, users.union(users.where("name > 1")), users.mapInArrow(lambda batches: batches, users.schema)
+lossy = *lossy, joined_itself(users.withColumn("_table", F.lit("u")), how="inner"), ordered(users.where("name > 1"))
+lossy = *lossy, changes(data_rows(df)).drop("_table").union(users), users.drop("_change_number")
+words = [r"the filter \(name > cast\(1 as bigint\)\) may", "the filter .*name", "dropDuplicates may", "the filter"]
+words += ["the filter", "the filter", "mapInArrow may", "an inner temporal_join may", "the filter"]
+words += ["read from file-log without follow_watermark", "without _change_number:"]
+for build, text in zip(lossy, words, strict=True):
+    try:
+        temporal_join(probe, build, on="value", build_time="since")
+        raise AssertionError(f"accepted: {text}")
+    except UsageError as error:
+        assert re.search(text, str(error)), error
+for build in (users, users.where("value > 1 AND _change_type <> 'update_preimage'"), ordered(users.where("value > 1"))):
+    assert temporal_join(probe, build, on="value", build_time="since").columns == ["value", "event_time", "name"]
+clicks, table, unread = (
+    follow_watermark(streams.load(name="connect", sourceName=name, watermarkStrategy="none", snapshot=snapshot))
+    for name, snapshot in (("clicks", "false"), ("table", "true"), ("unread", "false"))
+)
+for build, seen in ((table, None), (table.union(unread), "build (unread) begins with neither")):
+    try:
+        temporal_join(clicks.drop("split"), renamed(build), on="value", build_time="since", buffer=True)
+    except UsageError as error:
+        assert seen is not None and seen in str(error), error
 with StatusPage(spark, port=0) as page:
     assert json.load(urlopen(page.url + "status.json"))["queries"] == []
     query = streams.run(minutes(df), "explained")

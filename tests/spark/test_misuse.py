@@ -14,6 +14,7 @@ from tests.spark.queries import Streams
 from watermark_source import data_rows, follow_watermark, markers
 from watermark_source.errors import UsageError
 from watermark_source.spark import started_queries
+from watermark_source.spark.accepted_operators import has_times_of_its_own
 from watermark_source.spark.connect_plan import PlanText
 from watermark_source.spark.started_queries import examine, unfollowed
 
@@ -122,8 +123,8 @@ def test_a_column_with_times_of_its_own_is_warned_of_where_no_option_names_them(
     change, column, warned = TIMES[times]
     made = change(loaded())
     follow_watermark(made, column)
-    of_text = PlanText.of(made._jdf.queryExecution().toString())
-    assert of_text.times_of_its_own(column, ["event_time"]) is warned
+    of_text = PlanText.of(made._jdf.queryExecution().toString()).steps()
+    assert has_times_of_its_own(of_text, column, ["event_time"]) is warned
     assert [r.getMessage() for r in caplog.records if "has times of its own" in r.getMessage()][1:] == []
     assert (f"column {column} has times of its own" in caplog.text) is warned
 

@@ -13,8 +13,10 @@ from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's u
 
 from watermark_source import data_rows, follow_clock, follow_watermark, order_by_event_time, temporal_join
 from watermark_source.errors import UsageError
-from watermark_source.operators.changes import KindsOfChange
+from watermark_source.operators.changes import KindsOfChange, row_paths
 from watermark_source.operators.followed_time import STATE_STORE
+from watermark_source.spark.connect_plan import PlanText
+from watermark_source.spark.query_plan import steps_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("rocksdb")]
 
@@ -396,6 +398,19 @@ def ordered(rows: DataFrame) -> DataFrame:
     return order_by_event_time(rows, "value", "since").drop("late")
 
 
+def need_the_same_paths(build: DataFrame) -> None:
+    """A client of Spark Connect, which has the text of the plan alone, sees the same sources lose the same rows."""
+    of_nodes, of_text = (
+        [(path.source, path.lost and path.lost.operator[: len("the filter")]) for path in row_paths(plan, KEY_AND_KIND)]
+        for plan in (steps_of(build), PlanText.of(build._jdf.queryExecution().toString()).steps())
+    )
+    assert of_text == of_nodes
+    assert of_nodes
+
+
+KEY_AND_KIND = ("value", "_change_type")
+
+
 @pytest.mark.parametrize(
     ("change", "arguments", "says"),
     [
@@ -449,6 +464,7 @@ def test_changes_of_a_table_that_have_lost_some_are_no_build_side(
     """Otherwise a row that was deleted or changed would count on, without a word."""
     probe = follow_watermark(loaded()).drop("split")
     build = change(changes(follow_watermark(loaded(changes="true", sourceName="users"))))
+    need_the_same_paths(build)
     with pytest.raises(UsageError) as refused:
         temporal_join(probe, build, on="value", build_time="since", **arguments)
     assert [text for text in ("build (users)", *says) if text not in str(refused.value)] == [], str(refused.value)
@@ -481,9 +497,18 @@ def test_changes_of_a_table_may_lose_whole_keys_and_columns(
 ) -> None:
     rows = follow_watermark(loaded(changes="true").where("marker IS NOT NULL OR value > 0"))
     build = change(changes(rows)).drop("_table")
+    need_the_same_paths(build)
     probe = follow_watermark(loaded()).drop("split")
     joined = temporal_join(probe, build, on="value", build_time="since", **arguments)
     assert [name for name in joined.columns if name != "n"] == ["value", "event_time", "name"]
+
+
+def test_rows_that_no_watermark_follows_are_no_changes_of_a_build_side(loaded: Load) -> None:
+    """Their source declares nothing there, so that nothing would show what they lack."""
+    read = loaded(changes="true", sourceName="users")
+    build = changes(follow_watermark(read)).union(changes(data_rows(read))).drop("_table")
+    with pytest.raises(UsageError, match=r"without follow_watermark.*follow_watermark\(a\)\.union\(follow_watermark"):
+        temporal_join(follow_watermark(loaded()).drop("split"), build, on="value", build_time="since")
 
 
 def test_a_filter_that_leaves_out_tombstones_of_a_topic_is_refused(loaded: Load) -> None:

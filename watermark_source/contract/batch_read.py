@@ -8,6 +8,7 @@ from typing import Protocol
 
 from pyspark.sql.datasource import Filter
 
+from watermark_source.contract.lineage import ExpectedLogs, of_logs
 from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.contract.stream import RangeReader, SourceDefinition
 from watermark_source.errors import UsageError
@@ -21,7 +22,8 @@ class BatchRangeReader(Protocol):
     def log_ranges(self, splits: Set[Split]) -> Mapping[Split, SplitRange]:
         """Return the positions that each split's log holds now; splits that no longer exist are left out.
 
-        Called only for ranges with a late edge (``OpenRange.late_start``, ``late_end``).
+        So are those of another log than ``of_logs`` has named. Called only for ranges with a late edge
+        (``OpenRange.late_start``, ``late_end``).
         """
         ...
 
@@ -44,6 +46,7 @@ class BatchDefinition(Protocol):
     def late_ranges(self) -> Sequence[OpenRange]:
         """Return the ranges to read: the user's starting and ending options, resolved now. Ranges do not overlap.
 
+        With a ``log_id`` the reader is a ``LineageRangeReader``: what another log of that name holds is a loss.
         Called on the driver, once for each plan. Connections are closed before it returns.
         """
         ...
@@ -90,13 +93,21 @@ class WholeLogs(BatchDefinition):
         splits = connector.discovery.discover()
         ends = connector.bounds.end_positions(splits)
         starts = connector.bounds.earliest_positions(splits)
+        ids = connector.discovery.ids()
         ranges = [SplitRange(split, starts[split], ends[split]) for split in sorted(starts.keys() & ends.keys())]
-        return [OpenRange(each, late_start=False, late_end=False) for each in ranges if each.size]
+        return [
+            OpenRange(each, late_start=False, late_end=False, log_id=ids.get(each.split.log))
+            for each in ranges
+            if each.size
+        ]
 
 
 @dataclass(frozen=True)
 class _AsBatch(BatchRangeReader):
     reader: RangeReader
+
+    def of_logs(self, expected: ExpectedLogs) -> _AsBatch:
+        return _AsBatch(of_logs(self.reader, expected))
 
     def log_ranges(self, splits: Set[Split]) -> Mapping[Split, SplitRange]:
         return {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
-from typing import Protocol, Self
+from typing import Protocol, Self, TypeVar, cast
 
 from watermark_source.planning.lineage import History
 from watermark_source.planning.split import Split
@@ -21,11 +21,21 @@ class ExpectedLogs:
 
 
 class LineageRangeReader(Protocol):
-    """A ``RangeReader`` of a system with ``Lineage``."""
+    """A ``RangeReader``, or ``BatchRangeReader``, of a system whose logs have ids (``SplitDiscovery.ids``)."""
 
     def of_logs(self, expected: ExpectedLogs) -> Self:
         """Return the reader of ranges of these logs alone: other rows at their positions are a loss."""
         ...
+
+
+Reader = TypeVar("Reader")
+
+
+def of_logs(reader: Reader, expected: ExpectedLogs | None) -> Reader:
+    """Return the reader of ranges of these logs alone; the same one where nothing is known of them."""
+    if expected is None or not (expected.ids or expected.epochs):
+        return reader
+    return cast("Reader", cast("LineageRangeReader", reader).of_logs(expected))
 
 
 class ReadUpTo(Protocol):

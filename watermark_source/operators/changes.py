@@ -9,19 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
 
 from watermark_source.errors import UsageError, shortened
-from watermark_source.operators.followed_time import declared_by
 from watermark_source.spark.accepted_operators import KEEP_EVERY_ROW, OUTER_JOINS, USERS_WORDS
-from watermark_source.spark.classic_plan import children_of, is_leaf, is_stream, items, kind_of, uncast
 from watermark_source.spark.column_names import LATE, MARKER
 from watermark_source.spark.columns import SourceTime
 from watermark_source.spark.follow import quoted
-from watermark_source.supported_spark import analyzed_plan, spark_internals
+from watermark_source.spark.plan_columns import column_of, is_steady, numbers_in
+from watermark_source.spark.plan_steps import REPRESENTED, Step
 
 CALLER = "temporal_join"
 CHANGE_TYPE = "_change_type"
@@ -34,9 +33,6 @@ INNER = "inner"
 """Part of the name of a join that drops rows."""
 _ROWS_ALIKE = frozenset({MARKER, LATE, "topic", "partition", "_change_type", "_database", "_table"})
 """Columns of a source by which a filter chooses splits, or kinds of rows, as its author intends."""
-_MOVING = ("CurrentDate", "CurrentTime", "CurrentTimestamp", "LocalTimestamp", "Now", "Exists")
-"""Expressions whose value is another one in a later batch, beside those of ``_SUBQUERIES``."""
-_SUBQUERIES = ("Query", "Subquery")
 
 
 # Kinds of change, and arguments that name them.
@@ -149,26 +145,61 @@ class _Tracked:
         return _Tracked(alike, {places.get(each, each): lost for each, lost in self.read.items()})
 
 
-_Tables = Mapping[int, Any]
-"""The definitions of common table expressions by their numbers."""
+class _Above(NamedTuple):
+    """What is known above an operator of those below it."""
+
+    tables: Mapping[int, Step] = {}
+    """The definitions of common table expressions by their numbers."""
+    declared: SourceTime | None = None
+    """What the source below declares."""
+
+    def table(self, of: Step) -> Step:
+        """Return the definition of a common table expression at one of its places."""
+        if of.table is None or of.table not in self.tables:
+            raise _unseen(of)
+        return self.tables[of.table]
+
+    def below(self, step: Step) -> _Above:
+        """Return what is known below a step."""
+        tables = {each.table: each for each in step.children if each.table is not None and each.children}
+        return _Above({**self.tables, **tables}, SourceTime.of_plan(step) or self.declared)
+
+    def source(self, leaf: Step) -> SourceTime | None:
+        """Return what a source declares; ``None`` of one of another project."""
+        if self.declared is None and leaf.source is not None:
+            raise UsageError(
+                f"{CALLER}: rows of build are read from {leaf.source.name} without follow_watermark, and nothing shows "
+                "whether they are all of its changes. Call it on each source first: "
+                "follow_watermark(a).union(follow_watermark(b))"
+            )
+        return self.declared
 
 
-@spark_internals()
-def row_paths(df: DataFrame, constant: Sequence[str]) -> list[Path]:
+def row_paths(plan: Step, constant: Sequence[str]) -> list[Path]:
     """Return the sources whose rows become rows of a stream, and what may lose some on the way.
 
     Args:
-        df: a stream.
+        plan: a stream's.
         constant: columns that never change for a key. What they are casts of does not either.
 
     Returns:
-        Nothing under Spark Connect, which exposes no plan. A table that a row is only joined with is no source of it.
+        A table that a row is only joined with is no source of it.
+
+    Raises:
+        UsageError: a source of this project is read without ``follow_watermark``, or the plan shows none.
     """
-    node = analyzed_plan(df)
-    if node is None:
-        return []
-    alike = frozenset(_number(each) for each in items(node.output()) if each.name() in constant)
-    return list(_paths(node, _Tracked(alike, {}), {}))
+    alike = frozenset(column.number for column in plan.output if column.name in constant)
+    if paths := list(_paths(plan, _Tracked(alike, {}), _Above())):
+        return paths
+    raise _unseen(plan)
+
+
+def _unseen(step: Step) -> UsageError:
+    return UsageError(
+        f"{CALLER}: build's plan does not show from which source the rows of {step.kind} are read, and so not whether "
+        "changes of a key are left out. Give the stream that follow_watermark returned, with a select or a filter on "
+        "the key at most"
+    )
 
 
 def need_all_changes(paths: Sequence[Path], key: Sequence[str], change_type: str) -> None:
@@ -203,101 +234,91 @@ def need_all_changes(paths: Sequence[Path], key: Sequence[str], change_type: str
     )
 
 
-def _paths(node: Any, tracked: _Tracked, tables: _Tables) -> Iterator[Path]:
-    kind = kind_of(node)
-    if kind == "WithCTE":
-        yield from _paths(node.plan(), tracked, _with_tables(node, tables))
-    elif kind == "CTERelationRef":
-        table = tables[int(node.cteId())]
-        yield from _paths(table, tracked.moved(_by_place(node, table)), tables)
-    elif is_leaf(node):
-        known = tracked.alike | {_number(each) for each in items(node.output()) if each.name() in _ROWS_ALIKE}
+def _paths(step: Step, tracked: _Tracked, above: _Above) -> Iterator[Path]:
+    below = above.below(step)
+    if step.kind == "WithCTE":
+        yield from _paths(step.children[-1], tracked, below)
+    elif step.kind == REPRESENTED:
+        table = above.table(step)
+        yield from _paths(table, tracked.moved(_by_place(step, table)), above)
+    elif not step.children:
+        known = tracked.alike | {column.number for column in step.output if column.name in _ROWS_ALIKE}
         lost = next((lost for each, lost in tracked.read.items() if each not in known), None)
-        yield from (Path(source, lost) for source in declared_by(node)[:1])
-    elif kind == "Union":
-        for part in children_of(node):
-            yield from _paths(part, tracked.moved(_by_place(node, part)), tables)
-    elif (own := _own_operator(node)) is not None:
+        if (source := above.source(step)) is not None:
+            yield Path(source, lost)
+    elif step.kind == "Union":
+        for part in step.children:
+            yield from _paths(part, tracked.moved(_by_place(step, part)), below)
+    elif (own := _own_operator(step)) is not None:
+        packed = _input(step)
         if INNER in own:
-            yield from _lost_in(_input(node), Lost("an inner temporal_join"), tables)
+            yield from _lost_in(packed, Lost("an inner temporal_join"), below)
         else:
-            yield from _paths(_input(node), tracked.moved(_by_name(node, _input(node))), tables)
+            yield from _paths(packed, tracked.moved(_by_name(step, packed)), below)
     else:
-        known_step = _STEPS.get(kind, _kept if kind in KEEP_EVERY_ROW else _unknown)
-        below = known_step(node, tracked)
-        if isinstance(below, Lost):
-            yield from _lost_in(node, below, tables)
-        else:
-            for child in filter(is_stream, children_of(node)):
-                yield from _paths(child, below, tables)
+        known_step = _STEPS.get(step.kind, _kept if step.kind in KEEP_EVERY_ROW else _unknown)
+        kept = known_step(step, tracked)
+        for child in step.streams:
+            yield from _lost_in(child, kept, below) if isinstance(kept, Lost) else _paths(child, kept, below)
 
 
-def _lost_in(node: Any, lost: Lost, tables: _Tables) -> Iterator[Path]:
-    """Yield all sources below a node that loses rows."""
-    kind = kind_of(node)
-    if kind == "CTERelationRef":
-        yield from _lost_in(tables[int(node.cteId())], lost, tables)
-    elif is_leaf(node):
-        yield from (Path(source, lost) for source in declared_by(node)[:1])
+def _lost_in(step: Step, lost: Lost, above: _Above) -> Iterator[Path]:
+    """Yield all sources below an operator that loses rows."""
+    if step.kind == REPRESENTED:
+        yield from _lost_in(above.table(step), lost, above)
+    elif not step.children:
+        if (source := above.source(step)) is not None:
+            yield Path(source, lost)
     else:
-        below = [node.plan()] if kind == "WithCTE" else children_of(node)
-        for child in filter(is_stream, below):
-            yield from _lost_in(child, lost, _with_tables(node, tables) if kind == "WithCTE" else tables)
-
-
-def _with_tables(node: Any, tables: _Tables) -> _Tables:
-    return {**tables, **{int(table.id()): table for table in items(node.cteDefs())}}
+        for child in step.streams:
+            yield from _lost_in(child, lost, above.below(step))
 
 
 # What each operator does with the columns of interest, or that it may lose rows.
 
 
-def _kept(_: Any, tracked: _Tracked) -> _Tracked | Lost:
+def _kept(_: Step, tracked: _Tracked) -> _Tracked | Lost:
     return tracked
 
 
-def _unknown(node: Any, _: _Tracked) -> _Tracked | Lost:
-    kind = kind_of(node)
-    return Lost(_WORDS.get(kind) or USERS_WORDS.get(kind, f"the operator {kind}"))
+def _unknown(step: Step, _: _Tracked) -> _Tracked | Lost:
+    return Lost(_WORDS.get(step.kind) or USERS_WORDS.get(step.kind, f"the operator {step.kind}"))
 
 
-def _project(node: Any, tracked: _Tracked) -> _Tracked | Lost:
-    named = [(each, uncast(each)) for each in items(node.projectList())]
-    alike = {_number(of) for each, of in named if of is not None and _number(each) in tracked.alike}
-    alike |= tracked.alike
+def _project(step: Step, tracked: _Tracked) -> _Tracked | Lost:
+    of = {number: column_of(step.made[number]) if number in step.made else number for _, number in step.output}
+    alike = tracked.alike | {found for number, found in of.items() if found is not None and number in tracked.alike}
     read = dict(tracked.read)
-    for each, of in named:
-        lost = read.pop(_number(each), None)
-        if lost is None or _number(each) in alike:
+    for number, found in of.items():
+        lost = read.pop(number, None)
+        if lost is None or number in alike:
             continue
-        if of is not None:
-            read[_number(of)] = lost
-        elif not _is_steady(each) or not each.references().isEmpty():
+        if found is not None:
+            read[found] = lost
+        elif numbers_in(step.made[number]) or not is_steady(step.made[number]):
             return lost
-    return _Tracked(frozenset(alike), read)
+    return _Tracked(alike, read)
 
 
-def _filter(node: Any, tracked: _Tracked) -> _Tracked | Lost:
+def _filter(step: Step, tracked: _Tracked) -> _Tracked | Lost:
     # The filter of follow_watermark and follow_clock is the one directly above Spark's watermark.
-    if kind_of(node.child()) == "EventTimeWatermark":
+    if step.children[0].watermarked is not None:
         return tracked
-    condition = node.condition()
-    lost = Lost(f"the filter {shortened(condition.sql())}", condition.sql())
-    if not _is_steady(condition):
+    lost = Lost(f"the filter {shortened(step.text)}", step.text)
+    if not step.is_steady:
         return lost
-    read = {_number(each) for each in items(condition.references().toSeq())} - tracked.alike
-    return replace(tracked, read={**tracked.read, **dict.fromkeys(read, lost)})
+    return replace(tracked, read={**tracked.read, **dict.fromkeys(step.reads - tracked.alike, lost)})
 
 
-def _join(node: Any, tracked: _Tracked) -> _Tracked | Lost:
-    streams = [is_stream(child) for child in children_of(node)]
+def _join(step: Step, tracked: _Tracked) -> _Tracked | Lost:
+    streams = [child.is_stream for child in step.children]
     if all(streams):
         return Lost("a join of two streams")
-    kept = OUTER_JOINS.get(str(node.joinType()), (False, False))
+    kept = OUTER_JOINS.get(step.join_type, (False, False))
     return tracked if kept[streams.index(True)] else Lost(USERS_WORDS["Join"])
 
 
-_STEPS: Mapping[str, Callable[[Any, _Tracked], _Tracked | Lost]] = {
+_STEPS: Mapping[str, Callable[[Step, _Tracked], _Tracked | Lost]] = {
     "EventTimeWatermark": _kept,
     "Filter": _filter,
     "Join": _join,
@@ -312,43 +333,30 @@ _WORDS = {
 }
 
 
-def _is_steady(expression: Any) -> bool:
-    """Return whether an expression has the same value for the same row in each batch."""
-    kind = kind_of(expression)
-    if kind in _MOVING or kind.endswith(_SUBQUERIES) or not expression.deterministic():
-        return False
-    return all(map(_is_steady, children_of(expression)))
-
-
 # Operators of this project: rows are packed, given to Spark's stateful operator, and unpacked.
 
 
-def _own_operator(node: Any) -> str | None:
-    """Return the name of the operator of this project whose rows a node unpacks."""
-    name = str(node.functionExpr().name()) if kind_of(node) == "MapInArrow" else ""
-    return name if name == ORDERING or name.startswith(JOIN) else None
+def _own_operator(step: Step) -> str | None:
+    """Return the name of the operator of this project whose rows a step unpacks."""
+    return step.function if step.function == ORDERING or step.function.startswith(JOIN) else None
 
 
-def _input(node: Any) -> Any:
+def _input(step: Step) -> Step:
     """Return what an operator of this project packs the rows of; of a join, its probe side."""
-    while kind_of(node := children_of(node)[0]) != "MapInArrow":
+    while not (step := step.children[0]).function:
         pass
-    return children_of(node)[0]
+    return step.children[0]
 
 
 # Columns by their numbers.
 
 
-def _number(expression: Any) -> int:
-    """Return the number by which Spark distinguishes columns."""
-    return int(expression.exprId().id())
+def _by_place(step: Step, below: Step) -> dict[int, int]:
+    # Of columns that a plan does not show nothing is known.
+    same = len(step.output) == len(below.output)
+    return {one.number: other.number for one, other in zip(step.output, below.output, strict=True)} if same else {}
 
 
-def _by_place(node: Any, below: Any) -> dict[int, int]:
-    pairs = zip(items(node.output()), items(below.output()), strict=True)
-    return {_number(one): _number(other) for one, other in pairs}
-
-
-def _by_name(node: Any, below: Any) -> dict[int, int]:
-    numbers = {str(each.name()): _number(each) for each in items(below.output())}
-    return {_number(each): numbers[name] for each in items(node.output()) if (name := str(each.name())) in numbers}
+def _by_name(step: Step, below: Step) -> dict[int, int]:
+    numbers = {column.name: column.number for column in below.output}
+    return {column.number: numbers[column.name] for column in step.output if column.name in numbers}

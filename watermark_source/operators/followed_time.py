@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 from pyspark.sql import DataFrame
 from pyspark.sql.types import TimestampType
 
 from watermark_source.errors import UsageError
-from watermark_source.spark.classic_plan import is_stream, items
 from watermark_source.spark.columns import SourceTime
 from watermark_source.spark.follow import DELAY_KEY, spelling
-from watermark_source.supported_spark import analyzed_plan, spark_internals
+from watermark_source.spark.plan_steps import Step
 
 WAITED = "watermark_source.waited"
 """Metadata key of an event-time column: the operator that emitted its rows after the watermark had passed them."""
@@ -20,7 +16,7 @@ STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
-def followed_time(df: DataFrame, name: str, caller: str) -> tuple[str, SourceTime]:
+def followed_time(df: DataFrame, plan: Step, name: str, caller: str) -> tuple[str, SourceTime]:
     """Return the column's name as the schema spells it, and what its source declares about time.
 
     In a union of sources the declaration is that of a source on event time, if there is one: a watermark that is the
@@ -48,22 +44,12 @@ def followed_time(df: DataFrame, name: str, caller: str) -> tuple[str, SourceTim
             f"{caller}: column {name!r} has a watermark of Spark's own withWatermark, which ignores its source's "
             "splits; use follow_watermark in its place, on a stream of this project's sources"
         )
-    return name, next((source for source in declarations(df) if not source.processing_time), declared)
+    return name, next((source for source in declarations(plan) if not source.processing_time), declared)
 
 
-@spark_internals()
-def declarations(df: DataFrame) -> list[SourceTime]:
-    """Return what the plan's sources declare about time; nothing under Spark Connect, which exposes no plan."""
-    plan = analyzed_plan(df)
-    if plan is None:
-        return []
-    return [source for leaf in items(plan.collectLeaves()) if is_stream(leaf) for source in declared_by(leaf)]
-
-
-def declared_by(leaf: Any) -> list[SourceTime]:
-    """Return what the columns of a plan's leaf declare about time; nothing of another project's source."""
-    texts = [column.metadata().json() for column in items(leaf.output())]
-    return [source for text in texts if (source := SourceTime.of_metadata(json.loads(text))) is not None]
+def declarations(plan: Step) -> list[SourceTime]:
+    """Return what sources declare about time that ``follow_watermark`` and ``follow_clock`` were given."""
+    return [source for step in plan.all() if (source := SourceTime.of_plan(step)) is not None]
 
 
 def need_rocksdb(df: DataFrame, caller: str) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import pickle
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -33,6 +35,8 @@ from watermark_source.words import NO_WORDS
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_log = logging.getLogger(__name__)
 
 Integers = npt.NDArray[np.int64]
 Row = tuple[Any, ...]
@@ -157,6 +161,21 @@ class JoinLayout:
                 f"follow_watermark: {self.deletions.remedy}, for which build needs the column of that time. Or let the "
                 "source's event time be the time of each change"
             )
+        if not self.deletions.of_changes and not {v.time for v in (*before, *new) if v.row is not None}.isdisjoint(
+            v.time for v in (*after, *new) if v.row is None
+        ):
+            _warn_of_one_time(self.name, self.deletions.remedy)
+
+
+@cache
+def _warn_of_one_time(name: str, remedy: str) -> None:
+    _log.warning(
+        "%s: a row of build was deleted with the time at which it began, and its event time is a column or a member of "
+        "which nothing says whether it is that of each change. If a deletion has the time of the row that it deletes, "
+        "such a row has no version, or is never deleted: give deletes the time of their change, before "
+        "follow_watermark: %s. Ignore this if rows are deleted within the unit of time in which they begin",
+        name, remedy,
+    )  # fmt: skip
 
 
 _BUCKET_STATE = StructType(

@@ -22,6 +22,7 @@ from watermark_source.operators.packs import EMITTED, ORDERING_BUCKET, ORDERING_
 from watermark_source.operators.waiting_rows import RowLayout
 from watermark_source.spark.column_names import EVENT_TIME
 from watermark_source.spark.follow import quoted, spelling
+from watermark_source.spark.query_plan import steps_of
 
 _CALLER = "order_by_event_time"
 LATE = "late"
@@ -63,7 +64,7 @@ def order_by_event_time(
             f"{_CALLER}: needs a stream (spark.readStream); for a batch use Spark's own "
             f"orderBy({', '.join(map(repr, [*keys, time]))})"
         )
-    time, _ = followed_time(df, time, _CALLER)
+    time, _ = followed_time(df, steps_of(df), time, _CALLER)
     _refuse_rows_that_waited(df, time)
     need_rocksdb(df, _CALLER)
     _check(df, keys, late, buckets)

@@ -35,7 +35,6 @@ from watermark_source.operators.changes import (
     IGNORED,
     UPSERTS,
     KindsOfChange,
-    Path,
     as_list,
     need_all_changes,
     need_names,
@@ -49,6 +48,8 @@ from watermark_source.spark.accepted_operators import has_times_of_its_own
 from watermark_source.spark.column_names import EVENT_TIME
 from watermark_source.spark.columns import SourceTime
 from watermark_source.spark.follow import is_case_sensitive, quoted, spelling
+from watermark_source.spark.plan_steps import Step
+from watermark_source.spark.query_plan import steps_of
 
 SEQUENCE = ("_commit_version", "_change_number")
 """The columns that order the changes of a row, as this project's sources name them."""
@@ -129,16 +130,16 @@ def temporal_join(
     _need_booleans(buffer=buffer, wait=wait)
     need_names(probe_time=probe_time, build_time=build_time, change_type=change_type)
     need_rocksdb(probe, CALLER)
-    probe_time, probe_source = followed_time(probe, probe_time, f"{CALLER}, probe")
-    build_time, build_source = followed_time(build, build_time, f"{CALLER}, build")
+    plan = steps_of(build)
+    probe_time, probe_source = followed_time(probe, steps_of(probe), probe_time, f"{CALLER}, probe")
+    build_time, build_source = followed_time(build, plan, build_time, f"{CALLER}, build")
     _need_one_kind_of_time(probe_source, build_source)
     if probe_source.processing_time or not wait:
-        _need_waiting_or_none(probe, build, probe_source, build_source, buffer=buffer, wait=wait)
+        _need_waiting_or_none(probe, probe_source, [build_source, *declarations(plan)], buffer=buffer, wait=wait)
     probe_key, build_key = names_of_key(probe, build, on)
     kind = next(iter(_present(build, CHANGE_TYPE)), None) if change_type is None else change_type
     kind = None if kind is None else spelling(build, kind, CALLER)
-    # Spark Connect shows no plan.
-    paths = row_paths(build, [*build_key, kind or CHANGE_TYPE]) or [Path(build_source)]
+    paths = row_paths(plan, [*build_key, kind or CHANGE_TYPE])
     changes = dict.fromkeys(path.source for path in paths if _has_changes(path.source))
     is_ordered = sequence is not None
     sequence = _sequence_of_changes(build, list(changes), sequence)
@@ -165,7 +166,7 @@ def temporal_join(
         probe=arrow_columns(probe_rows.schema.fields[1:]),
         build=arrow_columns(added),
         described=_described(probe, added, probe_key, buckets, _kind_of_join(probe_source, wait=wait)),
-        deletions=_deletions(build, build_time, columns, kinds, [path.source for path in paths]),
+        deletions=_deletions(plan, build_time, columns, kinds, [path.source for path in paths]),
     )
     key = key_bytes(build, build_key)
     is_version, is_delete = key.isNotNull(), F.lit(False)
@@ -191,13 +192,13 @@ def temporal_join(
 
 
 def _deletions(
-    build: DataFrame, time: str, columns: BuildColumns, kinds: KindsOfChange, sources: Sequence[SourceTime]
+    plan: Step, time: str, columns: BuildColumns, kinds: KindsOfChange, sources: Sequence[SourceTime]
 ) -> Deletions:
     """Return what the sources declare, and the plan shows, of the times of rows that delete their key."""
     listed = ", ".join(repr(kind) for kind in kinds.deletes)
     return Deletions(
         of_changes=all(
-            source.default_times and not has_times_of_its_own(build, time, source.default_times) for source in sources
+            source.default_times and not has_times_of_its_own(plan, time, source.default_times) for source in sources
         ),
         dated_by=next((source.deletion_time for source in sources if source.deletion_time is not None), None),
         condition=f"{columns.change_type} IN ({listed})",
@@ -259,11 +260,13 @@ def _on_clock(probe: SourceTime, build: SourceTime) -> str:
 
 
 def _need_waiting_or_none(
-    probe: DataFrame, build: DataFrame, probe_source: SourceTime, build_source: SourceTime, *, buffer: bool, wait: bool
+    probe: DataFrame, probe_source: SourceTime, build: Sequence[SourceTime], *, buffer: bool, wait: bool
 ) -> None:
-    """Refuse, on processing time, sides with which rows would wait although they shall not, or would not wait."""
-    # Each source of a union counts: the first one alone does not show when the others have been read.
-    sources = dict.fromkeys([build_source, *declarations(build)])
+    """Refuse, on processing time, sides with which rows would wait although they shall not, or would not wait.
+
+    Each source of a union as build side counts: the first one alone does not show when the others have been read.
+    """
+    sources = dict.fromkeys(build)
     if not wait:
         for source in sources:
             _need_no_wait(probe_source, source, buffer=buffer)

@@ -110,6 +110,8 @@ class OpenRange(NamedTuple):
     """Nothing before this position is wanted, even if the log is another one by then."""
     below: int | None = None
     """Nor from this one on."""
+    log_id: str | None = None
+    """The id of the log that was planned with; ``None`` where the system names none."""
 
     def within(self, at_least: int, below: int | None, first: int = 0) -> OpenRange | None:
         """Return what of it is wanted, by the fields of these names; ``None`` if nothing is, nor will be."""
@@ -118,9 +120,8 @@ class OpenRange(NamedTuple):
         begin = max(start, first, at_least)
         if (below is not None and below <= begin) or (begin >= stop and not self.late_end):
             return None
-        return OpenRange(
-            SplitRange(split, min(begin, stop), stop), self.late_start, self.late_end, first, at_least, below
-        )
+        wanted = SplitRange(split, min(begin, stop), stop)
+        return self._replace(range=wanted, first=first, at_least=at_least, below=below)
 
 
 class OpenPiece(NamedTuple):

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyspark.sql import DataFrame
-
 from watermark_source.errors import UsageError, shortened
 from watermark_source.spark.column_names import MARKER
+from watermark_source.spark.plan_columns import time_of
 from watermark_source.spark.plan_steps import REPRESENTED, TRUE, Step
-from watermark_source.supported_spark import analyzed_plan, spark_internals
 
 KEEP_EVERY_ROW = frozenset(
     {
@@ -107,17 +105,20 @@ def _refused(what: str, condition: str | None = None) -> UsageError:
 # The column that users name as event time: the source's own, or one with times of its own.
 
 
-@spark_internals()
-def has_times_of_its_own(df: DataFrame, name: str, own: Sequence[str]) -> bool:
+def has_times_of_its_own(plan: Step, name: str, own: Sequence[str]) -> bool:
     """Return whether a column is certainly neither a column in ``own`` of the source, nor one of these moved or cast.
 
     A time that is moved by an interval, the same for all rows, keeps their order. False where the plan cannot be
     followed.
     """
-    if (plan := analyzed_plan(df)) is not None:
-        from watermark_source.spark import classic_plan  # noqa: PLC0415 - one form of the two
-
-        return classic_plan.times_of_its_own(plan, name, own)
-    from watermark_source.spark.connect_plan import analysed_text  # noqa: PLC0415 - needs the packages of Connect
-
-    return analysed_text(df).times_of_its_own(name, own)
+    made = {number: text for step in plan.all() for number, text in step.made.items()}
+    sources = [step for step in plan.all() if step.is_stream and not step.children and step.kind != REPRESENTED]
+    read = {column.number: column.name for step in sources for column in step.output}
+    number = next((column.number for column in plan.output if column.name == name), None)
+    if number is None:
+        return False
+    while number is not None and number not in read:
+        if number not in made:
+            return False
+        number = time_of(made[number])
+    return number is None or read[number] not in own

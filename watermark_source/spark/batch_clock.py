@@ -8,10 +8,8 @@ and in a query that was restarted.
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 from weakref import WeakSet
 
 import pyarrow as pa
@@ -23,11 +21,10 @@ from pyspark.sql.types import BooleanType, StructField, StructType
 
 from watermark_source.errors import UsageError
 from watermark_source.planning.watermark import WatermarkCharacteristic
-from watermark_source.spark.column_names import CLOCK, EVENT_TIME, MARKER
+from watermark_source.spark.column_names import CLOCK, DECLARED, EVENT_TIME
 from watermark_source.spark.columns import SourceTime
 from watermark_source.spark.follow import DELAY_KEY, is_case_sensitive, known_columns, parsed_delay
-from watermark_source.spark.started_queries import watermark_columns
-from watermark_source.supported_spark import analyzed_plan, spark_internals
+from watermark_source.spark.query_plan import steps_of
 
 _CALLER = "follow_clock"
 _BATCH_TIME = f"{CLOCK}_of_batches"
@@ -70,11 +67,14 @@ def follow_clock(df: DataFrame, event_time: str = EVENT_TIME, *, delay: str = "0
     ticks = _ticks(df.sparkSession)
     nulls = [F.lit(None).cast(field.dataType).alias(field.name) for field in df.schema]
     both = df.select("*", F.lit(False).alias(_TICK)).union(ticks.select(*nulls, _TICK))
-    clocked = both.withColumn(_BATCH_TIME, F.current_timestamp()).withWatermark(_BATCH_TIME, "0 seconds")
+    shown = {_BATCH_TIME: F.current_timestamp(), DECLARED: F.lit(_DECLARED.in_plan())}
+    clocked = both.withColumns(shown).withWatermark(_BATCH_TIME, "0 seconds")
     # Not deterministic, so that no filter of the user is pushed below the watermark node, where it would drop ticks.
     rows = clocked.where(~F.col(_TICK) | (F.expr("spark_partition_id()") < 0))
     about_time = {DELAY_KEY: delay_ms, **_DECLARED.metadata}
-    return rows.select("*", F.col(_BATCH_TIME).alias(event_time, metadata=about_time)).drop(_TICK, _BATCH_TIME)
+    return rows.select("*", F.col(_BATCH_TIME).alias(event_time, metadata=about_time)).drop(
+        _TICK, _BATCH_TIME, DECLARED
+    )
 
 
 _registered: WeakSet[SparkSession] = WeakSet()
@@ -99,13 +99,14 @@ def _need_plain_stream(df: DataFrame) -> None:
             f"{_CALLER}: the DataFrame is a batch, and has no batches with a time. Read it with spark.readStream; a "
             "table that does not change is joined with Spark's own join()"
         )
-    if (source := _source_of_project(df)) is not None:
+    plan = steps_of(df)
+    if sources := [step.source.name for step in plan.all() if step.source is not None]:
         raise UsageError(
-            f"{_CALLER}: the stream is read from {source}, a source of this project, which records a clock of its own. "
-            'Read it with .option("watermarkStrategy", "none") and call follow_watermark in place of '
+            f"{_CALLER}: the stream is read from {sources[0]!r}, a source of this project, which records a clock of "
+            'its own. Read it with .option("watermarkStrategy", "none") and call follow_watermark in place of '
             f"{_CALLER}"
         )
-    if existing := watermark_columns(df):
+    if existing := [step.watermarked.column for step in plan.all() if step.watermarked is not None]:
         ours = any(CLOCK in name for name in existing)
         where = "by follow_watermark or follow_clock" if ours else f"by withWatermark on {', '.join(existing)}"
         raise UsageError(
@@ -113,20 +114,6 @@ def _need_plain_stream(df: DataFrame) -> None:
             f"its batches leave that call out: {_CALLER}(spark.readStream.format(...).load()); for event time leave "
             f"out {_CALLER}"
         )
-
-
-@spark_internals()
-def _source_of_project(df: DataFrame) -> str | None:
-    """Return the name of a source of this project in the plan; Spark Connect shows only columns that are left."""
-    metadata: list[Mapping[str, Any]] = [field.metadata for field in df.schema]
-    if (plan := analyzed_plan(df)) is not None:
-        leaves = plan.collectLeaves()
-        outputs = [leaves.apply(i).output() for i in range(leaves.size()) if leaves.apply(i).isStreaming()]
-        metadata += [json.loads(o.apply(i).metadata().json()) for o in outputs for i in range(o.size())]
-    declared = [source for each in metadata if (source := SourceTime.of_metadata(each)) and not source.batch_clock]
-    if declared:
-        return repr(declared[0].source)
-    return f"a format with the column {MARKER!r}" if MARKER in df.columns else None
 
 
 def _need_new_column(df: DataFrame, name: str) -> None:

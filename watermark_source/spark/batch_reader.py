@@ -12,6 +12,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from watermark_source.contract.batch_read import BatchDefinition, BatchRangeReader
+from watermark_source.contract.lineage import ExpectedLogs, of_logs
 from watermark_source.errors import InternalError
 from watermark_source.planning.ranges_per_task import OpenPiece, OpenRange, bind, into_tasks
 from watermark_source.planning.split import Split, SplitRange
@@ -89,6 +90,8 @@ def lay(wholes: Sequence[OpenRange], *, at_least: int | None, at_most: int | Non
 def read_pieces(reader: BatchRangeReader, pieces: Sequence[OpenPiece], schema: StructType) -> Iterator[pa.RecordBatch]:
     """Bind the pieces to the current ends of their logs, and yield their rows."""
     spare_imports()
+    ids = {piece.range.split.log: id_ for piece in pieces if (id_ := piece.whole.log_id) is not None}
+    reader = of_logs(reader, ExpectedLogs(ids))
     from_beginning = frozenset(piece.range.split for piece in pieces if piece.whole.late_start)
     for ranges in _rounds(_bound(reader, pieces)):
         for batch in reader.read(ranges, from_beginning=from_beginning):

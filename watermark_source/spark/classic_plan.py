@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from watermark_source.spark.column_names import KEY, MARKER
+from watermark_source.spark.plan_columns import numbers_in, projected
 from watermark_source.spark.plan_steps import (
     ANY,
     FALSE,
@@ -23,38 +24,53 @@ from watermark_source.spark.plan_steps import (
     null_test,
 )
 
-_MOVED = ("TimeAdd", "TimestampAddInterval")
-"""Names, in Spark's releases, of a timestamp that is moved by an interval."""
+_MOVING = ("CurrentDate", "CurrentTime", "CurrentTimestamp", "LocalTimestamp", "Now", "Exists")
+"""Expressions whose value is another one in a later batch, beside those of ``_SUBQUERIES``."""
+_SUBQUERIES = ("Query", "Subquery")
 
 
 def steps_of_plan(node: Any) -> Step:
     """Return an analysed plan."""
     kind = kind_of(node)
+    output, made = projected(node.output().mkString(", "))
     if not is_stream(node):
-        return Step(kind=kind, is_stream=False)
+        return Step(kind=kind, is_stream=False, output=output)
+    if kind == "Project":
+        output, made = projected(node.projectList().mkString(", "))
     children = tuple(steps_of_plan(child) for child in children_of(node))
-    if not children:
-        return Step(kind=kind, is_stream=True, source=_source(node, kind))
-    return Step(kind=kind, is_stream=True, children=children, **_facts(node, kind))
+    source = None if children else _source(node, kind)
+    facts = _FACTS[kind](node) if kind in _FACTS else {}
+    return Step(kind=kind, is_stream=True, children=children, output=output, made=made, source=source, **facts)
 
 
-def _facts(node: Any, kind: str) -> dict[str, Any]:
-    if kind == "Filter":
-        condition = node.condition()
-        return {
-            "text": str(condition.sql()),
-            "outcomes": _outcomes(condition, node),
-            "reads_marker_alone": _reads_marker_alone(condition),
-        }
-    if kind == "Join":
-        condition = node.condition()
-        outcomes = TRUE if condition.isEmpty() else _outcomes(condition.get(), node)
-        return {"join_type": str(node.joinType()), "outcomes": outcomes}
-    if kind == "Generate":
-        return {"keeps_left_out": bool(node.outer())}
-    if kind == "EventTimeWatermark":
-        return {"watermarked": Watermarked(str(node.eventTime().name()), str(node.delay().toString()))}
-    return {}
+def _of_filter(node: Any) -> dict[str, Any]:
+    condition = node.condition()
+    return {
+        "text": str(condition.sql()),
+        "outcomes": _outcomes(condition, node),
+        "reads_marker_alone": _reads_marker_alone(condition),
+        "reads": numbers_in(str(condition.toString())),
+        "is_steady": _is_steady(condition),
+    }
+
+
+def _of_join(node: Any) -> dict[str, Any]:
+    condition = node.condition()
+    outcomes = TRUE if condition.isEmpty() else _outcomes(condition.get(), node)
+    return {"join_type": str(node.joinType()), "outcomes": outcomes}
+
+
+_FACTS: Mapping[str, Callable[[Any], dict[str, Any]]] = {
+    "CTERelationDef": lambda node: {"table": int(node.id())},
+    "EventTimeWatermark": lambda node: {
+        "watermarked": Watermarked(str(node.eventTime().name()), str(node.delay().toString()))
+    },
+    "Filter": _of_filter,
+    "Generate": lambda node: {"keeps_left_out": bool(node.outer())},
+    "Join": _of_join,
+    "MapInArrow": lambda node: {"function": str(node.functionExpr().name())},
+    REPRESENTED: lambda node: {"table": int(node.cteId())},
+}
 
 
 def _source(node: Any, kind: str) -> Source | None:
@@ -127,44 +143,15 @@ def _reads_marker_alone(condition: Any) -> bool:
     return bool(read) and all(each.metadata().contains(KEY) for each in read)
 
 
-def times_of_its_own(node: Any, name: str, own: Sequence[str]) -> bool:
-    """Return whether a column of a plan is certainly neither in ``own`` of the source, nor one of these moved or cast.
-
-    False where the plan cannot be followed.
-    """
-    column = next((each for each in items(node.output()) if each.name() == name), None)
-    while column is not None:
-        defined = _defined(column, node)
-        if defined is None:
-            return False
-        expression, at = defined
-        if is_leaf(at):
-            return expression.name() not in own
-        column, node = uncast(_unmoved(expression)), at.child()
-    return True
-
-
-def _unmoved(named: Any) -> Any:
-    """Return the time that an expression moves by an interval that is the same for all rows, or the expression."""
-    while kind_of(named) in (*_MOVED, "Alias", "Cast", "DatetimeSub"):
-        if kind_of(named) in _MOVED:
-            time, interval = children_of(named)
-            if not interval.foldable():
-                return named
-            named = time
-        else:
-            named = named.child()
-    return named
+def _is_steady(expression: Any) -> bool:
+    """Return whether an expression has the same value for the same row in each batch."""
+    kind = kind_of(expression)
+    if kind in _MOVING or kind.endswith(_SUBQUERIES) or not expression.deterministic():
+        return False
+    return all(map(_is_steady, children_of(expression)))
 
 
 # Spark's nodes and expressions.
-
-
-def uncast(named: Any) -> Any:
-    """Return the column that an expression is, or is a cast of."""
-    while kind_of(named) in ("Alias", "Cast"):
-        named = named.child()
-    return named if kind_of(named) == "AttributeReference" else None
 
 
 def is_stream(node: Any) -> bool:

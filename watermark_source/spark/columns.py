@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Self
+from urllib.parse import quote, unquote
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -20,8 +22,9 @@ from watermark_source.planning.snapshot_ranges import snapshot_split
 from watermark_source.planning.state import SourceState, SplitStatus
 from watermark_source.planning.status_transitions import changed_status
 from watermark_source.planning.watermark import WatermarkCharacteristic
-from watermark_source.spark.column_names import EVENT_TIME, KEY, MARKER
+from watermark_source.spark.column_names import DECLARED, EVENT_TIME, KEY, MARKER
 from watermark_source.spark.options import EngineOptions
+from watermark_source.spark.plan_steps import Step
 from watermark_source.words import NO_WORDS, Words
 
 _THOUSAND_YEARS = 1_000 * 366 * 86_400_000
@@ -206,7 +209,7 @@ class SourceTime:
         )
 
     @classmethod
-    def of_metadata(cls, metadata: Mapping[str, Any]) -> SourceTime | None:
+    def of_metadata(cls, metadata: Mapping[str, Any]) -> Self | None:
         """Read a column's metadata; ``None`` where nothing is declared."""
         declared = metadata.get(KEY)
         if not isinstance(declared, Mapping):
@@ -259,3 +262,14 @@ class SourceTime:
         if words := {name: text for name in _SAID if (text := getattr(self.words, name)) != getattr(NO_WORDS, name)}:
             declared["words"] = words
         return {KEY: declared}
+
+    def in_plan(self) -> str:
+        """Return a text of this by which a plan shows it: Spark Connect shows no metadata."""
+        # In a text of Spark's, a space, a parenthesis or a bracket would end it.
+        return quote(json.dumps(self.metadata[KEY], separators=(",", ":")), safe='{}":,')
+
+    @classmethod
+    def of_plan(cls, plan: Step) -> Self | None:
+        """Return what a projection of a plan declares; ``None`` of another operator."""
+        numbers = [column.number for column in plan.output if column.name == DECLARED and column.number in plan.made]
+        return cls.of_metadata({KEY: json.loads(unquote(plan.made[numbers[0]]))}) if numbers else None

@@ -21,6 +21,19 @@ from pyspark.sql.connect.plan import LogicalPlan
 
 from watermark_source.installation import format_packages
 from watermark_source.spark.column_names import EVENT_TIME, MARKER
+from watermark_source.spark.plan_columns import (
+    CAST,
+    WATERMARK,
+    NumberedColumn,
+    column_of,
+    is_column,
+    is_steady,
+    listed_columns,
+    numbers_in,
+    projected,
+    split,
+    without_numbers,
+)
 from watermark_source.spark.plan_steps import (
     ANY,
     FALSE,
@@ -45,12 +58,7 @@ _ALL = str(2**31 - 1)
 
 def steps_of_connect(df: DataFrame) -> Step:
     """Return the plan of a DataFrame of Spark Connect, as the server has analysed it."""
-    return analysed_text(df).steps()
-
-
-def analysed_text(df: DataFrame) -> PlanText:
-    """Return the analysed plan of a DataFrame of Spark Connect."""
-    return PlanText.of(_explained(df))
+    return PlanText.of(_explained(df)).steps()
 
 
 def _explained(df: DataFrame) -> str:
@@ -69,17 +77,12 @@ def _explained(df: DataFrame) -> str:
 
 _BEGINS, _ENDS = "== Analyzed Logical Plan ==\n", "\n== Optimized Logical Plan =="
 _NODE = re.compile(r"(?P<depth>(?:[: ]  )*)(?P<below>[:+]- )?(?P<streams>~?)(?P<kind>[A-Z]\w*)\b ?(?P<rest>.*)")
-_NUMBERED = r"(?P<name>.+)#(?P<number>\d+)L?(?:-T\d+ms)?"
-_COLUMN = re.compile(_NUMBERED)
-_ALIAS = re.compile(rf"(?P<of>.*) AS {_NUMBERED}")
-_CAST = re.compile(r"cast\((?P<of>.*) as \w+\)")
-_MOVED = re.compile(r"(?P<of>.*#\d+) [+-] INTERVAL '[^']*' [A-Z ]+")
-"""A time moved by an interval that is the same for all rows."""
 _NULL_TEST = re.compile(r"(?P<test>isnull|isnotnull)\((?P<of>.*)\)")
 _COMPARISON = re.compile(r"(?P<one>.+?) (?:=|<|<=|>|>=|IN|LIKE|RLIKE) (?P<other>.+)")
 _SIDES = 2
+_LISTED = ("Aggregate", "MapInArrow", "MapInPandas", "TransformWithStateInPySpark")
+"""Operators that are printed with their columns, although they have inputs."""
 _OUTER = re.compile(r".*, (?P<outer>true|false), (?:[^,\[]+, )?\[[^\[]*\]")
-_WATERMARK = re.compile(rf"\S+, {_NUMBERED}: timestamp, (?P<delay>.*)")
 _PYTHON_SOURCE = re.compile(r"(?:\S+@\w+, )?(?P<format>[^,]+), \S+\.PythonTable@\w+, \[(?P<options>.*?)\], \[.*")
 
 
@@ -108,60 +111,47 @@ class PlanText:
         if _BEGINS in explained:
             tree = explained.partition(_BEGINS)[2].partition(_ENDS)[0].partition("\n")[2]
         lines = list(_lines(tree))
-        projected = [entry for line in lines if line.kind == "Project" for entry in _entries(line.rest)]
-        aliases = [found for entry in projected if (found := _ALIAS.fullmatch(entry))]
+        defined: dict[int, str] = {}
+        for line in lines:
+            if line.kind == "Project":
+                defined |= projected(_unlisted(line.rest))[1]
         leaves = [line for line, below in zip(lines, [*lines[1:], None], strict=True) if _is_leaf(line, below)]
-        columns = [found for line in leaves if line.kind != REPRESENTED for found in _columns(line.rest)]
-        return cls(
-            lines,
-            {int(found["number"]): found["of"] for found in aliases},
-            {int(found["number"]): found["name"] for found in columns},
-        )
+        columns = [column for line in leaves if line.kind != REPRESENTED for column in listed_columns(line.rest)]
+        return cls(lines, defined, {column.number: column.name for column in columns})
 
     def steps(self) -> Step:
         """Return the plan."""
         return self._step(0)
 
-    def times_of_its_own(self, name: str, own: Sequence[str]) -> bool:
-        """As ``classic_plan.times_of_its_own``."""
-        column = next((found for line in self.lines for found in _columns(line.rest, name)), None)
-        while column is not None:
-            number = int(column["number"])
-            if number in self.read:
-                return self.read[number] not in own
-            if number not in self.defined:
-                return False
-            text = self.defined[number]
-            while (within := _CAST.fullmatch(text) or _MOVED.fullmatch(text)) is not None:
-                text = within["of"]
-            column = _COLUMN.fullmatch(text) if _is_column(text) else None
-        return bool(self.lines)
-
     def _step(self, at: int) -> Step:
         line = self.lines[at]
         children = tuple(self._step(each) for each in self._children(at))
-        if not children:
-            return Step(kind=line.kind, is_stream=line.streams, source=self._source(line) if line.streams else None)
         # A view is printed without the sign of a stream.
-        streams = any(child.is_stream for child in children)
-        return Step(kind=line.kind, is_stream=streams, children=children, **self._facts(line) if streams else {})
+        streams = any(child.is_stream for child in children) if children else line.streams
+        facts = self._facts(line) if streams else {}
+        output, made = columns_of(line.kind, line.rest, children)
+        return Step(kind=line.kind, is_stream=streams, children=children, output=output, made=made, **facts)
 
     def _facts(self, line: _Line) -> dict[str, Any]:
         if line.kind == "Filter":
             return {
-                "text": line.rest,
+                "text": without_numbers(line.rest),
                 "outcomes": self._outcomes(line.rest),
                 "reads_marker_alone": self._reads_marker_alone(line.rest),
+                "reads": numbers_in(line.rest),
+                "is_steady": is_steady(line.rest),
             }
         if line.kind == "Join":
             join_type, _, condition = line.rest.partition(", ")
             return {"join_type": join_type, "outcomes": self._outcomes(condition) if condition else TRUE}
-        if line.kind == "Generate":
-            outer = _OUTER.fullmatch(line.rest)
-            return {"keeps_left_out": outer is not None and outer["outer"] == "true"}
-        if line.kind == "EventTimeWatermark" and (found := _WATERMARK.fullmatch(line.rest)) is not None:
+        if line.kind == "Generate" and (outer := _OUTER.fullmatch(line.rest)) is not None:
+            return {"keeps_left_out": outer["outer"] == "true"}
+        if line.kind == "EventTimeWatermark" and (found := WATERMARK.fullmatch(line.rest)) is not None:
             return {"watermarked": Watermarked(found["name"], found["delay"])}
-        return {}
+        if line.kind == "MapInArrow":
+            return {"function": line.rest.partition("(")[0]}
+        is_table = line.kind in ("CTERelationDef", REPRESENTED)
+        return {"table": int(line.rest.partition(",")[0])} if is_table else {"source": self._source(line)}
 
     def _children(self, at: int) -> Iterator[int]:
         """Yield the numbers of the lines of a node's inputs; plans within its expressions are further to the right."""
@@ -178,7 +168,7 @@ class PlanText:
 
     def _source(self, line: _Line) -> Source | None:
         found = _PYTHON_SOURCE.fullmatch(line.rest)
-        names = {column["name"] for column in _columns(line.rest)}
+        names = {column.name for column in listed_columns(line.rest)}
         if found is None or not {EVENT_TIME, MARKER} <= names:
             return None
         return Source(found["format"], f"{_ASKED}=".lower() in found["options"].lower())
@@ -194,7 +184,7 @@ class PlanText:
         if inner is None:
             return {"true": TRUE, "false": FALSE}.get(text, ANY)
         for word, combine in ((" AND ", both), (" OR ", either)):
-            parts = list(_split(inner, word))
+            parts = list(split(inner, word))
             if len(parts) == _SIDES:
                 return combine(self._outcomes(parts[0]), self._outcomes(parts[1]))
         compared = _COMPARISON.fullmatch(inner)
@@ -203,12 +193,11 @@ class PlanText:
 
     def _is_null(self, text: str) -> bool | None:
         """Return whether a value is null in marker rows, ``None`` if that is not certain."""
-        while (within := _CAST.fullmatch(text)) is not None:
+        while (within := CAST.fullmatch(text)) is not None:
             text = within["of"]
         of_marker = text.removesuffix(".type")
-        if not _is_column(of_marker) or (column := _COLUMN.fullmatch(of_marker)) is None:
+        if not is_column(of_marker) or (number := column_of(of_marker)) is None:
             return None
-        number = int(column["number"])
         is_null: bool | None
         if number in self.read:
             is_null = self.read[number] != MARKER
@@ -219,10 +208,10 @@ class PlanText:
 
     def _reads_marker_alone(self, text: str) -> bool:
         inner = _without_parentheses(text)
-        parts = [] if inner is None else list(_split(inner, " AND "))
+        parts = [] if inner is None else list(split(inner, " AND "))
         if len(parts) == _SIDES:
             return any(map(self._reads_marker_alone, parts))
-        numbers = {int(number) for number in re.findall(r"#(\d+)", text)}
+        numbers = numbers_in(text)
         return bool(numbers) and all(self.read.get(number) == MARKER for number in numbers)
 
 
@@ -246,25 +235,6 @@ def _is_leaf(line: _Line, below: _Line | None) -> bool:
     return below is None or below.depth <= line.depth
 
 
-def _entries(rest: str) -> Iterator[str]:
-    """Yield the entries of a list in brackets."""
-    return _split(rest.removeprefix("[").removesuffix("]"), ", ")
-
-
-def _columns(rest: str, name: str | None = None) -> Iterator[re.Match[str]]:
-    """Yield the columns, perhaps of one name, in the last list of a node that has nothing but columns."""
-    for listed in reversed(re.findall(r"\[((?:[^\[\]]|\[[^\[\]]*\])*)\]", rest)):
-        found = [_ALIAS.fullmatch(entry) or _COLUMN.fullmatch(entry) for entry in _split(listed, ", ")]
-        columns = [each for each in found if each is not None]
-        if columns and len(columns) == len(found):
-            yield from (each for each in columns if name is None or each["name"] == name)
-            return
-
-
-def _is_column(text: str) -> bool:
-    return re.fullmatch(r"[^()]+#\d+L?(?:-T\d+ms)?", text) is not None
-
-
 def _without_parentheses(text: str) -> str | None:
     """Return what is in the parentheses around a whole text, ``None`` if there are none."""
     if not (text.startswith("(") and text.endswith(")")):
@@ -282,15 +252,20 @@ def _is_balanced(text: str) -> bool:
     return depth == 0
 
 
-def _split(text: str, between: str) -> Iterator[str]:
-    """Yield the parts of a text between a separator that is in no parentheses or brackets."""
-    depth = begin = 0
-    for at, character in enumerate(text):
-        depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(character, 0)
-        if depth == 0 and text.startswith(between, at):
-            yield text[begin:at]
-            begin = at + len(between)
-    yield text[begin:]
+def columns_of(kind: str, rest: str, children: Sequence[Step]) -> tuple[tuple[NumberedColumn, ...], Mapping[int, str]]:
+    """Return the columns of an operator by what Spark prints of it, and what those are made of that it makes."""
+    if kind == "Project":
+        return projected(_unlisted(rest))
+    if not children or kind in _LISTED:
+        return listed_columns(rest), {}
+    if kind == "Join":
+        return tuple(column for child in children for column in child.output), {}
+    # The last one below common table expressions is the plan that reads them.
+    return children[-1 if kind == "WithCTE" else 0].output, {}
+
+
+def _unlisted(rest: str) -> str:
+    return rest.removeprefix("[").removesuffix("]")
 
 
 # What the client has sent.

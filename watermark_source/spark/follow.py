@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType, TimestampType
 from watermark_source import durations
 from watermark_source.errors import UsageError
 from watermark_source.spark.accepted_operators import has_times_of_its_own, need_kept_markers
-from watermark_source.spark.column_names import CLOCK, EVENT_TIME, LATE, MARKER
+from watermark_source.spark.column_names import CLOCK, DECLARED, EVENT_TIME, LATE, MARKER
 from watermark_source.spark.columns import MARKER_TYPE, SourceTime
 from watermark_source.spark.query_plan import steps_of
 from watermark_source.words import NO_WORDS
@@ -133,7 +133,8 @@ def follow_watermark(df: DataFrame, event_time: str = EVENT_TIME, *, delay: str 
         _check_in_pipeline(df, event_time)
         return _clocked(df).drop(CLOCK, MARKER).withMetadata(event_time, {DELAY_KEY: delay_ms})
     _need_markers(df, "follow_watermark")
-    need_kept_markers(steps_of(df))
+    plan = steps_of(df)
+    need_kept_markers(plan)
     event_time = spelling(df, event_time, "follow_watermark")
     kind = df.schema[event_time].dataType
     # A timestamp_ntz holds local time, the watermark universal time: Spark would compare the bare numbers.
@@ -144,7 +145,7 @@ def follow_watermark(df: DataFrame, event_time: str = EVENT_TIME, *, delay: str 
         )
     kept = [c for c in df.columns if c != MARKER]
     declared = SourceTime.of_metadata(df.schema[MARKER].metadata)
-    if declared and declared.default_times and has_times_of_its_own(df, event_time, declared.default_times):
+    if declared and declared.default_times and has_times_of_its_own(plan, event_time, declared.default_times):
         _log.warning(
             "follow_watermark: column %s has times of its own, and the watermark of %s is about the default event time "
             "of its rows: rows whose %s is further behind are dropped as late without an error. To use them, %s, and "
@@ -153,7 +154,7 @@ def follow_watermark(df: DataFrame, event_time: str = EVENT_TIME, *, delay: str 
         )  # fmt: skip
     about_time = {DELAY_KEY: delay_ms, **(declared.metadata if declared else {})}
     # A select: under Spark Connect withColumn forgets the metadata of an alias it is given.
-    return _clocked(df).select(
+    return _clocked(df, declared).select(
         [quoted(c).alias(c, metadata=about_time) if c == event_time else quoted(c) for c in kept]
     )
 
@@ -182,10 +183,11 @@ def parsed_delay(delay: str, caller: str) -> int:
         ) from None
 
 
-def _clocked(df: DataFrame) -> DataFrame:
+def _clocked(df: DataFrame, declared: SourceTime | None = None) -> DataFrame:
     """Return the data rows above Spark's watermark, with the column that it follows."""
     marked_time = F.when(F.col(f"{MARKER}.type") == "watermark", F.col(f"{MARKER}.watermark"))
-    clocked = df.withColumn(CLOCK, marked_time).withWatermark(CLOCK, "0 seconds")
+    shown = {} if declared is None else {DECLARED: F.lit(declared.in_plan())}
+    clocked = df.withColumns({CLOCK: marked_time, **shown}).withWatermark(CLOCK, "0 seconds")
     # An OR cannot be split: as two conjuncts the first one would be pushed below the watermark node.
     return clocked.where(F.col(MARKER).isNull() | (F.expr("spark_partition_id()") < 0))
 

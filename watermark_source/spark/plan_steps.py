@@ -7,13 +7,12 @@ rule counts for all of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import product
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
-if TYPE_CHECKING:
-    pass
+from watermark_source.spark.plan_columns import NumberedColumn
 
 Outcome: TypeAlias = bool | None
 """What a condition of SQL is: true, false or null."""
@@ -55,6 +54,18 @@ class Step:
     """The condition of a filter, for messages."""
     outcomes: Outcomes = ANY
     """Of a filter, or a join: what its condition is for a marker row."""
+    output: tuple[NumberedColumn, ...] = ()
+    """Its columns; none of what a pipeline's client has sent."""
+    made: Mapping[int, str] = field(default_factory=dict)
+    """Of a projection: by their numbers, what the columns are made of that its input has not."""
+    reads: frozenset[int] = frozenset()
+    """The columns that the condition of a filter reads, by their numbers."""
+    is_steady: bool = False
+    """Whether that condition is known to have the same answer for the same row in each batch."""
+    function: str = ""
+    """The name of what ``mapInArrow`` calls."""
+    table: int | None = None
+    """The number of a common table expression, and of its places."""
     reads_marker_alone: bool = False
     """Whether a part of a filter that has to be true reads nothing but the marker, as ``data_rows`` does."""
     keeps_left_out: bool = False

@@ -1,5 +1,7 @@
 """Progress reports on the wire: tasks report the event times that they read to the runner, over authenticated TCP.
 
+A task also reports, once, that nothing has examined its query (``unexamined_query``).
+
 A connection carries one message; longer reports take several connections. The server sends a random challenge. The
 client sends a header: the body's length, its SHA-256, and an HMAC-SHA256 of challenge and both under a key that only
 the runner and its tasks have; so the server recognises a foreign sender before the body. Then the client sends the
@@ -136,6 +138,19 @@ def _encoded(r: RangeReport) -> bytes:
             [[before, highest, *(n for pair in counts for n in pair)] for before, highest, counts in r.segments],
         ]
     ).encode()
+
+
+_UNEXAMINED = b'{"unexamined": '
+
+
+def unexamined(source: str) -> bytes:
+    """Return the message that a source's rows are read by a query whose plan nothing has examined."""
+    return _UNEXAMINED + json.dumps(shortened(source)).encode() + b"}"
+
+
+def unexamined_source(body: bytes) -> str | None:
+    """Return the source of such a message, ``None`` of reports."""
+    return str(json.loads(body)["unexamined"]) if body.startswith(_UNEXAMINED) else None
 
 
 def decode(body: bytes) -> list[RangeReport]:

@@ -190,8 +190,3 @@ def _second(watermarked: Watermarked) -> UsageError:
         "follow_watermark or follow_clock, and Spark takes no second one: leave it out. To allow for disorder of event "
         f'times, write .option("maxOutOfOrderness", "{delay}") where the source is read'
     )
-
-
-def watermark_columns(df: DataFrame) -> list[str]:
-    """Return the columns on which a stream has watermarks, of Spark's own ``withWatermark`` or of this project."""
-    return [step.watermarked.column for step in steps_of(df).all() if step.watermarked is not None]

@@ -17,10 +17,10 @@ from watermark_source.spark.column_names import EVENT_TIME, LATE, MARKER
 from watermark_source.spark.columns import MARKER_TYPE, SourceTime
 from watermark_source.spark.driver.group_membership import Membership
 from watermark_source.spark.driver.runner import SourceRunner
-from watermark_source.spark.executor.reading import run_task
+from watermark_source.spark.executor.reading import run_task, send_unexamined
 from watermark_source.spark.options import EngineOptions
 from watermark_source.spark.read_tasks import ReadTask
-from watermark_source.spark.unexamined_query import warn_of_unexamined
+from watermark_source.spark.unexamined_query import is_unexamined, warn_of_unexamined
 from watermark_source.spark_process import each_with_sentence, hides_own_frames, log_as_spark, query_of_task
 
 _UNLIMITED = 2**63 - 1
@@ -172,8 +172,11 @@ class AlignedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise InternalError(f"not a task of ours: {type(partition).__name__}")
         log_as_spark(self._options.source_name, query_of_task())
         # Once a query: only the first markers come in a batch that begins without a watermark.
-        if partition.markers and partition.late_at is None and not self._options.asks_for_markers:
-            warn_of_unexamined(self._options.source_name)
+        is_first = partition.markers and partition.late_at is None
+        if is_first and not self._options.asks_for_markers and is_unexamined():
+            source = self._options.source_name
+            if not send_unexamined(partition.report_to, source):
+                warn_of_unexamined(source)
         return each_with_sentence(run_task(self._definition.range_reader, partition, self._schema))
 
     def stop(self) -> None:

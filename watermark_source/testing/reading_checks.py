@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import logging
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from watermark_source.contract.lineage import ExpectedLogs, of_logs
 from watermark_source.contract.stream import PieceReader
+from watermark_source.errors import DataLossError
 from watermark_source.planning.split import Piece, SplitRange
 from watermark_source.testing.driven_stream import (
     START,
@@ -23,7 +26,9 @@ from watermark_source.testing.driven_stream import (
     values_of,
     write,
 )
-from watermark_source.testing.harness import Ability, Harness, Row, check, expect, expect_equal
+from watermark_source.testing.harness import Ability, Harness, Row, check, expect, expect_equal, expect_error
+
+_log = logging.getLogger(__name__)
 
 MOST_ROWS = 65_536
 """Rows of one batch of a reader: some MB of rows of usual width."""
@@ -87,6 +92,28 @@ def a_range_is_read_again_as_before(harness: Harness) -> None:
     once = logs.read(ranges)
     write(harness, 10, first=10)
     expect_equal(logs.read(ranges), once, "the rows of the same ranges after more was written")
+
+
+@check()
+def another_log_of_a_name_is_a_loss_if_logs_have_ids(harness: Harness) -> None:
+    """Where ``SplitDiscovery.ids`` names logs, a range is read of the log with that id alone: ``of_logs``."""
+    write(harness)
+    logs = OpenLogs.of(harness)
+    ids = logs.connector.discovery.ids()
+    if not ids:
+        _log.warning(
+            "%s names no ids of its logs: of one that is deleted and created again nothing is noticed, unless it ends "
+            "before the position that was read", harness.source.format_name,
+        )  # fmt: skip
+        return
+    for reader in (logs.definition.range_reader, logs.definition.reader_ahead):
+        these, others = (
+            of_logs(reader, ExpectedLogs(named)) for named in (ids, {log: id_[::-1] for log, id_ in ids.items()})
+        )
+        rows = [sum(batch.rows for batch in each.read(logs.ranges())) for each in (reader, these)]
+        expect_equal(rows[1], rows[0], f"the rows that {type(reader).__name__} reads of logs with the ids {dict(ids)}")
+        with expect_error(DataLossError, f"{type(reader).__name__} of logs with other ids than {dict(ids)}"):
+            list(others.read(logs.ranges()))
 
 
 @check()

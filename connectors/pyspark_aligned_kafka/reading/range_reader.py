@@ -209,9 +209,13 @@ class KafkaRangeReader:
         return replace(self, expected=expected)
 
     def log_ranges(self, splits: Set[Split]) -> Mapping[Split, SplitRange]:
-        """Return the range of offsets that each log holds now, without partitions that do not exist."""
+        """Return the range of offsets that each log holds now, without partitions of topics that are gone or others."""
         with leased(self.client, fresh=_is_retry()) as session:
-            return session.log_ranges(splits)
+            found, ids = session.log_ranges(splits), self.expected.ids
+            if ids:
+                # Behind the offsets: of a topic that is another one from here on, fetches find it.
+                session.refresh({split.log for split in found}, self.client.millis("default.api.timeout.ms"))
+            return {s: each for s, each in found.items() if session.other_id(s, ids.get(s.log)) is None}
 
     def read(self, ranges: Sequence[SplitRange], *, from_beginning: Set[Split] = frozenset()) -> Iterator[ReadBatch]:
         """Yield every row of every range exactly once, each split in offset order.

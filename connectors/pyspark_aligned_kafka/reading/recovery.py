@@ -242,7 +242,7 @@ class Recovery:
             ids = listed(f"{log} had the id {self._ids[log]}, and has {other}" for log, other in others.items())
             raise loss_error(
                 f"{_names(gone)}: the topic was deleted and created again since the batch was planned, so that the "
-                f"rest of the batch is gone: {ids}"
+                f"rest of the batch is gone: {ids}. Of a batch read, load() again reads the new one"
             )
         text = f"{_names(gone)} does not exist (any more)"
         if self._fail_on_data_loss:

@@ -26,6 +26,8 @@ from pyspark_aligned_kafka.records.avro_schema import (
     spark_type,
 )
 from pyspark_aligned_kafka.records.avro_skip import DEPTH
+from pyspark_aligned_kafka.records.avro_unshared import unshared
+from pyspark_aligned_kafka.records.json_members import Misplaced
 from pyspark_aligned_kafka.records.payload import NO_ID, Decoded, IdHeader, Paths, PayloadChoice, PayloadSchema
 from pyspark_aligned_kafka.records.payload_cells import CellColumns, CellKind, arrow_type
 from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
@@ -118,6 +120,8 @@ class _Resolution:
         """The entry of each reason why all values of a schema are refused."""
         self._entries: dict[tuple[int | UUID, RegisteredSchema], int] = {}
         self._own: int | None = None
+        self.misplaced: dict[int, Misplaced] = {}
+        """Of an entry whose writer has no field of the reader's: the fields of both."""
         self._lock = threading.Lock()
         self._code, self._constants = np.empty(0, np.int64), np.empty(0, np.uint8)
 
@@ -172,7 +176,10 @@ class _Resolution:
             text = parsed(schema.text)
             others = [parsed(each) for each in schema.references]
             planner = SkipPlanner(text, others, self._resolver.code)
-            entry = self._resolver.entry(AvroType(planner, text, ""))
+            writer = AvroType(planner, text, "")
+            entry = self._resolver.entry(writer)
+            if (wrong := unshared(writer, self._reader)) is not None:
+                self.misplaced[entry] = wrong
         except SchemaError as error:
             return self._refused(f"schema {number} is not read: {error}")
         except UnresolvableError as problem:
@@ -232,7 +239,12 @@ class AvroReader:
             ids = self._ids.read(data, starts, lengths, header)
             begins, sizes = ids.starts, ids.lengths
             numbers, places = np.unique(ids.numbers, return_inverse=True)
+            known = len(self._entries)
             found = [_WITHOUT_ID if number == NOT_FRAMED else self._entry(number) for number in numbers.tolist()]
+            for number, entry in [*self._entries.items()][known:]:
+                if (elsewhere := self._resolution.misplaced.get(entry)) is not None:
+                    first = int(np.argmax(ids.numbers == number))
+                    self._choice.report_misplaced(split, int(offsets[first]), elsewhere)
             entries = np.array(found, np.int64)[places]
         # The texts of constants are copied into the column: they must last until it is built.
         code, constants = self._resolution.tables

@@ -86,6 +86,8 @@ class Misplaced(NamedTuple):
     """Names in the schema."""
     there: str
     """What the documents have, and what to write."""
+    reads: str = "null"
+    """What each row has in their place."""
 
 
 def misplaced(documents: Sequence[bytes], schema: StructType) -> Misplaced | None:

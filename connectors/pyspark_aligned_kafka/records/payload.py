@@ -100,7 +100,7 @@ class PayloadChoice:
         there = wrong.there if self.shows_records else "recordsInErrors=true shows what they have"
         self.tell(
             f"{place(split, offset)} and the {self.field}s behind it have no {wrong.missing}, which {self.field}Schema "
-            f"names: null in every row; {there}",
+            f"names: {wrong.reads} in every row; {there}",
             "misplaced",
         )
 

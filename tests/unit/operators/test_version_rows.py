@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from watermark_source.errors import UsageError
+from watermark_source.operators import join_processor
 from watermark_source.operators.join_processor import Deletions, JoinLayout, Version, merged, to_columns, to_rows
 
 FAR = 2**60
@@ -94,22 +95,33 @@ def test_a_delete_at_the_time_of_the_deleted_row_is_refused_in_whatever_order_a_
 
 
 @pytest.mark.parametrize(
-    ("before", "new", "watermark", "is_refused"),
+    ("before", "new", "watermark", "is_refused", "is_named"),
     [
-        ([(10, "a")], [(10, None)], 11, True),
-        ([(10, "a")], [(10, None)], 10, False),
-        # A transaction that inserts and deletes a row.
-        ([], [(10, "a"), (10, None)], 11, False),
-        ([(10, "a")], [(11, None)], 20, False),
+        ([(10, "a")], [(10, None)], 11, True, False),
+        ([(10, "a")], [(10, None)], 10, False, True),
+        # A transaction that inserts and deletes a row, or a row that is never deleted.
+        ([], [(10, "a"), (10, None)], 11, False, True),
+        ([], [(10, None), (10, "a")], 11, False, True),
+        ([(10, "a")], [(11, None)], 20, False, False),
     ],
 )
-def test_a_late_delete_at_the_time_of_the_deleted_row_is_refused_where_no_source_says_what_its_time_is(
-    before: list[tuple[int, str | None]], new: list[tuple[int, str | None]], watermark: int, is_refused: bool
+def test_a_delete_at_the_time_of_the_deleted_row_is_refused_or_named_where_no_source_says_what_its_time_is(
+    before: list[tuple[int, str | None]],
+    new: list[tuple[int, str | None]],
+    watermark: int,
+    is_refused: bool,
+    is_named: bool,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    """By a column or a member of the user's: the row would have no version, or never end, without a word."""
+    join_processor._warn_of_one_time.cache_clear()
     known, added = ([Version(*each) for each in of] for of in (before, new))
     layout = replace(LAYOUT, deletions=Deletions(of_changes=False, condition="op IN ('d')"))
     with pytest.raises(UsageError, match=r"IF\(op IN \('d'\), greatest\(") if is_refused else nullcontext():
         layout.check_taken_back(known, added, merged(known, added), watermark)
+        LAYOUT.check_taken_back(known, added, merged(known, added), watermark)
+    named = [r.getMessage() for r in caplog.records]
+    assert ["IF(op IN ('d'), greatest(" in each for each in named] == [True] * is_named
 
 
 LAYOUT = JoinLayout(

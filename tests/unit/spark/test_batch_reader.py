@@ -11,6 +11,7 @@ from pyspark.sql.datasource import EqualTo, Filter, InputPartition
 from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 
 from watermark_source.contract.batch_read import BatchDefinition
+from watermark_source.contract.lineage import ExpectedLogs
 from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.errors import InternalError
 from watermark_source.option_table import OptionTable
@@ -38,6 +39,8 @@ class Numbers(BatchDefinition):
     logs: Mapping[Split, tuple[int, int]]
     ranges: Sequence[OpenRange] = ()
     asked: list[object] = field(default_factory=list)
+    ids: Mapping[str, str] = field(default_factory=dict)
+    """Of the logs that a task is to read."""
 
     @property
     def range_reader(self) -> Numbers:
@@ -50,12 +53,17 @@ class Numbers(BatchDefinition):
         self.asked.append(filters)
         return replace(self, ranges=[late(A, 0, 5)])
 
+    def of_logs(self, expected: ExpectedLogs) -> Numbers:
+        return replace(self, ids=expected.ids)
+
     def log_ranges(self, splits: Set[Split]) -> Mapping[Split, SplitRange]:
-        self.asked.append(set(splits))
+        self.asked.append((set(splits), self.ids) if self.ids else set(splits))
         return {split: SplitRange(split, *self.logs[split]) for split in splits if split in self.logs}
 
     def read(self, ranges: Sequence[SplitRange], *, from_beginning: Set[Split]) -> Iterator[ReadBatch]:
         self.asked.append((list(ranges), set(from_beginning)))
+        if self.ids:
+            self.asked.append(self.ids)
         for r in ranges:
             values = pa.array(range(r.start, r.end), pa.int64())
             yield ReadBatch(r.split, len(values), (values,), values.view(pa.timestamp("us", tz="UTC")))
@@ -111,6 +119,16 @@ def test_a_split_that_is_gone_is_left_to_the_reader_as_it_was_planned() -> None:
     numbers = Numbers({})
     list(reader(numbers).read(BatchPack((OpenPiece(SplitRange(GONE, 1, 4), late(GONE, 1, 4)),))))
     assert numbers.asked[1] == ([SplitRange(GONE, 1, 4)], {GONE})
+
+
+def test_a_task_reads_the_logs_that_were_planned_with_and_no_others_of_their_names() -> None:
+    """A log that is deleted and created again in between would pass for the one that was planned."""
+    numbers = Numbers({A: (2, 9)})
+    named = late(A, 0, 5)._replace(log_id="first").within(1, None)
+    assert named is not None
+    assert values(reader(numbers).read(BatchPack((OpenPiece(named.range, named),)))) == [[2, 3, 4, 5, 6, 7, 8]]
+    ids = {"log": "first"}
+    assert numbers.asked == [({A}, ids), ([SplitRange(A, 2, 9)], {A}), ids]
 
 
 @pytest.mark.parametrize("schema", [SCHEMA, SYSTEM])

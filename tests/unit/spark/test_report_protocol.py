@@ -32,7 +32,7 @@ from watermark_source.spark.driver import report_server
 from watermark_source.spark.driver.report_server import ReportBook, ReportServer
 from watermark_source.spark.driver.task_reports import ReadingAgain, reread_task
 from watermark_source.spark.executor import reading
-from watermark_source.spark.executor.reading import send_reports
+from watermark_source.spark.executor.reading import send_reports, send_unexamined
 from watermark_source.spark.report_protocol import ReportAddress
 
 WHOLE = SplitRange(Split("log", 0), 0, 10)
@@ -592,3 +592,17 @@ def test_a_message_may_name_its_query() -> None:
     (named,), (unnamed,) = protocol.messages(reports, 'by "minute"'), protocol.messages(reports)
     assert protocol.decode(named) == protocol.decode(unnamed) == reports
     assert (protocol.query_of(named), protocol.query_of(unnamed)) == ('by "minute"', None)
+
+
+def test_the_driver_warns_once_of_a_query_that_nothing_has_examined(
+    server: ReportServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A line of an executor's log is where nobody looks."""
+    source = 'orders of "eu"'
+    for _ in range(2):
+        assert send_unexamined(server.address, source)
+    assert send_reports(server.address, [REPORT])
+    assert is_logged(caplog, f"nothing has examined how this query uses {source}: ")
+    assert caplog.text.count("nothing has examined how this query uses") == 1
+    assert not send_unexamined(None, source)
+    assert not send_unexamined(replace(server.address, key=b"guess" * 7), source)

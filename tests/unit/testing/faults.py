@@ -298,6 +298,8 @@ FAULTS = (
         (FullLog, "end_within", lambda _, wanted, rows: min(wanted.end, wanted.start + 2 * rows))]),
     Fault("the_pieces_of_a_range_are_all_of_it", "where the last piece ends", [
         (FullLog, "pieces", lambda self, wanted, at_least: pieces(self, wanted, at_least)[:-1])]),
+    Fault("another_log_of_a_name_is_a_loss_if_logs_have_ids", "nothing was raised", [
+        (FullReader, "of_logs", lambda self, _: self)]),
     reading("a_batch_read_has_all_rows", "of a batch read", at(-1)),
     reading("all_rows_come_once", "of all batches", at(-1)),
     reading("a_limit_of_rows_cuts_batches_and_loses_none", "a batch", without_first_of_later),

@@ -5,14 +5,17 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 from tests.spark.file_log import COLUMNS, OWN_OPTIONS, FileLog, FileLogDataSource, FileLogReader, FileLogSource
 from watermark_source.contract.batch_read import BatchDefinition, WholeLogs
+from watermark_source.contract.lineage import ExpectedLogs, Lineage, ReadUpTo
 from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.contract.stream import Connector, EarliestOrLatest, EventTimePreview
-from watermark_source.errors import UnreachableError
+from watermark_source.errors import DataLossError, UnreachableError
 from watermark_source.option_table import Option, boolean, non_empty
+from watermark_source.planning.lineage import History
 from watermark_source.planning.snapshot_ranges import SnapshotBatch
 from watermark_source.planning.split import Piece, Split, SplitRange
 from watermark_source.planning.strategy import Abilities
@@ -22,7 +25,15 @@ from watermark_source.spark.options import SourceOptions
 
 
 @dataclass(frozen=True)
-class FullLog(FileLog, EventTimePreview):
+class FullLog(FileLog, EventTimePreview, Lineage):
+    def ids(self) -> Mapping[str, str]:
+        return ids_in(self.folder)
+
+    def histories(self, splits: Mapping[Split, ReadUpTo]) -> Mapping[Split, History]:
+        return {}
+
+    def forget(self, logs: Set[str]) -> None: ...
+
     def prepare(self, splits: Set[Split]) -> None: ...
 
     def reached(self, ranges: Sequence[SplitRange]) -> Mapping[Split, Millis]:
@@ -41,13 +52,25 @@ class FullLog(FileLog, EventTimePreview):
         return [Piece(SplitRange(wanted.split, *each), wanted) for each in halves]
 
 
+def ids_in(folder: str) -> Mapping[str, str]:
+    """Return an id of each log: the number that the file system gives its first file."""
+    first = {path.stem.rpartition("-")[0]: path for path in sorted(Path(folder).glob("*-*.jsonl"), reverse=True)}
+    return {log: f"inode {path.stat().st_ino}" for log, path in first.items()}
+
+
 @dataclass(frozen=True)
 class FullReader(FileLogReader):
     token: str = field(default="", repr=False)
     is_cut: bool = False
     is_marked: bool = False
+    logs: ExpectedLogs = field(default_factory=ExpectedLogs)
+
+    def of_logs(self, expected: ExpectedLogs) -> FullReader:
+        return replace(self, logs=expected)
 
     def read(self, ranges: Sequence[SplitRange]) -> Iterator[ReadBatch]:
+        if self.logs.ids.items() - ids_in(self.folder).items():
+            raise DataLossError(f"{self.folder} has other logs than {self.logs.ids}")
         for batch in super().read(ranges):
             marks = batch.event_time.view("int64") if self.is_marked else None
             yield replace(batch, marks=marks, positions=None if self.is_cut else batch.positions)
@@ -66,7 +89,9 @@ class FullSource(FileLogSource):
             connect(self.server)
         log = FullLog(self.reader.folder)
         starts = EarliestOrLatest(log, self.earliest)
-        made = replace(super().open(), discovery=log, bounds=log, starts=starts, time_index=log, preview=log)
+        made = replace(
+            super().open(), discovery=log, bounds=log, starts=starts, time_index=log, preview=log, lineage=log
+        )
         return replace(made, row_index=log, cutter=log) if self.is_cut else made
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from watermark_source.arrow_columns import integers
+from watermark_source.contract.lineage import ExpectedLogs, of_logs
 from watermark_source.contract.stream import RangeReader
 from watermark_source.errors import WatermarkSourceError
 from watermark_source.planning.backlog import BLIND_STEP
@@ -43,16 +44,23 @@ class EventTimesRead:
 
 
 def read_event_times(
-    reader: RangeReader, wanted: Sequence[SplitRange], *, apart: Sequence[Split] = (), until: float
+    reader: RangeReader,
+    wanted: Sequence[SplitRange],
+    ids: Mapping[str, str],
+    *,
+    apart: Sequence[Split] = (),
+    until: float,
 ) -> EventTimesRead:
     """Read the event times of ranges. What cannot be read of one split keeps nothing of the others back.
 
     Args:
         reader: reads several ranges at once, and raises an error of ``watermark_source.errors`` for all of them.
         wanted: one range a split.
+        ids: those of the logs that are meant: another log of a name cannot be read.
         apart: splits that are read one by one, in this order, after the others: one of them could not be read before.
         until: by ``time.monotonic()``, after which no split is read by itself.
     """
+    reader = of_logs(reader, ExpectedLogs(ids))
     turns = {split: turn for turn, split in enumerate(apart)}
     together = [each for each in wanted if each.split not in turns]
     one_by_one = sorted((each for each in wanted if each.split in turns), key=lambda each: turns[each.split])
@@ -238,6 +246,8 @@ class ReadingAhead:
 
     def __init__(self, reader: RangeReader, *, rows: int) -> None:
         """Look at so many rows behind each planned range."""
+        self.ids: Mapping[str, str] = {}
+        """The ids of the logs that are planned."""
         self._reader = reader
         self._rows = rows
         self._at_a_time = _AT_FIRST
@@ -335,7 +345,7 @@ class ReadingAhead:
 
     def _read(self, wanted: list[SplitRange], until: float) -> EventTimesRead:
         apart = [*sorted(self._suspects - self._failing), *sorted(self._failing)]
-        found = read_event_times(self._reader, wanted, apart=apart, until=until)
+        found = read_event_times(self._reader, wanted, self.ids, apart=apart, until=until)
         for split, error in found.failed.items():
             if split not in self._failing:
                 _log.warning(
@@ -376,6 +386,8 @@ class FirstLooks:
     """Each split is looked at once in a process: the offset holds what was decided from it."""
 
     def __init__(self, reader: RangeReader) -> None:
+        self.ids: Mapping[str, str] = {}
+        """The ids of the logs that are planned."""
         self._reader = reader
         self._looks: dict[Split, FirstLook | None] = {}
 
@@ -406,7 +418,7 @@ class FirstLooks:
     def _times_at(self, positions: Mapping[Split, int], future_cap: Millis | None) -> dict[Split, Longs]:
         """Return event times in milliseconds that count, of the splits that have some there."""
         ranges = [SplitRange(s, p, p + _ROWS) for s, p in sorted(positions.items())]
-        found = read_event_times(self._reader, ranges, until=time.monotonic() + _LONGEST_FIRST_LOOK)
+        found = read_event_times(self._reader, ranges, self.ids, until=time.monotonic() + _LONGEST_FIRST_LOOK)
         for split, error in found.failed.items():
             # The batch that reads it reports that.
             _log.warning("%s cannot be looked at before its first batch: %s", split, error)

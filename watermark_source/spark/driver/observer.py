@@ -257,7 +257,7 @@ class Observer:
             logs,
             earliest=self._earliest(state, logs, limit, last),
             added=added,
-            times=replace(logs.times, looks=self._looked_at(state, added, logs.ends, now)),
+            times=replace(logs.times, looks=self._looked_at(state, added, logs, now)),
         )
         logs = self._with_open_ends(logs, state)
         observation = Observation(
@@ -355,9 +355,12 @@ class Observer:
         return self._others_at_discovery.as_of(reached, due_now(state.watermark, rest, interval))
 
     def _looked_at(
-        self, state: SourceState, added: Mapping[Split, int], ends: Mapping[Split, int], now: Millis
+        self, state: SourceState, added: Mapping[Split, int], logs: ObservedLogs, now: Millis
     ) -> Mapping[Split, FirstLook]:
-        return {} if self._looks is None else self._looks.of(state, added, ends, self._policy.future_cap(now))
+        if self._looks is None:
+            return {}
+        self._looks.ids = logs.ids
+        return self._looks.of(state, added, logs.ends, self._policy.future_cap(now))
 
     def _looking_ahead(self, observation: Observation, state: SourceState) -> Observation:
         logs = observation.logs

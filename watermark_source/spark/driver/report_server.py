@@ -25,6 +25,7 @@ from watermark_source.planning.range_report import Coverage, RangeReport, cover,
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.spark import report_protocol as protocol
 from watermark_source.spark.report_protocol import ReportAddress
+from watermark_source.spark.unexamined_query import warn_of_unexamined
 from watermark_source.spark_process import note_query
 
 _log = logging.getLogger(__name__)
@@ -169,8 +170,11 @@ class ReportServer:
                 if not peer.missing and not peer.proven:
                     peer.prove(self._key)
             body = peer.body()
-            self._book.add(protocol.decode(body))
-            note_query(protocol.query_of(body))
+            if (source := protocol.unexamined_source(body)) is not None:
+                warn_of_unexamined(source)
+            else:
+                self._book.add(protocol.decode(body))
+                note_query(protocol.query_of(body))
             peer.connection.sendall(protocol.OK)
             self._drop(peer)
         except BlockingIOError:

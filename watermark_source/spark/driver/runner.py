@@ -156,6 +156,8 @@ class SourceRunner:
                 self._offsets.replica.reading,
                 positions_are_rows=self._connector.positions_are_rows,
             )
+        if self._ahead is not None:
+            self._ahead.ids = observation.logs.ids
         with _generator_limit(self._policy.strategy.generator):
             planned = plan(
                 state,

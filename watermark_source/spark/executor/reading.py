@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from watermark_source.arrow_columns import bitmap, integers, repeated
-from watermark_source.contract.lineage import LineageRangeReader
+from watermark_source.contract.lineage import of_logs
 from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.contract.stream import PieceReader, RangeReader, RelocatedRangeReader, SnapshotRangeReader
 from watermark_source.planning.range_report import RangeReport
@@ -53,6 +53,11 @@ def send_reports(address: ReportAddress, seen: Sequence[RangeReport]) -> bool:
         len(seen),
     )
     return False
+
+
+def send_unexamined(address: ReportAddress | None, source: str) -> bool:
+    """Report that nothing has examined the query that reads a source; return whether the driver knows it."""
+    return address is not None and _is_delivered(address, protocol.unexamined(source))
 
 
 def _is_delivered(address: ReportAddress, body: bytes) -> bool:
@@ -115,8 +120,7 @@ def run_task(reader: RangeReader, task: ReadTask, schema: StructType) -> Iterato
 
 def batches_of(reader: RangeReader, task: ReadTask) -> Iterator[ReadBatch]:
     """Yield the rows of a task's ranges, read as the task's fields require."""
-    if task.logs is not None:
-        reader = cast("RangeReader", cast("LineageRangeReader", reader).of_logs(task.logs))
+    reader = of_logs(reader, task.logs)
     if task.relocation is not None:
         reader = cast("RelocatedRangeReader", reader).relocated(task.relocation)
     if task.whole is not None:

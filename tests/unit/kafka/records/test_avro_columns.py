@@ -249,6 +249,34 @@ def test_values_of_every_writer_have_the_columns_of_the_readers_schema(registry:
     assert registry.asked.count("/schemas/ids/1") == 1
 
 
+TRIP = record(("driver", "string"), ("fare", "double"), ("stop", ["null", "Trip"]), name="Trip")
+RIDE = record(("id", "string"), ("trip", ["null", TRIP]), name="Ride")
+DEFAULTED = [("driver", ["null", "string"], {"default": None}), ("fare", "double", {"default": 0.5})]
+OTHER_LEVELS: dict[str, tuple[list[Any], bool]] = {
+    "no field of the writer": (DEFAULTED, True),
+    "one": ([*DEFAULTED, ("id", "string", {"default": ""})], False),
+    "one by an alias": ([*DEFAULTED, ("ride", "string", {"default": "", "aliases": ["id"]})], False),
+}
+
+
+@pytest.mark.parametrize("reader", OTHER_LEVELS)
+def test_a_schema_whose_fields_no_writer_has_is_named_with_where_they_are(
+    registry: Registry, caplog: pytest.LogCaptureFixture, reader: str
+) -> None:
+    """All of it has defaults, so that it resolves, and each row has them."""
+    fields, is_named = OTHER_LEVELS[reader]
+    registry.answers["/schemas/ids/6"] = {"schema": json.dumps(RIDE)}
+    value = message(6, encoded(RIDE, {"id": "a", "trip": ("Trip", {"driver": "d", "fare": 1.5, "stop": None})}))
+    found = reader_of(json.dumps(record(*fields, name="Ride")), client(registry))
+    for _ in range(2):
+        assert block_by(found, [value]).malformed == 0
+    said = [r.getMessage() for r in caplog.records if "which valueSchema names" in r.getMessage()]
+    assert len(said) == is_named
+    if is_named:
+        assert "have no driver, fare, which valueSchema names: the defaults in every row" in said[0]
+        assert "they were written are id, trip, trip.driver, trip.fare" in said[0]
+
+
 def test_a_reader_s_schema_and_a_writer_s_refer_to_others(registry: Registry) -> None:
     found = block_by(reader_of("baskets-value:1", client(registry)), [message(5, b"\x0a")])
     assert values_of(found.column) == [{"item": {"n": 5}}]
