@@ -194,12 +194,12 @@ class _Resolution:
         return self._refusals[why]
 
 
-_resolutions: dict[tuple[str, tuple[str, ...], str], _Resolution] = {}
+_resolutions: dict[tuple[str, tuple[str, ...], bool, str], _Resolution] = {}
 
 
 def _resolution(definition: AvroSchema, field: str, columns: CellColumns) -> _Resolution:
     """Return the one of a reader's schema; ``columns`` are those of its type."""
-    key = (definition.text, definition.references, field)
+    key = (definition.text, definition.references, definition.member, field)
     known = _resolutions.get(key)
     if known is None or known.is_full:
         if len(_resolutions) >= _MOST_READERS:

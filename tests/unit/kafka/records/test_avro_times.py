@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 import re
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 
+from pyspark_aligned_kafka.records.avro_columns import avro_schema
+from pyspark_aligned_kafka.records.payload import PayloadChoice
+from pyspark_aligned_kafka.records.payload_formats import payload_reader
 from tests.avro_examples import Example, encoded, examples, message
 from tests.examples_by_day import at_least
-from tests.member_times import avro_times
+from tests.member_times import Schemas, avro_times
+from tests.payload_documents import block_by
 from watermark_source.errors import EventTimeError, OptionError
 
 ORDER = {
@@ -255,6 +260,18 @@ def test_a_value_that_begins_with_a_zero_byte_by_chance_has_no_time_and_the_othe
         assert times(message(1, encoded(ORDER, ONE)), message(90 + number, b"no Avro")) == [5, None]
     assert all("has no schema of its id" in each and "records have no event time" in each for each in caplog.messages)
     assert len(caplog.messages) == 3
+
+
+def test_a_column_of_the_same_schema_is_read_to_its_end() -> None:
+    """A process resolves a writer's schema once for each reader's: here for two, of one text."""
+    text = json.dumps({**one_field("long"), "namespace": ""})
+    found = avro_schema(text, None, (("at",),))
+    assert found.definition.text == text
+    whole = Schemas.of_ids({1: one_field("long")})
+    definitions = [replace(found.definition, registry=whole, member=member) for member in (True, False)]
+    both = [payload_reader(PayloadChoice(found.type, "avro", each, framed=True)) for each in definitions]
+    value = message(1, b"\2and more")
+    assert [block_by(each, [value]).malformed for each in both] == [0, 1]
 
 
 DEFAULTED = {**one_field("long", "Order"), "fields": [{"name": "at", "type": "long", "default": 7}]}

@@ -405,9 +405,13 @@ def test_a_registry_without_descriptors_ends_the_read_and_makes_no_nulls(registr
     ("answer", "status", "why"),
     [
         (registered(shop()), [500] * 99, "returned no schema within 600 ms"),
-        (registered(shop()), [401], r"refuses the login \(status 401\); give user_info or token"),
-        (registered(shop()), [404], "answers status 404 to /schemas/ids/12.*is schema_registry its address"),
-        (b"{" + b" " * (5 << 20), [], "with more than 4194304 bytes; is schema_registry its address"),
+        (
+            registered(shop()),
+            [401],
+            r"refuses the login \(status 401\); give schemaRegistryUserInfo",
+        ),
+        (registered(shop()), [404], "answers status 404 to /schemas/ids/12.*is schemaRegistry its address"),
+        (b"{" + b" " * (5 << 20), [], "with more than 4194304 bytes; is schemaRegistry its address"),
         (b'{"schema": 5}', [], r"""is no schema registry: b'\{"schema": 5\}'"""),
         (b"[" * 99_999, [], "is no schema registry"),
     ],
