@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from kafka import KafkaProducer
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
@@ -139,6 +140,10 @@ def test_lines_that_read_a_topic_give_its_records(typed: Typed, kafka: Kafka, to
 
     typed.run("payload", 1, replaced=orders)
     assert {row[1] for row in typed.rows(typed.names["sums"])} == {12.0}
+    with pytest.raises(AnalysisException) as failed:
+        typed.names["orders"].select("value")
+    condition, *_ = str(failed.value.getCondition()).split(".")
+    assert f"| `{condition}` with `value` or `key`" in (ROOT / "docs" / "troubleshooting.md").read_text("utf-8")
 
     ends = {"1735776000000": str(START_MS + 30 * STEP_MS), '"orders"': f'"{topic}"', "localhost:9092": kafka.bootstrap}
     typed.run("batch", 1, replaced=ends)

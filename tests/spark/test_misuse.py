@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
 
@@ -200,6 +201,14 @@ def test_a_stream_that_nothing_follows_is_warned_of_once_when_its_query_starts(
     assert [str(each).replace("10 seconds", "…") for each in dict.fromkeys(unfollowed(of_text))] == [
         each.replace("10 seconds", "…") for each in warned
     ]
+
+
+def test_windows_that_no_watermark_closes_fail_by_a_condition_that_troubleshooting_has(loaded: Load) -> None:
+    counts = loaded().groupBy(F.window("event_time", "1 minute")).count()
+    with pytest.raises(AnalysisException) as failed:
+        counts.writeStream.format("noop").start()
+    page = (Path(__file__).parents[2] / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    assert f"| `{failed.value.getCondition()}`: aggregations without watermark | `follow_watermark` is missing" in page
 
 
 SECOND: dict[str, Callable[[DataFrame], DataFrame]] = {
