@@ -306,7 +306,7 @@ def test_why_a_record_has_no_event_time_is_told(value: bytes | None, says: str) 
     ("path", "options", "says"),
     [
         ("at", {"eventTimeColumn": "timestamp"}, "leaves nothing to decode: eventTimeColumn is no"),
-        ("tags", {}, "is ARRAY<STRING> in valueSchema, which is no event time"),
+        ("tags", {}, "is ARRAY<STRING> in valueSchema"),
         ("id.at", {}, r"\$\.id of valueSchema is STRING, no struct"),
         ("at", {"valueMode": "FAILFAST"}, "has no meaning where valueColumn is none: eventTimeErrors says"),
         (
