@@ -1,6 +1,7 @@
 """The ways to write a stream of these sources, and what becomes of it: the table of docs/surfaces.md.
 
-``tests/spark/test_surfaces.py`` writes each, and holds this table to what it sees.
+``tests/spark/test_surfaces.py`` and ``tests/integration/test_surfaces.py`` write each, and hold this table to what they
+see.
 """
 
 from __future__ import annotations
@@ -29,6 +30,17 @@ SURFACES: Mapping[str, Mapping[str, str]] = {
     "pipeline in SQL": dict(zip(USES, (EXACT, EXACT, WARNED, WARNED, WARNED), strict=True)),
 }
 """What becomes of a stream, or why there is nothing to write."""
+SOURCES = ("file log", "Kafka", "MySQL")
+"""What each is read from."""
+OTHERWISE: Mapping[tuple[str, str, str], str] = {}
+"""What becomes of it with one source that differs: by surface, use and source."""
+
+
+def cells(surface: str, source: str) -> Mapping[str, str]:
+    """Return what becomes of the uses of a surface with one of ``SOURCES``."""
+    return {use: OTHERWISE.get((surface, use, source), cell) for use, cell in SURFACES[surface].items()}
+
+
 _HEAD = """\
 <!-- Written by docs/generate.py from docs/surface_table.py. -->
 # Ways to write a stream
@@ -65,5 +77,10 @@ def surfaces_page() -> str:
     """Return the whole page."""
     lines = [f"| | {' | '.join(f'`{use}`' if use.isidentifier() and use != 'neither' else use for use in USES)} |"]
     lines += ["|---" * (len(USES) + 1) + "|"]
-    lines += [f"| {surface} | {' | '.join(cells[use] for use in USES)} |" for surface, cells in SURFACES.items()]
+    lines += [f"| {surface} | {' | '.join(_shown(surface, use) for use in USES)} |" for surface in SURFACES]
     return _HEAD + "".join(f"{line}\n" for line in lines) + _TAIL
+
+
+def _shown(surface: str, use: str) -> str:
+    others = {source: found for source in SOURCES if (found := OTHERWISE.get((surface, use, source))) is not None}
+    return "; ".join([SURFACES[surface][use], *(f"{source}: {found}" for source, found in others.items())])

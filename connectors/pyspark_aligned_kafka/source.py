@@ -87,9 +87,9 @@ class KafkaSource(SourceDefinition):
         return self.options.times.text
 
     @property
-    def default_time_columns(self) -> tuple[str, ...]:
+    def time_columns(self) -> tuple[str, ...]:
         """The time of the record, as Kafka has it."""
-        return ("timestamp",)
+        return ("timestamp",) if self.event_time is None else ()
 
     @property
     def deletion_time_column(self) -> str | None:

@@ -97,6 +97,14 @@ class MySqlSource(SourceDefinition):
         return None if self.layout.event_time is None else str(self.layout.event_time)
 
     @property
+    def time_columns(self) -> tuple[str, ...]:
+        """The column that the user chose, or the time of the commit."""
+        if self.layout.event_time is None:
+            return ("_commit_timestamp",)
+        chosen = self.layout.event_time.among(self.layout.names)
+        return () if chosen is None else (chosen,)
+
+    @property
     def words(self) -> Words:
         """The options of the source."""
         return WORDS

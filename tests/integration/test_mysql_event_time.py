@@ -54,14 +54,20 @@ def test_windows_go_by_the_column_and_rows_within_the_disorder_are_on_time(
     assert running.dropped == 0
 
 
-def test_a_column_that_is_named_as_that_of_kafka_has_times_of_its_own(
-    mysql_streams: MySqlStreams, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(("column", "chosen", "is_warned"), [
+    ("timestamp", {}, True),
+    ("_commit_timestamp", {}, False),
+    ("timestamp", {"eventTimeColumn": "At"}, True),
+    ("_commit_timestamp", {"eventTimeColumn": "At"}, True),
+    ("at", {"eventTimeColumn": "At"}, False),
+])  # fmt: skip
+def test_a_column_other_than_that_of_the_event_time_has_times_of_its_own(
+    column: str, chosen: dict[str, str], is_warned: bool, mysql_streams: MySqlStreams, caplog: pytest.LogCaptureFixture
 ) -> None:
-    mysql_streams.run_sql("CREATE TABLE t (id INT PRIMARY KEY, `timestamp` TIMESTAMP(6) NULL)")
-    follow_watermark(mysql_streams.source(), "timestamp")
-    assert (
-        "column timestamp has times of its own, and the watermark of mysql-cdc-wm is about the default" in caplog.text
-    )
+    mysql_streams.run_sql("CREATE TABLE t (id INT PRIMARY KEY, `timestamp` TIMESTAMP(6) NULL, at TIMESTAMP(6) NULL)")
+    follow_watermark(mysql_streams.source(**chosen), column)
+    text = f"column {column} has times of its own, and the watermark of mysql-cdc-wm is about those of"
+    assert (text in caplog.text) is is_warned
 
 
 def test_a_row_without_a_value_has_its_commits_time(mysql_database: Database) -> None:

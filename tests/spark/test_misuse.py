@@ -117,7 +117,7 @@ TIMES: dict[str, tuple[Callable[[DataFrame], DataFrame], str, bool]] = {
 
 
 @pytest.mark.parametrize("times", TIMES)
-def test_a_column_with_times_of_its_own_is_warned_of_where_no_option_names_them(
+def test_a_column_with_times_of_its_own_is_warned_of(
     loaded: Load, caplog: pytest.LogCaptureFixture, times: str
 ) -> None:
     """Rows that are further behind in it than in the source's event time would be dropped without a word."""

@@ -480,8 +480,8 @@ class SourceDefinition(Protocol):
         return None
 
     @property
-    def default_time_columns(self) -> Sequence[str]:
-        """Own columns with the same times as ``event_time`` where the user has no choice; by default none.
+    def time_columns(self) -> Sequence[str]:
+        """Own columns with the same times as ``event_time``, by the user's choice or by default; by default none.
 
         ``follow_watermark`` warns of other columns: the watermark is not about their times.
         """

@@ -176,6 +176,8 @@ class SourceTime:
     default_times: tuple[str, ...] = ()
     """The columns with the times that its watermark is about, such as a record's timestamp; none where an option names
     these times, or where they are not those of rows."""
+    named_times: tuple[str, ...] = ()
+    """These columns where an option names these times."""
     becomes_clock: bool = False
     """Whether it changes from event times to the clock (``whenCaughtUp`` ``clock``)."""
     batch_clock: bool = False
@@ -192,7 +194,7 @@ class SourceTime:
         begins = source.begins_with_snapshot or reads_first
         meets = group is not None and group.store is not None
         by_rows = options.policy.strategy.observed.is_event_times
-        is_default = by_rows and source.event_time is None
+        times = (EVENT_TIME, *source.time_columns) if by_rows else ()
         return cls(
             source=options.source_name,
             characteristic=characteristic,
@@ -203,7 +205,8 @@ class SourceTime:
             reads_to_end_first=reads_first,
             deletion_time=source.deletion_time_column,
             change_columns=tuple(source.change_columns),
-            default_times=(EVENT_TIME, *source.default_time_columns) if is_default else (),
+            default_times=times if source.event_time is None else (),
+            named_times=() if source.event_time is None else times,
             becomes_clock=options.policy.after_catch_up is AfterCatchUp.CLOCK,
             words=Words(**{name: getattr(source.words, name) for name in _SAID}),
         )
@@ -225,10 +228,16 @@ class SourceTime:
             deletion_time=declared.get("deletionTime"),
             change_columns=tuple(declared.get("changeColumns", ())),
             default_times=tuple(declared.get("defaultTimes", ())),
+            named_times=tuple(declared.get("namedTimes", ())),
             becomes_clock=declared.get("becomesClock", False),
             batch_clock=declared.get("batchClock", False),
             words=Words(**declared.get("words", {})),
         )
+
+    @property
+    def times(self) -> tuple[str, ...]:
+        """The columns with the times that its watermark is about."""
+        return self.default_times or self.named_times
 
     @property
     def announces_processing_time(self) -> bool:
@@ -255,6 +264,8 @@ class SourceTime:
             declared["changeColumns"] = list(self.change_columns)
         if self.default_times:
             declared["defaultTimes"] = list(self.default_times)
+        if self.named_times:
+            declared["namedTimes"] = list(self.named_times)
         if self.becomes_clock:
             declared["becomesClock"] = True
         if self.batch_clock:

@@ -113,7 +113,7 @@ def follow_watermark(df: DataFrame, event_time: str = EVENT_TIME, *, delay: str 
             has a watermark of its own, and Spark takes the lowest of them.
         event_time: the column that is event time for the operators above; a ``timestamp``, its name read as Spark does.
             The watermark is about the source's own event times: a row whose value in another column lies further
-            behind than that may be late. Where no option of the source names these times, a warning is logged.
+            behind than that may be late, and a warning is logged.
         delay: how long ``dropDuplicatesWithinWatermark`` remembers a row beyond its event time; nothing else uses it.
             Allowed disorder is the source's option ``maxOutOfOrderness``.
 
@@ -145,10 +145,10 @@ def follow_watermark(df: DataFrame, event_time: str = EVENT_TIME, *, delay: str 
         )
     kept = [c for c in df.columns if c != MARKER]
     declared = SourceTime.of_metadata(df.schema[MARKER].metadata)
-    if declared and declared.default_times and has_times_of_its_own(plan, event_time, declared.default_times):
+    if declared and declared.times and has_times_of_its_own(plan, event_time, declared.times):
         _log.warning(
-            "follow_watermark: column %s has times of its own, and the watermark of %s is about the default event time "
-            "of its rows: rows whose %s is further behind are dropped as late without an error. To use them, %s, and "
+            "follow_watermark: column %s has times of its own, and the watermark of %s is about those of the column "
+            "event_time: rows whose %s is further behind are dropped as late without an error. To use them, %s, and "
             "use the column event_time; or ignore this if both are in the same order",
             event_time, declared.source, event_time, declared.words.dated_by.format(column=event_time),
         )  # fmt: skip

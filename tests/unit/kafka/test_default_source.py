@@ -122,23 +122,27 @@ def test_the_schema_is_the_chosen_columns_then_event_time_and_marker(
 
 
 @pytest.mark.parametrize(("extra", "declared"), [
-    ({"watermarkStrategy": "none"}, (True, None, False)),
-    ({"alignmentGroup": "g", "alignmentMaxDrift": "1 minute", "alignmentStore": "none"}, (False, None, True)),
-    ({"eventTimeColumn": "value:$.at"}, (False, None, False)),
-    ({"alignmentGroup": "g", "watermarkStrategy": "none"}, (True, "g", False)),
+    ({"watermarkStrategy": "none"}, (True, None, (), ())),
+    (
+        {"alignmentGroup": "g", "alignmentMaxDrift": "1 minute", "alignmentStore": "none"},
+        (False, None, RECORD_TIMES, ()),
+    ),
+    ({"eventTimeColumn": "value:$.at"}, (False, None, (), ("event_time",))),
+    ({"alignmentGroup": "g", "watermarkStrategy": "none"}, (True, "g", (), ())),
 ])  # fmt: skip
 def test_the_schema_declares_the_sources_time_and_whom_it_meets(
-    extra: dict[str, str], declared: tuple[bool, str | None, bool]
+    extra: dict[str, str], declared: tuple[bool, str | None, tuple[str, ...], tuple[str, ...]]
 ) -> None:
     marker = DefaultSource({**GIVEN, **extra, "sourceName": "clicks"}).schema()["marker"]
     told = SourceTime.of_metadata(json.loads(json.dumps(marker.metadata)))
-    processing_time, group, is_default = declared
+    processing_time, group, default_times, named_times = declared
     assert told == SourceTime(
         "clicks",
         WatermarkCharacteristic.ANY_WATERMARK,
         processing_time,
         group,
-        default_times=RECORD_TIMES if is_default else (),
+        default_times=default_times,
+        named_times=named_times,
         words=SAID,
     )
     assert told.metadata == marker.metadata
