@@ -47,7 +47,9 @@ _HEAD = """\
 
 A source sends two kinds of rows: the data, and marker rows, which carry its watermark and are null in every other
 column. `follow_watermark(stream)` makes them Spark's watermark, `data_rows(stream)` leaves them out. What a query does
-with neither, or with a watermark of Spark's own, is seen when it starts:
+with neither, or with a watermark of Spark's own, is seen when it starts. Each cell was tried with three sources, whose
+splits or chunks are an hour apart: a log in files (`examples/file_log`), a topic of Kafka with `eventTimeColumn`, and a
+table of MySQL with a snapshot, then an insert, an update and a delete. Where a cell has one word, all three are alike:
 
 """
 _TAIL = """\
@@ -64,6 +66,9 @@ Python makes, over which SQL needs no `WATERMARK`:
 follow_watermark(spark.readStream.table("rides")).createOrReplaceTempView("followed")
 spark.sql("SELECT window(event_time, '1 minute'), count(*) FROM followed GROUP BY 1")
 ```
+
+A table does not keep a password: `FROM STREAM rides WITH ('password' = '…')`, or
+`spark.readStream.option("password", …).table("rides")`.
 
 Plans are examined in programs of Python that import `watermark_source`; of a pipeline, where the functions are. In SQL
 of a pipeline, in Scala, and without the import, nothing is seen, and the query's first task with a watermark warns,

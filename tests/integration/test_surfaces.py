@@ -21,7 +21,7 @@ from services.mysql_client import run
 from tests.integration.mysql_binlog import new_database
 from tests.integration.mysql_streams import PASSWORD, RIGHTS, USER, make_user
 from tests.spark.queries import START, at
-from tests.spark.surfaces import IN_ONE_SESSION, ROWS, Rows, judged, through_connect
+from tests.spark.surfaces import ROWS, Rows, judged, surfaces, through_connect
 
 pytestmark = [pytest.mark.service, pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -110,13 +110,13 @@ def of_table(spark: SparkSession, table: Rows, tmp_path_factory: pytest.TempPath
         yield judge
 
 
-@pytest.mark.parametrize("surface", IN_ONE_SESSION)
+@pytest.mark.parametrize("surface", surfaces("DataFrame"))
 def test_a_stream_of_a_topic_is_exact_or_refused_or_warned_of(of_topic: Judge, surface: str) -> None:
     seen, told = of_topic(surface)
     assert seen == told
 
 
-@pytest.mark.parametrize("surface", IN_ONE_SESSION)
+@pytest.mark.parametrize("surface", surfaces("DataFrame"))
 def test_a_stream_of_a_table_is_exact_or_refused_or_warned_of(of_table: Judge, surface: str) -> None:
     seen, told = of_table(surface)
     assert seen == told

@@ -24,7 +24,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
 
-from docs.surface_table import EXACT, REFUSED, USES, WARNED, cells
+from docs.surface_table import EXACT, REFUSED, SURFACES, USES, WARNED, cells
 from services.spark_start import LOCAL_CHECKPOINTS, quick_spark
 from watermark_source import data_rows, follow_watermark
 from watermark_source.errors import UsageError
@@ -278,18 +278,11 @@ def judged(spark: SparkSession, rows: Rows, folder: Path) -> Iterator[Callable[[
         judge.stop()
 
 
-IN_ONE_SESSION = (
-    "DataFrame",
-    "SQL over a table (`CREATE TABLE … USING`)",
-    "SQL with `WATERMARK` over a view of the DataFrame",
-    *(
-        pytest.param(name, marks=pytest.mark.long("the surfaces of the day"))
-        for name in (
-            "SQL over a view of the DataFrame", "`readStream.table`", "union of two sources",
-            "union of two sources, before the call", "join of two sources", "`foreachBatch`",
-        )
-    ),
-)  # fmt: skip
+def surfaces(*of_the_day: str) -> list[Any]:
+    """Return the ways of one session, of which these are judged by day."""
+    by_night = pytest.mark.long("the surfaces of the day")
+    found = [name for name in SURFACES if "Connect" not in name and "pipeline" not in name]
+    return [pytest.param(name, marks=() if name in of_the_day else (by_night,)) for name in found]
 
 
 # Spark Connect, and pipelines, which need it: in a process of its own.

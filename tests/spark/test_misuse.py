@@ -147,6 +147,14 @@ UNFOLLOWED: dict[str, tuple[Callable[[Load], DataFrame], tuple[str, ...]]] = {
         lambda load: sql(load, "SELECT count(*) FROM STREAM v WATERMARK event_time DELAY OF INTERVAL 10 SECONDS"),
         (HIGHEST, 'follow_watermark(spark.readStream.table(…)).createOrReplaceTempView("followed")'),
     ),
+    "above a common table expression": (
+        lambda load: sql(
+            load,
+            "WITH a AS (SELECT * FROM v WHERE value > 1) "
+            "SELECT count(*) FROM a WATERMARK event_time DELAY OF INTERVAL 10 SECONDS",
+        ),
+        (HIGHEST,),
+    ),
     "of data rows": (lambda load: watermarked(data_rows(load()).where("value > 1")), ()),
     "with the markers filtered": (lambda load: watermarked(load().where("value > 1 AND marker IS NULL")), ()),
     "of markers": (lambda load: watermarked(markers(load()), "watermark"), ()),
@@ -219,6 +227,10 @@ SECOND: dict[str, Callable[[DataFrame], DataFrame]] = {
     "above a union": lambda df: df.union(df).withWatermark("event_time", "5 minutes"),
     "in SQL": lambda df: sql(
         lambda: df, "SELECT count(*) FROM STREAM v WATERMARK event_time DELAY OF INTERVAL 5 MINUTES"
+    ),
+    "above a common table expression": lambda df: sql(
+        lambda: df,
+        "WITH a AS (SELECT * FROM v) SELECT count(*) FROM a WATERMARK event_time DELAY OF INTERVAL 5 MINUTES",
     ),
 }
 

@@ -13,9 +13,13 @@ from docs.surface_table import cells
 from examples.file_log.pyspark_file_log import DefaultSource
 from tests.spark.file_log import append
 from tests.spark.queries import START
-from tests.spark.surfaces import IN_ONE_SESSION, ROOT, ROWS, Rows, judged, through_connect
+from tests.spark.surfaces import ROOT, ROWS, Rows, judged, surfaces, through_connect
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+
+OF_THE_DAY = (
+    "DataFrame", "SQL over a table (`CREATE TABLE … USING`)", "SQL with `WATERMARK` over a view of the DataFrame",
+)  # fmt: skip
 
 
 def file_log(folder: Path) -> Rows:
@@ -36,7 +40,7 @@ def judge(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
         yield judge
 
 
-@pytest.mark.parametrize("surface", IN_ONE_SESSION)
+@pytest.mark.parametrize("surface", surfaces(*OF_THE_DAY))
 def test_a_stream_is_exact_or_refused_or_warned_of(judge: Callable[[str], tuple[Any, Any]], surface: str) -> None:
     seen, told = judge(surface)
     assert seen == told

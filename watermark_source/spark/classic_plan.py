@@ -10,6 +10,7 @@ from watermark_source.spark.column_names import KEY, MARKER
 from watermark_source.spark.plan_columns import numbers_in, projected
 from watermark_source.spark.plan_steps import (
     ANY,
+    DEFINED,
     FALSE,
     NULL,
     REPRESENTED,
@@ -61,7 +62,7 @@ def _of_join(node: Any) -> dict[str, Any]:
 
 
 _FACTS: Mapping[str, Callable[[Any], dict[str, Any]]] = {
-    "CTERelationDef": lambda node: {"table": int(node.id())},
+    DEFINED: lambda node: {"table": int(node.id())},
     "EventTimeWatermark": lambda node: {
         "watermarked": Watermarked(str(node.eventTime().name()), str(node.delay().toString()))
     },

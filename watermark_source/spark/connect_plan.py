@@ -36,6 +36,7 @@ from watermark_source.spark.plan_columns import (
 )
 from watermark_source.spark.plan_steps import (
     ANY,
+    DEFINED,
     FALSE,
     NULL,
     REPRESENTED,
@@ -150,7 +151,7 @@ class PlanText:
             return {"watermarked": Watermarked(found["name"], found["delay"])}
         if line.kind == "MapInArrow":
             return {"function": line.rest.partition("(")[0]}
-        is_table = line.kind in ("CTERelationDef", REPRESENTED)
+        is_table = line.kind in (DEFINED, REPRESENTED)
         return {"table": int(line.rest.partition(",")[0])} if is_table else {"source": self._source(line)}
 
     def _children(self, at: int) -> Iterator[int]:

@@ -8,7 +8,7 @@ rule counts for all of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import NamedTuple, TypeAlias
 
@@ -22,8 +22,8 @@ TRUE: Outcomes = frozenset({True})
 FALSE: Outcomes = frozenset({False})
 NULL: Outcomes = frozenset({None})
 ANY: Outcomes = frozenset({True, False, None})
-REPRESENTED = "CTERelationRef"
-"""A common table expression at one of its places: its rows are counted where it is defined."""
+DEFINED, REPRESENTED = "CTERelationDef", "CTERelationRef"
+"""A common table expression where it is defined, and where it is read: its rows are counted where it is defined."""
 
 
 class Watermarked(NamedTuple):
@@ -86,6 +86,25 @@ class Step:
         yield self
         for child in self.children:
             yield from child.all()
+
+
+def in_place(plan: Step) -> Step:
+    """Return a plan with each common table expression where it is read, and not apart."""
+    return _in_place(plan, {})
+
+
+def _in_place(step: Step, defined: dict[int | None, Step]) -> Step:
+    """``defined``: those that come before, to which those of the step are added; none refers to a later one."""
+    children = []
+    for child in step.children:
+        placed = _in_place(child, defined)
+        if child.kind == DEFINED:
+            defined[child.table] = placed
+        else:
+            children.append(placed)
+    if step.kind == REPRESENTED and step.table in defined:
+        children = [defined[step.table]]
+    return replace(step, children=tuple(children))
 
 
 # SQL's logic with three values, for sets of possible outcomes.

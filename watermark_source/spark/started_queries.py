@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from watermark_source.errors import UsageError
 from watermark_source.spark.column_names import CLOCK, EVENT_TIME
-from watermark_source.spark.plan_steps import Step, Watermarked
+from watermark_source.spark.plan_steps import Step, Watermarked, in_place
 from watermark_source.spark.query_plan import steps_of
 from watermark_source.spark.unexamined_query import EXAMINED
 
@@ -104,7 +104,7 @@ def examine(df: DataFrame, read: Callable[[DataFrame], Step] | None = None) -> b
     """
     try:
         plan = (read or steps_of)(df)
-        reached = list(_unfollowed_reads(plan))
+        reached = list(_unfollowed_reads(in_place(plan)))
         for each in dict.fromkeys(_named(reached)):
             _log.warning("%s", each)
         may_have = any(step.source is not None or step.is_opaque for step in plan.all())
@@ -145,7 +145,7 @@ class Unfollowed(NamedTuple):
 
 def unfollowed(plan: Step) -> Iterator[Unfollowed]:
     """Yield the sources of a plan whose marker rows nothing follows or separates; raises what ``examine`` raises."""
-    return _named(_unfollowed_reads(plan))
+    return _named(_unfollowed_reads(in_place(plan)))
 
 
 def _named(reached: Iterable[tuple[Step, Watermarked | None]]) -> Iterator[Unfollowed]:

@@ -43,6 +43,21 @@ def test_a_watermark_of_sparks_own_is_seen_below_what_leaves_out_rows(plan: str)
     assert text is None or text in found[0]
 
 
+def test_a_watermark_above_a_common_table_expression_is_seen_with_what_the_expression_leaves_out() -> None:
+    tree = f"""~WithCTE
+:- ~CTERelationDef 0, false
+:  +- ~SubqueryAlias a
+:     +- ~Filter (value#135L > cast(1 as bigint))
+:        +- {READ}
++- ~Aggregate [count(1) AS count#139L]
+   +- {WATERMARK}
+      +- ~SubqueryAlias a
+         +- ~CTERelationRef 0, true, [split#134L, value#135L, event_time#136, marker#137], true"""
+    found = [str(each) for each in unfollowed(PlanText.of(tree).steps())]
+    assert len(found) == 1
+    assert "highest event time" in found[0]
+
+
 # The build side of a temporal join: what loses changes of a key is seen in the text alone.
 
 DECLARATION = SourceTime("users of a shop, [eu]", WatermarkCharacteristic.ANY_WATERMARK, processing_time=False)
