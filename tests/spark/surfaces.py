@@ -323,27 +323,32 @@ def seen_through_connect(rows: Rows, root: Path) -> None:
     }
     seen: dict[str, Any] = {name: judge.surface(surface, name) for name, surface in surfaces.items()}
 
-    # What is warned of is registered, and not run.
-    run, warned = (create_dataflow_graph(spark, "spark_catalog", "default", {}) for _ in range(2))
-    registry = SparkConnectGraphElementRegistry(spark, run)
-    seen["warned"] = []
     of_python = cells("pipeline in Python", rows.source)
-    for number, (use, write) in enumerate(by_dataframe(rows.number, load).items()):
-        of = registry if of_python[use] == EXACT else SparkConnectGraphElementRegistry(spark, warned)
-        with graph_element_registration_context(of):
-            judge.logged.clear()
-            dp.table(name=f"python_{number}")(write)
-            seen["warned"].append(judge.logged[:1])
-    with graph_element_registration_context(registry):
-        dp.temporary_view(name="followed")(lambda: follow_watermark(load()))
-    with rows.table(spark) as table:
+
+    def run_pipeline(table: str) -> list[list[str]]:
+        """Run a pipeline once, as its graph can be, and return what the functions of its tables have logged."""
+        # What is warned of is registered, and not run.
+        run, warned = (create_dataflow_graph(spark, "spark_catalog", "default", {}) for _ in range(2))
+        registry = SparkConnectGraphElementRegistry(spark, run)
+        logged = []
+        for number, (use, write) in enumerate(by_dataframe(rows.number, load).items()):
+            of = registry if of_python[use] == EXACT else SparkConnectGraphElementRegistry(spark, warned)
+            with graph_element_registration_context(of):
+                judge.logged.clear()
+                dp.table(name=f"python_{number}")(write)
+                logged.append(judge.logged[:1])
+        with graph_element_registration_context(registry):
+            dp.temporary_view(name="followed")(lambda: follow_watermark(load()))
         registry.register_sql(IN_SQL.format(number=rows.number, table=rows.in_sql(table)), Path("pipeline.sql"))
         storage = f"file://{root}/log"
+        handle_pipeline_events(
+            start_run(spark, run, full_refresh=[], full_refresh_all=False, refresh=[], dry=False, storage=storage)
+        )
+        return logged
+
+    with rows.table(spark) as table:
         for _ in rows.written():
-            started = start_run(
-                spark, run, full_refresh=[], full_refresh_all=False, refresh=[], dry=False, storage=storage
-            )
-            handle_pipeline_events(started)
+            seen["warned"] = run_pipeline(table)
         tables = [of.name for of in spark.catalog.listTables() if of.name.startswith(("python_", "sql_"))]
         seen["rows"] = {name: sorted(map(_number, spark.table(name).collect())) for name in tables}
     (root / "seen.json").write_text(json.dumps(seen))
