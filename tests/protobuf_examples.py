@@ -20,6 +20,8 @@ INTEGERS: dict[str, tuple[int, int]] = {
 TEXTS = {"1970-01-01T00:00:01.5Z": 1_500_000, "1970-01-02": 86_400_000_000, "": None, "yesterday": None}
 KINDS = (*INTEGERS, "string", "google.protobuf.Timestamp")
 SEVERAL = st.lists(st.integers(0, 3), max_size=3)
+_FIRST, _LAST = -62_135_596_800, 253_402_300_799
+"""Seconds: the years 1 to 9999."""
 
 
 class Example(NamedTuple):
@@ -77,8 +79,8 @@ def micros_of(message: Message, path: str) -> int | None:
     if isinstance(value, str | bytes):  # bytes that are not UTF-8
         return TEXTS.get(str(value))
     if isinstance(value, int):
-        return value * 1_000 if abs(value) <= 2**62 // 1_000 else None
-    if not -62_135_596_800 <= value.seconds <= 253_402_300_799 or not 0 <= value.nanos < 10**9:
+        return value * 1_000 if _FIRST * 1_000 <= value < (_LAST + 1) * 1_000 else None
+    if not _FIRST <= value.seconds <= _LAST or not 0 <= value.nanos < 10**9:
         return None
     return value.seconds * 1_000_000 + value.nanos // 1_000
 

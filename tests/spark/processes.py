@@ -7,24 +7,18 @@ import contextlib
 import psutil
 from pyspark.sql import SparkSession
 
-from services.wait_until import wait_until
-
 
 def runner_processes(spark: SparkSession) -> list[psutil.Process]:
     """Return the runner processes of this session's sources."""
     return [p for p in _jvm(spark).children() if _runs(p, "python_streaming_source_runner")]
 
 
-def only_runner(spark: SparkSession) -> psutil.Process:
-    """Return the runner of the only source; those of queries that have stopped end a moment later."""
-    found: list[psutil.Process] = []
+def newest_runner(spark: SparkSession) -> psutil.Process:
+    """Return the runner of the only source of the query that was started last.
 
-    def is_alone() -> bool:
-        found[:] = runner_processes(spark)
-        return len(found) == 1
-
-    wait_until(is_alone, 120, "one runner alone")
-    return found[0]
+    Those of queries that have stopped end a moment later; of one that was stopped while it started Spark leaves it.
+    """
+    return max(runner_processes(spark), key=psutil.Process.create_time)
 
 
 def worker_processes(spark: SparkSession) -> list[psutil.Process]:

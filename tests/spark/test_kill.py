@@ -15,7 +15,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 
-from tests.spark.processes import only_runner, runner_processes
+from tests.spark.processes import newest_runner, runner_processes
 from tests.spark.queries import START, Rows, Streams
 from tests.unit.planning import generators
 
@@ -46,7 +46,7 @@ def kill_runner(streams: Streams, df: DataFrame, name: str, *, batch: int) -> No
     while not (streams.checkpoint(name) / "commits" / str(batch)).exists():
         assert query.isActive
         time.sleep(0.02)
-    runner = only_runner(streams.spark)
+    runner = newest_runner(streams.spark)
     runner.kill()
     with pytest.raises(StreamingQueryException):
         query.awaitTermination(200)

@@ -9,7 +9,7 @@ import psutil
 import pytest
 from pyspark.sql import DataFrame
 
-from tests.spark.processes import only_runner
+from tests.spark.processes import newest_runner
 from tests.spark.queries import START, Rows, Streams
 
 pytestmark = pytest.mark.spark
@@ -40,7 +40,7 @@ def test_what_is_no_report_leaves_the_query_alone(streams: Streams) -> None:
     streams.write({0: [(0, 1)]})
     query = streams.start_file(streams.load(), "attacked")
     query.processAllAvailable()
-    runner = only_runner(streams.spark)
+    runner = newest_runner(streams.spark)
     port = listening_port(runner)
     held = [socket.create_connection(("127.0.0.1", port), timeout=60) for _ in range(40)]
     try:
@@ -68,7 +68,7 @@ def test_reports_are_received_at_the_drivers_address_alone(streams: Streams) -> 
     streams.write({0: [(0, 1)]})
     query = streams.start_file(streams.load(), "bound")
     query.processAllAvailable()
-    runner = only_runner(streams.spark)
+    runner = newest_runner(streams.spark)
     assert streams.spark.conf.get("spark.driver.bindAddress") == "127.0.0.1"
     assert {c.laddr.ip for c in runner.net_connections("tcp") if c.status == psutil.CONN_LISTEN} == {"127.0.0.1"}
     query.stop()

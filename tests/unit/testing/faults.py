@@ -303,7 +303,7 @@ FAULTS = (
     reading("a_batch_read_has_all_rows", "of a batch read", at(-1)),
     reading("all_rows_come_once", "of all batches", at(-1)),
     reading("a_limit_of_rows_cuts_batches_and_loses_none", "a batch", without_first_of_later),
-    Fault("offsets_survive_json", "no JSON", [
+    Fault("offsets_survive_json", "not JSON", [
         (FullLog, "end_positions", lambda self, splits: {s: np.int64(e) for s, e in ends(self, splits).items()})]),
     reading("a_batch_is_read_again_as_before", "the batch again", to_the_end_of_the_file),
     Fault("a_batch_is_read_again_after_a_restart", "after a restart", [
