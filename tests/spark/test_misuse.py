@@ -17,7 +17,7 @@ from watermark_source.errors import UsageError
 from watermark_source.spark import started_queries
 from watermark_source.spark.accepted_operators import has_times_of_its_own
 from watermark_source.spark.connect_plan import PlanText
-from watermark_source.spark.started_queries import examine, unfollowed
+from watermark_source.spark.started_queries import examine, warnings_of
 
 pytestmark = pytest.mark.spark
 
@@ -169,6 +169,21 @@ UNFOLLOWED: dict[str, tuple[Callable[[Load], DataFrame], tuple[str, ...]]] = {
         lambda load: follow_watermark(load()).select("value").union(load().select("value")),
         (NULLS,),
     ),
+    "rows alone united with a stream that follows": (
+        lambda load: follow_watermark(load()).union(data_rows(load(name="other"))).groupBy("event_time").count(),
+        ("no watermark where they are united", "follow_watermark(stream) for each"),
+    ),
+    "late rows united after the windows": (
+        lambda load: (
+            (late := follow_watermark(load(includeLate="true")))
+            .where("NOT late")
+            .groupBy("event_time")
+            .count()
+            .select("event_time")
+            .union(late.where("late").select("event_time"))
+        ),
+        (),
+    ),
     "follow_watermark": (lambda load: follow_watermark(load()).where("value > 1"), ()),
     "SQL over what follows": (lambda load: sql(load, "SELECT * FROM v", follow_watermark), ()),
     "rows alone": (lambda load: data_rows(load()), ()),
@@ -206,7 +221,7 @@ def test_a_stream_that_nothing_follows_is_warned_of_once_when_its_query_starts(
     assert all(text in warned[0] for text in texts)
     # As a client of Spark Connect reads the plan.
     of_text = PlanText.of(made._jdf.queryExecution().toString()).steps()
-    assert [str(each).replace("10 seconds", "…") for each in dict.fromkeys(unfollowed(of_text))] == [
+    assert [str(each).replace("10 seconds", "…") for each in dict.fromkeys(warnings_of(of_text))] == [
         each.replace("10 seconds", "…") for each in warned
     ]
 

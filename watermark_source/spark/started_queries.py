@@ -2,7 +2,8 @@
 
 A source cannot see how its stream is used. Where nothing follows its watermark, Spark's own ``withWatermark``, or
 ``WATERMARK`` in SQL, drops rows of slower splits; and where nothing separates its marker rows, they reach the sink as
-rows of nulls. Both are warned of, once a query, and a second watermark above ours is refused.
+rows of nulls; and rows without a watermark that are united with others obey that of the others. All are warned of, once
+a query, and a second watermark above ours is refused.
 
 The plan is examined where a query of Python starts, however it was written: ``DataStreamWriter`` of Classic and Connect
 is patched, and the registration of a pipeline's flows. A query that was examined has a setting that its tasks see.
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -32,6 +33,13 @@ _log = logging.getLogger(__name__)
 
 _CHECKED = "_checked_by_watermark_source"
 _REGISTRY = "SparkConnectGraphElementRegistry"
+_KEEP_STATE = frozenset(
+    {
+        "Aggregate", "Deduplicate", "DeduplicateWithinWatermark", "Distinct", "FlatMapGroupsInPandasWithState",
+        "FlatMapGroupsWithState", "TransformWithState", "TransformWithStateInPySpark",
+    }
+)  # fmt: skip
+"""Operators that drop rows behind the watermark, beside joins of two streams."""
 
 
 def check_starts(module: ModuleType) -> None:
@@ -104,11 +112,10 @@ def examine(df: DataFrame, read: Callable[[DataFrame], Step] | None = None) -> b
     """
     try:
         plan = (read or steps_of)(df)
-        reached = list(_unfollowed_reads(in_place(plan)))
-        for each in dict.fromkeys(_named(reached)):
+        for each in dict.fromkeys(warnings_of(plan)):
             _log.warning("%s", each)
         may_have = any(step.source is not None or step.is_opaque for step in plan.all())
-        return may_have and not any(step.is_opaque for step, _ in reached)
+        return may_have and not any(step.is_opaque for step, _ in _unfollowed_reads(in_place(plan)))
     except UsageError:
         raise
     except Exception:  # noqa: BLE001 - a check must not stop what Spark accepts
@@ -143,15 +150,26 @@ class Unfollowed(NamedTuple):
         )
 
 
-def unfollowed(plan: Step) -> Iterator[Unfollowed]:
-    """Yield the sources of a plan whose marker rows nothing follows or separates; raises what ``examine`` raises."""
-    return _named(_unfollowed_reads(in_place(plan)))
+class United(NamedTuple):
+    """A source without a watermark whose rows are united with those of a stream that has one."""
+
+    source: str
+
+    def __str__(self) -> str:
+        return (
+            f"the rows of {self.source} have no watermark where they are united with a stream that has one: windows "
+            "and deduplication above the union drop those behind the other's watermark without an error. Write "
+            "follow_watermark(stream) for each stream of the union, with a new checkpoint location"
+        )
 
 
-def _named(reached: Iterable[tuple[Step, Watermarked | None]]) -> Iterator[Unfollowed]:
-    for step, above in reached:
+def warnings_of(plan: Step) -> Iterator[Unfollowed | United]:
+    """Yield what a query is warned of: sources that it does not follow; raises what ``examine`` raises."""
+    plan = in_place(plan)
+    for step, above in _unfollowed_reads(plan):
         if step.source is not None and not (above is None and step.source.sends_markers_as_asked):
             yield Unfollowed(step.source.name, above)
+    yield from _without_watermark(plan)
 
 
 def _unfollowed_reads(
@@ -175,6 +193,24 @@ def _unfollowed_reads(
         yield step, above
     for child in step.streams:
         yield from _unfollowed_reads(child, above, left_out=left_out)
+
+
+def _without_watermark(step: Step, *, keeps_state: bool = False) -> Iterator[United]:
+    """Yield sources without a watermark below a union that has the event time of its first input, which has one.
+
+    ``keeps_state``: whether an operator further up drops rows behind a watermark.
+    """
+    inputs = tuple(step.streams)
+    keeps_state = keeps_state or step.kind in _KEEP_STATE or (step.kind == "Join" and len(inputs) > 1)
+    if step.kind == "Union" and keeps_state and _has_watermark(inputs[0]):
+        bare = (each for each in inputs[1:] if not _has_watermark(each))
+        yield from (United(read.source.name) for each in bare for read in each.all() if read.source is not None)
+    for child in inputs:
+        yield from _without_watermark(child, keeps_state=keeps_state)
+
+
+def _has_watermark(step: Step) -> bool:
+    return any(each.watermarked is not None for each in step.all())
 
 
 def _drops_markers(step: Step) -> bool:

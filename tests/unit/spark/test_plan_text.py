@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import pytest
 
 from watermark_source.errors import UsageError
@@ -9,7 +11,7 @@ from watermark_source.operators.changes import row_paths
 from watermark_source.planning.watermark import WatermarkCharacteristic
 from watermark_source.spark.columns import SourceTime
 from watermark_source.spark.connect_plan import PlanText
-from watermark_source.spark.started_queries import unfollowed
+from watermark_source.spark.started_queries import warnings_of
 
 READ = (
     "~StreamingRelationV2 file-log, org.apache.spark.sql.execution.datasources.v2.python.PythonTable@481e7616, [], "
@@ -35,10 +37,19 @@ def tree_of(*nodes: str) -> str:
     return "\n".join(f"{'   ' * (depth - 1)}+- {node}" if depth else node for depth, node in enumerate(nodes))
 
 
+def forked(inputs: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    """Yield the lines of several inputs below one operator."""
+    for number, nodes in enumerate(inputs, 1):
+        first, *others = tree_of(*nodes).splitlines()
+        is_last = number == len(inputs)
+        yield ("+- " if is_last else ":- ") + first
+        yield from (("   " if is_last else ":  ") + line for line in others)
+
+
 @pytest.mark.parametrize("plan", PLANS)
 def test_a_watermark_of_sparks_own_is_seen_below_what_leaves_out_rows(plan: str) -> None:
     nodes, text = PLANS[plan]
-    found = [str(each) for each in unfollowed(PlanText.of(tree_of(*nodes)).steps())]
+    found = [str(each) for each in warnings_of(PlanText.of(tree_of(*nodes)).steps())]
     assert len(found) == (text is not None)
     assert text is None or text in found[0]
 
@@ -53,9 +64,33 @@ def test_a_watermark_above_a_common_table_expression_is_seen_with_what_the_expre
    +- {WATERMARK}
       +- ~SubqueryAlias a
          +- ~CTERelationRef 0, true, [split#134L, value#135L, event_time#136, marker#137], true"""
-    found = [str(each) for each in unfollowed(PlanText.of(tree).steps())]
+    found = [str(each) for each in warnings_of(PlanText.of(tree).steps())]
     assert len(found) == 1
     assert "highest event time" in found[0]
+
+
+DATA_ROWS = ("~Project [value#135L]", "~Filter isnull(marker#137)", READ)
+WITH_WATERMARK = (WATERMARK, "~Filter isnull(marker#137)", READ)
+
+
+@pytest.mark.parametrize(
+    ("above", "inputs", "warned"),
+    [
+        ("~Aggregate [count(1) AS count#139L]", (WITH_WATERMARK, DATA_ROWS), True),
+        ("~Deduplicate [value#135L]", (WITH_WATERMARK, WITH_WATERMARK, DATA_ROWS), True),
+        ("~Aggregate [count(1) AS count#139L]", (WITH_WATERMARK, WITH_WATERMARK), False),
+        # The union has the event time of its first input, here none, and Spark refuses to close windows.
+        ("~Aggregate [count(1) AS count#139L]", (DATA_ROWS, WITH_WATERMARK), False),
+        ("~Project [value#135L]", (WITH_WATERMARK, DATA_ROWS), False),
+    ],
+)
+def test_rows_without_a_watermark_that_are_united_with_others_are_seen(
+    above: str, inputs: tuple[tuple[str, ...], ...], warned: bool
+) -> None:
+    tree = "\n".join((above, "+- ~Union false, false", *(f"   {line}" for line in forked(inputs))))
+    found = [str(each) for each in warnings_of(PlanText.of(tree).steps())]
+    assert [text for text in found if "no watermark where they are united" in text] == found
+    assert bool(found) is warned
 
 
 # The build side of a temporal join: what loses changes of a key is seen in the text alone.
