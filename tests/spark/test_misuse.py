@@ -17,7 +17,7 @@ from watermark_source.errors import UsageError
 from watermark_source.spark import started_queries
 from watermark_source.spark.accepted_operators import has_times_of_its_own
 from watermark_source.spark.connect_plan import PlanText
-from watermark_source.spark.started_queries import examine, warnings_of
+from watermark_source.spark.started_queries import examine, examine_plan
 
 pytestmark = pytest.mark.spark
 
@@ -221,7 +221,7 @@ def test_a_stream_that_nothing_follows_is_warned_of_once_when_its_query_starts(
     assert all(text in warned[0] for text in texts)
     # As a client of Spark Connect reads the plan.
     of_text = PlanText.of(made._jdf.queryExecution().toString()).steps()
-    assert [str(each).replace("10 seconds", "…") for each in dict.fromkeys(warnings_of(of_text))] == [
+    assert [str(each).replace("10 seconds", "…") for each in examine_plan(of_text).warnings] == [
         each.replace("10 seconds", "…") for each in warned
     ]
 

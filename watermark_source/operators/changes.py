@@ -20,7 +20,7 @@ from watermark_source.spark.column_names import LATE, MARKER
 from watermark_source.spark.columns import SourceTime
 from watermark_source.spark.follow import quoted
 from watermark_source.spark.plan_columns import column_of, is_steady, numbers_in
-from watermark_source.spark.plan_steps import REPRESENTED, Step
+from watermark_source.spark.plan_steps import REPRESENTED, Step, in_place
 
 CALLER = "temporal_join"
 CHANGE_TYPE = "_change_type"
@@ -148,24 +148,18 @@ class _Tracked:
 class _Above(NamedTuple):
     """What is known above an operator of those below it."""
 
-    tables: Mapping[int, Step] = {}
-    """The definitions of common table expressions by their numbers."""
     declared: SourceTime | None = None
     """What the source below declares."""
 
-    def table(self, of: Step) -> Step:
-        """Return the definition of a common table expression at one of its places."""
-        if of.table is None or of.table not in self.tables:
-            raise _unseen(of)
-        return self.tables[of.table]
-
     def below(self, step: Step) -> _Above:
         """Return what is known below a step."""
-        tables = {each.table: each for each in step.children if each.table is not None and each.children}
-        return _Above({**self.tables, **tables}, SourceTime.of_plan(step) or self.declared)
+        return _Above(SourceTime.of_plan(step) or self.declared)
 
     def source(self, leaf: Step) -> SourceTime | None:
         """Return what a source declares; ``None`` of one of another project."""
+        if leaf.kind == REPRESENTED:
+            # A common table expression that the plan defines nowhere.
+            raise _unseen(leaf)
         if self.declared is None and leaf.source is not None:
             raise UsageError(
                 f"{CALLER}: rows of build are read from {leaf.source.name} without follow_watermark, and nothing shows "
@@ -189,7 +183,7 @@ def row_paths(plan: Step, constant: Sequence[str]) -> list[Path]:
         UsageError: a source of this project is read without ``follow_watermark``, or the plan shows none.
     """
     alike = frozenset(column.number for column in plan.output if column.name in constant)
-    if paths := list(_paths(plan, _Tracked(alike, {}), _Above())):
+    if paths := list(_paths(in_place(plan), _Tracked(alike, {}), _Above())):
         return paths
     raise _unseen(plan)
 
@@ -236,17 +230,12 @@ def need_all_changes(paths: Sequence[Path], key: Sequence[str], change_type: str
 
 def _paths(step: Step, tracked: _Tracked, above: _Above) -> Iterator[Path]:
     below = above.below(step)
-    if step.kind == "WithCTE":
-        yield from _paths(step.children[-1], tracked, below)
-    elif step.kind == REPRESENTED:
-        table = above.table(step)
-        yield from _paths(table, tracked.moved(_by_place(step, table)), above)
-    elif not step.children:
+    if not step.children:
         known = tracked.alike | {column.number for column in step.output if column.name in _ROWS_ALIKE}
         lost = next((lost for each, lost in tracked.read.items() if each not in known), None)
         if (source := above.source(step)) is not None:
             yield Path(source, lost)
-    elif step.kind == "Union":
+    elif step.kind in ("Union", REPRESENTED):
         for part in step.children:
             yield from _paths(part, tracked.moved(_by_place(step, part)), below)
     elif (own := _own_operator(step)) is not None:
@@ -264,9 +253,7 @@ def _paths(step: Step, tracked: _Tracked, above: _Above) -> Iterator[Path]:
 
 def _lost_in(step: Step, lost: Lost, above: _Above) -> Iterator[Path]:
     """Yield all sources below an operator that loses rows."""
-    if step.kind == REPRESENTED:
-        yield from _lost_in(above.table(step), lost, above)
-    elif not step.children:
+    if not step.children:
         if (source := above.source(step)) is not None:
             yield Path(source, lost)
     else:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from watermark_source.errors import UsageError, shortened
 from watermark_source.spark.column_names import MARKER
 from watermark_source.spark.plan_columns import time_of
-from watermark_source.spark.plan_steps import REPRESENTED, TRUE, Step
+from watermark_source.spark.plan_steps import TRUE, Step
 
 KEEP_EVERY_ROW = frozenset(
     {
@@ -69,10 +69,10 @@ def need_kept_markers(plan: Step) -> None:
 
 def _need_one_source(plan: Step) -> None:
     """Refuse several sources below one watermark: Spark would take the highest of their markers."""
-    leaves = [step for step in plan.all() if step.is_stream and not step.children and step.kind != REPRESENTED]
-    if len(leaves) > 1:
+    count = len(plan.sources)
+    if count > 1:
         raise UsageError(
-            f"follow_watermark: the stream is made of {len(leaves)} sources, and each has a watermark of its own. Call "
+            f"follow_watermark: the stream is made of {count} sources, and each has a watermark of its own. Call "
             "it on each of them, then unite or join what it returns: follow_watermark(a).union(follow_watermark(b))"
         )
 
@@ -112,8 +112,7 @@ def has_times_of_its_own(plan: Step, name: str, own: Sequence[str]) -> bool:
     followed.
     """
     made = {number: text for step in plan.all() for number, text in step.made.items()}
-    sources = [step for step in plan.all() if step.is_stream and not step.children and step.kind != REPRESENTED]
-    read = {column.number: column.name for step in sources for column in step.output}
+    read = {column.number: column.name for step in plan.sources for column in step.output}
     number = next((column.number for column in plan.output if column.name == name), None)
     if number is None:
         return False

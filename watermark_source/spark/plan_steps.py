@@ -87,6 +87,11 @@ class Step:
         for child in self.children:
             yield from child.all()
 
+    @property
+    def sources(self) -> list[Step]:
+        """Where streams are read, the step itself included; those of a common table expression where it is defined."""
+        return [step for step in self.all() if step.is_stream and not step.children and step.kind != REPRESENTED]
+
 
 def in_place(plan: Step) -> Step:
     """Return a plan with each common table expression where it is read, and not apart."""

@@ -111,16 +111,15 @@ def examine(df: DataFrame, read: Callable[[DataFrame], Step] | None = None) -> b
         UsageError: a watermark of Spark's own is above ``follow_watermark`` or ``follow_clock``.
     """
     try:
-        plan = (read or steps_of)(df)
-        for each in dict.fromkeys(warnings_of(plan)):
-            _log.warning("%s", each)
-        may_have = any(step.source is not None or step.is_opaque for step in plan.all())
-        return may_have and not any(step.is_opaque for step, _ in _unfollowed_reads(in_place(plan)))
+        examined = examine_plan((read or steps_of)(df))
     except UsageError:
         raise
     except Exception:  # noqa: BLE001 - a check must not stop what Spark accepts
         _log.debug("the plan of a query is not examined", exc_info=True)
         return False
+    for each in examined.warnings:
+        _log.warning("%s", each)
+    return examined.is_whole
 
 
 class Unfollowed(NamedTuple):
@@ -163,13 +162,29 @@ class United(NamedTuple):
         )
 
 
-def warnings_of(plan: Step) -> Iterator[Unfollowed | United]:
-    """Yield what a query is warned of: sources that it does not follow; raises what ``examine`` raises."""
-    plan = in_place(plan)
-    for step, above in _unfollowed_reads(plan):
-        if step.source is not None and not (above is None and step.source.sends_markers_as_asked):
-            yield Unfollowed(step.source.name, above)
-    yield from _without_watermark(plan)
+class Examined(NamedTuple):
+    """What is known of a query by its plan."""
+
+    warnings: tuple[Unfollowed | United, ...]
+    """Sources that it does not follow, each once."""
+    is_whole: bool
+    """Whether it may have sources of this project, and all that nothing follows were seen."""
+
+
+def examine_plan(plan: Step) -> Examined:
+    """Return what is known of a query by its plan; raises what ``examine`` raises."""
+    placed = in_place(plan)
+    reached = tuple(_unfollowed_reads(placed))
+    unfollowed = (
+        Unfollowed(step.source.name, above)
+        for step, above in reached
+        if step.source is not None and not (above is None and step.source.sends_markers_as_asked)
+    )
+    may_have = any(step.source is not None or step.is_opaque for step in placed.all())
+    return Examined(
+        warnings=tuple(dict.fromkeys((*unfollowed, *_without_watermark(placed)))),
+        is_whole=may_have and not any(step.is_opaque for step, _ in reached),
+    )
 
 
 def _unfollowed_reads(

@@ -11,7 +11,7 @@ from watermark_source.operators.changes import row_paths
 from watermark_source.planning.watermark import WatermarkCharacteristic
 from watermark_source.spark.columns import SourceTime
 from watermark_source.spark.connect_plan import PlanText
-from watermark_source.spark.started_queries import warnings_of
+from watermark_source.spark.started_queries import examine_plan
 
 READ = (
     "~StreamingRelationV2 file-log, org.apache.spark.sql.execution.datasources.v2.python.PythonTable@481e7616, [], "
@@ -49,7 +49,7 @@ def forked(inputs: Sequence[tuple[str, ...]]) -> Iterator[str]:
 @pytest.mark.parametrize("plan", PLANS)
 def test_a_watermark_of_sparks_own_is_seen_below_what_leaves_out_rows(plan: str) -> None:
     nodes, text = PLANS[plan]
-    found = [str(each) for each in warnings_of(PlanText.of(tree_of(*nodes)).steps())]
+    found = [str(each) for each in examine_plan(PlanText.of(tree_of(*nodes)).steps()).warnings]
     assert len(found) == (text is not None)
     assert text is None or text in found[0]
 
@@ -64,7 +64,7 @@ def test_a_watermark_above_a_common_table_expression_is_seen_with_what_the_expre
    +- {WATERMARK}
       +- ~SubqueryAlias a
          +- ~CTERelationRef 0, true, [split#134L, value#135L, event_time#136, marker#137], true"""
-    found = [str(each) for each in warnings_of(PlanText.of(tree).steps())]
+    found = [str(each) for each in examine_plan(PlanText.of(tree).steps()).warnings]
     assert len(found) == 1
     assert "highest event time" in found[0]
 
@@ -88,7 +88,7 @@ def test_rows_without_a_watermark_that_are_united_with_others_are_seen(
     above: str, inputs: tuple[tuple[str, ...], ...], warned: bool
 ) -> None:
     tree = "\n".join((above, "+- ~Union false, false", *(f"   {line}" for line in forked(inputs))))
-    found = [str(each) for each in warnings_of(PlanText.of(tree).steps())]
+    found = [str(each) for each in examine_plan(PlanText.of(tree).steps()).warnings]
     assert [text for text in found if "no watermark where they are united" in text] == found
     assert bool(found) is warned
 
