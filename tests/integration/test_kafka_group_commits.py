@@ -97,6 +97,14 @@ def test_a_long_name_is_shortened_to_what_a_broker_takes(kafka: Kafka, new_topic
     assert committed_offsets(kafka.bootstrap, topic_name)[split] == (1, "x" + "ü" * 2_047)
 
 
+def test_positions_may_be_committed_to_a_group_that_is_not_there_yet_on_a_broker_without_any(
+    own_broker: LocalKafka,
+) -> None:
+    group = group_of(own_broker.bootstrap, "not-there-yet")
+    group.check_right()
+    group.close()
+
+
 def test_more_offsets_than_a_broker_writes_at_once_are_committed_in_parts(own_broker: LocalKafka) -> None:
     positions = {Split("t", number): number for number in range(500)}
     # Together well over 1 MB, since each record repeats the group's name.

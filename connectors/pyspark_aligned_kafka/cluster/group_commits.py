@@ -7,8 +7,9 @@ import logging
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from queue import Empty, SimpleQueue
 from typing import Any, Final
@@ -80,26 +81,27 @@ class ConsumerGroup:
         async def work(_: Deadline) -> None:
             deadline = Deadline.after(int(limit_ms))
             for part in self._parts(positions):
-                await self._commit(part, deadline)
+                await self._ask_coordinator(partial(self._request, part), self._check, deadline)
 
         if positions:
             self._cluster.run(work)
 
     def check_right(self) -> None:
-        """Check that the user may commit.
+        """Check that the user may commit, to a group that need not exist yet; tries again as ``commit``.
 
         Raises:
-            RefusedError: it lacks the right. UnreachableError, ResponseTimeoutError.
+            RefusedError: it lacks the right. UnreachableError, ResponseTimeoutError, SourceError.
         """
 
-        async def work(deadline: Deadline) -> None:
-            node = await self._find_coordinator(deadline)
-            asked = DescribeGroupsRequest(groups=[self.name], include_authorized_operations=True)
-            (found,) = (await self._cluster.request(node, asked, deadline)).groups
-            if found.error_code or not includes_read(found.authorized_operations):
+        def check(answer: Any) -> None:
+            (found,) = answer.groups
+            self._need_no_error(found.error_code)
+            if not includes_read(found.authorized_operations):
                 raise MissingRightError("Read", "group", [self.name])
 
-        self._cluster.run(work)
+        # From version 6 on a group that does not exist yet is an error.
+        request = partial(DescribeGroupsRequest, groups=[self.name], include_authorized_operations=True, max_version=5)
+        self._cluster.run(partial(self._ask_coordinator, request, check))
 
     def _parts(self, positions: Mapping[Split, int]) -> Iterator[Mapping[Split, int]]:
         size = max(1, _REQUEST_BYTES // (_RECORD_BYTES + len(self.name.encode()) + len(self._note.encode())))
@@ -107,19 +109,24 @@ class ConsumerGroup:
         while part := dict(islice(rest, size)):
             yield part
 
-    async def _commit(self, positions: Mapping[Split, int], deadline: Deadline) -> None:
+    async def _ask_coordinator(
+        self, request: Callable[[], Any], check: Callable[[Any], None], deadline: Deadline
+    ) -> None:
+        """Ask until ``check`` raises nothing that another try may cure."""
         backoff = self._cluster.backoff(deadline)
-        while (trouble := await self._try_once(positions, deadline)) is not None:
+        while (trouble := await self._try_once(request, check, deadline)) is not None:
             self._coordinator = None
             if not await backoff.wait():
                 raise trouble
 
-    async def _try_once(self, positions: Mapping[Split, int], deadline: Deadline) -> KafkaError | None:
+    async def _try_once(
+        self, request: Callable[[], Any], check: Callable[[Any], None], deadline: Deadline
+    ) -> KafkaError | None:
         """Try once; return what another try may cure."""
         try:
             if self._coordinator is None:
                 self._coordinator = await self._find_coordinator(deadline)
-            self._check(await self._cluster.request(self._coordinator, self._request(positions), deadline))
+            check(await self._cluster.request(self._coordinator, request(), deadline))
         except (RetriableError, UnknownBrokerIdError) as error:
             return error
         return None
@@ -128,10 +135,13 @@ class ConsumerGroup:
         # The coordinator is one of the brokers this answer names.
         self._cluster.learn_brokers(await self._cluster.request_any(lambda: metadata_request(()), deadline))
         answer = await self._cluster.request_any(lambda: FindCoordinatorRequest(key=self.name, max_version=3), deadline)
-        kind = for_code(answer.error_code)
+        self._need_no_error(answer.error_code)
+        return int(answer.node_id)
+
+    def _need_no_error(self, code: int) -> None:
+        kind = for_code(code)
         if kind is not NoError:
             raise self._error(kind)
-        return int(answer.node_id)
 
     def _request(self, positions: Mapping[Split, int]) -> OffsetCommitRequest:
         topic = OffsetCommitRequest.OffsetCommitRequestTopic
