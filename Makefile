@@ -181,7 +181,7 @@ mutants: $(INSTALLED) ## MUTANTS_EACH (30) small faults in each file of MUTANTS_
 
 clean: ## remove what tools left behind; .venv and downloaded servers stay
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.* build dist *.egg-info
-	rm -rf spark-warehouse metastore_db derby.log artifacts watermark_source/decoders-*.so connectors/*/decoders-*.so
+	rm -rf spark-warehouse metastore_db derby.log artifacts watermark_source/decoders-*.elf connectors/*/decoders-*.elf
 	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -exec rm -rf {} +
 
 distclean: clean ## clean, and .venv

@@ -71,7 +71,7 @@ def build(package: str, functions: Iterable[CompiledFunction], folder: Path) -> 
         if foreign:
             raise SystemExit(f"{package}: expected imports from {', '.join(sorted(LIBC))} alone, not {sorted(foreign)}")
         content = made.read_bytes()
-    for older in folder.glob(f"decoders-*-{platform.machine()}.so"):
+    for older in folder.glob(f"decoders-*-{platform.machine()}.elf"):
         older.unlink()
     file = folder / built_library.file_name(package)
     file.write_bytes(content)

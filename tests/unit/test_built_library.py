@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import pkgutil
 import platform
 import shutil
 import subprocess
@@ -74,7 +75,7 @@ def built(name: str, source: str, where: Path) -> tuple[int, str]:
 
 
 def library(where: Path, name: str = "with_code") -> Path:
-    (found,) = (where / name).glob("*.so")
+    (found,) = (where / name).glob("*.elf")
     return found
 
 
@@ -139,6 +140,11 @@ def test_an_argument_of_another_type_is_refused_and_reaches_no_memory(package: M
         run(data, found)
 
 
+def test_a_library_is_not_listed_as_a_module_of_its_package(where: Path) -> None:
+    assert library(where).is_file()
+    assert [found.name for found in pkgutil.iter_modules([str(where / "with_code")])] == ["reading"]
+
+
 def test_two_builds_have_the_same_bytes_and_import_names_of_libc_alone(where: Path, tmp_path: Path) -> None:
     status, said = built("with_code", SOURCE, tmp_path)
     assert status == 0, said
@@ -153,7 +159,7 @@ def test_a_function_that_allocates_is_not_built(tmp_path: Path) -> None:
     status, said = built("allocating", ALLOCATING, tmp_path)
     assert status == 1
     assert "allocating: expected imports from memcmp, memcpy, memmove, memset alone, not ['NRT_" in said
-    assert not list(tmp_path.rglob("*.so"))
+    assert not list(tmp_path.rglob("*.elf"))
 
 
 def test_code_of_other_sources_is_not_run_and_the_log_says_which_is(
@@ -247,7 +253,7 @@ def test_a_source_needs_numba_only_without_built_code(package: ModuleType, monke
 def test_all_decoders_have_equal_rows_in_both_forms(pytestconfig: pytest.Config, tmp_path: Path) -> None:
     """Recorded bytes, the inputs of the fuzz targets, documents by chance, and millions of rows by chance."""
     checkout = tmp_path / "checkout"
-    unwanted = shutil.ignore_patterns(".git", ".venv", "build", "__pycache__", "*.so")
+    unwanted = shutil.ignore_patterns(".git", ".venv", "build", "__pycache__", "*.elf")
     shutil.copytree(ROOT, checkout, ignore=unwanted)
     path = os.pathsep.join(map(str, (checkout, checkout / "connectors")))
 

@@ -23,7 +23,7 @@ _NAME = "from watermark_source.machine_code.built_library import file_name; impo
 def checkout(tmp_path: Path) -> Path:
     """What a wheel is made of."""
     for name in ("watermark_source", "connectors", "release"):
-        unwanted = shutil.ignore_patterns("__pycache__", "*.so")
+        unwanted = shutil.ignore_patterns("__pycache__", "*.elf")
         shutil.copytree(ROOT / name, tmp_path / "checkout" / name, ignore=unwanted)
     for name in ("pyproject.toml", "README.md", "LICENSE", ".gitignore"):
         shutil.copyfile(ROOT / name, tmp_path / "checkout" / name)
@@ -56,11 +56,11 @@ def with_code(checkout: Path, package: str) -> Path:
 def test_a_wheel_has_the_machine_code_of_its_sources_and_is_for_that_processor_then(checkout: Path) -> None:
     assert wheel_of(checkout).name.endswith("-py3-none-any.whl")
     built = [with_code(checkout, package) for package in CONNECTORS]
-    (built[0].parent / "decoders-of-older-sources.so").write_bytes(b"")
+    (built[0].parent / "decoders-of-older-sources.elf").write_bytes(b"")
     made = wheel_of(checkout)
     assert made.name.endswith(f"-py3-none-manylinux_2_17_{platform.machine()}.whl")
     with zipfile.ZipFile(made) as packed:
-        libraries = sorted(name for name in packed.namelist() if name.endswith(".so"))
+        libraries = sorted(name for name in packed.namelist() if name.endswith(".elf"))
     assert libraries == sorted(f"{file.parent.name}/{file.name}" for file in built)
 
 

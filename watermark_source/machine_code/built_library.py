@@ -161,8 +161,11 @@ def _sources(folder: Traversable, path: str) -> Iterator[tuple[str, Traversable]
 
 
 def file_name(package: str) -> str:
-    """Return the name of the library of these sources for this kind of processor."""
-    return f"decoders-{digest(package)[:32]}-{platform.machine()}.so"
+    """Return the name of the library of these sources for this kind of processor.
+
+    Python would list a file that ends in ``.so`` as a module of the package.
+    """
+    return f"decoders-{digest(package)[:32]}-{platform.machine()}.elf"
 
 
 def symbol(function: Callable[..., Any]) -> str:
