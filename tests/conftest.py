@@ -31,6 +31,7 @@ from tests.guarded import unchanged
 from tests.left_open import count_beside_spark, take_counts
 from tests.left_open import found_in_its_file as _found_in_its_file  # noqa: F401 - a fixture of every file
 from tests.longest_first import in_order
+from tests.whole_files import pytest_xdist_make_scheduler  # noqa: F401 - a hook
 from watermark_source.operators.followed_time import ROCKSDB, STATE_STORE
 from watermark_source.spark.session_conf import OUR_DAEMON, WORKER_DAEMON
 

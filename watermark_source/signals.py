@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 import time
@@ -31,7 +30,7 @@ def before_termination(last: Callable[[], None]) -> None:
             last()
         finally:
             signal.signal(number, former or signal.SIG_DFL)
-            os.kill(os.getpid(), number)
+            signal.raise_signal(number)  # to this thread: another one would take its time
 
     signal.signal(signal.SIGTERM, end)
 

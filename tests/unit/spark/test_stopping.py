@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 import time
@@ -45,7 +44,7 @@ def former() -> Iterator[Any]:
 
 
 def ctrl_c() -> None:
-    os.kill(os.getpid(), signal.SIGINT)
+    signal.raise_signal(signal.SIGINT)  # to this thread: the handler has run when it returns
 
 
 def test_the_end_of_the_block_stops_a_query_when_no_batch_runs() -> None:
