@@ -125,8 +125,14 @@ def _unchanged(config: pytest.Config) -> list[Path]:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Keep from ``caplog`` what a producer of an earlier test logs while it looks for a broker that has gone."""
+    """Keep from ``caplog`` what a producer of an earlier test logs while it looks for a broker that has gone.
+
+    And the form of its lines: pytest attaches its handlers also to loggers that do not propagate, and one of Spark's
+    gives each handler it gets a formatter of its own, from then on for all tests of the process.
+    """
     logging_plugin: Any = session.config.pluginmanager.get_plugin("logging-plugin")
+    for handler in (logging_plugin.caplog_handler, logging_plugin.report_handler):
+        handler.setFormatter = lambda formatter: None
     logging_plugin.caplog_handler.addFilter(
         lambda record: not (record.name.startswith("kafka.") and record.threadName.endswith("-network-thread"))
     )
