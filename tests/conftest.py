@@ -27,10 +27,12 @@ from services.mysql import MySql, mysql_service
 from services.mysql_program import Flavour, flavour_from_environment
 from services.postgres import Postgres, postgres_service
 from services.spark_start import LOCAL_CHECKPOINTS, quick_spark
+from tests import most_memory
 from tests.guarded import unchanged
 from tests.left_open import count_beside_spark, take_counts
 from tests.left_open import found_in_its_file as _found_in_its_file  # noqa: F401 - a fixture of every file
 from tests.longest_first import in_order
+from tests.most_memory import pytest_configure  # noqa: F401 - a hook
 from tests.whole_files import pytest_xdist_make_scheduler  # noqa: F401 - a hook
 from watermark_source.operators.followed_time import ROCKSDB, STATE_STORE
 from watermark_source.spark.session_conf import OUR_DAEMON, WORKER_DAEMON
@@ -65,6 +67,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="leave out the tests that need a real server (without this option they fail when it cannot start)",
     )
+    most_memory.pytest_addoption(parser)
     parser.addoption("--long", action="store_true", help="run what is marked long too, each with a shorter form here")
     parser.addoption("--kills", type=int, default=2, help="how many kill -9 the kill test does (2)")
     parser.addoption("--mysql-kills", type=int, default=2, help="how many the MySQL kill test does (2)")

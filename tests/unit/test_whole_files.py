@@ -1,4 +1,4 @@
-"""A process of tests that dies costs its test, and neither the others nor the end of the run."""
+"""A process of tests that dies, also of too much memory, costs its test, and neither the others nor the run's end."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-def run(folder: Path, **files: str) -> list[str]:
-    """Run so many files of tests in two processes, and return what pytest says at the end."""
+def run(folder: Path, *options: str, **files: str) -> list[str]:
+    """Run so many files of tests in two processes, and return what pytest says."""
     for name, text in files.items():
         (folder / f"test_{name}.py").write_text(text)
     (folder / "pytest.ini").write_text("[pytest]\n")
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "tests.whole_files", "-n", "2", "--dist", "loadfile",
-         "--no-loadscope-reorder", "-p", "no:cacheprovider", "--rootdir", folder, folder],
-        cwd=ROOT, capture_output=True, text=True, check=False, timeout=120,
+         "--no-loadscope-reorder", "-p", "no:cacheprovider", *options, "--rootdir", folder, folder],
+        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=120,
     )  # fmt: skip
     return done.stdout.splitlines()
 
@@ -27,10 +27,17 @@ def run(folder: Path, **files: str) -> list[str]:
 FINE = "import pytest\n@pytest.mark.parametrize('n', range(4))\ndef test_fine(n): pass\n"
 
 
-@pytest.mark.parametrize("fatal", [0, 3])
-@pytest.mark.parametrize("others", [1, 12])
+@pytest.mark.parametrize(("fatal", "others"), [(0, 12), (3, 1)])
 def test_the_run_goes_on_when_a_process_dies(tmp_path: Path, fatal: int, others: int) -> None:
     dies = FINE.replace("pass", f"n == {fatal} and __import__('os')._exit(9)")
     said = run(tmp_path, a=FINE, b=FINE, c=dies, **{f"d{n}": FINE for n in range(others)})
-    assert said[-1].startswith(f"========================= 1 failed, {4 * (others + 3) - 1} passed"), said
+    assert f" 1 failed, {4 * (others + 3) - 1} passed" in said[-1], said
     assert any(line.startswith("FAILED") and line.endswith(f"test_c.py::test_fine[{fatal}]") for line in said), said
+
+
+def test_a_process_that_takes_too_much_memory_ends_with_its_stacks(tmp_path: Path) -> None:
+    takes = "def test_takes():\n    taken = []\n    while True:\n        taken.append(bytearray(1 << 20))\n"
+    said = run(tmp_path, "-p", "tests.most_memory", "--most-memory", "300", a=FINE, b=takes, c=FINE)
+    assert any("at most 300 were expected (--most-memory)" in line for line in said), said
+    assert any("test_b.py" in line and "in test_takes" in line for line in said), said
+    assert "1 failed, 8 passed" in said[-1], said
