@@ -29,8 +29,8 @@ from examples.servers import Login, MySqlServer, add_addresses, database_of
 from examples.sinks import WholeBatches
 from watermark_source import data_rows
 from watermark_source.durations import count_text
-from watermark_source.monitor.status_json import parse_progress
 from watermark_source.monitor.terminal import LiveStatus
+from watermark_source.status_model.status_json import parse_progress
 
 TABLES = ("orders_eu", "orders_us")
 COLUMNS = "id, customer, amount"

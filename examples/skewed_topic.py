@@ -35,9 +35,9 @@ from examples.servers import add_addresses, topic_of
 from examples.sinks import WholeBatches
 from watermark_source import data_rows, follow_watermark
 from watermark_source.durations import count_text
-from watermark_source.monitor.source_status import SourceStatus, Status
-from watermark_source.monitor.status_json import late_rows, parse_progress
 from watermark_source.monitor.terminal import LiveStatus
+from watermark_source.status_model.source_status import SourceStatus, Status
+from watermark_source.status_model.status_json import late_rows, parse_progress
 
 TOPIC = "orders"
 WINDOW_MS = 60_000

@@ -19,9 +19,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark_aligned_kafka import DefaultSource
 from services.kafka import Kafka
 from tests.integration.kafka_streams import POSITION, Ranges, Seconds, batches_of, write
-from watermark_source.monitor.source_status import SourceStatus, Status
-from watermark_source.monitor.status_json import status_from_json
 from watermark_source.spark.stream_reader import AlignedStreamReader
+from watermark_source.status_model.source_status import SourceStatus, Status
+from watermark_source.status_model.status_json import status_from_json
 from watermark_source.testing.driven_stream import Batch, batch_of
 from watermark_source.testing.support import behind_pickle
 

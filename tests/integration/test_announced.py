@@ -24,9 +24,9 @@ from tests.integration.direct_kafka import DirectKafka, DirectQuery
 from tests.integration.kafka_streams import KafkaStreams
 from tests.spark.queries import START
 from watermark_source import follow_watermark
-from watermark_source.monitor.status_json import parse_progress
 from watermark_source.planning.announcement import Announcement, Removal, encoded
 from watermark_source.planning.watermark import LAST, MAX, Millis, watermark_text
+from watermark_source.status_model.status_json import parse_progress
 
 pytestmark = pytest.mark.service
 

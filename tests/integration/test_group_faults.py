@@ -27,10 +27,10 @@ from tests.integration.kafka_streams import KafkaStreams
 from tests.integration.kafka_streams import wait_for as wait_for_at_most
 from tests.integration.reader_loop import lines
 from watermark_source.group_store.store_waits import SILENT_AFTER
-from watermark_source.monitor.source_status import GroupStatus
-from watermark_source.monitor.status_json import parse_progress
 from watermark_source.monitor.terminal import watch
 from watermark_source.planning.group import SILENT_FROM
+from watermark_source.status_model.source_status import GroupStatus
+from watermark_source.status_model.status_json import parse_progress
 
 pytestmark = [pytest.mark.service, pytest.mark.spark, pytest.mark.timeout(600)]
 

@@ -18,7 +18,7 @@ from tests.integration.kafka_streams import KafkaStreams, wait_for
 from tests.integration.mysql_streams import MySqlStreams
 from tests.spark.queries import at
 from watermark_source import follow_watermark
-from watermark_source.monitor.status_json import parse_progress
+from watermark_source.status_model.status_json import parse_progress
 
 pytestmark = [pytest.mark.service, pytest.mark.spark]
 

@@ -11,8 +11,8 @@ import pytest
 from services.kafka_bulk import PartitionRecords, bulk_produce_partitions
 from tests.integration.direct_kafka import DirectKafka
 from tests.spark.queries import START
-from watermark_source.monitor.source_status import Status
 from watermark_source.planning.status_transitions import LONGEST_IDLE_TIMEOUT, SHORTEST_IDLE_TIMEOUT
+from watermark_source.status_model.source_status import Status
 
 pytestmark = pytest.mark.service
 

@@ -17,7 +17,7 @@ from tests.integration.kafka_streams import KafkaStreams
 from tests.spark.processes import runner_processes, worker_processes
 from tests.spark.queries import START
 from watermark_source import follow_watermark, split_late
-from watermark_source.monitor.status_json import parse_progress
+from watermark_source.status_model.status_json import parse_progress
 
 pytestmark = [pytest.mark.service, pytest.mark.spark]
 

@@ -17,7 +17,7 @@ from services.kafka_bulk import PartitionRecords, bulk_produce_partitions
 from tests.integration.kafka_streams import KafkaStreams
 from tests.spark.queries import START
 from watermark_source import follow_watermark
-from watermark_source.monitor.status_json import parse_progress
+from watermark_source.status_model.status_json import parse_progress
 
 pytestmark = [pytest.mark.service, pytest.mark.spark]
 _log = logging.getLogger(__name__)

@@ -15,10 +15,10 @@ from services.kafka import Kafka
 from tests.integration.kafka_streams import write
 from tests.spark.queries import START
 from watermark_source.monitor.open_windows import open_window
-from watermark_source.monitor.status_json import parse_report
 from watermark_source.monitor.window_facts import QueryAt
 from watermark_source.spark.driver import observer
 from watermark_source.spark.stream_reader import AlignedStreamReader
+from watermark_source.status_model.status_json import parse_report
 
 pytestmark = pytest.mark.service
 

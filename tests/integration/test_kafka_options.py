@@ -12,8 +12,8 @@ from tests.integration.direct_kafka import DirectKafka
 from tests.integration.kafka_streams import KafkaStreams, wait_for
 from tests.spark.queries import START, at, settle
 from watermark_source import markers
-from watermark_source.monitor.source_status import SourceStatus, Status
-from watermark_source.monitor.status_json import parse_progress
+from watermark_source.status_model.source_status import SourceStatus, Status
+from watermark_source.status_model.status_json import parse_progress
 
 pytestmark = pytest.mark.service
 

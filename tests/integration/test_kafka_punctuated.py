@@ -16,8 +16,8 @@ from tests.spark.queries import START
 from tests.unit.planning import generators
 from watermark_source import follow_watermark
 from watermark_source.errors import OffsetError, OptionError, SourceError
-from watermark_source.monitor.source_status import SourceStatus
-from watermark_source.monitor.status_json import parse_progress
+from watermark_source.status_model.source_status import SourceStatus
+from watermark_source.status_model.status_json import parse_progress
 
 pytestmark = pytest.mark.service
 

@@ -15,9 +15,9 @@ from tests.integration.mysql_lives import ALL, Life
 from tests.unit.monitor.example_status import checkpoint
 from watermark_source import why_open
 from watermark_source.monitor.open_windows import open_window
-from watermark_source.monitor.source_status import SnapshotProgress
-from watermark_source.monitor.status_json import status_from_json
 from watermark_source.monitor.window_facts import QueryAt
+from watermark_source.status_model.source_status import SnapshotProgress
+from watermark_source.status_model.status_json import status_from_json
 
 pytestmark = pytest.mark.service
 

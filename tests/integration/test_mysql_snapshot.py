@@ -24,7 +24,7 @@ from tests.integration.mysql_streams import MySqlStreams
 from tests.integration.mysql_views import heard_of
 from tests.integration.mysql_writers import writers
 from watermark_source.errors import ResponseTimeoutError, UnsupportedFormatError
-from watermark_source.monitor.status_json import status_from_json
+from watermark_source.status_model.status_json import status_from_json
 
 pytestmark = pytest.mark.service
 

@@ -22,11 +22,11 @@ from services.browser import browser_of_debian, usable_browser
 from tests.unit.monitor.example_status import CHECKOUT, NOON, checkout, page, source_status, split_view, view
 from watermark_source.monitor.history import Change, ChangeKind
 from watermark_source.monitor.page_html import Page as StatusOf
-from watermark_source.monitor.source_status import GroupStatus, Status, WriterView
 from watermark_source.monitor.status_page import _Server
 from watermark_source.planning.group import Peer
 from watermark_source.planning.holds import HoldKind
 from watermark_source.planning.watermark import Millis
+from watermark_source.status_model.source_status import GroupStatus, Status, WriterView
 
 pytestmark = [pytest.mark.service, pytest.mark.timeout(600)]
 

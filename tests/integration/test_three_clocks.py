@@ -18,8 +18,8 @@ from tests.integration.kafka_streams import KafkaStreams, wait_for
 from tests.spark.queries import START, Running, settle
 from watermark_source import follow_watermark, status, why
 from watermark_source.monitor.listener import StatusListener
-from watermark_source.monitor.operator_watermarks import OperatorWatermark
-from watermark_source.monitor.source_status import SplitView, TimeInStatus
+from watermark_source.spark.operator_watermarks import OperatorWatermark
+from watermark_source.status_model.source_status import SplitView, TimeInStatus
 
 pytestmark = [pytest.mark.service, pytest.mark.spark]
 

@@ -16,14 +16,10 @@ from tests.unit.monitor.example_status import KAFKA
 from tests.unit.planning.example_states import NOW, A, B, C, at, log_of, observation
 from watermark_source.monitor.followed_queries import QueryStatus, query_view
 from watermark_source.monitor.history import ChangeHistory
-from watermark_source.monitor.hold_texts import advice_of, as_sentence, subject
 from watermark_source.monitor.open_windows import open_window
 from watermark_source.monitor.page_html import Page, page_html
-from watermark_source.monitor.source_status import SourceStatus, Unprocessed
-from watermark_source.monitor.status_json import status_from_json, status_to_json
 from watermark_source.monitor.status_table import headline
 from watermark_source.monitor.three_clocks import DelayVerdict, diagnose, query_clocks
-from watermark_source.monitor.watermark_warnings import Stand, reason_of, standing_text
 from watermark_source.monitor.window_facts import QueryAt, kind_at
 from watermark_source.planning.announced import (
     AnnouncedBy,
@@ -46,6 +42,10 @@ from watermark_source.spark.driver.status import batch_line
 from watermark_source.spark.driver.status_from_plan import Seen, source_status
 from watermark_source.spark.driver.task_reports import RowCounts
 from watermark_source.spark.options import EngineOptions
+from watermark_source.status_model.hold_texts import advice_of, as_sentence, subject
+from watermark_source.status_model.source_status import SourceStatus, Unprocessed
+from watermark_source.status_model.status_json import status_from_json, status_to_json
+from watermark_source.status_model.watermark_warnings import Stand, reason_of, standing_text
 
 MINUTE = 60_000
 SPLITS = (A, B, C)

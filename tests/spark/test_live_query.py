@@ -14,8 +14,8 @@ from rich.console import Console
 
 from tests.unit.monitor.example_status import checkout
 from watermark_source.monitor.listener import QuerySource, StatusListener
-from watermark_source.monitor.status_json import parse_progress, status_to_json
 from watermark_source.monitor.terminal import LiveStatus
+from watermark_source.status_model.status_json import parse_progress, status_to_json
 
 
 def reporting_source(report: dict[str, Any]) -> type[DataSource]:

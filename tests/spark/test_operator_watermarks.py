@@ -16,7 +16,7 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle, St
 
 from tests.spark.queries import START, Streams
 from watermark_source import follow_watermark, order_by_event_time
-from watermark_source.monitor.operator_watermarks import (
+from watermark_source.spark.operator_watermarks import (
     BatchWatermarks,
     NoWatermark,
     OutputWatermark,

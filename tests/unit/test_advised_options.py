@@ -18,8 +18,6 @@ import pyspark_mysql_cdc_wm.source
 import watermark_source
 from examples.file_log import pyspark_file_log
 from watermark_source.errors import OptionError
-from watermark_source.monitor.hold_texts import advice, from_start, no_later_record, sentence, wrong_time
-from watermark_source.monitor.watermark_warnings import LateSplit, future_text, late_text, lead_text, zone_text
 from watermark_source.option_table import OptionTable
 from watermark_source.planning.holds import Circumstances, HeldBy, Hold, HoldKind
 from watermark_source.planning.range_report import LateRows
@@ -27,6 +25,8 @@ from watermark_source.planning.split import Split
 from watermark_source.planning.strategy import Bounded
 from watermark_source.spark.data_source import STREAM_OPTIONS
 from watermark_source.spark.option_rows import ENGINE_OPTIONS
+from watermark_source.status_model.hold_texts import advice, from_start, no_later_record, sentence, wrong_time
+from watermark_source.status_model.watermark_warnings import LateSplit, future_text, late_text, lead_text, zone_text
 from watermark_source.words import Words
 
 FILES = pyspark_file_log.FileLogSource(None, earliest=True)  # type: ignore[arg-type]

@@ -39,7 +39,7 @@ def test_the_first_change_finds_its_places() -> None:
             "_of_source(lambda source: ",
             "_SOURCE = ",
         ),
-        "watermark_source/monitor/source_status.py": ("    others: int",),
+        "watermark_source/status_model/source_status.py": ("    others: int",),
         "docs/monitoring.md": ("| | `alignment_max_allowed_timestamp_seconds` |",),
     }
     texts = {path: (ROOT / path).read_text(encoding="utf-8") for path in places}

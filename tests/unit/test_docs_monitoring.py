@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from watermark_source.monitor.metrics import METRICS, MetricKind
-from watermark_source.monitor.source_status import REPORTED_SPLITS, Status
+from watermark_source.status_model.source_status import REPORTED_SPLITS, Status
 
 PAGE = (Path(__file__).parents[2] / "docs/monitoring.md").read_text(encoding="utf-8")
 

@@ -90,6 +90,23 @@ def test_no_package_imports_back(parent: str) -> None:
     assert set(TopologicalSorter(packages).static_order()) >= set(packages)
 
 
+def test_only_who_looks_imports_the_views() -> None:
+    """They have an HTTP server and a terminal in them, which no driver of a query and no task needs."""
+    files = [source for folder in FOLDERS for source in (ROOT / folder).rglob("*.py")]
+    views = ROOT / "watermark_source" / "monitor"
+    outside = (source for source in files if views not in source.parents)
+    importers = {
+        str(source.relative_to(ROOT))
+        for source in outside
+        if any(name.startswith("watermark_source.monitor") for name in modules_in(source))
+    }
+    assert importers == {
+        "watermark_source/__init__.py",
+        "watermark_source/command_line.py",
+        "connectors/pyspark_aligned_kafka/profile.py",
+    }
+
+
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_no_connector_imports_another_and_the_engine_and_the_services_none(folder: str) -> None:
     files = list((ROOT / folder).rglob("*.py"))

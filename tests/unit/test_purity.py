@@ -22,13 +22,7 @@ IMPURE = {"pyspark", "kafka", "pymysql", "pyarrow", "numba", "numpy", "socket", 
 
 @pytest.mark.parametrize(
     "package",
-    [
-        "planning",
-        "monitor.source_status",
-        "monitor.status_json",
-        "monitor.hold_texts",
-        "monitor.watermark_warnings",
-    ],
+    ["planning", "status_model"],
 )
 def test_pure_packages_load_nothing_that_does_io_or_reads_a_clock(package: str) -> None:
     command = [sys.executable, "-c", _LOADED, f"watermark_source.{package}"]

@@ -1,5 +1,7 @@
-"""The status of sources (a pure model), its views and metrics, and the command line's doctor and profile.
+"""Views of running queries: page, terminal, metrics, ``why`` and ``why_open``; and the doctor and the profile.
+
+Whoever looks imports it. What runs in a query's driver or tasks imports ``status_model`` alone: a test holds it to it.
 
 Imports ``checks``, ``clock``, ``connection_deadline``, ``durations``, ``errors``, ``installation``, ``option_table``,
-``planning``, ``supported_spark``, ``words``.
+``planning``, ``spark``, ``status_model``, ``supported_spark``, ``words``.
 """

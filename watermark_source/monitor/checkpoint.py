@@ -18,15 +18,6 @@ from urllib.parse import unquote
 
 from watermark_source.durations import count_text
 from watermark_source.errors import UsageError, listed, shortened
-from watermark_source.monitor.source_status import (
-    STATUS_OF,
-    GroupStatus,
-    SnapshotProgress,
-    SourceStatus,
-    SplitBacklog,
-    SplitView,
-    WriterView,
-)
 from watermark_source.monitor.window_facts import QueryAt, Unfollowed, time_text, unfollowed
 from watermark_source.planning.announcement import NO_WRITER
 from watermark_source.planning.holds import HoldKind
@@ -35,6 +26,15 @@ from watermark_source.planning.snapshot_ranges import snapshot_split, unfinished
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState, SplitState, SplitStatus
 from watermark_source.planning.watermark import MIN
+from watermark_source.status_model.source_status import (
+    STATUS_OF,
+    GroupStatus,
+    SnapshotProgress,
+    SourceStatus,
+    SplitBacklog,
+    SplitView,
+    WriterView,
+)
 
 _WHAT_IT_IS = (
     "expected what the query has as checkpointLocation: a folder with the file metadata and the folders offsets and "

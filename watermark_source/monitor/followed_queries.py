@@ -15,21 +15,21 @@ from watermark_source.durations import ACCEPTED, parse_duration, parse_time
 from watermark_source.errors import UsageError, shortened
 from watermark_source.monitor.checkpoint import WATERMARK_POLICY, query_of_checkpoint, read_checkpoint
 from watermark_source.monitor.history import ChangeHistory
-from watermark_source.monitor.hold_texts import subject
 from watermark_source.monitor.open_windows import OpenWindow, open_window
-from watermark_source.monitor.operator_watermarks import (
+from watermark_source.monitor.page_html import QueryView
+from watermark_source.monitor.three_clocks import Diagnosis, QueryClocks, diagnose, moment_of, query_clocks
+from watermark_source.monitor.window_facts import QueryAt, Unfollowed, unfollowed
+from watermark_source.planning.offset import own_offset
+from watermark_source.spark.operator_watermarks import (
     BatchWatermarks,
     NoWatermark,
     executed_batch,
     newest,
     read_watermarks,
 )
-from watermark_source.monitor.page_html import QueryView
-from watermark_source.monitor.source_status import SourceStatus
-from watermark_source.monitor.status_json import parse_progress, parse_report
-from watermark_source.monitor.three_clocks import Diagnosis, QueryClocks, diagnose, moment_of, query_clocks
-from watermark_source.monitor.window_facts import QueryAt, Unfollowed, unfollowed
-from watermark_source.planning.offset import own_offset
+from watermark_source.status_model.hold_texts import subject
+from watermark_source.status_model.source_status import SourceStatus
+from watermark_source.status_model.status_json import parse_progress, parse_report
 from watermark_source.supported_spark import spark_internals
 
 _log = logging.getLogger(__name__)

@@ -12,11 +12,11 @@ from itertools import count
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-from watermark_source.monitor.hold_texts import subject
-from watermark_source.monitor.source_status import GroupStatus, SourceStatus, Status
 from watermark_source.monitor.three_clocks import behind_clock
 from watermark_source.planning.split import Split
 from watermark_source.planning.watermark import watermark_text
+from watermark_source.status_model.hold_texts import subject
+from watermark_source.status_model.source_status import GroupStatus, SourceStatus, Status
 
 MOST_CHANGES: Final = 1_000
 """Changes that are kept of a query."""

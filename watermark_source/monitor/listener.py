@@ -17,9 +17,9 @@ from pyspark.sql.streaming.listener import (
 
 from watermark_source.errors import UsageError
 from watermark_source.monitor.followed_queries import FollowedQueries, FollowedQuery, last_reports, operators_of
-from watermark_source.monitor.source_status import SourceStatus
-from watermark_source.monitor.status_json import event_of, late_rows, parse_progress
 from watermark_source.monitor.three_clocks import moment_of
+from watermark_source.status_model.source_status import SourceStatus
+from watermark_source.status_model.status_json import event_of, late_rows, parse_progress
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry

@@ -11,11 +11,11 @@ from enum import Enum
 from typing import NamedTuple
 
 from watermark_source.monitor.followed_queries import FollowedQuery
-from watermark_source.monitor.operator_watermarks import OperatorWatermark
-from watermark_source.monitor.source_status import SnapshotProgress, SourceStatus, SplitView, Status, WriterView
 from watermark_source.monitor.three_clocks import QueryClocks
 from watermark_source.planning.range_report import LateRows
 from watermark_source.planning.watermark import is_moment
+from watermark_source.spark.operator_watermarks import OperatorWatermark
+from watermark_source.status_model.source_status import SnapshotProgress, SourceStatus, SplitView, Status, WriterView
 
 # The subjects of metrics at one scrape: queries, their sources, and the sources' splits and snapshots.
 

@@ -12,10 +12,7 @@ from enum import Enum
 from typing import Final
 
 from watermark_source.durations import count_text, format_duration
-from watermark_source.monitor.hold_texts import IDLE_TIMEOUT, advice, advice_of, wrong_time
-from watermark_source.monitor.source_status import SourceStatus, silence_text
 from watermark_source.monitor.status_table import text_table
-from watermark_source.monitor.watermark_warnings import future_text, option_line
 from watermark_source.monitor.window_clauses import clauses
 from watermark_source.monitor.window_facts import (
     QueryAt,
@@ -31,6 +28,9 @@ from watermark_source.planning.announcement import gone_line, watermarks_command
 from watermark_source.planning.group_limit import TO_COME
 from watermark_source.planning.holds import HeldBy, Hold, HoldKind
 from watermark_source.planning.watermark import MIN, is_moment, watermark_text
+from watermark_source.status_model.hold_texts import IDLE_TIMEOUT, advice, advice_of, wrong_time
+from watermark_source.status_model.source_status import SourceStatus, silence_text
+from watermark_source.status_model.watermark_warnings import future_text, option_line
 
 _LINES: Final = 100
 """Rows of the printed table."""

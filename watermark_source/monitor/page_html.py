@@ -14,14 +14,14 @@ from typing import Any, Final, NamedTuple
 
 from watermark_source.durations import count_text, format_duration, format_seconds
 from watermark_source.monitor.history import Change, Point
-from watermark_source.monitor.hold_texts import advice_of, as_sentence, subject
 from watermark_source.monitor.open_windows import OpenWindow
-from watermark_source.monitor.source_status import SourceStatus, SplitView, Status
-from watermark_source.monitor.status_json import status_to_json
 from watermark_source.monitor.status_table import headline, snapshot_lines
 from watermark_source.monitor.three_clocks import DelayVerdict, Diagnosis, QueryClocks, clock_pieces
 from watermark_source.monitor.window_facts import time_text
 from watermark_source.planning.watermark import MIN, is_moment, watermark_text
+from watermark_source.status_model.hold_texts import advice_of, as_sentence, subject
+from watermark_source.status_model.source_status import SourceStatus, SplitView, Status
+from watermark_source.status_model.status_json import status_to_json
 
 SHOWN: Final = 500
 """Rows of a table; further ones are folded."""

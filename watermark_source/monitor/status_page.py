@@ -32,9 +32,9 @@ from watermark_source.errors import UsageError, WatermarkSourceError, shortened
 from watermark_source.monitor.followed_queries import QueryReader, query_view
 from watermark_source.monitor.history import ChangeHistory
 from watermark_source.monitor.listener import StatusListener
-from watermark_source.monitor.operator_watermarks import executed_batch
 from watermark_source.monitor.page_html import REFRESHES, SCRIPT, STYLE, Ended, Page, QueryView, page_html, page_json
 from watermark_source.monitor.three_clocks import TOLERANCE
+from watermark_source.spark.operator_watermarks import executed_batch
 
 _log = logging.getLogger(__name__)
 

@@ -10,8 +10,10 @@ from typing import NamedTuple
 
 from watermark_source.durations import count_text, format_duration, format_seconds, share_text
 from watermark_source.errors import printable
-from watermark_source.monitor.hold_texts import subject
-from watermark_source.monitor.source_status import (
+from watermark_source.planning.holds import THE_ANNOUNCEMENTS, HeldBy
+from watermark_source.planning.watermark import is_moment, watermark_text
+from watermark_source.status_model.hold_texts import subject
+from watermark_source.status_model.source_status import (
     BoundInForce,
     GroupStatus,
     SourceStatus,
@@ -22,8 +24,6 @@ from watermark_source.monitor.source_status import (
     progress_line,
     silence_text,
 )
-from watermark_source.planning.holds import THE_ANNOUNCEMENTS, HeldBy
-from watermark_source.planning.watermark import is_moment, watermark_text
 
 GAP = 2
 """Blanks between two columns."""

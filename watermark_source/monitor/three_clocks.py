@@ -15,21 +15,21 @@ from enum import Enum
 from typing import Any, Final
 
 from watermark_source.durations import count_text, format_duration
-from watermark_source.monitor.hold_texts import advice_of, held_text, subject
 from watermark_source.monitor.open_windows import unfollowed_text
-from watermark_source.monitor.operator_watermarks import (
+from watermark_source.monitor.window_facts import Unfollowed
+from watermark_source.planning.holds import AT_REST, SHORTEST_SILENCE, HeldBy, HoldKind
+from watermark_source.planning.strategy import CLOCKS_DIFFER
+from watermark_source.planning.watermark import MIN, is_moment, watermark_text
+from watermark_source.spark.operator_watermarks import (
     BatchWatermarks,
     NoWatermark,
     OperatorWatermark,
     executed_batch,
     output_of,
 )
-from watermark_source.monitor.source_status import SourceStatus, SplitView, Status, Unprocessed
-from watermark_source.monitor.watermark_warnings import zone_text
-from watermark_source.monitor.window_facts import Unfollowed
-from watermark_source.planning.holds import AT_REST, SHORTEST_SILENCE, HeldBy, HoldKind
-from watermark_source.planning.strategy import CLOCKS_DIFFER
-from watermark_source.planning.watermark import MIN, is_moment, watermark_text
+from watermark_source.status_model.hold_texts import advice_of, held_text, subject
+from watermark_source.status_model.source_status import SourceStatus, SplitView, Status, Unprocessed
+from watermark_source.status_model.watermark_warnings import zone_text
 from watermark_source.words import NO_WORDS
 
 TOLERANCE: Final = 10_000

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from watermark_source.durations import count_text, format_duration
-from watermark_source.monitor.source_status import SourceStatus, SplitView, Status
 from watermark_source.monitor.window_facts import kind_at, names_text, reached, time_text, writer_at
 from watermark_source.planning.holds import LACKING, HoldKind
 from watermark_source.planning.watermark import MIN
+from watermark_source.status_model.source_status import SourceStatus, SplitView, Status
 
 
 class _Window(NamedTuple):

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from watermark_source.durations import count_text
-from watermark_source.monitor.source_status import SourceStatus, SplitView, WriterView
 from watermark_source.planning.holds import HeldBy, Hold, HoldKind
 from watermark_source.planning.watermark import MAX, is_moment, watermark_text
+from watermark_source.status_model.source_status import SourceStatus, SplitView, WriterView
 
 _END = 2**62 // 1_000
 """Half of Spark's range of times, in milliseconds: a watermark beyond it is the end of time."""

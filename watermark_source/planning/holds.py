@@ -1,7 +1,7 @@
 """What holds the combined watermark of a source: who, why, and for how long. Pure.
 
 ``holds`` answers it from the members that ``combined`` counts. The status has the answer as codes; log, terminal, page,
-``why_open`` and history show it in the words of ``monitor/hold_texts.py``, and none of them decides it again.
+``why_open`` and history show it in the words of ``status_model/hold_texts.py``, and none of them decides it again.
 """
 
 from __future__ import annotations

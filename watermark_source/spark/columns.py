@@ -15,7 +15,6 @@ from pyspark.sql.types import BooleanType, IntegerType, StringType, StructField,
 
 from watermark_source.arrow_columns import column
 from watermark_source.contract.stream import SourceDefinition
-from watermark_source.monitor.hold_texts import IN_GENERAL
 from watermark_source.planning.catch_up import is_done
 from watermark_source.planning.policy import AfterCatchUp, GroupHold
 from watermark_source.planning.snapshot_ranges import snapshot_split
@@ -25,6 +24,7 @@ from watermark_source.planning.watermark import WatermarkCharacteristic
 from watermark_source.spark.column_names import DECLARED, EVENT_TIME, KEY, MARKER
 from watermark_source.spark.options import EngineOptions
 from watermark_source.spark.plan_steps import Step
+from watermark_source.status_model.hold_texts import IN_GENERAL
 from watermark_source.words import NO_WORDS, Words
 
 _THOUSAND_YEARS = 1_000 * 366 * 86_400_000

@@ -22,7 +22,9 @@ from pyspark.sql.streaming import StreamingQuery
 from pyspark_aligned_kafka.announcing.announcer import AnnouncementTopic, need_name, need_settings
 from watermark_source.durations import ACCEPTED, parse_duration
 from watermark_source.errors import ResponseTimeoutError, SourceError, UsageError, WatermarkSourceError
-from watermark_source.monitor.operator_watermarks import (
+from watermark_source.planning.announcement import Announcement
+from watermark_source.planning.watermark import LAST_MOMENT, MAX, MIN, Millis, watermark_text
+from watermark_source.spark.operator_watermarks import (
     BatchWatermarks,
     NoWatermark,
     OutputWatermark,
@@ -31,8 +33,6 @@ from watermark_source.monitor.operator_watermarks import (
     output_of,
     read_watermarks,
 )
-from watermark_source.planning.announcement import Announcement
-from watermark_source.planning.watermark import LAST_MOMENT, MAX, MIN, Millis, watermark_text
 
 _log = logging.getLogger(__name__)
 

@@ -16,11 +16,11 @@ from pyspark_aligned_kafka.lookup.announcements import statements_of, with_known
 from watermark_source.command_line import main
 from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.errors import UnknownOptionError, UsageError
-from watermark_source.monitor.operator_watermarks import NoWatermark, Why
 from watermark_source.planning.announced import LoggedStatement
 from watermark_source.planning.announcement import Announcement, Removal
 from watermark_source.planning.split import Split
 from watermark_source.planning.watermark import LAST_MOMENT, MAX, MIN, Millis
+from watermark_source.spark.operator_watermarks import NoWatermark, Why
 
 
 def announcement(

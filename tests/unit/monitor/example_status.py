@@ -11,7 +11,14 @@ from typing import Any
 from watermark_source.monitor.history import Point
 from watermark_source.monitor.open_windows import open_window
 from watermark_source.monitor.page_html import Page, QueryView
-from watermark_source.monitor.source_status import (
+from watermark_source.monitor.three_clocks import diagnose, query_clocks
+from watermark_source.monitor.window_facts import QueryAt, timeout_of
+from watermark_source.planning.announcement import NO_WRITER
+from watermark_source.planning.holds import THE_ANNOUNCEMENTS, HeldBy, Hold, HoldKind, selected
+from watermark_source.planning.range_report import RowTotals
+from watermark_source.planning.split import Split
+from watermark_source.planning.watermark import MIN
+from watermark_source.status_model.source_status import (
     GroupStatus,
     Outline,
     SourceStatus,
@@ -22,14 +29,7 @@ from watermark_source.monitor.source_status import (
     reported_splits,
     reported_writers,
 )
-from watermark_source.monitor.status_json import status_to_json
-from watermark_source.monitor.three_clocks import diagnose, query_clocks
-from watermark_source.monitor.window_facts import QueryAt, timeout_of
-from watermark_source.planning.announcement import NO_WRITER
-from watermark_source.planning.holds import THE_ANNOUNCEMENTS, HeldBy, Hold, HoldKind, selected
-from watermark_source.planning.range_report import RowTotals
-from watermark_source.planning.split import Split
-from watermark_source.planning.watermark import MIN
+from watermark_source.status_model.status_json import status_to_json
 from watermark_source.words import Words
 
 NOON = 1_795_262_400_000

@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 
 from tests.unit.monitor.example_status import KAFKA, NOON
-from watermark_source.monitor.hold_texts import advice, sentence
-from watermark_source.monitor.source_status import WriterView
 from watermark_source.planning.announced import (
     AnnouncedBy,
     AnnouncedTable,
@@ -34,6 +32,8 @@ from watermark_source.planning.state import SplitState, SplitStatus
 from watermark_source.planning.strategy import Announced, Bounded, Punctuated, WatermarkStrategy
 from watermark_source.planning.watermark import MAX, Millis
 from watermark_source.spark.driver.status_from_plan import unannounced, writer_views
+from watermark_source.status_model.hold_texts import advice, sentence
+from watermark_source.status_model.source_status import WriterView
 
 SLOWEST = "orders-3"
 MARKED, OWN, ANNOUNCED = Punctuated(), Bounded(), Announced(AnnouncedBy())

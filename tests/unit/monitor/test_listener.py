@@ -12,9 +12,13 @@ from pyspark.sql.streaming.listener import QueryIdleEvent, QueryProgressEvent, Q
 from tests.unit.monitor.example_status import NOON, checkout, progress_of, source_status, split_view
 from watermark_source.monitor.followed_queries import FollowedQuery
 from watermark_source.monitor.listener import QuerySource, StatusListener
-from watermark_source.monitor.operator_watermarks import BatchWatermarks, OperatorWatermark
 from watermark_source.monitor.prometheus import StatusCollector
-from watermark_source.monitor.source_status import (
+from watermark_source.planning.group import OwnSilence, Peer
+from watermark_source.planning.holds import HoldKind
+from watermark_source.planning.range_report import BOUNDS_MS, LateRows
+from watermark_source.planning.watermark import MAX, Millis
+from watermark_source.spark.operator_watermarks import BatchWatermarks, OperatorWatermark
+from watermark_source.status_model.source_status import (
     BoundInForce,
     ChangeCounts,
     GroupStatus,
@@ -25,10 +29,6 @@ from watermark_source.monitor.source_status import (
     Unprocessed,
     WriterView,
 )
-from watermark_source.planning.group import OwnSilence, Peer
-from watermark_source.planning.holds import HoldKind
-from watermark_source.planning.range_report import BOUNDS_MS, LateRows
-from watermark_source.planning.watermark import MAX, Millis
 
 QUERY = progress_of()["id"]
 RUN = progress_of()["runId"]

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from watermark_source.monitor.metrics import METRICS, MetricKind
-from watermark_source.monitor.source_status import Status
+from watermark_source.status_model.source_status import Status
 
 FOLDER = Path(__file__).parents[3] / "examples" / "monitoring"
 SUFFIXES = {

@@ -17,7 +17,13 @@ from watermark_source import why_open
 from watermark_source.command_line import main
 from watermark_source.errors import OffsetError, UsageError
 from watermark_source.monitor.open_windows import OpenWindow, WindowVerdict, open_window
-from watermark_source.monitor.source_status import (
+from watermark_source.monitor.window_facts import QueryAt
+from watermark_source.planning.announcement import NO_WRITER
+from watermark_source.planning.group import Peer
+from watermark_source.planning.holds import HoldKind
+from watermark_source.planning.range_report import BOUNDS_MS, LateRows
+from watermark_source.planning.watermark import MAX
+from watermark_source.status_model.source_status import (
     GroupStatus,
     SnapshotProgress,
     SourceStatus,
@@ -25,12 +31,6 @@ from watermark_source.monitor.source_status import (
     TimeInStatus,
     WriterView,
 )
-from watermark_source.monitor.window_facts import QueryAt
-from watermark_source.planning.announcement import NO_WRITER
-from watermark_source.planning.group import Peer
-from watermark_source.planning.holds import HoldKind
-from watermark_source.planning.range_report import BOUNDS_MS, LateRows
-from watermark_source.planning.watermark import MAX
 
 COMPAT = Path(__file__).parents[2] / "compat"
 CHECKPOINT = COMPAT / "0.1" / "checkpoint"

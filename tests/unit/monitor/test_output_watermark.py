@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from watermark_source.monitor.operator_watermarks import (
+from watermark_source.planning.watermark import LAST, MAX, Millis
+from watermark_source.spark.operator_watermarks import (
     BatchWatermarks,
     NoWatermark,
     OperatorWatermark,
@@ -14,7 +15,6 @@ from watermark_source.monitor.operator_watermarks import (
     newest,
     output_of,
 )
-from watermark_source.planning.watermark import LAST, MAX, Millis
 
 WINDOWS = OperatorWatermark(
     name="StateStoreSave", operator=0, late=Millis(100), eviction=Millis(200), output_before=Millis(100),

@@ -10,9 +10,9 @@ import pytest
 from tests.unit.monitor.example_status import checkout, source_status, split_view
 from tests.unit.monitor.test_terminal import exported
 from watermark_source.errors import UsageError
-from watermark_source.monitor.source_status import REPORTED_SPLITS, SnapshotProgress, progress_line
-from watermark_source.monitor.status_json import status_from_json, status_to_json
 from watermark_source.monitor.terminal import render_text
+from watermark_source.status_model.source_status import REPORTED_SPLITS, SnapshotProgress, progress_line
+from watermark_source.status_model.status_json import status_from_json, status_to_json
 
 
 def copied(log: str = "shop.orders", **fields: Any) -> SnapshotProgress:

@@ -9,7 +9,10 @@ from hypothesis import strategies as st
 
 from tests.unit.monitor.example_status import NOON, checkout, progress_of, source_status, split_view
 from watermark_source.errors import UsageError
-from watermark_source.monitor.source_status import (
+from watermark_source.planning.holds import HoldKind
+from watermark_source.planning.range_report import LateRows
+from watermark_source.planning.split import Split
+from watermark_source.status_model.source_status import (
     REPORTED_SPLITS,
     BoundInForce,
     ChangeCounts,
@@ -25,10 +28,7 @@ from watermark_source.monitor.source_status import (
     most_interesting,
     reported_splits,
 )
-from watermark_source.monitor.status_json import late_rows, parse_progress, status_from_json, status_to_json
-from watermark_source.planning.holds import HoldKind
-from watermark_source.planning.range_report import LateRows
-from watermark_source.planning.split import Split
+from watermark_source.status_model.status_json import late_rows, parse_progress, status_from_json, status_to_json
 from watermark_source.words import NO_WORDS
 
 _INT64 = st.integers(-(2**63), 2**63 - 1)

@@ -36,13 +36,13 @@ from watermark_source.command_line import main
 from watermark_source.errors import UsageError
 from watermark_source.monitor.history import MOST_CHANGES, MOST_POINTS, Change, ChangeHistory, ChangeKind
 from watermark_source.monitor.page_html import SCRIPT, SHOWN, STYLE, QueryView, page_html, page_json
-from watermark_source.monitor.source_status import GroupStatus, SourceStatus, Status, WriterView
-from watermark_source.monitor.status_json import status_from_json
 from watermark_source.monitor.status_page import StatusPage, _Queries, _Server
 from watermark_source.monitor.terminal import read_page, watch
 from watermark_source.planning.group import OwnSilence, Peer
 from watermark_source.planning.holds import HoldKind
 from watermark_source.planning.watermark import Millis
+from watermark_source.status_model.source_status import GroupStatus, SourceStatus, Status, WriterView
+from watermark_source.status_model.status_json import status_from_json
 
 HOSTILE = "<script>alert('x')</script>\"&"
 VOID = {"meta", "link", "br", "polyline"}

@@ -14,8 +14,8 @@ import pytest
 from rich.console import Console
 
 from tests.unit.monitor.example_status import NOON, checkout, progress_of, source_status, split_view
-from watermark_source.monitor.source_status import SourceStatus, Status
 from watermark_source.monitor.terminal import LiveStatus, render, render_text, snapshot_is_due
+from watermark_source.status_model.source_status import SourceStatus, Status
 
 
 def exported(status: SourceStatus, width: int, **options: Any) -> str:

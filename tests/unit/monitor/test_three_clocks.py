@@ -12,14 +12,6 @@ import pytest
 
 from tests.unit.monitor.example_status import NOON, source_status, split_view
 from watermark_source.monitor import followed_queries
-from watermark_source.monitor.operator_watermarks import (
-    BatchWatermarks,
-    NoWatermark,
-    OperatorWatermark,
-    Why,
-    executed_batch,
-)
-from watermark_source.monitor.source_status import SourceStatus, Status, Unprocessed, WriterView
 from watermark_source.monitor.terminal import clock_lines
 from watermark_source.monitor.three_clocks import (
     Delays,
@@ -36,6 +28,14 @@ from watermark_source.monitor.window_facts import Unfollowed
 from watermark_source.planning.announcement import NO_WRITER, writers_line
 from watermark_source.planning.holds import HoldKind
 from watermark_source.planning.watermark import MAX, Millis
+from watermark_source.spark.operator_watermarks import (
+    BatchWatermarks,
+    NoWatermark,
+    OperatorWatermark,
+    Why,
+    executed_batch,
+)
+from watermark_source.status_model.source_status import SourceStatus, Status, Unprocessed, WriterView
 
 MINUTE = 60_000
 JOIN = {"operatorName": "symmetricHashJoin", "numRowsTotal": 12}

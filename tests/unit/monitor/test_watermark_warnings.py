@@ -9,7 +9,12 @@ from typing import Any
 import pytest
 
 from tests.unit.monitor.example_status import KAFKA, source_status
-from watermark_source.monitor.watermark_warnings import (
+from watermark_source.planning.group_limit import TO_COME
+from watermark_source.planning.holds import NAMED, THE_ANNOUNCEMENTS, HeldBy, Hold, HoldKind
+from watermark_source.planning.range_report import LateRows
+from watermark_source.planning.split import Split
+from watermark_source.planning.strategy import Bounded, Ingestion, LookAhead, Percentile, Punctuated, WatermarkStrategy
+from watermark_source.status_model.watermark_warnings import (
     LateSplit,
     Lead,
     Reason,
@@ -27,11 +32,6 @@ from watermark_source.monitor.watermark_warnings import (
     standing_text,
     zone_text,
 )
-from watermark_source.planning.group_limit import TO_COME
-from watermark_source.planning.holds import NAMED, THE_ANNOUNCEMENTS, HeldBy, Hold, HoldKind
-from watermark_source.planning.range_report import LateRows
-from watermark_source.planning.split import Split
-from watermark_source.planning.strategy import Bounded, Ingestion, LookAhead, Percentile, Punctuated, WatermarkStrategy
 from watermark_source.words import Words
 
 MINUTE = 60_000

@@ -13,7 +13,6 @@ from watermark_source.contract.announcements import AnnouncementLog, Announcemen
 from watermark_source.contract.stream import Connector, SplitDiscovery
 from watermark_source.durations import format_duration
 from watermark_source.errors import InternalError, listed, shortened
-from watermark_source.monitor.watermark_warnings import option_line
 from watermark_source.planning.announced import (
     AnnouncedBy,
     AnnouncedTable,
@@ -33,6 +32,7 @@ from watermark_source.planning.observation import ObservedLogs
 from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.state import SourceState
 from watermark_source.planning.watermark import Millis
+from watermark_source.status_model.watermark_warnings import option_line
 
 _log = logging.getLogger(__name__)
 

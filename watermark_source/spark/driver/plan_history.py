@@ -6,12 +6,12 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from watermark_source.monitor.source_status import TimeInStatus, Unprocessed
 from watermark_source.planning.planner import Plan
 from watermark_source.planning.snapshot_ranges import snapshot_split, unfinished
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState, SplitStatus
 from watermark_source.planning.watermark import Millis
+from watermark_source.status_model.source_status import TimeInStatus, Unprocessed
 
 # When rows arrived: the processing-time watermark, from the requests for the ends of the logs.
 

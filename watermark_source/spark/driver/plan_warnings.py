@@ -1,5 +1,5 @@
 """Warnings of what in a plan may not be what the user wants: a watermark that stands or is of the future, late rows,
-new splits and losses. ``monitor/watermark_warnings.py`` decides which are due and writes their texts.
+new splits and losses. ``status_model/watermark_warnings.py`` decides which are due and writes their texts.
 """
 
 from __future__ import annotations
@@ -10,7 +10,14 @@ from operator import attrgetter
 
 from watermark_source.clock import Clock
 from watermark_source.errors import listed
-from watermark_source.monitor.watermark_warnings import (
+from watermark_source.planning.catch_up import is_done
+from watermark_source.planning.split import Split
+from watermark_source.planning.state import SourceState, SplitStatus
+from watermark_source.planning.strategy import CLOCKS_DIFFER
+from watermark_source.planning.watermark import LAST, MAX, MIN, Millis, is_moment, watermark_text
+from watermark_source.spark.driver.status_from_plan import Seen, source_status
+from watermark_source.spark.options import EngineOptions
+from watermark_source.status_model.watermark_warnings import (
     Episode,
     LateSplit,
     Lead,
@@ -28,13 +35,6 @@ from watermark_source.monitor.watermark_warnings import (
     reason_of,
     standing_text,
 )
-from watermark_source.planning.catch_up import is_done
-from watermark_source.planning.split import Split
-from watermark_source.planning.state import SourceState, SplitStatus
-from watermark_source.planning.strategy import CLOCKS_DIFFER
-from watermark_source.planning.watermark import LAST, MAX, MIN, Millis, is_moment, watermark_text
-from watermark_source.spark.driver.status_from_plan import Seen, source_status
-from watermark_source.spark.options import EngineOptions
 from watermark_source.words import NO_WORDS, Words
 
 _log = logging.getLogger(__name__)
@@ -109,7 +109,7 @@ def _far_future(max_future_skew: int | None) -> int:
 
 
 class WatermarkWarnings:
-    """Logs what ``monitor.watermark_warnings`` decides; nothing where time is the clock, or without markers."""
+    """Logs what ``status_model.watermark_warnings`` decides; nothing where time is the clock, or without markers."""
 
     def __init__(self, options: EngineOptions, format_name: str, clock: Clock) -> None:
         self._options = options

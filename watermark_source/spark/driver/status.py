@@ -8,15 +8,15 @@ from dataclasses import replace
 from typing import Any
 
 from watermark_source.clock import Clock
-from watermark_source.monitor.hold_texts import subject
-from watermark_source.monitor.source_status import SourceStatus, Status
-from watermark_source.monitor.status_json import status_to_json
 from watermark_source.planning.group import silent_names
 from watermark_source.planning.state import SourceState
 from watermark_source.planning.watermark import watermark_text
 from watermark_source.spark.driver.plan_history import History
 from watermark_source.spark.driver.status_from_plan import Seen, bound_in_force, source_status
 from watermark_source.spark.options import EngineOptions
+from watermark_source.status_model.hold_texts import subject
+from watermark_source.status_model.source_status import SourceStatus, Status
+from watermark_source.status_model.status_json import status_to_json
 
 _log = logging.getLogger(__name__)
 

@@ -6,24 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from watermark_source.monitor.hold_texts import sentence, writer_sentence
-from watermark_source.monitor.source_status import (
-    STATUS_OF,
-    BoundInForce,
-    ChangeCounts,
-    GroupStatus,
-    Outline,
-    SnapshotProgress,
-    SourceStatus,
-    SplitBacklog,
-    SplitView,
-    Status,
-    Unprocessed,
-    WriterView,
-    reported_snapshots,
-    reported_splits,
-    reported_writers,
-)
 from watermark_source.planning.announced import ObservedAnnouncements, WriterAt
 from watermark_source.planning.announcement import NO_WRITER
 from watermark_source.planning.backlog import Limit
@@ -50,6 +32,24 @@ from watermark_source.planning.watermark import MAX, MIN, Millis
 from watermark_source.spark.driver.plan_history import History
 from watermark_source.spark.driver.task_reports import RowCounts
 from watermark_source.spark.options import EngineOptions
+from watermark_source.status_model.hold_texts import sentence, writer_sentence
+from watermark_source.status_model.source_status import (
+    STATUS_OF,
+    BoundInForce,
+    ChangeCounts,
+    GroupStatus,
+    Outline,
+    SnapshotProgress,
+    SourceStatus,
+    SplitBacklog,
+    SplitView,
+    Status,
+    Unprocessed,
+    WriterView,
+    reported_snapshots,
+    reported_splits,
+    reported_writers,
+)
 from watermark_source.words import NO_WORDS, Words
 
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 
 from watermark_source.contract.stream import Relocation, Snapshots, SnapshotSize, SourceDefinition
 from watermark_source.errors import DataLossError, EventTimeError, UnknownSplitError, UnsupportedFormatError
-from watermark_source.monitor.source_status import SnapshotProgress
 from watermark_source.planning.disorder import RangeSummary
 from watermark_source.planning.planner import ranges_of
 from watermark_source.planning.range_report import NO_ROWS, Coverage, RowTotals
@@ -24,6 +23,7 @@ from watermark_source.spark.executor.reading import batches_of
 from watermark_source.spark.options import ReportOptions
 from watermark_source.spark.read_tasks import ReadTask, beginnings_of, expected_logs
 from watermark_source.spark.report_protocol import ReportAddress
+from watermark_source.status_model.source_status import SnapshotProgress
 
 _log = logging.getLogger(__name__)
 

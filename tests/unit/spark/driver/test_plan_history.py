@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tests.unit.planning.example_states import A, B, at, log_of, observation
-from watermark_source.monitor.source_status import TimeInStatus, Unprocessed
 from watermark_source.planning.planner import plan
 from watermark_source.planning.policy import Idleness, PlanPolicy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState, SplitStatus
 from watermark_source.planning.watermark import Millis
 from watermark_source.spark.driver.plan_history import Arrivals, History, StatusTimes
+from watermark_source.status_model.source_status import TimeInStatus, Unprocessed
 
 
 def requests(*answers: tuple[int, Mapping[Split, int]], committed: Mapping[Split, int] | None = None) -> Arrivals:

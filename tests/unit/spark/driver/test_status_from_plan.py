@@ -9,9 +9,6 @@ import pytest
 from tests.spark.file_log import TABLE
 from tests.unit.planning.example_states import A, B, C, at, log_of, observation
 from watermark_source.clock import Clock
-from watermark_source.monitor.hold_texts import advice_of
-from watermark_source.monitor.source_status import SourceStatus, Status
-from watermark_source.monitor.status_json import status_from_json, status_to_json
 from watermark_source.planning.announced import AnnouncedBy
 from watermark_source.planning.group import FIRST, OtherMember, OtherMembers, Peer, incomplete
 from watermark_source.planning.holds import HeldBy
@@ -25,6 +22,9 @@ from watermark_source.spark.driver.status import StatusReport
 from watermark_source.spark.driver.status_from_plan import Seen, source_status
 from watermark_source.spark.driver.task_reports import RowCounts
 from watermark_source.spark.options import EngineOptions
+from watermark_source.status_model.hold_texts import advice_of
+from watermark_source.status_model.source_status import SourceStatus, Status
+from watermark_source.status_model.status_json import status_from_json, status_to_json
 
 GIVEN = {"alignmentGroup": "g", "alignmentMaxDrift": "10 ms"}
 OPTIONS = EngineOptions.of(TABLE.parse(GIVEN), format_name="file-log", given=GIVEN)

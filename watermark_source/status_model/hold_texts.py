@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from watermark_source.durations import count_text, format_duration, format_seconds
-from watermark_source.monitor.source_status import SourceStatus
 from watermark_source.planning.announced import AnnouncedBy, ObservedAnnouncements, WriterAt, WriterStatus
 from watermark_source.planning.announcement import gone_line, writers_line
 from watermark_source.planning.group_limit import STORE, TO_COME
@@ -26,6 +25,7 @@ from watermark_source.planning.holds import (
 from watermark_source.planning.range_report import RowTotals
 from watermark_source.planning.state import SplitStatus
 from watermark_source.planning.watermark import is_moment, watermark_text
+from watermark_source.status_model.source_status import SourceStatus
 from watermark_source.words import Words
 
 IDLE_TIMEOUT: Final = '.option("idleTimeout", "30 seconds")'

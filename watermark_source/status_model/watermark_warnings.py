@@ -9,13 +9,13 @@ from typing import NamedTuple, TypeAlias
 
 from watermark_source.durations import count_text, format_duration
 from watermark_source.errors import listed
-from watermark_source.monitor.hold_texts import advice_of, as_sentence, held_text, no_later_record, wrong_time
-from watermark_source.monitor.source_status import SourceStatus
 from watermark_source.planning.holds import HeldBy, HoldKind
 from watermark_source.planning.range_report import LateRows
 from watermark_source.planning.split import Split
 from watermark_source.planning.strategy import CLOCKS_DIFFER, WatermarkStrategy
 from watermark_source.planning.watermark import is_moment, watermark_text
+from watermark_source.status_model.hold_texts import advice_of, as_sentence, held_text, no_later_record, wrong_time
+from watermark_source.status_model.source_status import SourceStatus
 from watermark_source.words import NO_WORDS, Words
 
 _SLEWED = 1_000

@@ -9,8 +9,10 @@ from operator import attrgetter
 from typing import Any
 
 from watermark_source.errors import UsageError
-from watermark_source.monitor.json_fields import Fields, from_json, to_json
-from watermark_source.monitor.source_status import (
+from watermark_source.planning.range_report import BOUNDS_MS, NONE_LATE, LateRows, RowTotals
+from watermark_source.planning.split import Split
+from watermark_source.status_model.json_fields import Fields, from_json, to_json
+from watermark_source.status_model.source_status import (
     SnapshotProgress,
     SourceStatus,
     SplitBacklog,
@@ -18,8 +20,6 @@ from watermark_source.monitor.source_status import (
     Status,
     WriterView,
 )
-from watermark_source.planning.range_report import BOUNDS_MS, NONE_LATE, LateRows, RowTotals
-from watermark_source.planning.split import Split
 
 VERSION = 1
 _SIGNATURE = {"v", "format", "source", "splits"}
