@@ -36,8 +36,7 @@ def test_the_first_change_finds_its_places() -> None:
         "watermark_source/monitor/metrics.py": (
             "METRICS = (",
             '"alignment_max_allowed_timestamp_seconds"',
-            "_of_source(lambda source: ",
-            "_SOURCE = ",
+            "_GROUP.gauge(",
         ),
         "watermark_source/status_model/source_status.py": ("    others: int",),
         "docs/monitoring.md": ("| | `alignment_max_allowed_timestamp_seconds` |",),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import Any
 
 from watermark_source.clock import Clock
 from watermark_source.installation import lacking
 from watermark_source.monitor.followed_queries import FollowedQuery
-from watermark_source.monitor.metrics import METRICS, MetricKind, MetricRow, Subjects
+from watermark_source.monitor.metrics import METRICS, MetricKind, MetricRow, Scraped
 from watermark_source.planning.range_report import BOUNDS_MS, LateRows
 
 try:
@@ -39,14 +40,14 @@ class StatusCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield all metric families, including those without samples."""
         now = self._now()
-        subjects = Subjects(self._queries(), now)
+        queries = [Scraped(query, query.clocks(now)) for query in self._queries()]
         for row in METRICS:
-            yield _family(row, subjects)
+            yield _family(row, queries)
 
 
-def _family(row: MetricRow, subjects: Subjects) -> Metric:
+def _family(row: MetricRow, queries: Iterable[Scraped]) -> Metric:
     family: _Family = _FAMILIES[row.kind](_PREFIX + row.name, row.meaning, labels=row.labels)
-    for labels, value in row.samples(subjects):
+    for labels, value in chain.from_iterable(map(row.samples, queries)):
         # An unknown value has no sample.
         if value is not None:
             family.add_metric(labels, *_values(value))
