@@ -42,7 +42,7 @@ _Result = TypeVar("_Result")
 
 
 class _Ticking(Console):
-    """A console that says every five seconds that what it printed last, with … at its end, still goes on."""
+    """A console that prints every five seconds that what it printed last, with … at its end, is still running."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -25,7 +25,7 @@ TOPIC = "orders"
 AHEAD_SECONDS = (3_600, 0, -600)
 """How far the times of a partition are ahead of the clock; one more partition is silent."""
 HISTORY_SECONDS = 300
-"""For so long the topic has been written when it is there: the first windows close at once."""
+"""Of records that the topic has from its start: the first windows close at once."""
 PER_SECOND = 10
 DISORDER_SECONDS = 3
 REPORT_SECONDS = 30.0

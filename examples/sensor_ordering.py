@@ -40,7 +40,7 @@ class Readings:
     batches: dict[int, list[tuple[Reading, bool]]] = field(default_factory=dict)
 
     def sink(self, batch: DataFrame, number: int) -> None:
-        """Keep a batch; one that is done again takes its own place."""
+        """Keep a batch; one that is retried replaces itself."""
         rows = batch.selectExpr("plant", "sensor", "unix_millis(measured_at)", "late").collect()
         self.batches[number] = [((plant, sensor, at), late) for plant, sensor, at, late in rows]
 
@@ -76,7 +76,7 @@ def in_order(spark: SparkSession, bootstrap: str, topic: str) -> DataFrame:
         .option("subscribe", topic)
         .option("startingOffsets", "earliest")
         .option("maxOutOfOrderness", f"{LAG_MS} milliseconds")
-        .option("maxOffsetsPerTrigger", "30")  # small batches, to see the watermark go on
+        .option("maxOffsetsPerTrigger", "30")  # small batches, to see the watermark advance
         .load()
         .selectExpr("split(string(value), ';') AS parts", "marker")
         .selectExpr("parts[0] AS plant", "parts[1] AS sensor", "parts[2] AS millis", "marker")

@@ -73,7 +73,7 @@ class Joined:
     seconds: float = 0.0
 
     def sink(self, batch: DataFrame, number: int) -> None:
-        """Count a batch, and add up the hashes of its rows; one that is done again takes its own place."""
+        """Count a batch, and add up the hashes of its rows; one that is retried replaces itself."""
         hashed = F.sum(F.xxhash64("ad", "shown_at", "clicked_at").cast("decimal(38, 0)"))
         rows, total = batch.agg(F.count("*"), F.coalesce(hashed, F.lit(0))).collect()[0]
         self.counts[number] = (rows, int(total))

@@ -240,7 +240,7 @@ def _warn_once(text: str) -> None:
 def unknown_option(name: str, names: Iterable[str], where_all_are: str = _WHERE_ALL_ARE) -> UnknownOptionError:
     """Return the error for a name that is not in ``names``, with the nearest name, or where all names are listed."""
     spelling, key = {known.lower(): known for known in names}, name.lower()
-    # A beginning, or a part between dots, is of a name that somebody did not know to its end.
+    # A beginning, or a part between dots, is of a name that the user did not know to its end.
     parts = [known for known in spelling if len(key) > 3 and (known.startswith(key) or key in known.split("."))]
     near = parts[:1] or difflib.get_close_matches(key, spelling, n=1)
     hint = f"; the nearest is {spelling[near[0]]}" if near else f", and no similar one; {where_all_are}"

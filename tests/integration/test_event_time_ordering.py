@@ -33,7 +33,7 @@ def times_of(chance: np.random.Generator, records: int) -> np.ndarray:
     return found[np.argsort(found + chance.uniform(0, DISORDER - 0.1, records), kind="stable")]
 
 
-def test_rows_of_a_topic_leave_in_order_and_once_though_batches_are_done_again(
+def test_rows_of_a_topic_leave_in_order_and_once_though_batches_are_retried(
     streams: KafkaStreams, new_topic: NewTopic
 ) -> None:
     chance = np.random.default_rng(1)
@@ -81,7 +81,7 @@ def check(rows: list[tuple[Any, ...]], written: dict[int, np.ndarray], *, before
         assert sorted(log, key=lambda row: row[:2]) == sorted(log)
 
 
-@pytest.mark.long("test_rows_of_a_topic_leave_in_order_and_once_though_batches_are_done_again")
+@pytest.mark.long("test_rows_of_a_topic_leave_in_order_and_once_though_batches_are_retried")
 def test_changes_of_a_table_leave_in_the_order_of_the_binlog_behind_the_snapshot(mysql_streams: MySqlStreams) -> None:
     mysql_streams.run_sql(
         "CREATE TABLE t (id INT PRIMARY KEY, owner INT, amount INT)",

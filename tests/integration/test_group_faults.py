@@ -90,7 +90,7 @@ def group_of(query: StreamingQuery) -> GroupStatus:
 
 
 @pytest.mark.usefixtures("often")
-def test_while_the_store_is_away_nobody_goes_beyond_the_last_limit_and_then_all_go_on(
+def test_while_the_store_is_away_no_source_reads_beyond_the_last_limit_and_then_all_continue(
     streams: KafkaStreams, new_topic: NewTopic, request: pytest.FixtureRequest
 ) -> None:
     slow, fast = new_topic(1), new_topic(1)

@@ -75,7 +75,7 @@ def test_no_split_is_further_ahead_than_the_drift_after_any_batch(
 
 
 @pytest.mark.parametrize("options", [{}, {"maxOffsetsPerTrigger": 1_000}], ids=["unlimited", "limited"])
-def test_a_gap_in_time_is_crossed_by_one_row_and_deadlocks_nobody(
+def test_a_gap_in_time_is_crossed_by_one_row_and_deadlocks_no_member(
     direct: DirectKafka, new_topic: NewTopic, options: Mapping[str, object]
 ) -> None:
     topic = new_topic(len(GAPS))

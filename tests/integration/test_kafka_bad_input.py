@@ -237,7 +237,7 @@ def test_a_port_that_never_answers_is_an_error_within_its_limit(direct: DirectKa
     assert re.search(r"(ResponseTimeoutError|UnreachableError): .*2 s", says), says
 
 
-def test_a_port_of_somebody_else_is_an_error_within_its_limit(direct: DirectKafka) -> None:
+def test_a_port_of_another_server_is_an_error_within_its_limit(direct: DirectKafka) -> None:
     """It takes connections and says something that is not Kafka's."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         stranger = threading.Thread(target=greet, args=[other], daemon=True)

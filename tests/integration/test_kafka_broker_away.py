@@ -22,7 +22,7 @@ def broker() -> Iterator[LocalKafka]:
         yield made
 
 
-def test_an_outage_longer_than_the_idle_timeout_makes_nobody_idle(broker: LocalKafka) -> None:
+def test_an_outage_longer_than_the_idle_timeout_makes_no_split_idle(broker: LocalKafka) -> None:
     """Who writes to the topic could not do so either: its partitions were not quiet."""
     create_topic(broker.bootstrap, "all", 2)
     query = Query(broker, "all", idleTimeout="4 seconds", startingOffsets="earliest")

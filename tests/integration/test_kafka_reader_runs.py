@@ -92,7 +92,7 @@ def test_a_silent_query_costs_little_and_makes_at_most_one_batch_an_interval(
     assert min(shares) < 0.1
 
 
-def test_batches_done_again_are_the_same_in_every_byte(
+def test_batches_retried_are_the_same_in_every_byte(
     kafka: Kafka, new_topic: NewTopic, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     topic, replays = new_topic(PARTITIONS, config=BY_BROKERS), request.config.getoption("--reader-replays")

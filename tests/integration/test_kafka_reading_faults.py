@@ -103,7 +103,7 @@ def test_a_topic_deleted_while_it_is_read_ends_the_read(kafka: Kafka, new_topic:
         list(begun)
 
 
-def test_nobody_listening_is_unreachable_within_the_time_limit() -> None:
+def test_a_port_without_a_listener_is_unreachable_within_the_time_limit() -> None:
     ours = reader(f"127.0.0.1:{free_ports(1)[0]}", poll_timeout_ms=1500)
     begun = time.monotonic()
     with pytest.raises(UnreachableError):
@@ -111,7 +111,7 @@ def test_nobody_listening_is_unreachable_within_the_time_limit() -> None:
     assert time.monotonic() - begun < 60
 
 
-def test_a_killed_connection_is_made_again_at_the_right_position(kafka: Kafka, new_topic: NewTopic) -> None:
+def test_a_killed_connection_is_reopened_at_the_right_position(kafka: Kafka, new_topic: NewTopic) -> None:
     wanted = number_topic(kafka, new_topic(), 300_000)
     taken: list[socket.socket] = []
     seen: list[int] = []

@@ -51,7 +51,7 @@ def test_what_was_logged_before_the_columns_were_as_they_are_now_fits_them(mysql
     ]
 
 
-def test_a_column_that_is_dropped_while_a_query_runs_is_null_from_there_on_and_told_of(
+def test_a_column_that_is_dropped_while_a_query_runs_is_null_from_there_on_and_is_reported(
     mysql_database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
     database = mysql_database
@@ -113,7 +113,7 @@ def test_a_chunk_of_a_table_that_lost_all_chosen_columns_has_all_its_rows(
         pytest.param("ALTER TABLE t DROP COLUMN name, ADD COLUMN more VARCHAR(40) AFTER id", "more", id="added"),
     ],
 )
-def test_a_column_that_the_stream_has_not_ends_the_query_which_goes_on_with_it_when_loaded_again(
+def test_a_column_that_the_stream_has_not_ends_the_query_which_continues_with_it_when_loaded_again(
     mysql_database: Database, alter: str, new: str
 ) -> None:
     database = mysql_database
@@ -235,7 +235,7 @@ def test_a_chunk_of_a_table_that_was_altered_and_altered_back_is_rolled_back_in_
     assert [row["id"] for row in later] == [3, 3, 1, 1, 2, 1, 1, 2]
 
 
-def test_a_column_that_is_new_to_a_quiet_table_ends_its_snapshot_which_goes_on_with_it_when_loaded_again(
+def test_a_column_that_is_new_to_a_quiet_table_ends_its_snapshot_which_continues_with_it_when_loaded_again(
     mysql_database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
     database = mysql_database

@@ -168,7 +168,7 @@ def test_nothing_is_told_by_the_clock_where_event_time_is_a_column(mysql_databas
 
 
 @pytest.mark.needs_mysql("logs in which second a statement began, and no commit times")
-def test_nothing_is_told_before_the_snapshot_is_complete(mysql_database: Database) -> None:
+def test_nothing_is_reported_before_the_snapshot_is_complete(mysql_database: Database) -> None:
     database = mysql_database
     fill(database, "t", 50)
     with life_of(database, snapshotChunkRows=10, snapshotParallelism=1) as life:

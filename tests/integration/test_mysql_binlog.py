@@ -163,7 +163,7 @@ def test_a_table_that_changes_its_shape_is_read_in_each_of_them(mysql: MySql) ->
     ]  # fmt: skip
 
 
-def test_tables_changed_by_one_statement_are_told_apart(mysql: MySql) -> None:
+def test_tables_changed_by_one_statement_are_kept_apart(mysql: MySql) -> None:
     with new_database(mysql) as database:
         for name in ("t", "u", "unwanted"):
             database.run(
@@ -294,7 +294,7 @@ def test_rows_that_are_not_whole_are_refused(mysql: MySql) -> None:
             list(database.changes("t"))
 
 
-def test_a_waiting_dump_goes_on_and_a_frozen_or_dead_server_is_noticed() -> None:
+def test_a_waiting_dump_continues_and_a_frozen_or_dead_server_is_noticed() -> None:
     with mysql_service(where=Where.LOCAL) as server:
         assert isinstance(server, LocalMySql)
         with new_database(server) as database:

@@ -79,7 +79,7 @@ def test_a_snapshot_does_not_go_on_by_another_column(mysql_database: Database) -
         ("MODIFY id VARCHAR(9) COLLATE utf8mb4_bin", "id COLLATE utf8mb4_bin"),
     ],
 )
-def test_a_snapshot_does_not_go_on_in_another_order(alter: str, by: str, mysql_database: Database) -> None:
+def test_a_snapshot_does_not_continue_in_another_order(alter: str, by: str, mysql_database: Database) -> None:
     mysql_database.run(
         "CREATE TABLE t (id VARCHAR(9) COLLATE utf8mb4_general_ci PRIMARY KEY, k INT NOT NULL)",
         "INSERT INTO t VALUES ('a', 51), ('B', 2), ('c', 63), ('D', 4)",
@@ -108,7 +108,7 @@ def test_a_snapshot_does_not_go_on_in_another_order(alter: str, by: str, mysql_d
         ("DATETIME", "('2026-01-01'), ('2026-01-02'), ('2026-01-03')", "TIMESTAMP"),
     ],
 )
-def test_a_snapshot_does_not_go_on_where_the_same_places_mean_other_rows(
+def test_a_snapshot_does_not_continue_where_the_same_places_mean_other_rows(
     declared: str, values: str, altered: str, mysql_database: Database
 ) -> None:
     mysql_database.run(f"CREATE TABLE t (k {declared} PRIMARY KEY)", f"INSERT INTO t VALUES {values}")
@@ -121,7 +121,7 @@ def test_a_snapshot_does_not_go_on_where_the_same_places_mean_other_rows(
     life.reader.stop()
 
 
-def test_a_snapshot_goes_on_where_labels_were_added_behind_the_others(mysql_database: Database) -> None:
+def test_a_snapshot_continues_where_labels_were_added_behind_the_others(mysql_database: Database) -> None:
     # A server describes a column without characters like the first.
     mysql_database.run("CREATE TABLE t (k ENUM('😀','a') PRIMARY KEY)", "INSERT INTO t VALUES ('a'), ('😀')")
     life = Life(mysql_database, snapshotChunkRows=1, snapshotParallelism=1)

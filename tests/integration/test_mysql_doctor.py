@@ -88,7 +88,7 @@ def test_it_is_a_command(server: MySql) -> None:
     assert "ok       binlog_format            ROW\n" in done.stdout
 
 
-def test_all_that_is_wrong_is_told_at_once_with_the_statements(
+def test_all_that_is_wrong_is_reported_at_once_with_the_statements(
     capsys: pytest.CaptureFixture[str], server: MySql
 ) -> None:
     run(server.host, server.port, "SET GLOBAL binlog_format = 'MIXED'", "SET GLOBAL binlog_row_metadata = 'MINIMAL'")
@@ -236,7 +236,7 @@ def test_without_tls_rows_can_be_read_on_their_way(capsys: pytest.CaptureFixture
 
 
 @pytest.mark.needs_mysql("has no passwords that are only sent over TLS")
-def test_a_password_that_is_not_sent_in_the_clear_is_told_and_not_a_bug(
+def test_a_password_that_is_not_sent_in_the_clear_is_reported_and_not_a_bug(
     capsys: pytest.CaptureFixture[str], server: MySql, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pymysql._auth._have_cryptography", False)

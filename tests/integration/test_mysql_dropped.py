@@ -189,7 +189,7 @@ def waits_for_a_table(database: Database) -> bool:
     return any("table metadata lock" in str(state) for (state,) in states)
 
 
-def test_a_table_that_is_dropped_while_a_chunk_is_read_comes_whole_and_when_done_again_as_the_binlog_tells(
+def test_a_table_that_is_dropped_while_a_chunk_is_read_comes_whole_and_when_retried_as_the_binlog_has_it(
     mysql_database: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     database = mysql_database
@@ -252,7 +252,7 @@ def test_a_table_that_is_dropped_while_a_chunk_is_read_comes_whole_and_when_done
     ],
     ids=["gone", "as before", "another key", "no key", "with its database"],
 )
-def test_of_a_table_that_is_another_one_now_a_chunk_has_what_the_binlog_tells_of_the_old_one(
+def test_of_a_table_that_is_another_one_now_a_chunk_has_what_the_binlog_has_of_the_old_one(
     statements: Sequence[str], mysql_database: Database
 ) -> None:
     database = mysql_database
@@ -290,7 +290,7 @@ def test_a_table_that_is_redefined_after_the_view_of_a_chunk_began_is_seen_as_it
     life.reader.stop()
 
 
-def test_a_table_made_anew_while_a_chunk_of_it_waits_is_told_of_once(
+def test_a_table_recreated_while_a_chunk_of_it_waits_is_reported_once(
     mysql_database: Database, looks_often: None
 ) -> None:
     database = mysql_database

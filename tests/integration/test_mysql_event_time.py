@@ -108,7 +108,7 @@ def test_a_datetime_is_of_the_clocks_of_the_zone_that_is_named(mysql_database: D
     life.reader.stop()
 
 
-def test_quiet_does_not_move_a_watermark_that_goes_by_rows(mysql_database: Database) -> None:
+def test_quiet_does_not_move_a_watermark_of_rows(mysql_database: Database) -> None:
     mysql_database.run(_TABLE)
     life = Life(mysql_database, eventTimeColumn="at", startingOffsets="latest")
     start: Mapping[str, Any] = life.reader.initialOffset()

@@ -175,7 +175,7 @@ def test_no_row_is_late_where_the_other_servers_clock_is_behind(pair: MySqlPair,
 
 
 @pytest.mark.parametrize("consistency", ["batch", "table"])
-def test_a_snapshot_goes_on_on_the_other_server(consistency: str, pair: MySqlPair, database: Database) -> None:
+def test_a_snapshot_continues_on_the_other_server(consistency: str, pair: MySqlPair, database: Database) -> None:
     database.run("INSERT INTO t VALUES " + ", ".join(f"({i}, 'n', {i})" for i in range(100)))
     options = {"snapshotChunkRows": 30, "snapshotParallelism": 1, "snapshotConsistency": consistency}
     here = Life(database, **options)

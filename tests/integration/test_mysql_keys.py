@@ -121,7 +121,7 @@ def test_a_key_of_any_kind_is_read_once_while_it_is_written_to(name: str, mysql_
         *(pytest.param(name, marks=pytest.mark.long("the others")) for name in ("one number", "text and number")),
     ],
 )  # fmt: skip
-def test_mariadb_tells_what_can_be_seen_without_gtids(name: str, mariadb: MySql) -> None:
+def test_mariadb_shows_what_can_be_seen_without_gtids(name: str, mariadb: MySql) -> None:
     with new_database(mariadb) as database:
         check(database, KINDS[name])
 

@@ -97,7 +97,7 @@ def test_its_rows_come_once_and_in_order_though_the_dump_breaks_off_at_every_blo
 
 
 @pytest.mark.needs_mysql("has GTIDs always, of a form of its own")
-def test_a_dump_that_was_killed_and_ends_as_if_it_were_complete_goes_on(mysql_database: Database) -> None:
+def test_a_dump_that_was_killed_and_ends_as_if_it_were_complete_continues(mysql_database: Database) -> None:
     database = mysql_database
     database.run("CREATE TABLE t (id INT PRIMARY KEY, body LONGBLOB)")
     executed = "SELECT @@global.gtid_executed"

@@ -63,7 +63,7 @@ def steps(one: Life, start: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, An
 
 
 @pytest.mark.usefixtures("filled")
-def test_rows_chunks_and_rate_are_told_batch_by_batch(life: Callable[..., Life]) -> None:
+def test_rows_chunks_and_rate_are_reported_batch_by_batch(life: Callable[..., Life]) -> None:
     one = life()
     seen = [snapshots for _, snapshots in steps(one, one.reader.initialOffset())]
     first, second, third = seen[:3]
@@ -100,7 +100,7 @@ def test_windows_wait_for_the_snapshot_by_the_status_and_by_the_checkpoint(
 
 
 @pytest.mark.usefixtures("filled")
-def test_a_restart_goes_on_from_the_chunks_before(life: Callable[..., Life]) -> None:
+def test_a_restart_continues_from_the_chunks_before(life: Callable[..., Life]) -> None:
     one = life()
     before = [end for end, _ in zip((end for end, _ in steps(one, one.reader.initialOffset())), range(3), strict=False)]
     _, snapshots = next(steps(life(), before[-1]))

@@ -157,7 +157,7 @@ def test_a_table_that_comes_later_in_a_database_that_is_not_logged_ends_the_quer
 
 
 @pytest.mark.parametrize("missing", RIGHTS)
-def test_a_missing_grant_is_told_with_the_statement(server: MySql, missing: str) -> None:
+def test_a_missing_grant_is_reported_with_the_statement(server: MySql, missing: str) -> None:
     make_user(server, "poor", *(grant for grant in RIGHTS if grant != missing))
     if missing == "SELECT ON *.*":
         message = refused(UnknownSplitError, given(server, username="poor"))

@@ -58,7 +58,7 @@ def test_inserts_updates_and_deletes_come_in_order(mysql_streams: MySqlStreams) 
     assert len({row[4] for row in rows}) == 5
 
 
-def test_a_new_query_begins_where_it_is_told(mysql_database: Database) -> None:
+def test_a_new_query_begins_at_the_place_of_its_option(mysql_database: Database) -> None:
     # Of what others left behind not all may be read: a commit whose rows were purged, for example.
     mysql_database.run("FLUSH BINARY LOGS")
     purge_before_end(mysql_database)

@@ -74,7 +74,7 @@ def test_loading_many_tables_takes_as_few_statements_as_one(
         assert len(others) <= most, others
 
 
-def test_tables_that_come_later_are_read_whole_while_the_binlog_goes_on_and_across_a_restart(
+def test_tables_that_come_later_are_read_whole_while_the_binlog_continues_and_across_a_restart(
     mysql_database: Database, looks_often: None
 ) -> None:
     database = mysql_database
@@ -143,7 +143,7 @@ def test_a_table_chosen_later_gets_its_snapshot_in_the_next_life_of_the_query(
         assert tables == on_server(database, *chosen.split(","))
 
 
-def test_a_binlog_read_alone_tells_of_new_tables_from_their_first_row_and_takes_only_those_that_fit(
+def test_a_binlog_read_alone_reports_new_tables_from_their_first_row_and_takes_only_those_that_fit(
     mysql_database: Database,
 ) -> None:
     database = mysql_database

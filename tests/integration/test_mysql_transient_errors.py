@@ -205,7 +205,7 @@ def run_as_bytes(database: Database, charset: str, statement: str) -> None:
 
 
 @pytest.mark.needs_mysql("shows statements in UTF-8, what is none as question marks")
-def test_a_statement_in_another_character_set_keeps_nobody_from_listing_events(mysql_database: Database) -> None:
+def test_a_statement_in_another_character_set_keeps_no_user_from_listing_events(mysql_database: Database) -> None:
     server = mysql_database.server
     mysql_database.run("CREATE TABLE other (id INT PRIMARY KEY)")
     start = end_of_binlog(server)

@@ -29,7 +29,7 @@ _IGNORE = {"unloggedChangeBehavior": "ignore"}
         ("PARTITION BY HASH (id) PARTITIONS 2", "ALTER TABLE t TRUNCATE PARTITION p0"),
     ],
 )
-def test_a_query_that_was_ended_goes_on_when_it_is_to_ignore_that(
+def test_a_query_that_was_ended_continues_when_it_is_to_ignore_that(
     mysql_database: Database, caplog: pytest.LogCaptureFixture, partitions: str, statement: str
 ) -> None:
     database = mysql_database
@@ -48,7 +48,7 @@ def test_a_query_that_was_ended_goes_on_when_it_is_to_ignore_that(
     assert f"{statement}: it changed {database.name}.t as a whole" in caplog.text
 
 
-def test_a_table_that_takes_the_place_of_another_goes_on_for_it(mysql_database: Database) -> None:
+def test_a_table_that_takes_the_place_of_another_continues_for_it(mysql_database: Database) -> None:
     """As tools do that alter a copy of a table, and keep it as the table is; here while a chunk waits to be read."""
     database = mysql_database
     fill(database, "t", 60)

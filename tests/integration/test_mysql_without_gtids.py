@@ -184,7 +184,7 @@ def test_the_server_hears_of_a_view_while_what_it_may_not_see_is_taken_from_the_
     assert all(heard and all(heard) for heard in passes), passes
 
 
-def test_without_gtids_nobody_can_tell_whether_what_was_purged_was_read(database: Database) -> None:
+def test_without_gtids_it_is_unknown_whether_a_purged_part_was_read(database: Database) -> None:
     database.run("CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(40), amount BIGINT)")
     start: Mapping[str, Any] = Life(database, startingOffsets="latest").reader.initialOffset()
     database.run("FLUSH BINARY LOGS")

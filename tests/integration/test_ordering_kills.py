@@ -40,7 +40,7 @@ def times_of(chance: np.random.Generator, rows: int) -> np.ndarray:
     return np.append(np.insert(found, near_the_end, 0.0), SPAN_SECONDS + 1_000)
 
 
-@pytest.mark.long("test_rows_of_a_topic_leave_in_order_and_once_though_batches_are_done_again")
+@pytest.mark.long("test_rows_of_a_topic_leave_in_order_and_once_though_batches_are_retried")
 def test_rows_leave_once_and_in_order_whenever_the_driver_is_killed(
     request: pytest.FixtureRequest, kafka: Kafka, new_topic: Callable[..., str], tmp_path: Path
 ) -> None:

@@ -31,7 +31,7 @@ policies = st.builds(
     actions(6, disorder=800, transactions=True),
     st.lists(st.sampled_from(["step", "kill", "kill planning"])),
 )
-def test_a_stream_that_ends_tells_the_end_of_time_once_behind_all_of_its_rows(
+def test_a_stream_that_ends_reports_the_end_of_time_once_behind_all_of_its_rows(
     log: SimulatedLog, policy: PlanPolicy, max_rows: int | None, index: bool, script: list[Action], runs: list[str]
 ) -> None:
     driver = Driver(log, policy, max_rows=max_rows, index=index)

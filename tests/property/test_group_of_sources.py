@@ -70,7 +70,7 @@ def has_read_all(member: MemberDriver) -> bool:
 
 
 @given(groups, drifts, budgets, st.booleans(), st.booleans(), scripts)
-def test_the_group_goes_on_while_any_source_has_rows(
+def test_the_group_continues_while_any_source_has_rows(
     group: Sequence[SimulatedLog],
     drift: int,
     max_rows: int | None,
@@ -331,7 +331,7 @@ def test_a_source_whose_splits_are_all_idle_goes_on_with_the_others_and_never_be
 
 
 @given(st.lists(st.integers(1_000, 3_000), min_size=2, max_size=6), st.booleans(), st.booleans())
-def test_a_source_that_goes_on_with_the_others_waits_for_the_rows_of_a_transaction_that_is_open(
+def test_a_source_that_continues_with_the_others_waits_for_the_rows_of_a_transaction_that_is_open(
     steps: Sequence[int], ever_had_a_row: bool, commits: bool
 ) -> None:
     store, busy, silent, split = Store(), SimulatedLog(1), SimulatedLog(1), Split("log", 0)

@@ -215,7 +215,7 @@ def test_the_clock_passes_no_row_of_a_split_that_is_not_found_yet() -> None:
     assert _passed_by_when_found(driver, rest) < written
 
 
-def test_in_silence_a_look_an_interval_lets_the_clock_go_on() -> None:
+def test_in_silence_a_look_an_interval_advances_the_clock() -> None:
     log = SimulatedLog(1)
     driver = LookingDriver(log, BY_CLOCK, dated=True)
     driver.looks_at_once = True

@@ -132,7 +132,7 @@ def test_any_other_json_is_refused_with_an_offset_error(offset: object) -> None:
 
 
 @given(states, st.data())
-def test_a_damaged_offset_is_refused_or_read_as_what_it_says(state: SourceState, data: st.DataObject) -> None:
+def test_a_damaged_offset_is_refused_or_read_as_it_stands(state: SourceState, data: st.DataObject) -> None:
     offset = json.loads(text(state))
     at = offset
     while isinstance(at, dict | list) and at:

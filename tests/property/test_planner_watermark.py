@@ -136,7 +136,7 @@ def test_no_row_on_time_for_its_own_split_is_late_for_the_source(
 @given(
     logs(disorder=800, noise=True), event_time_policies, budgets, _BOOLEANS, actions(disorder=800, transactions=True)
 )
-def test_a_watermark_told_before_its_rows_are_read_is_one_that_they_lead_to(
+def test_a_watermark_reported_before_its_rows_are_read_is_one_that_they_lead_to(
     log: SimulatedLog, policy: PlanPolicy, max_rows: int | None, index: bool, script: list[Action]
 ) -> None:
     """And nothing that is read, or when, goes by it."""

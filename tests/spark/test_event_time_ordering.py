@@ -24,7 +24,7 @@ def with_key(df: DataFrame) -> DataFrame:
     return df.selectExpr("value", "split", "event_time AS happened", "value % 2 = 0 AS even", "array(value) AS list")
 
 
-@pytest.mark.long("test_rows_of_a_topic_leave_in_order_and_once_though_batches_are_done_again")
+@pytest.mark.long("test_rows_of_a_topic_leave_in_order_and_once_though_batches_are_retried")
 def test_rows_of_a_key_leave_in_order_across_restarts_and_late_ones_at_once(streams: Streams) -> None:
     streams.write({0: [], 1: []})
     frame = with_key(follow_watermark(streams.load(**DISORDER)))

@@ -101,7 +101,7 @@ class Signature:
 
 
 def parsed(signature: str) -> Signature:
-    """Return what a signature says; raises ValueError for what libraries cannot pass."""
+    """Parse a signature; raises ValueError for what libraries cannot pass."""
     found = _SIGNATURE.fullmatch(signature.replace("boolean", "bool"))
     if found is None:
         raise ValueError(f"expected result(arguments), not {signature}")
@@ -180,7 +180,7 @@ def is_there(package: str) -> bool:
 
 @cache
 def _library(package: str) -> ctypes.CDLL | str:
-    """Return the library of a package, or why there is none; a line of the log says which way was taken."""
+    """Return the library of a package, or why there is none; a line of the log names the way taken."""
     choice = os.environ.get(CHOICE, "")
     if choice not in ("", "built", "numba"):
         raise UsageError(f"{CHOICE} is {choice!r}: expected built, numba, or nothing")

@@ -146,13 +146,13 @@ class _Tracked:
 
 
 class _Above(NamedTuple):
-    """What is known above an operator of those below it."""
+    """The properties of the operators below one."""
 
     declared: SourceTime | None = None
     """What the source below declares."""
 
     def below(self, step: Step) -> _Above:
-        """Return what is known below a step."""
+        """Return the properties below a step."""
         return _Above(SourceTime.of_plan(step) or self.declared)
 
     def source(self, leaf: Step) -> SourceTime | None:

@@ -49,7 +49,7 @@ BUILD_FIRST = ("key", "time", "gone")
 
 @dataclass(frozen=True, slots=True)
 class Deletions:
-    """What is known of the times of build rows that delete their key."""
+    """The times of build rows that delete their key."""
 
     of_changes: bool = True
     """Whether event time is the time of each change: an insert and a delete may then have one time."""
@@ -61,7 +61,7 @@ class Deletions:
     """What to write where they have no time."""
 
     def is_refused(self, version: Version, watermark: int) -> bool:
-        """Return whether a deletion that has a version's own time is taken for one that is dated by that row.
+        """Return whether a deletion that has a version's own time is treated as one that is dated by that row.
 
         Where the source does not say, one that comes after the watermark has passed it: what is deleted within a unit
         of time is deleted at once.

@@ -398,7 +398,7 @@ def _need_known_changes(source: SourceTime, columns: BuildColumns, kinds: KindsO
     if missing:
         raise UsageError(
             f"{CALLER}: the rows of build ({source.source}) are changes of a table, and its columns are without "
-            f"{' and '.join(missing)}: deleted rows, or values from before an update, could count as the latest. "
+            f"{' and '.join(missing)}: deleted rows, or values older than an update, could count as the latest. "
             "Have the source deliver what is missing, and select it too; the result does not have it. Under another "
             "name, give it as change_type or sequence. Of a table whose rows are never updated nor deleted, "
             "deletes=(), ignored=() need no kind of change"

@@ -91,7 +91,7 @@ def is_steady(text: str) -> bool:
 
 
 def without_numbers(text: str) -> str:
-    """Return an expression as a user writes it, but for texts, which Spark shows without their quotes."""
+    """Return an expression as a user writes it, except texts, which Spark shows without their quotes."""
     return _NUMBER.sub("", text)
 
 

@@ -51,7 +51,7 @@ class KafkaLineage(Lineage):
         return {split: known.history for split, known in self._known.items() if known.history}
 
     def forget(self, logs: Set[str]) -> None:
-        """Forget topics that were created again: their epochs begin anew."""
+        """Forget topics that were created again: their epochs begin at zero."""
         self._known = {split: known for split, known in self._known.items() if split.log not in logs}
 
 

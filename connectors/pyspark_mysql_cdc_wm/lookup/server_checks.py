@@ -291,7 +291,7 @@ def _metadata(server: CheckedServer) -> str | Caution:
     if value == "MINIMAL":
         return Caution(
             "MINIMAL: names of columns, labels of ENUM and SET and the primary key are not logged, and those at the "
-            "time of reading are used. A change from before a statement that may have changed the table's columns ends "
+            "time of reading are used. A change older than a statement that may have changed the table's columns ends "
             f"the query. On the server: {_METADATA.remedy}"
         )
     return _setting(_METADATA, server)

@@ -50,7 +50,7 @@ def texts(values: Values, charset: str, *, of_key: bool = False) -> pa.Array:
     if charset in AS_THEY_LIE:
         return utf_8(values)
     if charset == "ascii":
-        # All of it is, but for bytes of MariaDB that are no character.
+        # All of it is, except bytes of MariaDB that are no character.
         column = binary(pa.string(), values)
         if pc.all(pc.string_is_ascii(column)).as_py() is not False:
             return column

@@ -150,7 +150,7 @@ def test_what_is_reached_is_told_for_the_end_of_the_log_and_the_limit() -> None:
     assert aligned({A: at(1, 99)}, log_of([100, 50]), others(200), newest={A: Millis(50)}).reached == {A: 99}
 
 
-def test_a_row_beyond_a_gap_is_told_when_it_has_been_seen() -> None:
+def test_a_row_beyond_a_gap_is_reported_when_it_has_been_seen() -> None:
     """It may be none, as a transaction's control record, which is of the broker's clock among rows of the past."""
     log = log_of([100, 5_000, 101])
     # As the limit makes it cross a gap, and as the slowest of those that wait for each other.

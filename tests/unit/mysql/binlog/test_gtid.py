@@ -26,7 +26,7 @@ def _gtid(array: Any, kind: Any, stop: Any) -> Any:
     return number, time
 
 
-def test_an_identifier_with_a_tag_tells_number_and_commit_time() -> None:
+def test_an_identifier_with_a_tag_gives_number_and_commit_time() -> None:
     assert _gtid(padded(TAGGED), EventType.GTID_TAGGED, len(TAGGED)) == (111111, 1731444683060515)
 
 

@@ -187,7 +187,7 @@ def test_documents_that_do_not_fit_their_value_are_damaged(document: bytes) -> N
 
 
 @pytest.mark.parametrize("entries", range(6, 12))
-def test_documents_that_tell_one_text_again_and_again_have_an_end(entries: int) -> None:
+def test_documents_that_repeat_one_text_have_an_end(entries: int) -> None:
     # A document of the server tells each of its bytes once, so its text has room.
     text = b"\x64" + b"x" * 100
     place = (4 + 3 * entries).to_bytes(2, "little")
