@@ -41,7 +41,6 @@ ENGINE_GROUPS: dict[str, str] = {
     "watermarkStrategy": EVENT_TIME,
     "maxOutOfOrderness": EVENT_TIME,
     "watermarkPercentile": EVENT_TIME,
-    "percentileRows": EVENT_TIME,
     "lookaheadRows": EVENT_TIME,
     "maxWatermarkLag": EVENT_TIME,
     "announcedBy": EVENT_TIME,
@@ -153,7 +152,7 @@ def _now(row: Renamed) -> str:
     values = [
         f"`{old}`: {'leave it out' if new is None else f'`{row.new}` `{new}`'}" for old, new in row.values.items()
     ]
-    return "; ".join(values) or f"`{row.new}`"
+    return "; ".join(values) or (f"`{row.new}`" + (f", its text behind `{row.prefix}`" if row.prefix else ""))
 
 
 def record_head(record: Path) -> tuple[str, str, str, str]:

@@ -53,7 +53,7 @@ COCKROACHDB = Feed(
     marker=lambda millis: {"resolved": f"{millis}000000.0000000000"},
     options={
         "watermarkStrategy": "punctuated",
-        "watermarkColumn": "value:$.resolved", "watermarkFormat": "nanos",
+        "watermarkColumn": "value:$.resolved",
         "eventTimeColumn": "value:$.updated", "eventTimeFormat": "nanos", "eventTimeErrors": "null",
     },
 )  # fmt: skip
@@ -68,7 +68,7 @@ TICDC = Feed(
     },
     options={
         "watermarkStrategy": "punctuated",
-        "watermarkColumn": "value:$._tidb.watermarkTs", "watermarkFormat": "tso",
+        "watermarkColumn": "value:$._tidb.watermarkTs",
         "eventTimeColumn": "value:$._tidb.commitTs", "eventTimeFormat": "tso", "eventTimeErrors": "null",
     },
 )  # fmt: skip

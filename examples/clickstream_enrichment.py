@@ -113,7 +113,7 @@ def user_info(
         spark.readStream.format("mysql-cdc-wm")
         .options(hostname=host, port=port, username=reader.user, password=reader.password)
         .options(tables=f"{database}.user_info")
-        .options(excludeColumns="_snapshot,_commit_timestamp,_database,_table", useProcessingTimeDuringBinlog="true")
+        .options(excludeColumns="_snapshot,_commit_timestamp,_database,_table")
         .options(**together, sourceName="users", **options)
         .load()
     )

@@ -66,7 +66,7 @@ def topic_options(bootstrap: str, topic: str, per_batch: int | None = None) -> d
 
 def early_answers(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
     """Return a count for each window, once 95 % of the rows can be expected to have come."""
-    learned = {"watermarkStrategy": "percentile", "watermarkPercentile": "95", "percentileRows": "2000"}
+    learned = {"watermarkStrategy": "percentile", "watermarkPercentile": "95"}
     stream = spark.readStream.format("aligned-kafka").options(**options, **learned).load()
     return _answers(follow_watermark(stream).groupBy(_window()).count(), EARLY)
 

@@ -141,10 +141,12 @@ class Renamed:
     """The new option's texts for the old one's, in lower case; ``None``: its default. Others are unchanged."""
     why: str = ""
     """Why there is nothing to write."""
+    prefix: str = ""
+    """What the new option's text has in front of the old one's."""
 
     def text(self, text: str) -> str | None:
         """Return the text of the new option; ``None`` where it is to be left out."""
-        return None if self.new is None else self.values.get(text.strip().lower(), text)
+        return None if self.new is None else self.values.get(text.strip().lower(), f"{self.prefix}{text}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,13 +182,16 @@ class OptionTable:
             if (row := olds.get(name.lower())) is None:
                 continue
             new = row.text(str(text))
-            line = f'write .option("{row.new}", "{new}")' if new is not None else "leave it out"
+            is_secret = row.new is not None and self.is_secret(row.new)
+            shown = f"{row.prefix}***" if is_secret else new
+            line = f'write .option("{row.new}", "{shown}")' if new is not None else "leave it out"
             _warn_once(f"{row.old} is an option of earlier versions: {line}{row.why and f'; {row.why}'}")
             if new is None:
                 continue
             key = f"{name[: -len(row.old)]}{row.new}"
             if given_text(found, key) not in (None, new):
-                raise OptionError(row.old, str(text), f"is {row.new} now, which is given too", example="leave it out")
+                seen = "***" if is_secret else str(text)
+                raise OptionError(row.old, seen, f"is {row.new} now, which is given too", example="leave it out")
             found[key] = new
         return found
 

@@ -57,7 +57,7 @@ WORDS: Final = Words(
     '.option("eventTimeErrors", "timestamp"), with which such a record has its own timestamp as event time, or leave '
     "eventTimeColumn out",
     marks="watermarkColumn",
-    payload="valueSchema or keySchema has it (see valueMode, keyMode)",
+    payload="valueSchema or keySchema has it (see valueMode)",
 )
 
 

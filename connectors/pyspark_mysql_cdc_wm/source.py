@@ -44,7 +44,7 @@ WORDS: Final = Words(
     dated_by='name these times in the source: .option("eventTimeColumn", "{column}")',
     zone='of a DATETIME, name it: .option("serverTimeZone", "Europe/Berlin")',
     reads_first='a snapshot: .option("startingOffsets", "initial")',
-    clock='.option("watermarkStrategy", "none") and .option("useProcessingTimeDuringBinlog", "true")',
+    clock='.option("watermarkStrategy", "none")',
 )
 
 

@@ -25,14 +25,13 @@ class PercentileJob(TopicJob):
     """One query over a topic."""
 
     batch_rows: str
-    learned_from: str
 
     program = __file__
     names = (LEARNED,)
 
     @property
     def arguments(self) -> list[str]:
-        return [self.master, self.bootstrap, self.topic, self.batch_rows, self.learned_from, str(self.folder)]
+        return [self.master, self.bootstrap, self.topic, self.batch_rows, str(self.folder)]
 
     def options(self, tasks: int) -> dict[str, str]:
         """Return the options of the source."""
@@ -43,7 +42,6 @@ class PercentileJob(TopicJob):
             "maxOffsetsPerTrigger": self.batch_rows,
             "watermarkStrategy": "percentile",
             "maxOutOfOrderness": "1 hour",
-            "percentileRows": self.learned_from,
             "columns": "topic,partition,offset",
             "minPartitions": str(tasks),
         }
@@ -56,4 +54,4 @@ class PercentileJob(TopicJob):
 
 
 if __name__ == "__main__":
-    main(PercentileJob(sys.argv[1], Path(sys.argv[6]), *sys.argv[2:6]))
+    main(PercentileJob(sys.argv[1], Path(sys.argv[5]), *sys.argv[2:5]))

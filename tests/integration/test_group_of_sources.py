@@ -182,7 +182,6 @@ def test_nothing_is_read_beside_a_snapshot_that_holds_the_group(
     users = mysql_streams.source(
         "users",
         sourceName="users",
-        useProcessingTimeDuringBinlog=True,
         snapshotChunkRows=150,
         snapshotParallelism=1,
         **clock,

@@ -79,7 +79,7 @@ def test_a_watermark_in_json_moves_and_null_or_nothing_does_not(
     direct: DirectKafka, kafka: Kafka, new_topic: NewTopic
 ) -> None:
     topic = new_topic(1)
-    options = {"watermarkStrategy": "punctuated", "watermarkColumn": "value:$.wm", "watermarkFormat": "millis"}
+    options = {"watermarkStrategy": "punctuated", "watermarkColumn": "value:$.wm", "eventTimeFormat": "millis"}
     for value in ({"id": 1}, {"wm": None}, {"wm": START + 9}, {"other": {"wm": START + 50}}):
         produce(kafka, topic, [(0, None)], value=json.dumps(value).encode())
     source = direct.source(subscribe=topic, **options)

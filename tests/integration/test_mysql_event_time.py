@@ -169,7 +169,7 @@ def test_a_restart_within_a_snapshot_counts_the_event_times_of_what_was_delivere
         ({"eventTimeColumn": "amount"}, "is int32 in .*[.]t, and must be TIMESTAMP or DATETIME"),
         ({"eventTimeColumn": "at", "watermarkInterval": "1 second"}, "its watermark follows rows, not the clock"),
         (
-            {"eventTimeColumn": "at", "watermarkStrategy": "none", "useProcessingTimeDuringBinlog": "true"},
+            {"eventTimeColumn": "at", "watermarkStrategy": "none"},
             "event time is the clock",
         ),
     ],

@@ -135,7 +135,6 @@ def test_with_the_clock_during_the_binlog_there_is_no_watermark_before_and_the_c
     options: dict[str, Any] = {
         "snapshotChunkRows": 10,
         "watermarkStrategy": "none",
-        "useProcessingTimeDuringBinlog": "true",
     }
     frame = mysql_streams.source(**options)
     mysql_streams.run(frame, "all")

@@ -44,9 +44,7 @@ def test_windows_of_a_topic_and_a_table_wait_for_the_snapshot_and_then_close_wit
     mysql_streams.run_sql("CREATE TABLE users (id INT PRIMARY KEY)", f"INSERT INTO users VALUES {numbers}")
     clicks = follow_watermark(streams.source(subscribe=topic, sourceName="clicks", **ON_CLOCK))
     chunks = {"snapshotChunkRows": 10, "snapshotParallelism": 1}
-    users = follow_watermark(
-        mysql_streams.source("users", sourceName="users", useProcessingTimeDuringBinlog=True, **chunks, **ON_CLOCK)
-    )
+    users = follow_watermark(mysql_streams.source("users", sourceName="users", **chunks, **ON_CLOCK))
     rows = clicks.selectExpr("'click' AS kind", "event_time").union(users.selectExpr("'user' AS kind", "event_time"))
     counted = rows.groupBy(F.window("event_time", "1 second"), "kind").count()
     running = streams.start(counted.select("window.start", "kind", "count"))

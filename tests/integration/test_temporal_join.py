@@ -57,7 +57,7 @@ def test_on_processing_time_no_click_is_joined_before_the_snapshot_and_each_find
     click(streams, topic, list(range(1, 951)))
     numbers = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 900) SELECT i, 'first' FROM n"
     mysql_streams.run_sql("CREATE TABLE users (id INT PRIMARY KEY, name VARCHAR(20))", f"INSERT INTO users {numbers}")
-    build = users(mysql_streams, useProcessingTimeDuringBinlog=True, snapshotChunkRows=300, **ON_CLOCK)
+    build = users(mysql_streams, snapshotChunkRows=300, **ON_CLOCK)
     joined = temporal_join(
         clicks(streams, topic, **ON_CLOCK), build, on="id", probe_time="at", build_time="since", buckets=4
     )

@@ -47,8 +47,6 @@ _NEEDS = {
     "idleFollows": {"alignmentGroup": "g", "idleTimeout": "30 seconds"},
     "eventTimeErrors": {"eventTimeColumn": "value:$.at"},
     "serverTimeZone": {"eventTimeColumn": "at"},
-    "useProcessingTimeDuringBinlog": {"watermarkStrategy": "none"},
-    ("watermarkStrategy", "none"): {"useProcessingTimeDuringBinlog": "true"},
 }
 """What an advised option, or its value, is advised with, where the connector has it."""
 
@@ -84,7 +82,7 @@ def refused(name: str, words: Words) -> list[str]:
     known = {option.name for option in table.options} - table.no_meaning.keys()
     found = []
     for option, value in sorted(lines_of(words)):
-        beside = _NEEDS.get(option, {}) | _NEEDS.get((option, value), {})
+        beside = _NEEDS.get(option, {})
         given = needed | {key: text for key, text in beside.items() if key in known} | {option: value}
         try:
             source({}).source_options(given)
@@ -114,6 +112,8 @@ def test_an_option_of_another_connector_is_found(foreign: dict[str, str]) -> Non
 _OLD = {
     "maxEventTimeLag": "1 minute", "lookaheadTime": "1 minute", "alignmentWaitForFirst": "true",
     "snapshotHoldsGroup": "false", "readToEndFirst": "true", "useProcessingTimeWhenCaughtUp": "true",
+    "percentileRows": "400", "watermarkFormat": "millis", "keyMode": "FAILFAST", "keyTimeZone": "UTC",
+    "schemaRegistryToken": "s3cret", "useProcessingTimeDuringBinlog": "true",
 }  # fmt: skip
 """A text for each option of earlier versions."""
 

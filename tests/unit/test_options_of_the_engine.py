@@ -151,10 +151,8 @@ def test_a_learned_bound_has_a_wish_and_an_upper_bound() -> None:
     plain = parsed(watermarkStrategy="percentile", maxOutOfOrderness="10 minutes")
     assert plain.policy.strategy == Percentile(on_time=999_000, rows=100_000, most=600_000)
     assert plain.policy.strategy.bound == 600_000
-    chosen = parsed(
-        watermarkStrategy="PERCENTILE", maxOutOfOrderness="1 hour", watermarkPercentile="95 %", percentileRows="400"
-    )
-    assert chosen.policy.strategy == Percentile(on_time=950_000, rows=400, most=3_600_000)
+    chosen = parsed(watermarkStrategy="PERCENTILE", maxOutOfOrderness="1 hour", watermarkPercentile="95 %")
+    assert chosen.policy.strategy == Percentile(on_time=950_000, rows=2_000, most=3_600_000)
     assert parsed(maxOutOfOrderness="10 minutes").policy.strategy == Bounded(600_000)
 
 
@@ -163,11 +161,8 @@ PERCENTILE = {"watermarkStrategy": "percentile", "maxOutOfOrderness": "10 minute
 
 @pytest.mark.parametrize(("given", "option", "text"), [
     ({"watermarkPercentile": "99"}, "watermarkPercentile", "belongs to watermarkStrategy percentile"),
-    ({"percentileRows": "100000"}, "percentileRows", "belongs to watermarkStrategy percentile, and the strategy is b"),
     ({"watermarkStrategy": "percentile"}, "maxOutOfOrderness", "it is the largest bound that may be learned"),
     ({"watermarkStrategy": "percentile", "maxOutOfOrderness": "0 ms"}, "maxOutOfOrderness", "is needed"),
-    ({**PERCENTILE, "watermarkPercentile": "99.99"}, "percentileRows", "must be at least 200000.* of 99.99, for"),
-    ({**PERCENTILE, "percentileRows": "19999"}, "percentileRows", "must be at least 20000"),
     ({**PERCENTILE, "maxRecordsPerPartition": "65535"}, "maxRecordsPerPartition", "must be at least 65536 with"),
     ({**PERCENTILE, "watermarkPercentile": "100"}, "watermarkPercentile", "must be at least 50 and less than 100"),
     ({**PERCENTILE, "watermarkPercentile": "nan"}, "watermarkPercentile", "at least 50"),

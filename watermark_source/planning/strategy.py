@@ -319,6 +319,14 @@ class Percentile(WatermarkStrategy):
 
     _ENOUGH_BEYOND: ClassVar[int] = 10
     """A share is known well enough once this many rows are expected beyond it."""
+    _ENOUGH_TIMES: ClassVar[int] = 10
+    """The bound is learned from this many times as many rows as are enough."""
+
+    @classmethod
+    def of(cls, on_time: int, most: int) -> Percentile:
+        """Return the strategy that learns from as many rows as its share needs."""
+        made = cls(on_time, 0, most)
+        return replace(made, rows=cls._ENOUGH_TIMES * made.enough)
 
     @property
     def bound(self) -> int:

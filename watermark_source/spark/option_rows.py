@@ -108,15 +108,8 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         accepted="must be a percentage, at least 50 and less than 100, with at most four digits behind the point",
         example="99.9",
         doc="Percentage of the rows that are to be on time: the bound is the disorder that this share of the last "
-        "rows did not exceed. Only with `watermarkStrategy` `percentile`.",
-    ),
-    at_least_one(
-        name="percentileRows",
-        default=100_000,
-        example="100000",
-        doc="Number of the source's last rows from which the bound is learned; at least half of them are used. A "
-        "smaller number follows changes sooner. At least twenty rows must be expected beyond `watermarkPercentile`. "
-        "Only with `watermarkStrategy` `percentile`.",
+        "rows did not exceed, of as many as make a hundred late ones likely: 100 000 for 99.9, 2 000 for 95. Only with "
+        "`watermarkStrategy` `percentile`.",
     ),
     at_least_one(
         name="lookaheadRows",
@@ -359,6 +352,7 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
 RENAMED = (
     Renamed("maxEventTimeLag", "maxWatermarkLag"),
     Renamed("alignmentWaitForFirst", "alignmentHold", {"true": "firstWatermark", "false": None}),
+    Renamed("percentileRows", None, why="watermarkPercentile decides how many rows the bound is learned from"),
     Renamed("lookaheadTime", None, why="lookaheadRows limits what is read ahead"),
 )
 """Options of every source in earlier versions."""

@@ -161,13 +161,6 @@ def _percentile(values: Mapping[str, Any], given: Mapping[str, str]) -> Percenti
             "is needed because watermarkStrategy is percentile: it is the largest bound that may be learned, and the "
             "one until enough rows are known", example="10 minutes",
         )  # fmt: skip
-    made = Percentile(values["watermarkPercentile"], values["percentileRows"], most)
-    if made.rows < 2 * made.enough:
-        raise OptionError(
-            "percentileRows", given_text(given, "percentileRows"),
-            f"must be at least {2 * made.enough}: of fewer rows hardly any is expected beyond a watermarkPercentile of "
-            f"{made.on_time / (MILLION // 100):g}", example=str(2 * made.enough),
-        )  # fmt: skip
     largest = values["maxRecordsPerPartition"]
     if largest is not None and largest < SEGMENT:
         raise OptionError(
@@ -175,7 +168,7 @@ def _percentile(values: Mapping[str, Any], given: Mapping[str, str]) -> Percenti
             f"must be at least {SEGMENT} with watermarkStrategy percentile, which counts disorder in stretches of that "
             "many rows", example=str(SEGMENT),
         )  # fmt: skip
-    return made
+    return Percentile.of(values["watermarkPercentile"], most)
 
 
 def _ingestion(values: Mapping[str, Any], given: Mapping[str, str]) -> Ingestion:
@@ -218,7 +211,7 @@ STRATEGIES: tuple[StrategyRow, ...] = (
         kind=Percentile,
         doc="as `bounded`, with a bound that is learned from the rows, at most `maxOutOfOrderness`.",
         make=_percentile,
-        options=(_BOUND, "watermarkPercentile", "percentileRows"),
+        options=(_BOUND, "watermarkPercentile"),
     ),
     StrategyRow(
         name=PUNCTUATED,

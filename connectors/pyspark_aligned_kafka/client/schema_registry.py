@@ -71,8 +71,13 @@ class SchemaRegistry:
     timeout_ms: int
 
     @classmethod
-    def of(cls, url: str, *, user_info: str | None, token: str | None, timeout_ms: int) -> SchemaRegistry:
+    def of(cls, url: str, *, login: str | None, timeout_ms: int) -> SchemaRegistry:
         """Return the client of an address, validated without connecting.
+
+        Args:
+            url: the address, which may hold ``user:password@``.
+            login: ``user:password``, or ``Bearer`` and a token.
+            timeout_ms: time limit for a schema, all retries included.
 
         Raises:
             UsageError: the address or the login is invalid.
@@ -92,16 +97,16 @@ class SchemaRegistry:
         if not _is_sendable(parts.hostname, parts.path):
             raise UsageError(f"{accepted}; seen one with a host or a path that no request can have")
         within = f"{unquote(parts.username)}:{unquote(parts.password or '')}" if parts.username else None
-        if (user_info is not None or within is not None) and token is not None:
-            raise UsageError("a schema registry takes a user or a token, not both")
-        if token is not None and not (token.isascii() and token.isprintable()):
-            # The HTTP client would refuse the header with an error that holds the token.
-            raise UsageError("must be of ASCII characters without line breaks; seen one with others")
-        if user_info is not None and ":" not in user_info:
-            raise UsageError('must be "user:password"; seen a text without a colon')
-        login = user_info or within
-        authorization = f"Bearer {token}" if token is not None else None
-        if login is not None:
+        authorization = login = login or within
+        if login is not None and login.startswith("Bearer "):
+            if within is not None:
+                raise UsageError("a schema registry takes a user or a token, and the address has a user")
+            if not (login.isascii() and login.isprintable()):
+                # The HTTP client would refuse the header with an error that holds the token.
+                raise UsageError("must be of ASCII characters without line breaks; seen a token with others")
+        elif login is not None:
+            if ":" not in login:
+                raise UsageError('must be "user:password", or "Bearer TOKEN"; seen a text without a colon')
             authorization = f"Basic {base64.b64encode(login.encode()).decode()}"
         return cls(parts.hostname, port, parts.path.rstrip("/"), parts.scheme == "https", authorization, timeout_ms)
 
@@ -184,8 +189,8 @@ class SchemaRegistry:
                 return self._read(body)
             if status in _REFUSED:
                 raise RefusedError(
-                    f"the schema registry {self} refuses the login (status {status}); give schemaRegistryUserInfo or "
-                    "schemaRegistryToken"
+                    f"the schema registry {self} refuses the login (status {status}); give schemaRegistryUserInfo: "
+                    "user:password, or Bearer and a token"
                 )
             if status == http.client.NOT_FOUND and self._is_unknown(body):
                 return None

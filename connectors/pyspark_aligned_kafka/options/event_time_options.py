@@ -44,7 +44,7 @@ from watermark_source.spark.strategy_rows import ANNOUNCED, PUNCTUATED, uses_mar
 TIMESTAMP = "timestamp"
 FORMAT, ERRORS = "eventTimeFormat", "eventTimeErrors"
 SHOWS = "recordsInErrors"
-MARKS, MARKS_FORMAT = "watermarkColumn", "watermarkFormat"
+MARKS = "watermarkColumn"
 _FUNCTION = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)", re.ASCII)
 _OR = re.compile(r"\s+or\s+(?=(?:value|key|header):|timestamp\s*$)", re.IGNORECASE)
 """Between places of which the first that is there counts."""
@@ -108,7 +108,8 @@ EVENT_TIME_OPTIONS = (
         choices=_FORMATS,
         default=Format.AUTO.value,
         example=Format.MILLIS.value,
-        doc="Format of the event time. Numbers since 1970-01-01 UTC, also as strings and with fractions: `seconds`, "
+        doc="Format of the event time, and of the watermark in `watermarkColumn`. Numbers since 1970-01-01 UTC, "
+        "also as strings and with fractions: `seconds`, "
         "`millis`, `micros`, `nanos`, and whole `days`, the Date of Debezium and Connect. `ticks`: 100 nanoseconds "
         "since the year 1 (.NET). `filetime`: since 1601 (Windows). `tso`: a timestamp of TiDB's oracle, milliseconds "
         "times 2^18. `iso8601`: a date, or a date and a time, with a zone or in UTC. `auto`: ISO 8601, RFC 1123, or "
@@ -136,25 +137,16 @@ EVENT_TIME_OPTIONS = (
 )
 
 _PLACES = "`value:$.a.b`, `key:$.a`, `header:NAME` or `package.module:function`"
-MARK_OPTIONS = (
-    Option(
-        name=MARKS,
-        parse=_place,
-        default_text="none",
-        accepted=_ACCEPTED,
-        example="header:watermark",
-        doc=f"Where records carry a watermark, in the forms of `eventTimeColumn`: `timestamp`, {_PLACES}. A record "
-        "without a value there, or with JSON's null, does not advance the watermark; a value that is no timestamp ends "
-        "the query. Required with `watermarkStrategy` `punctuated`, and with a class of your own that has "
-        "`reads_marks`; not allowed otherwise.",
-    ),
-    one_of(
-        name=MARKS_FORMAT,
-        choices=_FORMATS,
-        default=Format.AUTO.value,
-        example=Format.MILLIS.value,
-        doc="Format of the watermark, as in `eventTimeFormat`.",
-    ),
+WATERMARK_COLUMN = Option(
+    name=MARKS,
+    parse=_place,
+    default_text="none",
+    accepted=_ACCEPTED,
+    example="header:watermark",
+    doc=f"Where records carry a watermark, in the forms of `eventTimeColumn`: `timestamp`, {_PLACES}. A record "
+    "without a value there, or with JSON's null, does not advance the watermark; a value that is no timestamp ends "
+    "the query. Required with `watermarkStrategy` `punctuated`, and with a class of your own that has "
+    "`reads_marks`; not allowed otherwise.",
 )
 
 
@@ -291,9 +283,9 @@ def mark_choice(
     """
     strategy, text = values["watermarkStrategy"], given_text(given, MARKS)
     if not uses_marks(strategy):
-        for name in (name for name in (MARKS, MARKS_FORMAT) if given_text(given, name) is not None):
+        if text is not None:
             raise OptionError(
-                name, given_text(given, name),
+                MARKS, text,
                 f"belongs to watermarkStrategy punctuated, or a class with reads_marks, and the strategy is {strategy}",
                 example="leave it out",
             )  # fmt: skip
@@ -303,14 +295,8 @@ def mark_choice(
         raise OptionError(
             MARKS, None, f"is needed because watermarkStrategy is {strategy}: {why}", example="header:watermark"
         )
-    place: Place | None = values[MARKS]
-    if given_text(given, MARKS_FORMAT) is not None and (place is None or isinstance(place, ByFunction)):
-        raise OptionError(
-            MARKS_FORMAT, given_text(given, MARKS_FORMAT),
-            f"has no meaning with {MARKS} = {text}, whose value is read as it is", example="leave it out",
-        )  # fmt: skip
-    place = _as_json(place, text, payloads)
-    return MarkChoice(place, Format(values[MARKS_FORMAT]), shows_records=values[SHOWS])
+    place = _as_json(values[MARKS], text, payloads)
+    return MarkChoice(place, Format(values[FORMAT]), shows_records=values[SHOWS])
 
 
 def _is_written(place: Place | None) -> bool:
@@ -344,7 +330,8 @@ def event_time_choice(
         type(None): "the record's timestamp is event time", ByFunction: "the function answers moments",
         InColumn: "the member's type is one of times", FirstOf: "the members' types are ones of times",
     }  # fmt: skip
-    is_written = _is_written(place)
+    marks = uses_marks(values["watermarkStrategy"]) and values[MARKS] is not None
+    is_written = _is_written(place) or (marks and _is_written(values[MARKS]))
     for name, needless in ((FORMAT, not is_written), (ERRORS, place is None)):
         if needless and given_text(given, name) is not None:
             why = whys[type(place)]
@@ -352,7 +339,6 @@ def event_time_choice(
                 name, given_text(given, name), f"has no meaning where {why}; it goes with {OPTION}",
                 example=f"{OPTION} = value:$.created_at",
             )  # fmt: skip
-    marks = uses_marks(values["watermarkStrategy"]) and values[MARKS] is not None
     reads_content = place is not None or marks or values["valueFormat"] is not None
     if not reads_content and given_text(given, SHOWS) is not None:
         raise OptionError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark_aligned_kafka.client import settings
 from pyspark_aligned_kafka.client.setting_table import SETTINGS, may_be_secret, protocol_name
 from pyspark_aligned_kafka.options import positions
-from pyspark_aligned_kafka.options.event_time_options import ANNOUNCED_IN, EVENT_TIME_OPTIONS, MARK_OPTIONS
+from pyspark_aligned_kafka.options.event_time_options import ANNOUNCED_IN, EVENT_TIME_OPTIONS, WATERMARK_COLUMN
 from pyspark_aligned_kafka.options.payload_options import PAYLOAD_OPTIONS
 from pyspark_aligned_kafka.options.positions import NoMatch
 from pyspark_aligned_kafka.options.subscription import parse_assign, parse_subscribe, parse_subscribe_pattern
@@ -201,7 +201,7 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
     ),
     *PAYLOAD_OPTIONS,
     *EVENT_TIME_OPTIONS,
-    *MARK_OPTIONS,
+    WATERMARK_COLUMN,
     ANNOUNCED_IN,
     Option(
         name="kafkaConsumer.pollTimeoutMs",
@@ -277,13 +277,16 @@ OPTION_TABLE = OptionTable(
         "fetchOffset.retryIntervalMs",
         "commitGroupId",
         "watermarkColumn",
-        "watermarkFormat",
         "announcedIn",
         *ONLY_IN_STREAMS,
     ),
     is_secret_in_family=_is_secret_setting,
     renamed=(
         *RENAMED,
+        Renamed("watermarkFormat", "eventTimeFormat"),
+        Renamed("keyMode", "valueMode"),
+        Renamed("keyTimeZone", "valueTimeZone"),
+        Renamed("schemaRegistryToken", "schemaRegistryUserInfo", prefix="Bearer "),
         Renamed("readToEndFirst", "whenCaughtUp", {"true": "watermark", "false": None}),
         Renamed("useProcessingTimeWhenCaughtUp", "whenCaughtUp", {"true": "clock", "false": None}),
     ),

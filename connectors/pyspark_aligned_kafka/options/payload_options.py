@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyspark_aligned_kafka.client.schema_registry import SchemaRegistry
@@ -17,7 +17,8 @@ from watermark_source.errors import OptionError, UsageError, reason_of
 from watermark_source.option_table import Option, given_text, non_empty, one_of
 
 PERMISSIVE, FAILFAST = "PERMISSIVE", "FAILFAST"
-REGISTRY, USER_INFO, TOKEN = "schemaRegistry", "schemaRegistryUserInfo", "schemaRegistryToken"
+REGISTRY, LOGIN = "schemaRegistry", "schemaRegistryUserInfo"
+MODE, ZONE = "valueMode", "valueTimeZone"
 CONFLUENT, PLAIN = "confluent", "none"
 NO_COLUMN = "none"
 _REGISTRY_MS = 30_000
@@ -79,25 +80,6 @@ def _options_of(field: str) -> tuple[Option, ...]:
             f"without `{field}Format`.",
         ),
         one_of(
-            name=f"{field}Mode",
-            choices=(PERMISSIVE, FAILFAST),
-            default=PERMISSIVE,
-            example=FAILFAST,
-            doc=f"What to do with a {field} that does not fit `{field}Schema`. `PERMISSIVE`: members that do not fit "
-            "are null, and with a document that cannot be read all of them; the first one of a block of records is "
-            "logged. `FAILFAST`: the query ends with an error that names the record.",
-        ),
-        Option(
-            name=f"{field}TimeZone",
-            parse=_zone,
-            default_text="none",
-            accepted="must be a time zone, such as UTC, +01:00 or Europe/Berlin",
-            example="UTC",
-            doc="Time zone of a TIMESTAMP of JSON that is written without one; `from_json` takes it from "
-            f"`spark.sql.session.timeZone`, which a Python source cannot read. Needed where `{field}Schema` has a "
-            "TIMESTAMP.",
-        ),
-        one_of(
             name=f"{field}Framing",
             choices=(CONFLUENT, PLAIN),
             default_text="confluent with schemaRegistry, none without",
@@ -109,7 +91,28 @@ def _options_of(field: str) -> tuple[Option, ...]:
     )
 
 
-_EXAMPLES = {REGISTRY: "https://registry:8081", USER_INFO: "user:password", TOKEN: "<token>"}
+_OF_BOTH = (
+    one_of(
+        name=MODE,
+        choices=(PERMISSIVE, FAILFAST),
+        default=PERMISSIVE,
+        example=FAILFAST,
+        doc="What to do with a value that does not fit `valueSchema`, or a key that does not fit `keySchema`. "
+        "`PERMISSIVE`: members that do not fit are null, and with a document that cannot be read all of them; the "
+        "first one of a block of records is logged. `FAILFAST`: the query ends with an error that names the record.",
+    ),
+    Option(
+        name=ZONE,
+        parse=_zone,
+        default_text="none",
+        accepted="must be a time zone, such as UTC, +01:00 or Europe/Berlin",
+        example="UTC",
+        doc="Time zone of a TIMESTAMP of JSON that is written without one; `from_json` takes it from "
+        "`spark.sql.session.timeZone`, which a Python source cannot read. Needed where `valueSchema` or `keySchema` "
+        "has a TIMESTAMP.",
+    ),
+)
+_EXAMPLES = {REGISTRY: "https://registry:8081", LOGIN: "user:password"}
 _REGISTRY_OPTIONS = (
     Option(
         name=REGISTRY,
@@ -122,28 +125,19 @@ _REGISTRY_OPTIONS = (
         secret=True,
     ),
     Option(
-        name=USER_INFO,
+        name=LOGIN,
         parse=non_empty,
         default_text="none",
-        accepted="must be user:password, with a colon between them",
-        example=_EXAMPLES[USER_INFO],
-        doc="Login for the schema registry, `user:password`. It appears in no log, error, status or checkpoint, but "
-        "Spark itself prints options in `explain(True)`: set `spark.sql.redaction.options.regex` to "
-        "`(?i)url|schemaregistry`.",
-        secret=True,
-    ),
-    Option(
-        name=TOKEN,
-        parse=non_empty,
-        default_text="none",
-        accepted="must be a bearer token: ASCII characters in one line",
-        example=_EXAMPLES[TOKEN],
-        doc="Bearer token for the schema registry, instead of `schemaRegistryUserInfo`.",
+        accepted="must be user:password, with a colon between them, or Bearer and a token",
+        example=_EXAMPLES[LOGIN],
+        doc="Login for the schema registry: `user:password`, or `Bearer` and a token. It appears in no log, error, "
+        "status or checkpoint, but Spark itself prints options in `explain(True)`: set "
+        "`spark.sql.redaction.options.regex` to `(?i)url|schemaregistry`.",
         secret=True,
     ),
 )
 _OPTIONS = {field: _options_of(field) for field in (VALUE, KEY)}
-PAYLOAD_OPTIONS = (*_OPTIONS[VALUE], *_OPTIONS[KEY], *_REGISTRY_OPTIONS)
+PAYLOAD_OPTIONS = (*_OPTIONS[VALUE], *_OPTIONS[KEY], *_OF_BOTH, *_REGISTRY_OPTIONS)
 
 
 def payload_choices(
@@ -159,28 +153,27 @@ def payload_choices(
     Raises:
         OptionError: options that mean nothing together.
     """
-    registry = _registry(values, given)
+    registry = _registry(values)
     choices: list[PayloadChoice] = []
     for field in (KEY, VALUE):
         choice = _choice(field, values, given, (*taken, *(each.column or "" for each in choices)), registry)
         choices += [] if choice is None else [choice]
+    _check_of_both(values, given, choices)
     if registry is not None and not any(choice.framed or FORMATS[choice.format].uses_registry for choice in choices):
         raise OptionError(REGISTRY, None, "has no meaning here: no key and no value is decoded by its schemas",
                           example="valueFormat = avro")  # fmt: skip
     return tuple(choices)
 
 
-def _registry(values: Mapping[str, Any], given: Mapping[str, str]) -> SchemaRegistry | None:
+def _registry(values: Mapping[str, Any]) -> SchemaRegistry | None:
     if values[REGISTRY] is None:
-        for name in (USER_INFO, TOKEN):
-            if values[name] is not None:
-                raise OptionError(name, "***", f"has no meaning without {REGISTRY}", example="leave it out")
+        if values[LOGIN] is not None:
+            raise OptionError(LOGIN, "***", f"has no meaning without {REGISTRY}", example="leave it out")
         return None
-    # The address alone, with a user, and with a token: an error is that of the option that was added.
-    logins = ((REGISTRY, None, None), (USER_INFO, values[USER_INFO], None), (TOKEN, values[USER_INFO], values[TOKEN]))
-    for name, user_info, token in logins:
+    # The address alone, and with the login: an error is that of the option that was added.
+    for name, login in ((REGISTRY, None), (LOGIN, values[LOGIN])):
         try:
-            registry = SchemaRegistry.of(values[REGISTRY], user_info=user_info, token=token, timeout_ms=_REGISTRY_MS)
+            registry = SchemaRegistry.of(values[REGISTRY], login=login, timeout_ms=_REGISTRY_MS)
         except UsageError as error:
             raise OptionError(name, "***", str(error), example=_EXAMPLES[name]) from None
     return registry
@@ -212,22 +205,17 @@ def _choice(
                           example=f"{REGISTRY} = https://registry:8081")  # fmt: skip
     column: str | None = values[f"{field}Column"]
     if column is None:
-        _check_without_column(field, name, values)
+        _check_without_column(field, name)
     elif column.lower() in {each.lower() for each in taken}:
         raise OptionError(f"{field}Column", column, "is the name of another column of this source", example="order")
     try:
         found = row.parse(text, registry, paths_in(field, values[EVENT_TIME]) if column is None else ())
     except ValueError as error:
         raise OptionError(f"{field}Schema", text, f"{row.accepted} ({reason_of(error)})", example=row.example) from None
-    zone_option = f"{field}TimeZone"
-    zone: str | None = values[zone_option]
-    if (name == JSON and has_timestamp(found.type)) != (zone is not None):
+    if values[ZONE] is None and name == JSON and has_timestamp(found.type):
         raise OptionError(
-            zone_option, given_text(given, zone_option),
-            f"has no meaning without a TIMESTAMP of JSON in {field}Schema" if zone is not None else "is needed because "
-            f"{field}Schema has a TIMESTAMP: it is the zone of texts without one. from_json takes "
-            "spark.sql.session.timeZone, which a source cannot read",
-            example="leave it out" if zone is not None else "UTC",
+            ZONE, None, f"is needed because {field}Schema has a TIMESTAMP: it is the zone of texts without one. "
+            "from_json takes spark.sql.session.timeZone, which a source cannot read", example="UTC",
         )  # fmt: skip
     return PayloadChoice(
         found.type,
@@ -235,22 +223,36 @@ def _choice(
         definition=found.definition,
         field=field,
         column=column,
-        fail_fast=values[f"{field}Mode"] == FAILFAST,
-        zone=zone or "UTC",
+        fail_fast=values[MODE] == FAILFAST,
+        zone=values[ZONE] or "UTC",
         shows_records=values[SHOWS],
         framed=is_framed,
         keeps_text=FORMATS[name].keeps_text,
     )
 
 
-def _check_without_column(field: str, name: str, values: Mapping[str, Any]) -> None:
+def _check_of_both(values: Mapping[str, Any], given: Mapping[str, str], choices: Sequence[PayloadChoice]) -> None:
+    """Refuse the options about keys and values where there is neither that they concern."""
+    if not choices:
+        for name in (MODE, ZONE):
+            if (text := given_text(given, name)) is not None:
+                raise OptionError(name, text, "has no meaning without valueFormat or keyFormat",
+                                  example=f"valueFormat = {JSON}")  # fmt: skip
+    elif values[MODE] == FAILFAST and all(choice.column is None for choice in choices):
+        raise OptionError(
+            MODE, FAILFAST, "has no meaning where there is no column of decoded keys or values: eventTimeErrors says "
+            "what becomes of records without an event time", example="eventTimeErrors = fail",
+        )  # fmt: skip
+    elif values[ZONE] is not None and not any(each.format == JSON and has_timestamp(each.schema) for each in choices):
+        raise OptionError(
+            ZONE, given_text(given, ZONE), "has no meaning without a TIMESTAMP of JSON in valueSchema or keySchema",
+            example="leave it out",
+        )  # fmt: skip
+
+
+def _check_without_column(field: str, name: str) -> None:
     if name == JSON:
         raise OptionError(
             f"{field}Column", NO_COLUMN, f"has no meaning with {JSON}, of which event times are read without "
             f"{field}Format", example=f"leave {field}Format out",
-        )  # fmt: skip
-    if values[f"{field}Mode"] == FAILFAST:
-        raise OptionError(
-            f"{field}Mode", FAILFAST, f"has no meaning where {field}Column is {NO_COLUMN}: eventTimeErrors says what "
-            f"becomes of records without an event time", example="eventTimeErrors = fail",
         )  # fmt: skip

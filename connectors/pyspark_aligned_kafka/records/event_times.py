@@ -576,11 +576,11 @@ class WatermarkMarks:
         broken = is_wrong & ~self._finder.absent(records)
         if broken.any():
             row = int(np.argmax(broken))
-            seen = _seen(self._finder, records, row, wrong, "watermarkFormat")
+            seen = _seen(self._finder, records, row, wrong, "eventTimeFormat")
             raise EventTimeError(
                 f"{place(records.split, int(records.offsets[row]))}: no watermark at {self._choice.place} "
                 f"(watermarkColumn, read as {self._choice.written.value}); seen {seen}. "
-                "Correct watermarkColumn or watermarkFormat; a record that carries no watermark has nothing there, or "
+                "Correct watermarkColumn or eventTimeFormat; a record that carries no watermark has nothing there, or "
                 "JSON's null"
             )
         return pa.array(micros[~is_wrong])

@@ -28,7 +28,6 @@ from watermark_source.spark.option_rows import ENGINE_OPTIONS, NOT_NEEDED, RENAM
 from watermark_source.spark.strategy_rows import ANNOUNCED, INGESTION, LOOKAHEAD, PERCENTILE, PUNCTUATED
 
 FORMAT: Final = "mysql-cdc-wm"
-ON_CLOCK: Final = "useProcessingTimeDuringBinlog"
 
 
 def _port(text: str) -> int:
@@ -305,13 +304,6 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
         "hour that clocks show twice, the first is used. The column in the stream is unchanged, without a zone.",
     ),
     true_or_false(
-        name=ON_CLOCK,
-        default=False,
-        example="true",
-        doc="No watermark while the snapshot is read; from the start of the binlog on, event time is the clock "
-        "(FLIP-326). Required with `watermarkStrategy` `none`, and only allowed with it.",
-    ),
-    true_or_false(
         name="failOnDataLoss",
         default=True,
         example="true",
@@ -329,7 +321,7 @@ NOT_NEEDED_HERE: Mapping[str, str] = {
 NO_MEANING: Mapping[str, str] = {
     "maxRecordsPerPartition": "see minPartitions for the binlog and snapshotChunkRows for a snapshot",
     **dict.fromkeys(
-        ("watermarkPercentile", "percentileRows", "lookaheadRows"),
+        ("watermarkPercentile", "lookaheadRows"),
         "the server dates its rows, in order: there is no disorder to learn from or to look ahead for",
     ),
     **dict.fromkeys(("announcedBy", "writerTimeToLive"), "the writers of a table announce no watermarks"),
@@ -342,7 +334,11 @@ OPTION_TABLE = OptionTable(
     not_needed={**NOT_NEEDED, **NOT_NEEDED_HERE},
     no_meaning=NO_MEANING,
     where_all_are="docs/mysql-options.md has all there are",
-    renamed=(*RENAMED, Renamed("snapshotHoldsGroup", "alignmentHold", {"true": None, "false": "nothing"})),
+    renamed=(
+        *RENAMED,
+        Renamed("snapshotHoldsGroup", "alignmentHold", {"true": None, "false": "nothing"}),
+        Renamed("useProcessingTimeDuringBinlog", "watermarkStrategy", {"true": "none", "false": None}),
+    ),
 )
 _BYTES = "needs positions that count rows, and those of the binlog count bytes"
 NOT_SERVED: Mapping[str, str] = {

@@ -12,7 +12,6 @@ from pyspark_mysql_cdc_wm.options.mysql_option_table import (
     FORMAT,
     NOT_BY_COLUMN,
     NOT_SERVED,
-    ON_CLOCK,
     OPTION_TABLE,
 )
 from pyspark_mysql_cdc_wm.options.start import Start, StartMode
@@ -153,19 +152,9 @@ def _event_time(values: Mapping[str, Any]) -> EventTimeColumn | None:
 
 
 def _check_clock(options: SourceOptions) -> None:
-    column, strategy, on_clock = options["eventTimeColumn"], options["watermarkStrategy"], options[ON_CLOCK]
-    if column is not None and strategy == NONE:
+    column = options["eventTimeColumn"]
+    if column is not None and options["watermarkStrategy"] == NONE:
         raise OptionError(
             "eventTimeColumn", column, "has no meaning with watermarkStrategy none: event time is the clock",
             example="leave it out",
-        )  # fmt: skip
-    if on_clock and strategy != NONE:
-        raise OptionError(
-            ON_CLOCK, "true", f"needs watermarkStrategy none, and it is {strategy}: event time is "
-            "either the clock or when a change was committed", example="false",
-        )  # fmt: skip
-    if strategy == NONE and not on_clock:
-        raise OptionError(
-            ON_CLOCK, options.text(ON_CLOCK), "is needed with watermarkStrategy none: the clock is the "
-            "watermark from the beginning of the binlog on, and the snapshot has none", example="true",
         )  # fmt: skip

@@ -42,7 +42,7 @@ KAFKA = Words(
     from_start='.option("startingOffsets", "earliest")',
     at_rest='.option("watermarkStrategy", "ingestion")',
     marks="watermarkColumn",
-    payload="valueSchema or keySchema has it (see valueMode, keyMode)",
+    payload="valueSchema or keySchema has it (see valueMode)",
 )
 
 

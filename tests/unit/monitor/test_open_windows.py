@@ -232,7 +232,7 @@ def test_rows_that_are_in_no_window_are_counted_with_what_to_check() -> None:
     future, undated, malformed = explained(status, applied=END).remarks
     assert future.startswith("1 row of this run is too far in the future (maxFutureSkew)")
     assert undated.startswith("20 rows of this run are without an event time, in no window: check eventTimeColumn")
-    assert malformed == "2 rows of this run are not as valueSchema or keySchema has it (see valueMode, keyMode)"
+    assert malformed == "2 rows of this run are not as valueSchema or keySchema has it (see valueMode)"
 
 
 def test_a_watermark_an_hour_ahead_less_a_delay_may_be_of_another_zone_and_one_ahead_by_minutes_is_not() -> None:

@@ -82,7 +82,6 @@ def test_every_package_the_connector_imports_is_looked_for() -> None:
         ("lookaheadRows", "3", "has no meaning here"),
         ("maxWatermarkLag", "3 s", "has no meaning here"),
         ("whenCaughtUp", "clock", "has no meaning here"),
-        ("useProcessingTimeDuringBinlog", "true", "needs watermarkStrategy none, and it is bounded"),
         ("startingTimestamp", "yesterday", "must be milliseconds since the epoch"),
         ("maxRowsPerTrigger", "0", "at least 1"),
         ("serverTimeZone", "Berlin", "no such time zone is known here"),
@@ -96,14 +95,12 @@ def test_what_cannot_work_is_refused_without_connecting(option: str, text: str, 
     assert "hidden" not in str(refused.value)
 
 
-def test_a_clock_needs_to_be_told_from_when_on() -> None:
-    strategy = {**GIVEN, "watermarkStrategy": "none"}
-    with pytest.raises(OptionError, match="option useProcessingTimeDuringBinlog: is needed with watermarkS"):
-        mysql_options.parse(strategy)
-    assert (
-        mysql_options.parse({**strategy, "useProcessingTimeDuringBinlog": "true"}).engine.policy.strategy
-        == ProcessingTime()
-    )
+def test_the_clock_is_asked_for_by_the_strategy_or_the_option_of_earlier_versions() -> None:
+    earlier = {"useProcessingTimeDuringBinlog": "true"}
+    for clock in ({"watermarkStrategy": "none"}, earlier, {"watermarkStrategy": "none", **earlier}):
+        assert mysql_options.parse({**GIVEN, **clock}).engine.policy.strategy == ProcessingTime()
+    with pytest.raises(OptionError, match=r"useProcessingTimeDuringBinlog.*: is watermarkStrategy now, which is given"):
+        mysql_options.parse({**GIVEN, "watermarkStrategy": "bounded", **earlier})
 
 
 def test_time_may_move_on_while_nothing_is_written() -> None:

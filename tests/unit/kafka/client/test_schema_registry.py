@@ -74,10 +74,8 @@ def url(registry: Registry, login: str = "") -> str:
     return f"http://{login}127.0.0.1:{registry.port}/base/"
 
 
-def client(
-    address: str, *, timeout_ms: int = 30_000, user_info: str | None = None, token: str | None = None
-) -> SchemaRegistry:
-    return SchemaRegistry.of(address, user_info=user_info, token=token, timeout_ms=timeout_ms)
+def client(address: str, *, timeout_ms: int = 30_000, login: str | None = None) -> SchemaRegistry:
+    return SchemaRegistry.of(address, login=login, timeout_ms=timeout_ms)
 
 
 def times(registry: SchemaRegistry) -> MemberTimes:
@@ -94,11 +92,11 @@ def test_each_schema_is_asked_for_once_with_what_it_refers_to(registry: Registry
 
 
 def test_a_login_goes_with_every_request(registry: Registry) -> None:
-    for by in (client(url(registry), user_info=f"me:{PASSWORD}"), client(url(registry, f"me:{PASSWORD}@"))):
+    for by in (client(url(registry), login=f"me:{PASSWORD}"), client(url(registry, f"me:{PASSWORD}@"))):
         assert by.schema(7) is not None
     assert set(registry.logins) == {f"Basic {LOGIN}"}
     registry.logins.clear()
-    by_token = client(url(registry), token=PASSWORD)
+    by_token = client(url(registry), login=f"Bearer {PASSWORD}")
     assert by_token.schema(7) is not None
     assert set(registry.logins) == {f"Bearer {PASSWORD}"}
     assert PASSWORD not in repr(by_token)
@@ -114,7 +112,7 @@ def test_a_request_is_repeated_after_a_fault_of_the_server_and_half_a_response(r
     ("schema", "statuses", "error", "says"),
     [
         (7, [401], RefusedError, r"127.0.0.1:\d+/base refuses the login \(status 401\)"),
-        (7, [403], RefusedError, "give schemaRegistryUserInfo or"),
+        (7, [403], RefusedError, "give schemaRegistryUserInfo: user:password, or Bearer"),
         (7, [302], UnreachableError, "answers status 302"),
         (7, [404], UnreachableError, "answers status 404"),
         (7, [500] * 99, ResponseTimeoutError, "returned no schema within 3000 ms: status 500"),
@@ -134,7 +132,7 @@ def test_a_registry_that_cannot_be_asked_is_an_error_without_the_login(
     # What is tried again is tried until the time is over.
     limit = 3_000 if statuses == [500] * 99 else 60_000
     with pytest.raises(error, match=says) as raised:
-        times(client(url(registry), user_info=f"me:{PASSWORD}", timeout_ms=limit))(message(schema, b""))
+        times(client(url(registry), login=f"me:{PASSWORD}", timeout_ms=limit))(message(schema, b""))
     assert not any(secret[:5] in str(raised.value) for secret in (PASSWORD, LOGIN))
     assert "elsewhere" not in registry.asked
 
@@ -158,7 +156,7 @@ def test_a_registry_that_cannot_be_asked_is_an_error_without_the_login(
 def test_a_record_whose_schema_cannot_be_used_has_no_event_time_and_the_reason_is_logged(
     registry: Registry, schema: int, says: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    event_times = times(client(url(registry), user_info=f"me:{PASSWORD}"))
+    event_times = times(client(url(registry), login=f"me:{PASSWORD}"))
     for _ in range(2):
         assert event_times(message(schema, b"\0\2\2"), ORDER) == [None, 5_000]
     assert all(re.search(says, line) and PASSWORD not in line for line in caplog.messages)
@@ -196,9 +194,13 @@ def test_no_answer_and_no_server_end_within_the_time_limit(registry: Registry) -
     [
         ("r:8081", {}, 'such as "https://registry'),
         ("http://u:pw@r:x", {}, "cannot be parsed"),
-        ("http://r", {"token": "pw\nhidden"}, "^must be of ASCII characters without line breaks; seen one with"),
-        ("http://r", {"user_info": "pw"}, "seen a text without a colon"),
-        ("http://me:pw@r", {"token": "x"}, "takes a user or a token, not both"),
+        (
+            "http://r",
+            {"login": "Bearer pw\nhidden"},
+            "^must be of ASCII characters without line breaks; seen a token w",
+        ),
+        ("http://r", {"login": "pw"}, "seen a text without a colon"),
+        ("http://me:pw@r", {"login": "Bearer x"}, "takes a user or a token, and the address has a user"),
     ],
 )
 def test_a_mistake_is_named_without_the_login(address: str, login: dict[str, Any], says: str) -> None:
@@ -211,6 +213,6 @@ def test_the_client_imports_no_compiled_code() -> None:
     code = (
         "import sys; sys.modules['numba'] = None\n"
         "from pyspark_aligned_kafka.client import kept_schemas, schema_registry\n"
-        "schema_registry.SchemaRegistry.of('http://registry:8081', user_info=None, token=None, timeout_ms=1)"
+        "schema_registry.SchemaRegistry.of('http://registry:8081', login=None, timeout_ms=1)"
     )
     subprocess.run([sys.executable, "-c", code], timeout=120, check=True)

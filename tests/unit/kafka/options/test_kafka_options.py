@@ -365,7 +365,7 @@ PUNCTUATED = {"watermarkStrategy": "punctuated"}
 
 def test_where_records_carry_a_watermark_is_said_as_for_event_times() -> None:
     assert parsed().times.marks is None
-    header = parsed(watermarkColumn="header:w", watermarkFormat="seconds", **PUNCTUATED)
+    header = parsed(watermarkColumn="header:w", eventTimeFormat="seconds", **PUNCTUATED)
     assert header.times.marks == MarkChoice(InHeader("w"), Format.SECONDS)
     assert header.engine.policy.strategy == Punctuated()
     assert parsed(watermarkColumn="timestamp", **PUNCTUATED).times.marks == MarkChoice(None)
@@ -407,9 +407,8 @@ def test_what_time_is_goes_into_the_offset_as_the_user_says_it(given: dict[str, 
 @pytest.mark.parametrize(("given", "option", "text"), [
     (PUNCTUATED, "watermarkColumn", "is needed because watermarkStrategy is punctuated"),
     ({"watermarkColumn": "header:w"}, "watermarkColumn", "belongs to watermarkStrategy punctuated"),
-    ({"watermarkFormat": "millis"}, "watermarkFormat", "belongs to watermarkStrategy punctuated"),
     ({**PUNCTUATED, "watermarkColumn": "watermark"}, "watermarkColumn", "must be timestamp, value: or key:"),
-    ({**PUNCTUATED, "watermarkColumn": "timestamp", "watermarkFormat": "millis"}, "watermarkFormat", "no meaning with"),
+    ({**PUNCTUATED, "watermarkColumn": "timestamp", "eventTimeFormat": "millis"}, "eventTimeFormat", "no meaning w"),
 ])  # fmt: skip
 def test_a_watermark_in_records_and_its_strategy_go_together(given: dict[str, str], option: str, text: str) -> None:
     with pytest.raises(OptionError) as caught:

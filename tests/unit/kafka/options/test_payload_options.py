@@ -87,7 +87,7 @@ def test_another_schema_is_refused_with_what_is_accepted(text: str, said: str) -
         ({"valueFormat": "avro", "valueSchema": "int", "valueTimeZone": "UTC"}, "has no meaning without a TIMESTAMP"),
         ({"valueFormat": "avro", "valueSchema": "int", "valueFraming": "confluent"}, "needs schemaRegistry"),
         ({"schemaRegistry": "http://me:secret@h:1"}, "no key and no value is decoded by its schemas"),
-        ({"schemaRegistryToken": "x"}, "has no meaning without schemaRegistry"),
+        ({"schemaRegistryUserInfo": "Bearer x"}, "has no meaning without schemaRegistry"),
         ({**JSON, "schemaRegistry": "http://h:1?token=x"}, r"seen one with \? or #"),
         ({**JSON, "schemaRegistry": "http://h..i:1"}, "a host or a path that no request can have"),
         ({**JSON, "schemaRegistry": "http://h:1/a b"}, "a host or a path that no request can have"),
@@ -98,7 +98,9 @@ def test_another_schema_is_refused_with_what_is_accepted(text: str, said: str) -
         ({**JSON, "keyFormat": "json", "keySchema": "a INT", "keyColumn": "payload"}, "name of another column"),
         ({"valueFormat": "json"}, "option valueSchema: is needed"),
         ({"valueSchema": "a INT"}, "has no meaning without valueFormat"),
-        ({"valueMode": "FAILFAST"}, "has no meaning without valueFormat"),
+        ({"valueMode": "FAILFAST"}, "has no meaning without valueFormat or keyFormat"),
+        ({"valueTimeZone": "UTC"}, "has no meaning without valueFormat or keyFormat"),
+        ({**JSON, "keyFormat": "json", "keySchema": "a TIMESTAMP"}, "is needed because keySchema has a TIMESTAMP"),
         ({**JSON, "valueMode": "DROPMALFORMED"}, "must be PERMISSIVE or FAILFAST"),
         ({**JSON, "valueColumn": "Offset"}, "name of another column"),
         ({**JSON, "valueColumn": "event_time"}, "name of another column"),
@@ -214,19 +216,29 @@ def test_no_error_and_no_option_shows_the_registry_s_login() -> None:
     login = {"schemaRegistry": "http://me:s3cret@registry:8081", "valueFormat": "avro", "valueSchema": "int"}
     assert "s3cret" not in repr(parsed(**login))
     with pytest.raises(OptionError) as raised:
-        parsed(**login, schemaRegistryUserInfo="without", schemaRegistryToken="s3cret")
+        parsed(**login, schemaRegistryUserInfo="Bearer s3cret")
     assert "s3cret" not in str(raised.value)
+
+
+def test_the_token_s_earlier_option_still_logs_in_and_its_warning_shows_none(caplog: pytest.LogCaptureFixture) -> None:
+    given = {"schemaRegistry": "http://registry:8081", "valueFormat": "avro", "valueSchema": "int"}
+    (before,) = parsed(**given, schemaRegistryToken="s3cret").payloads
+    assert [before] == list(parsed(**given, schemaRegistryUserInfo="Bearer s3cret").payloads)
+    assert 'write .option("schemaRegistryUserInfo", "Bearer ***")' in caplog.text
+    assert "s3cret" not in caplog.text
 
 
 @pytest.mark.parametrize(
     ("login", "wrong"),
     [
-        ({"schemaRegistryUserInfo": "s3cret"}, 'schemaRegistryUserInfo = .*must be "user:password"; seen a'),
-        ({"schemaRegistryToken": "s3\ncret"}, "schemaRegistryToken = .*must be of ASCII characters"),
+        ({"schemaRegistryUserInfo": "s3cret"},
+         'schemaRegistryUserInfo = .*must be "user:password", or "Bearer TOKEN"; seen a'),
+        ({"schemaRegistryUserInfo": "Bearer s3\ncret"}, "schemaRegistryUserInfo = .*must be of ASCII characters"),
+        ({"schemaRegistryToken": "s3\ncret"}, "schemaRegistryUserInfo = .*must be of ASCII characters"),
         ({"schemaRegistryToken": "s3cret", "schemaRegistryUserInfo": "me:s3cret"},
-         "schemaRegistryToken = .*takes a user or a token, not both"),
+         r'schemaRegistryToken = "\*\*\*": is schemaRegistryUserInfo now, which is given too'),
         ({"schemaRegistryToken": "s3cret", "schemaRegistry": "http://me:s3cret@registry:8081"},
-         "schemaRegistryToken = .*takes a user or a token, not both"),
+         "schemaRegistryUserInfo = .*takes a user or a token, and the address has a user"),
         ({"schemaRegistry": "http://me:12/s3cret@registry:8081"},
          r'schemaRegistry = "\*\*\*": .*seen one with @ behind its host: write a / in a password as %2F'),
     ],
@@ -261,8 +273,8 @@ def test_descriptors_are_read_of_files_that_have_an_end(tmp_path: Path) -> None:
 
 
 def test_keys_are_decoded_before_values() -> None:
-    keys = {"keyFormat": "json", "keySchema": "id STRING", "keyMode": "FAILFAST"}
-    found = parsed(**JSON, **keys, columns="offset")
+    keys = {"keyFormat": "json", "keySchema": "id STRING"}
+    found = parsed(**JSON, **keys, valueMode="FAILFAST", columns="offset")
     assert KafkaSource(found).columns.names == ["offset", "key_payload", "payload"]
-    assert [(each.field, each.fail_fast) for each in found.payloads] == [("key", True), ("value", False)]
+    assert [(each.field, each.fail_fast) for each in found.payloads] == [("key", True), ("value", True)]
     assert KafkaSource(parsed(**keys)).columns.names[:2] == ["value", "topic"]

@@ -168,7 +168,7 @@ def test_items_without_bytes_have_a_limit_on_their_cells() -> None:
     answers = {"/schemas/ids/1": {"schema": json.dumps({"type": "array", "items": record(name="Item")})}}
     many, few = encoded("long", 1_000), encoded("long", 10)
     with schema_registry(answers) as registry:
-        client = SchemaRegistry.of(f"http://127.0.0.1:{registry.port}", user_info=None, token=None, timeout_ms=60_000)
+        client = SchemaRegistry.of(f"http://127.0.0.1:{registry.port}", login=None, timeout_ms=60_000)
         found = block_by(reader_of(json.dumps(reader), client), [message(1, many + b"\x00"), message(1, few + b"\x00")])
     assert values_of(found.column) == [None, [{"w": None}] * 10]
     assert found.malformed == 1
@@ -233,7 +233,7 @@ def registry() -> Iterator[Registry]:
 
 
 def client(registry: Registry, timeout_ms: int = 5_000) -> SchemaRegistry:
-    return SchemaRegistry.of(f"http://127.0.0.1:{registry.port}", user_info=None, token=None, timeout_ms=timeout_ms)
+    return SchemaRegistry.of(f"http://127.0.0.1:{registry.port}", login=None, timeout_ms=timeout_ms)
 
 
 def orders(registry: Registry, **choice: Any) -> PayloadReader:

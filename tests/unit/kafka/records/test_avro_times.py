@@ -308,7 +308,11 @@ def test_why_a_record_has_no_event_time_is_told(value: bytes | None, says: str) 
         ("at", {"eventTimeColumn": "timestamp"}, "leaves nothing to decode: eventTimeColumn is no"),
         ("tags", {}, "is ARRAY<STRING> in valueSchema"),
         ("id.at", {}, r"\$\.id of valueSchema is STRING, no struct"),
-        ("at", {"valueMode": "FAILFAST"}, "has no meaning where valueColumn is none: eventTimeErrors says"),
+        (
+            "at",
+            {"valueMode": "FAILFAST"},
+            "has no meaning where there is no column of decoded keys or values: eventTimeE",
+        ),
         (
             "at",
             {"valueFormat": "json", "valueSchema": "at BIGINT", "schemaRegistry": ""},

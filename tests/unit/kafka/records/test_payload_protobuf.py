@@ -344,7 +344,7 @@ def registry() -> Iterator[Registry]:
 
 
 def client(registry: Registry) -> SchemaRegistry:
-    return SchemaRegistry.of(f"http://127.0.0.1:{registry.port}", user_info=None, token=None, timeout_ms=5_000)
+    return SchemaRegistry.of(f"http://127.0.0.1:{registry.port}", login=None, timeout_ms=5_000)
 
 
 def counts(found: Decoded) -> list[int | None]:
@@ -423,7 +423,7 @@ def test_a_registry_that_returns_no_schema_ends_the_read_and_makes_no_nulls(
     registry.answers[f"/schemas/ids/12{FORM}"], registry.statuses = answer, list(status)
     # What is requested again is requested until the time is over.
     there = SchemaRegistry.of(
-        f"http://127.0.0.1:{registry.port}", user_info="me:s3cret", token=None,
+        f"http://127.0.0.1:{registry.port}", login="me:s3cret",
         timeout_ms=600 if status == [500] * 99 else 60_000,
     )  # fmt: skip
     with pytest.raises((RefusedError, ResponseTimeoutError, UnreachableError), match=why) as ended:

@@ -88,8 +88,8 @@ def test_what_a_function_leaves_null_carries_none(monkeypatch: pytest.MonkeyPatc
         (IN_VALUE, Rec(1, b'{"w":null,"w":[1]}'), "neither a string nor a number"),
         (IN_VALUE, Rec(1, b'{"w":true}'), "neither a string nor a number"),
         (IN_VALUE, Rec(1, b'{"w":}'), "not JSON"),
-        (IN_VALUE, Rec(1, b'{"w":2.0240507E7}'), "may be a date .*watermarkFormat.*, .seconds.*ISO 8601"),
-        (IN_HEADER, Rec(1, headers=[(b"w", b"2024050710")]), "may be a date .*watermarkFormat.*, .seconds.*ISO 8601"),
+        (IN_VALUE, Rec(1, b'{"w":2.0240507E7}'), "may be a date .*eventTimeFormat.*, .seconds.*ISO 8601"),
+        (IN_HEADER, Rec(1, headers=[(b"w", b"2024050710")]), "may be a date .*eventTimeFormat.*, .seconds.*ISO 8601"),
         (IN_HEADER, Rec(1, headers=[(b"w", b"")]), "header:w .*seen ''"),
     ],
 )
