@@ -135,11 +135,6 @@ def put_long(typing: Any, address: Any, index: Any, value: Any) -> Any:
 
 
 @intrinsic
-def put_real(typing: Any, address: Any, index: Any, value: Any) -> Any:
-    return types.void(types.int64, types.int64, types.float64), _storing(ir.DoubleType())
-
-
-@intrinsic
 def put_byte(typing: Any, address: Any, index: Any, value: Any) -> Any:
     return types.void(types.int64, types.int64, types.int64), _storing(ir.IntType(8))
 

@@ -77,11 +77,6 @@ def put_long(address: Word, index: Word, value: Word) -> None:
 
 
 @_instruction
-def put_real(address: Word, index: Word, value: Word) -> None:
-    """Write a double to the place ``index`` of those at ``address``."""
-
-
-@_instruction
 def put_byte(address: Word, index: Word, value: Word) -> None:
     """Write the lowest eight bits of a number to ``address + index``."""
 

@@ -29,14 +29,13 @@ from watermark_source.machine_code.instructions import (
     long_at,
     put_byte,
     put_long,
-    put_real,
     word_at,
 )
 
 # What decoders import beside this module's own.
 __all__ = [
     "HAS_CRC32C", "Word", "address_of", "byte_at", "copy_bytes", "crc32c_u64", "inlined", "long_at", "put_byte",
-    "put_long", "put_real", "word_at",
+    "put_long", "word_at",
 ]  # fmt: skip
 
 _BITS = 64

@@ -1,7 +1,7 @@
-"""Avro values into the cells of columns: one compiled pass over the bytes, by a plan of ``avro_columns``.
+"""Avro values into the cells of columns: one compiled pass over the bytes, by a plan of ``avro_resolver``.
 
-A plan is the code of ``avro_plan``, with more kinds of nodes: those below append cells, and those
-of ``avro_skip`` are of values that the reader's schema has no column for.
+A plan is an array of nodes; a node is a code with its arguments, and other nodes refer to it by its index. A value that
+the reader's schema has no column for is skipped: the column's node of its nodes is ``SKIPPED``.
 """
 
 from __future__ import annotations
@@ -10,17 +10,20 @@ from enum import IntEnum
 
 import numpy as np
 
-from pyspark_aligned_kafka.records.avro_skip import DEPTH, skip
 from pyspark_aligned_kafka.records.json_strings import is_utf8
 from pyspark_aligned_kafka.records.payload_cells import (
     BASE,
+    CELL_ARRAYS,
     CLOSURE,
     CLOSURE_END,
     FIRST,
     NODE_KIND,
-    ROOM,
     Cell,
     CellKind,
+    bits_of,
+    forget_value,
+    keep_counts,
+    no_cells,
     node_value,
     put,
     put_null,
@@ -30,54 +33,58 @@ from watermark_source.machine_code.native import (
     address_of,
     byte_at,
     compiled,
-    copy_bytes,
     inlined,
     long_at,
     put_long,
-    put_real,
     signed_at,
+    word_at,
 )
+
+SKIPPED, NO_BYTES = -1, 0
+"""In place of a column's node; the node of every type that is skipped and whose values take no bytes."""
+DEPTH = 320
+"""Limit on the nesting of types in a value; a value with deeper nesting is bad."""
 
 
 class Read(IntEnum):
-    """Codes of nodes that append cells. The first argument is the column's node, except where the text has others."""
+    """Codes of nodes. The first argument is the column's node, except where the text has others."""
 
-    INT = 32
-    LONG = 33
-    SCALED = 34
+    INT = 0
+    LONG = 1
+    SCALED = 2
     """A moment. Arguments: the column's node, multiplier and divisor to microseconds."""
-    NUMBER = 35
+    NUMBER = 3
     """An integer as DOUBLE, or as FLOAT. Arguments: the column's node, whether it is FLOAT, whether it is an int."""
-    FLOAT = 36
-    DOUBLE = 37
-    BOOLEAN = 38
-    BYTES = 39
+    FLOAT = 4
+    DOUBLE = 5
+    BOOLEAN = 6
+    BYTES = 7
     """Arguments: the column's node, whether it is text."""
-    FIXED = 40
+    FIXED = 8
     """Arguments: the column's node, the bytes."""
-    DECIMAL = 41
+    DECIMAL = 9
     """Arguments: the column's node, the bytes (-1: their number is before them), and the first numbers with too many
     digits, above and below zero, in two words each."""
-    ENUM = 42
+    ENUM = 10
     """Arguments: the column's node, the number of symbols, and for each where its text is and its size; -1: the reader
     does not have it."""
-    RECORD = 43
+    RECORD = 11
     """Arguments: the column's node, the number of nodes, and these."""
-    LIST = 44
+    LIST = 12
     """Arguments: the column's node, the items' node."""
-    MAP = 45
+    MAP = 13
     """Arguments: the column's node, the column's node of keys, the values' node."""
-    UNION = 46
+    UNION = 14
     """Arguments: the number of branches, their nodes."""
-    NULL = 47
-    MEMBER = 48
+    NULL = 15
+    MEMBER = 16
     """A value of a union that has a struct. Arguments: the column's node, the value's node, the number of the other
     members, their columns' nodes."""
-    DEFAULT = 49
+    DEFAULT = 17
     """A constant. Arguments: where it begins and ends among the constants, its node."""
-    REFUSED = 50
+    REFUSED = 18
     """A value that the reader's schema does not take. Argument: the number of the reason."""
-    REST = 51
+    REST = 19
     """All bytes that are left, of whatever they are."""
 
 
@@ -98,7 +105,6 @@ class Fault(IntEnum):
 _STEPS_A_BYTE, _FIRST_STEPS = 64, 16_384
 """A walk may visit 64 nodes for each byte of a value, and 16 384 more, constants aside: items of a list may have no
 bytes."""
-_READS = int(min(Read))
 _INT, _LONG, _SCALED, _NUMBER, _FLOAT, _DOUBLE, _BOOLEAN, _BYTES, _FIXED, _DECIMAL = map(int, list(Read)[:10])
 _ENUM, _RECORD, _LIST, _MAP, _UNION, _NULL, _MEMBER, _DEFAULT, _REFUSED, _REST = map(int, list(Read)[10:])
 _CORRUPT, _NO_ROOM, _NOT_TEXT, _SYMBOL, _TOO_LARGE, _LEFT_OVER, _TOO_DEEP, _WHY = (int(each) for each in Fault)
@@ -129,14 +135,12 @@ def _wide(data: Word, at: Word, size: Word) -> tuple[Word, Word, Word]:
 
 @inlined
 def _read(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the value is the point of it
-    data: Word, at: Word, stop: Word, code: Word, op: Word, constants: Word,
-    nodes: Word, closures: Word, counts: Word, states: Word, cells: Word, sizes: Word, reals: Word,
-    frames: Word, plan: Word, skipped: Word, single: Word,
-) -> Word:  # fmt: skip
+    to: Word, data: Word, at: Word, stop: Word, code: Word, op: Word, constants: Word, frames: Word
+) -> Word:
     """Append the cells of a value; return its end, or a ``Fault``.
 
     ``constants`` is their address. ``frames`` is the stack of open nodes: each with its progress, and where the value
-    continues behind a constant. All tables are given by their address, but those that ``skip`` takes.
+    continues behind a constant.
     """
     steps = _FIRST_STEPS + _STEPS_A_BYTE * (stop - at)
     depth = 0
@@ -162,14 +166,15 @@ def _read(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the value
                 continue
             elif state == 0:
                 # A list or a map, before its next block.
+                node = long_at(code, place + 1)
                 count, at = signed_at(data, at, stop)
                 if at < 0:
                     return np.int64(_CORRUPT)
                 if count == 0:
-                    node = long_at(code, place + 1)
-                    end = long_at(counts, node_value(nodes, node, FIRST))
-                    if not put(nodes, counts, states, cells, sizes, node, _A_VALUE, end, np.int64(0)):
-                        return np.int64(_NO_ROOM)
+                    if node >= 0:
+                        end = long_at(to.counts, node_value(to, node, FIRST))
+                        if not put(to, node, _A_VALUE, end, np.int64(0)):
+                            return np.int64(_NO_ROOM)
                     depth -= 1
                     continue
                 if count < 0:
@@ -178,12 +183,17 @@ def _read(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the value
                     if at < 0 or not 0 <= size <= stop - at:
                         return np.int64(_CORRUPT)
                     count = -count
-                if not 0 < count <= steps:
+                    if node < 0:
+                        at += size
+                        continue
+                elif node < 0 and long_at(code, place + 2) == NO_BYTES:
+                    continue
+                if not 0 < count <= steps or (node < 0 and count > stop - at):
                     return np.int64(_CORRUPT)
                 if kind == _LIST and count > stop - at:
                     # Items without bytes, each of which has all the cells of the reader's type.
-                    item = node_value(nodes, long_at(code, place + 1), FIRST)
-                    width = node_value(nodes, item, CLOSURE_END) - node_value(nodes, item, CLOSURE)
+                    item = node_value(to, long_at(code, place + 1), FIRST)
+                    width = node_value(to, item, CLOSURE_END) - node_value(to, item, CLOSURE)
                     if count * width > _FIRST_STEPS:
                         return np.int64(_TOO_DEEP)
                 put_long(frames, top + 1, count)
@@ -195,10 +205,11 @@ def _read(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the value
                     size, at = signed_at(data, at, stop)
                     if at < 0 or not 0 <= size <= stop - at:
                         return np.int64(_CORRUPT)
-                    if not is_utf8(data, at, at + size):
-                        return np.int64(_NOT_TEXT)
-                    if not put(nodes, counts, states, cells, sizes, op, _A_VALUE, data - block + at, size):
-                        return np.int64(_NO_ROOM)
+                    if op >= 0:
+                        if not is_utf8(data, at, at + size):
+                            return np.int64(_NOT_TEXT)
+                        if not put(to, op, _A_VALUE, data - block + at, size):
+                            return np.int64(_NO_ROOM)
                     at += size
                     op = long_at(code, place + 3)
         kind = long_at(code, op)
@@ -206,12 +217,6 @@ def _read(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the value
         steps -= np.int64(data == block and kind != _DEFAULT)
         if steps < 0:
             return np.int64(_TOO_DEEP)
-        if kind < _READS:
-            at, steps = skip(data, at, stop, plan, op, skipped, steps)
-            if at < 0:
-                return np.int64(_CORRUPT)
-            op = np.int64(-1)
-            continue
         if kind == _UNION:
             index, at = signed_at(data, at, stop)
             if at < 0 or not 0 <= index < long_at(code, op + 1):
@@ -231,9 +236,8 @@ def _read(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the value
                 data, at, stop = constants, long_at(code, op + 1), long_at(code, op + 2)
                 op = long_at(code, op + 3)
                 continue
-            if kind == _RECORD and not put(
-                nodes, counts, states, cells, sizes, long_at(code, op + 1), _A_VALUE, np.int64(0), np.int64(0)
-            ):
+            node = long_at(code, op + 1)
+            if kind == _RECORD and node >= 0 and not put(to, node, _A_VALUE, np.int64(0), np.int64(0)):
                 return np.int64(_NO_ROOM)
             op = np.int64(-1)
             continue
@@ -244,20 +248,20 @@ def _read(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the value
             return _WHY - long_at(code, op + 1)
         node = long_at(code, op + 1)
         if kind == _NULL:
-            if not put_null(nodes, closures, counts, states, cells, sizes, node):
+            if not put_null(to, node):
                 return np.int64(_NO_ROOM)
             op = np.int64(-1)
             continue
         if kind == _MEMBER:
-            if not put(nodes, counts, states, cells, sizes, node, _A_VALUE, np.int64(0), np.int64(0)):
+            if not put(to, node, _A_VALUE, np.int64(0), np.int64(0)):
                 return np.int64(_NO_ROOM)
             for i in range(long_at(code, op + 3)):
-                if not put_null(nodes, closures, counts, states, cells, sizes, long_at(code, op + 4 + i)):
+                if not put_null(to, long_at(code, op + 4 + i)):
                     return np.int64(_NO_ROOM)
             op = long_at(code, op + 2)
             continue
         # A value of one cell.
-        cell, size, real = np.int64(0), np.int64(0), 0.0
+        cell, size = np.int64(0), np.int64(0)
         if kind in (_INT, _LONG, _SCALED, _NUMBER):
             cell, at = signed_at(data, at, stop)
             if at < 0 or (kind == _INT and not -(2**31) <= cell < 2**31):
@@ -270,7 +274,7 @@ def _read(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the value
             elif kind == _NUMBER:
                 if long_at(code, op + 3) and not -(2**31) <= cell < 2**31:
                     return np.int64(_CORRUPT)
-                real = np.float64(np.float32(cell)) if long_at(code, op + 2) else np.float64(cell)
+                cell = bits_of(np.float64(np.float32(cell)) if long_at(code, op + 2) else np.float64(cell))
         elif kind == _BYTES:
             size, at = signed_at(data, at, stop)
             if at < 0 or not 0 <= size <= stop - at:
@@ -314,59 +318,51 @@ def _read(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the value
                 if cell > 1:
                     return np.int64(_CORRUPT)
             elif kind == _FLOAT:
-                copy_bytes(address_of(single), data + at, np.int64(4))
-                real = np.float64(single[0])
-            elif long_at(counts, node) < node_value(nodes, node, ROOM):
-                copy_bytes(reals + 8 * (node_value(nodes, node, BASE) + long_at(counts, node)), data + at, np.int64(8))
+                for i in range(4):
+                    cell |= byte_at(data, at + i) << 8 * i
+                cell = bits_of(np.int32(cell).view(np.float32))
+            else:
+                cell = np.int64(word_at(data, at))
             at += width
-        if kind in (_NUMBER, _FLOAT) and long_at(counts, node) < node_value(nodes, node, ROOM):
-            put_real(reals, node_value(nodes, node, BASE) + long_at(counts, node), real)
-        if not put(nodes, counts, states, cells, sizes, node, _A_VALUE, cell, size):
+        if node >= 0 and not put(to, node, _A_VALUE, cell, size):
             return np.int64(_NO_ROOM)
         op = np.int64(-1)
 
 
 @compiled(
-    "int64(uint8[::1], int64[::1], int64[::1], int64[::1], int64[::1], uint8[::1], int64[:, ::1], int64[::1],"
-    " int64[::1], int64[::1], uint8[::1], int64[::1], int64[::1], float64[::1], int64[::1], int64[:, ::1],"
-    " int64[:, ::1], float32[::1])"
+    f"int64(uint8[::1], int64[::1], int64[::1], {CELL_ARRAYS}, int64[::1], int64[::1], uint8[::1], int64[:, ::1],"
+    " int64[::1])"
 )
 def read_all(  # noqa: PLR0917 - arrays in, arrays out
-    array: Word, starts: Word, lengths: Word, entries: Word, code: Word, constants: Word, nodes: Word, closures: Word,
-    before: Word, counts: Word, states: Word, cells: Word, sizes: Word, reals: Word, faults: Word, frames: Word,
-    skipped: Word, single: Word,
+    array: Word, starts: Word, lengths: Word,
+    nodes: Word, closures: Word, before: Word, counts: Word, states: Word, cells: Word, sizes: Word,
+    entries: Word, code: Word, constants: Word, frames: Word, faults: Word,
 ) -> Word:  # fmt: skip
     """Append the cells of all values; return how many are bad, -1 if there was no room for the cells.
 
     A value of negative length is null. ``entries`` are the nodes of the values' schemas; of a bad value, which
     ``faults`` states, or one with an entry below zero, all members are null.
     """
-    data, at_constants, table = address_of(array), address_of(constants), address_of(code)
-    places, nulls, ends, kinds = address_of(nodes), address_of(closures), address_of(counts), address_of(states)
-    content, lengths_of, fractions, stack = address_of(cells), address_of(sizes), address_of(reals), address_of(frames)
-    kept_counts = address_of(before)
+    to = no_cells(nodes, closures, before, counts, states, cells, sizes)
+    data, at_constants, plan, stack = address_of(array), address_of(constants), address_of(code), address_of(frames)
     left = np.int64(0)
-    counts[:] = 0
     for row in range(starts.shape[0]):
         faults[row] = 0
         if lengths[row] >= 0:
             if entries[row] >= 0:
-                copy_bytes(kept_counts, ends, counts.nbytes)
+                keep_counts(to)
                 stop = starts[row] + lengths[row]
-                end = _read(
-                    data, starts[row], stop, table, entries[row], at_constants,
-                    places, nulls, ends, kinds, content, lengths_of, fractions, stack, code, skipped, single,
-                )  # fmt: skip
+                end = _read(to, data, starts[row], stop, plan, entries[row], at_constants, stack)
                 if end == stop:
                     continue
                 if end == _NO_ROOM:
                     return np.int64(-1)
-                copy_bytes(ends, kept_counts, counts.nbytes)
+                forget_value(to)
                 faults[row] = end if end < 0 else _LEFT_OVER
             else:
                 faults[row] = entries[row]
             left += 1
-        if not put_null(places, nulls, ends, kinds, content, lengths_of, np.int64(0)):
+        if not put_null(to, np.int64(0)):
             return np.int64(-1)
         if lengths[row] >= 0:
             # All members are null, and not the struct, as in from_avro.

@@ -14,18 +14,16 @@ from pyspark.sql.types import DecimalType
 
 from pyspark_aligned_kafka.client.kept_schemas import schema_of, version_of
 from pyspark_aligned_kafka.client.schema_registry import RegisteredSchema, SchemaRegistry
-from pyspark_aligned_kafka.records.avro_cells import Fault, read_all
-from pyspark_aligned_kafka.records.avro_plan import SkipPlanner
+from pyspark_aligned_kafka.records.avro_cells import DEPTH, Fault, read_all
 from pyspark_aligned_kafka.records.avro_resolver import Resolver, UnresolvableError
 from pyspark_aligned_kafka.records.avro_schema import (
-    AvroType,
     check_defaults,
     members_alone,
     parsed,
     reader_type,
     spark_type,
+    type_of,
 )
-from pyspark_aligned_kafka.records.avro_skip import DEPTH
 from pyspark_aligned_kafka.records.avro_unshared import unshared
 from pyspark_aligned_kafka.records.json_members import Misplaced
 from pyspark_aligned_kafka.records.payload import NO_ID, Decoded, IdHeader, Paths, PayloadChoice, PayloadSchema
@@ -113,7 +111,7 @@ class _Resolution:
 
     def __init__(self, definition: AvroSchema, field: str, columns: CellColumns) -> None:
         self._text, self._field = definition.text, field
-        self._reader = reader_type(definition.text, definition.references, [])
+        self._reader = reader_type(definition.text, definition.references)
         self._resolver = Resolver(self._reader, columns.children, to_member=definition.member)
         self._resolver.reasons += [NO_ID, "the schema registry has no schema of its id"]
         self._refusals: dict[str, int] = {}
@@ -173,10 +171,7 @@ class _Resolution:
             f"{shortened(self._text)}: "
         )
         try:
-            text = parsed(schema.text)
-            others = [parsed(each) for each in schema.references]
-            planner = SkipPlanner(text, others, self._resolver.code)
-            writer = AvroType(planner, text, "")
+            writer = type_of(parsed(schema.text), [parsed(each) for each in schema.references])
             entry = self._resolver.entry(writer)
             if (wrong := unshared(writer, self._reader)) is not None:
                 self.misplaced[entry] = wrong
@@ -222,8 +217,7 @@ class AvroReader:
         self._entries: dict[int, int] = {}
         """The node of each schema by its id; below zero: why its values are not read."""
         self._own = self._resolution.own_entry() if self._registry is None else 0
-        self._frames, self._skipped = np.zeros((DEPTH, 4), np.int64), np.zeros((DEPTH, 2), np.int64)
-        self._single = np.zeros(1, np.float32)
+        self._frames = np.zeros((DEPTH, 4), np.int64)
 
     def read(  # noqa: PLR0917 - the block and where ids may be
         self, split: Split, data: Bytes, starts: Longs, lengths: Longs, offsets: Longs, header: IdHeader = None
@@ -251,12 +245,8 @@ class AvroReader:
         faults = np.empty(rows, np.int64)
         bad = made.fill(
             rows,
-            lambda: read_all(
-                data, begins, sizes, entries, code, constants, made.nodes, made.closures, made.before,
-                made.counts, made.states, made.cells, made.sizes, made.reals, faults, self._frames, self._skipped,
-                self._single,
-            ),
-        )  # fmt: skip
+            lambda: read_all(data, begins, sizes, *made.arrays, entries, code, constants, self._frames, faults),
+        )
         column = made.column(data, self._type)
         wrong = ""
         if bad:

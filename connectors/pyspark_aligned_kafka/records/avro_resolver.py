@@ -9,8 +9,8 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from pyspark_aligned_kafka.records.avro_cells import Read
-from pyspark_aligned_kafka.records.avro_plan import TOO_DEEP, SkipPlanner, fields_of, member_of
+from pyspark_aligned_kafka.records.avro_cells import NO_BYTES, SKIPPED, Read
+from pyspark_aligned_kafka.records.avro_names import TOO_DEEP, NamedTypes, fields_of, member_of
 from pyspark_aligned_kafka.records.avro_schema import (
     MOMENTS,
     NAMED,
@@ -24,6 +24,10 @@ from watermark_source.errors import SchemaError, shortened
 
 _PROMOTED: Final = {"int": ("long", "float", "double"), "long": ("float", "double"), "float": ("double",),
                     "string": ("bytes",), "bytes": ("string",)}  # fmt: skip
+_UNREAD: Final = {"boolean": (Read.FIXED, SKIPPED, 1), "float": (Read.FIXED, SKIPPED, 4),
+                  "double": (Read.FIXED, SKIPPED, 8), "int": (Read.LONG, SKIPPED), "long": (Read.LONG, SKIPPED),
+                  "enum": (Read.LONG, SKIPPED), "bytes": (Read.BYTES, SKIPPED, 0),
+                  "string": (Read.BYTES, SKIPPED, 0)}  # fmt: skip
 _MOST_CODE = 1 << 20
 _WORD = (1 << 64) - 1
 
@@ -40,19 +44,20 @@ class Resolver:
     """
 
     def __init__(self, reader: AvroType, children: Sequence[Sequence[int]], *, to_member: bool = False) -> None:
-        self.code: list[int] = reader.planner.code
+        self.code: list[int] = [Read.FIXED, SKIPPED, 0]
+        """It begins with the node ``NO_BYTES``."""
         self.constants = bytearray(1)
         self._places: dict[bytes, int] = {}
         self.reasons: list[str] = []
         self._reader = reader
         self._children = children
         self._to_member = to_member
-        self._resolved: dict[tuple[SkipPlanner, str, int], int] = {}
+        self._resolved: dict[tuple[NamedTypes, str, int], int] = {}
         """The nodes of the writer's types by their names and columns."""
         self._begin = 0
 
     def entry(self, writer: AvroType) -> int:
-        """Return the node of values of a writer's schema, whose planner appends to the same code.
+        """Return the node of values of a writer's schema.
 
         Raises:
             SchemaError: it is no Avro schema.
@@ -81,7 +86,7 @@ class Resolver:
 
     def _resolve(self, writer: AvroType, reader: AvroType, node: int, where: str) -> int:
         # Once for each named type: unions of records that name each other have exponentially many paths.
-        known = writer.planner, writer.name, node
+        known = writer.named, writer.name, node
         if not writer.name or known not in self._resolved:
             if writer.kind == "union":
                 place = self._from_union(writer, reader, node, where)
@@ -90,6 +95,25 @@ class Resolver:
             else:
                 place = self._plain(writer, reader, node, where)
             self._resolved[known] = place
+        return self._resolved[known]
+
+    def _skip(self, writer: AvroType) -> int:
+        """Return the node of a type whose values are skipped.
+
+        Each such node consumes a byte, or refers to a node that does: otherwise a schema of forty records that each
+        contain the previous one twice would take a walk of 2 to the power of 40 steps over no bytes at all.
+        """
+        if writer.takes_no_bytes():
+            return NO_BYTES
+        known = writer.named, writer.name, SKIPPED
+        if not writer.name or known not in self._resolved:
+            head, inner = _unread(writer)
+            place = self._add(*head, *[NO_BYTES] * len(inner))
+            # Before what is within it is resolved, which may be the type itself.
+            self._resolved[known] = place
+            for index, each in enumerate(inner, place + len(head)):
+                self.code[index] = self._skip(each)
+            return place
         return self._resolved[known]
 
     def _from_union(self, writer: AvroType, reader: AvroType, node: int, where: str) -> int:
@@ -210,8 +234,8 @@ class Resolver:
                 steps.append(
                     self._resolve(kind, inner, self._children[node][place], f"{prefix}{fields[place]['name']}")
                 )
-            elif not writer.planner.takes_no_bytes(field["type"], writer.space):
-                steps.append(writer.planner.skip(field["type"], writer.space))
+            elif not kind.takes_no_bytes():
+                steps.append(self._skip(kind))
         for place, field in enumerate(fields):
             if place in sources.values():
                 continue
@@ -229,6 +253,21 @@ class Resolver:
         if self._to_member and node == 0:
             steps.append(self._add(Read.REST))
         return self._add(Read.RECORD, node, len(steps), *steps)
+
+
+def _unread(writer: AvroType) -> tuple[tuple[int, ...], Sequence[AvroType]]:
+    """Return the node of a type that is skipped, but the last of its arguments, and the types whose nodes these are."""
+    kind = writer.kind
+    if kind == "union":
+        return (Read.UNION, len(writer.branches)), writer.branches
+    if kind == "record":
+        inner = [writer.inner(field["type"]) for field in fields_of(writer.json)]
+        inner = [each for each in inner if not each.takes_no_bytes()]
+        return (Read.RECORD, SKIPPED, len(inner)), inner
+    if kind in ("array", "map"):
+        inner = [writer.inner(member_of(writer.json, "items" if kind == "array" else "values"))]
+        return (Read.LIST, SKIPPED) if kind == "array" else (Read.MAP, SKIPPED, SKIPPED), inner
+    return (Read.FIXED, SKIPPED, writer.size) if kind == "fixed" else _UNREAD[kind], ()
 
 
 def _matching(writer: AvroType, values: Sequence[AvroType]) -> int | None:

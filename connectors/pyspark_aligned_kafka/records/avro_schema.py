@@ -29,7 +29,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pyspark_aligned_kafka.records.avro_plan import Json, SkipPlanner, fields_of, kind_of, member_of
+from pyspark_aligned_kafka.records.avro_names import Json, NamedTypes, fields_of, kind_of, member_of
 from pyspark_aligned_kafka.records.payload import Paths
 from pyspark_aligned_kafka.records.payload_schema import DEEPEST, MOST_COLUMNS
 from watermark_source.errors import SchemaError, shortened
@@ -49,17 +49,17 @@ NAMED = ("record", "enum", "fixed")
 class AvroType:
     """A type of a schema, with references resolved."""
 
-    __slots__ = ("json", "kind", "name", "planner", "space")
+    __slots__ = ("json", "kind", "name", "named", "space")
 
-    def __init__(self, planner: SkipPlanner, schema: Json, space: str) -> None:
-        self.planner = planner
-        self.json, self.name, self.space = planner.resolved(schema, space)
+    def __init__(self, named: NamedTypes, schema: Json, space: str) -> None:
+        self.named = named
+        self.json, self.name, self.space = named.resolved(schema, space)
         kind = "union" if isinstance(self.json, list) else kind_of(self.json)
         self.kind = "record" if kind == "error" else kind
 
     def inner(self, schema: Json) -> AvroType:
         """Return a type within this one."""
-        return AvroType(self.planner, schema, self.space)
+        return AvroType(self.named, schema, self.space)
 
     @property
     def branches(self) -> list[AvroType]:
@@ -122,6 +122,18 @@ class AvroType:
             raise SchemaError(f"the default of an Avro enum is one of its symbols; seen {shortened(self.json)}")
         return symbols
 
+    def takes_no_bytes(self, within: frozenset[str] = frozenset()) -> bool:
+        """Return whether values have no bytes; ``within``: names of the records around it."""
+        if self.kind != "record":
+            return self.kind == "null" or (self.kind == "fixed" and self.json.get("size") == 0)
+        if self.name in within:
+            return False
+        known = self.named.empty
+        if self.name not in known:
+            inner = within | {self.name}
+            known[self.name] = all(self.inner(f["type"]).takes_no_bytes(inner) for f in fields_of(self.json))
+        return known[self.name]
+
     def has_name_of(self, writer: AvroType) -> bool:
         """Return whether a named type of the writer is this one, by its name or an alias."""
         names = {self.name, *(aliases_of(self.json) if isinstance(self.json, dict) else ())}
@@ -182,10 +194,14 @@ def members_alone(schema: AvroType, paths: Paths) -> Json | None:
     return {**named, "fields": [{**field, "type": kind} for field, kind in zip(fields, kinds, strict=True)]}
 
 
-def reader_type(text: str, references: Sequence[str] = (), code: list[int] | None = None) -> AvroType:
-    """Return a schema's type; raises ``SchemaError``."""
-    schema = parsed(text)
-    return AvroType(SkipPlanner(schema, [parsed(each) for each in references], code), schema, "")
+def type_of(schema: Json, others: Sequence[Json]) -> AvroType:
+    """Return the type of a schema, which may refer to types of others; raises ``SchemaError``."""
+    return AvroType(NamedTypes(schema, others), schema, "")
+
+
+def reader_type(text: str, references: Sequence[str] = ()) -> AvroType:
+    """Return the type of a schema's text; raises ``SchemaError``."""
+    return type_of(parsed(text), [parsed(each) for each in references])
 
 
 def spark_type(schema: AvroType) -> DataType:

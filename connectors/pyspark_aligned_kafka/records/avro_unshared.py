@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from pyspark_aligned_kafka.records.avro_plan import fields_of
+from pyspark_aligned_kafka.records.avro_names import fields_of
 from pyspark_aligned_kafka.records.avro_schema import AvroType, aliases_of
 from pyspark_aligned_kafka.records.json_members import Misplaced
 from watermark_source.errors import listed

@@ -1,14 +1,14 @@
 """Cells of decoded values, which compiled code appends to the nodes of a schema, and the Arrow columns of them.
 
 A decoder of any format appends a cell to each node that has a value, with ``put`` and ``put_null``; ``CellColumns`` has
-the memory of the cells, and builds the column. Compiled functions take the addresses of its arrays.
+the memory of the cells, and builds the column. Compiled functions take its arrays, and their helpers ``Cells``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -63,6 +63,7 @@ class CellKind(IntEnum):
     BOOLEAN = 3
     INTEGER = 4
     FLOAT = 5
+    """The cell has the bits of a double, and so of the next."""
     DOUBLE = 6
     DECIMAL = 7
     STRING = 8
@@ -108,15 +109,57 @@ _MOST_BYTES = 2**31 - 1
 """Limit on the bytes of a column of texts: Arrow's offsets have 32 bits."""
 _WIDE = 10**18
 """Decimals of the compiled walk have fewer digits."""
+CELL_ARRAYS = "int64[:, ::1], int64[::1], int64[::1], int64[::1], uint8[::1], int64[::1], int64[::1]"
+"""The types of ``CellColumns.arrays``, in the signature of a compiled function."""
 # The same for compiled code.
 _LIST, _MAP = int(CellKind.LIST), int(CellKind.MAP)
 _A_NULL, _A_VALUE, _AN_ESCAPED, _A_TEXT = map(int, Cell)
 
 
+class Cells(NamedTuple):
+    """Addresses of the arrays of ``CellColumns``, and the bytes of its counts, for compiled code."""
+
+    nodes: Word
+    closures: Word
+    before: Word
+    counts: Word
+    states: Word
+    values: Word
+    sizes: Word
+    bytes_of_counts: Word
+
+
 @inlined
-def node_value(nodes: Word, node: Word, column: Word) -> Word:
-    """Return a value of the table of nodes, which is at the address ``nodes``."""
-    return long_at(nodes, node * NODE_COLUMNS + column)
+def no_cells(  # noqa: PLR0917 - arrays in
+    nodes: Word, closures: Word, before: Word, counts: Word, states: Word, values: Word, sizes: Word
+) -> Word:
+    """Return the addresses of arrays, and begin with no cells in them.
+
+    By their addresses: to count references of arrays at each call was most of the time.
+    """
+    counts[:] = 0
+    return Cells(
+        address_of(nodes), address_of(closures), address_of(before), address_of(counts), address_of(states),
+        address_of(values), address_of(sizes), counts.nbytes,
+    )  # fmt: skip
+
+
+@inlined
+def keep_counts(to: Word) -> None:
+    """Remember how many cells there are before a value is read."""
+    copy_bytes(to.before, to.counts, to.bytes_of_counts)
+
+
+@inlined
+def forget_value(to: Word) -> None:
+    """Remove the cells of the value that was read last."""
+    copy_bytes(to.counts, to.before, to.bytes_of_counts)
+
+
+@inlined
+def node_value(to: Word, node: Word, column: Word) -> Word:
+    """Return a value of the table of nodes."""
+    return long_at(to.nodes, node * NODE_COLUMNS + column)
 
 
 @inlined
@@ -126,31 +169,33 @@ def member_value(members: Word, member: Word, column: Word) -> Word:
 
 
 @inlined
-def put(  # noqa: PLR0917 - compiled
-    nodes: Word, counts: Word, states: Word, cells: Word, sizes: Word, node: Word, state: Word, cell: Word, size: Word
-) -> Word:
+def bits_of(real: Word) -> Word:
+    """Return the cell of a FLOAT or DOUBLE."""
+    return np.float64(real).view(np.int64)
+
+
+@inlined
+def put(to: Word, node: Word, state: Word, cell: Word, size: Word) -> Word:
     """Append a cell; return whether there was room."""
-    at = long_at(counts, node)
-    if at >= node_value(nodes, node, ROOM):
+    at = long_at(to.counts, node)
+    if at >= node_value(to, node, ROOM):
         return False
-    at += node_value(nodes, node, BASE)
-    put_byte(states, at, state)
-    put_long(cells, at, cell)
-    put_long(sizes, at, size)
-    put_long(counts, node, long_at(counts, node) + 1)
+    at += node_value(to, node, BASE)
+    put_byte(to.states, at, state)
+    put_long(to.values, at, cell)
+    put_long(to.sizes, at, size)
+    put_long(to.counts, node, long_at(to.counts, node) + 1)
     return True
 
 
 @inlined
-def put_null(  # noqa: PLR0917 - compiled
-    nodes: Word, closures: Word, counts: Word, states: Word, cells: Word, sizes: Word, node: Word
-) -> Word:
+def put_null(to: Word, node: Word) -> Word:
     """Append a null to a node, and to all within it that have a cell wherever it has one."""
-    for place in range(node_value(nodes, node, CLOSURE), node_value(nodes, node, CLOSURE_END)):
-        inner = long_at(closures, place)
-        kind = node_value(nodes, inner, NODE_KIND)
-        end = long_at(counts, node_value(nodes, inner, FIRST)) if kind in (_LIST, _MAP) else np.int64(0)
-        if not put(nodes, counts, states, cells, sizes, inner, _A_NULL, end, np.int64(0)):
+    for place in range(node_value(to, node, CLOSURE), node_value(to, node, CLOSURE_END)):
+        inner = long_at(to.closures, place)
+        kind = node_value(to, inner, NODE_KIND)
+        end = long_at(to.counts, node_value(to, inner, FIRST)) if kind in (_LIST, _MAP) else np.int64(0)
+        if not put(to, inner, _A_NULL, end, np.int64(0)):
             return False
     return True
 
@@ -293,7 +338,8 @@ class CellColumns:
         size = int(self._rooms.sum())
         self.states = np.empty(size, np.uint8)
         self.cells, self.sizes = np.empty(size, np.int64), np.empty(size, np.int64)
-        self.reals = np.empty(size, np.float64)
+        self.arrays = (self.nodes, self.closures, self.before, self.counts, self.states, self.cells, self.sizes)
+        """As ``no_cells`` takes them; others after each call of ``fill``."""
 
     def _add(self, kind: DataType) -> int:
         node = len(self.kinds)
@@ -330,10 +376,10 @@ class CellColumns:
         inner = self.children[node] if self.kinds[node] is CellKind.STRUCT else []
         return [node, *(each for child in inner for each in self._closure(child))]
 
-    def _cells_of(self, node: int) -> tuple[Bytes, Longs, Longs, npt.NDArray[np.float64]]:
+    def _cells_of(self, node: int) -> tuple[Bytes, Longs, Longs]:
         base, count = int(self.nodes[node, BASE]), int(self.counts[node])
         part = slice(base, base + count)
-        return self.states[part], self.cells[part], self.sizes[part], self.reals[part]
+        return self.states[part], self.cells[part], self.sizes[part]
 
     def column(self, data: Bytes, kind: pa.DataType, without: str | None = None) -> pa.Array:
         """Return the column of the root; ``without`` is a member of it that has no node, and is null."""
@@ -356,7 +402,7 @@ class CellColumns:
         what = self.kinds[node]
         if what is CellKind.STRUCT:
             return self._struct(data, node, kind, without)
-        states, cells, sizes, reals = self._cells_of(node)
+        states, cells, sizes = self._cells_of(node)
         count = len(states)
         if pa.types.is_null(kind):
             return pa.nulls(count)
@@ -382,7 +428,7 @@ class CellColumns:
         if what is CellKind.BOOLEAN:
             values = bitmap(cells != 0)
         elif what in (CellKind.FLOAT, CellKind.DOUBLE):
-            values = _reals(data, states, cells, sizes, reals, kind)
+            values = _reals(data, states, cells, sizes, kind)
         elif what in (CellKind.DECIMAL, CellKind.WIDE):
             wide = np.empty((count, 2), np.int64)
             wide[:, 0] = cells
@@ -436,12 +482,10 @@ def _texts(  # noqa: PLR0917 - the parts of a column
     return pa.Array.from_buffers(kind, len(states), [validity, pa.py_buffer(offsets), target.slice(0, end)], nulls)
 
 
-def _reals(  # noqa: PLR0917 - the parts of a column
-    data: Bytes, states: Bytes, cells: Longs, sizes: Longs, reals: npt.NDArray[np.float64], kind: pa.DataType
-) -> pa.Buffer:
+def _reals(data: Bytes, states: Bytes, cells: Longs, sizes: Longs, kind: pa.DataType) -> pa.Buffer:
     with np.errstate(over="ignore", invalid="ignore"):
-        # What is not a value is what was there before.
-        values = reals.astype(np.float32 if pa.types.is_float32(kind) else np.float64)
+        # What is not a value has other bits.
+        values = cells.view(np.float64).astype(np.float32 if pa.types.is_float32(kind) else np.float64)
     left = np.flatnonzero(states == Cell.TEXT)
     if len(left):
         # Arrow's parser rounds any decimal to the nearest number.

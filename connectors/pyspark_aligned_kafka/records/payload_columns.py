@@ -61,11 +61,9 @@ class JsonReader:
         left = made.fill(
             rows,
             lambda: walk_all(
-                data, starts, lengths, made.nodes, made.members, made.names, made.closures, self._stack,
-                made.before, made.counts, made.states, made.cells, made.sizes, made.reals, unusual,
-                wanted, found,
+                data, starts, lengths, made.members, made.names, self._stack, unusual, *made.arrays, wanted, found
             ),
-        )  # fmt: skip
+        )
         if self._choice.framed:
             unusual[without_id] = _WITHOUT_ID
             left += int(np.count_nonzero(without_id))

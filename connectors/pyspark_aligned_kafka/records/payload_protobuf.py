@@ -14,6 +14,7 @@ from pyspark_aligned_kafka.records.json_strings import is_utf8
 from pyspark_aligned_kafka.records.payload import Decoded, IdHeader, PayloadChoice
 from pyspark_aligned_kafka.records.payload_cells import (
     BASE,
+    CELL_ARRAYS,
     CLOSURE,
     CLOSURE_END,
     FIRST,
@@ -23,6 +24,9 @@ from pyspark_aligned_kafka.records.payload_cells import (
     CellColumns,
     CellKind,
     arrow_type,
+    forget_value,
+    keep_counts,
+    no_cells,
     node_value,
     put,
     put_null,
@@ -55,7 +59,6 @@ from watermark_source.machine_code.native import (
     address_of,
     byte_at,
     compiled,
-    copy_bytes,
     inlined,
     long_at,
     put_byte,
@@ -117,60 +120,54 @@ def _of_field(fields: Word, field: Word, column: Word) -> Word:
 
 
 @inlined
-def _slot(nodes: Word, counts: Word, node: Word) -> Word:
+def _slot(to: Word, node: Word) -> Word:
     """Return the place of the last cell of a node."""
-    return node_value(nodes, node, BASE) + long_at(counts, node) - 1
+    return node_value(to, node, BASE) + long_at(to.counts, node) - 1
 
 
 @inlined
-def _begin(  # noqa: PLR0917 - compiled
-    nodes: Word, plan: Word, closures: Word, counts: Word, states: Word, cells: Word, sizes: Word, node: Word
-) -> Word:
+def _begin(to: Word, plan: Word, node: Word) -> Word:
     """Append the default cells of a node and of all within it, lists empty; return whether there was room."""
-    for place in range(node_value(nodes, node, CLOSURE), node_value(nodes, node, CLOSURE_END)):
-        inner = long_at(closures, place)
-        kind = node_value(nodes, inner, NODE_KIND)
+    for place in range(node_value(to, node, CLOSURE), node_value(to, node, CLOSURE_END)):
+        inner = long_at(to.closures, place)
+        kind = node_value(to, inner, NODE_KIND)
         cell = _of_node(plan, inner, _CELL)
         if kind in (_LIST, _MAP):
-            cell = long_at(counts, node_value(nodes, inner, FIRST))
-        if not put(nodes, counts, states, cells, sizes, inner, _of_node(plan, inner, _STATE), cell, np.int64(0)):
+            cell = long_at(to.counts, node_value(to, inner, FIRST))
+        if not put(to, inner, _of_node(plan, inner, _STATE), cell, np.int64(0)):
             return False
     return True
 
 
 @inlined
-def _clear(  # noqa: PLR0917 - compiled
-    nodes: Word, plan: Word, counts: Word, states: Word, cells: Word, sizes: Word, node: Word
-) -> None:
+def _clear(to: Word, plan: Word, node: Word) -> None:
     """Restore the default cells of a node and of all within it, and remove the elements of its lists."""
     around = _of_node(plan, node, _CONTAINER)
     for inner in range(node, _of_node(plan, node, _END)):
         container = _of_node(plan, inner, _CONTAINER)
         if container == around:
-            slot = _slot(nodes, counts, inner)
+            slot = _slot(to, inner)
             cell = _of_node(plan, inner, _CELL)
-            if node_value(nodes, inner, NODE_KIND) in (_LIST, _MAP):
+            if node_value(to, inner, NODE_KIND) in (_LIST, _MAP):
                 # Where the list before this one ends.
-                cell = long_at(cells, slot - 1) if long_at(counts, inner) > 1 else np.int64(0)
-            put_byte(states, slot, _of_node(plan, inner, _STATE))
-            put_long(cells, slot, cell)
-            put_long(sizes, slot, np.int64(0))
+                cell = long_at(to.values, slot - 1) if long_at(to.counts, inner) > 1 else np.int64(0)
+            put_byte(to.states, slot, _of_node(plan, inner, _STATE))
+            put_long(to.values, slot, cell)
+            put_long(to.sizes, slot, np.int64(0))
         else:
-            lists = long_at(counts, container)
-            last = node_value(nodes, container, BASE) + lists - 1
-            put_long(counts, inner, long_at(cells, last) if lists > 0 else np.int64(0))
+            lists = long_at(to.counts, container)
+            last = node_value(to, container, BASE) + lists - 1
+            put_long(to.counts, inner, long_at(to.values, last) if lists > 0 else np.int64(0))
 
 
 @inlined
-def _is_complete(  # noqa: PLR0917 - compiled
-    nodes: Word, plan: Word, closures: Word, counts: Word, states: Word, node: Word
-) -> Word:
+def _is_complete(to: Word, plan: Word, node: Word) -> Word:
     """Return whether no required field is missing in a message that has been read, list elements aside."""
-    for place in range(node_value(nodes, node, CLOSURE), node_value(nodes, node, CLOSURE_END)):
-        inner = long_at(closures, place)
-        if _of_node(plan, inner, _REQUIRED) != 0 and byte_at(states, _slot(nodes, counts, inner)) == _A_NULL:
+    for place in range(node_value(to, node, CLOSURE), node_value(to, node, CLOSURE_END)):
+        inner = long_at(to.closures, place)
+        if _of_node(plan, inner, _REQUIRED) != 0 and byte_at(to.states, _slot(to, inner)) == _A_NULL:
             parent = _of_node(plan, inner, _PARENT)
-            if byte_at(states, _slot(nodes, counts, parent)) != _A_NULL:
+            if byte_at(to.states, _slot(to, parent)) != _A_NULL:
                 return False
     return True
 
@@ -276,12 +273,12 @@ def _micros_of(nanos: Word) -> Word:
 
 @inlined
 def _walk(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the message is the point of it
-    nodes: Word, plan: Word, fields: Word, names: Word, others: Word, closures: Word, stack: Word, groups: Word,
-    counts: Word, states: Word, cells: Word, sizes: Word, data: Word, at: Word, stop: Word,
+    to: Word, plan: Word, fields: Word, names: Word, others: Word, stack: Word, groups: Word,
+    data: Word, at: Word, stop: Word,
 ) -> tuple[Word, Word]:  # fmt: skip
     """Append the cells of one message; return how it ended, and the number of the field where it did."""
     number = np.int64(0)
-    if not _begin(nodes, plan, closures, counts, states, cells, sizes, np.int64(0)):
+    if not _begin(to, plan, np.int64(0)):
         return np.int64(_NO_ROOM), number
     depth, node, group, hint, end = np.int64(0), np.int64(0), np.int64(0), np.int64(0), stop
     first, count = _of_node(plan, node, _FIRST_FIELD), _of_node(plan, node, _FIELDS)
@@ -303,8 +300,8 @@ def _walk(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the messa
             if _of_node(plan, node, _HAS_REQUIRED) != 0:
                 # A single message may occur again, and have the field then: it is checked with what it is in.
                 whole = depth == 0 or (_of_node(plan, node, _CONTAINER) >= 0 and _of_node(plan, node, _PARENT) < 0)
-                is_map = node_value(nodes, node, NODE_KIND) == _MAP
-                if whole and not is_map and not _is_complete(nodes, plan, closures, counts, states, node):
+                is_map = node_value(to, node, NODE_KIND) == _MAP
+                if whole and not is_map and not _is_complete(to, plan, node):
                     return np.int64(_MISSING), number
             if depth == 0:
                 return np.int64(_DONE), number
@@ -329,7 +326,7 @@ def _walk(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the messa
         # The next one, or the same once more.
         hint = field - first + (shape == _A_SINGLE)
         for place in range(_of_field(fields, field, _FIRST_OTHER), _of_field(fields, field, _OTHERS_END)):
-            _clear(nodes, plan, counts, states, cells, sizes, long_at(others, place))
+            _clear(to, plan, long_at(others, place))
         target = _of_field(fields, field, _NODE)
         has_node = target < _of_node(plan, np.int64(0), _END)
         if not has_node and kind not in (MESSAGE, GROUP):
@@ -337,7 +334,7 @@ def _walk(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the messa
             if at < 0:
                 return np.int64(_CORRUPT), number
             continue
-        slot = _slot(nodes, counts, target) if has_node else np.int64(0)
+        slot = _slot(to, target) if has_node else np.int64(0)
         value_end = end
         if wire == _SIZED:
             at, value_end = sized_at(data, at, end)
@@ -348,19 +345,17 @@ def _walk(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the messa
             if not has_node:
                 pass
             elif shape == _A_SINGLE:
-                put_byte(states, slot, np.int64(_A_VALUE))
+                put_byte(to.states, slot, np.int64(_A_VALUE))
             else:
                 if shape == _A_LIST:
-                    inner = node_value(nodes, target, FIRST)
-                    has_room = _begin(nodes, plan, closures, counts, states, cells, sizes, inner)
+                    inner = node_value(to, target, FIRST)
+                    has_room = _begin(to, plan, inner)
                 else:
-                    key, value = node_value(nodes, target, FIRST), node_value(nodes, target, MORE)
-                    has_room = _begin(nodes, plan, closures, counts, states, cells, sizes, key) and _begin(
-                        nodes, plan, closures, counts, states, cells, sizes, value
-                    )
+                    key, value = node_value(to, target, FIRST), node_value(to, target, MORE)
+                    has_room = _begin(to, plan, key) and _begin(to, plan, value)
                 if not has_room:
                     return np.int64(_NO_ROOM), number
-                put_long(cells, slot, long_at(counts, node_value(nodes, target, FIRST)))
+                put_long(to.values, slot, long_at(to.counts, node_value(to, target, FIRST)))
             top = depth * _FRAME
             put_long(stack, top + _STOP, end)
             put_long(stack, top + _OF_NODE, node)
@@ -371,7 +366,7 @@ def _walk(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the messa
             group, end = (number, end) if wire == _OPEN_GROUP else (np.int64(0), value_end)
             first, count = _of_node(plan, node, _FIRST_FIELD), _of_node(plan, node, _FIELDS)
             continue
-        element = node_value(nodes, target, FIRST)
+        element = node_value(to, target, FIRST)
         if packed:
             while at < value_end:
                 bits, at = _bits_at(data, at, value_end, expected)
@@ -383,9 +378,9 @@ def _walk(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the messa
                 )
                 if not named:
                     return np.int64(_NO_VALUE), number
-                if not put(nodes, counts, states, cells, sizes, element, np.int64(_A_VALUE), cell, np.int64(0)):
+                if not put(to, element, np.int64(_A_VALUE), cell, np.int64(0)):
                     return np.int64(_NO_ROOM), number
-            put_long(cells, slot, long_at(counts, element))
+            put_long(to.values, slot, long_at(to.counts, element))
             continue
         size = np.int64(0)
         if wire == _SIZED:
@@ -396,8 +391,8 @@ def _walk(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the messa
                     return np.int64(_NO_TEXT), number
             elif kind == _MOMENT:
                 micros, nanos = np.int64(0), np.int64(0)
-                if shape == _A_SINGLE and byte_at(states, slot) != _A_NULL:
-                    micros, nanos = long_at(cells, slot), long_at(sizes, slot)
+                if shape == _A_SINGLE and byte_at(to.states, slot) != _A_NULL:
+                    micros, nanos = long_at(to.values, slot), long_at(to.sizes, slot)
                 result, cell, size = _moment_at(data, cell, value_end, micros, nanos, groups)
                 if result != _DONE:
                     return result, number
@@ -409,53 +404,50 @@ def _walk(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the messa
             if not _is_named(names, _of_field(fields, field, _FIRST_NAME), _of_field(fields, field, _NAMES_END), cell):
                 return np.int64(_NO_VALUE), number
         if shape == _A_LIST:
-            if not put(nodes, counts, states, cells, sizes, element, np.int64(_A_VALUE), cell, size):
+            if not put(to, element, np.int64(_A_VALUE), cell, size):
                 return np.int64(_NO_ROOM), number
-            put_long(cells, slot, long_at(counts, element))
+            put_long(to.values, slot, long_at(to.counts, element))
             continue
         absent = _of_field(fields, field, _IMPLICIT) != 0 and (size if kind in (STRING, BYTES) else cell) == 0
-        put_byte(states, slot, np.int64(_A_NULL) if absent else np.int64(_A_VALUE))
-        put_long(cells, slot, cell)
-        put_long(sizes, slot, size)
+        put_byte(to.states, slot, np.int64(_A_NULL) if absent else np.int64(_A_VALUE))
+        put_long(to.values, slot, cell)
+        put_long(to.sizes, slot, size)
 
 
 @compiled(
-    "int64(uint8[::1], int64[::1], int64[::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1], int64[::1],"
-    " int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], uint8[::1], int64[::1], int64[::1], int64[::1])"
+    f"int64(uint8[::1], int64[::1], int64[::1], {CELL_ARRAYS}, int64[:, ::1], int64[:, ::1], int64[::1], int64[::1],"
+    " int64[::1], int64[::1], int64[::1])"
 )
 def _walk_all(  # noqa: PLR0917 - arrays in, arrays out
     array: Word, starts: Word, lengths: Word,
-    nodes: Word, plan: Word, fields: Word, names: Word, others: Word, closures: Word, stack: Word, groups: Word,
-    before: Word, counts: Word, states: Word, cells: Word, sizes: Word, wrong: Word,
+    nodes: Word, closures: Word, before: Word, counts: Word, states: Word, cells: Word, sizes: Word,
+    plan: Word, fields: Word, names: Word, others: Word, stack: Word, groups: Word, wrong: Word,
 ) -> Word:  # fmt: skip
     """Append the cells of all messages; return how many are bad, -1 if there was no room for the cells.
 
     For one of negative length, and for a bad one, there is a null; ``wrong`` is what is wrong with that, and 0 with
     any other.
     """
-    data, node_table, closed, counted = address_of(array), address_of(nodes), address_of(closures), address_of(counts)
+    to = no_cells(nodes, closures, before, counts, states, cells, sizes)
     plans, field_table, numbers, siblings = address_of(plan), address_of(fields), address_of(names), address_of(others)
-    frames, open_groups, state_cells = address_of(stack), address_of(groups), address_of(states)
-    value_cells, size_cells, kept_counts = address_of(cells), address_of(sizes), address_of(before)
+    data, frames, open_groups = address_of(array), address_of(stack), address_of(groups)
     bad = np.int64(0)
-    counts[:] = 0
     for row in range(starts.shape[0]):
         wrong[row] = 0
         if lengths[row] >= 0:
-            copy_bytes(kept_counts, counted, counts.nbytes)
+            keep_counts(to)
             start = starts[row]
             result, number = _walk(
-                node_table, plans, field_table, numbers, siblings, closed, frames, open_groups,
-                counted, state_cells, value_cells, size_cells, data, start, start + lengths[row],
-            )  # fmt: skip
+                to, plans, field_table, numbers, siblings, frames, open_groups, data, start, start + lengths[row]
+            )
             if result == _NO_ROOM:
                 return np.int64(-1)
             if result == _DONE:
                 continue
-            copy_bytes(counted, kept_counts, counts.nbytes)
+            forget_value(to)
             wrong[row] = number * _CODES + result
             bad += 1
-        if not put_null(node_table, closed, counted, state_cells, value_cells, size_cells, np.int64(0)):
+        if not put_null(to, np.int64(0)):
             return np.int64(-1)
     return bad
 
@@ -577,8 +569,8 @@ class ProtobufReader:
         made.fill(
             rows,
             lambda: _walk_all(
-                data, begins, sizes, made.nodes, plan.nodes, plan.fields, plan.names, plan.others, made.closures,
-                self._stack, self._groups, made.before, made.counts, made.states, made.cells, made.sizes, wrong,
+                data, begins, sizes, *made.arrays, plan.nodes, plan.fields, plan.names, plan.others,
+                self._stack, self._groups, wrong,
             ),
         )  # fmt: skip
         column = delivered(made.column(data, self._read_type), self._message, self._type)

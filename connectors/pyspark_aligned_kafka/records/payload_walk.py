@@ -31,7 +31,7 @@ from pyspark_aligned_kafka.records.json_strings import (
     unescaped,
 )
 from pyspark_aligned_kafka.records.payload_cells import (
-    BASE,
+    CELL_ARRAYS,
     FIRST,
     HIGHEST,
     LOWEST,
@@ -44,7 +44,11 @@ from pyspark_aligned_kafka.records.payload_cells import (
     SEEN,
     Cell,
     CellKind,
+    bits_of,
+    forget_value,
+    keep_counts,
     member_value,
+    no_cells,
     node_value,
     put,
     put_null,
@@ -56,12 +60,10 @@ from watermark_source.machine_code.native import (
     address_of,
     byte_at,
     compiled,
-    copy_bytes,
     inlined,
     long_at,
     power_of_ten,
     put_long,
-    put_real,
 )
 
 # Of what encloses the value that is read: what it is, its node, its number, and the member after the last one.
@@ -220,12 +222,9 @@ def _is_character_text(data: Word, at: Word, stop: Word) -> Word:
 
 
 @inlined
-def _text(  # noqa: PLR0917 - compiled
-    nodes: Word, counts: Word, states: Word, cells: Word, sizes: Word,
-    data: Word, at: Word, stop: Word, flags: Word, node: Word,
-) -> Word:  # fmt: skip
+def _text(to: Word, data: Word, at: Word, stop: Word, flags: Word, node: Word) -> Word:  # noqa: PLR0917 - compiled
     """Append the string between ``at`` and ``stop``."""
-    kind = node_value(nodes, node, NODE_KIND)
+    kind = node_value(to, node, NODE_KIND)
     escaped = flags & HAS_ESCAPES
     cell, size, state = at, stop - at, np.int64(_A_VALUE)
     if kind == _STRING:
@@ -236,7 +235,7 @@ def _text(  # noqa: PLR0917 - compiled
     elif escaped:
         return np.int64(_UNUSUAL)
     elif kind == _TIMESTAMP:
-        cell = _moment(data, at, stop, node_value(nodes, node, LOWEST))
+        cell = _moment(data, at, stop, node_value(to, node, LOWEST))
         if cell == NO_MOMENT:
             return np.int64(_UNUSUAL)
     elif kind == _DATE:
@@ -245,26 +244,23 @@ def _text(  # noqa: PLR0917 - compiled
             return np.int64(_UNUSUAL)
     elif kind != _BASE64 or not _is_base64(data, at, stop):
         return np.int64(_UNUSUAL)
-    done = put(nodes, counts, states, cells, sizes, node, state, cell, size)
+    done = put(to, node, state, cell, size)
     return np.int64(_DONE) if done else np.int64(_NO_ROOM)
 
 
 @inlined
-def _number(  # noqa: PLR0917, PLR0911, PLR0912 - compiled
-    nodes: Word, counts: Word, states: Word, cells: Word, sizes: Word, reals: Word,
-    data: Word, at: Word, end: Word, node: Word,
-) -> Word:  # fmt: skip
+def _number(to: Word, data: Word, at: Word, end: Word, node: Word) -> Word:  # noqa: PLR0911, PLR0912 - compiled
     """Append the number between ``at`` and ``end``."""
-    kind = node_value(nodes, node, NODE_KIND)
+    kind = node_value(to, node, NODE_KIND)
     value, power, count, is_integer = _plain_number(data, at, end)
     negative = byte_at(data, at) == _MINUS
-    cell, size, state, real = at, end - at, np.int64(_A_VALUE), 0.0
+    cell, size, state = at, end - at, np.int64(_A_VALUE)
     if kind in (_INTEGER, _TIMESTAMP):
         cell = -value if negative else value
         if not is_integer or count > _MOST_DIGITS:
             return np.int64(_UNUSUAL)
         if kind == _INTEGER:
-            if not node_value(nodes, node, LOWEST) <= cell <= node_value(nodes, node, HIGHEST):
+            if not node_value(to, node, LOWEST) <= cell <= node_value(to, node, HIGHEST):
                 return np.int64(_UNUSUAL)
         elif abs(cell) > _MOST_SECONDS:
             return np.int64(_UNUSUAL)
@@ -273,33 +269,24 @@ def _number(  # noqa: PLR0917, PLR0911, PLR0912 - compiled
     elif kind in (_DOUBLE, _FLOAT):
         if size > _LONGEST_NUMBER or abs(power) > _LARGEST_POWER:
             return np.int64(_UNUSUAL)
-        if count > _MOST_DIGITS:
+        is_exact, real = _fraction(kind, value, power)
+        if count > _MOST_DIGITS or not is_exact:
             state = np.int64(_A_TEXT)
-        elif value == 0 and negative and is_integer:
-            # An integer in Java: it has no negative zero.
-            negative = False
         else:
-            is_exact, real = _fraction(kind, value, power)
-            if not is_exact:
-                state = np.int64(_A_TEXT)
-        if negative:
-            real = -real
+            # An integer in Java has no negative zero.
+            cell = bits_of(-real if negative and (value > 0 or not is_integer) else real)
     elif kind == _DECIMAL:
         if count > _MOST_DIGITS:
             return np.int64(_UNUSUAL)
-        fits, cell = _decimal(value, power, node_value(nodes, node, LOWEST), node_value(nodes, node, HIGHEST))
+        fits, cell = _decimal(value, power, node_value(to, node, LOWEST), node_value(to, node, HIGHEST))
         if not fits:
             return np.int64(_UNUSUAL)
         if negative:
             cell = -cell
     elif kind != _STRING or not is_integer or (negative and count == 0):
         return np.int64(_UNUSUAL)
-    place = node_value(nodes, node, BASE) + long_at(counts, node)
-    if not put(nodes, counts, states, cells, sizes, node, state, cell, size):
-        return np.int64(_NO_ROOM)
-    if kind in (_DOUBLE, _FLOAT) and state == _A_VALUE:
-        put_real(reals, place, real)
-    return np.int64(_DONE)
+    done = put(to, node, state, cell, size)
+    return np.int64(_DONE) if done else np.int64(_NO_ROOM)
 
 
 @inlined
@@ -320,9 +307,8 @@ def _member(  # noqa: PLR0917 - compiled
 
 @inlined
 def _walk(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the document is the point of it
-    nodes: Word, members: Word, names: Word, closures: Word, stack: Word,
-    counts: Word, states: Word, cells: Word, sizes: Word, reals: Word,
-    data: Word, start: Word, stop: Word, number: Word, wanted: Word, places: Word, row: Word, rows: Word,
+    to: Word, members: Word, names: Word, stack: Word, data: Word, start: Word, stop: Word, number: Word,
+    wanted: Word, places: Word, row: Word, rows: Word,
 ) -> tuple[Word, Word]:  # fmt: skip
     """Append the cells of one document; return how it ended, and the number of structs there have been.
 
@@ -350,9 +336,9 @@ def _walk(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the docum
             node = np.int64(-1)
             if what == _IN_STRUCT:
                 parent = long_at(stack, top + _NODE)
-                first = node_value(nodes, parent, FIRST)
+                first = node_value(to, parent, FIRST)
                 found = _member(
-                    members, names, first, node_value(nodes, parent, MORE), long_at(stack, top + _HINT),
+                    members, names, first, node_value(to, parent, MORE), long_at(stack, top + _HINT),
                     data, at + 1, end - 1, flags & HAS_ESCAPES,
                 )  # fmt: skip
                 if found >= 0:
@@ -363,11 +349,11 @@ def _walk(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the docum
                     node = member_value(members, found, MEMBER_NODE)
             elif what == _IN_MAP:
                 parent = long_at(stack, top + _NODE)
-                name_node = node_value(nodes, parent, FIRST)
-                result = _text(nodes, counts, states, cells, sizes, data, at + 1, end - 1, flags, name_node)
+                name_node = node_value(to, parent, FIRST)
+                result = _text(to, data, at + 1, end - 1, flags, name_node)
                 if result != _DONE:
                     return result, number
-                node = node_value(nodes, parent, MORE)
+                node = node_value(to, parent, MORE)
             at = after_space(data, end, stop)
             if at >= stop or byte_at(data, at) != _COLON:
                 return np.int64(_UNUSUAL), number
@@ -383,13 +369,13 @@ def _walk(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the docum
                 top = depth * _FRAME
                 put_long(stack, top + _WHAT, _OBJECT if c == _OPEN else _ARRAY)
                 if node >= 0:
-                    kind = node_value(nodes, node, NODE_KIND)
+                    kind = node_value(to, node, NODE_KIND)
                     if kind == _STRUCT and c == _OPEN:
                         number += 1
                         put_long(stack, top + _WHAT, _IN_STRUCT)
                         put_long(stack, top + _NUMBER, number)
                         put_long(stack, top + _HINT, 0)
-                        if not put(nodes, counts, states, cells, sizes, node, _A_VALUE, np.int64(0), np.int64(0)):
+                        if not put(to, node, _A_VALUE, np.int64(0), np.int64(0)):
                             return np.int64(_NO_ROOM), number
                     elif kind == _MAP and c == _OPEN:
                         put_long(stack, top + _WHAT, _IN_MAP)
@@ -398,7 +384,7 @@ def _walk(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the docum
                     else:
                         return np.int64(_UNUSUAL), number
                     put_long(stack, top + _NODE, node)
-                    node = node_value(nodes, node, FIRST) if kind == _LIST else np.int64(-1)
+                    node = node_value(to, node, FIRST) if kind == _LIST else np.int64(-1)
                 expected = _VALUE_OR_END if c == _OPEN_ARRAY else _NAME_OR_END
                 at = after_space(data, at + 1, stop)
                 continue
@@ -407,26 +393,24 @@ def _walk(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the docum
                 at, flags = text_end(data, at + 1, stop)
                 this = np.int64(ESCAPED_TEXT if flags & HAS_ESCAPES else PLAIN_TEXT)
                 if at >= 0 and node >= 0:
-                    result = _text(nodes, counts, states, cells, sizes, data, begin + 1, at - 1, flags, node)
+                    result = _text(to, data, begin + 1, at - 1, flags, node)
             elif _ZERO <= c <= _NINE or c == _MINUS:
                 at = number_end(data, at, stop)
                 this = np.int64(NUMBER)
                 if at - begin > 900:
                     return np.int64(_UNUSUAL), number
                 if at >= 0 and node >= 0:
-                    result = _number(nodes, counts, states, cells, sizes, reals, data, begin, at, node)
+                    result = _number(to, data, begin, at, node)
             else:
                 at = word_end(data, at, stop) if c in (_T, _F, _N) else np.int64(-1)
                 if at >= 0 and node >= 0:
-                    kind = node_value(nodes, node, NODE_KIND)
+                    kind = node_value(to, node, NODE_KIND)
                     if c == _N:
-                        has_room = put_null(nodes, closures, counts, states, cells, sizes, node)
+                        has_room = put_null(to, node)
                     elif kind == _BOOLEAN:
-                        has_room = put(
-                            nodes, counts, states, cells, sizes, node, _A_VALUE, np.int64(c == _T), np.int64(0)
-                        )
+                        has_room = put(to, node, _A_VALUE, np.int64(c == _T), np.int64(0))
                     elif kind == _STRING:
-                        has_room = put(nodes, counts, states, cells, sizes, node, _A_VALUE, begin, at - begin)
+                        has_room = put(to, node, _A_VALUE, begin, at - begin)
                     else:
                         return np.int64(_UNUSUAL), number
                     result = np.int64(_DONE) if has_room else np.int64(_NO_ROOM)
@@ -446,23 +430,22 @@ def _walk(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the docum
             is_list = what in (_ARRAY, _IN_LIST)
             if c == _COMMA and expected == _COMMA_OR_END:
                 expected = _VALUE if is_list else _NAME_NEXT
-                node = node_value(nodes, long_at(stack, top + _NODE), FIRST) if what == _IN_LIST else np.int64(-1)
+                node = node_value(to, long_at(stack, top + _NODE), FIRST) if what == _IN_LIST else np.int64(-1)
                 at = after_space(data, at + 1, stop)
                 continue
             if c != (_CLOSE_ARRAY if is_list else _CLOSE):
                 return np.int64(_UNUSUAL), number
             if what == _IN_STRUCT:
                 parent = long_at(stack, top + _NODE)
-                first = node_value(nodes, parent, FIRST)
-                for member in range(first, first + node_value(nodes, parent, MORE)):
-                    if member_value(members, member, SEEN) != long_at(stack, top + _NUMBER) and not put_null(
-                        nodes, closures, counts, states, cells, sizes, member_value(members, member, MEMBER_NODE)
-                    ):
+                first = node_value(to, parent, FIRST)
+                for member in range(first, first + node_value(to, parent, MORE)):
+                    was_there = member_value(members, member, SEEN) == long_at(stack, top + _NUMBER)
+                    if not was_there and not put_null(to, member_value(members, member, MEMBER_NODE)):
                         return np.int64(_NO_ROOM), number
             elif what in (_IN_LIST, _IN_MAP):
                 parent = long_at(stack, top + _NODE)
-                end = long_at(counts, node_value(nodes, parent, FIRST))
-                if not put(nodes, counts, states, cells, sizes, parent, _A_VALUE, end, np.int64(0)):
+                end = long_at(to.counts, node_value(to, parent, FIRST))
+                if not put(to, parent, _A_VALUE, end, np.int64(0)):
                     return np.int64(_NO_ROOM), number
             depth -= 1
             at += 1
@@ -477,13 +460,13 @@ def _walk(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the docum
 
 
 @compiled(
-    "int64(uint8[::1], int64[::1], int64[::1], int64[:, ::1], int64[:, ::1], uint8[::1], int64[::1], int64[::1],"
-    " int64[::1], int64[::1], uint8[::1], int64[::1], int64[::1], float64[::1], uint8[::1], int64, int64[:, ::1])"
+    f"int64(uint8[::1], int64[::1], int64[::1], int64[:, ::1], uint8[::1], int64[::1], uint8[::1], {CELL_ARRAYS},"
+    " int64, int64[:, ::1])"
 )
 def walk_all(  # noqa: PLR0917 - arrays in, arrays out
     array: Word, starts: Word, lengths: Word,
-    nodes: Word, members: Word, text: Word, closures: Word, stack: Word,
-    before: Word, counts: Word, states: Word, cells: Word, sizes: Word, reals: Word, unusual: Word,
+    members: Word, text: Word, stack: Word, unusual: Word,
+    nodes: Word, closures: Word, before: Word, counts: Word, states: Word, cells: Word, sizes: Word,
     wanted: Word, places: Word,
 ) -> Word:  # fmt: skip
     """Append the cells of all documents; return how many are unusual, -1 if there was no room for the cells.
@@ -492,33 +475,28 @@ def walk_all(  # noqa: PLR0917 - arrays in, arrays out
     ``places`` receives what ``json_scan`` finds, in every document that is not unusual, at the node ``wanted``, a value
     of one cell within structs alone; without such a node it is below zero, and ``places`` has no columns.
     """
-    # By their addresses: to count references of arrays at each call was most of the time.
-    data, names, node_table, member_table = address_of(array), address_of(text), address_of(nodes), address_of(members)
-    null_nodes, frames, numbers = address_of(closures), address_of(stack), address_of(counts)
-    state_cells, value_cells, size_cells = address_of(states), address_of(cells), address_of(sizes)
-    real_cells, found, rows = address_of(reals), address_of(places), starts.shape[0]
-    kept_counts = address_of(before)
+    to = no_cells(nodes, closures, before, counts, states, cells, sizes)
+    data, names, member_table = address_of(array), address_of(text), address_of(members)
+    frames, found, rows = address_of(stack), address_of(places), starts.shape[0]
     number, left = np.int64(0), np.int64(0)
-    counts[:] = 0
     members[:, SEEN] = -1
     for row in range(rows):
         unusual[row] = 0
         if wanted >= 0:
             places[0, row] = NO_DOCUMENT if lengths[row] < 0 else NO_MEMBER
         if lengths[row] >= 0:
-            copy_bytes(kept_counts, numbers, counts.nbytes)
+            keep_counts(to)
             start = starts[row]
             result, number = _walk(
-                node_table, member_table, names, null_nodes, frames, numbers, state_cells, value_cells, size_cells,
-                real_cells, data, start, start + lengths[row], number, wanted, found, row, rows,
-            )  # fmt: skip
+                to, member_table, names, frames, data, start, start + lengths[row], number, wanted, found, row, rows
+            )
             if result == _NO_ROOM:
                 return np.int64(-1)
             if result == _DONE:
                 continue
-            copy_bytes(numbers, kept_counts, counts.nbytes)
+            forget_value(to)
             unusual[row] = 1
             left += 1
-        if not put_null(node_table, null_nodes, numbers, state_cells, value_cells, size_cells, np.int64(0)):
+        if not put_null(to, np.int64(0)):
             return np.int64(-1)
     return left

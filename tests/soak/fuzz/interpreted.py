@@ -112,7 +112,7 @@ def _crc32(address: Address, start: int, stop: int) -> np.int64:
 
 native.address_of, native.byte_at, native.word_at, native.copy_bytes = _address_of, _byte_at, _word_at, _copy_bytes
 native.long_at = _element_at
-native.put_long = native.put_real = native.put_byte = _put_element
+native.put_long = native.put_byte = _put_element
 # The processor's instruction has no Python.
 native.HAS_CRC32C = False
 importlib.import_module("pyspark_aligned_kafka.records.record_batches").checksum = _checksum  # type: ignore[attr-defined]
