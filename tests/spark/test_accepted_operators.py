@@ -18,7 +18,7 @@ from watermark_source import follow_watermark, split_late
 from watermark_source.errors import UsageError
 from watermark_source.spark import plan_steps
 from watermark_source.spark.accepted_operators import need_kept_markers
-from watermark_source.spark.connect_plan import PlanText
+from watermark_source.spark.plan_text import PlanText
 
 pytestmark = pytest.mark.spark
 

@@ -16,7 +16,7 @@ from watermark_source import data_rows, follow_watermark, markers
 from watermark_source.errors import UsageError
 from watermark_source.spark import started_queries
 from watermark_source.spark.accepted_operators import has_times_of_its_own
-from watermark_source.spark.connect_plan import PlanText
+from watermark_source.spark.plan_text import PlanText
 from watermark_source.spark.started_queries import examine, examine_plan
 
 pytestmark = pytest.mark.spark

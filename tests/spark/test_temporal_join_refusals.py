@@ -15,7 +15,7 @@ from watermark_source import data_rows, follow_clock, follow_watermark, order_by
 from watermark_source.errors import UsageError
 from watermark_source.operators.changes import KindsOfChange, row_paths
 from watermark_source.operators.followed_time import STATE_STORE
-from watermark_source.spark.connect_plan import PlanText
+from watermark_source.spark.plan_text import PlanText
 from watermark_source.spark.query_plan import steps_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("rocksdb")]

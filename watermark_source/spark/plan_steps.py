@@ -1,8 +1,8 @@
 """A query's plan as the checks of this project read it: what each operator does to a marker row.
 
-Spark shows a plan in three forms: Classic its nodes (``classic_plan``), Connect the text of the analysed plan, and in a
-declarative pipeline only what the client has sent (``connect_plan``). All are read into the same steps, so that one
-rule counts for all of them.
+Spark shows a plan as text (``plan_text``), for Classic its nodes as well (``classic_plan``), and in a declarative
+pipeline only what the client has sent (``connect_plan``). All are read into the same steps, so that one rule counts for
+all of them.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from watermark_source.errors import UsageError
 from watermark_source.operators.changes import row_paths
 from watermark_source.planning.watermark import WatermarkCharacteristic
 from watermark_source.spark.columns import SourceTime
-from watermark_source.spark.connect_plan import PlanText
+from watermark_source.spark.plan_text import PlanText
 from watermark_source.spark.started_queries import examine_plan
 
 READ = (
@@ -28,6 +28,9 @@ PLANS: dict[str, tuple[tuple[str, ...], str | None]] = {
     "windows by WATERMARK": ((*OF_WINDOWS, NOT_NULL, WATERMARK, "~SubqueryAlias t", READ), "highest event time"),
     "markers left out above WATERMARK": (("~Filter isnull(marker#137)", WATERMARK, READ), "highest event time"),
     "rows without a time left out": ((NOT_NULL, READ), None),
+    "nulls that a computation drops": (("~Filter ((pmod(value#135L, 4) + 1) > 3)", READ), None),
+    "nulls that a function drops": (("~Filter Contains(cast(value#135L as string), 7)", READ), None),
+    "nulls that a function may keep": (("~Filter (coalesce(value#135L, 4) > 3)", READ), "marker rows"),
     "data rows": (("~Project [value#135L]", "~Filter isnull(marker#137)", READ), None),
     "WATERMARK of data rows": ((*OF_WINDOWS, NOT_NULL, WATERMARK, "~Filter isnull(marker#137)", READ), None),
 }

@@ -1,0 +1,258 @@
+"""The text of an analysed plan, as Spark prints it for Classic and for Spark Connect alike.
+
+Spark prints a node in a line, its inputs below it and further to the right. Columns have numbers, by which a column is
+followed to the source, and operators of two conditions are in parentheses. A condition that the text leaves open, as a
+text with parentheses of its own would, can be anything.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from watermark_source.spark.column_names import EVENT_TIME, MARKER
+from watermark_source.spark.plan_columns import (
+    CAST,
+    WATERMARK,
+    NumberedColumn,
+    column_of,
+    is_column,
+    is_steady,
+    listed_columns,
+    numbers_in,
+    projected,
+    split,
+    without_numbers,
+)
+from watermark_source.spark.plan_steps import (
+    ANY,
+    DEFINED,
+    FALSE,
+    NULL,
+    REPRESENTED,
+    TRUE,
+    Outcomes,
+    Source,
+    Step,
+    Watermarked,
+    both,
+    either,
+    negated,
+    null_test,
+)
+
+MARKERS_ASKED = "includeMarkers"
+"""The option by which a user shows to know of marker rows."""
+_BEGINS, _ENDS = "== Analyzed Logical Plan ==\n", "\n== Optimized Logical Plan =="
+_NODE = re.compile(r"(?P<depth>(?:[: ]  )*)(?P<below>[:+]- )?(?P<streams>~?)(?P<kind>[A-Z]\w*)\b ?(?P<rest>.*)")
+_NULL_TEST = re.compile(r"(?P<test>isnull|isnotnull)\((?P<of>.*)\)")
+_COMPARISON = re.compile(r"(?P<one>.+?) (?:=|<|<=|>|>=|IN|LIKE|RLIKE) (?P<other>.+)")
+_SIDES = 2
+_ARITHMETIC = "+-*/%"
+_CALL = re.compile(r"(?P<name>\w+)\((?P<of>.*)\)")
+_NULL_OF_NULL = frozenset(
+    (
+        *("abs", "ceil", "ceiling", "floor", "negative", "positive", "pmod", "round", "sign", "sqrt"),
+        *("concat", "contains", "endswith", "length", "lower", "ltrim", "replace", "rtrim", "startswith", "substring"),
+        *("trim", "upper", "get_json_object", "regexp_extract", "regexp_replace", "split", "sha2", "md5", "size"),
+        *("date_add", "date_format", "date_sub", "date_trunc", "datediff", "dayofmonth", "dayofweek", "hour", "minute"),
+        *("month", "second", "to_date", "trunc", "unix_micros", "unix_millis", "unix_seconds", "year"),
+    )
+)
+"""Functions that are known to be null if an argument is."""
+_LISTED = ("Aggregate", "MapInArrow", "MapInPandas", "TransformWithStateInPySpark")
+"""Operators that are printed with their columns, although they have inputs."""
+_OUTER = re.compile(r".*, (?P<outer>true|false), (?:[^,\[]+, )?\[[^\[]*\]")
+_PYTHON_SOURCE = re.compile(r"(?:\S+@\w+, )?(?P<format>[^,]+), \S+\.PythonTable@\w+, \[(?P<options>.*?)\], \[.*")
+
+
+@dataclass(slots=True)
+class _Line:
+    depth: int
+    kind: str
+    streams: bool
+    rest: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlanText:
+    """The text of an analysed plan."""
+
+    lines: Sequence[_Line]
+    defined: Mapping[int, str]
+    """What the columns of projections are, by their numbers."""
+    read: Mapping[int, str]
+    """Names of the columns of sources."""
+
+    @classmethod
+    def of(cls, explained: str) -> PlanText:
+        """Read what Spark explains in extended form, or the tree of the analysed plan alone."""
+        tree = explained
+        if _BEGINS in explained:
+            tree = explained.partition(_BEGINS)[2].partition(_ENDS)[0].partition("\n")[2]
+        lines = list(_lines(tree))
+        defined: dict[int, str] = {}
+        for line in lines:
+            if line.kind == "Project":
+                defined |= projected(_unlisted(line.rest))[1]
+        leaves = [line for line, below in zip(lines, [*lines[1:], None], strict=True) if _is_leaf(line, below)]
+        columns = [column for line in leaves if line.kind != REPRESENTED for column in listed_columns(line.rest)]
+        return cls(lines, defined, {column.number: column.name for column in columns})
+
+    def steps(self) -> Step:
+        """Return the plan."""
+        return self._step(0)
+
+    def _step(self, at: int) -> Step:
+        line = self.lines[at]
+        children = tuple(self._step(each) for each in self._children(at))
+        # A view is printed without the sign of a stream.
+        streams = any(child.is_stream for child in children) if children else line.streams
+        facts = self._facts(line) if streams else {}
+        output, made = columns_of(line.kind, line.rest, children)
+        return Step(kind=line.kind, is_stream=streams, children=children, output=output, made=made, **facts)
+
+    def _facts(self, line: _Line) -> dict[str, Any]:
+        if line.kind == "Filter":
+            return {
+                "text": without_numbers(line.rest),
+                "outcomes": self._outcomes(line.rest),
+                "reads_marker_alone": self._reads_marker_alone(line.rest),
+                "reads": numbers_in(line.rest),
+                "is_steady": is_steady(line.rest),
+            }
+        if line.kind == "Join":
+            join_type, _, condition = line.rest.partition(", ")
+            return {"join_type": join_type, "outcomes": self._outcomes(condition) if condition else TRUE}
+        if line.kind == "Generate" and (outer := _OUTER.fullmatch(line.rest)) is not None:
+            return {"keeps_left_out": outer["outer"] == "true"}
+        if line.kind == "EventTimeWatermark" and (found := WATERMARK.fullmatch(line.rest)) is not None:
+            return {"watermarked": Watermarked(found["name"], found["delay"])}
+        if line.kind == "MapInArrow":
+            return {"function": line.rest.partition("(")[0]}
+        is_table = line.kind in (DEFINED, REPRESENTED)
+        return {"table": int(line.rest.partition(",")[0])} if is_table else {"source": self._source(line)}
+
+    def _children(self, at: int) -> Iterator[int]:
+        """Yield the numbers of the lines of a node's inputs; plans within its expressions are further to the right."""
+        above = [self.lines[at].depth]
+        for number in range(at + 1, len(self.lines)):
+            depth = self.lines[number].depth
+            if depth <= above[0]:
+                return
+            while depth <= above[-1]:
+                above.pop()
+            if len(above) == 1:
+                yield number
+            above.append(depth)
+
+    def _source(self, line: _Line) -> Source | None:
+        found = _PYTHON_SOURCE.fullmatch(line.rest)
+        names = {column.name for column in listed_columns(line.rest)}
+        if found is None or not {EVENT_TIME, MARKER} <= names:
+            return None
+        return Source(found["format"], f"{MARKERS_ASKED}=".lower() in found["options"].lower())
+
+    # Conditions.
+
+    def _outcomes(self, text: str) -> Outcomes:
+        if text.startswith("NOT "):
+            return negated(self._outcomes(text.removeprefix("NOT ")))
+        if (test := _NULL_TEST.fullmatch(text)) is not None:
+            return null_test(self._is_null(test["of"]), wanted=test["test"] == "isnull")
+        inner = _without_parentheses(text) or ""
+        for word, combine in ((" AND ", both), (" OR ", either)):
+            parts = list(split(inner, word))
+            if len(parts) == _SIDES:
+                return combine(self._outcomes(parts[0]), self._outcomes(parts[1]))
+        compared = _COMPARISON.fullmatch(inner)
+        operands = (text,) if compared is None else (compared["one"], compared["other"])
+        is_of_null = any(map(self._is_null, operands))
+        return NULL if is_of_null else {"true": TRUE, "false": FALSE}.get(text, ANY)
+
+    def _is_null(self, text: str) -> bool | None:
+        """Return whether a value is null in marker rows, ``None`` if that is not certain."""
+        while (within := CAST.fullmatch(text)) is not None:
+            text = within["of"]
+        of_marker = text.removesuffix(".type")
+        if not is_column(of_marker) or (number := column_of(of_marker)) is None:
+            return True if any(map(self._is_null, _operands(text))) else None
+        is_null: bool | None
+        if number in self.read:
+            is_null = self.read[number] != MARKER
+        else:
+            is_null = self._is_null(self.defined[number]) if number in self.defined else None
+        # Of the members of a marker, its type alone is always there.
+        return is_null if of_marker == text or is_null is False else None
+
+    def _reads_marker_alone(self, text: str) -> bool:
+        inner = _without_parentheses(text)
+        parts = [] if inner is None else list(split(inner, " AND "))
+        if len(parts) == _SIDES:
+            return any(map(self._reads_marker_alone, parts))
+        numbers = numbers_in(text)
+        return bool(numbers) and all(self.read.get(number) == MARKER for number in numbers)
+
+
+def _lines(tree: str) -> Iterator[_Line]:
+    last: _Line | None = None
+    for text in tree.rstrip().splitlines():
+        found = _NODE.fullmatch(text)
+        if found is not None and (last is None or found["below"]):
+            if last is not None:
+                yield last
+            depth = len(found["depth"]) // 3 + bool(found["below"])
+            last = _Line(depth, found["kind"], bool(found["streams"]), found["rest"])
+        elif last is not None:
+            # A text in an expression has lines of its own.
+            last.rest += f"\n{text}"
+    if last is not None:
+        yield last
+
+
+def _is_leaf(line: _Line, below: _Line | None) -> bool:
+    return below is None or below.depth <= line.depth
+
+
+def _without_parentheses(text: str) -> str | None:
+    """Return what is in the parentheses around a whole text, ``None`` if there are none."""
+    if not (text.startswith("(") and text.endswith(")")):
+        return None
+    inner = text[1:-1]
+    return inner if _is_balanced(inner) else None
+
+
+def _operands(text: str) -> list[str]:
+    """Return the operands of a computation that is null if one of them is; none of what is not known to be."""
+    called = _CALL.fullmatch(text)
+    if called is not None and called["name"].lower() in _NULL_OF_NULL and _is_balanced(called["of"]):
+        return list(split(called["of"], ", "))
+    inner = _without_parentheses(text) or ""
+    return next((parts for sign in _ARITHMETIC if len(parts := list(split(inner, f" {sign} "))) == _SIDES), [])
+
+
+def _is_balanced(text: str) -> bool:
+    depth = 0
+    for character in text:
+        depth += {"(": 1, ")": -1}.get(character, 0)
+        if depth < 0:
+            return False
+    return depth == 0
+
+
+def columns_of(kind: str, rest: str, children: Sequence[Step]) -> tuple[tuple[NumberedColumn, ...], Mapping[int, str]]:
+    """Return the columns of an operator by what Spark prints of it, and what those are made of that it makes."""
+    if kind == "Project":
+        return projected(_unlisted(rest))
+    if not children or kind in _LISTED:
+        return listed_columns(rest), {}
+    if kind == "Join":
+        return tuple(column for child in children for column in child.output), {}
+    # The last one below common table expressions is the plan that reads them.
+    return children[-1 if kind == "WithCTE" else 0].output, {}
+
+
+def _unlisted(rest: str) -> str:
+    return rest.removeprefix("[").removesuffix("]")
