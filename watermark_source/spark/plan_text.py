@@ -137,16 +137,12 @@ class PlanText:
 
     def _children(self, at: int) -> Iterator[int]:
         """Yield the numbers of the lines of a node's inputs; plans within its expressions are further to the right."""
-        above = [self.lines[at].depth]
+        depth = self.lines[at].depth
         for number in range(at + 1, len(self.lines)):
-            depth = self.lines[number].depth
-            if depth <= above[0]:
+            if self.lines[number].depth <= depth:
                 return
-            while depth <= above[-1]:
-                above.pop()
-            if len(above) == 1:
+            if self.lines[number].depth == depth + 1:
                 yield number
-            above.append(depth)
 
     def _source(self, line: _Line) -> Source | None:
         found = _PYTHON_SOURCE.fullmatch(line.rest)

@@ -72,6 +72,17 @@ def test_a_watermark_above_a_common_table_expression_is_seen_with_what_the_expre
     assert "highest event time" in found[0]
 
 
+def test_a_plan_in_a_condition_is_no_input_of_its_operator() -> None:
+    """Its columns would be those of the filter, and what the stream is made of would not be seen."""
+    tree = f"""~Filter value#135L IN (list#28 [])
+:  +- Project [id#29L]
+:     +- Range (0, 9, step=1)
++- {READ}"""
+    plan = PlanText.of(tree).steps()
+    assert [child.kind for child in plan.children] == ["StreamingRelationV2"]
+    assert [column.name for column in plan.output] == ["split", "value", "event_time", "marker"]
+
+
 DATA_ROWS = ("~Project [value#135L]", "~Filter isnull(marker#137)", READ)
 WITH_WATERMARK = (WATERMARK, "~Filter isnull(marker#137)", READ)
 
