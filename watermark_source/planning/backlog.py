@@ -72,8 +72,9 @@ def with_steps(
     if not has_time_index and not steps:
         return splits
     # With an index only while a row beyond the future cap lies between the rows read and those that can be looked up.
-    wanted = steps if has_time_index else {**{s: t.step for s, t in splits.items()}, **steps}
-    return {s: t if t.step == (step := wanted.get(s)) else replace(t, step=step) for s, t in splits.items()}
+    dropped = {s: replace(t, step=None) for s, t in splits.items() if t.step is not None} if has_time_index else {}
+    changed = {**dropped, **{s: replace(splits[s], step=step) for s, step in steps.items()}}
+    return {**splits, **changed} if changed else splits
 
 
 def _event_times(before: SplitState, after: SplitState) -> tuple[Millis | None, Millis | None]:

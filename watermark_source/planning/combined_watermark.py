@@ -280,11 +280,14 @@ def passed_over(before: SourceState, planned: SourceState, logs: ObservedLogs) -
         follows_clock = split in logs.times.reached and (was is None or was.watermark != at.watermark)
         return is_last or follows_clock
 
-    # One may be idle although it has rows, if they have no event time.
-    idle = {s for s, t in planned.splits.items() if t.status is SplitStatus.IDLE}
-    at_their_end = {
-        s: t
+    follows = logs.times.reached
+    return {
+        s: t.position
         for s, t in planned.splits.items()
-        if t.position == logs.ends.get(s) and (t.observed == t.position or s in idle)
+        if (is_last or t.status is SplitStatus.IDLE or s in follows)
+        # One may be idle although it has rows, if they have no event time.
+        and (t.observed == t.position or t.status is SplitStatus.IDLE)
+        and t.position == logs.ends.get(s)
+        and s not in logs.uncommitted
+        and is_passed(s, t)
     }
-    return {s: t.position for s, t in at_their_end.items() if s not in logs.uncommitted and is_passed(s, t)}

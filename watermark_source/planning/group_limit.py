@@ -198,6 +198,7 @@ def _newest_matters(backlog: Backlog, reach: Reach) -> bool:
 
 def membership(
     planned: Mapping[Split, SplitState],
+    snapshots: Set[Split],
     reached: Mapping[Split, Millis],
     logs: ObservedLogs,
     *,
@@ -208,7 +209,8 @@ def membership(
     """Return the source as a member: with the lowest watermark its splits have when the batch is read.
 
     Args:
-        planned: all splits but snapshots, as the batch leaves them.
+        planned: all splits, as the batch leaves them.
+        snapshots: those among them that are snapshots, which do not count.
         reached: watermarks of splits at their planned end, as far as a time index shows them.
         logs: as observed for the plan.
         on_clock: whether the source's event time is the clock.
@@ -219,7 +221,8 @@ def membership(
         return GroupMember(MemberStatus.HOLDING)
     if on_clock:
         return GroupMember(MemberStatus.CLOCK)
-    return _by_event_times(planned, reached, logs, waits_for_first=waits_for_first)
+    counting = {s: t for s, t in planned.items() if s not in snapshots}
+    return _by_event_times(counting, reached, logs, waits_for_first=waits_for_first)
 
 
 def _by_event_times(

@@ -41,8 +41,13 @@ def check_loss(
     continuing: dict[Split, SplitState] = {}
     losses: list[Loss] = []
     anew, replaced = created_again(ids or {}, logs), partings(splits, logs)
+    only_ends_count = not (anew or replaced or logs.earliest or logs.cuts)
     for split, state in splits.items():
-        end, earliest, lost = logs.ends.get(split), logs.earliest.get(split, 0), None
+        end = logs.ends.get(split)
+        if only_ends_count and end is not None and state.position <= end:
+            continuing[split] = state
+            continue
+        earliest, lost = logs.earliest.get(split, 0), None
         if split.log in anew and (end is not None or split in logs.unknown):
             ids_text = f"it had the id {anew[split.log]}, and has the id {logs.ids[split.log]}"
             lost = _created_again(split, state, earliest, ids_text, shown)
@@ -63,18 +68,17 @@ def check_loss(
             continuing[split] = lost.continuing
             # Of a log that was created again nothing may have been read.
             losses += [lost.loss] if lost.loss.kind is not LossKind.LOG_REPLACED or state.position else []
-    for split, start in sorted(logs.added.items()):
-        if split not in logs.ends:
-            continue
-        if start > 0:
-            losses.append(
-                Loss(
-                    split,
-                    LossKind.NEW_SPLIT_EXPIRED,
-                    f"{split} is new, and its first rows are gone: it starts at {shown(split, start)}, not at 0",
-                )
-            )
-        continuing[split] = SplitState(position=start, observed=start)
+    added = {split: start for split, start in sorted(logs.added.items()) if split in logs.ends}
+    losses += [
+        Loss(
+            split,
+            LossKind.NEW_SPLIT_EXPIRED,
+            f"{split} is new, and its first rows are gone: it starts at {shown(split, start)}, not at 0",
+        )
+        for split, start in added.items()
+        if start > 0
+    ]
+    continuing |= {split: SplitState(position=start, observed=start) for split, start in added.items()}
     return continuing, tuple(losses)
 
 

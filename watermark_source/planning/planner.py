@@ -7,8 +7,9 @@ there anything to send (``plan``)?
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from watermark_source.planning.announced import needed_from
@@ -69,6 +70,7 @@ from watermark_source.planning.status_transitions import (
     next_since,
     on_the_clock,
     quiet_while_read,
+    stays_at_rest,
     stays_quiet,
     to_planned_end,
     unanswered,
@@ -136,6 +138,7 @@ def known_before(
     logs, upcoming = observation.logs, observation.snapshots
     continuing = {**unfinished(state.snapshots), **dict.fromkeys(upcoming.found)}
     done = finished(state.snapshots) | set(map(snapshot_split, upcoming.dropped))
+    ranged = {s: t for s, t in state.splits.items() if t.observed != t.position}
     learned = learned_after(state, observation.seen, policy.strategy)
     strategy = policy.strategy.with_learned(learned)
     if strategy is not policy.strategy:
@@ -143,16 +146,16 @@ def known_before(
     drift = None if has_row_index else policy.alignment.max_drift
     kept = _with_last_ranges(state, done, observation.seen, strategy, drift, has_time_index=has_time_index)
     if policy.idleness.passes_returning:
-        read = {s for s, t in state.splits.items() if t.returning is not None and t.observed != t.position}
+        read = {s for s, t in ranged.items() if t.returning is not None}
         kept |= {s: returned(kept[s], observation.seen[s]) for s in read & kept.keys()}
     undated = {
         s
-        for s, t in state.splits.items()
+        for s in ranged
         # Rows of a snapshot have no event time, and it is never quiet.
-        if t.observed != t.position and s.log not in state.snapshots.frontiers and observation.seen[s].is_undated
+        if s.log not in state.snapshots.frontiers and observation.seen[s].is_undated
     }
     splits, losses = check_loss(kept, logs, policy.on_loss.position_text, state.ids)
-    splits |= {s: unanswered(t) for s, t in splits.items() if s in logs.silent}
+    splits |= {s: unanswered(splits[s]) for s in logs.silent & splits.keys()}
     refuse(losses, policy.on_loss)
     catch_up = None
     if policy.after_catch_up is not None:
@@ -169,7 +172,7 @@ def known_before(
     splits |= at_rest(splits, state.watermark, observation, policy)
     # Before the limit is found: the group waits for them as for any active split.
     opened = logs.uncommitted - logs.unknown - upcoming.waiting
-    splits |= {s: uncommitted(t) for s, t in splits.items() if s in opened}
+    splits |= {s: uncommitted(splits[s]) for s in opened & splits.keys()}
     is_on_clock = policy.strategy.is_on_clock(
         reads_first=bool(continuing) or reads_to_end_first, was_on_clock=state.use_processing_time
     )
@@ -227,11 +230,14 @@ def _with_last_ranges(
     cap, before = state.future_cap, state.splits
     if not strategy.keeps(state.generator):
         before = _without_kept(before)
-    return {
+    changed = {
         s: with_step(folded(s, t), t, None if has_time_index and t.step is None else drift)
         for s, t in before.items()
-        if s not in done
+        # Of the others nothing was read, and no bound that became smaller advances them.
+        if (t.observed != t.position or t.highest is not None) and s not in done
     }
+    kept = {**before, **changed}
+    return {s: t for s, t in kept.items() if s not in done} if done else kept
 
 
 # What a batch reads: how far each split goes, within its alignment group, the row budget and minimum rows.
@@ -261,7 +267,7 @@ def batch_ends(
 ) -> BatchEnds:
     """Return what is read next: see the order of rules in ``planner``."""
     splits, policy, logs, upcoming = known.splits, known.policy, observation.logs, observation.snapshots
-    going = {s: t for s, t in splits.items() if s not in upcoming.waiting}
+    going = {s: t for s, t in splits.items() if s not in upcoming.waiting} if upcoming.waiting else splits
     backlog = backlog_of(going, observation, policy, index, rows)
     # A table that is found later holds no other source: its rows are late in any case.
     reads_first = (bool(known.continuing) or known.reads_to_end_first) and state.watermark is None
@@ -287,6 +293,7 @@ def batch_ends(
     undecided = known.snapshots | logs.stale
     silent = logs.unknown | upcoming.waiting | undecided - allowed.keys()
     opened = known.opened - allowed.keys()
+    decided = allowed.keys() | silent | opened
 
     def planned(split: Split, before: SplitState) -> SplitState:
         if split in opened:
@@ -303,7 +310,12 @@ def batch_ends(
         since = quiet_while_read(before, logs.asked_at, timeout, undated=split in known.undated)
         return found if since is None else replace(found, since=since)
 
-    after = {s: planned(s, t) for s, t in splits.items()}
+    after = {
+        s: t
+        if s not in decided and stays_at_rest(t, logs.asked_at, policy.idleness.timeout_of(s, timeouts))
+        else planned(s, t)
+        for s, t in splits.items()
+    }
     return BatchEnds(
         splits=after,
         limit=aligned.limit,
@@ -348,10 +360,15 @@ class Plan:
     """What was lost and is skipped; not empty only without ``OnLoss.fails``."""
     newest_matters: bool
     """Whether the newest event times of the logs could change what is read."""
-    member: GroupMember
-    """What the rest of the alignment group learns of the source."""
+    membership: Callable[[], GroupMember] = field(compare=False)
+    """Finds ``member``: a source that is in no group needs none."""
     watermarks: SplitWatermarks
     """The watermarks of all splits."""
+
+    @property
+    def member(self) -> GroupMember:
+        """What the rest of the alignment group learns of the source."""
+        return self.membership()
 
 
 class Lookups(Protocol):
@@ -430,7 +447,7 @@ def _closing(state: SourceState, observation: Observation, *, is_first: bool) ->
         limit=None,
         losses=(),
         newest_matters=False,
-        member=GroupMember(MemberStatus.FINISHED),
+        membership=partial(GroupMember, MemberStatus.FINISHED),
         watermarks=SplitWatermarks(after.splits),
     )
 
@@ -493,8 +510,10 @@ def _planned(
         limit=ends.limit,
         losses=known.losses,
         newest_matters=ends.newest_matters,
-        member=membership(
-            {s: t for s, t in splits.items() if s not in known.snapshots},
+        membership=partial(
+            membership,
+            splits,
+            known.snapshots,
             ends.reached,
             logs,
             on_clock=known.on_clock,

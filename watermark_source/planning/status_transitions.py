@@ -138,6 +138,13 @@ def quiet_while_read(state: SplitState, asked_at: Millis, idle_timeout: int | No
     return asked_at if undated and state.status is _ACTIVE else None
 
 
+def stays_at_rest(state: SplitState, asked_at: Millis, idle_timeout: int | None) -> bool:
+    """Return whether nothing changes of a split that has nothing left to read: ``to_planned_end`` would return it."""
+    if state.since is None or state.status is not _ACTIVE:
+        return state.since is not None and state.status is _IDLE
+    return state.since <= asked_at and (idle_timeout is None or asked_at - state.since <= idle_timeout)
+
+
 def rest_event(state: SplitState, asked_at: Millis, idle_timeout: int | None) -> SplitEvent:
     """Return the event of a split that has nothing left to read."""
     if idle_timeout is not None and asked_at - caught_up_since(state, asked_at) > idle_timeout:

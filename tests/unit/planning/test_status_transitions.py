@@ -13,6 +13,8 @@ from watermark_source.planning.status_transitions import (
     next_since,
     on_the_clock,
     rest_event,
+    stays_at_rest,
+    to_planned_end,
     unanswered,
     uncommitted,
 )
@@ -34,6 +36,17 @@ def test_only_quiet_makes_a_split_idle() -> None:
     assert {event for (before, event), after in TRANSITIONS.items() if after is IDLE and before is not IDLE} == {
         SplitEvent.QUIET
     }
+
+
+@pytest.mark.parametrize("status", SplitStatus)
+@pytest.mark.parametrize("since", [None, NOW - 31, NOW - 30, NOW, NOW + 1])
+@pytest.mark.parametrize("timeout", [None, 30])
+def test_a_split_that_stays_at_rest_is_one_that_a_plan_leaves_as_it_is(
+    status: SplitStatus, since: int | None, timeout: int | None
+) -> None:
+    """One that turns idle, or begins to be quiet, may not be passed over."""
+    at = split(status, since)
+    assert stays_at_rest(at, NOW, timeout) is (to_planned_end(at, None, None, NOW, timeout) is at)
 
 
 def test_a_paused_split_never_turns_idle_at_once() -> None:

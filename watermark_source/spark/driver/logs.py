@@ -123,7 +123,7 @@ class Logs:
         if planned.has_rows or planned.watermarks.unread:
             self._rows_returned_at, self._rows_polled_at = self._poll_returned_at, self._polled_at
             self._connector.discovery.looked_since(self._rows_returned_at, wait=0)
-        if not self._is_run:
+        if self._watch.watches and not self._is_run:
             self._watch.begin({s for s, t in planned.state.splits.items() if is_quiet(t)})
 
     def poll(self, state: SourceState, rest: Millis | None) -> ObservedLogs:
@@ -145,14 +145,16 @@ class Logs:
             self._polled.note_listed(self._splits)
             self._polled_at, asked_at = self._clock.wall(), self._clock.elapsed()
             # The first late end of a new split may be that of an earlier topic of its name.
-            polled_before = state.splits.keys() | self._polled.silent
+            silent_before = self._polled.silent
             ends = self._ends(self._splits)
-            if all(s not in state.splits or end >= state.splits[s].position for s, end in ends.positions.items()):
+            if all(end >= t.position for s, t in state.splits.items() if (end := ends.positions.get(s)) is not None):
                 break
             # One that has become shorter may have another id, which is not listed yet.
             discovery.looked_since(time.monotonic(), wait=DISCOVERY_WAIT)
         # A late end shows that there are rows. It shows nothing about idleness, which is judged as of now.
-        known = {s: end for s, end in ends.unknown.items() if end is not None and s in polled_before}
+        known = {
+            s: end for s, end in ends.unknown.items() if end is not None and (s in state.splits or s in silent_before)
+        }
         late = {s: known[s] for s in splits_behind(state, known)}
         return ObservedLogs(
             asked_at=asked_at,

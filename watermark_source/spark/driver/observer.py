@@ -377,7 +377,8 @@ class Observer:
         """
         # A run with an end does not learn of splits that are found later. A split that was unknown when that watermark
         # was computed may have earlier rows.
-        if logs.ends_are_final or not logs.ends.keys() | logs.unknown <= state.splits.keys():
+        known = state.splits.keys()
+        if logs.ends_are_final or not (logs.ends.keys() <= known and logs.unknown <= known):
             return None
         if logs.all_found or last.combined is None:
             return last.combined
@@ -415,7 +416,9 @@ class Observer:
         That is after a time away, and with a long backlog.
         """
         ends, anew = logs.ends, created_again(state.ids, logs)
-        asked = {s for s in state.splits.keys() & ends.keys() if s.log in anew} | partings(state.splits, logs).keys()
+        asked = set(partings(state.splits, logs))
+        if anew:
+            asked |= {s for s in state.splits.keys() & ends.keys() if s.log in anew}
         has_backlog = exceeds(state, ends, limit) if self._connector.positions_are_rows else last.is_behind
         if last.is_first or has_backlog:
             asked |= splits_behind(state, ends) & state.splits.keys()

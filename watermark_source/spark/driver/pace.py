@@ -13,7 +13,7 @@ from watermark_source.planning.observation import ObservedLogs
 from watermark_source.planning.planner import Plan
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState
-from watermark_source.planning.watermark import Millis
+from watermark_source.planning.watermark import MAX, Millis
 
 _SHORTEST, _LONGEST = 0.015, 0.1
 """Seconds from an answer "nothing new" to the next look. Spark asks about 85 times a second while it is idle."""
@@ -88,12 +88,13 @@ class Rest:
 
 def splits_behind(state: SourceState, ends: Mapping[Split, int]) -> Set[Split]:
     """Return the splits with rows to read."""
-    return {s for s, end in ends.items() if s not in state.splits or end > state.splits[s].position}
+    return {s for s, end in ends.items() if (at := state.splits.get(s)) is None or end > at.position}
 
 
 def exceeds(state: SourceState, ends: Mapping[Split, int], limit: ReadLimit) -> bool:
     """Return whether there is more to read than one batch may take."""
-    if not isinstance(limit, ReadMaxRows):
+    # The limit of a source without one is never reached.
+    if not isinstance(limit, ReadMaxRows) or limit.max_rows == MAX:
         return False
     backlog = sum(end - state.splits[s].position if s in state.splits else end for s, end in ends.items())
     return bool(backlog > limit.max_rows)

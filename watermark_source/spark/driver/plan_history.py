@@ -61,8 +61,9 @@ class Arrivals:
         known, kept, finds_rows = self.ends, {s: e for s, e in self.ends.items() if s in unanswered}, False
         # A split that is found later had no row before: otherwise it would have been found.
         first: tuple[End, ...] = () if self.began is None else ((0, self.began),)
+        left_out = unanswered | snapshots
         for split, end in ends.items():
-            if split in unanswered or split in snapshots:
+            if split in left_out:
                 continue
             before, position, last = known.get(split, ()), committed.get(split, 0), (end, requested_at)
             if not finds_rows and self.began is not None:
@@ -139,14 +140,19 @@ class History:
     """What a process remembers of its plans to state it in reports; none of it is in an offset."""
 
     arrivals: Arrivals = Arrivals()
-    unprocessed: Unprocessed | None = None
-    """As of the last plan, before its batch."""
+    committed: Mapping[Split, int] = field(default_factory=dict)
+    """The first position of each split that was in no committed batch, before that of the last plan."""
     times: Mapping[Split, StatusTimes] = field(default_factory=dict)
     newest: Millis | None = None
     """Highest event time of the rows read."""
     watermark: Millis | None = None
     watermark_changes: int = 0
     status_changes: int = 0
+
+    @property
+    def unprocessed(self) -> Unprocessed | None:
+        """What was unprocessed at the last plan, before its batch."""
+        return self.arrivals.oldest(self.committed)
 
     def after(self, before: SourceState, planned: Plan, now: Millis) -> History:
         """Return it with the plan that led from a state, all of whose rows are in committed batches.
@@ -176,7 +182,7 @@ class History:
             highest.append(self.newest)
         return History(
             arrivals,
-            arrivals.oldest(committed),
+            committed,
             times,
             max(highest, default=None),
             state.watermark,

@@ -96,6 +96,11 @@ class Watch:
         self._plan = 0
         self._closed = False
 
+    @property
+    def watches(self) -> bool:
+        """Whether it watches anything."""
+        return self._logs is not None
+
     def begin(self, splits: Set[Split]) -> None:
         """Watch splits that answered just now."""
         if self._logs is None:
