@@ -28,6 +28,7 @@ from pyspark_aligned_kafka.lookup.offsets import (
 from pyspark_aligned_kafka.lookup.pushed_filters import Wanted
 from pyspark_aligned_kafka.options.kafka_options import KafkaOptions
 from pyspark_aligned_kafka.options.positions import start_of_stream
+from pyspark_aligned_kafka.options.subscription import announcements_of
 from watermark_source.contract.stream import Connector
 from watermark_source.durations import format_duration
 from watermark_source.errors import SourceError, listed
@@ -210,8 +211,8 @@ def _announcements(options: KafkaOptions) -> KafkaAnnouncements | None:
     return KafkaAnnouncements(
         KafkaAdmin(options.client),
         lambda wanted: reader.read([wanted]),
-        topic=options.announced.topic,
-        announced_in=options.announced.announced_in,
+        topic=options.announced,
+        announced_in=announcements_of(options.announced),
     )
 
 

@@ -19,9 +19,10 @@ from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's u
 
 from pyspark_aligned_kafka import WatermarkAnnouncer, announce_watermark
 from pyspark_aligned_kafka.announcing import Audit, announcer, audit
-from pyspark_aligned_kafka.announcing.announcer import AnnouncementTopic, announcements_of
+from pyspark_aligned_kafka.announcing.announcer import AnnouncementTopic
 from pyspark_aligned_kafka.client.settings import parse_settings
 from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
+from pyspark_aligned_kafka.options.subscription import announcements_of
 from services.kafka import Kafka, kafka_service
 from services.kafka_topics import add_partitions, create_topic, delete_records, delete_topic, records_refused
 from services.wait_until import wait_until

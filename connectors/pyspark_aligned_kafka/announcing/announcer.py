@@ -28,7 +28,7 @@ from pyspark_aligned_kafka.cluster.list_offsets import EARLIEST, LATEST
 from pyspark_aligned_kafka.cluster.metadata import Topic
 from pyspark_aligned_kafka.lookup.announcements import COLUMNS, statements_of, with_known_partitions
 from pyspark_aligned_kafka.options import kafka_options
-from pyspark_aligned_kafka.options.subscription import MOST_TOPIC_NAME, is_topic_name
+from pyspark_aligned_kafka.options.subscription import ANNOUNCED_IN, MOST_TOPIC_NAME, announcements_of, is_topic_name
 from pyspark_aligned_kafka.source import range_reader
 from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.errors import (
@@ -49,7 +49,6 @@ from watermark_source.planning.watermark import LAST_MOMENT, MAX, MIN, Millis, w
 
 _log = logging.getLogger(__name__)
 
-SUFFIX: Final = ".watermarks"
 _LIMIT_MS: Final = 30_000
 """Time limit of a topic's creation and of one record."""
 _OF_PRODUCER: Final[Mapping[str, Any]] = {
@@ -74,11 +73,6 @@ _LOOKED_AT: Final = (1_000, None)
 another writer may have announced a hundred thousand times between two nights of this one."""
 
 
-def announcements_of(topic: str) -> str:
-    """Return the name of the topic with a topic's announcements."""
-    return topic + SUFFIX
-
-
 class TopicEnds(NamedTuple):
     """The ends of a data topic."""
 
@@ -97,7 +91,8 @@ class AnnouncementTopic:
         if not is_topic_name(topic) or not is_topic_name(self.name):
             raise UsageError(
                 f"topic = {shortened(ascii(topic))}: expected the name of a topic, of at most "
-                f"{MOST_TOPIC_NAME - len(SUFFIX)} characters, because its watermarks are announced in <topic>{SUFFIX}, "
+                f"{MOST_TOPIC_NAME - len(ANNOUNCED_IN)} characters, because its watermarks are announced in "
+                f"{announcements_of('<topic>')}, "
                 'for example topic="sessions"'
             )
         self._kafka = {name: value for name, value in kafka.items() if name.lower().startswith(PREFIX)}

@@ -288,8 +288,8 @@ class KafkaAnnouncements(AnnouncementLog):
         elif not self._missing:
             _log.warning(
                 "topic %s does not exist: no writer of %s has announced a watermark yet, so there is none, and it "
-                "stands where it was. Start a writer with announce_watermark (docs/between-jobs.md), or name the topic "
-                'of the announcements: .option("announcedIn", "TOPIC")', self.name, self._topic,
+                "stands where it was. Start a writer with announce_watermark (docs/between-jobs.md)",
+                self.name, self._topic,
             )  # fmt: skip
         self._missing = True
 

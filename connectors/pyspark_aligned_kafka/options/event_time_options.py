@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql.types import (
@@ -19,7 +19,14 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pyspark_aligned_kafka.options.subscription import Subscribe, Subscription, is_topic_name, selection_text
+from pyspark_aligned_kafka.options.subscription import (
+    MOST_TOPIC_NAME,
+    Subscribe,
+    Subscription,
+    announcements_of,
+    is_topic_name,
+    selection_text,
+)
 from pyspark_aligned_kafka.records.event_time_choice import (
     OPTION,
     Alternative,
@@ -150,33 +157,8 @@ WATERMARK_COLUMN = Option(
 )
 
 
-def _topic(text: str) -> str:
-    if not is_topic_name(text.strip()):
-        raise ValueError("cannot be the name of a topic")
-    return text.strip()
-
-
 _UNITED = 10
 """Topics that an error has the line for."""
-IN = "announcedIn"
-ANNOUNCED_IN = Option(
-    name=IN,
-    parse=_topic,
-    default_text="the topic's name and `.watermarks`",
-    accepted="must be the name of a topic",
-    example="orders.watermarks",
-    doc="Topic in which the writers of the subscribed topic announce watermarks ([between jobs](between-jobs.md)). "
-    "Only with `watermarkStrategy` `announced`.",
-)
-
-
-@dataclass(frozen=True, slots=True)
-class AnnouncedTopic:
-    """A topic whose writers announce watermarks."""
-
-    topic: str
-    announced_in: str
-    """The topic with the announcements."""
 
 
 def _sources_of(subscription: Subscription) -> str:
@@ -187,18 +169,13 @@ def _sources_of(subscription: Subscription) -> str:
     return sources[0] + "".join(f".unionByName({each})" for each in sources[1:_UNITED])
 
 
-def announced_topic(
-    values: Mapping[str, Any], given: Mapping[str, str], subscription: Subscription
-) -> AnnouncedTopic | None:
+def announced_topic(values: Mapping[str, Any], subscription: Subscription) -> str | None:
     """Return the topic whose writers announce watermarks; ``None``: no strategy uses it.
 
     Raises:
-        OptionError: the query reads anything but one whole topic.
+        OptionError: the query reads anything but one whole topic, or one that can have no topic of announcements.
     """
     if values["watermarkStrategy"] != ANNOUNCED:
-        if (text := given_text(given, IN)) is not None:
-            why = f"belongs to watermarkStrategy {ANNOUNCED}, and the strategy is {values['watermarkStrategy']}"
-            raise OptionError(IN, text, why, example="leave it out")
         return None
     if not isinstance(subscription, Subscribe) or len(subscription.topics) > 1:
         raise OptionError(
@@ -208,14 +185,13 @@ def announced_topic(
             f"watermark counts: {_sources_of(subscription)}",
         )  # fmt: skip
     (topic,) = subscription.topics
-    announced_in: str = values[IN] or f"{topic}.watermarks"
-    if announced_in == topic or not is_topic_name(announced_in):
+    if not is_topic_name(announcements_of(topic)):
         raise OptionError(
-            IN, given_text(given, IN),
-            f"must be another topic than {topic}, with a name that Kafka accepts; without the option it is "
-            f"{topic}.watermarks", example="orders.watermarks",
+            "watermarkStrategy", ANNOUNCED,
+            f"needs announcements in {announcements_of('<topic>')}, and with {shortened(topic)} that is longer than "
+            f"the {MOST_TOPIC_NAME} characters of a topic's name", example="bounded",
         )  # fmt: skip
-    return AnnouncedTopic(topic, announced_in)
+    return topic
 
 
 def _in_payload(place: Place | None, text: str | None, payloads: Sequence[PayloadChoice]) -> Place | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark_aligned_kafka.client import settings
 from pyspark_aligned_kafka.client.setting_table import SETTINGS, may_be_secret, protocol_name
 from pyspark_aligned_kafka.options import positions
-from pyspark_aligned_kafka.options.event_time_options import ANNOUNCED_IN, EVENT_TIME_OPTIONS, WATERMARK_COLUMN
+from pyspark_aligned_kafka.options.event_time_options import EVENT_TIME_OPTIONS, WATERMARK_COLUMN
 from pyspark_aligned_kafka.options.payload_options import PAYLOAD_OPTIONS
 from pyspark_aligned_kafka.options.positions import NoMatch
 from pyspark_aligned_kafka.options.subscription import parse_assign, parse_subscribe, parse_subscribe_pattern
@@ -202,7 +202,6 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
     *PAYLOAD_OPTIONS,
     *EVENT_TIME_OPTIONS,
     WATERMARK_COLUMN,
-    ANNOUNCED_IN,
     Option(
         name="kafkaConsumer.pollTimeoutMs",
         parse=positive_integer,
@@ -268,7 +267,10 @@ OPTION_TABLE = OptionTable(
     (*KAFKA_OPTIONS, *ENGINE_OPTIONS),
     prefixes=(settings.PREFIX,),
     family_names=settings.setting_names(),
-    not_needed=NOT_NEEDED,
+    not_needed={
+        **NOT_NEEDED,
+        "announcedIn": "announcements are in the topic's name and .watermarks, where all that announces writes",
+    },
     only_in_streams=(
         "maxOffsetsPerTrigger",
         "minOffsetsPerTrigger",
@@ -277,7 +279,6 @@ OPTION_TABLE = OptionTable(
         "fetchOffset.retryIntervalMs",
         "commitGroupId",
         "watermarkColumn",
-        "announcedIn",
         *ONLY_IN_STREAMS,
     ),
     is_secret_in_family=_is_secret_setting,

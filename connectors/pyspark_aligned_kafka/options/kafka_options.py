@@ -8,12 +8,7 @@ from typing import Any
 
 from pyspark_aligned_kafka.client import settings
 from pyspark_aligned_kafka.client.settings import ClientSettings
-from pyspark_aligned_kafka.options.event_time_options import (
-    AnnouncedTopic,
-    announced_topic,
-    event_time_choice,
-    mark_choice,
-)
+from pyspark_aligned_kafka.options.event_time_options import announced_topic, event_time_choice, mark_choice
 from pyspark_aligned_kafka.options.kafka_option_table import (
     COLUMNS_ACCEPTED,
     FORMAT,
@@ -94,7 +89,7 @@ class KafkaOptions:
     payloads: tuple[PayloadChoice, ...]
     """How keys and values are decoded to columns."""
     times: TimePlaces
-    announced: AnnouncedTopic | None
+    announced: str | None
     """The topic whose writers announce watermarks; ``None``: no strategy uses it."""
     commit_group: str | None
     client: ClientSettings
@@ -140,7 +135,7 @@ def meaning_of(options: SourceOptions) -> KafkaOptions:
         times=TimePlaces(
             event_time=event_time_choice(values, given, choices), marks=mark_choice(values, given, choices)
         ),
-        announced=announced_topic(values, given, subscription),
+        announced=announced_topic(values, subscription),
         commit_group=values["commitGroupId"],
         client=settings.parse_settings(given),
         engine=options.engine,

@@ -13,6 +13,8 @@ from watermark_source.planning.split import Split
 
 MOST_TOPIC_NAME = 249
 """Characters of a topic's name."""
+ANNOUNCED_IN = ".watermarks"
+"""End of the name of a topic of announcements."""
 _TOPIC = re.compile(rf"[A-Za-z0-9._-]{{1,{MOST_TOPIC_NAME}}}")
 
 
@@ -105,6 +107,11 @@ def parse_assign(text: str) -> Assign:
 def is_topic_name(name: str) -> bool:
     """Return whether Kafka accepts the name."""
     return _TOPIC.fullmatch(name) is not None and name not in (".", "..")
+
+
+def announcements_of(topic: str) -> str:
+    """Return the name of the topic with the announcements of a topic's writers."""
+    return topic + ANNOUNCED_IN
 
 
 def _check_names(topics: Set[str]) -> None:

@@ -9,7 +9,6 @@ import pytest
 
 from pyspark_aligned_kafka import DefaultSource
 from pyspark_aligned_kafka.options import kafka_options
-from pyspark_aligned_kafka.options.event_time_options import AnnouncedTopic
 from pyspark_aligned_kafka.options.kafka_option_table import FORMAT, KAFKA_COLUMNS, KAFKA_OPTIONS, OPTION_TABLE
 from pyspark_aligned_kafka.options.kafka_options import KafkaOptions, parse
 from pyspark_aligned_kafka.options.positions import (
@@ -419,8 +418,7 @@ def test_a_watermark_in_records_and_its_strategy_go_together(given: dict[str, st
 
 def test_announcements_of_a_topic_are_in_a_topic_of_their_own() -> None:
     assert parsed().announced is None
-    assert parsed(watermarkStrategy="announced").announced == AnnouncedTopic("t", "t.watermarks")
-    assert parsed(watermarkStrategy="announced", announcedIn="side").announced == AnnouncedTopic("t", "side")
+    assert parsed(watermarkStrategy="announced").announced == "t"
 
 
 ANNOUNCED = {**SERVERS, "watermarkStrategy": "announced"}
@@ -433,10 +431,8 @@ ANNOUNCED = {**SERVERS, "watermarkStrategy": "announced"}
     ({**ANNOUNCED, "subscribePattern": "a.*"}, "watermarkStrategy", "and subscribePattern is a.*"),
     ({**ANNOUNCED, "assign": '{"a":[0]}'}, "watermarkStrategy", 'counts: .option("subscribe", "TOPIC") for each topic'),
     ({**ANNOUNCED, "assign": '{"a":[0]}'}, "watermarkStrategy", "and assign is a"),
-    ({**ANNOUNCED, "subscribe": "a", "announcedIn": "a"}, "announcedIn", "must be another topic than a"),
-    ({**ANNOUNCED, "subscribe": "a" * 245}, "announcedIn", "with a name that Kafka accepts"),
-    ({**ANNOUNCED, "subscribe": "a", "announcedIn": "?"}, "announcedIn", "must be the name of a topic"),
-    ({**SERVERS, "subscribe": "a", "announcedIn": "b"}, "announcedIn", "belongs to watermarkStrategy announced"),
+    ({**ANNOUNCED, "subscribe": "a" * 245}, "watermarkStrategy", "longer than the 249 characters of a topic's name"),
+    ({**ANNOUNCED, "subscribe": "a", "announcedIn": "b"}, "announcedIn", "in the topic's name and .watermarks"),
 ])  # fmt: skip
 def test_announcements_about_anything_but_one_topic_are_refused(given: dict[str, str], option: str, text: str) -> None:
     error = refusal(given)
