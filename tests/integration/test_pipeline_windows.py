@@ -51,11 +51,13 @@ def test_windows_of_a_pipeline_close_by_the_sources_watermark(kafka: Kafka, tmp_
     shutil.copytree(ROOT / "examples" / "pipeline_windows", tmp_path / "examples" / "pipeline_windows")
     spec = tmp_path / "examples" / "pipeline_windows" / "spark-pipeline.yml"
     spec.write_text(spec.read_text(encoding="utf-8").replace("/tmp/counts-pipeline", f"{tmp_path}/storage"))
-    settings = "".join(f"{name} {value}\n" for name, value in LOCAL_CHECKPOINTS.items())
-    (tmp_path / "spark-defaults.conf").write_text(f"{settings}spark.ui.enabled false\n", encoding="utf-8")
+    # Java reads settings of Spark from its own options; with a folder of settings it would not map its archive.
+    settings = " ".join(
+        f"-D{name}={value}" for name, value in {**LOCAL_CHECKPOINTS, "spark.ui.enabled": "false"}.items()
+    )
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYSPARK_"))} | {
         "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]), "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_DRIVER_PYTHON": sys.executable, "SPARK_CONF_DIR": str(tmp_path), "JDK_JAVA_OPTIONS": quick_spark(),
+        "PYSPARK_DRIVER_PYTHON": sys.executable, "JDK_JAVA_OPTIONS": f"{quick_spark()} {settings}",
     }  # fmt: skip
     tables, orders = [], []
     for times in (FIRST, SECOND):
