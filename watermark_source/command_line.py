@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from watermark_source.durations import parse_time
 from watermark_source.errors import EventTimeError, UsageError, WatermarkSourceError
-from watermark_source.monitor.checkpoint import query_of_checkpoint, read_checkpoint
+from watermark_source.monitor.checkpoint import query_of_checkpoint
 from watermark_source.monitor.doctor import doctor_of, flags, help_of, module_of, options_of, report, with_secrets
 from watermark_source.monitor.open_windows import open_window
 
@@ -122,7 +122,7 @@ def _explain(given: argparse.Namespace) -> int:
         end = None if given.window_end is None else parse_time(given.window_end)
     except ValueError as error:
         raise UsageError(f"--window-end {error}") from None
-    sys.stdout.write(f"{open_window(query_of_checkpoint(read_checkpoint(given.checkpoint)), end)}\n")
+    sys.stdout.write(f"{open_window(query_of_checkpoint(given.checkpoint), end)}\n")
     return _GOOD
 
 

@@ -10,10 +10,9 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from watermark_source.durations import count_text
@@ -47,45 +46,37 @@ _NOT_KNOWN = (
 WATERMARK_POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
 
 
-@dataclass(frozen=True, slots=True)
-class LoggedSource:
+class _Source(NamedTuple):
     """One source in the offset log."""
 
     name: str
     """Its ``sourceName``; for another project's source its place in the log."""
-    format_name: str | None
-    """``None`` for another project's source."""
+    format_name: str
     state: SourceState | None
     """The state at the end of the batch; ``None`` for another project's source, and before its first batch."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checkpoint:
-    """The last batch in a query's checkpoint. Times are milliseconds since 1970-01-01 UTC."""
+class _Batch(NamedTuple):
+    """A batch in the offset log. Times are milliseconds since 1970-01-01 UTC."""
 
-    folder: str
-    query: str | None
-    """The query's id."""
-    batch: int | None
-    """The last batch in the offset log; ``None`` before the first."""
-    planned_at: int | None = None
-    is_committed: bool = False
-    """Whether the commit log has it."""
-    applied: int | None = None
-    """The watermark that Spark's operators had in that batch; ``None``: none yet."""
-    applied_before: int | None = None
-    """The watermark that they had in the batch before."""
-    next_applied: int | None = None
-    """The watermark of the batch after it; ``None`` if it is not committed, or there is none yet."""
-    takes_highest: bool = False
+    planned_at: int | None
+    watermark: int | None
+    """The one that Spark's operators have in it; ``None``: none yet."""
+    takes_highest: bool
     """Whether Spark takes the highest watermark of several sources (``multipleWatermarkPolicy``), not the lowest."""
-    sources: tuple[LoggedSource, ...] = ()
-    before: tuple[LoggedSource, ...] = ()
-    """The sources at the end of the batch before; empty without one."""
+    sources: tuple[_Source, ...]
+
+    def unfollowed(self, spark: int | None) -> Unfollowed | None:
+        """Return that Spark's watermark for the batch behind this one is not that of the sources."""
+        sent = [source.state.watermark for source in self.sources if source.state is not None]
+        return unfollowed(spark, sent, takes_highest=self.takes_highest) if len(sent) == len(self.sources) else None
 
 
-def read_checkpoint(location: str | Path) -> Checkpoint:
-    """Return the last batch of a checkpoint.
+_NO_BATCH = _Batch(None, None, takes_highest=False, sources=())
+
+
+def query_of_checkpoint(location: str | Path) -> QueryAt:
+    """Return a query as the last batch of its checkpoint has it.
 
     Args:
         location: a local folder, or its ``file:`` URI.
@@ -101,38 +92,48 @@ def read_checkpoint(location: str | Path) -> Checkpoint:
         batches, commits = _numbers(folder / "offsets"), _numbers(folder / "commits")
     except OSError as error:
         raise UsageError(f"the checkpoint {folder} cannot be read: {error}") from None
-    query = _json(folder / "metadata", _text(folder / "metadata")).get("id")
+    _json(folder / "metadata", _text(folder / "metadata"))
     if not batches:
-        return Checkpoint(folder=str(folder), query=query, batch=None)
-    batch = batches[-1]
-    file, commit = folder / "offsets" / str(batch), folder / "commits" / str(batch)
-    planned, sources = _planned(file)
-    earlier = folder / "offsets" / str(batches[-2]) if len(batches) > 1 else None
-    before, sources_before = ({}, ()) if earlier is None else _planned(earlier)
-    committed = _committed(commit) if batch in commits else {}
-    conf = planned.get("conf")
-    return Checkpoint(
-        folder=str(folder),
-        query=query,
-        batch=batch,
-        planned_at=_moment(file, planned, "batchTimestampMs"),
-        is_committed=batch in commits,
-        applied=_moment(file, planned, "batchWatermarkMs"),
-        applied_before=None if earlier is None else _moment(earlier, before, "batchWatermarkMs"),
-        next_applied=_moment(commit, committed, "nextBatchWatermarkMs"),
-        takes_highest=isinstance(conf, Mapping) and conf.get(WATERMARK_POLICY) == "max",
-        sources=sources,
-        before=sources_before,
+        remarks = (f"checkpoint {folder}: its offset log is empty",)
+        return QueryAt(sources=(), batch=None, applied=None, remarks=remarks)
+    number, is_committed = batches[-1], batches[-1] in commits
+    batch = _batch(folder / "offsets" / str(number))
+    before = _batch(folder / "offsets" / str(batches[-2])) if len(batches) > 1 else _NO_BATCH
+    following = _following(folder / "commits" / str(number)) if is_committed else None
+    foreign = tuple(f"source {source.name} of another project" for source in batch.sources if source.state is None)
+    at = "" if batch.planned_at is None else f", planned at {time_text(batch.planned_at)}"
+    committed = "committed" if is_committed else "not committed"
+    strange = batch.unfollowed(following) if is_committed else before.unfollowed(batch.watermark)
+    return QueryAt(
+        sources=tuple(
+            _status(source, state, batch.planned_at) for source in batch.sources if (state := source.state) is not None
+        ),
+        foreign=foreign,
+        batch=number,
+        applied=batch.watermark if is_committed else before.watermark,
+        committed=following,
+        planned=None if is_committed else batch.watermark,
+        takes_highest=batch.takes_highest,
+        unfollowed=None if foreign else strange,
+        has_ended=True,
+        knows_options=False,
+        remarks=(f"as of batch {number} ({committed}{at}) of checkpoint {folder}; {_NOT_KNOWN}",),
     )
 
 
-def _planned(file: Path) -> tuple[Mapping[str, Any], tuple[LoggedSource, ...]]:
-    """Return a batch in the offset log: what Spark notes of it, and its sources."""
+def _batch(file: Path) -> _Batch:
     lines = _text(file).splitlines()
     if lines[:1] not in (["v1"], ["v2"]):
         seen = shortened(lines[0]) if lines else ""
         raise UsageError(f"{file}: version {seen!r} of Spark's offset log; this release reads v1 and v2")
-    return _json(file, lines[1] if len(lines) > 1 else ""), tuple(_sources(file, lines[0], lines[2:]))
+    planned = _json(file, lines[1] if len(lines) > 1 else "")
+    conf = planned.get("conf")
+    return _Batch(
+        planned_at=_moment(file, planned, "batchTimestampMs"),
+        watermark=_moment(file, planned, "batchWatermarkMs"),
+        takes_highest=isinstance(conf, Mapping) and conf.get(WATERMARK_POLICY) == "max",
+        sources=tuple(_sources(file, lines[0], lines[2:])),
+    )
 
 
 def _local(location: str | Path) -> Path:
@@ -187,10 +188,11 @@ def _json(file: Path, text: str) -> Mapping[str, Any]:
     return found
 
 
-def _committed(file: Path) -> Mapping[str, Any]:
+def _following(file: Path) -> int | None:
+    """Return the watermark of the batch after a committed one; ``None``: none yet."""
     # Spark 2.0 and earlier wrote no more than the version.
     lines = _text(file).splitlines()
-    return _json(file, lines[1]) if len(lines) > 1 else {}
+    return _moment(file, _json(file, lines[1]), "nextBatchWatermarkMs") if len(lines) > 1 else None
 
 
 def _moment(file: Path, fields: Mapping[str, Any], key: str) -> int | None:
@@ -201,59 +203,30 @@ def _moment(file: Path, fields: Mapping[str, Any], key: str) -> int | None:
     return value or None
 
 
-def _sources(file: Path, version: str, lines: list[str]) -> Iterator[LoggedSource]:
+def _sources(file: Path, version: str, lines: list[str]) -> Iterator[_Source]:
     for number, line in enumerate(line for line in lines if line):
         # Version 2 has the name of each source before its offset.
         key, separator, text = (str(number), ":", line) if version == "v1" else line.partition(":")
         if not separator:
             raise UsageError(f"{file} is damaged: {shortened(line)!r}, where Spark writes a source and its offset")
-        yield _source(key, text)
+        # A source without an offset has "-" there.
+        if (offset := own_offset(text)) is None:
+            yield _Source(key, "", None)
+        else:
+            name, format_name = str(offset["name"]), str(offset["source"])
+            yield _Source(name, format_name, OffsetCodec(format_name, name).decode(offset))
 
 
-def _source(key: str, text: str) -> LoggedSource:
-    # A source without an offset has "-" there.
-    if (offset := own_offset(text)) is None:
-        return LoggedSource(key, None, None)
-    name, format_name = str(offset["name"]), str(offset["source"])
-    return LoggedSource(name, format_name, OffsetCodec(format_name, name).decode(offset))
+# What the offset of a source states of it.
 
 
-# What follows for the windows of the query: see ``open_windows``.
-
-
-def query_of_checkpoint(of: Checkpoint) -> QueryAt:
-    """Return a query as its checkpoint has it."""
-    ours = [(source, source.state) for source in of.sources]
-    foreign = tuple(source.name for source, state in ours if state is None)
-    known = tuple(_source_of_offset(source, state, of.planned_at) for source, state in ours if state is not None)
-    if of.batch is None:
-        return QueryAt(
-            sources=(), batch=None, applied=None, remarks=(f"checkpoint {of.folder}: its offset log is empty",)
-        )
-    at = "" if of.planned_at is None else f", planned at {time_text(of.planned_at)}"
-    committed = "committed" if of.is_committed else "not committed"
-    return QueryAt(
-        sources=known,
-        foreign=tuple(f"source {name} of another project" for name in foreign),
-        batch=of.batch,
-        applied=of.applied if of.is_committed else of.applied_before,
-        committed=of.next_applied if of.is_committed else None,
-        planned=None if of.is_committed else of.applied,
-        takes_highest=of.takes_highest,
-        unfollowed=None if foreign else _unfollowed(of),
-        has_ended=True,
-        knows_options=False,
-        remarks=(f"as of batch {of.batch} ({committed}{at}) of checkpoint {of.folder}; {_NOT_KNOWN}",),
-    )
-
-
-def _source_of_offset(source: LoggedSource, state: SourceState, at: int | None) -> SourceStatus:
+def _status(source: _Source, state: SourceState, at: int | None) -> SourceStatus:
     views = tuple(_view_of_offset(split, each, _unit(split, state)) for split, each in sorted(state.splits.items()))
     is_held = state.group.limit is not None and state.group.limit < MIN // 2
     tables = sorted(unfinished(state.snapshots))
     return SourceStatus(
         source_name=source.name,
-        format_name=source.format_name or "",
+        format_name=source.format_name,
         at=(state.watermark or 0) if at is None else at,
         watermark=state.watermark,
         processing_time=state.use_processing_time,
@@ -340,12 +313,3 @@ def _pending_text(at: SplitState, pending: int, unit: _Unit) -> str:
         places = f"from position {count_text(at.observed)} to {count_text(at.position)}"
         return f"its log {places}, how many records is not counted, in the last batch"
     return f"{count_text(pending, 'record' if unit is _Unit.RECORDS else 'chunk')} in the last batch"
-
-
-def _unfollowed(of: Checkpoint) -> Unfollowed | None:
-    """Return that Spark's watermark is not that of the sources, after the last batch that is committed."""
-    sources, spark = (of.sources, of.next_applied) if of.is_committed else (of.before, of.applied)
-    states = [source.state for source in sources if source.state is not None]
-    if len(states) < len(sources):
-        return None
-    return unfollowed(spark, [state.watermark for state in states], takes_highest=of.takes_highest)

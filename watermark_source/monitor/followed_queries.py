@@ -13,7 +13,7 @@ from typing import Any
 from watermark_source.clock import Clock
 from watermark_source.durations import ACCEPTED, parse_duration, parse_time
 from watermark_source.errors import UsageError, shortened
-from watermark_source.monitor.checkpoint import WATERMARK_POLICY, query_of_checkpoint, read_checkpoint
+from watermark_source.monitor.checkpoint import WATERMARK_POLICY, query_of_checkpoint
 from watermark_source.monitor.history import ChangeHistory
 from watermark_source.monitor.open_windows import OpenWindow, open_window
 from watermark_source.monitor.page_html import QueryView
@@ -96,7 +96,7 @@ def why_open(query_or_checkpoint: Any, window_end: dt.datetime | str | int | Non
     """
     end = None if window_end is None else window_end_of(window_end)
     if isinstance(query_or_checkpoint, (str, Path)):
-        return open_window(query_of_checkpoint(read_checkpoint(query_or_checkpoint)), end)
+        return open_window(query_of_checkpoint(query_or_checkpoint), end)
     if not hasattr(query_or_checkpoint, "lastProgress"):
         raise UsageError(
             f"why_open was given a {type(query_or_checkpoint).__name__}; it takes what start() returned, or the "

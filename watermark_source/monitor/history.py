@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from heapq import merge
 from itertools import count
@@ -43,8 +43,7 @@ class ChangeKind(Enum):
     """The limit of the alignment group. While it only advances, it is one change."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class Change(NamedTuple):
     """One change. Times are milliseconds since 1970-01-01 UTC."""
 
     at: int
@@ -137,7 +136,7 @@ class ChangeHistory:
             number, last = changes[i]
             if last.kind is change.kind is ChangeKind.LIMIT and last.source == change.source:
                 if not {last.before, change.after} & _NO_LIMITS:
-                    changes[i] = number, replace(last, after=change.after, times=last.times + 1)
+                    changes[i] = number, last._replace(after=change.after, times=last.times + 1)
                     return
                 break
         changes.append((next(self._numbers), change))
@@ -150,34 +149,23 @@ def _after(before: _Known | None, query: str, source: SourceStatus) -> tuple[_Kn
     statuses = {view.split: view.status for view in source.splits}
     if before is None:
         return _Known(name, source.at, limit, statuses, (point,)), []
-    found: list[Change] = []
-
-    def note(kind: ChangeKind, subject: str, was: str, now: str, *, why: str = "", at: int | None = None) -> None:
-        found.append(
-            Change(
-                at=source.at if at is None else at,
-                query=query,
-                source=source.source_name,
-                kind=kind,
-                subject=subject,
-                before=was,
-                after=now,
-                why=why,
-            )
-        )
-
+    found: list[tuple[int, ChangeKind, str, str, str, str]] = []
     for view in source.splits:
-        was = before.statuses.get(view.split)
-        if was is not None and was is not view.status:
-            note(ChangeKind.STATUS, str(view.split), was.name, view.status.name, why=view.why, at=view.since)
+        status = before.statuses.get(view.split)
+        if status is not None and status is not view.status:
+            at = source.at if view.since is None else view.since
+            found.append((at, ChangeKind.STATUS, str(view.split), status.name, view.status.name, view.why))
     if name != before.holder:
-        note(ChangeKind.HOLDER, "watermark", before.holder, name, why="" if held is None else held.why)
+        found.append((source.at, ChangeKind.HOLDER, "watermark", before.holder, name, "" if held is None else held.why))
     if limit != before.limit:
         group = "" if source.group is None else source.group.name
-        note(ChangeKind.LIMIT, f"group {group}", before.limit, limit)
+        found.append((source.at, ChangeKind.LIMIT, f"group {group}", before.limit, limit, ""))
     since = before.since if name == before.holder else source.at
     points = _thinned((*before.points, point)) if point.at > before.points[-1].at else before.points
-    return _Known(name, since, limit, {**before.statuses, **statuses}, points), found
+    known = _Known(name, since, limit, {**before.statuses, **statuses}, points)
+    return known, [
+        Change(at, query, source.source_name, kind, of, was, now, why) for at, kind, of, was, now, why in found
+    ]
 
 
 def _drift(source: SourceStatus) -> int | None:
@@ -202,7 +190,7 @@ def _thinned(points: tuple[Point, ...]) -> tuple[Point, ...]:
 
 
 def _worse_of(a: Point, b: Point) -> Point:
-    return Point(b.at, _worse(a.behind, b.behind), _worse(a.lag, b.lag), _worse(a.drift, b.drift))
+    return Point(b.at, *map(_worse, a[1:], b[1:]))
 
 
 def _worse(a: int | None, b: int | None) -> int | None:

@@ -146,6 +146,12 @@ class Page:
     """Queries whose status cannot be read, and why."""
 
 
+_CLOCKS: Final = (
+    *("input_watermark", "applied_watermark", "output_watermark", "processing_time_watermark"),
+    *("event_time_latency", "processing_time_latency", "state_rows"),
+)
+
+
 def page_json(of: Page) -> dict[str, Any]:
     """Return the page as JSON; a source has the fields of its report in Spark's progress events."""
     return {
@@ -153,20 +159,7 @@ def page_json(of: Page) -> dict[str, Any]:
         "queries": [_query_json(query, of) for query in of.queries],
         "ended": [each._asdict() for each in of.ended],
         "unreadable": dict(of.unreadable),
-        "changes": [
-            {
-                "at": change.at,
-                "query": change.query,
-                "source": change.source,
-                "kind": change.kind.value,
-                "subject": change.subject,
-                "before": change.before,
-                "after": change.after,
-                "why": change.why,
-                "times": change.times,
-            }
-            for change in of.changes
-        ],
+        "changes": [change._asdict() | {"kind": change.kind.value} for change in of.changes],
     }
 
 
@@ -212,7 +205,6 @@ def _what_holds(query: QueryView) -> str:
 
 
 def _query_json(query: QueryView, page: Page) -> dict[str, Any]:
-    clocks = query.clocks
     return {
         "id": query.id,
         "name": query.name,
@@ -221,17 +213,9 @@ def _query_json(query: QueryView, page: Page) -> dict[str, Any]:
         "open": query.open.sentence,
         "remarks": list(query.open.remarks),
         "upstream": [str(each) for each in upstream(page, query)],
-        "clocks": {
-            "input_watermark": clocks.input_watermark,
-            "applied_watermark": clocks.applied_watermark,
-            "output_watermark": clocks.output_watermark,
-            "processing_time_watermark": clocks.processing_time_watermark,
-            "event_time_latency": clocks.event_time_latency,
-            "processing_time_latency": clocks.processing_time_latency,
-            "state_rows": clocks.state_rows,
-        },
+        "clocks": {name: getattr(query.clocks, name) for name in _CLOCKS},
         "held_since": dict(query.held_since),
-        "sources": [status_to_json(source) for source in clocks.sources],
+        "sources": [status_to_json(source) for source in query.clocks.sources],
     }
 
 

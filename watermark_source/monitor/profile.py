@@ -16,12 +16,13 @@ from watermark_source.monitor.doctor import module_of
 from watermark_source.option_table import OptionTable
 from watermark_source.planning.split import Split
 
-_EXACT = 128
-"""Below this many milliseconds, each value has its own bucket."""
 _PARTS = 64
-"""Buckets for each doubling above: a bucket's width is at most 1/64 of its lower bound."""
-_DOUBLINGS = 63 - 7
-_BUCKETS = _EXACT + _DOUBLINGS * _PARTS
+"""Buckets for each doubling: a bucket's width is at most 1/64 of its lower bound."""
+_FROM = np.array(
+    [*range(2 * _PARTS), *((_PARTS + part) << doubling for doubling in range(1, 57) for part in range(_PARTS))],
+    np.int64,
+)
+"""The lowest value of each bucket, in milliseconds; the first ones have one value each."""
 
 BOUNDS = (0, 1_000, 10_000, 60_000, 600_000)
 _WISHES = (0.0, 0.001, 0.01, 0.05)
@@ -40,10 +41,9 @@ class Disorder:
     rows: int = 0
     highest: int | None = None
     """Highest event time, milliseconds since 1970-01-01 UTC."""
-    lowest: int | None = None
     longest: int = 0
     """Largest lag of a row behind an earlier one, in milliseconds."""
-    _counts: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(_BUCKETS, np.int64))
+    _counts: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(_FROM), np.int64))
 
     def add(self, millis: npt.NDArray[np.int64]) -> None:
         """Add the event times of the next rows, in milliseconds."""
@@ -53,11 +53,9 @@ class Disorder:
         if self.highest is not None:
             np.maximum(before, self.highest, out=before)
         behind = before - millis
-        self._counts += np.bincount(_bucket_of(behind), minlength=_BUCKETS)
+        self._counts += np.bincount(_bucket_of(behind), minlength=len(_FROM))
         self.rows += len(millis)
         self.highest = int(before[-1])
-        first = int(millis.min())
-        self.lowest = first if self.lowest is None else min(self.lowest, first)
         self.longest = max(self.longest, int(behind.max()))
 
     def late_with(self, bound: int) -> float:
@@ -70,7 +68,8 @@ class Disorder:
             return self.longest
         allowed = math.floor(late * self.rows)
         beyond = self.rows - np.cumsum(self._counts)
-        return min(_end_of(int(np.argmax(beyond <= allowed))), self.longest)
+        following = int(np.argmax(beyond <= allowed)) + 1
+        return self.longest if following == len(_FROM) else min(int(_FROM[following]) - 1, self.longest)
 
     def shares(self, edges: list[int]) -> list[float]:
         """Return, for each edge in milliseconds, the share of rows with a lag above it and up to the next edge."""
@@ -81,25 +80,8 @@ class Disorder:
         return 0 if bound >= self.longest else int(self._counts[int(_bucket_of(np.array([bound]))[0]) + 1 :].sum())
 
 
-def _bucket_of(behind: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    large = behind >= _EXACT
-    if not large.any():
-        return behind
-    buckets = behind.copy()
-    above = behind[large]
-    # The conversion is exact up to 53 bits; above, a bucket is wider than the rounding error.
-    _, exponents = np.frexp(above.astype(np.float64))
-    doublings = exponents.astype(np.int64) - 8
-    buckets[large] = _EXACT + doublings * _PARTS + (above >> (doublings + 1)) - _PARTS
-    return buckets
-
-
-def _end_of(bucket: int) -> int:
-    """Return the highest value of a bucket."""
-    if bucket < _EXACT:
-        return bucket
-    doublings, part = divmod(bucket - _EXACT, _PARTS)
-    return ((part + _PARTS + 1) << (doublings + 1)) - 1
+def _bucket_of(behind: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
+    return np.searchsorted(_FROM, behind, side="right") - 1
 
 
 class SplitEventTimes(NamedTuple):
