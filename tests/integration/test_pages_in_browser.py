@@ -169,7 +169,7 @@ def test_what_a_reader_has_unfolded_and_where_they_are_stays_when_the_page_loads
     opened: Open, served: Shown
 ) -> None:
     tab = opened(f"{served.url}?refresh=2")
-    more = tab.get_by_text("30 earlier ones", exact=True)
+    more = tab.get_by_text("30 more", exact=True)
     more.press("Enter")
     last = tab.get_by_role("cell", name="orders-0", exact=True)
     assert last.is_visible()
@@ -178,7 +178,7 @@ def test_what_a_reader_has_unfolded_and_where_they_are_stays_when_the_page_loads
     served.show(replace(FULL, queries=(*FULL.queries[:2], later)))
     tab.get_by_role("heading", name="later", exact=True).wait_for(timeout=PATIENCE_MS)
     assert last.is_visible()
-    assert tab.evaluate("document.activeElement.textContent") == "30 earlier ones"
+    assert tab.evaluate("document.activeElement.textContent") == "30 more"
     assert tab.evaluate("[window.scrollY, window.stays]") == [300, True]
 
 

@@ -15,12 +15,12 @@ from typing import Any, Final, NamedTuple
 from watermark_source.durations import count_text, format_duration, format_seconds
 from watermark_source.monitor.history import Change, Point
 from watermark_source.monitor.open_windows import OpenWindow
-from watermark_source.monitor.status_table import headline, snapshot_lines
+from watermark_source.monitor.status_table import headline, snapshot_lines, split_cells
 from watermark_source.monitor.three_clocks import DelayVerdict, Diagnosis, QueryClocks, clock_pieces
 from watermark_source.monitor.window_facts import time_text
 from watermark_source.planning.watermark import MIN, is_moment, watermark_text
 from watermark_source.status_model.hold_texts import advice_of, as_sentence, subject
-from watermark_source.status_model.source_status import SourceStatus, SplitView, Status
+from watermark_source.status_model.source_status import SourceStatus, most_interesting
 from watermark_source.status_model.status_json import status_to_json
 
 SHOWN: Final = 500
@@ -322,7 +322,11 @@ def _without(of: SourceStatus) -> str:
 
 _WRITER_TITLES = ("writer", "status", "watermark (UTC)", "holds back", "why")
 _PEER_TITLES = ("source", "status", "watermark (UTC)", "last report", "waited for")
-_SPLIT_TITLES = ("partition", "holds back", "watermark (UTC)", "status", "since", "position", "unread", "why")
+_SPLIT_COLUMNS = {
+    "partition": "partition", "holds back": "holds back", "watermark (UTC)": "watermark", "status": "status",
+    "since": "since", "position": "position", "unread": "lag", "why": "why",
+}  # fmt: skip
+"""Titles of columns, and those that they have in the terminal."""
 
 
 def _source(of: SourceStatus, query: QueryView, now: int) -> Iterator[str]:
@@ -354,32 +358,13 @@ def _source(of: SourceStatus, query: QueryView, now: int) -> Iterator[str]:
         )
         yield from _table(f"{query.name}: writers that announce watermarks to {of.source_name}", _WRITER_TITLES, rows)
     if of.splits:
-        ordered = sorted(of.splits, key=_slowest_first)
+        ordered = most_interesting(of.splits, len(of.splits))
         total = count_text(of.splits_total)
         shown = "" if of.splits_total == len(ordered) else f", the {count_text(len(ordered))} most relevant"
         caption = f"{query.name}: partitions of {of.source_name}, {total}{shown}; slowest first"
-        cells = (_split_cells(view, of, now) for view in ordered)
+        cells = split_cells(of, ordered, [*_SPLIT_COLUMNS.values()], now=now)
         held = {i for i, view in enumerate(ordered) if view.holds_back}
-        yield from _table(caption, _SPLIT_TITLES, cells, numbers={5, 6}, marked=held)
-
-
-def _slowest_first(view: SplitView) -> tuple[bool, bool, int, Any]:
-    mark = MIN if view.watermark is None else view.watermark
-    return not view.holds_back, view.status is Status.IDLE, mark, view.split
-
-
-def _split_cells(view: SplitView, of: SourceStatus, now: int) -> list[str]:
-    since = "" if view.since is None else f"{format_seconds(now - view.since)} ago"
-    return [
-        str(view.split),
-        "yes" if view.holds_back else "",
-        "the clock" if of.processing_time else watermark_text(view.watermark),
-        view.status.name,
-        since,
-        count_text(view.backlog.position),
-        "?" if view.lag is None else count_text(view.lag),
-        view.why,
-    ]
+        yield from _table(caption, [*_SPLIT_COLUMNS], cells, numbers={5, 6}, marked=held)
 
 
 def _table(
@@ -389,14 +374,15 @@ def _table(
     *,
     numbers: Iterable[int] = (),
     marked: Iterable[int] = (),
+    most: int = SHOWN,
 ) -> Iterator[str]:
-    """Yield a table, and a second one, folded, with the rows behind the first ``SHOWN``."""
+    """Yield a table, and a second one, folded, with the rows behind the first ``most``."""
     right, held, every = frozenset(numbers), frozenset(marked), list(rows)
-    yield from _one_table(caption, titles, every[:SHOWN], right, held)
-    if len(every) > SHOWN:
-        more = f"{count_text(len(every) - SHOWN)} more"
+    yield from _one_table(caption, titles, every[:most], right, held)
+    if len(every) > most:
+        more = f"{count_text(len(every) - most)} more"
         yield f"<details><summary>{more}</summary>"
-        yield from _one_table(f"{caption}; {more}", titles, every[SHOWN:], right, frozenset())
+        yield from _one_table(f"{caption}; {more}", titles, every[most:], right, frozenset())
         yield "</details>"
 
 
@@ -473,9 +459,5 @@ def _history(changes: Sequence[Change]) -> Iterator[str]:
     ]
     yield "<section><h2>Changes</h2>"
     caption = f"The last {count_text(len(newest))} changes of holder, status and limit; newest first"
-    yield from _one_table(caption, titles, rows[:_CHANGES_SHOWN], frozenset(), frozenset())
-    if len(rows) > _CHANGES_SHOWN:
-        yield f"<details><summary>{count_text(len(rows) - _CHANGES_SHOWN)} earlier ones</summary>"
-        yield from _one_table("Earlier changes", titles, rows[_CHANGES_SHOWN:], frozenset(), frozenset())
-        yield "</details>"
+    yield from _table(caption, titles, rows, most=_CHANGES_SHOWN)
     yield "</section>"

@@ -133,6 +133,19 @@ _KINDS = (
 )
 
 
+def split_cells(
+    status: SourceStatus, views: Iterable[SplitView], titles: Iterable[str], *, now: int
+) -> Iterator[list[str]]:
+    """Yield the cells of splits in the columns with these titles, each on one line."""
+    kinds = {kind.title: kind for kind in _KINDS}
+    context = _context(status, now, day=None)
+    return ([kinds[title].cell(view, context) for title in titles] for view in views)
+
+
+def _context(status: SourceStatus, now: int, day: str | None, *, raw: bool = False) -> _Context:
+    return _Context(now, raw, day, status.counts.get(Status.PAUSED, 0), status.processing_time)
+
+
 def layout(
     status: SourceStatus, *, width: int, now: int | None = None, raw: bool = False, lines: int | None = None
 ) -> TableLayout:
@@ -142,13 +155,7 @@ def layout(
     many splits, the most interesting ones remain. ``now`` is the reader's clock, by default the time of the report;
     ``raw`` shows watermarks as milliseconds.
     """
-    context = _Context(
-        now=status.at if now is None else now,
-        raw=raw,
-        day=_common_day(status),
-        waiting=status.counts.get(Status.PAUSED, 0),
-        processing_time=status.processing_time,
-    )
+    context = _context(status, status.at if now is None else now, _common_day(status), raw=raw)
     ordered = most_interesting(status.splits, len(status.splits))
     cells = {kind: [printable(kind.cell(view, context)) for view in ordered] for kind in _KINDS}
     kinds, widths = _fitting(cells, width)

@@ -13,7 +13,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any
 
 from watermark_source.clock import Clock
 from watermark_source.connection_deadline import HttpsUntil, HttpUntil
@@ -133,20 +133,6 @@ def _footer(shown: TableLayout) -> list[str]:
     return [f"and {count_text(shown.hidden)} more"] if shown.hidden else []
 
 
-class Query(Protocol):
-    """The part of a Spark ``StreamingQuery`` that the view needs; of Spark Classic it reads more."""
-
-    @property
-    def lastProgress(self) -> Any:  # noqa: N802 (Spark's name)
-        """The latest progress, ``None`` before the first batch."""
-        ...
-
-    @property
-    def status(self) -> Any:
-        """The message of what the query does now, among others."""
-        ...
-
-
 def snapshot_is_due(printed: Sequence[SourceStatus], latest: Sequence[SourceStatus], since_printed: int | None) -> bool:
     """Return whether to print another plain table, ``since_printed`` milliseconds after the last one.
 
@@ -180,7 +166,7 @@ class LiveStatus:
     """
 
     def __init__(
-        self, query: Query, *, console: Console | None = None, raw: bool = False, clock: Callable[[], int] | None = None
+        self, query: Any, *, console: Console | None = None, raw: bool = False, clock: Callable[[], int] | None = None
     ) -> None:
         self._console = Console() if console is None else console
         self._raw = raw
@@ -220,7 +206,7 @@ class LiveStatus:
         self._latest = self._read() or self._latest
         if self._status is None or not self._latest:
             return "<p>waiting for the query's first batch</p>"
-        query: Any = self._query
+        query = self._query
         name = query.name or str(query.id)
         self._history.record(name, self._latest)
         view = query_view(query, name, self._status, self._history)

@@ -19,7 +19,7 @@ from watermark_source.monitor.open_windows import unfollowed_text
 from watermark_source.monitor.window_facts import Unfollowed
 from watermark_source.planning.holds import AT_REST, SHORTEST_SILENCE, HeldBy, HoldKind
 from watermark_source.planning.strategy import CLOCKS_DIFFER
-from watermark_source.planning.watermark import MIN, is_moment, watermark_text
+from watermark_source.planning.watermark import MIN, is_moment
 from watermark_source.spark.operator_watermarks import (
     BatchWatermarks,
     NoWatermark,
@@ -27,7 +27,7 @@ from watermark_source.spark.operator_watermarks import (
     executed_batch,
     output_of,
 )
-from watermark_source.status_model.hold_texts import advice_of, held_text, subject
+from watermark_source.status_model.hold_texts import advice_of, held_text, moment_text, subject
 from watermark_source.status_model.source_status import SourceStatus, SplitView, Status, Unprocessed
 from watermark_source.status_model.watermark_warnings import zone_text
 from watermark_source.words import NO_WORDS
@@ -45,7 +45,6 @@ class ExecutedBatch:
     """The last batch that was committed, and the one under way."""
 
     number: int
-    rows: int
     phases: Mapping[str, int]
     """Milliseconds by phase (``durationMs``); ``triggerExecution`` is the whole batch."""
     running: int | None = None
@@ -213,7 +212,7 @@ def _batch(progress: Mapping[str, Any], running: int | None) -> ExecutedBatch | 
     number = executed_batch(progress)
     if number is None:
         return None
-    return ExecutedBatch(number, progress.get("numInputRows", 0), progress.get("durationMs", {}), running)
+    return ExecutedBatch(number, progress.get("durationMs", {}), running)
 
 
 def moment_of(text: str | None) -> int | None:
@@ -423,8 +422,8 @@ def _data_old(of: QueryClocks, parts: Delays) -> str:
     elif zone := zone_text(parts.age, NO_WORDS):
         before = f". {zone}"
     return (
-        f"the data are old: the newest event time read, {_time(of.newest)}, is {format_duration(parts.age)} older than "
-        f"its row's arrival; rows are processed {_within(parts.processing)} after they arrive{before}"
+        f"the data are old: the newest event time read, {moment_text(of.newest)}, is {format_duration(parts.age)} "
+        f"older than its row's arrival; rows are processed {_within(parts.processing)} after they arrive{before}"
     )
 
 
@@ -444,8 +443,8 @@ def _rows_wait(of: QueryClocks, parts: Delays) -> str:
     at = f"{format_duration(parts.held)} behind" if parts.held else "at"
     quiet = f", and no row has arrived for {format_duration(parts.quiet)}" if parts.quiet >= SHORTEST_SILENCE else ""
     return (
-        f"rows wait for time: {rows}, and the output watermark, {_time(passed)}, is {at} the newest event time read"
-        f"{quiet}{own or _held_by(of)}"
+        f"rows wait for time: {rows}, and the output watermark, {moment_text(passed)}, is {at} the newest event time "
+        f"read{quiet}{own or _held_by(of)}"
     )
 
 
@@ -515,23 +514,19 @@ def _quiet(of: QueryClocks, parts: Delays) -> str:
     return f"no rows arrive: all are processed, and the last came {format_duration(parts.quiet)} ago"
 
 
-def _time(watermark: int | None) -> str:
-    return f"{watermark_text(watermark)} UTC" if is_moment(watermark) else watermark_text(watermark)
-
-
 def clock_pieces(of: QueryClocks) -> tuple[str, ...]:
     """Return the texts about a query's clocks, for the line above its sources."""
     pieces = [
-        f"input watermark {_time(of.input_watermark)}{_latency(of.input_latency)}",
-        f"output watermark {_time(of.output_watermark)}{_latency(of.event_time_latency)}"
+        f"input watermark {moment_text(of.input_watermark)}{_latency(of.input_latency)}",
+        f"output watermark {moment_text(of.output_watermark)}{_latency(of.event_time_latency)}"
         + (f": {of.no_output}" if of.no_output else ""),
     ]
     if of.unprocessed is not None:
-        what = "at the start or before" if of.unprocessed.is_older else _time(of.processing_time_watermark)
+        what = "at the start or before" if of.unprocessed.is_older else moment_text(of.processing_time_watermark)
         pieces.append(f"oldest unprocessed row: {'none' if of.unprocessed.split is None else f'arrived {what}'}")
     pieces += [
-        f"{operator.name}: emitted up to {_time(operator.eviction)}"
-        + ("" if operator.output == operator.eviction else f", output watermark {_time(operator.output)}")
+        f"{operator.name}: emitted up to {moment_text(operator.eviction)}"
+        + ("" if operator.output == operator.eviction else f", output watermark {moment_text(operator.output)}")
         for operator in reversed(of.operators)
     ]
     if of.state_rows:

@@ -91,7 +91,7 @@ def _pending(hold: Hold, words: Words, about: Circumstances) -> str:
 
 def _read(hold: Hold, _: Words, about: Circumstances) -> str:
     if about.holds and hold.newest is not None:
-        return f"all is read, and its newest record is of {_time(hold.newest)}"
+        return f"all is read, and its newest record is of {moment_text(hold.newest)}"
     return "caught up"
 
 
@@ -177,7 +177,8 @@ _SENTENCES: Mapping[HoldKind, Callable[[Hold, Words, Circumstances], str]] = {
 }
 
 
-def _time(moment: int) -> str:
+def moment_text(moment: int | None) -> str:
+    """Return a time as UTC, or what a watermark is instead of one."""
     return f"{watermark_text(moment)} UTC" if is_moment(moment) else watermark_text(moment)
 
 
@@ -296,7 +297,7 @@ def from_start(words: Words) -> str:
 def no_later_record(words: Words, bound: int = 0, end: int | None = None) -> str:
     """Return what closes the last windows when no split has a later event time."""
     late = f" (maxOutOfOrderness {format_duration(bound)})" if bound else ""
-    after = "a later event time" if end is None else f"an event time later than {_time(end + bound)}"
+    after = "a later event time" if end is None else f"an event time later than {moment_text(end + bound)}"
     clock = "" if words.at_rest is None else f"{words.at_rest} lets the clock close them, and "
     return (
         f"no other {words.split} has a later event time, as is normal while rows are still coming and after the last "

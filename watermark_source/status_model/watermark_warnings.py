@@ -14,7 +14,14 @@ from watermark_source.planning.range_report import LateRows
 from watermark_source.planning.split import Split
 from watermark_source.planning.strategy import CLOCKS_DIFFER, WatermarkStrategy
 from watermark_source.planning.watermark import is_moment, watermark_text
-from watermark_source.status_model.hold_texts import advice_of, as_sentence, held_text, no_later_record, wrong_time
+from watermark_source.status_model.hold_texts import (
+    advice_of,
+    as_sentence,
+    held_text,
+    moment_text,
+    no_later_record,
+    wrong_time,
+)
 from watermark_source.status_model.source_status import SourceStatus
 from watermark_source.words import NO_WORDS, Words
 
@@ -155,7 +162,7 @@ def noted(episode: Episode | None, standing: Standing, reason: Reason, now: int,
 
 def moving_text(watermark: int | None, stands: int, since: int) -> str:
     """Return the line that ends an episode; ``since``: milliseconds since 1970-01-01 UTC."""
-    at = "" if watermark is None else f", and is at {_shown(watermark)}"
+    at = "" if watermark is None else f", and is at {moment_text(watermark)}"
     times = "" if stands == 1 else f" {count_text(stands)} times"
     return f"the watermark moves again{at}: it had stood{times} since {watermark_text(since)} UTC"
 
@@ -166,7 +173,11 @@ def moving_text(watermark: int | None, stands: int, since: int) -> str:
 def standing_text(stand: Stand, max_future_skew: int | None) -> str:
     """Return the warning of a watermark that stands while a query runs."""
     since = f"since {watermark_text(stand.since)} UTC ({format_duration(stand.lasted)})"
-    what = "there is no watermark" if stand.watermark is None else f"the watermark stands at {_shown(stand.watermark)}"
+    what = (
+        "there is no watermark"
+        if stand.watermark is None
+        else f"the watermark stands at {moment_text(stand.watermark)}"
+    )
     rows = f", with {count_text(stand.rows, 'row')} read since" if stand.rows else ""
     why = _cause(stand, max_future_skew)
     return f"{what} {since}{rows}: no window closes, and no row leaves a join. {why}"
@@ -178,7 +189,9 @@ def end_text(stand: Stand, max_future_skew: int | None) -> str:
     Spark's own may have: the source does not see a ``withWatermark``.
     """
     what = (
-        "there is no watermark yet" if stand.watermark is None else f"the watermark is still {_shown(stand.watermark)}"
+        "there is no watermark yet"
+        if stand.watermark is None
+        else f"the watermark is still {moment_text(stand.watermark)}"
     )
     runs = ""
     if any(hold.kind in (HoldKind.NEVER, HoldKind.SILENT) and not hold.is_last for hold in stand.source.holds[:1]):
@@ -186,10 +199,6 @@ def end_text(stand: Stand, max_future_skew: int | None) -> str:
     why = _cause(stand, max_future_skew)
     read = count_text(stand.rows, "row")
     return f"the run is over, and the source's watermark closed no window: {read} read, and {what}. {why}{runs}"
-
-
-def _shown(watermark: int) -> str:
-    return f"{watermark_text(watermark)} UTC"
 
 
 def _cause(stand: Stand, max_future_skew: int | None) -> str:
@@ -400,7 +409,7 @@ def clock_text(behind: Mapping[Split, int], watermark: int, *, follows_group: bo
     )
     return (
         f"{listed(behind)}: the server's clock, which dates the rows, is {by} behind the watermark: {why}. "
-        f"Until it has passed {_shown(watermark)}, the watermark stands, and rows have event times just after it"
+        f"Until it has passed {moment_text(watermark)}, the watermark stands, and rows have event times just after it"
     )
 
 
