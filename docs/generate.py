@@ -119,7 +119,7 @@ def page() -> str:
     engine = {group: [row for row in ENGINE_OPTIONS if ENGINE_GROUPS[row.name] == group] for group in _groups()}
     parts = [_HEAD, _section("Kafka", _table(KAFKA_OPTIONS))]
     parts += [_section(group, _table(rows)) for group, rows in engine.items()]
-    settings = f"{_SETTINGS}\n{_table(row.option for row in SETTINGS)}\n\n{_REFUSED}\n\n{_reasons(_refused_settings())}"
+    settings = f"{_SETTINGS}\n{_table(SETTINGS.values())}\n\n{_REFUSED}\n\n{_reasons(_refused_settings())}"
     parts += [_section("`kafka.*` settings", settings)]
     return "\n".join(parts)
 

@@ -33,7 +33,7 @@ CHECKED = [
 ]
 """Others are run, or name a registry or files, which the check of the options reads."""
 OPTIONS = {row.name for row in (*KAFKA_OPTIONS, *MYSQL_OPTIONS, *ENGINE_OPTIONS)} | {
-    row.option.name for row in SETTINGS
+    row.name for row in SETTINGS.values()
 }
 SPARKS = {"checkpointLocation", "numRows", "topic", "truncate"}
 PARSED = {

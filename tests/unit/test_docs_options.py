@@ -13,7 +13,7 @@ from pyspark_mysql_cdc_wm.options.mysql_option_table import MYSQL_OPTIONS
 from watermark_source.option_table import Option
 from watermark_source.spark.option_rows import ENGINE_OPTIONS
 
-DOCUMENTED = [*OPTION_TABLE.options, *(row.option for row in SETTINGS)]
+DOCUMENTED = [*OPTION_TABLE.options, *SETTINGS.values()]
 
 
 def test_the_pages_are_what_the_tables_generate() -> None:

@@ -1,11 +1,10 @@
-"""The table of ``kafka.*`` settings: accepted values, their names in kafka-python, and refused settings with reason."""
+"""The table of ``kafka.*`` settings: accepted values, those that kafka-python takes, and refused ones with reason."""
 
 from __future__ import annotations
 
 import re
 import urllib.parse
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -29,19 +28,6 @@ _IAM_HANDLER = "software.amazon.msk.auth.iam.IAMClientCallbackHandler"
 _ENDPOINT = "must be the URL of an OAuth 2.0 token endpoint, or file:// and the path of a file that holds a token"
 _ENDPOINT_EXAMPLE = "https://login.example.com/oauth2/token"
 _PEM_ACCEPTED = "must be text in PEM, beginning with -----BEGIN"
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """One row: the option as the user writes it, and the setting of kafka-python it becomes."""
-
-    option: Option
-    target: str | None
-
-    @property
-    def java(self) -> str:
-        """The name without the prefix ``kafka.``."""
-        return self.option.name.removeprefix("kafka.")
 
 
 def _servers(text: str) -> tuple[str, ...]:
@@ -98,45 +84,12 @@ def _endpoint_check(text: str) -> str:
     return value
 
 
-def _row(  # noqa: PLR0917 - reads as a row of the table
-    java: str,
-    target: str | None,
-    parse: Callable[[str], Any],
-    accepted: str,
-    example: str,
-    doc: str,
-    *,
-    default: Any = None,
-    default_text: str | None = None,
-    secret: bool = False,
-) -> Setting:
-    option = Option(
-        name=f"kafka.{java}",
-        parse=parse,
-        accepted=accepted,
-        example=example,
-        doc=doc,
-        default=default,
-        default_text=default_text,
-        secret=secret,
-    )
-    return Setting(option, target)
+def _row(java: str, parse: Callable[[str], Any], accepted: str, example: str, doc: str, **rest: Any) -> Option:
+    return Option(name=f"kafka.{java}", parse=parse, accepted=accepted, example=example, doc=doc, **rest)
 
 
-def _one_of(
-    java: str,
-    target: str | None,
-    choices: Iterable[str],
-    example: str,
-    doc: str,
-    *,
-    default: str | None = None,
-    default_text: str | None = None,
-) -> Setting:
-    option = one_of(
-        name=f"kafka.{java}", choices=choices, example=example, doc=doc, default=default, default_text=default_text
-    )
-    return Setting(option, target)
+def _one_of(java: str, choices: Iterable[str], example: str, doc: str, **rest: Any) -> Option:
+    return one_of(name=f"kafka.{java}", choices=choices, example=example, doc=doc, **rest)
 
 
 def protocol_name(text: str) -> str:
@@ -151,21 +104,21 @@ def _int32(minimum: int) -> Callable[[str], int]:
     return partial(integer, minimum=minimum, maximum=2**31 - 1)
 
 
-def _limit(java: str, target: str | None, default: int, doc: str, *, minimum: int = 1) -> Setting:
+def _limit(java: str, default: int, doc: str, *, minimum: int = 1) -> Option:
     accepted = f"must be a whole number of milliseconds, at least {minimum}"
-    return _row(java, target, _int32(minimum), accepted, str(default), doc, default=default)
+    return _row(java, _int32(minimum), accepted, str(default), doc, default=default)
 
 
-def _pause(java: str, target: str | None, default: int, doc: str) -> Setting:
-    return _limit(java, target, default, doc, minimum=0)
+def _pause(java: str, default: int, doc: str) -> Option:
+    return _limit(java, default, doc, minimum=0)
 
 
-def _bytes(java: str, default: int, doc: str) -> Setting:
+def _bytes(java: str, default: int, doc: str) -> Option:
     accepted = "must be a whole number of bytes, at least 1"
-    return _row(java, None, _int32(1), accepted, "1048576", doc, default=default)
+    return _row(java, _int32(1), accepted, "1048576", doc, default=default)
 
 
-def _pem_file(java: str, example: str, doc: str, *, default_text: str, for_text: str) -> Setting:
+def _pem_file(java: str, example: str, doc: str, *, default_text: str, for_text: str) -> Option:
     """Return a row for a file; text in its place, which may hold a private key, is refused without being shown."""
     accepted = "must be the path of a PEM file"
 
@@ -174,114 +127,129 @@ def _pem_file(java: str, example: str, doc: str, *, default_text: str, for_text:
             raise OptionError(f"kafka.{java}", "(PEM text)", f"{accepted}; text goes to {for_text}", example=example)
         return non_empty(text)
 
-    return _row(java, None, parse, accepted, example, doc, default_text=default_text)
+    return _row(java, parse, accepted, example, doc, default_text=default_text)
 
 
-SETTINGS: tuple[Setting, ...] = (
-    _row("bootstrap.servers", None, _servers, "must be a comma list of host:port", "broker1:9092,broker2:9092",
+_ROWS = (
+    _row("bootstrap.servers", _servers, "must be a comma list of host:port", "broker1:9092,broker2:9092",
          "Brokers of the first request; they return the addresses of the others.", default_text="needed"),
-    _row("client.id", "client_id", protocol_name, "must be a name that is not empty", "checkout-query",
+    _row("client.id", protocol_name, "must be a name that is not empty", "checkout-query",
          "Name of this client in the brokers' logs and quotas.", default="aligned-kafka"),
-    _one_of("client.dns.lookup", "client_dns_lookup",
+    _one_of("client.dns.lookup",
          ("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"), "use_all_dns_ips",
          "How host names become addresses. `use_all_dns_ips`: the addresses of a name are tried one after the other. "
          "`resolve_canonical_bootstrap_servers_only`: the same, and each bootstrap server is addressed by its "
          "canonical name, which its certificate must then contain.", default="use_all_dns_ips"),
-    _row("client.rack", None, protocol_name, "must be a name that is not empty", "eu-west-1a",
+    _row("client.rack", protocol_name, "must be a name that is not empty", "eu-west-1a",
          "Rack of the executors, for reading from the nearest replica (KIP-392).", default_text="none"),
-    _one_of("security.protocol", "security_protocol", ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"), "SASL_SSL",
+    _one_of("security.protocol", ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"), "SASL_SSL",
          "Whether connections are encrypted and whether they log in.", default="PLAINTEXT"),
-    _one_of("sasl.mechanism", "sasl_mechanism", login_settings.MECHANISMS,
+    _one_of("sasl.mechanism", login_settings.MECHANISMS,
          "SCRAM-SHA-512", "Login mechanism. `AWS_MSK_IAM` needs the extra `msk`, `GSSAPI` (Kerberos) the extra "
                           "`kerberos`, on the driver and the executors.", default_text="none"),
-    _row("sasl.jaas.config", None, _jaas, "must be one login module with its options", JAAS,
+    _row("sasl.jaas.config", _jaas, "must be one login module with its options", JAAS,
          "User and password, or a client's id and secret, as Kafka's Java clients write them. Needed for `PLAIN` and "
          "`SCRAM`.", default_text="none", secret=True),
-    _row("sasl.oauthbearer.token.endpoint.url", None, _endpoint, _ENDPOINT, _ENDPOINT_EXAMPLE,
+    _row("sasl.oauthbearer.token.endpoint.url", _endpoint, _ENDPOINT, _ENDPOINT_EXAMPLE,
          "Where `OAUTHBEARER` gets its tokens: from an endpoint, with the client's id and secret, or from a file that "
          "another program keeps current, read at each login. The driver and each executor request their own.",
          default_text="none", secret=True),
-    _row("sasl.oauthbearer.client.credentials.client.id", None, non_empty, _TEXT, "checkout",
+    _row("sasl.oauthbearer.client.credentials.client.id", non_empty, _TEXT, "checkout",
          "The client's id; `clientId` of the login module is the same.", default_text="none"),
-    _row("sasl.oauthbearer.client.credentials.client.secret", None, non_empty, _TEXT, "secret",
+    _row("sasl.oauthbearer.client.credentials.client.secret", non_empty, _TEXT, "secret",
          "The client's secret; `clientSecret` of the login module is the same.", default_text="none", secret=True),
-    _row("sasl.oauthbearer.scope", None, non_empty, _TEXT, "kafka",
+    _row("sasl.oauthbearer.scope", non_empty, _TEXT, "kafka",
          "Scope of the token request; `scope` of the login module is the same.", default_text="none"),
-    _row("sasl.oauthbearer.header.urlencode", None, boolean, "must be true or false", "true",
+    _row("sasl.oauthbearer.header.urlencode", boolean, "must be true or false", "true",
          "Whether the client's id and secret are form-encoded for the endpoint, as RFC 6749 requires. Some endpoints "
          "need it where id or secret contain characters other than letters, digits and `-._~`.",
          default=False, default_text="false"),
-    _row("sasl.kerberos.service.name", None, non_empty, _TEXT, "kafka",
+    _row("sasl.kerberos.service.name", non_empty, _TEXT, "kafka",
          "First part of the brokers' principals, for `GSSAPI`.", default_text="kafka"),
-    _row("sasl.login.callback.handler.class", None, word(_OAUTH_HANDLERS),
+    _row("sasl.login.callback.handler.class", word(_OAUTH_HANDLERS),
          "must be the OAuthBearerLoginCallbackHandler of Kafka, for OAUTHBEARER", _OAUTH_HANDLERS[0],
          "No effect: `sasl.mechanism` decides which client gets the tokens.", default_text="none"),
-    _row("sasl.client.callback.handler.class", None, word((_IAM_HANDLER,)),
+    _row("sasl.client.callback.handler.class", word((_IAM_HANDLER,)),
          "must be the IAMClientCallbackHandler of AWS, for AWS_MSK_IAM", _IAM_HANDLER,
          "No effect: `sasl.mechanism` decides which client signs the logins.", default_text="none"),
-    _row("ssl.truststore.type", None, word(("PEM",)),
+    _row("ssl.truststore.type", word(("PEM",)),
          "must be PEM; convert a JKS or PKCS12 store with keytool -list -rfc -keystore store.jks > store.pem", "PEM",
          "Format of the trusted certificates.", default="PEM"),
     _pem_file("ssl.truststore.location", "/etc/kafka/ca.pem",
               "File of trusted certificates, on the driver and on every executor.",
               default_text="the system's", for_text="kafka.ssl.truststore.certificates"),
-    _row("ssl.truststore.certificates", None, _pem, _PEM_ACCEPTED, "-----BEGIN CERTIFICATE----- ...",
+    _row("ssl.truststore.certificates", _pem, _PEM_ACCEPTED, "-----BEGIN CERTIFICATE----- ...",
          "Trusted certificates as text.", default_text="the system's"),
-    _row("ssl.keystore.type", None, word(("PEM",)),
+    _row("ssl.keystore.type", word(("PEM",)),
          "must be PEM; convert a PKCS12 store with openssl pkcs12 -in store.p12 -out store.pem", "PEM",
          "Format of the client's certificate and key.", default="PEM"),
     _pem_file("ssl.keystore.location", "/etc/kafka/client.pem",
               "File with the client's private key and certificate chain, on the driver and on every executor.",
               default_text="none", for_text="kafka.ssl.keystore.key and kafka.ssl.keystore.certificate.chain"),
-    _row("ssl.keystore.certificate.chain", None, _pem, _PEM_ACCEPTED, "-----BEGIN CERTIFICATE----- ...",
+    _row("ssl.keystore.certificate.chain", _pem, _PEM_ACCEPTED, "-----BEGIN CERTIFICATE----- ...",
          "The client's certificate chain as text. Needs `kafka.ssl.keystore.key`.", default_text="none"),
-    _row("ssl.keystore.key", None, _pem, _PEM_ACCEPTED, "-----BEGIN PRIVATE KEY----- ...",
+    _row("ssl.keystore.key", _pem, _PEM_ACCEPTED, "-----BEGIN PRIVATE KEY----- ...",
          "The client's private key as text.", default_text="none", secret=True),
-    _row("ssl.key.password", None, non_empty, _TEXT, "secret",
+    _row("ssl.key.password", non_empty, _TEXT, "secret",
          "Password of an encrypted private key.", default_text="none", secret=True),
-    _row("ssl.endpoint.identification.algorithm", None, _endpoint_check,
+    _row("ssl.endpoint.identification.algorithm", _endpoint_check,
          "must be https, or empty to accept a certificate for any host", "https",
          "Whether a broker's certificate must name its host.", default="https"),
-    _limit("request.timeout.ms", "request_timeout_ms", 30_000, "Longest wait for the response to one request."),
-    _limit("default.api.timeout.ms", None, 60_000,
+    _limit("request.timeout.ms", 30_000, "Longest wait for the response to one request."),
+    _limit("default.api.timeout.ms", 60_000,
            "Longest wait of the driver for a look-up, connecting and retries included. For this long planning "
            "continues without a broker that does not answer, while others do."),
-    _limit("socket.connection.setup.timeout.ms", "socket_connection_setup_timeout_ms", 10_000,
+    _limit("socket.connection.setup.timeout.ms", 10_000,
            "Longest wait for a connection to one broker, after failures too."),
-    _limit("connections.max.idle.ms", "connections_max_idle_ms", 540_000,
+    _limit("connections.max.idle.ms", 540_000,
            "An unused connection is closed after this time."),
-    _pause("reconnect.backoff.ms", "reconnect_backoff_ms", 50, "Pause before reconnecting to the same broker."),
-    _pause("reconnect.backoff.max.ms", "reconnect_backoff_max_ms", 1_000,
+    _pause("reconnect.backoff.ms", 50, "Pause before reconnecting to the same broker."),
+    _pause("reconnect.backoff.max.ms", 1_000,
            "Longest such pause; it grows with repeated failures."),
-    _pause("retry.backoff.ms", "retry_backoff_ms", 100, "Pause before a look-up is retried."),
-    _pause("retry.backoff.max.ms", None, 1_000,
+    _pause("retry.backoff.ms", 100, "Pause before a look-up is retried."),
+    _pause("retry.backoff.max.ms", 1_000,
            "Longest such pause; it grows with repeated failures."),
-    _pause("metadata.max.age.ms", None, 5_000,
+    _pause("metadata.max.age.ms", 5_000,
            "How often the driver checks for new partitions and topics. Planning does not wait for the check; the "
            "query fails when none has succeeded for 20 times this interval. Rows of a new partition that are behind "
            "the watermark when it is found are late."),
-    _one_of("isolation.level", None, (READ_UNCOMMITTED, READ_COMMITTED), READ_COMMITTED,
+    _one_of("isolation.level", (READ_UNCOMMITTED, READ_COMMITTED), READ_COMMITTED,
          "Whether records of open and aborted transactions are read. End offsets are looked up in the same way.",
          default=READ_UNCOMMITTED),
     _bytes("fetch.max.bytes", 16 << 20,
            "Maximum bytes of the response to one fetch; a single larger record batch is always returned (KIP-74)."),
     _bytes("max.partition.fetch.bytes", 8 << 20, "Maximum bytes of one partition in a response, with the same "
                                                  "exception."),
-    _limit("fetch.max.wait.ms", None, 500, "Longest time for which a broker waits for new records before it responds "
+    _limit("fetch.max.wait.ms", 500, "Longest time for which a broker waits for new records before it responds "
                                            "to a fetch."),
     _bytes("fetch.min.bytes", 1, "A broker waits until it has this many bytes, or for `kafka.fetch.max.wait.ms`."),
-    _row("check.crcs", None, boolean, "must be true or false", "true",
+    _row("check.crcs", boolean, "must be true or false", "true",
          "Whether the checksum of every record batch is verified.", default=True, default_text="true"),
-    _row("receive.buffer.bytes", None, _buffer_size, "must be a whole number of bytes; -1 is the system's", "65536",
+    _row("receive.buffer.bytes", _buffer_size, "must be a whole number of bytes; -1 is the system's", "65536",
          "Size of the socket's receive buffer.", default_text="the system's"),
-    _row("send.buffer.bytes", None, _buffer_size, "must be a whole number of bytes; -1 is the system's", "131072",
+    _row("send.buffer.bytes", _buffer_size, "must be a whole number of bytes; -1 is the system's", "131072",
          "Size of the socket's send buffer.", default_text="the system's"),
-    _row("group.id", None, non_empty, "must be a name that is not empty", "checkout",
+    _row("group.id", non_empty, "must be a name that is not empty", "checkout",
          "No effect, with a warning: the source joins no consumer group. To show a query in Kafka's tools use "
          "`commitGroupId`.", default_text="none"),
-    _row("max.poll.records", None, positive_integer, "must be a whole number of at least 1", "500",
+    _row("max.poll.records", positive_integer, "must be a whole number of at least 1", "500",
          "No effect: records are read in batches of columns.", default_text="none"),
 )  # fmt: skip
+SETTINGS: Mapping[str, Option] = {row.name.removeprefix("kafka."): row for row in _ROWS}
+"""By Java name, without the prefix ``kafka.``."""
+PASSED_ON = (
+    "client.id",
+    "client.dns.lookup",
+    "security.protocol",
+    "sasl.mechanism",
+    "request.timeout.ms",
+    "socket.connection.setup.timeout.ms",
+    "connections.max.idle.ms",
+    "reconnect.backoff.ms",
+    "reconnect.backoff.max.ms",
+    "retry.backoff.ms",
+)
+"""Those that kafka-python has under the same name, with underscores."""
 
 _POSITION = "where to begin is startingOffsets, and later the query's checkpoint"
 _BINARY = "key and value arrive as binary; decode them in the query with cast, from_json or from_avro"
@@ -298,38 +266,38 @@ _PEM_ONLY = (
     "JKS or PKCS12 store with keytool -list -rfc -keystore store.jks > store.pem"
 )
 
+_OF_GROUPS = (
+    "partition.assignment.strategy",
+    "group.instance.id",
+    "group.protocol",
+    "group.remote.assignor",
+    "session.timeout.ms",
+    "heartbeat.interval.ms",
+    "max.poll.interval.ms",
+)
+_JAVA_TLS = (
+    "ssl.provider",
+    "ssl.engine.factory.class",
+    "ssl.keymanager.algorithm",
+    "ssl.trustmanager.algorithm",
+    "ssl.secure.random.implementation",
+)
 REFUSED: dict[str, str] = {
     "auto.offset.reset": f"{_POSITION}; what happens to lost rows is failOnDataLoss",
-    "key.deserializer": _BINARY,
-    "value.deserializer": _BINARY,
-    "enable.auto.commit": _CHECKPOINT,
-    "auto.commit.interval.ms": _CHECKPOINT,
+    **dict.fromkeys(("key.deserializer", "value.deserializer"), _BINARY),
+    **dict.fromkeys(("enable.auto.commit", "auto.commit.interval.ms"), _CHECKPOINT),
     "interceptor.classes": f"{_JAVA_CLASS} and change rows in the query",
-    "partition.assignment.strategy": _NO_GROUP,
-    "group.instance.id": _NO_GROUP,
-    "group.protocol": _NO_GROUP,
-    "group.remote.assignor": _NO_GROUP,
-    "session.timeout.ms": _NO_GROUP,
-    "heartbeat.interval.ms": _NO_GROUP,
-    "max.poll.interval.ms": _NO_GROUP,
+    **dict.fromkeys(_OF_GROUPS, _NO_GROUP),
     "socket.connection.setup.timeout.max.ms": (
         "waits for a connection do not grow with failures; how long each may take is "
         "kafka.socket.connection.setup.timeout.ms"
     ),
     "allow.auto.create.topics": "reading never creates a topic; leave it out",
     "exclude.internal.topics": "subscribePattern never matches internal topics; name them in subscribe",
-    "metric.reporters": _JAVA_CLASS,
-    "security.providers": _JAVA_CLASS,
-    "ssl.truststore.password": _PEM_ONLY,
-    "ssl.keystore.password": _PEM_ONLY,
-    "ssl.protocol": _TLS,
-    "ssl.enabled.protocols": _TLS,
-    "ssl.cipher.suites": _TLS,
-    "ssl.provider": _JAVA_CLASS,
-    "ssl.engine.factory.class": _JAVA_CLASS,
-    "ssl.keymanager.algorithm": _JAVA_CLASS,
-    "ssl.trustmanager.algorithm": _JAVA_CLASS,
-    "ssl.secure.random.implementation": _JAVA_CLASS,
+    **dict.fromkeys(("metric.reporters", "security.providers"), _JAVA_CLASS),
+    **dict.fromkeys(("ssl.truststore.password", "ssl.keystore.password"), _PEM_ONLY),
+    **dict.fromkeys(("ssl.protocol", "ssl.enabled.protocols", "ssl.cipher.suites"), _TLS),
+    **dict.fromkeys(_JAVA_TLS, _JAVA_CLASS),
 }
 """Settings of Kafka that are refused, and what to do instead."""
 
@@ -342,7 +310,7 @@ def refusal(java: str) -> str | None:
     """Return why a setting is refused, or ``None`` if it is not."""
     if java in REFUSED:
         return REFUSED[java]
-    if any(row.java == java for row in SETTINGS):
+    if java in SETTINGS:
         return None
     return next((reason for family, reason in REFUSED_FAMILIES if java.startswith(family)), None)
 

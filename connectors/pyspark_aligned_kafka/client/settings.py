@@ -149,9 +149,7 @@ class ClientSettings:
     def client_configs(self) -> dict[str, Any]:
         """Return the settings as kafka-python's clients take them; the caller must not log it."""
         configs: dict[str, Any] = {
-            row.target: self.values[row.java]
-            for row in table.SETTINGS
-            if row.target is not None and self.values[row.java] is not None
+            name.replace(".", "_"): value for name in table.PASSED_ON if (value := self.values[name]) is not None
         }
         configs["bootstrap_servers"] = list(self.bootstrap_servers)
         # kafka-python's own default, 1 MB, is less than the metadata of a big cluster takes.
@@ -183,16 +181,16 @@ class ClientSettings:
 
     def __repr__(self) -> str:
         shown = {
-            row.java: _HIDDEN if row.option.secret else self.values[row.java]
-            for row in table.SETTINGS
-            if row.java in self.given
+            name: _HIDDEN if row.secret else self.values[name]
+            for name, row in table.SETTINGS.items()
+            if name in self.given
         }
         return f"ClientSettings({shown})"
 
 
 def setting_names() -> tuple[str, ...]:
     """Return the full name of every setting."""
-    return tuple(PREFIX + row.java for row in table.SETTINGS)
+    return tuple(row.name for row in table.SETTINGS.values())
 
 
 def parse_settings(given: Mapping[str, str]) -> ClientSettings:
@@ -206,14 +204,13 @@ def parse_settings(given: Mapping[str, str]) -> ClientSettings:
     texts = {
         name.lower().removeprefix(PREFIX): str(text) for name, text in given.items() if name.lower().startswith(PREFIX)
     }
-    rows = {row.java: row for row in table.SETTINGS}
     for name, text in texts.items():
         if (reason := table.refusal(name)) is not None:
             raise OptionError(PREFIX + name, _HIDDEN if table.may_be_secret(name) else text, f"not supported: {reason}")
-        if name not in rows:
+        if name not in table.SETTINGS:
             raise unknown_option(PREFIX + name, setting_names())
-    values = {row.java: row.option.default for row in table.SETTINGS}
-    values.update({name: rows[name].option.read(text) for name, text in texts.items()})
+    values = {name: row.default for name, row in table.SETTINGS.items()}
+    values.update({name: table.SETTINGS[name].read(text) for name, text in texts.items()})
     if values["bootstrap.servers"] is None:
         raise OptionError("kafka.bootstrap.servers", None, "is needed", example="broker1:9092,broker2:9092")
     if "group.id" in texts:

@@ -292,5 +292,5 @@ OPTION_TABLE = OptionTable(
         Renamed("useProcessingTimeWhenCaughtUp", "whenCaughtUp", {"true": "clock", "false": None}),
     ),
 )
-COMMAND_OPTIONS = OptionTable((*OPTION_TABLE.options, *(row.option for row in SETTINGS if row.option.secret)))
+COMMAND_OPTIONS = OptionTable((*OPTION_TABLE.options, *(row for row in SETTINGS.values() if row.secret)))
 """The options of commands: the source's, and the secret settings, which come from the environment."""

@@ -15,7 +15,7 @@ from pyspark_aligned_kafka.options.kafka_options import parse
 from tests.soak.fuzz.bits import Bits
 from watermark_source.errors import OptionError
 
-_ROWS = (*OPTION_TABLE.options, *(row.option for row in setting_table.SETTINGS))
+_ROWS = (*OPTION_TABLE.options, *setting_table.SETTINGS.values())
 _SECRETS = (
     *(row.name for row in _ROWS if row.secret),
     "kafka.ssl.keystore.password", "kafka.sasl.password", "kafka.sasl.jaas.confg", "kafka.ssl.key.pasword",

@@ -16,11 +16,12 @@ from contextlib import contextmanager, suppress
 import pytest
 from kafka.errors import KafkaConnectionError
 
-from pyspark_aligned_kafka.client.setting_table import REFUSED, SETTINGS, Setting
+from pyspark_aligned_kafka.client.setting_table import REFUSED, SETTINGS
 from pyspark_aligned_kafka.client.settings import ClientSettings, parse_settings
 from pyspark_aligned_kafka.client.token_endpoint import Tokens
 from pyspark_aligned_kafka.client.token_source import TokenSource
 from watermark_source.errors import OptionError, RefusedError, UnknownOptionError
+from watermark_source.option_table import Option
 
 SERVERS = {"kafka.bootstrap.servers": "a:9092"}
 JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="geheim";'
@@ -245,9 +246,9 @@ def test_a_token_is_renewed_within_an_hour_whatever_lifetime_it_is_given(claims:
     assert kept.ends_at > time.monotonic() + 3_600
 
 
-@pytest.mark.parametrize("row", SETTINGS, ids=lambda row: row.java)
-def test_the_example_of_every_setting_is_accepted(row: Setting) -> None:
-    row.option.read(row.option.example)
+@pytest.mark.parametrize("row", SETTINGS.values(), ids=SETTINGS)
+def test_the_example_of_every_setting_is_accepted(row: Option) -> None:
+    row.read(row.example)
 
 
 def test_a_login_becomes_user_and_password() -> None:
