@@ -58,8 +58,8 @@ from watermark_source.spark.columns import MARKER_TYPE, Marker, marker_batch, no
 schema = StructType([StructField("event_time", TimestampType()), StructField(MARKER, MARKER_TYPE)])
 marker_batch((Marker("watermark", None, None, 5, None, False, None),), schema)
 no_markers(3, schema)
-import pyspark_aligned_kafka.records.columns as columns
-columns._constants.column("topic", 5)
+from pyspark_aligned_kafka.records.columns import ConstantColumns
+ConstantColumns().column("topic", 5)
 print([name for name in ("pandas",) if name in sys.modules])
 """
 

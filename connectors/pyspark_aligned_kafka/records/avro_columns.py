@@ -17,7 +17,6 @@ from pyspark_aligned_kafka.client.schema_registry import RegisteredSchema, Schem
 from pyspark_aligned_kafka.records.avro_cells import DEPTH, Fault, read_all
 from pyspark_aligned_kafka.records.avro_resolver import Resolver, UnresolvableError
 from pyspark_aligned_kafka.records.avro_schema import (
-    check_defaults,
     members_alone,
     parsed,
     reader_type,
@@ -95,7 +94,6 @@ def avro_schema(text: str, registry: SchemaRegistry | None, paths: Paths = ()) -
             text, references = json.dumps(alone), ()
             reader = reader_type(text)
         kind = spark_type(reader)
-        check_defaults(reader)
     except SchemaError as error:
         raise ValueError(str(error)) from None
     except RecursionError:

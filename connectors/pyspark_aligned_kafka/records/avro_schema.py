@@ -208,7 +208,8 @@ def spark_type(schema: AvroType) -> DataType:
     """Return the type that ``from_avro`` has, with everything in it nullable.
 
     Raises:
-        SchemaError: a type without a column: null alone, an empty record, one that contains itself.
+        SchemaError: a type without a column: null alone, an empty record, one that contains itself; or a field whose
+            default is none of its type.
     """
     return _Columns().of(schema, "", frozenset())
 
@@ -225,7 +226,7 @@ class _Columns:
             raise SchemaError(f"the schema has more than {DEEPEST} types in each other")
         return self._of(schema, where, within, depth + 1)
 
-    def _of(  # noqa: PLR0911 - one for each kind
+    def _of(  # noqa: PLR0911, PLR0912 - one for each kind
         self, schema: AvroType, where: str, within: frozenset[str], depth: int
     ) -> DataType:
         named = where or "the schema"
@@ -249,7 +250,11 @@ class _Columns:
             for field in fields_of(schema.json):
                 aliases_of(field)
             fields = [(str(field["name"]), schema.inner(field["type"])) for field in fields_of(schema.json)]
-            return self._struct(fields, named, where, inner, depth)
+            found = self._struct(fields, named, where, inner, depth)
+            for field in fields_of(schema.json):
+                if "default" in field:
+                    encoded(schema.inner(field["type"]), field["default"])
+            return found
         if schema.kind == "array":
             return ArrayType(self.of(schema.inner(member_of(schema.json, "items")), where, within, depth))
         if schema.kind == "map":
@@ -292,21 +297,6 @@ def number_of(values: Sequence[AvroType]) -> str | None:
     if len(values) == 2 and kinds in ({"int", "long"}, {"float", "double"}):
         return "long" if "long" in kinds else "double"
     return None
-
-
-def check_defaults(schema: AvroType) -> None:
-    """Raise ``SchemaError`` for a field of the reader's schema whose default is none of its type."""
-    if schema.kind == "union":
-        for branch in schema.values:
-            check_defaults(branch)
-    elif schema.kind == "record":
-        for field in fields_of(schema.json):
-            inner = schema.inner(field["type"])
-            if "default" in field:
-                encoded(inner, field["default"])
-            check_defaults(inner)
-    elif schema.kind in ("array", "map"):
-        check_defaults(schema.inner(member_of(schema.json, "items" if schema.kind == "array" else "values")))
 
 
 def encoded(schema: AvroType, value: Any) -> bytes:

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
 
 from pyspark_aligned_kafka.records.record_batches import Bytes, Fault, Longs, fault_error, varint_at
-from pyspark_aligned_kafka.records.record_fields import HEADERS_AT, KEY_AT, RECORD_END, VALUE_AT, Located
+from pyspark_aligned_kafka.records.record_fields import HEADERS_AT, RECORD_END, Located, field_at
 from watermark_source.arrow_columns import allocated, bitmap, column, repeated
-from watermark_source.contract.read_batch import ReadBatch
-from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, copy_bytes, inlined, same_bytes
+from watermark_source.machine_code.native import Word, address_of, compiled, copy_bytes, inlined, same_bytes
 from watermark_source.planning.split import Split
 
 if TYPE_CHECKING:
-    from pyspark_aligned_kafka.records.payload import Decoded
+    pass
 
 # Columns of one value, such as the topic's name: kept from batch to batch, and no more of them than some bytes.
 
@@ -73,90 +71,44 @@ HEADER_TYPE = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.bina
 HEADERS_TYPE = pa.list_(HEADER_TYPE)
 
 _SMALLEST_HEADER = 2
-_COUNT, _KEY_BYTES, _VALUE_BYTES, _VALUE_NULLS, _BAD_ROW, _NOT_ASCII = range(6)
 
 
 @inlined
-def header_field(data: Word, at: Word, stop: Word, smallest: Word) -> tuple[Word, Word]:
-    """Length and start of a key or value; start -1 if it does not fit."""
-    size, at = varint_at(data, at, stop)
-    if at < 0 or size < smallest or size > stop - at:
-        return size, np.int64(-1)
-    return size, at
+def _header(data: Word, at: Word, stop: Word) -> tuple[Word, Word, Word, Word, Word]:
+    """Return start and size of a header's key and of its value, and its end; end -1 if it does not fit."""
+    key_at, key_size, at = field_at(data, at, stop)
+    if at < 0 or key_size < 0:
+        return key_at, key_size, key_at, key_size, np.int64(-1)
+    value_at, value_size, at = field_at(data, at, stop)
+    return key_at, key_size, value_at, value_size, at
 
 
-@compiled("int64(uint8[::1], int64[:, ::1], int64, int64[::1])")
-def _measure(array: Word, fields: Word, rows: Word, totals: Word) -> Word:
-    """Check the headers of all rows and add up what they hold."""
+@compiled("int64(uint8[::1], int64[:, ::1], int64, int32[::1], int64[:, ::1])")
+def _locate(array: Word, fields: Word, rows: Word, ends: Word, places: Word) -> Word:
+    """Write how many headers there are up to each row, and where their keys and values lie.
+
+    Without places for them they are counted alone. Returns -1, or the row whose headers do not fit their record.
+    """
     data = address_of(array)
+    total = 0
+    ends[0] = 0
     for row in range(rows):
         at, stop = fields[HEADERS_AT, row], fields[RECORD_END, row]
-        totals[_BAD_ROW] = row
         count, at = varint_at(data, at, stop)
         if at < 0 or count < 0 or count > (stop - at) // _SMALLEST_HEADER:
-            return np.int64(Fault.HEADERS)
+            return row
         for _ in range(count):
-            size, at = header_field(data, at, stop, 0)
+            key_at, key_size, value_at, value_size, at = _header(data, at, stop)
             if at < 0:
-                return np.int64(Fault.HEADERS)
-            for i in range(at, at + size):
-                totals[_NOT_ASCII] |= byte_at(data, i) & 0x80
-            totals[_KEY_BYTES] += size
-            at += size
-            size, at = header_field(data, at, stop, -1)
-            if at < 0:
-                return np.int64(Fault.HEADERS)
-            if size < 0:
-                totals[_VALUE_NULLS] += 1
-            else:
-                totals[_VALUE_BYTES] += size
-                at += size
-        if at != stop:
-            return np.int64(Fault.HEADERS)
-        totals[_COUNT] += count
-    return np.int64(Fault.NONE)
-
-
-@compiled(
-    "void(uint8[::1], int64[:, ::1], int64, int32[::1], uint8[::1], int32[::1], uint8[::1], int32[::1], uint8[::1],"
-    " uint8[::1])"
-)
-def _fill(  # noqa: PLR0917 - arrays in, arrays out
-    array: Word,
-    fields: Word,
-    rows: Word,
-    lists: Word,
-    has_list: Word,
-    key_offsets: Word,
-    keys: Word,
-    value_offsets: Word,
-    values: Word,
-    has_value: Word,
-) -> None:
-    """Copy what has been measured."""
-    data, key_data, value_data = address_of(array), address_of(keys), address_of(values)
-    total = 0
-    key_end = value_end = np.int64(0)
-    lists[0] = key_offsets[0] = value_offsets[0] = 0
-    for row in range(rows):
-        at, stop = fields[HEADERS_AT, row], fields[RECORD_END, row]
-        count, at = varint_at(data, at, stop)
-        for _ in range(count):
-            size, at = header_field(data, at, stop, 0)
-            copy_bytes(key_data + key_end, data + at, size)
-            key_end += size
-            at += size
-            size, at = header_field(data, at, stop, -1)
-            if size > 0:
-                copy_bytes(value_data + value_end, data + at, size)
-                value_end += size
-                at += size
-            has_value[total] = size >= 0
+                return row
+            if total < places.shape[1]:
+                places[0, total], places[1, total] = key_at, key_size
+                places[2, total], places[3, total] = value_at, value_size
             total += 1
-            key_offsets[total] = key_end
-            value_offsets[total] = value_end
-        has_list[row] = count > 0
-        lists[row + 1] = total
+        if at != stop:
+            return row
+        ends[row + 1] = total
+    return np.int64(-1)
 
 
 def headers_array(split: Split, data: Bytes, located: Located, offsets: pa.Array) -> pa.Array:
@@ -167,29 +119,20 @@ def headers_array(split: Split, data: Bytes, located: Located, offsets: pa.Array
     Raises:
         CorruptDataError: headers that do not fit their record.
     """
-    rows, fields = located.rows, located.fields
+    rows, lists = located.rows, np.empty(located.rows + 1, np.int32)
     if located.with_headers == 0:
         return pa.nulls(rows, HEADERS_TYPE)
-    totals = np.zeros(6, np.int64)
-    fault = _measure(data, fields, rows, totals)
-    if fault:
-        raise fault_error(Fault(fault), split, offsets[int(totals[_BAD_ROW])].as_py())
-    count, key_bytes, value_bytes, value_nulls, _, not_ascii = totals.tolist()
-    lists, has_list = np.empty(rows + 1, np.int32), np.empty(rows, np.uint8)
-    key_offsets, keys = np.empty(count + 1, np.int32), np.empty(key_bytes, np.uint8)
-    value_offsets, values = np.empty(count + 1, np.int32), np.empty(value_bytes, np.uint8)
-    has_value = np.empty(count, np.uint8)
-    _fill(data, fields, rows, lists, has_list, key_offsets, keys, value_offsets, values, has_value)
-    key_array = pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(key_offsets), pa.py_buffer(keys)])
-    if not_ascii:
-        key_array = _as_utf8(key_array)
-    value_array = pa.Array.from_buffers(
-        pa.binary(),
-        count,
-        [bitmap(has_value) if value_nulls else None, pa.py_buffer(value_offsets), pa.py_buffer(values)],
-        value_nulls,
-    )
-    entries = pa.StructArray.from_arrays([key_array, value_array], fields=list(HEADER_TYPE))
+    wrong = _locate(data, located.fields, rows, lists, np.empty((4, 0), np.int64))
+    if wrong >= 0:
+        raise fault_error(Fault.HEADERS, split, offsets[wrong].as_py())
+    places = np.empty((4, lists[-1]), np.int64)
+    _locate(data, located.fields, rows, lists, places)
+    key_sizes, value_sizes = places[1], places[3]
+    keys = binary_column(data, places[:2], int(key_sizes.sum()), 0)
+    value_nulls = int(np.count_nonzero(value_sizes < 0))
+    values = binary_column(data, places[2:], int(value_sizes.sum()) + value_nulls, value_nulls)
+    entries = pa.StructArray.from_arrays([_as_utf8(keys), values], fields=list(HEADER_TYPE))
+    has_list = np.diff(lists) > 0
     nulls = rows - int(np.count_nonzero(has_list))
     return pa.Array.from_buffers(
         HEADERS_TYPE, rows, [bitmap(has_list) if nulls else None, pa.py_buffer(lists)], nulls, children=[entries]
@@ -198,10 +141,9 @@ def headers_array(split: Split, data: Bytes, located: Located, offsets: pa.Array
 
 def _as_utf8(keys: pa.Array) -> pa.Array:
     try:
-        keys.validate(full=True)
+        return keys.cast(pa.string())
     except pa.ArrowInvalid:
-        return column([key.decode("utf-8", "replace") for key in keys.cast(pa.binary()).to_pylist()], pa.string())
-    return keys
+        return column([key.decode("utf-8", "replace") for key in keys.to_pylist()], pa.string())
 
 
 # Where the value of one header lies in located records, one compiled pass.
@@ -220,16 +162,11 @@ def _find(  # noqa: PLR0917 - arrays in, arrays out
         if at < 0 or count < 0:
             return row
         for _ in range(count):
-            size, at = header_field(data, at, stop, 0)
+            key_at, key_size, value_at, value_size, at = _header(data, at, stop)
             if at < 0:
                 return row
-            is_it = size == name_size and same_bytes(data, at, wanted, np.int64(0), size)
-            size, at = header_field(data, at + size, stop, -1)
-            if at < 0:
-                return row
-            if is_it:
-                starts[row], sizes[row] = at, size
-            at += max(size, 0)
+            if key_size == name_size and same_bytes(data, key_at, wanted, np.int64(0), key_size):
+                starts[row], sizes[row] = value_at, value_size
         if at != stop:
             return row
     return np.int64(-1)
@@ -268,12 +205,10 @@ class HeaderScan:
         return starts, sizes
 
 
-# All columns of a batch.
+# Columns of keys and values.
 
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
-
-_constants = ConstantColumns()
 
 
 @compiled("void(uint8[::1], int64[::1], int64[::1], int64, int32[::1], uint8[::1])")
@@ -289,57 +224,6 @@ def _gather(  # noqa: PLR0917 - arrays in, arrays out
             copy_bytes(values + end, data + starts[row], size)
             end += size
     offsets[rows] = end
-
-
-class ColumnBuilder:
-    """Builds the wanted columns, in the wanted order, and behind them those of decoded keys and values."""
-
-    __slots__ = ("_columns",)
-
-    def __init__(self, columns: Sequence[str]) -> None:
-        self._columns = tuple(columns)
-
-    def build(
-        self,
-        split: Split,
-        data: Bytes,
-        located: Located,
-        offset: pa.Array,
-        timestamp: pa.Array,
-        *,
-        log_append: bool,
-        event_time: pa.Array,
-        undated: int,
-        marks: pa.Array | None,
-        decoded: Sequence[Decoded],
-    ) -> ReadBatch:
-        """Return the located records as one batch; ``offset``, ``timestamp`` and ``event_time`` are already columns.
-
-        ``undated`` are those in which no event time was found; ``decoded`` are their keys and values.
-
-        Raises:
-            CorruptDataError: headers that do not fit their record.
-        """
-        rows = located.rows
-        makers: dict[str, Callable[[], pa.Array]] = {
-            "key": lambda: binary_column(
-                data, located.fields[KEY_AT:VALUE_AT, :rows], located.key_bytes, located.key_nulls
-            ),
-            "value": lambda: binary_column(
-                data, located.fields[VALUE_AT:HEADERS_AT, :rows], located.value_bytes, located.value_nulls
-            ),
-            "topic": lambda: _constants.column(split.log, rows),
-            "partition": lambda: _constants.column(split.number, rows),
-            "offset": lambda: offset,
-            "timestamp": lambda: timestamp,
-            "timestampType": lambda: _constants.column(int(log_append), rows),
-            "headers": lambda: headers_array(split, data, located, offset),
-        }
-        columns = (*(makers[name]() for name in self._columns), *(each.column for each in decoded))
-        malformed = sum(each.malformed for each in decoded)
-        return ReadBatch(
-            split, rows, columns, event_time, undated=undated, malformed=malformed, positions=offset, marks=marks
-        )
 
 
 def binary_column(data: Bytes, places: Longs, size: int, nulls: int) -> pa.Array:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, partial
 
 import numpy as np
 import pyarrow as pa
 
-from pyspark_aligned_kafka.records.columns import TIMESTAMP, ColumnBuilder
+from pyspark_aligned_kafka.records.columns import TIMESTAMP, ConstantColumns, binary_column, headers_array
 from pyspark_aligned_kafka.records.compression import Arena
 from pyspark_aligned_kafka.records.event_time_choice import EventTimeChoice, FirstOf, InJson, MarkChoice
 from pyspark_aligned_kafka.records.event_times import EventTimes, Records, WatermarkMarks
@@ -27,19 +27,28 @@ from pyspark_aligned_kafka.records.record_batches import (
     Longs,
     visible_frames,
 )
-from pyspark_aligned_kafka.records.record_fields import Located, RowLocator, exhausted, new_cursor
+from pyspark_aligned_kafka.records.record_fields import (
+    HEADERS_AT,
+    KEY_AT,
+    VALUE_AT,
+    Located,
+    RowLocator,
+    exhausted,
+    new_cursor,
+)
 from watermark_source.arrow_columns import allocated, bitmap
 from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.machine_code.iso_8601 import NO_MOMENT
 from watermark_source.planning.split import Split, SplitRange
 
 _ARENA_FILL = 4 * 1024 * 1024
+_constants = ConstantColumns()
 
 
 class RecordDecoder:
     """Decodes record batches to columns. Scratch memory is kept from call to call: it serves one read at a time."""
 
-    __slots__ = ("_arena", "_builder", "_check_crcs", "_decoders", "_locator", "_marks", "_times")
+    __slots__ = ("_arena", "_check_crcs", "_columns", "_decoders", "_locator", "_marks", "_times")
 
     def __init__(
         self,
@@ -66,7 +75,7 @@ class RecordDecoder:
         looked_at.update(each.field for each in payloads)
         looked_at.update("headers" for each in payloads if each.framed)
         self._locator = RowLocator(looked_at, capacity=batch_rows, byte_limit=batch_bytes)
-        self._builder = ColumnBuilder(columns)
+        self._columns = tuple(columns)
         self._decoders = {each.field: PayloadDecoder(_located(each, event_time)) for each in payloads}
         self._check_crcs = check_crcs
         self._arena = Arena(decompressed_limit)
@@ -107,7 +116,7 @@ class RecordDecoder:
                 done = i + 1
 
     def _rows(self, wanted: SplitRange, data: Bytes, frames: Longs) -> Iterator[ReadBatch]:
-        log_append = bool(frames[0, ATTRIBUTES] & LOG_APPEND_TIME)
+        log_append = int(frames[0, ATTRIBUTES] & LOG_APPEND_TIME != 0)
         left = int(frames[:, COUNT].sum())
         cursor = new_cursor()
         while not exhausted(cursor, frames):
@@ -126,18 +135,30 @@ class RecordDecoder:
                     event_time, undated = self._times.of(records)
                 if self._marks is not None:
                     marks = self._marks.of(records)
-                yield self._builder.build(
-                    wanted.split,
-                    data,
-                    located,
-                    pa.Array.from_buffers(pa.int64(), located.rows, [None, offsets]),
-                    timestamp,
-                    log_append=log_append,
-                    event_time=event_time,
-                    undated=undated,
-                    marks=marks,
-                    decoded=[found for field in self._decoders if (found := decoded(field)) is not None],
-                )
+                payloads = [found for field in self._decoders if (found := decoded(field)) is not None]
+                positions = pa.Array.from_buffers(pa.int64(), located.rows, [None, offsets])
+                columns = (*self._columns_of(records, positions, log_append), *(each.column for each in payloads))
+                malformed = sum(each.malformed for each in payloads)
+                yield ReadBatch(
+                    wanted.split, located.rows, columns, event_time,
+                    undated=undated, malformed=malformed, positions=positions, marks=marks,
+                )  # fmt: skip
+
+    def _columns_of(self, records: Records, offset: pa.Array, timestamp_type: int) -> Iterator[pa.Array]:
+        """Yield the wanted columns, in the wanted order; raises ``CorruptDataError`` for headers that do not fit."""
+        split, data, located, rows = records.split, records.data, records.located, records.located.rows
+        keys, values = located.fields[KEY_AT:VALUE_AT, :rows], located.fields[VALUE_AT:HEADERS_AT, :rows]
+        makers: dict[str, Callable[[], pa.Array]] = {
+            "key": lambda: binary_column(data, keys, located.key_bytes, located.key_nulls),
+            "value": lambda: binary_column(data, values, located.value_bytes, located.value_nulls),
+            "topic": lambda: _constants.column(split.log, rows),
+            "partition": lambda: _constants.column(split.number, rows),
+            "offset": lambda: offset,
+            "timestamp": lambda: records.timestamps,
+            "timestampType": lambda: _constants.column(timestamp_type, rows),
+            "headers": lambda: headers_array(split, data, located, offset),
+        }
+        return (makers[name]() for name in self._columns)
 
     def _decoded(self, split: Split, data: Bytes, located: Located, offsets: Longs, field: str) -> Decoded | None:
         """Return the decoded keys or values, ``None`` if they are not to be decoded; raises ``PayloadError``."""

@@ -75,6 +75,8 @@ class Found(NamedTuple):
     micros: Longs
     wrong: npt.NDArray[np.uint8]
     missing: int
+    absent: npt.NDArray[np.bool_]
+    """Whether the place is absent."""
 
 
 class TimeFinder(Protocol):
@@ -82,10 +84,6 @@ class TimeFinder(Protocol):
 
     def find(self, records: Records) -> Found:
         """Return the event times of all records."""
-        ...
-
-    def absent(self, records: Records) -> npt.NDArray[np.bool_]:
-        """Return, for the records of the last ``find``, whether the place is absent."""
         ...
 
     def seen(self, records: Records, row: int) -> str:
@@ -112,23 +110,17 @@ class JsonTimes:
         self._shows = choice.shows_records
         self._where = where
         self._ids = id_scan(where.field) if where.framed else None
-        self._kinds = self._begins = np.empty(0, np.int64)
 
     def find(self, records: Records) -> Found:
         """See ``TimeFinder``."""
         kinds, at, sizes = self._found(records)
-        self._kinds, self._begins = kinds, at
-        # What is neither text nor number has no size.
-        sizes[(kinds < JsonKind.TEXT) | (kinds == JsonKind.OTHER)] = 0
-        return Found(*self._moments.read(records.data, at, sizes, kinds == JsonKind.ESCAPED))
-
-    def absent(self, records: Records) -> npt.NDArray[np.bool_]:
-        """See ``TimeFinder``."""
-        nothing: npt.NDArray[np.bool_] = (self._kinds == JsonKind.NO_DOCUMENT) | (self._kinds == JsonKind.NOTHING)
-        other = self._kinds == JsonKind.OTHER
+        absent: npt.NDArray[np.bool_] = (kinds == JsonKind.NO_DOCUMENT) | (kinds == JsonKind.NOTHING)
+        other = kinds == JsonKind.OTHER
         # No other value of JSON begins so.
-        nothing[other] = records.data[self._begins[other]] == ord("n")
-        return nothing
+        absent[other] = records.data[at[other]] == ord("n")
+        # What is neither text nor number has no size.
+        sizes[(kinds < JsonKind.TEXT) | other] = 0
+        return Found(*self._moments.read(records.data, at, sizes, kinds == JsonKind.ESCAPED), absent)
 
     def seen(self, records: Records, row: int) -> str:
         """See ``TimeFinder``."""
@@ -193,32 +185,26 @@ class ColumnTimes:
         self._moments = MomentReader(choice.written)
         self._shows = choice.shows_records
         self._decoder: PayloadDecoder | None = None
-        self._absent = np.empty(0, np.bool_)
 
     def find(self, records: Records) -> Found:
         """See ``TimeFinder``."""
         member = self._member(self._decoded(records))
-        present = is_valid(member)
-        self._absent = ~present
-        kind = member.type
+        present, kind = is_valid(member), member.type
+        absent = ~present
         if pa.types.is_string(kind):
             begins, ends, data = _texts_of(member)
-            return Found(*self._moments.read(data, begins, np.where(present, ends - begins, 0)))
+            return Found(*self._moments.read(data, begins, np.where(present, ends - begins, 0)), absent)
         if pa.types.is_timestamp(kind):
-            return _within(integers(member), present)
+            return _within(integers(member), absent)
         if pa.types.is_date32(kind):
-            return _within(np.clip(_numbers_of(member), _FIRST_DAY, _LAST_DAY) * _DAY, present)
+            return _within(np.clip(_numbers_of(member), _FIRST_DAY, _LAST_DAY) * _DAY, absent)
         numbers = _numbers_of(member)
         if pa.types.is_decimal(kind):
             # Numbers beyond 64 bits are no moments.
             words = numbers.reshape(-1, 2)
             numbers, fits = np.ascontiguousarray(words[:, 0]), words[:, 1] == words[:, 0] >> 63
             present &= fits
-        return Found(*self._moments.of_numbers(numbers, present))
-
-    def absent(self, records: Records) -> npt.NDArray[np.bool_]:
-        """See ``TimeFinder``."""
-        return self._absent
+        return Found(*self._moments.of_numbers(numbers, present), absent)
 
     def seen(self, records: Records, row: int) -> str:
         """See ``TimeFinder``."""
@@ -273,9 +259,9 @@ def _texts_of(member: pa.Array) -> tuple[Longs, Longs, Bytes]:
     return ends[:-1], ends[1:], content
 
 
-def _within(micros: Longs, present: npt.NDArray[np.bool_]) -> Found:
-    missing = ~present | (micros < FIRST_MICROS) | (micros >= END_MICROS)
-    return Found(np.where(missing, 0, micros), missing.astype(np.uint8), int(np.count_nonzero(missing)))
+def _within(micros: Longs, absent: npt.NDArray[np.bool_]) -> Found:
+    missing = absent | (micros < FIRST_MICROS) | (micros >= END_MICROS)
+    return Found(np.where(missing, 0, micros), missing.astype(np.uint8), int(np.count_nonzero(missing)), absent)
 
 
 class HeaderTimes:
@@ -284,16 +270,11 @@ class HeaderTimes:
     def __init__(self, choice: EventTimeChoice, where: InHeader) -> None:
         self._scan, self._moments = HeaderScan(where.name), MomentReader(choice.written)
         self._shows = choice.shows_records
-        self._sizes = np.empty(0, np.int64)
 
     def find(self, records: Records) -> Found:
         """See ``TimeFinder``."""
-        starts, self._sizes = self._places(records)
-        return Found(*self._moments.read(records.data, starts, self._sizes))
-
-    def absent(self, records: Records) -> npt.NDArray[np.bool_]:
-        """See ``TimeFinder``."""
-        return self._sizes < 0
+        starts, sizes = self._places(records)
+        return Found(*self._moments.read(records.data, starts, sizes), sizes < 0)
 
     def seen(self, records: Records, row: int) -> str:
         """See ``TimeFinder``."""
@@ -311,18 +292,10 @@ class HeaderTimes:
 class RecordTimes:
     """``TimeFinder`` of the record's own timestamp."""
 
-    def __init__(self) -> None:
-        self._absent = np.empty(0, np.bool_)
-
     def find(self, records: Records) -> Found:
-        """See ``TimeFinder``."""
-        found = _within(integers(records.timestamps), is_valid(records.timestamps))
-        self._absent = found.wrong.astype(bool)
-        return found
-
-    def absent(self, records: Records) -> npt.NDArray[np.bool_]:
-        """See ``TimeFinder``."""
-        return self._absent
+        """See ``TimeFinder``: a timestamp outside of these years is none."""
+        found = _within(integers(records.timestamps), ~is_valid(records.timestamps))
+        return found._replace(absent=found.wrong.astype(bool))
 
     def seen(self, records: Records, row: int) -> str:
         """See ``TimeFinder``."""
@@ -334,33 +307,23 @@ class FirstTimes:
 
     def __init__(self, choice: EventTimeChoice, where: FirstOf) -> None:
         self._finders = [time_finder(replace(choice, place=place)) for place in where.places]
-        self._absent = np.empty(0, np.bool_)
 
     def find(self, records: Records) -> Found:
         """See ``TimeFinder``. Only records in which a place is absent are searched at the next one."""
         first, *others = self._finders
         found = first.find(records)
-        left = np.flatnonzero(first.absent(records)) if found.missing else np.empty(0, np.int64)
         for finder in others:
+            left = np.flatnonzero(found.absent)
             if not len(left):
                 break
-            some = _chosen(records, left)
-            found.micros[left], found.wrong[left], _ = finder.find(some)
-            left = left[finder.absent(some)]
-        self._absent = np.zeros(records.located.rows, np.bool_)
-        self._absent[left] = True
+            found.micros[left], found.wrong[left], _, found.absent[left] = finder.find(_chosen(records, left))
         return found._replace(missing=int(np.count_nonzero(found.wrong)))
-
-    def absent(self, records: Records) -> npt.NDArray[np.bool_]:
-        """See ``TimeFinder``: all places are absent."""
-        return self._absent
 
     def seen(self, records: Records, row: int) -> str:
         """See ``TimeFinder``: the content of the first place that is there."""
         alone = _chosen(records, np.array([row]))
         for finder in self._finders:
-            finder.find(alone)
-            if not finder.absent(alone)[0]:
+            if not finder.find(alone).absent[0]:
                 return finder.seen(alone, 0)
         return self._finders[0].seen(alone, 0)
 
@@ -431,10 +394,6 @@ class FunctionTimes:
             )
         return _found(answer)
 
-    def absent(self, records: Records) -> npt.NDArray[np.bool_]:
-        """Return all: what the function leaves null is nothing, wherever it looked."""
-        return np.ones(records.located.rows, np.bool_)
-
     def seen(self, records: Records, row: int) -> str:
         """Return what the function answered for a row."""
         return "null from the function, or a moment before the year 1 or after the year 9999"
@@ -470,7 +429,8 @@ def _found(answer: pa.Array) -> Found:
         factor = _MICROS[unit]
         missing |= (values < FIRST_MICROS // factor) | (values >= END_MICROS // factor)
         micros = np.where(missing, 0, values) * factor
-    return Found(micros, missing.astype(np.uint8), int(np.count_nonzero(missing)))
+    # What the function leaves null is nothing, wherever it looked.
+    return Found(micros, missing.astype(np.uint8), int(np.count_nonzero(missing)), np.ones(len(answer), np.bool_))
 
 
 _NO_TIME = np.int64(2**63 - 1)
@@ -494,7 +454,7 @@ class EventTimes:
             EventTimeError: in some it was not found, and the user chose ``fail``; or the function failed.
             UnsupportedFormatError: the user chose ``timestamp``, and that of one does not fit microseconds.
         """
-        micros, wrong, missing = self._finder.find(records)
+        micros, wrong, missing, _ = self._finder.find(records)
         if not self._far.is_done:
             self._far.look(records.split, records.offsets, micros, wrong, records.timestamps)
         if not missing:
@@ -566,14 +526,14 @@ class WatermarkMarks:
         """
         if self._finder is None:
             return records.timestamps.view(pa.int64())
-        micros, wrong, missing = self._finder.find(records)
+        micros, wrong, missing, absent = self._finder.find(records)
         if self._choice.written is Format.TSO:
             # What is committed later in the same millisecond has a higher counter, and its event time is that one.
             micros -= 1
         if not missing:
             return pa.array(micros)
         is_wrong = wrong.astype(bool)
-        broken = is_wrong & ~self._finder.absent(records)
+        broken = is_wrong & ~absent
         if broken.any():
             row = int(np.argmax(broken))
             seen = _seen(self._finder, records, row, wrong, "eventTimeFormat")

@@ -5,9 +5,6 @@ Compiled code reads the plain documents of a block, and ``payload_exact`` each o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, StructType
@@ -19,7 +16,6 @@ from pyspark_aligned_kafka.records.payload_exact import ExactReader, Reading
 from pyspark_aligned_kafka.records.payload_walk import STACK, walk_all
 from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
 from pyspark_aligned_kafka.records.schema_ids import IdReader
-from watermark_source.arrow_columns import bitmap
 from watermark_source.planning.split import Split
 
 _MOST_DOCUMENTS, _MOST_BYTES = 100, 1 << 18
@@ -38,7 +34,7 @@ class JsonReader:
         self._corrupt = choice.corrupt_member
         """The member that holds bad documents, ``None`` without one."""
         schema = StructType([field for field in whole.fields if field.name != self._corrupt])
-        self._type = arrow_type(whole)
+        self._type, self._read_type = arrow_type(whole), arrow_type(schema)
         self._columns = CellColumns(schema, {BinaryType: CellKind.BASE64}, zone_is_utc=choice.zone == "UTC")
         self._located = None if choice.located is None else self._columns.node_at(schema, choice.located.steps)
         self._exact = ExactReader(schema, choice.zone)
@@ -106,65 +102,25 @@ class JsonReader:
             first = bad[0]
             wrong = readings[first].wrong or ""
             self._choice.report(split, int(offsets[rows[first]]), documents[first], wrong, len(bad))
-        values = [
-            None
-            if reading.row is None
-            else {**reading.row, self._corrupt: document if reading.wrong is not None else None}
-            for document, reading in zip(documents, readings, strict=True)
-        ]
-        return replaced(made, rows, arrow_of(values, self._type)), len(bad)
+        made_exactly = pa.array([reading.row for reading in readings], self._read_type)
+        members = {field.name: made_exactly.field(number) for number, field in enumerate(self._read_type)}
+        texts = [document if reading.wrong is not None else None
+                 for document, reading in zip(documents, readings, strict=True)]  # fmt: skip
+        # The text of a bad document is in it as it is, if it is no UTF-8 either.
+        others = pa.Array.from_buffers(
+            self._type, len(rows), [made_exactly.buffers()[0]], made_exactly.null_count,
+            children=[members[field.name] if field.name in members else pa.array(texts, pa.binary()).view(pa.string())
+                      for field in self._type],
+        )  # fmt: skip
+        return replaced(made, rows, others), len(bad)
 
 
 def _has_null_member(column: pa.Array, schema: StructType) -> bool:
     """Return whether a member that is no struct is null in all rows of a column."""
-    for number, field in enumerate(schema.fields):
-        child = column.field(number)
-        if isinstance(field.dataType, StructType):
-            if _has_null_member(child, field.dataType):
-                return True
-        elif child.null_count == len(child):
-            return True
-    return False
-
-
-def arrow_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Return a column of values as ``payload_exact`` has them: dates and timestamps are numbers, structs are dicts."""
-    count = len(values)
-    present = np.array([value is not None for value in values], np.bool_)
-    nulls = count - int(np.count_nonzero(present))
-    validity = bitmap(present) if nulls else None
-    if pa.types.is_struct(kind):
-        fields = [kind.field(number) for number in range(kind.num_fields)]
-        children = [
-            arrow_of([None if value is None else value.get(field.name) for value in values], field.type)
-            for field in fields
-        ]
-        return pa.Array.from_buffers(kind, count, [validity], nulls, children=children)
-    if pa.types.is_list(kind) or pa.types.is_map(kind):
-        ends = np.zeros(count + 1, np.int32)
-        np.cumsum([len(value or ()) for value in values], out=ends[1:])
-        inside = [each for value in values for each in value or ()]
-        if pa.types.is_list(kind):
-            child = arrow_of(inside, kind.value_type)
-        else:
-            pairs = [
-                arrow_of([name for name, _ in inside], kind.key_type),
-                arrow_of([value for _, value in inside], kind.item_type),
-            ]
-            child = pa.Array.from_buffers(kind.field(0).type, len(inside), [None], 0, children=pairs)
-        return pa.Array.from_buffers(kind, count, [validity, pa.py_buffer(ends)], nulls, children=[child])
-    if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        texts = [b"" if v is None else v if isinstance(v, bytes) else java_bytes(v) for v in values]
-        offsets = np.zeros(count + 1, np.int32)
-        np.cumsum([len(text) for text in texts], out=offsets[1:])
-        data = [pa.py_buffer(offsets), pa.py_buffer(b"".join(texts))]
-        return pa.Array.from_buffers(kind, count, [validity, *data], nulls)
-    if pa.types.is_timestamp(kind) or pa.types.is_date32(kind):
-        numbers = np.array([value or 0 for value in values], f"i{kind.bit_width // 8}")
-        return pa.Array.from_buffers(kind, count, [validity, pa.py_buffer(numbers)], nulls)
-    return pa.array(values, kind)
-
-
-def java_bytes(text: str) -> bytes:
-    """Return UTF-8 in which half of a pair of surrogates is a question mark, as Java writes it."""
-    return text.encode("utf-8", "replace")
+    members = {field.name: member for field, member in zip(column.type, column.flatten(), strict=True)}
+    return any(
+        _has_null_member(members[field.name], field.dataType)
+        if isinstance(field.dataType, StructType)
+        else members[field.name].null_count == len(column)
+        for field in schema.fields
+    )

@@ -12,7 +12,7 @@ import codecs
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_HALF_UP, Context, Decimal
 from fractions import Fraction
@@ -303,10 +303,13 @@ def _decimal(kind: DecimalType) -> Converter:
     return convert
 
 
-def _string(value: Any) -> str:
-    if isinstance(value, Text):
-        return value.characters
-    return written(value)
+def _string(value: Any) -> bytes:
+    return _java_bytes(value.characters if isinstance(value, Text) else written(value))
+
+
+def _java_bytes(text: str) -> bytes:
+    """Return UTF-8 in which half of a pair of surrogates is a question mark, as Java writes it."""
+    return text.encode("utf-8", "replace")
 
 
 def written(value: Any) -> str:
@@ -450,25 +453,29 @@ def _struct(kind: StructType, zone: str) -> Converter:
     return convert
 
 
+def _elements(values: Iterable[Any], element: Converter) -> list[Any]:
+    made = list[Any]()
+    wrong: BadMemberError | None = None
+    for each in values:
+        try:
+            made.append(None if each is None else element(each))
+        except BadMemberError as error:
+            if error.kept is None:
+                raise
+            wrong = wrong or error
+            made.append(error.kept)
+    if wrong is not None:
+        raise BadMemberError(str(wrong), made)
+    return made
+
+
 def _list(kind: ArrayType, zone: str) -> Converter:
     element = converter(kind.elementType, zone)
 
     def convert(value: Any) -> list[Any]:
         if not isinstance(value, list) or isinstance(value, Members):
             raise _bad("ARRAY")
-        made = list[Any]()
-        wrong: BadMemberError | None = None
-        for each in value:
-            try:
-                made.append(None if each is None else element(each))
-            except BadMemberError as error:
-                if error.kept is None:
-                    raise
-                wrong = wrong or error
-                made.append(error.kept)
-        if wrong is not None:
-            raise BadMemberError(str(wrong), made)
-        return made
+        return _elements(value, element)
 
     return convert
 
@@ -476,39 +483,36 @@ def _list(kind: ArrayType, zone: str) -> Converter:
 def _map(kind: MapType, zone: str) -> Converter:
     element = converter(kind.valueType, zone)
 
-    def convert(value: Any) -> list[tuple[str, Any]]:
+    def convert(value: Any) -> list[tuple[bytes, Any]]:
         if not isinstance(value, Members):
             raise _bad("MAP")
-        made = list[tuple[str, Any]]()
-        wrong: BadMemberError | None = None
-        lost: BadMemberError | None = None
-        for name, each in value:
-            try:
-                made.append((name, None if each is None else element(each)))
-            except BadMemberError as error:
-                if error.kept is None:
-                    lost = lost or error
-                else:
-                    wrong = wrong or error
-                    made.append((name, error.kept))
-        if lost is not None:
-            raise BadMemberError(str(lost))
-        if wrong is not None:
-            raise BadMemberError(str(wrong), made)
-        return made
+        names = [_java_bytes(name) for name, _ in value]
+        try:
+            made = _elements((each for _, each in value), element)
+        except BadMemberError as error:
+            if error.kept is not None:
+                error.kept = [*zip(names, error.kept, strict=True)]
+            raise
+        return [*zip(names, made, strict=True)]
 
     return convert
 
 
-_INTEGERS: dict[type[DataType], tuple[int, int, str]] = {
-    ByteType: (-(2**7), 2**8 - 1, "TINYINT"),
-    ShortType: (-(2**15), 2**15 - 1, "SMALLINT"),
-    IntegerType: (-(2**31), 2**31 - 1, "INT"),
-    LongType: (-(2**63), 2**63 - 1, "BIGINT"),
+_CONVERTERS: dict[type[DataType], Converter] = {
+    BooleanType: _boolean,
+    ByteType: _integer(-(2**7), 2**8 - 1, "TINYINT"),
+    ShortType: _integer(-(2**15), 2**15 - 1, "SMALLINT"),
+    IntegerType: _integer(-(2**31), 2**31 - 1, "INT"),
+    LongType: _integer(-(2**63), 2**63 - 1, "BIGINT"),
+    FloatType: lambda value: _real(value, "FLOAT", _nearest_float),
+    DoubleType: lambda value: _real(value, "DOUBLE", float),
+    StringType: _string,
+    BinaryType: _binary,
+    DateType: _date,
 }
 
 
-def converter(kind: DataType, zone: str) -> Converter:  # noqa: PLR0911 - one for each type
+def converter(kind: DataType, zone: str) -> Converter:
     """Return what makes a value of a type of a node of a tree that is not null; it raises ``BadMemberError``."""
     if isinstance(kind, StructType):
         return _struct(kind, zone)
@@ -518,18 +522,7 @@ def converter(kind: DataType, zone: str) -> Converter:  # noqa: PLR0911 - one fo
         return _map(kind, zone)
     if isinstance(kind, DecimalType):
         return _decimal(kind)
-    if isinstance(kind, TimestampType):
-        return _timestamp(zone)
-    if type(kind) in _INTEGERS:
-        return _integer(*_INTEGERS[type(kind)])
-    if isinstance(kind, FloatType):
-        return lambda value: _real(value, "FLOAT", _nearest_float)
-    if isinstance(kind, DoubleType):
-        return lambda value: _real(value, "DOUBLE", float)
-    converters: dict[type[DataType], Converter] = {
-        BooleanType: _boolean, StringType: _string, BinaryType: _binary, DateType: _date,
-    }  # fmt: skip
-    return converters[type(kind)]
+    return _timestamp(zone) if isinstance(kind, TimestampType) else _CONVERTERS[type(kind)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,8 +46,8 @@ def _fits(millis: Word) -> Word:
 
 
 @inlined
-def _field(data: Word, at: Word, stop: Word) -> tuple[Word, Word, Word]:
-    """Start, size and end of a key or value; end -1 if it does not fit before ``stop``."""
+def field_at(data: Word, at: Word, stop: Word) -> tuple[Word, Word, Word]:
+    """Return start, size and end of a key or value, of a record or a header; end -1 if it does not fit."""
     size, start = varint_at(data, at, stop)
     if start < 0 or size < -1 or size > stop - start:
         return start, size, np.int64(-1)
@@ -68,10 +68,10 @@ def _record(data: Word, at: Word, stop: Word) -> tuple[Word, ...]:
     step, here = varint_at(data, here, tail)
     if here < 0:
         return np.int64(Fault.VARINT), none, none, none, none, none, none, none, none
-    key_at, key_size, here = _field(data, here, tail)
+    key_at, key_size, here = field_at(data, here, tail)
     if here < 0:
         return np.int64(Fault.FIELD), none, none, none, none, none, none, none, none
-    value_at, value_size, here = _field(data, here, tail)
+    value_at, value_size, here = field_at(data, here, tail)
     if here < 0 or here == tail:
         return np.int64(Fault.FIELD), none, none, none, none, none, none, none, none
     return np.int64(Fault.NONE), tail, delta, step, key_at, key_size, value_at, value_size, here
