@@ -59,7 +59,7 @@ def test_on_processing_time_no_click_is_joined_before_the_snapshot_and_each_find
     mysql_streams.run_sql("CREATE TABLE users (id INT PRIMARY KEY, name VARCHAR(20))", f"INSERT INTO users {numbers}")
     build = users(mysql_streams, snapshotChunkRows=300, **ON_CLOCK)
     joined = temporal_join(
-        clicks(streams, topic, **ON_CLOCK), build, on="id", probe_time="at", build_time="since", buckets=4
+        clicks(streams, topic, **ON_CLOCK), build, on="id", probe_time="at", build_time="since", buckets=2
     )
     assert joined.columns == ["id", "offset", "at", "name"]
     with pytest.raises(UsageError, match="without _change_type and _commit_version and _change_number"):
