@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Self
+from typing import Any, Final, Self
 from urllib.parse import quote, unquote
 
 import pyarrow as pa
@@ -50,6 +50,12 @@ CAUGHT_UP = "caught_up"
 """The reason of a status of the whole source, once: its logs have been read to the ends that they had at the start."""
 
 _STATUS_NAME = {SplitStatus.ACTIVE: "active", SplitStatus.IDLE: "idle", SplitStatus.PAUSED: "paused"}
+_REASONS: Final[Mapping[SplitStatus, str]] = {
+    SplitStatus.ACTIVE: "has rows to read",
+    SplitStatus.IDLE: "nothing to read, or nothing with an event time, for longer than idleTimeout",
+    SplitStatus.PAUSED: "ahead of its alignment group by more than alignmentMaxDrift",
+}
+"""They follow from two offsets alone, on any replay, so they use no fact but the status."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +84,7 @@ def markers_between(before: SourceState, after: SourceState) -> tuple[Marker, ..
         state = after.splits[split]
         row = Marker(
             "status", split.log, split.number, state.watermark, _STATUS_NAME[state.status],
-            after.use_processing_time, IN_GENERAL[state.status],
+            after.use_processing_time, _REASONS[state.status],
         )  # fmt: skip
         (last if state.status is SplitStatus.IDLE else first).append(row)
     if after.watermark is not None:

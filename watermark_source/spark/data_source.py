@@ -26,6 +26,7 @@ from watermark_source.option_table import (
 )
 from watermark_source.planning.watermark import WatermarkCharacteristic
 from watermark_source.spark.column_names import EVENT_TIME
+from watermark_source.spark.garbage_collector import collect_later
 from watermark_source.spark_process import hides_own_frames
 from watermark_source.supported_spark import need_supported_spark
 
@@ -171,6 +172,7 @@ class AlignedDataSource(DataSource):
         return cls.format_name
 
     @hides_own_frames
+    @collect_later()
     def schema(self) -> StructType:
         """Check the options and return the schema, which is the same in a stream and in a batch."""
         self._need()
@@ -181,6 +183,7 @@ class AlignedDataSource(DataSource):
         return kept_in_schema(schema, self.options, self.option_table().is_secret)
 
     @hides_own_frames
+    @collect_later()
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return the reader; its first call raises what ``schema`` does, or ``SchemaError`` for a user's schema."""
         self._need()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -15,13 +15,16 @@ from watermark_source.errors import InternalError, SchemaError, WatermarkSourceE
 from watermark_source.planning.policy import MinimumRows
 from watermark_source.spark.column_names import EVENT_TIME, LATE, MARKER
 from watermark_source.spark.columns import MARKER_TYPE, SourceTime
-from watermark_source.spark.driver.group_membership import Membership
-from watermark_source.spark.driver.runner import SourceRunner
 from watermark_source.spark.executor.reading import run_task, send_unexamined
+from watermark_source.spark.garbage_collector import collect_later
 from watermark_source.spark.options import EngineOptions
 from watermark_source.spark.read_tasks import ReadTask
 from watermark_source.spark.unexamined_query import is_unexamined, warn_of_unexamined
 from watermark_source.spark_process import each_with_sentence, hides_own_frames, log_as_spark, query_of_task
+
+if TYPE_CHECKING:
+    from watermark_source.spark.driver.group_membership import Membership
+    from watermark_source.spark.driver.runner import SourceRunner
 
 _UNLIMITED = 2**63 - 1
 """Rows of the default read limit. ``Trigger.Once`` overrides it with ``ReadAllAvailable``: so the two differ."""
@@ -117,6 +120,9 @@ class AlignedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @property
     def _own_membership(self) -> Membership:
         if self._membership is None:
+            # Only one of the processes that load a reader is the source's runner: tasks and Spark's planning are not.
+            from watermark_source.spark.driver.group_membership import Membership  # noqa: PLC0415
+
             self._membership = Membership.of(self._options)
         return self._membership
 
@@ -124,13 +130,16 @@ class AlignedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _open_runner(self) -> SourceRunner:
         if self._runner is None:
             log_as_spark(self._options.source_name)
-            self._runner = SourceRunner(
-                self._definition,
-                self._options,
-                membership=self._own_membership,
-                minimum_rows=self._minimum_rows,
-                fail_on_data_loss=self._fail_on_data_loss,
-            )
+            with collect_later():
+                from watermark_source.spark.driver.runner import SourceRunner  # noqa: PLC0415 - see _own_membership
+
+                self._runner = SourceRunner(
+                    self._definition,
+                    self._options,
+                    membership=self._own_membership,
+                    minimum_rows=self._minimum_rows,
+                    fail_on_data_loss=self._fail_on_data_loss,
+                )
         return self._runner
 
     @hides_own_frames

@@ -23,19 +23,12 @@ from watermark_source.planning.holds import (
     announced_at,
 )
 from watermark_source.planning.range_report import RowTotals
-from watermark_source.planning.state import SplitStatus
 from watermark_source.planning.watermark import is_moment, watermark_text
 from watermark_source.status_model.source_status import SourceStatus
 from watermark_source.words import Words
 
 IDLE_TIMEOUT: Final = '.option("idleTimeout", "30 seconds")'
 FINAL_WATERMARK: Final = '.option("finalWatermark", "true")'
-IN_GENERAL: Final[Mapping[SplitStatus, str]] = {
-    SplitStatus.ACTIVE: "has rows to read",
-    SplitStatus.IDLE: "nothing to read, or nothing with an event time, for longer than idleTimeout",
-    SplitStatus.PAUSED: "ahead of its alignment group by more than alignmentMaxDrift",
-}
-"""The reason in a marker row. It follows from two offsets alone, on any replay, so it uses no fact but the status."""
 
 # Why: a sentence without a full stop, about a member that was named before.
 

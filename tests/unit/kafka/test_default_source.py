@@ -57,6 +57,22 @@ def test_reading_options_and_planning_tasks_loads_no_client() -> None:
     assert run(f"import sys, pyspark_aligned_kafka.source; print([m for m in {heavy} if m in sys.modules])") == "[]"
 
 
+def test_only_the_process_of_a_source_loads_what_plans() -> None:
+    """The processes that check options and plan a read, and tasks, have no use for it: a tenth of a second of each."""
+    driver_side = ("watermark_source.spark.driver", "watermark_source.monitor", "watermark_source.planning.planner")
+    program = f"""
+import sys
+from pyspark import cloudpickle
+from pyspark_aligned_kafka import DefaultSource
+source = DefaultSource({{"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}})
+reader = cloudpickle.loads(cloudpickle.dumps(source.streamReader(source.schema())))
+print([name for name in sys.modules if name.startswith({driver_side})])
+reader.getDefaultReadLimit()
+print("watermark_source.spark.driver.group_membership" in sys.modules)
+"""
+    assert run(program).splitlines() == ["[]", "True"]
+
+
 @pytest.mark.parametrize(
     "keys", [{"complete": []}, {"snapshot": {"t": [None]}}, {"system": "a"}, {"forgotten": {"t": 1}}]
 )
