@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from benchmarks.topics import PARTITIONS, RECORDS, VALUE_SIZE
 from pyspark_aligned_kafka import DefaultSource
-from watermark_source.spark.columns import arrow_schema
+from watermark_source.spark.markers import arrow_schema
 
 PREBUILT = "prebuilt"
 _ROWS = 10_000

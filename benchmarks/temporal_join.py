@@ -17,7 +17,7 @@ from services.kafka_bulk import PartitionRecords, bulk_produce_partitions
 from services.kafka_topics import create_topic
 from watermark_source import data_rows, follow_watermark, temporal_join
 from watermark_source.operators.followed_time import ROCKSDB, STATE_STORE
-from watermark_source.spark.columns import SourceTime
+from watermark_source.spark.source_time import SourceTime
 
 CLICKS, USERS = "join-clicks", "join-users"
 PROBE_ROWS, KEYS = 1_000_000, 50_000

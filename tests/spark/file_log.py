@@ -24,11 +24,11 @@ from watermark_source.option_table import Option, OptionTable, boolean, non_empt
 from watermark_source.planning.policy import LossKind
 from watermark_source.planning.split import IndexEntry, Split, SplitRange
 from watermark_source.planning.watermark import Millis, WatermarkCharacteristic
-from watermark_source.spark.columns import SourceTime
 from watermark_source.spark.data_source import EARLIEST, STREAM_OPTIONS
 from watermark_source.spark.option_rows import ENGINE_OPTIONS
 from watermark_source.spark.options import SourceOptions
-from watermark_source.spark.stream_reader import stream_schema
+from watermark_source.spark.source_time import SourceTime
+from watermark_source.spark.stream_schema import stream_schema
 
 COLUMNS = {"split": "long", "value": "long"}
 OWN_OPTIONS = (

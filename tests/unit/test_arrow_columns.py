@@ -54,7 +54,8 @@ import sys
 from pyspark.sql.types import StructField, StructType, TimestampType
 from watermark_source.arrow_columns import repeated
 from watermark_source.spark.column_names import MARKER
-from watermark_source.spark.columns import MARKER_TYPE, Marker, marker_batch, no_markers
+from watermark_source.spark.markers import Marker, marker_batch, no_markers
+from watermark_source.spark.stream_schema import MARKER_TYPE
 schema = StructType([StructField("event_time", TimestampType()), StructField(MARKER, MARKER_TYPE)])
 marker_batch((Marker("watermark", None, None, 5, None, False, None),), schema)
 no_markers(3, schema)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from pyspark.sql.datasource import Filter
 
 from watermark_source.contract.lineage import ExpectedLogs, of_logs
-from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.contract.stream import RangeReader, SourceDefinition
 from watermark_source.errors import UsageError
 from watermark_source.planning.ranges_per_task import OpenRange
 from watermark_source.planning.split import Split, SplitRange
+
+if TYPE_CHECKING:
+    from watermark_source.contract.read_batch import ReadBatch
 
 
 class BatchRangeReader(Protocol):

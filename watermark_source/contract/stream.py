@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from watermark_source.contract.announcements import AnnouncementLog
 from watermark_source.contract.lineage import Lineage
-from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.planning.policy import LossKind
 from watermark_source.planning.snapshot_ranges import SnapshotBatch
 from watermark_source.planning.split import Piece, RowIndex, Split, SplitRange, TimeIndex
@@ -25,6 +24,9 @@ from watermark_source.words import Words
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
+
+    # Arrow is loaded where rows are read: the process that checks options does without.
+    from watermark_source.contract.read_batch import ReadBatch
 
 # The executor side: what runs in tasks.
 

@@ -17,10 +17,10 @@ from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's u
 from watermark_source.errors import UsageError, shortened
 from watermark_source.spark.accepted_operators import KEEP_EVERY_ROW, OUTER_JOINS, USERS_WORDS
 from watermark_source.spark.column_names import LATE, MARKER
-from watermark_source.spark.columns import SourceTime
 from watermark_source.spark.follow import quoted
 from watermark_source.spark.plan_columns import column_of, is_steady, numbers_in
 from watermark_source.spark.plan_steps import REPRESENTED, Step, in_place
+from watermark_source.spark.source_time import SourceTime
 
 CALLER = "temporal_join"
 CHANGE_TYPE = "_change_type"

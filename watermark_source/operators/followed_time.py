@@ -6,9 +6,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import TimestampType
 
 from watermark_source.errors import UsageError
-from watermark_source.spark.columns import SourceTime
 from watermark_source.spark.follow import DELAY_KEY, spelling
 from watermark_source.spark.plan_steps import Step
+from watermark_source.spark.source_time import SourceTime
 
 WAITED = "watermark_source.waited"
 """Metadata key of an event-time column: the operator that emitted its rows after the watermark had passed them."""

@@ -46,10 +46,10 @@ from watermark_source.operators.packs import BUCKET, PACKED, UNPACKED, Packer, u
 from watermark_source.planning.policy import GroupHold
 from watermark_source.spark.accepted_operators import has_times_of_its_own
 from watermark_source.spark.column_names import EVENT_TIME
-from watermark_source.spark.columns import SourceTime
 from watermark_source.spark.follow import is_case_sensitive, quoted, spelling
 from watermark_source.spark.plan_steps import Step
 from watermark_source.spark.query_plan import steps_of
+from watermark_source.spark.source_time import SourceTime
 
 SEQUENCE = ("_commit_version", "_change_number")
 """The columns that order the changes of a row, as this project's sources name them."""

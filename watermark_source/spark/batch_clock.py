@@ -22,9 +22,9 @@ from pyspark.sql.types import BooleanType, StructField, StructType
 from watermark_source.errors import UsageError
 from watermark_source.planning.watermark import WatermarkCharacteristic
 from watermark_source.spark.column_names import CLOCK, DECLARED, EVENT_TIME
-from watermark_source.spark.columns import SourceTime
 from watermark_source.spark.follow import DELAY_KEY, is_case_sensitive, known_columns, parsed_delay
 from watermark_source.spark.query_plan import steps_of
+from watermark_source.spark.source_time import SourceTime
 
 _CALLER = "follow_clock"
 _BATCH_TIME = f"{CLOCK}_of_batches"

@@ -210,8 +210,8 @@ class AlignedDataSource(DataSource):
             need_compiler(type(self).__module__.partition(".")[0], self.name())
 
     def _schema(self, source: SourceDefinition, options: SourceOptions) -> StructType:
-        from watermark_source.spark.columns import SourceTime  # noqa: PLC0415 - see the class's docstring
-        from watermark_source.spark.stream_reader import stream_schema  # noqa: PLC0415 - as above
+        from watermark_source.spark.source_time import SourceTime  # noqa: PLC0415 - see the class's docstring
+        from watermark_source.spark.stream_schema import stream_schema  # noqa: PLC0415 - as above
 
         declared = SourceTime.of(source, options.engine, self.characteristic)
         return stream_schema(source.columns, options.engine, declared)
@@ -222,7 +222,8 @@ class AlignedDataSource(DataSource):
         return self.source_options(given), schema
 
     def _stream_reader(self, schema: StructType) -> AlignedStreamReader:
-        from watermark_source.spark.stream_reader import AlignedStreamReader, refuse_user_schema  # noqa: PLC0415
+        from watermark_source.spark.stream_reader import AlignedStreamReader  # noqa: PLC0415
+        from watermark_source.spark.stream_schema import refuse_user_schema  # noqa: PLC0415
 
         options, schema = self._given(schema)
         self.check_stream(options)
@@ -240,7 +241,7 @@ class AlignedDataSource(DataSource):
 
     def _batch_reader(self, schema: StructType) -> AlignedBatchReader:
         from watermark_source.spark.batch_reader import AlignedBatchReader, NarrowingBatchReader  # noqa: PLC0415
-        from watermark_source.spark.stream_reader import refuse_user_schema  # noqa: PLC0415
+        from watermark_source.spark.stream_schema import refuse_user_schema  # noqa: PLC0415
 
         options, schema = self._given(schema)
         batch = self.batch(options)

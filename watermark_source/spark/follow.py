@@ -19,8 +19,9 @@ from watermark_source import durations
 from watermark_source.errors import UsageError
 from watermark_source.spark.accepted_operators import has_times_of_its_own, need_kept_markers
 from watermark_source.spark.column_names import CLOCK, DECLARED, EVENT_TIME, LATE, MARKER
-from watermark_source.spark.columns import MARKER_TYPE, SourceTime
 from watermark_source.spark.query_plan import steps_of
+from watermark_source.spark.source_time import SourceTime
+from watermark_source.spark.stream_schema import MARKER_TYPE
 from watermark_source.words import NO_WORDS
 
 _log = logging.getLogger(__name__)

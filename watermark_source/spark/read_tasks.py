@@ -15,7 +15,7 @@ from watermark_source.planning.snapshot_ranges import SnapshotBatch
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import SourceState
 from watermark_source.planning.watermark import Millis
-from watermark_source.spark.columns import Marker
+from watermark_source.spark.markers import Marker
 from watermark_source.spark.report_protocol import ReportAddress
 
 

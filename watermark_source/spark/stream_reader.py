@@ -1,4 +1,4 @@
-"""The stream reader Spark calls, and the schema every stream of this project has."""
+"""The stream reader that Spark calls."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
-from pyspark.sql.types import BooleanType, StructField, StructType, TimestampType
+from pyspark.sql.types import StructType
 
 from watermark_source.contract.stream import SourceDefinition
-from watermark_source.errors import InternalError, SchemaError, WatermarkSourceError
+from watermark_source.errors import InternalError, WatermarkSourceError
 from watermark_source.planning.policy import MinimumRows
-from watermark_source.spark.column_names import EVENT_TIME, LATE, MARKER
-from watermark_source.spark.columns import MARKER_TYPE, SourceTime
 from watermark_source.spark.executor.reading import run_task, send_unexamined
 from watermark_source.spark.garbage_collector import collect_later
 from watermark_source.spark.options import EngineOptions
@@ -28,37 +26,6 @@ if TYPE_CHECKING:
 
 _UNLIMITED = 2**63 - 1
 """Rows of the default read limit. ``Trigger.Once`` overrides it with ``ReadAllAvailable``: so the two differ."""
-
-
-def stream_schema(system_columns: StructType, options: EngineOptions, declared: SourceTime | None = None) -> StructType:
-    """Return the stream's schema: the system's own columns, ``event_time``, and ``late`` and ``marker`` if wanted.
-
-    ``declared``: what the source declares of its time, in the metadata of ``marker``.
-
-    Raises:
-        SchemaError: the system has a column of one of these names; Spark ignores case.
-    """
-    added = [StructField(EVENT_TIME, TimestampType())]
-    if options.include_late:
-        added.append(StructField(LATE, BooleanType()))
-    if options.policy.sends_markers:
-        added.append(StructField(MARKER, MARKER_TYPE, metadata=None if declared is None else declared.metadata))
-    ours = {field.name for field in added}
-    if taken := sorted(name for name in system_columns.names if name.lower() in ours):
-        raise SchemaError(
-            f"the source has columns of its own named {', '.join(taken)}; every stream of this project adds "
-            f"{', '.join(field.name for field in added)}, so they need other names"
-        )
-    return StructType([*system_columns.fields, *added])
-
-
-def refuse_user_schema(given: StructType, own: StructType, format_name: str) -> None:
-    """Raise ``SchemaError`` if the stream was given another schema than the source's own."""
-    if given != own:
-        raise SchemaError(
-            f'format("{format_name}") has a fixed schema and takes none from the user: seen {given.simpleString()}, '
-            f"the source's is {own.simpleString()}. Leave .schema(...) out and select or cast columns after load()."
-        )
 
 
 class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -11,8 +11,8 @@ from pyspark.sql.types import BooleanType, StructField, StructType, TimestampTyp
 
 from watermark_source.errors import OptionError, SchemaError, SourceError, UnknownOptionError, UsageError
 from watermark_source.spark.column_names import EVENT_TIME, MARKER
-from watermark_source.spark.columns import MARKER_TYPE
 from watermark_source.spark.data_source import AlignedDataSource
+from watermark_source.spark.stream_schema import MARKER_TYPE
 from watermark_source.testing.driven_stream import (
     OpenLogs,
     Stream,

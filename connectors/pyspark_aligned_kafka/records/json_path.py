@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 _NAME = re.compile(r"\.([^.\[\]'\"\s]+)")
 _QUOTED = re.compile(r"\[('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")\]")
@@ -37,6 +39,9 @@ class JsonPath:
 
         A step by a name has the number -1, and one by a number an empty name.
         """
+        # Options have paths, too, and the process that checks them needs no arrays.
+        import numpy as np  # noqa: PLC0415
+
         encoded = [step.encode() if isinstance(step, str) else b"" for step in self.steps]
         elements = [-1 if isinstance(step, str) else step for step in self.steps]
         # Compiled code takes the address of an array that has no byte, too.

@@ -18,7 +18,7 @@ from pyspark_mysql_cdc_wm.options.mysql_options import MySqlOptions
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
 from pyspark_mysql_cdc_wm.records.layout import Layout
 from watermark_source.errors import RefusedError, SourceError, UnsupportedFormatError
-from watermark_source.spark.stream_reader import stream_schema
+from watermark_source.spark.stream_schema import stream_schema
 
 _ON = {"1": "ON", "0": "OFF"}
 _INACTIVE_ROLES = """

@@ -22,8 +22,9 @@ from pyspark_aligned_kafka.options.kafka_option_table import KAFKA_COLUMNS, OPTI
 from pyspark_aligned_kafka.source import WORDS, kafka_columns
 from watermark_source.errors import OffsetError, OptionError, SchemaError
 from watermark_source.planning.watermark import WatermarkCharacteristic
-from watermark_source.spark.columns import MARKER_TYPE, SourceTime
+from watermark_source.spark.source_time import SourceTime
 from watermark_source.spark.stream_reader import AlignedStreamReader
+from watermark_source.spark.stream_schema import MARKER_TYPE
 from watermark_source.words import Words
 
 GIVEN = {"kafka.bootstrap.servers": "localhost:1", "subscribe": "t"}
@@ -58,19 +59,26 @@ def test_reading_options_and_planning_tasks_loads_no_client() -> None:
 
 
 def test_only_the_process_of_a_source_loads_what_plans() -> None:
-    """The processes that check options and plan a read, and tasks, have no use for it: a tenth of a second of each."""
-    driver_side = ("watermark_source.spark.driver", "watermark_source.monitor", "watermark_source.planning.planner")
+    """The processes that check options and plan a read, and tasks, have no use for it, and the first none for Arrow."""
+    driver_side = (
+        "watermark_source.spark.driver",
+        "watermark_source.status_model",
+        "watermark_source.planning.planner",
+        "watermark_source.planning.holds",
+    )
     program = f"""
 import sys
 from pyspark import cloudpickle
 from pyspark_aligned_kafka import DefaultSource
 source = DefaultSource({{"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}})
-reader = cloudpickle.loads(cloudpickle.dumps(source.streamReader(source.schema())))
+schema = source.schema()
+print([name for name in ("numpy", "pyarrow") if name in sys.modules])
+reader = cloudpickle.loads(cloudpickle.dumps(source.streamReader(schema)))
 print([name for name in sys.modules if name.startswith({driver_side})])
 reader.getDefaultReadLimit()
 print("watermark_source.spark.driver.group_membership" in sys.modules)
 """
-    assert run(program).splitlines() == ["[]", "True"]
+    assert run(program).splitlines() == ["[]", "[]", "True"]
 
 
 @pytest.mark.parametrize(

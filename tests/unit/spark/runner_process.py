@@ -18,7 +18,7 @@ from watermark_source.planning.strategy import Abilities
 from watermark_source.spark.driver.runner import SourceRunner
 from watermark_source.spark.executor.reading import run_task
 from watermark_source.spark.options import EngineOptions
-from watermark_source.spark.stream_reader import stream_schema
+from watermark_source.spark.stream_schema import stream_schema
 
 ABILITIES = Abilities(row_positions=True, rows_ahead=True)
 ALL = ReadMaxRows(2**63 - 1)

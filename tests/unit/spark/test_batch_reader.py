@@ -19,9 +19,10 @@ from watermark_source.planning.ranges_per_task import OpenPiece, OpenRange
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.spark.batch_reader import AlignedBatchReader, BatchPack, NarrowingBatchReader, lay
 from watermark_source.spark.column_names import EVENT_TIME, MARKER
-from watermark_source.spark.columns import MARKER_TYPE, arrow_schema
+from watermark_source.spark.markers import arrow_schema
 from watermark_source.spark.option_rows import ENGINE_OPTIONS
 from watermark_source.spark.options import EngineOptions
+from watermark_source.spark.stream_schema import MARKER_TYPE
 
 A, B, GONE = Split("log", 0), Split("log", 1), Split("log", 2)
 SYSTEM = StructType([StructField("value", LongType()), StructField(EVENT_TIME, TimestampType())])

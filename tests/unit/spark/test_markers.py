@@ -15,15 +15,8 @@ from watermark_source.planning.split import Split
 from watermark_source.planning.state import CatchUp, SnapshotState, SourceState, SplitState, SplitStatus
 from watermark_source.planning.watermark import MAX, MIN, Millis
 from watermark_source.spark.column_names import EVENT_TIME, MARKER
-from watermark_source.spark.columns import (
-    CAUGHT_UP,
-    MARKER_TYPE,
-    Marker,
-    arrow_schema,
-    marker_batch,
-    markers_between,
-    no_markers,
-)
+from watermark_source.spark.markers import CAUGHT_UP, Marker, arrow_schema, marker_batch, markers_between, no_markers
+from watermark_source.spark.stream_schema import MARKER_TYPE
 
 ACTIVE, IDLE, PAUSED = SplitStatus.ACTIVE, SplitStatus.IDLE, SplitStatus.PAUSED
 

@@ -9,8 +9,8 @@ import pytest
 from watermark_source.errors import UsageError
 from watermark_source.operators.changes import row_paths
 from watermark_source.planning.watermark import WatermarkCharacteristic
-from watermark_source.spark.columns import SourceTime
 from watermark_source.spark.plan_text import PlanText
+from watermark_source.spark.source_time import SourceTime
 from watermark_source.spark.started_queries import examine_plan
 
 READ = (

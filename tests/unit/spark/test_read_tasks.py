@@ -8,7 +8,7 @@ from pyspark import cloudpickle
 
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.watermark import Millis
-from watermark_source.spark.columns import Marker
+from watermark_source.spark.markers import Marker
 from watermark_source.spark.read_tasks import ReadTask
 from watermark_source.spark.report_protocol import ReportAddress
 

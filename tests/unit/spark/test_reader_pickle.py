@@ -13,7 +13,8 @@ from tests.spark.file_log import FileLogSource
 from tests.spark.queries import write
 from tests.unit.spark.runner_process import SYSTEM, TWO
 from watermark_source.spark.read_tasks import ReadTask
-from watermark_source.spark.stream_reader import AlignedStreamReader, stream_schema
+from watermark_source.spark.stream_reader import AlignedStreamReader
+from watermark_source.spark.stream_schema import stream_schema
 
 
 def test_reader_and_packs_survive_the_pickle_and_building_them_connects_to_nothing(

@@ -22,10 +22,10 @@ from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.contract.stream import EarliestOrLatest, Ends
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.strategy import Abilities
-from watermark_source.spark.columns import markers_between
 from watermark_source.spark.driver import input_partitions, runner
 from watermark_source.spark.driver.run_bounds import InitialOffset
-from watermark_source.spark.stream_reader import stream_schema
+from watermark_source.spark.markers import markers_between
+from watermark_source.spark.stream_schema import stream_schema
 
 Patch = tuple[Any, str, Any]
 read, ends = FullReader.read, FullLog.end_positions

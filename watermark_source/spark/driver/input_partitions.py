@@ -17,9 +17,9 @@ from watermark_source.planning.split import Piece, Split, SplitRange
 from watermark_source.planning.state import SourceState
 from watermark_source.planning.strategy import Observed
 from watermark_source.planning.watermark import Millis
-from watermark_source.spark.columns import markers_between
 from watermark_source.spark.driver.observer import Observer
 from watermark_source.spark.driver.task_reports import TaskReports
+from watermark_source.spark.markers import markers_between
 from watermark_source.spark.options import EngineOptions
 from watermark_source.spark.read_tasks import ReadTask, beginnings_of, expected_logs
 

@@ -18,7 +18,7 @@ from watermark_source.planning.disorder import BUCKETS, SEGMENT, DisorderSegment
 from watermark_source.planning.range_report import BOUNDS_MS, NONE_LATE, LateRows, RangeReport
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.watermark import Millis
-from watermark_source.spark.columns import in_micros
+from watermark_source.spark.markers import in_micros
 from watermark_source.spark.read_tasks import Beginning
 
 # Counting disorder in a task: how far rows of a range are behind the highest event time before them, in columns.

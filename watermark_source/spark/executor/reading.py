@@ -20,9 +20,9 @@ from watermark_source.planning.split import Piece
 from watermark_source.planning.watermark import Millis
 from watermark_source.spark import report_protocol as protocol
 from watermark_source.spark.column_names import LATE, MARKER
-from watermark_source.spark.columns import arrow_schema, in_micros, marker_batch, no_markers
 from watermark_source.spark.executor.event_time_observer import EventTimeObserver
 from watermark_source.spark.garbage_collector import spare_imports
+from watermark_source.spark.markers import arrow_schema, in_micros, marker_batch, no_markers
 from watermark_source.spark.read_tasks import ReadTask
 from watermark_source.spark.report_protocol import ReportAddress
 from watermark_source.spark_process import noted_query

@@ -22,7 +22,7 @@ from watermark_source.errors import DataLossError, GeneratorError, OffsetError
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.spark.driver import runner
 from watermark_source.spark.executor.reading import run_task
-from watermark_source.spark.stream_reader import stream_schema
+from watermark_source.spark.stream_schema import stream_schema
 
 
 def test_watermark_is_the_lowest_of_the_splits_one_batch_after_their_rows(log: Path, live: Any) -> None:

@@ -14,10 +14,11 @@ from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.planning.split import SplitRange
 from watermark_source.planning.watermark import Millis
 from watermark_source.spark.column_names import EVENT_TIME, MARKER
-from watermark_source.spark.columns import MARKER_TYPE, Marker, arrow_schema
 from watermark_source.spark.driver.report_server import ReportBook, ReportServer
 from watermark_source.spark.executor.reading import run_task
+from watermark_source.spark.markers import Marker, arrow_schema
 from watermark_source.spark.read_tasks import ReadTask
+from watermark_source.spark.stream_schema import MARKER_TYPE
 
 SYSTEM = StructType([StructField("value", LongType()), StructField(EVENT_TIME, TimestampType())])
 SCHEMA = StructType([*SYSTEM.fields, StructField(MARKER, MARKER_TYPE)])
