@@ -44,28 +44,10 @@ class FileDatabase:
     def exchange(self, row: Mapping[str, Any], *, has_report: bool, takes_over: bool) -> tuple[Any, ...] | None:
         """Implement ``Database.exchange``."""
         statement = statements.write_and_read(self.dialect, has_report=has_report, takes_over=takes_over)
-        return self._first_row(statement, row)
-
-    def query(self, statement: str, parameters: Mapping[str, Any]) -> Any:
-        """Implement ``Database.query``."""
-        row = self._first_row(statement, parameters)
-        return None if row is None else row[0]
+        return next(iter(self.rows(statement, row)), None)
 
     def rows(self, statement: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         """Implement ``Database.rows``."""
-        return self._all_rows(statement, parameters)
-
-    def close(self) -> None:
-        """Implement ``Database.close``."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = self._file = None
-
-    def _first_row(self, statement: str, parameters: Mapping[str, Any]) -> tuple[Any, ...] | None:
-        rows = self._all_rows(statement, parameters)
-        return rows[0] if rows else None
-
-    def _all_rows(self, statement: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         if self._file is not None and not self._file.is_in_place:
             self.close()
             raise UnreachableError(
@@ -73,6 +55,12 @@ class FileDatabase:
             )
         with self._declared_errors():
             return self._open().execute(statement, parameters).fetchall()
+
+    def close(self) -> None:
+        """Implement ``Database.close``."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = self._file = None
 
     def _open(self) -> sqlite3.Connection:
         if self._connection is None:

@@ -100,16 +100,11 @@ class ServerDatabase:
                 return None
             return tuple(_run(connection, statements.others(self.dialect), row).one())
 
-    def query(self, statement: str, parameters: Mapping[str, Any]) -> Any:
-        """Implement ``Database.query``."""
-        with self._transaction() as connection:
-            result = _run(connection, statement, parameters)
-            return result.scalar() if result.returns_rows else None
-
     def rows(self, statement: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         """Implement ``Database.rows``."""
         with self._transaction() as connection:
-            return [tuple(row) for row in _run(connection, statement, parameters).all()]
+            result = _run(connection, statement, parameters)
+            return [tuple(row) for row in result.all()] if result.returns_rows else []
 
     def close(self) -> None:
         """Implement ``Database.close``."""

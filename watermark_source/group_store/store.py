@@ -144,12 +144,8 @@ class Database(Protocol):
         """
         ...
 
-    def query(self, statement: str, parameters: Mapping[str, Any]) -> Any:
-        """Run one statement; return the first value of the first row, ``None`` without a row."""
-        ...
-
     def rows(self, statement: str, parameters: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
-        """Run a query, and return its rows."""
+        """Run a statement, and return the rows that it returns, if any."""
         ...
 
     def close(self) -> None:
@@ -220,7 +216,7 @@ class GroupStore(Store):
     def leave(self, identity: Identity) -> None:
         """Delete a member's row, unless it belongs to another process by now. Raises as ``exchange``."""
         own = {"group_name": identity.group, "member": identity.member, "writer": identity.writer}
-        self._database.query(statements.leave(self._database.dialect), own)
+        self._database.rows(statements.leave(self._database.dialect), own)
 
     def close(self) -> None:
         """Close the connection; the next call opens a new one."""
