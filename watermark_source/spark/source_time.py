@@ -7,8 +7,9 @@ keeps it there through ``select``, renames, filters and unions of equals; a colu
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import Field, dataclass, fields
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote, unquote
 
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 
 _SAID = ("dated_by", "clock", "undated_delete", "reads_first")
 """Those of a connector's words that ``follow_watermark`` and joins say."""
+
+
+_ALWAYS = frozenset(("source", "characteristic", "processing_time", "holds_group", "begins_with_snapshot"))
+"""What metadata has of each source; of the rest what is not the default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,22 +95,10 @@ class SourceTime:
         declared = metadata.get(KEY)
         if not isinstance(declared, Mapping):
             return None
-        return cls(
-            source=declared["source"],
-            characteristic=WatermarkCharacteristic(declared["characteristic"]),
-            processing_time=declared["processingTime"],
-            group=declared.get("group"),
-            holds_group=declared["holdsGroup"],
-            begins_with_snapshot=declared["beginsWithSnapshot"],
-            reads_to_end_first=declared.get("readsToEndFirst", False),
-            deletion_time=declared.get("deletionTime"),
-            change_columns=tuple(declared.get("changeColumns", ())),
-            default_times=tuple(declared.get("defaultTimes", ())),
-            named_times=tuple(declared.get("namedTimes", ())),
-            becomes_clock=declared.get("becomesClock", False),
-            batch_clock=declared.get("batchClock", False),
-            words=Words(**declared.get("words", {})),
-        )
+        given = {name: declared[key] for name, key in _KEYS.items() if key in declared}
+        lists = {name: tuple(value) for name, value in given.items() if isinstance(value, list)}
+        characteristic = WatermarkCharacteristic(given.pop("characteristic"))
+        return cls(**{**given, **lists, "characteristic": characteristic, "words": Words(**given.get("words", {}))})
 
     @property
     def times(self) -> tuple[str, ...]:
@@ -120,32 +113,14 @@ class SourceTime:
     @property
     def metadata(self) -> dict[str, Any]:
         """The metadata of a column that declares this."""
-        declared: dict[str, Any] = {
-            "source": self.source,
-            "characteristic": self.characteristic.value,
-            "processingTime": self.processing_time,
-            "holdsGroup": self.holds_group,
-            "beginsWithSnapshot": self.begins_with_snapshot,
-        }
-        if self.group is not None:
-            declared["group"] = self.group
-        if self.reads_to_end_first:
-            declared["readsToEndFirst"] = True
-        if self.deletion_time is not None:
-            declared["deletionTime"] = self.deletion_time
-        if self.change_columns:
-            declared["changeColumns"] = list(self.change_columns)
-        if self.default_times:
-            declared["defaultTimes"] = list(self.default_times)
-        if self.named_times:
-            declared["namedTimes"] = list(self.named_times)
-        if self.becomes_clock:
-            declared["becomesClock"] = True
-        if self.batch_clock:
-            declared["batchClock"] = True
+        declared = {_KEYS[each.name]: getattr(self, each.name) for each in fields(self) if self._is_declared(each)}
+        declared["characteristic"] = self.characteristic.value
         if words := {name: text for name in _SAID if (text := getattr(self.words, name)) != getattr(NO_WORDS, name)}:
             declared["words"] = words
-        return {KEY: declared}
+        return {KEY: {key: list(value) if isinstance(value, tuple) else value for key, value in declared.items()}}
+
+    def _is_declared(self, each: Field[Any]) -> bool:
+        return each.name in _ALWAYS or (each.name != "words" and getattr(self, each.name) != each.default)
 
     def in_plan(self) -> str:
         """Return a text of this by which a plan shows it: Spark Connect shows no metadata."""
@@ -157,3 +132,7 @@ class SourceTime:
         """Return what a projection of a plan declares; ``None`` of another operator."""
         numbers = [column.number for column in plan.output if column.name == DECLARED and column.number in plan.made]
         return cls.of_metadata({KEY: json.loads(unquote(plan.made[numbers[0]]))}) if numbers else None
+
+
+_KEYS: Mapping[str, str] = {each.name: re.sub("_(.)", lambda m: m[1].upper(), each.name) for each in fields(SourceTime)}
+"""The keys of fields in metadata."""
