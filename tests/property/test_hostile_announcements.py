@@ -122,7 +122,7 @@ class Reader:
 
     def read(self, records: list[LoggedStatement], positions: Mapping[str, int], next_position: int) -> None:
         self.table, remarks = with_statements(self.table, records, TOPIC)
-        self.remarks += remarks
+        self.remarks += [each.text for each in remarks]
         seen = self.seen(next_position)
         self.watermark = reached(seen, positions, self.watermark, CAP)
         self.table = advanced(self.table, positions, CAP)

@@ -47,6 +47,30 @@ class LoggedStatement(NamedTuple):
     """Why it cannot be read."""
 
 
+class RemarkKind(Enum):
+    """Kinds of remarks: of each, one a writer is logged in a while."""
+
+    NEW_TOPIC = "the data's topic was created again"
+    OTHER_TOPIC = "an announcement of another topic"
+    NO_WRITER = "a record without a writer"
+    UNREADABLE = "a record that cannot be read"
+    EARLIER_RUN = "an earlier run that announces again"
+    MISSING_PARTS = "a cut without partitions of an earlier one"
+    CONTRADICTION = "a record that contradicts the newest one"
+    CONTRADICTION_AGAIN = "a second one, which is believed"
+    EARLIER_END = "a cut that ends before an earlier one"
+    LOWER = "a lower watermark"
+
+
+class Remark(NamedTuple):
+    """What is not as it should be, as a sentence."""
+
+    kind: RemarkKind
+    text: str
+    about: str | None = None
+    """The writer, or the other topic; ``None`` if it is about neither."""
+
+
 @dataclass(frozen=True, slots=True)
 class Cut:
     """An announcement, with what the reader must have planned before it applies."""
@@ -131,8 +155,8 @@ class AnnouncedTable:
 
 def with_statements(
     table: AnnouncedTable, logged: Iterable[LoggedStatement], topic: str
-) -> tuple[AnnouncedTable, tuple[str, ...]]:
-    """Return the table with more statements, and remarks on those that are not as they should be, as sentences.
+) -> tuple[AnnouncedTable, tuple[Remark, ...]]:
+    """Return the table with more statements, and remarks on those that are not as they should be.
 
     Args:
         table: as of the statements before.
@@ -143,12 +167,13 @@ def with_statements(
     is_new = table.topic not in (None, topic)
     changing = _Changing(_of_new_topic(table) if is_new else table)
     if is_new:
-        changing.remarks[
+        changing.remark(
+            RemarkKind.NEW_TOPIC,
             f"the data's topic was deleted and created again: it had the id {table.topic}, and has {topic}. What was "
             "announced of the earlier one is dropped, and the watermark waits until each known writer has announced "
             "again. Positions are of the earlier one, too: rows that the new one has before them are not read; to read "
-            "it whole, begin with a new checkpoint location"
-        ] = None
+            "it whole, begin with a new checkpoint location",
+        )
     for each in logged:
         statement = each.statement
         if statement is None:
@@ -175,7 +200,10 @@ class _Changing:
         self._parts = list(table.parts)
         self._left_out = table.left_out
         self._index = {part: at for at, part in enumerate(table.parts)}
-        self.remarks: dict[str, None] = {}
+        self.remarks: dict[Remark, None] = {}
+
+    def remark(self, kind: RemarkKind, text: str, about: str | None = None) -> None:
+        self.remarks[Remark(kind, text, about)] = None
 
     def done(self, topic: str) -> AnnouncedTable:
         writers = {
@@ -191,26 +219,31 @@ class _Changing:
     def note_unreadable(self, logged: LoggedStatement) -> None:
         if logged.writer is None:
             # The key is the writer: without one no writer can be meant.
-            self.remarks[
-                f"a record without a writer's name as its key, at {logged.position}, is ignored: {logged.fault}"
-            ] = None
+            self.remark(
+                RemarkKind.NO_WRITER,
+                f"a record without a writer's name as its key, at {logged.position}, is ignored: {logged.fault}",
+            )
             return
         writer = self._writers.get(logged.writer, Writer(logged.writer))
         self._writers[logged.writer] = replace(writer, unreadable=logged.fault)
-        self.remarks[
+        self.remark(
+            RemarkKind.UNREADABLE,
             f"the record at {logged.position}, of {logged.writer}, is refused, and the watermark waits for its next "
-            f"one: {logged.fault}; {gone_line([logged.writer])}"
-        ] = None
+            f"one: {logged.fault}; {gone_line([logged.writer])}",
+            logged.writer,
+        )
 
     def announce(self, of: Announcement, logged: LoggedStatement) -> None:
         writer = self._writers.get(of.writer, Writer(of.writer))
         if of.query in writer.former:
-            self.remarks[
+            self.remark(
+                RemarkKind.EARLIER_RUN,
                 f"{of.writer}: the earlier run {of.query} announced again, at {logged.position}, after "
                 f"{writer.query or 'another one'} began. The newer run counts, and the record is ignored: stop the "
                 "earlier one, whose rows may be late from now on, or give it a name of its own; if the newer one is "
-                f"gone: {watermarks_command(f'drop {of.writer}')}"
-            ] = None
+                f"gone: {watermarks_command(f'drop {of.writer}')}",
+                of.writer,
+            )
             return
         if writer.query != of.query:
             writer = self._begun(writer, of.query)
@@ -218,30 +251,40 @@ class _Changing:
         newest = pending[-1] if pending else writer.reached
         ends = self._ends_of(of.ends)
         if newest is not None and (missing := self._missing(of, newest)):
-            self.remarks[
+            self.remark(
+                RemarkKind.MISSING_PARTS,
                 f"{of.writer} announced a cut without partitions {listed(missing)} of an earlier one, as of a server "
-                f"that lags behind: the record at {logged.position} is ignored"
-            ] = None
+                f"that lags behind: the record at {logged.position} is ignored",
+                of.writer,
+            )
             self._writers[of.writer] = writer
             return
         cut = Cut(logged.position, of.batch, of.watermark, of.idle, ends, logged.written_at)
         if newest is not None and (contradiction := _contradiction(cut, newest)):
             is_ignored = writer.doubted is None or _contradiction(cut, writer.doubted) is not None
-            self.remarks[f"{of.writer} announced {contradiction}, at {logged.position}: {_EFFECT[is_ignored]}"] = None
+            self.remark(
+                RemarkKind.CONTRADICTION if is_ignored else RemarkKind.CONTRADICTION_AGAIN,
+                f"{of.writer} announced {contradiction}, at {logged.position}: {_EFFECT[is_ignored]}",
+                of.writer,
+            )
             if is_ignored:
                 self._writers[of.writer] = replace(writer, doubted=cut)
                 return
             pending.clear()
         elif newest is not None and not _is_within(newest.ends, ends):
-            self.remarks[
+            self.remark(
+                RemarkKind.EARLIER_END,
                 f"{of.writer} announced a cut that ends before an earlier one, at {logged.position}: the earlier one "
-                "was wrong, or the topic was truncated, as by an unclean leader election, and rows may be lost"
-            ] = None
+                "was wrong, or the topic was truncated, as by an unclean leader election, and rows may be lost",
+                of.writer,
+            )
         elif newest is not None and not _is_not_lower(cut.watermark, newest.watermark):
-            self.remarks[
+            self.remark(
+                RemarkKind.LOWER,
                 f"{of.writer} announced {watermark_text(cut.watermark)} at {logged.position} after "
-                f"{watermark_text(newest.watermark)}: where the later is not applied yet, it counts no more"
-            ] = None
+                f"{watermark_text(newest.watermark)}: where the later is not applied yet, it counts no more",
+                of.writer,
+            )
         # Without an earlier announcement the watermark is only later: what was not applied binds nobody.
         while pending and not _may_follow(cut, pending[-1]):
             pending.pop()

@@ -128,8 +128,8 @@ def test_a_new_query_under_an_old_name_supersedes_it_and_one_that_comes_back_is_
     assert watermark(turns, {"0": 9}, sent=50) == 50
     assert watermark([*turns, stated(30, {"0": 4}, query="q2", batch=1)], {"0": 9}) == 30
     (remark,) = table_of(*turns)[1]
-    assert "a: the earlier run q announced again, at 2, after q2 began" in remark
-    assert remark.endswith("if the newer one is gone: " + watermarks_command("drop a"))
+    assert "a: the earlier run q announced again, at 2, after q2 began" in remark.text
+    assert remark.text.endswith("if the newer one is gone: " + watermarks_command("drop a"))
     assert watermark([*turns, Removal("a"), stated(70, {}, batch=9)], {}) == 70
 
 
@@ -155,7 +155,7 @@ def test_a_restart_does_not_take_a_superseded_query_for_a_new_one() -> None:
         table, _ = with_statements(AnnouncedTable.of_names(kept.writers, kept.former), logged[first:3], TOPIC)
         assert reached(observed(table), {}, None, None) == 20
         table, (remark,) = with_statements(table, logged[3:], TOPIC)
-        assert "the earlier run q1 announced again, at 3, after q2 began" in remark
+        assert "the earlier run q1 announced again, at 3, after q2 began" in remark.text
         assert reached(observed(table), {}, None, None) == 20
     table, _ = with_statements(AnnouncedTable.of_names(kept.writers, kept.former), logged[3:], TOPIC)
     assert reached(observed(table), {}, None, None) is None
@@ -179,7 +179,7 @@ def test_what_goes_back_can_only_make_the_watermark_later_and_is_named(
     first = stated(50, {"0": 4}, batch=5)
     assert watermark([first, later], positions) == expected
     _, remarks = table_of(first, later)
-    assert [remark in text for text in remarks] == [True] if remark else remarks == ()
+    assert [remark in each.text for each in remarks] == [True] if remark else remarks == ()
 
 
 def test_one_record_whose_number_or_cut_no_later_one_reaches_delays_by_one_announcement() -> None:
@@ -189,7 +189,7 @@ def test_one_record_whose_number_or_cut_no_later_one_reaches_delays_by_one_annou
     assert watermark([stated(50, {}), wrong, after[0]], {"0": 4}, sent=50) == 50
     assert watermark([stated(50, {}), wrong, *after], {"0": 4}) == 61
     _, remarks = table_of(stated(50, {}), wrong, *after)
-    assert [text.partition(", as where")[0] for text in remarks] == [
+    assert [each.text.partition(", as where")[0] for each in remarks] == [
         f"a announced batch {at} after batch {2**62}" for at in (60, 61)
     ]
     # Two that contradict each other, too, are not taken for right.
@@ -213,17 +213,19 @@ def test_a_record_that_cannot_be_read_holds_the_writer_of_its_key_until_the_next
     assert watermark([a, stated(MAX, {}, writer="b"), "b"], {}, sent=3) == 3
     assert watermark([a, "b", Removal("b")], {}) == 50
     _, remarks = with_statements(AnnouncedTable(), [LoggedStatement(4, None, None, None, "no JSON")], TOPIC)
-    assert remarks == ("a record without a writer's name as its key, at 4, is ignored: no JSON",)
+    assert [each.text for each in remarks] == ["a record without a writer's name as its key, at 4, is ignored: no JSON"]
     _, (remark,) = with_statements(AnnouncedTable(), [LoggedStatement(4, None, None, "b", "no JSON")], TOPIC)
-    assert "waits for its next one: no JSON; if it is gone for good: python -m watermark_source watermarks" in remark
-    assert "drop b, and remove its name from .option(" in remark
+    assert (
+        "waits for its next one: no JSON; if it is gone for good: python -m watermark_source watermarks" in remark.text
+    )
+    assert "drop b, and remove its name from .option(" in remark.text
 
 
 def test_announcements_about_another_topic_are_ignored_and_a_new_topic_keeps_only_names() -> None:
     table, remarks = table_of(stated(50, {"0": 1}), stated(70, {}, writer="old", topic="before"))
     assert (list(table.writers), remarks) == (["a"], ())
     table, remarks = with_statements(table, [], "T2")
-    assert f"it had the id {TOPIC}, and has T2. What was announced of the earlier one is dropped" in remarks[0]
+    assert f"it had the id {TOPIC}, and has T2. What was announced of the earlier one is dropped" in remarks[0].text
     assert with_statements(table, [], "T2") == (table, ())
     assert reached(observed(table), {"0": 9}, None, None) is None
     table, _ = with_statements(table, [LoggedStatement(9, None, stated(4, {}, batch=1, topic="T2"))], "T2")

@@ -1,9 +1,19 @@
-"""What the writers of a source announce: read beside each plan, after the ends of the data were requested."""
+"""What the writers of a source announce: read beside each plan, after the ends of the data were requested.
+
+The life of an announcement at its reader, all of it in the runner's thread:
+
+1. A writer appends it after a committed batch; ``AnnouncementLog.read`` returns it to ``Announcements.poll``.
+2. ``_take``: ``with_statements`` makes it a ``Cut`` of its writer, or a remark on why it does not count (``_remark``).
+3. ``advanced``: it is pending until the planned positions have reached all its ends; then it is the one in force.
+4. ``ObservedAnnouncements`` carry it into the plan, where ``reached`` combines it with those of the other writers.
+5. The offset keeps the position of the first record that is still of use (``needed_from``); ``_restore`` begins there.
+6. The next one of its writer takes its place. Without a next one ``_warn_of_silent`` names the writer, and
+   ``_warn_of_left_out`` once its time to live has passed.
+"""
 
 from __future__ import annotations
 
 import logging
-import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -19,6 +29,8 @@ from watermark_source.planning.announced import (
     Coming,
     LoggedStatement,
     ObservedAnnouncements,
+    Remark,
+    RemarkKind,
     advanced,
     coming,
     may_advance,
@@ -56,7 +68,6 @@ _MOST_SKIPPED = 64
 """Batches with rows that do not wait, at most, after one whose announcement did not come in time."""
 _MOST_KINDS = 10
 """Remarks that are logged in a minute, each of another kind."""
-_NUMBERS = re.compile(r"[0-9]+")
 _LOOK_AGAIN = 1.0
 """Seconds between two discoveries because a writer names a partition that is not known yet."""
 
@@ -91,8 +102,8 @@ class Announcements:
         self._other_topics: set[str] = set()
         """Ids of other topics that announcements were about."""
         self._remarked_at: Millis | None = None
-        self._kinds: set[str] = set()
-        """Remarks of this minute without the numbers in them."""
+        self._remarked: set[tuple[RemarkKind, str | None]] = set()
+        """The kinds of this minute's remarks, each with what it is about."""
         self._unremarked = 0
         self._looked_at = 0.0
         self._skip, self._next_skip = 0, 1
@@ -228,10 +239,11 @@ class Announcements:
         about_others = {a.topic: a for each in read.statements if isinstance(a := each.statement, Announcement)}
         for topic in about_others.keys() - self._other_topics - {read.topic}:
             self._other_topics.add(topic)
-            self._remark([(
+            self._remark([Remark(
+                RemarkKind.OTHER_TOPIC,
                 f"{about_others[topic].writer} announced a watermark of a topic with the id {shortened(topic)}, and "
                 f"the topic has the id {read.topic}: what is announced of another topic, or of an earlier one of the "
-                "name, is ignored"
+                "name, is ignored", topic,
             )])  # fmt: skip
 
     def _writer_of(self, logged: LoggedStatement) -> str | None:
@@ -250,19 +262,18 @@ class Announcements:
             f"; {gone_line([*self._table.writers])}" if self._table.writers else "",
         )  # fmt: skip
 
-    def _remark(self, remarks: Sequence[str]) -> None:
-        """Log what is not as it should be: of each kind one a minute, and the number of the others."""
+    def _remark(self, remarks: Sequence[Remark]) -> None:
+        """Log what is not as it should be: of each kind one a writer and minute, and the number of the others."""
         now = self._clock.steady()
         if self._remarked_at is None or now - self._remarked_at >= _WARN_AFTER:
-            self._remarked_at, self._kinds = now, set()
-        for text in remarks:
-            kind = _NUMBERS.sub("", text)
-            if kind in self._kinds or len(self._kinds) == _MOST_KINDS:
+            self._remarked_at, self._remarked = now, set()
+        for kind, text, about in remarks:
+            if (kind, about) in self._remarked or len(self._remarked) == _MOST_KINDS:
                 self._unremarked += 1
                 continue
             more = f" ({self._unremarked} more remarks since the last one)" if self._unremarked else ""
             _log.warning("%s: %s%s", self._log.name, text, more)
-            self._kinds.add(kind)
+            self._remarked.add((kind, about))
             self._unremarked = 0
 
     def _note_answer(self, read: AnnouncementsRead, asked_at: Millis, *, is_run: bool) -> None:

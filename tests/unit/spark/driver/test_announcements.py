@@ -285,17 +285,20 @@ def test_deleted_announcements_and_remarks_are_warned_of(caplog: pytest.LogCaptu
     assert "(1 more remarks since the last one)" in caplog.messages[2]
 
 
-def test_of_each_kind_of_remark_one_a_minute_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("writers", [("a", "b"), ("job-1", "job-2")])
+def test_of_each_kind_of_remark_one_a_minute_is_logged(
+    writers: tuple[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
     """One of one writer must not hide what is wrong with another."""
     process = Process()
-    for writer in ("a", "b"):
+    for writer in writers:
         process.log.add(5, writer=writer, batch=3)
         for batch in (2, 1):
             process.log.add(4, writer=writer, batch=batch)
     process.now()
     assert [text.partition(" after batch 3")[0] for text in caplog.messages] == [
-        "t.watermarks: a announced batch 2", "t.watermarks: b announced batch 2",
-    ]  # fmt: skip
+        f"t.watermarks: {writer} announced batch 2" for writer in writers
+    ]
 
 
 def test_an_earlier_run_that_announces_on_does_not_hide_that_the_newer_one_is_silent(
