@@ -1,4 +1,17 @@
-"""The observer: what a plan is made of, from the connector, the tasks and the other sources of the group."""
+"""The observer: what a plan is made of, from the connector, the tasks and the other sources of the group.
+
+The life of an observation, all of it in the runner's thread; the order is what makes it right:
+
+1. ``Membership.others``: what the heartbeat thread knows of the group, before the ends of this source's logs.
+2. ``AvailableNowEnds.tables``: what there is to take snapshots of, before the ends.
+3. ``Logs.poll``: which splits there are, and where they end. What the watch's thread found silent since the last plan
+   counts. ``with_chunks`` adds the next chunks of snapshots.
+4. ``Announcements.poll``: what the writers announced, after the ends; ``wait_for_next`` may ask for both again.
+5. ``with_histories``, ``_earliest``, ``_with_open_ends``: leaders, first positions and open transactions, where needed.
+6. ``TaskReports.collect``: what tasks saw in the last batch, from the report server's thread, or read again.
+7. ``dated``, ``uncommitted`` and ``reached`` answer the planner, which asks only in plans that need it (``Lookups``).
+8. ``note``: the plan is made, and the polls up to the next one follow from it.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,15 @@
 """The runner: the source's driver side, alive in the one process Spark keeps for it while a query runs.
 
-Each plan is made in four steps: observe the connector, the tasks and the group (``observer.py``), decide (``planning``:
-pure), keep the result (``offsets.py``, ``pace.py``) and report it (``status.py``, ``plan_warnings.py``,
-``group_membership.py``).
+The life of a runner. Spark calls it from the main thread of the process, one call at a time:
+
+1. ``SourceRunner()`` opens the connector, and the report server, whose thread takes the tasks' reports from then on.
+2. ``initial_offset``: where a new query starts. ``freeze``: ``Trigger.AvailableNow`` fixes the ends of the run.
+3. ``latest_offset``, again and again: ``_state_at`` decodes the offset, or waits for the next look while nothing comes;
+   ``Observer.observe`` asks the connector, the tasks and the group; ``plan`` decides (``planning``: pure).
+4. What the plan says goes to the status (``StatusReport.note``), the log (``WatermarkWarnings.note``) and the group
+   (``Membership.publish``, whose heartbeat thread writes it); of a batch ``Offsets.encode`` makes the offset.
+5. ``tasks``: the work of a batch between two offsets. ``status``: the JSON of the last plan, made when Spark asks.
+6. ``close``, or the signal that ends the process (``before_termination``): the group and the system learn of the end.
 """
 
 from __future__ import annotations
