@@ -17,6 +17,7 @@ from watermark_source.planning.announced import (
     Coming,
     LoggedStatement,
     ObservedAnnouncements,
+    Remark,
     WriterStatus,
     advanced,
     coming,
@@ -48,7 +49,7 @@ def stated(
     )
 
 
-def table_of(*statements: Statement | str, topic: str = TOPIC) -> tuple[AnnouncedTable, tuple[str, ...]]:
+def table_of(*statements: Statement | str, topic: str = TOPIC) -> tuple[AnnouncedTable, tuple[Remark, ...]]:
     """Take in statements; a text is the key of a record that cannot be read."""
     logged = [
         LoggedStatement(at, None, None, each, "no JSON") if isinstance(each, str) else LoggedStatement(at, None, each)
