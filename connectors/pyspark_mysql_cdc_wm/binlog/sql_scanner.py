@@ -62,21 +62,57 @@ BACKSLASH_LETTER: Final = "\udc5c"
 """A letter of two bytes that the server reads as a backslash, and that escapes nothing. No decoded text has it."""
 """The replacement for a byte outside its character set of the session's character set."""
 
-_DIGITS = frozenset("0123456789")
-_HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
-_LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_$") | _DIGITS
-_VERSION_DIGITS = 5
+_WORD_CHARACTERS = "A-Za-z0-9_$"
+_NOT_IN_WORDS = "".join(chr(n) for n in range(128) if not re.match(f"[{_WORD_CHARACTERS}]", chr(n)))
 _NUL = "\0"
-_NOT_IN_WORDS = "".join(chr(n) for n in range(128) if chr(n) not in _LETTERS)
 _FOR_A_LATER_VERSION = re.compile(r"/\*M? [0-9]{5}")
 _LITERALS = re.compile(r"(?:(?:[-+]?[0-9]+(?:\.[0-9]+)?|'[^'\\]*')[ \t\r\n]*,[ \t\r\n]*){1,1000}")
 """Numbers and texts of a list, with the commas behind them. Not without end: each takes memory while it is matched."""
+_EXPONENT = "[eE][-+]?[0-9]+"
+
+
+class _Rules(NamedTuple):
+    """What a dialect's tokens and the space between them match."""
+
+    spaces: re.Pattern[str]
+    remark: re.Pattern[str]
+    """The beginning of a comment up to the end of the line."""
+    executed: re.Pattern[str]
+    """The beginning of an executed comment, with the version."""
+    token: re.Pattern[str]
+    """A token with names that dots join to it, by the names of its groups."""
 
 
 @lru_cache
-def _run_of(characters: str, *, others: bool = False) -> re.Pattern[str]:
-    """Return what matches as many of some characters as there are, or of all others."""
-    return re.compile(f"[{'^' if others else ''}{re.escape(characters)}]*")
+def _rules(dialect: Dialect) -> _Rules:
+    """Return the rules of a dialect. What may be long is matched possessively: no way back is kept in memory."""
+    spaces, controls = re.escape(dialect.spaces), re.escape(dialect.controls)
+    # MySQL reads the sixth digit of a version only before a space.
+    version = "[0-9]{5,6}" if dialect.mariadb else rf"[0-9]{{5}}(?:[0-9](?=[{spaces}]|\Z))?"
+    in_word = f"[^{re.escape(_NOT_IN_WORDS)}{spaces}]"
+    number = (
+        rf"0x[0-9a-fA-F]++(?!{in_word})|0b[01]++(?!{in_word})"
+        rf"|(?!0[xb])[0-9]++(?:{_EXPONENT}|(?!{in_word})(?:\.[0-9]*(?:{_EXPONENT})?)?)"
+        rf"|\.[0-9]++(?:{_EXPONENT})?"
+    )
+    # A backslash escapes one byte: before a letter of several, the server goes on within it.
+    escape = "" if not dialect.backslash_escapes else r"|\\[\0-\x7f]" if dialect.trails else r"|\\."
+    plain = r"\\" if dialect.backslash_escapes else ""
+    in_quotes = {quote: f"{quote}(?:[^{quote}{plain}]++|{quote}{quote}{escape})*+{quote}" for quote in "'\""}
+    names = ["`(?:[^`]++|``)*+`"] + ['"(?:[^"]++|"")*+"'] * dialect.ansi_quotes
+    texts = [in_quotes["'"]] + [in_quotes['"']] * (not dialect.ansi_quotes)
+    token = (
+        rf"(?P<number>{number})|(?P<quoted>{'|'.join(names)})|(?P<text>{'|'.join(texts)})"
+        # An @ precedes a variable, or the host of a user, which has dots.
+        rf"|(?P<word>{in_word}++)(?P<joined>(?:\.{in_word}++)*+)|(?P<dotted>(?:\.{in_word}++)++)"
+        rf"|(?P<sign>@)(?P<host>(?:\.|{in_word})*+)|(?P<other>[^'\"`\0])"
+    )
+    return _Rules(
+        re.compile(f"[{spaces}]++"),
+        re.compile(rf"#|--(?=[{spaces}{controls}]|\Z)"),
+        re.compile(rf"/\*{'M?' if dialect.mariadb else ''}!(?:{version})?"),
+        re.compile(token, re.DOTALL),
+    )
 
 
 def tokens(text: str, dialect: Dialect = PLAIN) -> Iterator[Token]:
@@ -88,13 +124,15 @@ def tokens(text: str, dialect: Dialect = PLAIN) -> Iterator[Token]:
     Of a list of numbers and texts in brackets only a few tokens are yielded, the last among them: a list of megabytes,
     of an IN or an ENUM, means no more than a short one.
     """
-    at, executed, size = 0, False, len(text)
-    in_list = False
+    at, executed, in_list, rules = 0, False, False, _rules(dialect)
     while True:
-        at, executed = _skip_comments(text, at, executed, dialect)
-        if at >= size:
+        at, executed = _skip_comments(text, at, executed, rules)
+        if at >= len(text):
             break
-        joined, at = _token(text, at, dialect)
+        found = rules.token.match(text, at)
+        if found is None:
+            raise _unfollowed(text[at], dialect)
+        joined, at = _tokens_of(found, dialect), found.end()
         yield from joined
         last = joined[-1]
         in_list = last == _OPENS or (in_list and (last.kind in (TEXT, NUMBER) or last == _COMMA))
@@ -104,19 +142,19 @@ def tokens(text: str, dialect: Dialect = PLAIN) -> Iterator[Token]:
         raise UnfollowedError("an executed comment has no end")
 
 
-def _skip_comments(text: str, at: int, executed: bool, dialect: Dialect) -> tuple[int, bool]:
+def _skip_comments(text: str, at: int, executed: bool, rules: _Rules) -> tuple[int, bool]:
     """Return the offset of the next token, and whether it is in an executed comment."""
-    spaces, size = dialect.spaces, len(text)
-    while at < size:
-        char = text[at]
-        if char in spaces:
-            at = _end(_run_of(spaces), text, at)
-        elif char == "#" or (char == "-" and text.startswith("--", at) and _is_remark(text, at + 2, dialect)):
+    while at < len(text):
+        if found := rules.spaces.match(text, at):
+            at = found.end()
+        elif rules.remark.match(text, at):
             at = _end_of_line(text, at)
-        elif char == "/" and text.startswith("/*", at):
-            marked = _marked(text, at, dialect)
-            executed = executed or marked > 0
-            at = _behind_version(text, at + marked, dialect) if marked else _end_of_remark(text, at)
+        elif text.startswith("--", at) and text[at + 2] in (_NUL, UNKNOWN):
+            raise UnfollowedError("it has -- before a byte that may begin a comment")
+        elif found := rules.executed.match(text, at):
+            executed, at = True, found.end()
+        elif text.startswith("/*", at):
+            at = _end_of_remark(text, at)
         elif executed and text.startswith("*/", at):
             executed, at = False, at + 2
         else:
@@ -124,169 +162,43 @@ def _skip_comments(text: str, at: int, executed: bool, dialect: Dialect) -> tupl
     return at, executed
 
 
-def _token(text: str, at: int, dialect: Dialect) -> tuple[Sequence[Token], int]:
-    """Return the token at an offset with names that dots join to it, and the offset behind."""
-    char, spaces = text[at], dialect.spaces
-    if char in _LETTERS or char > "\x7f":
-        token, at = _word(text, at, dialect)
-        if token.kind != NAME:
-            return (token,), at
-        more, at = _qualified(text, at, spaces)
-        return (token, *more), at
-    if char == "`" or (char == '"' and dialect.ansi_quotes):
-        token, at = _quoted_name(text, at)
-        return (token,), at
-    if char in ("'", '"'):
-        return _text(text, at, dialect)
-    if char == ".":
-        return _dotted(text, at, spaces)
-    if char == _NUL:
-        raise UnfollowedError("it has a zero byte outside of quotes")
-    # An @ precedes a variable, or the host of a user, which has dots.
-    stop = _end_of_host(text, at + 1, spaces) if char == "@" else at + 1
-    host = (Token(NAME, text[at + 1 : stop]),) if stop > at + 1 else ()
-    return (Token(SIGN, char), *host), stop
+def _tokens_of(found: re.Match[str], dialect: Dialect) -> Sequence[Token]:
+    """Return the token that was found, with names that dots join to it."""
+    if (word := found["word"]) is not None:
+        if word[0] == "$" and "$" in word[1:] and not dialect.mariadb:
+            raise UnfollowedError(f"{word} may begin a text in dollar quotes")
+        is_name = found["joined"] or word[0].isdecimal() or not word.isascii()
+        return (Token(NAME if is_name else WORD, word), *_joined(found["joined"]))
+    if found["dotted"]:
+        return _joined(found["dotted"])
+    if found["sign"]:
+        return (Token(SIGN, "@"), *([Token(NAME, found["host"])] if found["host"] else ()))
+    if found["quoted"]:
+        return (Token(NAME, _unquoted(found["quoted"])),)
+    if found["text"]:
+        return (Token(TEXT, found["text"][1:-1]),)
+    return (Token(NUMBER, found["number"]) if found["number"] else Token(SIGN, found["other"]),)
 
 
-def _dotted(text: str, at: int, spaces: str) -> tuple[Sequence[Token], int]:
-    """Return the tokens that a dot begins: a number, names that follow without a space, or the dot alone."""
-    if text[at + 1 : at + 2] in _DIGITS:
-        stop = _end_of_real(text, at + 1)
-        return (Token(NUMBER, text[at:stop]),), stop
-    names, stop = _qualified(text, at, spaces)
-    return (names, stop) if names else ((Token(SIGN, "."),), at + 1)
+def _joined(names: str) -> list[Token]:
+    return [token for name in names.split(".")[1:] for token in (Token(SIGN, "."), Token(NAME, name))]
 
 
-def _in_word(char: str, spaces: str) -> bool:
-    return char in _LETTERS or (char > "\x7f" and char not in spaces)
-
-
-def _end_of_word(text: str, at: int, spaces: str) -> int:
-    return _end(_run_of(_NOT_IN_WORDS + spaces, others=True), text, at)
-
-
-def _end(run: re.Pattern[str], text: str, at: int) -> int:
-    """Return where a run that begins at a place ends."""
-    found = run.match(text, at)
-    return at if found is None else found.end()
-
-
-def _end_of_host(text: str, at: int, spaces: str) -> int:
-    """Return where the name of a variable, or of a user's host, ends; it may have dots."""
-    while at < len(text) and (text[at] == "." or _in_word(text[at], spaces)):
-        at += 1
-    return at
-
-
-def _qualified(text: str, at: int, spaces: str) -> tuple[list[Token], int]:
-    """Return the dots and names that follow a name without a space and are no keywords, and where they end."""
-    tokens_after = []
-    while text.startswith(".", at) and at + 1 < len(text) and _in_word(text[at + 1], spaces):
-        stop = _end_of_word(text, at + 1, spaces)
-        tokens_after += [Token(SIGN, "."), Token(NAME, text[at + 1 : stop])]
-        at = stop
-    return tokens_after, at
-
-
-def _word(text: str, at: int, dialect: Dialect) -> tuple[Token, int]:
-    """Return the word, name or number that begins at an offset, and where it ends."""
-    if text[at] in _DIGITS and (stop := _end_of_number(text, at, dialect.spaces)):
-        return Token(NUMBER, text[at:stop]), stop
-    stop = _end_of_word(text, at, dialect.spaces)
-    word = text[at:stop]
-    if word[0] == "$" and "$" in word[1:] and not dialect.mariadb:
-        raise UnfollowedError(f"{word} may begin a text in dollar quotes")
-    before_dot = text.startswith(".", stop) and stop + 1 < len(text) and _in_word(text[stop + 1], dialect.spaces)
-    is_name = before_dot or word[0] in _DIGITS or not word.isascii()
-    return Token(NAME if is_name else WORD, word), stop
-
-
-def _end_of_number(text: str, at: int, spaces: str) -> int:
-    """Return where a number ends, 0 if it is a name that begins with digits."""
-    size = len(text)
-    for prefix, digits in (("0x", _HEX_DIGITS), ("0b", frozenset("01"))):
-        if text.startswith(prefix, at):
-            stop = at + 2
-            while stop < size and text[stop] in digits:
-                stop += 1
-            return stop if stop > at + 2 and (stop == size or not _in_word(text[stop], spaces)) else 0
-    stop = _end_of_digits(text, at)
-    if stop == size or not _in_word(text[stop], spaces):
-        return _end_of_real(text, stop + 1) if text.startswith(".", stop) else stop
-    return _end_of_exponent(text, stop)
-
-
-def _end_of_digits(text: str, at: int) -> int:
-    return _end(_run_of("0123456789"), text, at)
-
-
-def _end_of_exponent(text: str, at: int) -> int:
-    """Return where the exponent at an offset ends, 0 if there is none."""
-    if text[at : at + 1] not in ("e", "E"):
-        return 0
-    digits = at + 2 if text[at + 1 : at + 2] in ("+", "-") else at + 1
-    stop = _end_of_digits(text, digits)
-    return stop if stop > digits else 0
-
-
-def _end_of_real(text: str, at: int) -> int:
-    """Return where a number ends, given the offset behind its point."""
-    stop = _end_of_digits(text, at)
-    return _end_of_exponent(text, stop) or stop
-
-
-def _quoted_name(text: str, at: int) -> tuple[Token, int]:
-    quote, stop = text[at], at + 1
-    while True:
-        stop = text.find(quote, stop)
-        if stop < 0:
-            raise UnfollowedError("a quoted name has no end")
-        if not text.startswith(quote, stop + 1):
-            break
-        stop += 2
-    name = text[at + 1 : stop]
-    if _NUL in name or UNKNOWN in name:
+def _unquoted(quoted: str) -> str:
+    if _NUL in quoted or UNKNOWN in quoted:
         # The server may treat the quote as part of an incomplete character.
         raise UnfollowedError("a quoted name has a byte outside its character set")
-    return Token(NAME, name.replace(2 * quote, quote)), stop + 1
+    return quoted[1:-1].replace(2 * quoted[0], quoted[0])
 
 
-def _text(text: str, at: int, dialect: Dialect) -> tuple[Sequence[Token], int]:
-    stop = _end_of_text(text, at, dialect)
-    return (Token(TEXT, text[at + 1 : stop - 1]),), stop
-
-
-def _end_of_text(text: str, at: int, dialect: Dialect) -> int:
-    quote, at = text[at], at + 1
-    while True:
-        stop = text.find(quote, at)
-        if stop < 0:
-            raise UnfollowedError("a quoted text has no end")
-        if dialect.backslash_escapes:
-            at = _behind_escapes(text, at, stop, dialect)
-        if at > stop:
-            continue
-        if not text.startswith(quote, stop + 1):
-            return stop + 1
-        at = stop + 2
-
-
-def _behind_escapes(text: str, at: int, stop: int, dialect: Dialect) -> int:
-    """Return the offset behind the last escaped character before a quote; beyond the quote if that is escaped."""
-    while at < stop and (escape := text.find("\\", at, stop)) >= 0:
-        if dialect.trails and text[escape + 1 : escape + 2] > "\x7f":
-            # The server treats the first byte as escaped, and continues within the character.
-            raise UnfollowedError("a backslash precedes a character of several bytes")
-        at = escape + 2
-    return at
-
-
-def _is_remark(text: str, at: int, dialect: Dialect) -> bool:
-    """Return whether ``--`` before an offset begins a comment: a space, a control character or the end must follow."""
-    after = text[at : at + 1]
-    if after in (_NUL, UNKNOWN):
-        raise UnfollowedError("it has -- before a byte that may begin a comment")
-    return not after or after in dialect.spaces or after in dialect.controls
+def _unfollowed(begin: str, dialect: Dialect) -> UnfollowedError:
+    """Return the error for what begins with a character and is no token."""
+    if begin == _NUL:
+        return UnfollowedError("it has a zero byte outside of quotes")
+    if begin == "`" or (begin == '"' and dialect.ansi_quotes):
+        return UnfollowedError("a quoted name has no end")
+    also = ", or a backslash precedes a character of several bytes" if dialect.trails else ""
+    return UnfollowedError(f"a quoted text has no end{also}")
 
 
 def _end_of_line(text: str, at: int) -> int:
@@ -295,21 +207,6 @@ def _end_of_line(text: str, at: int) -> int:
     if _NUL in text[at:stop]:
         raise UnfollowedError("a comment has a zero byte")
     return stop
-
-
-def _marked(text: str, at: int, dialect: Dialect) -> int:
-    """Return the number of characters that mark a comment as executed, 0 for a plain comment."""
-    if text.startswith("!", at + 2):
-        return 3
-    return 4 if dialect.mariadb and text.startswith("M!", at + 2) else 0
-
-
-def _behind_version(text: str, at: int, dialect: Dialect) -> int:
-    """Return the offset behind a version of five or six digits; MySQL reads a sixth digit only before a space."""
-    digits = min(_end_of_digits(text, at) - at, _VERSION_DIGITS + 1)
-    if digits > _VERSION_DIGITS and not dialect.mariadb and text[at + digits : at + digits + 1] not in dialect.spaces:
-        digits = _VERSION_DIGITS
-    return at + digits if digits >= _VERSION_DIGITS else at
 
 
 def _end_of_remark(text: str, at: int) -> int:
