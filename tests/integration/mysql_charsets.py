@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from pyspark_mysql_cdc_wm.records import character_sets
+from pyspark_mysql_cdc_wm.binlog import character_sets
 from services.mysql import MySql, mysql_service
 from services.mysql_client import run
 

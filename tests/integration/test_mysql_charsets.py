@@ -9,7 +9,7 @@ import pytest
 
 from pyspark_mysql_cdc_wm.binlog.wire import padded
 from pyspark_mysql_cdc_wm.records.arrow_buffers import Values
-from pyspark_mysql_cdc_wm.records.character_sets import (
+from pyspark_mysql_cdc_wm.binlog.character_sets import (
     NO_CHARACTER,
     check_charset,
     has_second_codes,

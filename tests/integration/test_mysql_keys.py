@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pyspark_mysql_cdc_wm.records.character_sets import first_codes_alone
+from pyspark_mysql_cdc_wm.binlog.character_sets import first_codes_alone
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
 from pyspark_mysql_cdc_wm.records.table_definition import ColumnType
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange, condition

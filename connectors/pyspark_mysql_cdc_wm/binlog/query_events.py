@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from pyspark_mysql_cdc_wm.binlog.character_sets import FORMS, NO_CHARACTER, point_of, single_byte, tables_of
 from pyspark_mysql_cdc_wm.binlog.event_headers import (
     BEGINNINGS,
     FLAGS,
@@ -37,129 +38,90 @@ from watermark_source.errors import CorruptDataError
 # The character set of a session decides which bytes are one character, and so where words and quotes end. A byte of
 # ASCII may be the second byte of a character: a backslash there escapes nothing.
 
-UTF_8: Final = "utf-8"
+UTF_8: Final = "utf8mb4"
 _NO_PAD = 1024
 """Offset of the numbers of MariaDB's NO PAD collations; other collations beyond it are of UTF-8."""
 _COLLATIONS_OF: Mapping[str, tuple[int, ...]] = {
+    "armscii8": (32, 64),
     "big5": (1, 84),
     "cp1250": (26, 34, 44, 66, 99),
     "cp1251": (14, 23, 50, 51, 52),
-    "cp1252": (5, 8, 15, 31, 47, 48, 49, 94),
     "cp1256": (57, 67),
     "cp1257": (29, 58, 59),
     "cp850": (4, 80),
     "cp852": (40, 81),
     "cp866": (36, 68),
-    "cp874": (18, 89),
-    "cp932": (13, 88, 95, 96),
-    "cp949": (19, 85),
-    "euc_jp": (12, 91, 97, 98),
-    "gb18030": (24, 28, 86, 87, 248, 249, 250),
-    "hp_roman8": (6, 72),
-    "iso8859_2": (2, 9, 21, 27, 77),
-    "iso8859_7": (25, 70),
-    "iso8859_8": (16, 71),
-    "iso8859_9": (30, 78),
-    "iso8859_13": (20, 41, 42, 79),
-    "koi8_r": (7, 74),
-    "koi8_u": (22, 75),
-    "mac_latin2": (38, 43),
-    "mac_roman": (39, 53),
+    "cp932": (95, 96),
+    "dec8": (3, 69),
+    "eucjpms": (97, 98),
+    "euckr": (19, 85),
+    "gb18030": (248, 249, 250),
+    "gb2312": (24, 86),
+    "gbk": (28, 87),
+    "geostd8": (92, 93),
+    "greek": (25, 70),
+    "hebrew": (16, 71),
+    "hp8": (6, 72),
+    "keybcs2": (37, 73),
+    "koi8r": (7, 74),
+    "koi8u": (22, 75),
+    "latin1": (5, 8, 15, 31, 47, 48, 49, 94),
+    "latin2": (2, 9, 21, 27, 77),
+    "latin5": (30, 78),
+    "latin7": (20, 41, 42, 79),
+    "macce": (38, 43),
+    "macroman": (39, 53),
+    "sjis": (13, 88),
+    "swe7": (10, 82),
+    "tis620": (18, 89),
+    "ujis": (12, 91),
 }
-"""Collation numbers of a character set, by the name of Python's codec for it."""
-CODECS: Mapping[int, str] = {number: codec for codec, numbers in _COLLATIONS_OF.items() for number in numbers}
-"""Codecs by collation number; all other collations are of UTF-8, except those of ``_WITHOUT_CODEC``."""
-_WITHOUT_CODEC: Mapping[int, str] = {
-    **dict.fromkeys((32, 64), "armscii8"), **dict.fromkeys((3, 69), "dec8"), **dict.fromkeys((92, 93), "geostd8"),
-    **dict.fromkeys((37, 73), "keybcs2"), **dict.fromkeys((10, 82), "swe7"),
-}  # fmt: skip
-"""Character sets without a codec in Python: their characters beyond ASCII become U+FFFD."""
-_Ranges = tuple[tuple[int, int], ...]
-_GBK_TRAIL: _Ranges = ((0x40, 0x7E), (0x80, 0xFE))
-_PAIRS: Mapping[str, tuple[_Ranges, _Ranges]] = {
-    "big5": (((0xA1, 0xF9),), ((0x40, 0x7E), (0xA1, 0xFE))),
-    "cp932": (((0x81, 0x9F), (0xE0, 0xFC)), ((0x40, 0x7E), (0x80, 0xFC))),
-    "cp949": (((0x81, 0xFE),), ((0x41, 0x5A), (0x61, 0x7A), (0x81, 0xFE))),
-    "gb18030": (((0x81, 0xFE),), _GBK_TRAIL),
-}
-"""Ranges of the first and second bytes of characters whose second byte may be ASCII (``my_ismbchar``)."""
-_OF_FOUR_BYTES = (248, 249, 250)
-"""Collations of gb18030, in which the second and fourth byte of a character can be digits."""
-_NO_PAIRS_OF_ASCII = (24, 86)
-"""Collations of gb2312, in which all bytes of a character of two bytes are beyond ASCII."""
-_READ_OTHERWISE: Mapping[int, Mapping[bytes, str]] = {
-    number: {bytes.fromhex(code): letter for code, letter in letters}
-    for numbers, letters in (
-        ((1, 84), [(code, UNKNOWN) for code in ("a15a", "a1c3", "a1c5", "a1fe", "a240", "a2cc", "a2ce")]),
-        ((12, 91), [("a1c0", BACKSLASH_LETTER)]),
-        ((13, 88), [
-            ("815f", BACKSLASH_LETTER), ("8160", "\u301c"), ("8161", "\u2016"), ("817c", "\u2212"),
-            ("8191", "\u00a2"), ("8192", "\u00a3"), ("81ca", "\u00ac"),
-        ]),
-        ((24, 86), [("a1a4", "\u30fb"), ("a1aa", "\u2015")]),
-        ((97, 98), [
-            ("a1c1", "\uff5e"), ("a1c2", "\u2225"), ("a1dd", "\uff0d"), ("a1f1", "\uffe0"), ("a1f2", "\uffe1"),
-            ("a2cc", "\uffe2"), ("8fa2b7", "\uff5e"), ("8fa2c3", "\uffe4"),
-        ]),
-        ((248, 249, 250), [("a8bc", "\u1e3f"), ("8135f437", "\ue7c7")]),
-    )
-    for number in numbers
-}  # fmt: skip
-"""Characters that the server reads otherwise than the codec does, by collation number and bytes."""
-_EUC = b"\x8e[\xa1-\xdf]|\x8f[\xa1-\xfe][\xa1-\xfe]|[\xa1-\xfe][\xa1-\xfe]|."
+"""Collation numbers by character set."""
+CHARSETS: Mapping[int, str] = {number: name for name, numbers in _COLLATIONS_OF.items() for number in numbers}
+"""Character sets by collation number; all other collations of a session are of UTF-8."""
+_ASCII_ALONE = ("armscii8", "dec8", "geostd8", "keybcs2", "swe7")
+"""Character sets of which only ASCII, and the byte that separates words, is known in the way that a server scans it."""
 _BLANK: Mapping[str, int] = {
     **dict.fromkeys(
-        ("armscii8", "dec8", "geostd8", "iso8859_7", "cp1252", "iso8859_9", "cp1250", "iso8859_8", "iso8859_2",
-         "iso8859_13"),
-        0xA0,
+        ("armscii8", "dec8", "geostd8", "greek", "latin1", "latin5", "cp1250", "hebrew", "latin2", "latin7"), 0xA0
     ),
     **dict.fromkeys(("cp852", "cp866", "keybcs2"), 0xFF),
-}  # fmt: skip
-"""The byte beyond ASCII that separates words, by codec."""
+}
+"""The byte beyond ASCII that separates words, by character set."""
 _CONTROLS: Mapping[str, bytes] = {
     "cp1250": bytes.fromhex("808183889098"),
     "cp850": b"\xff",
-    "iso8859_8": b"\xfd\xfe",
-    "hp_roman8": bytes((*range(0x80, 0xA1), 0xB1, 0xB2, *range(0xF2, 0xF6), 0xFF)),
-    "iso8859_13": bytes.fromhex("8183888a8c90989a9c9fa1a5"),
-    "mac_roman": b"\x80\xcb\xe5",
+    "hebrew": b"\xfd\xfe",
+    "hp8": bytes((*range(0x80, 0xA1), 0xB1, 0xB2, *range(0xF2, 0xF6), 0xFF)),
+    "latin7": bytes.fromhex("8183888a8c90989a9c9fa1a5"),
+    "macroman": b"\x80\xcb\xe5",
 }
 """Bytes beyond ASCII that the server treats as control characters (its ``ctype`` tables; tested on MySQL 9.7)."""
-_DELETE_IS_NONE = frozenset(
-    ("cp1251", "cp1257", "mac_latin2", "cp852", "cp866", "keybcs2", "iso8859_2", "mac_roman")
-)  # fmt: skip
+_DELETE_IS_NONE = frozenset(("cp1251", "cp1257", "macce", "cp852", "cp866", "keybcs2", "latin2", "macroman"))
 """Character sets in which 0x7F is not a control character."""
 
 
 class Charset(NamedTuple):
     """The properties of a session's character set that the scanner needs."""
 
-    codec: str
+    name: str
+    """The server's."""
     spaces: str
     controls: str
     trails: bool
 
 
-def _padded(collation: int) -> int:
-    """Return the number that a collation has on both servers."""
-    return collation - _NO_PAD if _NO_PAD <= collation < 2 * _NO_PAD else collation
-
-
 @lru_cache
 def charset_of(collation: int) -> Charset:
     """Return the character set of a collation, by its number."""
-    number = _padded(collation)
-    name = _WITHOUT_CODEC.get(number) or CODECS.get(number, UTF_8)
-
-    def letters(code: bytes) -> str:
-        return " " * (code[0] == _BLANK.get(name)) if name in _WITHOUT_CODEC.values() else code.decode(name, "replace")
-
-    blank = _BLANK.get(name)
-    spaces = PLAIN.spaces + ("" if blank is None else letters(bytes((blank,))))
-    controls = PLAIN.controls + "".join(letters(bytes((each,))) for each in _CONTROLS.get(name, b""))
+    number = collation - _NO_PAD if _NO_PAD <= collation < 2 * _NO_PAD else collation
+    name = CHARSETS.get(number, UTF_8)
+    blank = bytes((_BLANK[name],)) if name in _BLANK else b""
+    controls = PLAIN.controls + _decoded(_CONTROLS.get(name, b""), name)
     if name in _DELETE_IS_NONE:
         controls = controls.replace("\x7f", "")
-    return Charset(name, spaces, controls.replace(UNKNOWN, ""), name in _PAIRS and number not in _NO_PAIRS_OF_ASCII)
+    trails = name in FORMS and min(part.start for part in FORMS[name].seconds) < 0x80
+    return Charset(name, PLAIN.spaces + _decoded(blank, name), controls.replace(UNKNOWN, ""), trails)
 
 
 def readings(text: bytes, collation: int) -> tuple[tuple[str, Charset], ...]:
@@ -169,10 +131,8 @@ def readings(text: bytes, collation: int) -> tuple[tuple[str, Charset], ...]:
     be in either character set is returned in both.
     """
     own = charset_of(collation)
-    if text.isascii() and not own.trails:
-        return ((text.decode("ascii"), own),)
-    found = ((_decoded(text, own, collation), own),)
-    if own.codec != UTF_8 and not text.isascii():
+    found = ((_decoded(text, own.name), own),)
+    if own.name != UTF_8 and not text.isascii():
         try:
             return (*found, (text.decode(), charset_of(0)))
         except UnicodeDecodeError:
@@ -180,54 +140,50 @@ def readings(text: bytes, collation: int) -> tuple[tuple[str, Charset], ...]:
     return found
 
 
-def _decoded(text: bytes, charset: Charset, collation: int) -> str:
-    if charset.codec in _WITHOUT_CODEC.values():
-        return codecs.charmap_decode(text, "replace", _ASCII_ALONE[_BLANK.get(charset.codec)])[0]
-    number = _padded(collation)
-    differs = number in _READ_OTHERWISE
-    if text.isascii() or not (charset.trails or differs):
-        return text.decode(charset.codec, errors="replace")
-    letters = _letters_of(charset.codec, number)
-    try:
-        found = "" if differs else text.decode(charset.codec)
-        # Python, too, goes from left to right: with as many letters as the server's they are the same.
-        if len(found) == len(letters.division.sub(b"_", text)):
-            return found
-    except UnicodeDecodeError:
-        pass
-    return "".join(map(letters.__getitem__, letters.division.findall(text)))
-
-
-class _Letters(dict[bytes, str]):
-    """The letters of a character set whose letters are of one to four bytes, by their bytes, each decoded once."""
-
-    def __init__(self, codec: str, division: re.Pattern[bytes], known: Mapping[bytes, str]) -> None:
-        super().__init__(known)
-        self._codec = codec
-        self.division = division
-        """Matches one letter after the other, as the server divides a text."""
-
-    def __missing__(self, letter: bytes) -> str:
-        found = letter.decode(self._codec, errors="replace")
-        self[letter] = found = found if len(found) == 1 else UNKNOWN
-        return found
+def _decoded(text: bytes, charset: str) -> str:
+    if charset in FORMS and not text.isascii():
+        letters = _letters_of(charset)
+        return "".join(map(letters.__getitem__, letters.division.findall(text)))
+    if charset in FORMS or charset == UTF_8:
+        return text.decode(errors="replace")
+    return codecs.charmap_decode(text, "replace", _letters_by_byte(charset))[0]
 
 
 @lru_cache
-def _letters_of(codec: str, number: int) -> _Letters:
-    known = _READ_OTHERWISE.get(number, {})
-    if codec not in _PAIRS:
-        return _Letters(codec, re.compile(_EUC, re.DOTALL), known)
-    first, second = (b"".join(b"\\x%02x-\\x%02x" % each for each in ranges) for ranges in _PAIRS[codec])
-    more = b"|[0-9][\\x81-\\xfe][0-9]" if number in _OF_FOUR_BYTES else b""
-    return _Letters(codec, re.compile(b"[%s](?:[%s]%s)|." % (first, second, more), re.DOTALL), known)
+def _letters_by_byte(charset: str) -> str:
+    beyond = (128 * UNKNOWN if charset in _ASCII_ALONE else single_byte()[charset][128:]).replace("?", UNKNOWN)
+    if charset in _ASCII_ALONE and charset in _BLANK:
+        blank = _BLANK[charset] - 128
+        beyond = f"{beyond[:blank]} {beyond[blank + 1 :]}"
+    return bytes(range(128)).decode() + beyond
 
 
-_ASCII_ALONE: Mapping[int | None, str] = {
-    blank: "".join(" " if each == blank else chr(each) if each < 0x80 else UNKNOWN for each in range(256))
-    for blank in (None, *_BLANK.values())
-}
-"""Letters by their bytes, of character sets of which only ASCII and the byte that divides words are known."""
+class _Letters(dict[bytes, str]):
+    """The letters of a character set whose letters are of one to four bytes, by their bytes, each looked up once."""
+
+    def __init__(self, charset: str) -> None:
+        super().__init__()
+        self._tables = tables_of(charset)
+        form = FORMS[charset]
+        leads, seconds = (
+            b"".join(b"\\x%02x-\\x%02x" % (part.start, part.stop - 1) for part in parts)
+            for parts in (form.leads, form.seconds)
+        )
+        kana = b"\x8e[\xa1-\xdf]|\x8f[\xa1-\xfe][\xa1-\xfe]|" if form.kana else b""
+        fours = b"|[0-9][\x81-\xfe][0-9]" if form.fours else b""
+        self.division = re.compile(kana + b"[%s](?:[%s]%s)|." % (leads, seconds, fours), re.DOTALL)
+        """Matches one letter after the other, as the server divides a text."""
+
+    def __missing__(self, code: bytes) -> str:
+        point = point_of(self._tables, code)
+        is_known = point not in (NO_CHARACTER, ord("?")) or code == b"?"
+        # Two bytes that the server reads as a backslash escape nothing.
+        letter = UNKNOWN if not is_known else BACKSLASH_LETTER if code != b"\\" and point == ord("\\") else chr(point)
+        self[code] = letter
+        return letter
+
+
+_letters_of = lru_cache(_Letters)
 
 
 _NAME_SIZE, _VARIABLES_SIZE, _FIXED, _OF_LOAD = 8, 11, 13, 13

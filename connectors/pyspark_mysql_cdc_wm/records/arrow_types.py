@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
-from pyspark_mysql_cdc_wm.records.character_sets import check_charset
+from pyspark_mysql_cdc_wm.binlog.character_sets import check_charset
 from pyspark_mysql_cdc_wm.records.table_definition import BINARY_COLLATION, COMPRESSED, Column, ColumnType
 from watermark_source.errors import UnsupportedFormatError
 

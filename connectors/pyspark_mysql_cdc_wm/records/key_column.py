@@ -21,8 +21,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyspark_mysql_cdc_wm.binlog.character_sets import first_codes_alone, has_second_codes, text_of_several
 from pyspark_mysql_cdc_wm.records.arrow_types import WHOLE_NUMBERS
-from pyspark_mysql_cdc_wm.records.character_sets import first_codes_alone, has_second_codes, text_of_several
 from pyspark_mysql_cdc_wm.records.table_definition import BINARY_COLLATION, Column, ColumnType
 from watermark_source.errors import OffsetError, UnsupportedFormatError, shortened
 

@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyspark_mysql_cdc_wm.binlog.character_sets import text_of_several
 from pyspark_mysql_cdc_wm.records.arrow_buffers import Values, binary, fixed
 from pyspark_mysql_cdc_wm.records.arrow_types import SET_TYPE, WHOLE_NUMBERS, has_empty_label
-from pyspark_mysql_cdc_wm.records.character_sets import text_of_several
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn, check_zero_date
 from pyspark_mysql_cdc_wm.records.numbers import bits, geometries, negated, vectors, whole_numbers, with_digits
 from pyspark_mysql_cdc_wm.records.table_definition import BINARY_COLLATION, Column, ColumnType

@@ -10,11 +10,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_mysql_cdc_wm.binlog.wire import PADDING, Fault, Longs, padded
-from pyspark_mysql_cdc_wm.records.arrow_buffers import Values, binary, fixed, validity
-from pyspark_mysql_cdc_wm.records.arrow_types import SET_TYPE
-from pyspark_mysql_cdc_wm.records.character_sets import (
+from pyspark_mysql_cdc_wm.binlog.character_sets import (
     AS_THEY_LIE,
+    FIRST_BEYOND,
     FORMS,
     NO_CHARACTER,
     PAIR_OR_FOUR,
@@ -27,14 +25,15 @@ from pyspark_mysql_cdc_wm.records.character_sets import (
     tables_of_keys,
     text_of_several,
 )
+from pyspark_mysql_cdc_wm.binlog.wire import PADDING, Fault, Longs, padded
+from pyspark_mysql_cdc_wm.records.arrow_buffers import Values, binary, fixed, validity
+from pyspark_mysql_cdc_wm.records.arrow_types import SET_TYPE
 from pyspark_mysql_cdc_wm.records.numbers import words
 from pyspark_mysql_cdc_wm.records.table_definition import BINARY_COLLATION, Column
 from watermark_source.arrow_columns import allocated
 from watermark_source.errors import CorruptDataError, UnsupportedFormatError
 from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined
 
-_FIRST_BEYOND = 189_000
-"""The order of the first character of four bytes that is beyond U+FFFF, in GB 18030."""
 _UNKNOWN = ord("?")
 _INTERNAL = "utf8mb4"
 """The character set of labels that have none of their own."""
@@ -179,7 +178,7 @@ def _four(fours: Word, first: Word, second: Word, third: Word, fourth: Word) -> 
     order = ((first - 0x81) * 10 + second - 0x30) * 1260 + third * 10 + fourth
     if order < fours.shape[0]:
         return np.int64(fours[order])
-    point = order - _FIRST_BEYOND + 0x10000
+    point = order - FIRST_BEYOND + 0x10000
     return point if 0x10000 <= point <= 0x10FFFF else np.int64(_UNKNOWN)
 
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyspark_mysql_cdc_wm.binlog.character_sets import check_charset, has_second_codes
 from pyspark_mysql_cdc_wm.records.arrow_types import decimal_width, temporal_width
-from pyspark_mysql_cdc_wm.records.character_sets import check_charset, has_second_codes
 from pyspark_mysql_cdc_wm.records.json_texts import json_texts
 from pyspark_mysql_cdc_wm.records.numbers import decimals, geometries, vectors
 from pyspark_mysql_cdc_wm.records.table_definition import Column, ColumnType

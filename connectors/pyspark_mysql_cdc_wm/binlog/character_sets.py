@@ -34,6 +34,8 @@ _ASCII = bytes(range(128)).decode() + 128 * "?"
 """MariaDB stores any byte as ascii."""
 _SHORT_FOURS = 39_420
 """So many characters of four bytes are in a table; the rest of them lie as in Unicode."""
+FIRST_BEYOND = 189_000
+"""The order of the first character of four bytes that is beyond U+FFFF, in GB 18030."""
 
 
 class _Form(NamedTuple):
@@ -205,7 +207,9 @@ def put(tables: Tables, code: bytes, point: int) -> None:
 def point_of(tables: Tables, code: bytes) -> int:
     """Return the code point of a character, or ``NO_CHARACTER``."""
     table, at = _place(tables, code)
-    return int(table[at])
+    if at < len(table):
+        return int(table[at])
+    return point if 0x10000 <= (point := at - FIRST_BEYOND + 0x10000) <= 0x10FFFF else _UNKNOWN
 
 
 def _place(tables: Tables, code: bytes) -> tuple[Points, int]:
