@@ -137,7 +137,10 @@ def text_of_several(charset: str) -> UnsupportedFormatError:
 
 @cache
 def tables_of(charset: str) -> Tables:
-    """Return the tables of one of ``FORMS``."""
+    """Return the tables of a character set that is one of ``FORMS``, or of one byte a character."""
+    if charset not in FORMS:
+        points, none = np.array([*map(ord, single_byte()[charset])], np.int32), np.empty(0, np.int32)
+        return Tables(np.full(256, SINGLE, np.uint8), points, none, none, none)
     made, differs = codec_tables(charset), _data("multi_byte").get(charset, {})
     for code, point in differs.items():
         put(made, bytes.fromhex(code), NO_CHARACTER if point is None else ord(point))
@@ -147,12 +150,8 @@ def tables_of(charset: str) -> Tables:
 @cache
 def tables_of_keys(charset: str) -> Tables:
     """Return the tables of a character set that ``has_second_codes``, without these."""
-    if charset in FORMS:
-        kinds, *points_of = tables_of(charset)
-        made = Tables(kinds, *(points.copy() for points in points_of))
-    else:
-        points, none = np.array([*map(ord, single_byte()[charset])], np.int32), np.empty(0, np.int32)
-        made = Tables(np.full(256, SINGLE, np.uint8), points, none, none, none)
+    kinds, *points_of = tables_of(charset)
+    made = Tables(kinds, *(points.copy() for points in points_of))
     for table in made[1:]:
         table[table == _UNKNOWN] = NO_CHARACTER
     made.singles[_UNKNOWN] = _UNKNOWN

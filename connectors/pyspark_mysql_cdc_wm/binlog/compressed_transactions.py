@@ -6,24 +6,23 @@ A TRANSACTION_PAYLOAD event's body: fields of type, size and value (all length-e
 
 from __future__ import annotations
 
+import io
 import zlib
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any, BinaryIO
 
 import numpy as np
 import zstandard
 
 from pyspark_mysql_cdc_wm.binlog.event_headers import (
     EVENT_FIELDS,
-    FLAGS,
     HEADER_SIZE,
     POSITION,
-    SECONDS,
-    SERVER,
     START,
     STOP,
     TYPE,
     EventType,
+    put_row,
 )
 from pyspark_mysql_cdc_wm.binlog.wire import (
     PADDING,
@@ -33,15 +32,13 @@ from pyspark_mysql_cdc_wm.binlog.wire import (
     Scan,
     fault_error,
     padded,
-    uint16_at,
     uint32_at,
 )
 from watermark_source.errors import CorruptDataError, UnsupportedFormatError
-from watermark_source.machine_code.native import Word, address_of, byte_at, compiled
+from watermark_source.machine_code.native import Word, address_of, compiled
 
 _COMPRESSION, _UNPACKED = 2, 3
 _ZSTD, _PLAIN = 0, 255
-_LONGEST_HEAD = 64
 _LARGEST = 2**62
 _PIECE_BYTES = 4 * 1024 * 1024
 _STEP_BYTES = 256 * 1024
@@ -65,57 +62,27 @@ def _walk(  # noqa: PLR0917 - arrays in, arrays out
             return np.int64(Fault.EVENT_SIZE), row, at
         if size > stop - at:
             break
-        events[row, START] = at
-        events[row, STOP] = at + size
-        events[row, TYPE] = byte_at(data, at + 4)
-        events[row, SECONDS] = uint32_at(data, at)
-        events[row, SERVER] = uint32_at(data, at + 5)
-        events[row, POSITION] = position
-        events[row, FLAGS] = uint16_at(data, at + 17)
+        put_row(events, row, data, at, at + size, position)
         row += 1
         at += size
     return np.int64(Fault.NONE), row, at
 
 
-class Source(Protocol):
-    """A source of the bytes of an event's body."""
+class _Head(Scan):
+    """The fields before a payload, read from the body as they are needed."""
 
-    def read(self, size: int, /) -> bytes:
-        """Return between 1 and ``size`` bytes, none at the end."""
-        ...
+    __slots__ = ("_body",)
 
+    def __init__(self, body: BinaryIO) -> None:
+        super().__init__(b"")
+        self._body = body
 
-class _InMemory:
-    """``Source`` of bytes in memory."""
-
-    __slots__ = ("_at", "_memory", "_stop")
-
-    def __init__(self, memory: Bytes, start: int, stop: int) -> None:
-        self._memory, self._at, self._stop = memory, start, stop
-
-    def read(self, size: int, /) -> bytes:
-        begin, self._at = self._at, min(self._at + size, self._stop)
-        return self._memory[begin : self._at].tobytes()
-
-
-class _Prefixed:
-    """``Source`` that begins with bytes that were already read from another."""
-
-    __slots__ = ("_first", "_rest")
-
-    def __init__(self, first: bytes, rest: Source) -> None:
-        self._first, self._rest = first, rest
-
-    def read(self, size: int, /) -> bytes:
-        if not self._first:
-            return self._rest.read(size)
-        content, self._first = self._first[:size], self._first[size:]
+    def take(self, size: int) -> bytes:
+        """Read bytes."""
+        content = self._body.read(size)
+        if len(content) < size:
+            raise IndexError(f"{size} bytes wanted, {len(content)} left")
         return content
-
-    def readinto(self, target: memoryview | bytearray) -> int:
-        content = self.read(len(target))
-        target[: len(content)] = content
-        return len(content)
 
 
 class Unpacker:
@@ -150,17 +117,17 @@ class Unpacker:
         for i in packed.tolist():
             self._copy(memory, events[done:i])
             event = events[i]
-            body = _InMemory(memory, int(event[START]) + HEADER_SIZE, int(event[STOP]))
-            yield from self._unpacked(body, int(event[POSITION]), file)
+            body = memory[event[START] + HEADER_SIZE : event[STOP]].tobytes()
+            yield from self._unpacked(io.BytesIO(body), int(event[POSITION]), file)
             done = i + 1
         self._copy(memory, events[done:])
         if self._parts:
             yield self._complete_events()
 
-    def of_one(self, body: Source, position: int, file: str) -> Iterator[tuple[Bytes, Longs, bool]]:
+    def of_one(self, body: io.RawIOBase, position: int, file: str) -> Iterator[tuple[Bytes, Longs, bool]]:
         """Yield, as ``plain`` does, the events of one payload that may still arrive, and whether they are the last."""
         self._reset()
-        for memory, events in self._unpacked(body, position, file):
+        for memory, events in self._unpacked(io.BufferedReader(body), position, file):
             yield memory, events, False
         if self._parts:
             yield *self._complete_events(), True
@@ -195,7 +162,7 @@ class Unpacker:
         self._used += last - first
         self._begin = self._used
 
-    def _unpacked(self, body: Source, position: int, file: str) -> Iterator[tuple[Bytes, Longs]]:
+    def _unpacked(self, body: BinaryIO, position: int, file: str) -> Iterator[tuple[Bytes, Longs]]:
         """Decompress a payload behind the events in memory; yield events in pieces, and leave the last ones there."""
         where = f"binlog {file} position {position}"
         content, left = self._opened(body, where)
@@ -232,16 +199,13 @@ class Unpacker:
             if size > self._largest:
                 raise UnsupportedFormatError(f"{where}: an event of {size} bytes; the limit is {self._largest}")
 
-    def _opened(self, body: Source, where: str) -> tuple[Any, int]:
+    def _opened(self, body: BinaryIO, where: str) -> tuple[Any, int]:
         """Return a reader of the decompressed payload, and its size in bytes."""
-        head = b""
-        while len(head) < _LONGEST_HEAD and (more := body.read(_LONGEST_HEAD - len(head))):
-            head += more
-        scan = Scan(head)
+        head = _Head(body)
         fields = {}
         try:
-            while kind := scan.lenenc():
-                fields[kind] = Scan(scan.take(scan.lenenc())).lenenc()
+            while kind := head.lenenc():
+                fields[kind] = Scan(head.take(head.lenenc())).lenenc()
             size = fields[_UNPACKED]
             if size > _LARGEST:
                 raise ValueError(f"{size} bytes")
@@ -249,13 +213,12 @@ class Unpacker:
             raise CorruptDataError(
                 f"{where}: a compressed transaction whose head cannot be read: {problem}"
             ) from problem
-        content: Any = _Prefixed(head[scan.at :], body)
         compression = fields.get(_COMPRESSION, _PLAIN)
         if compression == _PLAIN:
-            return content, size
+            return body, size
         if compression == _ZSTD:
             # A large transaction is several frames.
-            return self._context.stream_reader(content, read_across_frames=True), size
+            return self._context.stream_reader(body, read_across_frames=True), size
         raise UnsupportedFormatError(
             f"{where}: a transaction of compression {compression}; accepted are 0, zstd, and 255, none"
         )

@@ -103,6 +103,18 @@ def next_file(memory: Bytes, rotate: Longs) -> str:
 
 
 @inlined
+def put_row(events: Word, row: Word, data: Word, at: Word, body: Word, position: Word) -> None:  # noqa: PLR0917
+    """Fill a row of the table of events from the header at ``at``; ``body`` is where the body ends."""
+    events[row, START] = at
+    events[row, STOP] = body
+    events[row, TYPE] = byte_at(data, at + 4)
+    events[row, SECONDS] = uint32_at(data, at)
+    events[row, SERVER] = uint32_at(data, at + 5)
+    events[row, POSITION] = position
+    events[row, FLAGS] = uint16_at(data, at + 17)
+
+
+@inlined
 def read_event(  # noqa: PLR0917 - a loop's variables
     data: Word,
     at: Word,
@@ -147,13 +159,7 @@ def read_event(  # noqa: PLR0917 - a loop's variables
         # Only a heartbeat has the end of the last transactions that were left out.
         skipped = (end - position) & _LOW
         position += skipped if skipped <= _FARTHEST else 0
-    events[row, START] = at
-    events[row, STOP] = body
-    events[row, TYPE] = kind
-    events[row, SECONDS] = uint32_at(data, at)
-    events[row, SERVER] = uint32_at(data, at + 5)
-    events[row, POSITION] = position
-    events[row, FLAGS] = flags
+    put_row(events, row, data, at, body, position)
     if kind == _ROTATE:
         if body < at + _ROTATE_NAME:
             return np.int64(Fault.EVENT_SIZE), checksums, position

@@ -16,7 +16,7 @@ import pymysql
 from pyspark_mysql_cdc_wm.binlog.compressed_transactions import Unpacker, uncompressed
 from pyspark_mysql_cdc_wm.binlog.dump_packets import PacketWalk, Stopped
 from pyspark_mysql_cdc_wm.binlog.event_headers import HEADER_SIZE, POSITION, START, TYPE, EventType, next_file
-from pyspark_mysql_cdc_wm.binlog.wire import LONGEST_PACKET, PACKET_HEAD, Bytes, Longs, padded
+from pyspark_mysql_cdc_wm.binlog.wire import PACKET_HEAD, Bytes, Longs, padded
 from pyspark_mysql_cdc_wm.client.connection import NOT_UNDERSTOOD, connected
 from pyspark_mysql_cdc_wm.client.login_settings import ClientSettings
 from pyspark_mysql_cdc_wm.client.receive_buffer import LongEvent, ReceiveBuffer
@@ -101,13 +101,13 @@ class BinlogDump:
         except (pymysql.MySQLError, OSError, *NOT_UNDERSTOOD) as failure:
             self.close()
             raise server_error(failure, settings.where, settings.username) from failure
-        self._socket = self._connection._sock  # noqa: SLF001 - PyMySQL has no public name for it
-        self._socket.settimeout(timeout_seconds)
+        connected_socket = self._connection._sock  # noqa: SLF001 - PyMySQL has no public name for it
+        connected_socket.settimeout(timeout_seconds)
         self._waits = server_id != 0
         # The server leaves out the transactions of a GTID set, so positions have gaps.
         gaps = not isinstance(start, FilePosition)
         self._walk = PacketWalk(position=self._first_position, checksums=checksums, check=check, gaps=gaps)
-        self._buffer = ReceiveBuffer(_FIRST_ROOM)
+        self._buffer = ReceiveBuffer(_FIRST_ROOM, connected_socket, self._where, least="a heartbeat")
 
     @property
     def position(self) -> int:
@@ -154,7 +154,7 @@ class BinlogDump:
             self._update_file(events[waiting:])
             waiting = len(events)
             if stopped is Stopped.SHORT and self._may_wait(events):
-                self._receive()
+                buffer.receive()
                 continue
             if waiting:
                 yield from _uncompressed(Block(buffer.memory, events, file))
@@ -168,7 +168,7 @@ class BinlogDump:
                 yield from self._long_payload() if self._is_payload() else _uncompressed(self._long_event())
                 file = self.file
             elif stopped is Stopped.SHORT:
-                self._receive_more()
+                buffer.receive()
 
     def _may_wait(self, events: Longs) -> bool:
         """Return whether to receive more before yielding these events, since each block costs its reader fixed work.
@@ -194,24 +194,16 @@ class BinlogDump:
         for event in events[events[:, TYPE] == EventType.ROTATE]:
             self.file = next_file(self._buffer.memory, event)
 
-    def _receive(self) -> None:
-        self._buffer.receive(self._socket, self._where(), least="a heartbeat")
-
-    def _receive_more(self) -> None:
-        if self._buffer.is_full:
-            self._buffer.make_room()
-        self._receive()
-
     def _where(self) -> str:
         return f"binlog {self.file} position {self.position}"
 
     def _is_payload(self) -> bool:
-        self._receive_until(PACKET_HEAD + 1 + HEADER_SIZE)
+        self._buffer.wait_for(PACKET_HEAD + 1 + HEADER_SIZE)
         return bool(self._buffer.memory[self._buffer.begin + PACKET_HEAD + 1 + 4] == EventType.TRANSACTION_PAYLOAD)
 
     def _long_payload(self) -> Iterator[Block]:
         """Unpack a compressed transaction of several packets while it arrives."""
-        event = LongEvent(self._buffer, self._receive_more, self._where(), checksums=self._walk.checksums)
+        event = LongEvent(self._buffer, self._where(), checksums=self._walk.checksums)
         (row,) = self._walk.one_event(padded(event.header), 0, event.size, self.file, body_follows=True)
         before = 0
         for memory, events, is_last in Unpacker().of_one(event, int(row[POSITION]), self.file):
@@ -221,30 +213,13 @@ class BinlogDump:
             before += len(events)
 
     def _long_event(self) -> Block:
-        """Receive all packets of one event, and move their contents together over the packet headers."""
+        """Receive all packets of one event."""
         buffer = self._buffer
-        size = done = 0
-        while True:
-            self._receive_until(done + PACKET_HEAD)
-            head = buffer.begin + done
-            part = int.from_bytes(buffer.memory[head : head + 3].tobytes(), "little")
-            self._receive_until(done + PACKET_HEAD + part)
-            content = buffer.begin + done + PACKET_HEAD
-            target = buffer.begin + PACKET_HEAD + size
-            if done:
-                buffer.memory[target : target + part] = buffer.memory[content : content + part]
-            size += part
-            done += PACKET_HEAD + part
-            if part < LONGEST_PACKET:
-                break
+        size = buffer.join()
         start = buffer.begin + PACKET_HEAD + 1
         events = self._walk.one_event(buffer.memory, start, start + size - 1, self.file)
-        buffer.begin += done
+        buffer.begin += PACKET_HEAD + size
         return Block(buffer.memory, events, self.file)
-
-    def _receive_until(self, size: int) -> None:
-        while len(self._buffer) < size:
-            self._receive_more()
 
 
 def _uncompressed(block: Block) -> Iterator[Block]:

@@ -15,7 +15,7 @@ import pymysql
 from pyspark_mysql_cdc_wm.binlog.wire import LONGEST_PACKET, PACKET_HEAD, Bytes, Ints, lenenc_at, uint_at
 from pyspark_mysql_cdc_wm.client.receive_buffer import ReceiveBuffer
 from pyspark_mysql_cdc_wm.client.server_errors import server_error
-from watermark_source.errors import CorruptDataError, UnsupportedFormatError
+from watermark_source.errors import CorruptDataError
 from watermark_source.machine_code.native import Word, address_of, byte_at, compiled
 
 _QUERY = 0x03
@@ -87,7 +87,12 @@ class TextReader:
         self._connection = connection
         self._where = where
         self._batch_rows = batch_rows
-        self._buffer = ReceiveBuffer(_FIRST_ROOM)
+        self._buffer = ReceiveBuffer(
+            _FIRST_ROOM,
+            connection._sock,  # noqa: SLF001 - PyMySQL has no public name for it
+            lambda: where,
+            least="a row",
+        )
 
     def rows(self, statement: str, columns: int) -> Iterator[TextRows]:
         """Yield the rows of a statement that has ``columns`` columns. Read all of them before the next statement.
@@ -111,9 +116,8 @@ class TextReader:
         while True:
             why, row, buffer.begin = _walk(buffer.memory, buffer.begin, buffer.end, joined, row, starts, sizes)
             joined = 0
-            if why == _SHORT and row < self._batch_rows and not buffer.is_full:
-                socket = self._connection._sock  # noqa: SLF001 - see above
-                buffer.receive(socket, self._where, least="a row")
+            if why == _SHORT and (not row or (row < self._batch_rows and not buffer.is_full)):
+                buffer.receive()
                 continue
             if row:
                 yield TextRows(buffer.memory, starts[:, :row], sizes[:, :row])
@@ -124,37 +128,9 @@ class TextReader:
                 refused = pymysql.err.OperationalError(*buffer.error())
                 raise server_error(refused, self._where, str(self._connection.user)) from refused
             if why == _LONG:
-                joined = self._join()
+                joined = buffer.join(_LONGEST_ROW)
             if why == _FAULT:
                 raise CorruptDataError(f"{self._where}: the values of a row do not fit its packet")
-            if why == _SHORT and buffer.is_full:
-                buffer.make_room()
-
-    def _join(self) -> int:
-        """Join the packets of the row at the buffer's beginning behind the first packet's header; return its bytes.
-
-        A row of 16 MB or more is sent as full packets and a last one that is not full.
-        """
-        buffer, heads, at, size = self._buffer, [], 0, LONGEST_PACKET
-        while size == LONGEST_PACKET:
-            self._receive_until(at + PACKET_HEAD)
-            head = buffer.memory[buffer.begin + at : buffer.begin + at + 3]
-            size = int.from_bytes(head.tobytes(), "little")
-            heads.append(at)
-            at += PACKET_HEAD + size
-            if at > _LONGEST_ROW:
-                raise UnsupportedFormatError(f"{self._where}: a row has 2 GB or more, which a snapshot does not read")
-        self._receive_until(at)
-        buffer.cut([(head, head + PACKET_HEAD) for head in heads[1:]])
-        return at - PACKET_HEAD * len(heads)
-
-    def _receive_until(self, size: int) -> None:
-        """Receive until the buffer has ``size`` bytes."""
-        buffer = self._buffer
-        while len(buffer) < size:
-            if buffer.is_full:
-                buffer.make_room()
-            buffer.receive(self._connection._sock, self._where, least="a row")  # noqa: SLF001 - see above
 
     def _read_ahead(self) -> bytes:
         """Return the bytes that PyMySQL has read beyond the packets it returned."""

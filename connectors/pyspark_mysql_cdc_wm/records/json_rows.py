@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from pyspark_mysql_cdc_wm.binlog.wire import PADDING
 from pyspark_mysql_cdc_wm.records.arrow_buffers import validity
-from pyspark_mysql_cdc_wm.records.json_scalars import put_number, put_sextets, put_string, text_size
+from pyspark_mysql_cdc_wm.records.json_scalars import put_byte, put_number, put_sextets, put_string, text_size
 from pyspark_mysql_cdc_wm.records.table_definition import Column, ColumnType
 from watermark_source.arrow_columns import allocated, repeated
 from watermark_source.arrow_columns import column as small_column
@@ -194,14 +194,12 @@ def _encode(array: Word, offsets: Word, new_offsets: Word, out: Word) -> None:
     end = np.int64(0)
     new_offsets[0] = 0
     for row in range(offsets.shape[0] - 1):
-        out[end] = ord('"')
-        end += 1
+        end = put_byte(out, end, ord('"'))
         at, stop = np.int64(offsets[row]), np.int64(offsets[row + 1])
         while at < stop:
             end = put_sextets(data, at, stop - at, out, end)
             at += 3
-        out[end] = ord('"')
-        end += 1
+        end = put_byte(out, end, ord('"'))
         new_offsets[row + 1] = end
 
 
@@ -224,11 +222,9 @@ def _write_times(micros: Word, digits: Word, offsets: Word, out: Word) -> None:
     offsets[0] = 0
     for row in range(micros.shape[0]):
         value = np.int64(micros[row])
-        out[end] = ord('"')
-        end += 1
+        end = put_byte(out, end, ord('"'))
         if value < 0:
-            out[end] = ord("-")
-            end += 1
+            end = put_byte(out, end, ord("-"))
             value = -value
         seconds = value // 1_000_000
         end = put_number(out, end, np.uint64(seconds // 3600), np.int64(2))
@@ -242,8 +238,7 @@ def _write_times(micros: Word, digits: Word, offsets: Word, out: Word) -> None:
                 fraction //= 10
             out[end] = ord(".")
             end = put_number(out, end + 1, np.uint64(fraction), digits)
-        out[end] = ord('"')
-        end += 1
+        end = put_byte(out, end, ord('"'))
         offsets[row + 1] = end
 
 

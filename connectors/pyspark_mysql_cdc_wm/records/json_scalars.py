@@ -54,15 +54,13 @@ def put_string(data: Word, at: Word, size: Word, out: Word, end: Word) -> Word:
     room = np.int64(out.shape[0])
     if room - end < size + 2:
         return _NONE
-    out[end] = ord('"')
-    end += 1
+    end = put_byte(out, end, ord('"'))
     for i in range(size):
         byte = byte_at(data, at + i)
         if room - end < size - i + 8:
             return _NONE
         if byte >= 0x20 and byte != 0x22 and byte != 0x5C:  # noqa: PLR1714 - compiled
-            out[end] = byte
-            end += 1
+            end = put_byte(out, end, byte)
             continue
         out[end] = ord("\\")
         if _ESCAPES[byte]:
@@ -138,15 +136,13 @@ def _put_clock(out: Word, end: Word, clock: Word, micros: Word) -> Word:
 @inlined
 def _put_temporal(out: Word, end: Word, kind: Word, packed: Word) -> Word:
     """In quotes; always six digits of the fraction."""
-    out[end] = ord('"')
-    end += 1
+    end = put_byte(out, end, ord('"'))
     magnitude = abs(packed)
     whole = magnitude >> 24
     micros = magnitude & 0xFFFFFF
     if kind == _TIME:
         if packed < 0:
-            out[end] = ord("-")
-            end += 1
+            end = put_byte(out, end, ord("-"))
         end = _put_clock(out, end, whole & 0x3FFFFF, micros)
     else:
         months = whole >> 22
@@ -169,14 +165,11 @@ def _put_base64(  # noqa: PLR0917 - compiled
     """Bytes of another type of column; -1 without room."""
     if np.int64(out.shape[0]) - end < size * 4 // 3 + size // 28 + 32:
         return _NONE
-    out[end] = ord('"')
-    end += 1
+    end = put_byte(out, end, ord('"'))
     for byte in _TYPE_WORDS:
-        out[end] = byte
-        end += 1
+        end = put_byte(out, end, byte)
     end = put_number(out, end, np.uint64(kind), np.int64(1))
-    out[end] = ord(":")
-    end += 1
+    end = put_byte(out, end, ord(":"))
     for i in range(0, size, 3):
         if i and i % 57 == 0:
             # The server's encoder breaks lines.
@@ -260,8 +253,7 @@ def put_scalar(  # noqa: PLR0911, PLR0917 - compiled code has no exceptions
         if which > 2:
             return _NONE, reals
         for i in range(_BEGIN[which], _BEGIN[which + 1] - (0 if which == 2 else 1)):
-            out[end] = _WORDS[i]
-            end += 1
+            end = put_byte(out, end, _WORDS[i])
         return end, reals
     width = _WIDTHS[kind]
     value = uint_at(data, at, width)

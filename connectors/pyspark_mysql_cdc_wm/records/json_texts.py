@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from pyspark_mysql_cdc_wm.binlog.wire import PADDING, Bytes, Fault, Ints, uint16_at, uint_at
 from pyspark_mysql_cdc_wm.records.arrow_buffers import Values, validity
-from pyspark_mysql_cdc_wm.records.json_scalars import PLACE, put_byte, put_scalar, put_string
+from pyspark_mysql_cdc_wm.records.json_scalars import PLACE, put_byte, put_number, put_scalar, put_string
 from watermark_source.errors import CorruptDataError
 from watermark_source.machine_code.native import Word, address_of, byte_at, compiled
 
@@ -143,8 +143,7 @@ def _place_doubles(  # noqa: PLR0912, PLR0915, PLR0917 - arrays in, arrays out
             byte = texts[at]
             at += 1
             if byte != PLACE:
-                out[end] = byte
-                end += 1
+                end = put_byte(out, end, byte)
                 continue
             # The shortest digits that mean the number, and where its point is.
             here, last = np.int64(ends[real]), np.int64(ends[real + 1])
@@ -156,8 +155,7 @@ def _place_doubles(  # noqa: PLR0912, PLR0915, PLR0917 - arrays in, arrays out
                 sign = numbers[here]
                 here += 1
                 if sign == ord("-"):
-                    out[end] = sign
-                    end += 1
+                    end = put_byte(out, end, sign)
                 elif sign == ord("."):
                     point = count
                 elif sign == ord("e"):
@@ -183,45 +181,21 @@ def _place_doubles(  # noqa: PLR0912, PLR0915, PLR0917 - arrays in, arrays out
             size = count - leading
             if size == 1 and digits[leading] == ord("0"):
                 point = np.int64(1)
-            if -14 <= point <= 15:  # MAX_DECPT_FOR_F_FORMAT
-                if point <= 0:
-                    out[end], out[end + 1] = ord("0"), ord(".")
-                    end += 2
-                    for _ in range(-point):
-                        out[end] = ord("0")
-                        end += 1
-                for i in range(max(size, point)):
-                    if i == point and point > 0:
-                        out[end] = ord(".")
-                        end += 1
-                    out[end] = digits[leading + i] if i < size else ord("0")
-                    end += 1
-                if point >= size:
-                    out[end], out[end + 1] = ord("."), ord("0")
-                    end += 2
-            else:
-                out[end] = digits[leading]
-                end += 1
-                if size > 1:
-                    out[end] = ord(".")
-                    end += 1
-                    for i in range(1, size):
-                        out[end] = digits[leading + i]
-                        end += 1
-                out[end] = ord("e")
-                end += 1
-                power = point - 1
+            power = point - 1
+            is_plain = -14 <= point <= 15  # MAX_DECPT_FOR_F_FORMAT
+            # Zeros are before the digits of a small number, and behind those of a large one; 1e20 has no point.
+            first, least = min(np.int64(0), power), point + 1
+            if not is_plain:
+                first, least, point = np.int64(0), np.int64(1), np.int64(1)
+            for i in range(first, max(size, least)):
+                if i == point:
+                    end = put_byte(out, end, ord("."))
+                end = put_byte(out, end, digits[leading + i] if 0 <= i < size else ord("0"))
+            if not is_plain:
+                end = put_byte(out, end, ord("e"))
                 if power < 0:
-                    out[end] = ord("-")
-                    end += 1
-                    power = -power
-                begun = False
-                for unit in (100, 10, 1):
-                    digit = power // unit % 10
-                    if begun or digit or unit == 1:
-                        out[end] = ord("0") + digit
-                        end += 1
-                        begun = True
+                    end = put_byte(out, end, ord("-"))
+                end = put_number(out, end, np.uint64(abs(power)), np.int64(1))
         new_offsets[row + 1] = end
     return end
 

@@ -42,14 +42,9 @@ def words(values: Values, width: int, *, signed: bool = False) -> Longs:
 
 
 def integers(values: Values, width: int, *, unsigned: bool) -> pa.Array:
-    """Return a column of integers of 1, 2, 3, 4 or 8 bytes."""
+    """Return a column of integers of 1, 2, 3, 4 or 8 bytes; unsigned ones of 8 bytes are decimals."""
     kind = integer_type(width, unsigned=unsigned)
-    return whole_numbers(values, words(values, width, signed=not unsigned), kind)
-
-
-def whole_numbers(values: Values, found: Longs, kind: pa.DataType) -> pa.Array:
-    """Return the column of located values that are these; unsigned ones of 8 bytes are decimals."""
-    present = values.starts >= 0
+    found, present = words(values, width, signed=not unsigned), values.starts >= 0
     if pa.types.is_decimal(kind):
         wide = np.zeros((values.rows, 2), np.int64)
         wide[:, 0] = found
@@ -115,7 +110,7 @@ def _group(data: Word, at: Word, width: Word, first: Word, mask: Word) -> Word:
 
 
 @inlined
-def with_digits(low: Word, high: Word, digits: Word, group: Word) -> tuple[Word, Word]:
+def _with_digits(low: Word, high: Word, digits: Word, group: Word) -> tuple[Word, Word]:
     """128 bits, low half first, with at most nine more decimal digits at their end."""
     power = np.uint64(_POWERS[digits])
     bottom = (low & _LOW) * power + np.uint64(group)
@@ -124,7 +119,7 @@ def with_digits(low: Word, high: Word, digits: Word, group: Word) -> tuple[Word,
 
 
 @inlined
-def negated(low: Word, high: Word) -> tuple[Word, Word]:
+def _negated(low: Word, high: Word) -> tuple[Word, Word]:
     """The two's complement of 128 bits, low half first."""
     low = ~low + np.uint64(1)
     return low, ~high + np.uint64(1) if low == 0 else ~high
@@ -151,9 +146,9 @@ def _fill(array: Word, starts: Word, precision: Word, scale: Word, out: Word) ->
                 at += GROUP_BYTES[digits]
                 first = False
                 left -= digits
-                low, high = with_digits(low, high, digits, group)
+                low, high = _with_digits(low, high, digits, group)
             if negative:
-                low, high = negated(low, high)
+                low, high = _negated(low, high)
         out[row, 0] = low
         out[row, 1] = high
     return np.int64(Fault.NONE) if whole >= 0 else np.int64(Fault.DECIMAL)

@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 
 from pyspark_mysql_cdc_wm.binlog.character_sets import text_of_several
 from pyspark_mysql_cdc_wm.records.arrow_buffers import Values, binary, fixed
-from pyspark_mysql_cdc_wm.records.arrow_types import SET_TYPE, WHOLE_NUMBERS, has_empty_label
+from pyspark_mysql_cdc_wm.records.arrow_types import SET_TYPE, has_empty_label
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn, check_zero_date
-from pyspark_mysql_cdc_wm.records.numbers import bits, geometries, negated, vectors, whole_numbers, with_digits
+from pyspark_mysql_cdc_wm.records.numbers import bits, geometries, vectors
 from pyspark_mysql_cdc_wm.records.table_definition import BINARY_COLLATION, Column, ColumnType
 from pyspark_mysql_cdc_wm.records.text_columns import labelled_sets, utf_8
 from watermark_source.errors import CorruptDataError
@@ -28,67 +28,6 @@ _CLOCKS = {
     ColumnType.TIMESTAMP2: _DATETIME,
     ColumnType.TIME2: _TIME,
 }
-
-
-@compiled("int64(uint8[::1], int32[::1], int32[::1], int64[::1])")
-def _integers(array: Word, starts: Word, sizes: Word, out: Word) -> Word:
-    """Whole numbers, those above the largest ``int64`` as their 64 bits; the row that is none, or -1."""
-    data = address_of(array)
-    for row in range(starts.shape[0]):
-        value = np.int64(0)
-        if starts[row] >= 0:
-            at = np.int64(starts[row])
-            end = at + sizes[row]
-            negative = at < end and byte_at(data, at) == 0x2D
-            if negative:
-                at += 1
-            if at >= end:
-                return np.int64(row)
-            while at < end:
-                digit = byte_at(data, at) - 0x30
-                if digit < 0 or digit > 9:
-                    return np.int64(row)
-                value = value * 10 + digit
-                at += 1
-            if negative:
-                value = -value
-        out[row] = value
-    return np.int64(-1)
-
-
-@compiled("int64(uint8[::1], int32[::1], int32[::1], int64, uint64[:, ::1])")
-def _decimals(array: Word, starts: Word, sizes: Word, scale: Word, out: Word) -> Word:
-    """128 bits of each number without its point, low half first; the row that has another scale, or -1."""
-    data = address_of(array)
-    for row in range(starts.shape[0]):
-        low, high = np.uint64(0), np.uint64(0)
-        at = np.int64(starts[row])
-        if at >= 0:
-            end = at + sizes[row]
-            negative = at < end and byte_at(data, at) == 0x2D
-            if negative:
-                at += 1
-            point = end - scale - 1 if scale else end
-            group, digits = np.int64(0), np.int64(0)
-            if at >= end or point < at or (scale and byte_at(data, point) != 0x2E):
-                return np.int64(row)
-            while at < end:
-                if at != point:
-                    digit = byte_at(data, at) - 0x30
-                    if digit < 0 or digit > 9:
-                        return np.int64(row)
-                    group = group * 10 + digit
-                    digits += 1
-                    if digits == 9:
-                        low, high = with_digits(low, high, digits, group)
-                        group, digits = np.int64(0), np.int64(0)
-                at += 1
-            low, high = with_digits(low, high, digits, group)
-            if negative:
-                low, high = negated(low, high)
-        out[row, 0] = low
-        out[row, 1] = high
-    return np.int64(-1)
 
 
 @inlined
@@ -159,8 +98,6 @@ def text_column(  # noqa: PLR0911 - a table of types
     as ``KeyColumn.told_apart`` has it. What is no date is null. A key that is no date but 0000-00-00, or has the text
     of another key, is an ``UnsupportedFormatError``.
     """
-    if column.type in WHOLE_NUMBERS:
-        return lambda values: _whole(values, kind)
     if column.type in _CLOCKS:
         layout = _CLOCKS[column.type]
         return lambda values: _times(values, kind, layout, of_key=key is not None)
@@ -179,8 +116,6 @@ def text_column(  # noqa: PLR0911 - a table of types
         if column.collation == BINARY_COLLATION:
             return lambda values: binary(pa.binary(), values)
         return utf_8 if key is None else lambda values: _texts_of_key(values, key.charset)
-    if pa.types.is_decimal(kind):
-        return lambda values: _exact(values, kind)
     return lambda values: _cast(values, kind)
 
 
@@ -189,25 +124,6 @@ def _texts_of_key(values: Values, charset: str | None) -> pa.Array:
     if charset is not None and column.null_count:
         raise text_of_several(charset)
     return column
-
-
-def _whole(values: Values, kind: pa.DataType) -> pa.Array:
-    found = np.empty(values.rows, np.int64)
-    _refuse(_integers(values.data, values.starts, values.sizes, found), values, "is not a whole number")
-    return whole_numbers(values, found, kind)
-
-
-def _exact(values: Values, kind: pa.DataType) -> pa.Array:
-    found = np.empty((values.rows, 2), np.uint64)
-    wrong = _decimals(values.data, values.starts, values.sizes, kind.scale, found)
-    _refuse(wrong, values, f"is not a number with {kind.scale} digits after the point")
-    return fixed(kind, found, values.starts >= 0)
-
-
-def _refuse(row: int, values: Values, problem: str) -> None:
-    if row >= 0:
-        start, size = int(values.starts[row]), int(values.sizes[row])
-        raise CorruptDataError(f"{values.data[start : start + size].tobytes()!r} {problem}")
 
 
 def _times(values: Values, kind: pa.DataType, layout: int, *, of_key: bool) -> pa.Array:
@@ -222,8 +138,7 @@ def _times(values: Values, kind: pa.DataType, layout: int, *, of_key: bool) -> p
 
 
 def _numbered_sets(values: Values, labels: pa.Array) -> pa.Array:
-    masks = np.empty(values.rows, np.int64)
-    _refuse(_integers(values.data, values.starts, values.sizes, masks), values, "is not a whole number")
+    masks = _cast(values, pa.uint64()).fill_null(0).to_numpy(zero_copy_only=False).view(np.int64)
     return labelled_sets(masks, values.starts >= 0, labels)
 
 
@@ -243,5 +158,8 @@ def _sets(values: Values) -> pa.Array:
 
 def _cast(values: Values, kind: pa.DataType) -> pa.Array:
     texts = binary(pa.string(), values)
-    # Of four bytes the server shows no more than six digits, so those are asked for as eight.
-    return texts.cast(pa.float64()).cast(kind) if pa.types.is_float32(kind) else texts.cast(kind)
+    try:
+        # Of four bytes the server shows no more than six digits, so those are asked for as eight.
+        return texts.cast(pa.float64()).cast(kind) if pa.types.is_float32(kind) else texts.cast(kind)
+    except pa.ArrowInvalid as problem:
+        raise CorruptDataError(f"a number that is not of the type {kind}: {problem}") from problem

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -13,14 +12,12 @@ import pyarrow.compute as pc
 from pyspark_mysql_cdc_wm.binlog.character_sets import (
     AS_THEY_LIE,
     FIRST_BEYOND,
-    FORMS,
     NO_CHARACTER,
     PAIR_OR_FOUR,
     SINGLE,
     TRIPLE,
     WIDE,
     has_second_codes,
-    single_byte,
     tables_of,
     tables_of_keys,
     text_of_several,
@@ -60,9 +57,7 @@ def texts(values: Values, charset: str, *, of_key: bool = False) -> pa.Array:
         if _look_up(values.data, values.starts, values.sizes, *tables_of_keys(charset), offsets_view, content_view):
             texts(values, charset)
             raise text_of_several(charset)
-    elif charset in single_byte():
-        _translate(values.data, values.starts, values.sizes, _table(charset), offsets_view, content_view)
-    elif charset in FORMS:
+    elif charset not in WIDE:
         if _look_up(values.data, values.starts, values.sizes, *tables_of(charset), offsets_view, content_view):
             raise CorruptDataError(f"bytes outside the character set {charset}")
     elif _widen(values.data, values.starts, values.sizes, *WIDE[charset], offsets_view, content_view):
@@ -89,12 +84,6 @@ def _unicode(column: pa.Array) -> pa.Array:
     return column
 
 
-@cache
-def _table(charset: str) -> npt.NDArray[np.int32]:
-    """Code points by byte."""
-    return np.array([ord(each) for each in single_byte()[charset]], np.int32)
-
-
 @inlined
 def _put(out: Word, end: Word, point: Word) -> Word:
     """Write a code point as UTF-8 and return the position after it."""
@@ -115,20 +104,6 @@ def _put(out: Word, end: Word, point: Word) -> Word:
     out[end + 2] = 0x80 | (point >> 6 & 63)
     out[end + 3] = 0x80 | (point & 63)
     return end + 4
-
-
-@compiled("void(uint8[::1], int32[::1], int32[::1], int32[::1], int32[::1], uint8[::1])")
-def _translate(  # noqa: PLR0917 - arrays in, arrays out
-    array: Word, starts: Word, sizes: Word, table: Word, offsets: Word, out: Word
-) -> None:
-    data = address_of(array)
-    end = np.int64(0)
-    offsets[0] = 0
-    for row in range(starts.shape[0]):
-        if starts[row] >= 0:
-            for at in range(starts[row], starts[row] + sizes[row]):
-                end = _put(out, end, np.int64(table[byte_at(data, at)]))
-        offsets[row + 1] = end
 
 
 @inlined

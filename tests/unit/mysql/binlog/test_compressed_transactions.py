@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+from typing import Any
+
 import numpy as np
 import pytest
 import zstandard
@@ -151,15 +154,19 @@ def test_events_longer_than_what_is_unpacked_at_once_are_put_together(
     assert found == sent
 
 
-class Arriving:
+class Arriving(io.RawIOBase):
     """The body of an event that arrives a few bytes at a time."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content
 
-    def read(self, size: int, /) -> bytes:
-        found, self._content = self._content[: min(size, 7)], self._content[min(size, 7) :]
-        return found
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, target: Any, /) -> int:
+        size = min(len(target), len(self._content), 7)
+        target[:size], self._content = self._content[:size], self._content[size:]
+        return size
 
 
 @pytest.mark.parametrize("compression", [0, 255])

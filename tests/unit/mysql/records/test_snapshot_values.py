@@ -51,13 +51,13 @@ def test_decimals_have_every_digit_that_the_server_shows(found: tuple[int, int, 
     assert made.to_pylist() == expected
 
 
-@pytest.mark.parametrize("text", ["", "-", "1", "1.5", "1.555", "1,55", ".555", "1.5a", "x.55", "1..5"])
+@pytest.mark.parametrize("text", ["", "-", "1.555", "1,55", ".555", "1.5a", "x.55", "1..5"])
 def test_what_is_no_decimal_of_the_column_is_refused(text: str) -> None:
-    with pytest.raises(CorruptDataError, match="not a number with 2 digits after the point"):
+    with pytest.raises(CorruptDataError, match=r"a number that is not of the type decimal128\(12, 2\)"):
         column_of([text], 12, 2)
 
 
-@pytest.mark.parametrize("text", ["", "-", "1.", "a"])
+@pytest.mark.parametrize("text", ["", "-", "1.5", "a"])
 def test_what_is_no_whole_number_is_refused(text: str) -> None:
-    with pytest.raises(CorruptDataError, match="not a number with 0 digits after the point"):
+    with pytest.raises(CorruptDataError, match=r"a number that is not of the type decimal128\(12, 0\)"):
         column_of([text], 12, 0)
