@@ -12,7 +12,6 @@ import logging
 import re
 from collections.abc import Collection
 from functools import lru_cache
-from typing import Protocol
 
 from pyspark_mysql_cdc_wm.lookup.rights import Rights
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
@@ -24,46 +23,27 @@ from watermark_source.errors import RefusedError
 _log = logging.getLogger(__name__)
 
 
-class Part(Protocol):
-    """The part of the changes to tables that are read which is delivered."""
+class Part:
+    """The part of the changes to tables that are read which is delivered: all, where a subclass does not say less."""
 
     def has(self, table: TableName) -> bool:
         """Return whether any change to a table is delivered."""
-        ...
+        return True
 
     def has_any(self, database: str) -> bool:
         """Return whether any change to a database's tables may be delivered."""
-        ...
+        return True
 
     def compares(self, table: TableMap) -> tuple[str, ...]:
         """Return the names of the columns that ``keeps`` reads."""
-        ...
+        return ()
 
     def keeps(self, changes: Changes) -> Mask | None:
         """Return which row images are delivered; ``None`` for all."""
-        ...
+        return None
 
 
-class Everything:
-    """The ``Part`` that delivers all changes."""
-
-    def has(self, table: TableName) -> bool:
-        """Return true."""
-        return True
-
-    def has_any(self, database: str) -> bool:
-        """Return true."""
-        return True
-
-    def compares(self, table: TableMap) -> tuple[str, ...]:
-        """Return no columns."""
-        return ()
-
-    def keeps(self, changes: Changes) -> None:
-        """Return ``None``, which keeps all images."""
-
-
-EVERYTHING = Everything()
+EVERYTHING = Part()
 
 
 class DeliveredTables:

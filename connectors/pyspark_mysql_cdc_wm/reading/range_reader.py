@@ -10,6 +10,7 @@ from pyspark_mysql_cdc_wm.binlog.log_position import BINLOG
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
 from pyspark_mysql_cdc_wm.reading.binlog_rows import BinlogRows
+from pyspark_mysql_cdc_wm.reading.delivered_tables import Part
 from pyspark_mysql_cdc_wm.reading.snapshot_rows import SnapshotRows, TableChunk
 from pyspark_mysql_cdc_wm.records.changes import Changes
 from pyspark_mysql_cdc_wm.records.layout import ColumnChoice, Mask
@@ -32,12 +33,9 @@ class MySqlRangeReader:
 
     def relocated(self, relocation: Relocation) -> MySqlRangeReader:
         """Return the reader of a batch for one server, which need not be the one that the offsets come from."""
-        client = replace(self.binlog.client, server=relocation.copy)
-        return replace(
-            self,
-            binlog=replace(self.binlog, client=client, relocation=relocation),
-            snapshot=replace(self.snapshot, client=client, relocation=relocation),
-        )
+        log = self.binlog.log
+        moved = replace(log, client=replace(log.client, server=relocation.copy), relocation=relocation)
+        return MySqlRangeReader(replace(self.binlog, log=moved), replace(self.snapshot, log=moved))
 
     def read(self, ranges: Sequence[SplitRange]) -> Iterator[ReadBatch]:
         """Yield every row of every range exactly once, in the order of the binlog.
@@ -76,12 +74,13 @@ class MySqlRangeReader:
 
     def _read_beside(self, wanted: SplitRange, batch: SnapshotBatch, whole: SplitRange | None) -> Iterator[ReadBatch]:
         """Yield the changes of the binlog to keys that previous batches read."""
-        with closing(MySqlConnection(self.binlog.client)) as connection:
-            part = _Copied(batch, self.binlog.tables, connection, self.snapshot.choice)
+        log = self.binlog.log
+        with closing(MySqlConnection(log.client)) as connection:
+            part = _Copied(batch, log.tables, connection, self.snapshot.choice)
             yield from self.binlog.read(wanted, part, whole)
 
 
-class _Copied:
+class _Copied(Part):
     """The ``Part`` with the changes to rows that previous batches have delivered."""
 
     def __init__(

@@ -15,22 +15,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_mysql_cdc_wm.binlog.ddl_statements import defined_until
-from pyspark_mysql_cdc_wm.binlog.log_position import GtidSet, LogPosition
-from pyspark_mysql_cdc_wm.binlog.statement_effects import REFUSED, LoggedStatements, Unlogged
+from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
-from pyspark_mysql_cdc_wm.client.dump_range import PlacedBlock, dumped, dumped_without
-from pyspark_mysql_cdc_wm.client.login_settings import ClientSettings
+from pyspark_mysql_cdc_wm.client.dump_range import PlacedBlock, dumped
 from pyspark_mysql_cdc_wm.lookup.binlog_status import LogStatus
-from pyspark_mysql_cdc_wm.lookup.collations import collations_of
 from pyspark_mysql_cdc_wm.lookup.committed_transactions import shows_all_of_its_end
 from pyspark_mysql_cdc_wm.lookup.rights import Rights
 from pyspark_mysql_cdc_wm.lookup.table_columns import TableColumns, as_described, described
-from pyspark_mysql_cdc_wm.lookup.xa_transactions import with_prepared
-from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
+from pyspark_mysql_cdc_wm.options.tables import TableName
+from pyspark_mysql_cdc_wm.reading.log_reading import LogReading
 from pyspark_mysql_cdc_wm.reading.schema_changes import (
-    Known,
     PresentNames,
-    TableDrops,
     check_unpacked,
     checked_statements,
     compare_altered,
@@ -45,7 +40,6 @@ from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange
 from pyspark_mysql_cdc_wm.snapshot.rows_as_of import LoggedOrder, RollBack, chunk_names
 from watermark_source.arrow_columns import repeated
 from watermark_source.contract.read_batch import ReadBatch
-from watermark_source.contract.stream import Relocation
 from watermark_source.planning.split import Split
 
 _log = logging.getLogger(__name__)
@@ -87,18 +81,8 @@ def as_inserts(chunk: TableChunk, rows: TableRows | None, version: int, layout: 
 class SnapshotRows:
     """Reads chunks of tables, which are ranges of primary keys or chosen columns, or whole tables with neither."""
 
-    client: ClientSettings
-    tables: Selection
+    log: LogReading
     choice: ColumnChoice
-    layout: Layout
-    fail_on_data_loss: bool
-    """Whether purged rows of XA transactions that are committed later end the query."""
-    known: Known | None = None
-    """``None`` if columns are not compared."""
-    unlogged: Unlogged = REFUSED
-    """As in ``BinlogRows``."""
-    relocation: Relocation | None = None
-    batch_rows: int = 10_000
 
     def read(self, chunks: Sequence[TableChunk], place: int) -> Iterator[ReadBatch]:
         """Yield the rows of chunks, one after another, as of a position of the binlog.
@@ -115,20 +99,20 @@ class SnapshotRows:
             SchemaError: a table has columns that the stream lacks, and schemaChangeBehavior is exception.
         """
         with (
-            closing(MySqlConnection(self.client)) as connection,
-            closing(ConsistentView(self.client, batch_rows=self.batch_rows)) as view,
+            closing(MySqlConnection(self.log.client)) as connection,
+            closing(ConsistentView(self.log.client, batch_rows=self.log.batch_rows)) as view,
         ):
             existing = self._held(view, {chunk.table for chunk in chunks})
             columns = described(connection, existing, self.choice)
-            if self.known is not None:
+            if self.log.known is not None:
                 rights = Rights(connection)
                 for table, now in columns.items():
                     readable = {name.lower() for name in now.names}
-                    lacking = [name for name in self.layout.names if name.lower() not in readable]
-                    self.known.check_readable(table, lacking, rights)
+                    lacking = [name for name in self.log.layout.names if name.lower() not in readable]
+                    self.log.known.check_readable(table, lacking, rights)
             # This comes after the view began, so all that the view sees is in the binlog before its current end.
             order = LoggedOrder(connection, self.choice)
-            since = [(chunk, RollBack(chunk.table, self.layout, order, chunk.keys)) for chunk in chunks]
+            since = [(chunk, RollBack(chunk.table, self.log.layout, order, chunk.keys)) for chunk in chunks]
             keyless = frozenset(table for table, described_now in columns.items() if not described_now.key)
             left = set(columns)
             yield from self._undone(connection, view, since, left, keyless=keyless, place=place)
@@ -140,7 +124,7 @@ class SnapshotRows:
 
     def _held(self, view: ConsistentView, tables: Set[TableName]) -> frozenset[TableName]:
         """Return the existing tables, which the view holds; wait for copies that may replace missing tables."""
-        until = time.monotonic() + (SWAP_SECONDS if self.unlogged.ignores_whole else 0.0)
+        until = time.monotonic() + (SWAP_SECONDS if self.log.unlogged.ignores_whole else 0.0)
         while len(existing := view.hold(tables)) < len(tables) and time.monotonic() < until:
             view.release()
             time.sleep(SWAP_PAUSE_SECONDS)
@@ -152,10 +136,10 @@ class SnapshotRows:
         """Yield the rows of a chunk that were not changed since a position."""
         table, by_name, types = chunk.table, columns.by_name, columns.type_by_name
         undone.check_key(columns.key)
-        if self.known is not None:
-            self.known.compare(table, columns.names, lambda: frozenset(columns.names), "where its snapshot is read")
+        if self.log.known is not None:
+            self.log.known.compare(table, columns.names, lambda: frozenset(columns.names), "where its snapshot is read")
         # The list is empty if the table has lost all columns of the stream.
-        needed = [name for name in self.layout.needed(columns.names, columns.key) if name in by_name]
+        needed = [name for name in self.log.layout.needed(columns.names, columns.key) if name in by_name]
         selected, kinds = [by_name[name] for name in needed], [types[name] for name in needed]
         for count, arrays in view.rows(
             table, selected, kinds, key=columns.key_columns, chunked_by=columns.chunk_columns, keys=undone.keys
@@ -165,7 +149,7 @@ class SnapshotRows:
             if kept is not None:
                 indices = integers(kept, pa.int64())
                 values, rows = {name: array.take(indices) for name, array in values.items()}, len(indices)
-            yield from self._batch(chunk, table_rows(self.layout, f"table {table}", by_name, values, rows), place)
+            yield from self._batch(chunk, table_rows(self.log.layout, f"table {table}", by_name, values, rows), place)
 
     def _undone(
         self,
@@ -186,20 +170,13 @@ class SnapshotRows:
         end = status.end().number
         tables = {chunk.table for chunk, _ in since}
         # The view keeps its tables from being altered, so that later statements concern none of them.
-        names = PresentNames(
-            self.tables, lambda: end, ignores_unfollowed=self.unlogged.statements is LoggedStatements.IGNORED
-        )
-        as_of = None if self.relocation is None else self.relocation.as_of
+        names, as_of = self.log.present_names(lambda: end), self.log.relocation.as_of
 
         def blocks() -> Iterable[PlacedBlock]:
-            base = status.base()
-            if as_of is None:
-                received, start = dumped(self.client, base, place, end), place
-            else:
-                received, start = dumped_without(self.client, base, GtidSet.parse(as_of[1]), end), None
-            return names.watch(_keeping_alive(view, self._with_prepared(received, base, start)))
+            changed = self.log.blocks(status.base(), place, end, None if as_of is None else as_of[1])
+            return names.watch(_keeping_alive(view, changed))
 
-        drops = TableDrops(self.tables, self.unlogged.ignores_whole)
+        drops = self.log.drops
         is_behind = as_of is not None or end > place
         if keyless and is_behind:
             # The dropped table may have had a key, so its changes can be undone.
@@ -214,10 +191,10 @@ class SnapshotRows:
             decoder, concerns = self._decoder(connection, tables, left, names), self._concerns(tables)
             gone, changed_as_a_whole = set(), dict[tuple[str, str], str]()
             for block, dropped in drops.cut(blocks(), tables, gone):
-                definitions = checked_statements(block, concerns, self.unlogged)
+                definitions = checked_statements(block, concerns, self.log.unlogged)
                 changed_as_a_whole |= definitions.whole
-                if self.known is not None:
-                    compare_altered(self.known, definitions, self.unlogged)
+                if self.log.known is not None:
+                    compare_altered(self.log.known, definitions, self.log.unlogged)
                 undoing = [(chunk, changed) for chunk, changed in since if chunk.table in tables - keyless]
                 for changes in decoder.decode(
                     block.memory, block.events, block.file, block.places, prepared=block.prepared
@@ -247,21 +224,17 @@ class SnapshotRows:
         """Add the changes before a position that a SELECT may not see yet: those in the last file of the binlog."""
         begin, base = LogPosition(LogPosition.of(place).file).number, LogStatus(connection).base()
         concerns = self._concerns({table})
-        for block in _keeping_alive(view, dumped(self.client, base, begin, place, check=False)):
+        for block in _keeping_alive(view, dumped(self.log.client, base, begin, place, check=False)):
             if count := defined_until(block.memory, block.events, concerns, table.table):
                 begin = int(block.places[count - 1])
         decoder = self._decoder(connection, {table}, {table}, names)
-        blocks = self._with_prepared(dumped(self.client, base, begin, place), base, begin)
-        for block in names.watch(_keeping_alive(view, blocks)):
-            checked_statements(block, concerns, self.unlogged)
+        for block in names.watch(_keeping_alive(view, self.log.blocks(base, begin, place))):
+            checked_statements(block, concerns, self.log.unlogged)
             for changes in decoder.decode(
                 block.memory, block.events, block.file, block.places, prepared=block.prepared
             ):
                 for changed in undone:
                     changed.add_before(changes)
-
-    def _with_prepared(self, blocks: Iterable[PlacedBlock], base: str, start: int | None) -> Iterator[PlacedBlock]:
-        return with_prepared(blocks, self.client, base, start=start, fail_on_data_loss=self.fail_on_data_loss)
 
     def _decoder(
         self,
@@ -277,31 +250,28 @@ class SnapshotRows:
 
         def wanted(table: TableMap) -> Collection[str] | None:
             nameless = any(column.name is None for column in table.columns)
-            return None if nameless else self.layout.needed(shown_names(table), keys(table))
+            return None if nameless else self.log.layout.needed(shown_names(table), keys(table))
 
         completed = as_described(connection, lambda table: table in existing, names.note_described, Rights(connection))
-        charsets = collations_of(connection).charsets
-        return ChangeDecoder(
-            charsets,
+        return self.log.decoder(
+            connection,
             wanted,
             reads=lambda *name: name in tables,
             completed=completed,
             keys=keys,
-            inspect=partial(check_unpacked, self._concerns(tables), self.unlogged),
-            batch_rows=self.batch_rows,
+            inspect=partial(check_unpacked, self._concerns(tables), self.log.unlogged),
         )
 
     def _concerns(self, tables: Iterable[TableName]) -> Callable[[str, str], bool]:
-        key = self.tables.key
+        key = self.log.tables.key
         return lambda database, name: key(TableName(database, name)) in map(key, tables)
 
     def _version(self, place: int) -> int:
-        if self.relocation is None:
-            return place
-        return (place if self.relocation.as_of is None else self.relocation.as_of[0]) + self.relocation.shift
+        as_of = self.log.relocation.as_of
+        return (place if as_of is None else as_of[0]) + self.log.relocation.shift
 
     def _batch(self, chunk: TableChunk, rows: TableRows | None, place: int) -> Iterator[ReadBatch]:
-        return as_inserts(chunk, rows, self._version(place), self.layout)
+        return as_inserts(chunk, rows, self._version(place), self.log.layout)
 
 
 def _keeping_alive(view: ConsistentView, blocks: Iterable[PlacedBlock]) -> Iterator[PlacedBlock]:

@@ -10,14 +10,14 @@ import pytest
 from pyspark_mysql_cdc_wm.lookup.rights import Rights
 from pyspark_mysql_cdc_wm.options.tables import TableName, parse_tables
 from pyspark_mysql_cdc_wm.reading import delivered_tables
-from pyspark_mysql_cdc_wm.reading.delivered_tables import EVERYTHING, DeliveredTables, Everything, Part
+from pyspark_mysql_cdc_wm.reading.delivered_tables import EVERYTHING, DeliveredTables, Part
 from tests.unit.mysql.recorded_answers import RecordedConnection
 from watermark_source.errors import RefusedError, UnknownSplitError
 
 _OPEN, _SECRET, _GONE = (TableName("shop", name) for name in ("open", "secret", "gone"))
 
 
-class _Begun(Everything):
+class _Begun(Part):
     """The part of a snapshot that has begun some tables."""
 
     def __init__(self, *tables: TableName) -> None:
