@@ -7,8 +7,6 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from pyspark_mysql_cdc_wm.binlog.wire import padded
-from pyspark_mysql_cdc_wm.records.arrow_buffers import Values
 from pyspark_mysql_cdc_wm.binlog.character_sets import (
     NO_CHARACTER,
     check_charset,
@@ -17,6 +15,8 @@ from pyspark_mysql_cdc_wm.binlog.character_sets import (
     tables_of,
     tables_of_keys,
 )
+from pyspark_mysql_cdc_wm.binlog.wire import padded
+from pyspark_mysql_cdc_wm.records.arrow_buffers import Values
 from pyspark_mysql_cdc_wm.records.text_columns import texts
 from services.mysql import MySql
 from services.mysql_client import run

@@ -171,13 +171,16 @@ def _is_clouds(table: Table) -> bool:
     return table[0].lower() == _CLOUD_DATABASE and table[1].lower().startswith(CLOUD_PREFIX)
 
 
-class Drop(NamedTuple):
-    """A statement that drops tables with their rows."""
+class TableChange(NamedTuple):
+    """A statement that drops tables with their rows, creates tables, or renames them."""
 
-    tables: set[Table]
-    """The tables that it names, each with its database."""
+    dropped: set[Table]
     databases: set[str]
     """Databases of which it drops all tables."""
+    arrived: set[Table]
+    """Tables that it creates, or the previous and new names of those that it renames."""
+    is_new: bool
+    """Whether it creates them, and so they have no rows of previous tables of their names."""
     events: int
     """Number of events of the block up to the statement, its own included."""
 
@@ -189,35 +192,21 @@ def _effects(memory: Bytes, events: Longs) -> Iterator[tuple[Statement, Statemen
             yield statement, statement.effect
 
 
-def drops(memory: Bytes, events: Longs) -> Iterator[Drop]:
-    """Yield the statements of a block of events that drop tables.
+def table_changes(memory: Bytes, events: Longs) -> Iterator[TableChange]:
+    """Yield the statements of a block of events that drop, create or rename tables.
 
     Raises:
         CorruptDataError: a statement does not fit its event.
     """
-    for statement, effect in _effects(memory, events):
-        if effect.dropped or effect.databases:
-            yield Drop(_named(effect.dropped, statement), set(effect.databases), statement.number + 1)
-
-
-class Arrival(NamedTuple):
-    """A statement that creates a table, or renames one to a name."""
-
-    tables: set[Table]
-    """The tables that it names, each with its database."""
-    is_new: bool
-    """Whether the table is created, and so has no rows of a previous table of its name."""
-    events: int
-    """As in ``Drop``."""
-
-
-def arrivals(memory: Bytes, events: Longs) -> Iterator[Arrival]:
-    """Yield the statements of a block of events that create or rename tables; raises as ``drops``."""
-    for statement, effect in _effects(memory, events):
-        if effect.made:
-            yield Arrival(_named(effect.made, statement), True, statement.number + 1)
-        elif effect.whole:
-            yield Arrival(_named(effect.whole, statement), False, statement.number + 1)
+    for of, effect in _effects(memory, events):
+        if effect.dropped or effect.databases or effect.made or effect.whole:
+            yield TableChange(
+                _named(effect.dropped, of),
+                set(effect.databases),
+                _named(effect.made or effect.whole, of),
+                bool(effect.made),
+                of.number + 1,
+            )
 
 
 class Redefinition(NamedTuple):
@@ -230,7 +219,7 @@ class Redefinition(NamedTuple):
     unfollowed: bool
     """Whether it may concern any table, for its effect is not known."""
     events: int
-    """As in ``Drop``."""
+    """As in ``TableChange``."""
 
     def concerns(self, table: Table, key: Callable[[str, str], Table]) -> bool:
         """Return whether it may have changed the columns of a table; names that have one ``key`` are one name."""
@@ -240,7 +229,7 @@ class Redefinition(NamedTuple):
 
 
 def redefinitions(memory: Bytes, events: Longs, file: str) -> Iterator[Redefinition]:
-    """Yield the statements of a block of events after which tables may have other columns; raises as ``drops``."""
+    """Yield the statements of a block after which tables may have other columns; raises as ``table_changes``."""
     for statement in statements(memory, events):
         where = f"binlog {file} position {statement.position}: {shortened(statement.text)}"
         effect = statement.effect

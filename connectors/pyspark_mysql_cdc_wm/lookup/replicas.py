@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+
 from pyspark_mysql_cdc_wm.binlog.log_position import FIRST_OFFSET, GtidSet, LogPosition, file_number, position_number
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.lookup.binlog_status import LogStatus
@@ -94,14 +96,8 @@ class MySqlReplica:
         read = self._checked(done)
         files = self._status.files()
         # Each file begins with the GTIDs of all previous files.
-        low, high = 0, len(files)
-        while high - low > 1:
-            middle = (low + high) // 2
-            if self._status.before_file(files[middle]) - read:
-                high = middle
-            else:
-                low = middle
-        return position_number(file_number(files[low]), FIRST_OFFSET)
+        later = bisect_left(files, True, lo=1, key=lambda file: bool(self._status.before_file(file) - read))
+        return position_number(file_number(files[later - 1]), FIRST_OFFSET)
 
     def shift_after(self, position: int) -> int:
         """Return the number to add to this server's positions so that all are above a position."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Set
 from typing import TYPE_CHECKING
 
@@ -91,14 +92,12 @@ class BinlogTimeIndex:
         """Return a position before which no commit is later: where the last search ended, or a file's beginning."""
         known = max((place for time, place in self._searched_to.items() if time <= millis), default=0)
         files = self._status.files()
-        low, high = 0, len(files)
-        while high - low > 1:
-            middle = (low + high) // 2
-            if LogPosition(file_number(files[middle])).number <= known or self._began_before(files[middle], millis):
-                low = middle
-            else:
-                high = middle
-        return max(known, LogPosition(file_number(files[low])).number)
+
+        def is_later(file: str) -> bool:
+            return LogPosition(file_number(file)).number > known and not self._began_before(file, millis)
+
+        last = files[bisect_left(files, True, lo=1, key=is_later) - 1]
+        return max(known, LogPosition(file_number(last)).number)
 
     def _began_before(self, file: str, millis: int) -> bool:
         """Return whether no transaction before a file was committed after ``millis``.

@@ -11,17 +11,14 @@ from typing import NamedTuple
 
 from pyspark_mysql_cdc_wm.binlog.ddl_statements import (
     UNLOGGED_REMEDY,
-    Arrival,
     ColumnChange,
     Concerns,
     Definitions,
-    Drop,
     Redefinition,
     Table,
-    arrivals,
     check_statements,
-    drops,
     redefinitions,
+    table_changes,
 )
 from pyspark_mysql_cdc_wm.binlog.statement_effects import Unlogged
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs
@@ -276,28 +273,22 @@ class TableDrops:
         key = self.tables.key
         for block in blocks:
             begin = 0
-            changes: list[Drop | Arrival] = list(drops(block.memory, block.events))
-            if self.ignores_unlogged and (changes or gone):
-                changes = sorted((*changes, *arrivals(block.memory, block.events)), key=lambda change: change.events)
-            for change in changes:
-                named = {key(TableName(*table)) for table in change.tables}
-                if isinstance(change, Arrival):
-                    arrived = {table for table in gone if key(table) in named}
-                    gone -= arrived
-                    if arrived and change.is_new:
-                        yield block.between(begin, change.events), arrived
-                        begin = change.events
-                    continue
-                dropped = {
+            for change in table_changes(block.memory, block.events):
+                named = {key(TableName(*table)) for table in change.dropped}
+                cut = {
                     table
                     for table in tables
                     if key(table) in named
                     or any(key(TableName(database, table.table)) == key(table) for database in change.databases)
                 }
                 if self.ignores_unlogged:
-                    gone |= dropped
-                elif dropped:
-                    yield block.between(begin, change.events), dropped
+                    gone |= cut
+                    named = {key(TableName(*table)) for table in change.arrived}
+                    arrived = {table for table in gone if key(table) in named}
+                    gone -= arrived
+                    cut = arrived if change.is_new else set()
+                if cut:
+                    yield block.between(begin, change.events), cut
                     begin = change.events
             if begin < len(block.events):
                 yield block.between(begin, len(block.events)), frozenset()

@@ -111,7 +111,7 @@ def column_type(  # noqa: PLR0911 - a table of types
     if kind is ColumnType.NEWDECIMAL:
         return decimal_type(column.precision, column.scale)
     if kind in TEMPORAL:
-        return temporal_type(kind)
+        return TEMPORAL[kind]
     if kind is ColumnType.BIT:
         return pa.bool_() if column.length == 1 else pa.binary()
     if kind in STRINGS and column.collation == BINARY_COLLATION:
@@ -161,11 +161,6 @@ def integer_type(width: int, *, unsigned: bool) -> pa.DataType:
     if unsigned and width == 8:
         return pa.decimal128(20, 0)
     return pa.from_numpy_dtype((_UNSIGNED if unsigned else _SIGNED)[width])
-
-
-def temporal_type(kind: ColumnType) -> pa.DataType:
-    """Return the type of a date or time."""
-    return TEMPORAL[kind]
 
 
 def temporal_width(column: Column) -> int:

@@ -138,7 +138,7 @@ def _times(values: Values, kind: pa.DataType, layout: int, *, of_key: bool) -> p
 
 
 def _numbered_sets(values: Values, labels: pa.Array) -> pa.Array:
-    masks = _cast(values, pa.uint64()).fill_null(0).to_numpy(zero_copy_only=False).view(np.int64)
+    masks = _cast(values, pa.uint64()).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     return labelled_sets(masks, values.starts >= 0, labels)
 
 

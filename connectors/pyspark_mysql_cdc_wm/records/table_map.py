@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark_mysql_cdc_wm.binlog.wire import Scan
-from pyspark_mysql_cdc_wm.records.table_definition import Column, ColumnType, KeyPart, TableMap
+from pyspark_mysql_cdc_wm.records.arrow_types import INTEGERS, STRINGS
+from pyspark_mysql_cdc_wm.records.table_definition import COMPRESSED, Column, ColumnType, KeyPart, TableMap
 from watermark_source.errors import CorruptDataError, UnsupportedFormatError
 
 # The optional metadata of a TABLE_MAP event (``binlog_row_metadata``), put on the columns it is about.
@@ -22,30 +23,8 @@ from watermark_source.errors import CorruptDataError, UnsupportedFormatError
 _SIGNS, _DEFAULT_COLLATION, _COLLATIONS, _NAMES, _SET_LABELS, _ENUM_LABELS = 1, 2, 3, 4, 5, 6
 _KEY, _KEY_WITH_PREFIXES, _LABEL_DEFAULT_COLLATION, _LABEL_COLLATIONS, _VISIBILITY = 8, 9, 10, 11, 12
 
-_NUMERIC = frozenset(
-    {
-        ColumnType.TINY,
-        ColumnType.SHORT,
-        ColumnType.INT24,
-        ColumnType.LONG,
-        ColumnType.LONGLONG,
-        ColumnType.NEWDECIMAL,
-        ColumnType.DECIMAL,
-        ColumnType.FLOAT,
-        ColumnType.DOUBLE,
-    }
-)
-_CHARACTER = frozenset(
-    {
-        ColumnType.STRING,
-        ColumnType.VAR_STRING,
-        ColumnType.VARCHAR,
-        ColumnType.VARCHAR_COMPRESSED,
-        ColumnType.BLOB,
-        ColumnType.BLOB_COMPRESSED,
-        ColumnType.VECTOR,
-    }
-)
+_NUMERIC = frozenset({*INTEGERS, ColumnType.NEWDECIMAL, ColumnType.DECIMAL, ColumnType.FLOAT, ColumnType.DOUBLE})
+_CHARACTER = frozenset({*STRINGS, *COMPRESSED.values(), ColumnType.VECTOR})
 """Vectors have a place among them too, though they are no text."""
 _LABELLED = frozenset({ColumnType.ENUM, ColumnType.SET})
 

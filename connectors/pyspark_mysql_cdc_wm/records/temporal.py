@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from pyspark_mysql_cdc_wm.binlog.wire import uint32_at, uint_at
 from pyspark_mysql_cdc_wm.records.arrow_buffers import Values, fixed
-from pyspark_mysql_cdc_wm.records.arrow_types import temporal_type
+from pyspark_mysql_cdc_wm.records.arrow_types import TEMPORAL
 from pyspark_mysql_cdc_wm.records.key_column import check_zero_date
 from pyspark_mysql_cdc_wm.records.table_definition import Column, ColumnType
 from watermark_source.machine_code.iso_8601 import NO_MOMENT, day_of, moment_of
@@ -132,7 +132,7 @@ def temporals(values: Values, column: Column, *, of_key: bool = False) -> pa.Arr
     """
     found = np.empty(values.rows, np.int64)
     _read(values.data, values.starts, _LAYOUTS[column.type], (column.precision + 1) // 2, found)
-    kind = temporal_type(column.type)
+    kind = TEMPORAL[column.type]
     present = found != _NONE
     if of_key and not present.all():
         for row in np.flatnonzero(~present & (values.starts >= 0)):

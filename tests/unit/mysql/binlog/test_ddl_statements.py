@@ -8,15 +8,13 @@ import pytest
 
 from pyspark_mysql_cdc_wm.binlog.alter_table import AlteredColumns
 from pyspark_mysql_cdc_wm.binlog.ddl_statements import (
-    Arrival,
     ColumnChange,
     Definitions,
-    Drop,
-    arrivals,
+    TableChange,
     check_statements,
     defined_until,
-    drops,
     redefinitions,
+    table_changes,
 )
 from pyspark_mysql_cdc_wm.binlog.event_headers import FLAGS, HEADER_SIZE, POSITION, START, STOP, TYPE, EventType
 from pyspark_mysql_cdc_wm.binlog.query_events import Session, session_of, statements
@@ -261,10 +259,11 @@ def test_variables_that_are_cut_short_are_those_of_no_session(cut: str) -> None:
 
 def test_drops_and_arrivals_count_how_many_events_lead_up_to_them() -> None:
     block = logged("DROP TABLE a, x.b", "CREATE TABLE c LIKE d", "DROP DATABASE e", "RENAME TABLE f TO g", "FLUSH LOGS")
-    assert list(drops(*block)) == [Drop({("shop", "a"), ("x", "b")}, set(), 3), Drop(set(), {"e"}, 5)]
-    assert list(arrivals(*block)) == [
-        Arrival({("shop", "c")}, True, 4),
-        Arrival({("shop", "f"), ("shop", "g")}, False, 6),
+    assert list(table_changes(*block)) == [
+        TableChange({("shop", "a"), ("x", "b")}, set(), set(), False, 3),
+        TableChange(set(), set(), {("shop", "c")}, True, 4),
+        TableChange(set(), {"e"}, set(), False, 5),
+        TableChange(set(), set(), {("shop", "f"), ("shop", "g")}, False, 6),
     ]
 
 
