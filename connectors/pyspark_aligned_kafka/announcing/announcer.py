@@ -13,7 +13,7 @@ import math
 import threading
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 import pyarrow.compute as pc
@@ -92,8 +92,7 @@ class AnnouncementTopic:
             raise UsageError(
                 f"topic = {shortened(ascii(topic))}: expected the name of a topic, of at most "
                 f"{MOST_TOPIC_NAME - len(ANNOUNCED_IN)} characters, because its watermarks are announced in "
-                f"{announcements_of('<topic>')}, "
-                'for example topic="sessions"'
+                f'{announcements_of("<topic>")}, for example topic="sessions"'
             )
         self._kafka = {name: value for name, value in kafka.items() if name.lower().startswith(PREFIX)}
         self._settings = parse_settings(kafka)
@@ -345,18 +344,6 @@ def _close_once_expired(producer: KafkaProducer) -> None:
 # What a producer announces that is no Spark query.
 
 
-@dataclass(frozen=True, slots=True)
-class AnnouncerState:
-    """What one writer has announced in one run."""
-
-    writer: str
-    query: str
-    batch: int = 0
-    watermark: Millis | None = None
-    idle: bool = False
-    closed: bool = False
-
-
 class WatermarkAnnouncer:
     """Announces the watermark of a producer that is no Spark query. Threads may share it.
 
@@ -386,7 +373,10 @@ class WatermarkAnnouncer:
         need_settings(kafka)
         self._topic = AnnouncementTopic(kafka, topic)
         self._lock = threading.Lock()
-        self._announced = AnnouncerState(writer, str(uuid.uuid4()))
+        self._is_closed = False
+        self._announced = Announcement(
+            writer=writer, query=str(uuid.uuid4()), batch=0, watermark=None, topic="", ends={}
+        )
         self._topic.prepare()
         self._send(self._announced)
 
@@ -429,11 +419,11 @@ class WatermarkAnnouncer:
             end: announce that this writer writes no more, after the producer's last ``flush``.
         """
         with self._lock:
-            if self._announced.closed:
+            if self._is_closed:
                 return
             if end:
                 self._send(replace(self._next("close"), watermark=MAX, idle=False))
-            self._announced = replace(self._announced, closed=True)
+            self._is_closed = True
             self._topic.close()
 
     def __enter__(self) -> WatermarkAnnouncer:
@@ -442,24 +432,20 @@ class WatermarkAnnouncer:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _next(self, call: str) -> AnnouncerState:
+    def _next(self, call: str) -> Announcement:
+        """Return the last announcement as the next one."""
         last = self._announced
-        if last.closed:
+        if self._is_closed:
             raise UsageError(
                 f"WatermarkAnnouncer.{call}: the announcer of {last.writer} is closed; make a new one to announce again"
             )
         return replace(last, batch=last.batch + 1)
 
-    def _send(self, announced: AnnouncerState) -> None:
+    def _send(self, announced: Announcement) -> None:
         cut = self._topic.cut()
         # Before it is sent: a record that is not acknowledged may be in the log, and its number must not come again.
-        self._announced = announced
-        self._topic.send(
-            Announcement(
-                writer=announced.writer, query=announced.query, batch=announced.batch, watermark=announced.watermark,
-                idle=announced.idle, topic=cut.topic, ends=cut.ends,
-            )
-        )  # fmt: skip
+        self._announced = replace(announced, topic=cut.topic, ends=cut.ends)
+        self._topic.send(self._announced)
 
 
 def need_name(writer: str) -> None:
