@@ -71,6 +71,8 @@ HEADER_TYPE = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.bina
 HEADERS_TYPE = pa.list_(HEADER_TYPE)
 
 _SMALLEST_HEADER = 2
+_FEW_HEADERS = 4
+"""For so many in each record that has some there are places at once."""
 
 
 @inlined
@@ -87,7 +89,7 @@ def _header(data: Word, at: Word, stop: Word) -> tuple[Word, Word, Word, Word, W
 def _locate(array: Word, fields: Word, rows: Word, ends: Word, places: Word) -> Word:
     """Write how many headers there are up to each row, and where their keys and values lie.
 
-    Without places for them they are counted alone. Returns -1, or the row whose headers do not fit their record.
+    Those behind the last place are counted alone. Returns -1, or the row whose headers do not fit their record.
     """
     data = address_of(array)
     total = 0
@@ -122,11 +124,14 @@ def headers_array(split: Split, data: Bytes, located: Located, offsets: pa.Array
     rows, lists = located.rows, np.empty(located.rows + 1, np.int32)
     if located.with_headers == 0:
         return pa.nulls(rows, HEADERS_TYPE)
-    wrong = _locate(data, located.fields, rows, lists, np.empty((4, 0), np.int64))
+    places = np.empty((4, _FEW_HEADERS * located.with_headers), np.int64)
+    wrong = _locate(data, located.fields, rows, lists, places)
     if wrong >= 0:
         raise fault_error(Fault.HEADERS, split, offsets[wrong].as_py())
-    places = np.empty((4, lists[-1]), np.int64)
-    _locate(data, located.fields, rows, lists, places)
+    if lists[-1] > places.shape[1]:
+        places = np.empty((4, lists[-1]), np.int64)
+        _locate(data, located.fields, rows, lists, places)
+    places = places[:, : lists[-1]]
     key_sizes, value_sizes = places[1], places[3]
     keys = binary_column(data, places[:2], int(key_sizes.sum()), 0)
     value_nulls = int(np.count_nonzero(value_sizes < 0))
@@ -140,6 +145,8 @@ def headers_array(split: Split, data: Bytes, located: Located, offsets: pa.Array
 
 
 def _as_utf8(keys: pa.Array) -> pa.Array:
+    if np.frombuffer(keys.buffers()[2], np.uint8).max(initial=0) < 0x80:
+        return keys.view(pa.string())
     try:
         return keys.cast(pa.string())
     except pa.ArrowInvalid:
