@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from watermark_source.errors import UsageError
 from watermark_source.spark.column_names import KEY, MARKER
 from watermark_source.spark.plan_steps import Source, Step
 from watermark_source.spark.plan_text import PlanText
@@ -26,7 +27,13 @@ def steps_of_plan(node: Any) -> Step:
 
 def _with_nodes(step: Step, node: Any) -> Step:
     """Return a step with filters as a user writes them, and the names of sources."""
-    children = tuple(_with_nodes(*each) for each in zip(step.children, _items(node.children()), strict=True))
+    nodes = tuple(_items(node.children()))
+    if len(nodes) != len(step.children):
+        raise UsageError(
+            f"the text of the query's plan has {len(step.children)} inputs for {step.kind}, and {len(nodes)} were "
+            "expected: write no text in the query that has a line such as those of explain()"
+        )
+    children = tuple(map(_with_nodes, step.children, nodes))
     if step.kind == "Filter":
         condition = node.condition()
         return replace(step, children=children, text=str(condition.sql()), is_steady=_is_steady(condition))
