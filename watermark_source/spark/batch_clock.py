@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from uuid import uuid4
 from weakref import WeakSet
 
 import pyarrow as pa
@@ -24,6 +25,7 @@ from watermark_source.planning.watermark import WatermarkCharacteristic
 from watermark_source.spark.column_names import CLOCK, DECLARED, EVENT_TIME
 from watermark_source.spark.follow import DELAY_KEY, is_case_sensitive, known_columns, parsed_delay
 from watermark_source.spark.query_plan import steps_of
+from watermark_source.spark.source_evolution import evolves
 from watermark_source.spark.source_time import SourceTime
 
 _CALLER = "follow_clock"
@@ -85,7 +87,9 @@ def _ticks(spark: SparkSession) -> DataFrame:
     if spark not in _registered:
         spark.dataSource.register(ClockTicks)
         _registered.add(spark)
-    return spark.readStream.format(ClockTicks.name()).load()
+    reader = spark.readStream.format(ClockTicks.name())
+    # Any name will do, and another one after a restart: a clock that begins anew goes on as before.
+    return (reader.name(f"clock_{uuid4().hex}") if evolves(spark) else reader).load()
 
 
 _DECLARED = SourceTime(

@@ -24,6 +24,7 @@ from watermark_source.errors import UsageError
 from watermark_source.spark.column_names import CLOCK, EVENT_TIME
 from watermark_source.spark.plan_steps import Step, Watermarked, in_place
 from watermark_source.spark.query_plan import steps_of
+from watermark_source.spark.source_evolution import need_new_names
 from watermark_source.spark.unexamined_query import EXAMINED
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ def _with_checked_query(start: Callable[..., Any]) -> Callable[..., Any]:
         df = _written_by(writer)
         if not examine(df):
             return start(writer, *args, **named)
+        need_new_names(writer, df, named)
         # A query keeps the settings that its session has when it starts; those that nothing examines have it not.
         conf = df.sparkSession.conf
         conf.set(EXAMINED, "true")

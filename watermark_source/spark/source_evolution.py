@@ -1,0 +1,93 @@
+"""Sources that are added to a query and removed from it under its checkpoint: Spark's source evolution.
+
+Spark forgets the position of a source that a query no longer has. Where that source comes back under its name, Spark
+begins it anew, by its ``startingOffsets``: rows twice, or left out, without a word. Earlier entries of the offset log
+still have it, a hundred batches by default (``spark.sql.streaming.minBatchesToRetain``).
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from watermark_source.errors import UsageError, listed
+from watermark_source.planning.watermark import Millis, watermark_text
+from watermark_source.supported_spark import analyzed_plan
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row, SparkSession
+
+_log = logging.getLogger(__name__)
+
+_EVOLVES = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
+_LOCATION = "checkpointLocation"
+# Version 2 of Spark's offset log has lines "name:offset"; an offset of this project has its format and its version.
+_ENTRY = {
+    "batch": "CAST(_metadata.file_name AS BIGINT)",
+    "watermark": r"""regexp_extract(value, r'"batchWatermarkMs":(\d+)', 1)""",
+    "names": r"regexp_extract_all(value, r'(?m)^(\w+):', 1)",
+    "own": r"""regexp_extract_all(value, r'(?m)^(\w+):\{.*"source": ".*"v": \d', 1)""",
+}
+
+
+def evolves(spark: SparkSession) -> bool:
+    """Return whether each source of a query must have a name (``readStream.name``)."""
+    return spark.conf.get(_EVOLVES, "false") == "true"
+
+
+def need_new_names(writer: Any, df: DataFrame, given: Mapping[str, Any]) -> None:
+    """Refuse a source that comes back under the name that it had before it was removed; warn of one that is late.
+
+    ``given``: the options with which the query is started, beside those of its writer.
+
+    Raises:
+        UsageError: a source is in the offset log of the query's checkpoint, not in its last entry, and is back.
+    """
+    if not evolves(df.sparkSession):
+        return
+    try:
+        location = given.get(_LOCATION) or _location(writer)
+        logged, present = _logged(df.sparkSession, location), set(_names(df))
+        last = max(logged, key=lambda entry: entry.batch)
+    except Exception:  # noqa: BLE001 - a check must not stop what Spark accepts; a new query has no log
+        _log.debug("the offset log of a query is not examined", exc_info=True)
+        return
+    removed = {name for entry in logged for name in entry.own}.difference(last.names)
+    if back := sorted(removed & present):
+        raise UsageError(
+            f"{listed(back)} was removed from this query, and Spark has forgotten up to where it was read: under the "
+            "same name it would begin anew, with rows twice or left out. Give it another name and say where it begins: "
+            f'readStream.name("{back[0]}_2").option("startingOffsets", …)'
+        )
+    if (new := sorted(present.difference(last.names))) and int(last.watermark):
+        _log.warning(
+            "%s is new in this query, whose watermark is %s: windows, joins and deduplication drop its rows whose "
+            "event time is not later. Where those are wanted, start with a new checkpoint location",
+            listed(new), watermark_text(Millis(int(last.watermark))),
+        )  # fmt: skip
+
+
+def _location(writer: Any) -> str:
+    if hasattr(writer, "_jwrite"):
+        return str(writer._jwrite.extraOptions().apply(_LOCATION))  # noqa: SLF001 - a writer shows them nowhere else
+    return str(writer._write_proto.options[_LOCATION])  # noqa: SLF001 - as above
+
+
+def _logged(spark: SparkSession, location: str) -> list[Row]:
+    """Return the entries of an offset log: batch, watermark, names of its sources, and of those of this project."""
+    files = spark.read.text(f"{location}/offsets", wholetext=True, pathGlobFilter="[0-9]*")
+    found = (f"{of} AS {name}" for name, of in _ENTRY.items())
+    return files.selectExpr(*found).collect()
+
+
+def _names(df: DataFrame) -> list[str]:
+    """Return the names of the sources of a query."""
+    if (plan := analyzed_plan(df)) is not None:
+        found = plan.collectLeaves()
+        leaves = (found.apply(i) for i in range(found.size()))
+        return [str(leaf.sourceIdentifyingName().name()) for leaf in leaves if leaf.isStreaming()]
+    of_connect: Any = df
+    sent = of_connect._plan.to_proto(of_connect.sparkSession.client)  # noqa: SLF001 - as above
+    return re.findall(r'source_name: "(\w+)"', str(sent))
