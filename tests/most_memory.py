@@ -19,16 +19,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if "PYTEST_XDIST_WORKER" in os.environ:
+    if hasattr(config, "workerinput") and sys.platform == "linux":
         # As pytest's own handler of faults: while a test runs, the usual number is that of what it captures.
         shown = os.dup(sys.__stderr__.fileno()) if sys.__stderr__ else 2
         threading.Thread(target=_watch, args=(config.getoption("most_memory") << 20, shown), daemon=True).start()
 
 
 def _watch(most: int, shown: int) -> None:
-    # A test may have lowered the number of files that can be open: this opens none.
-    while (taken := resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10) < most:
-        time.sleep(_POLL_SECONDS)
+    # Opened once: a test may lower the number of files that can be open.
+    with open("/proc/self/statm", "rb", buffering=0) as pages:
+        while (taken := int(os.pread(pages.fileno(), 200, 0).split()[1]) * resource.getpagesize()) < most:
+            time.sleep(_POLL_SECONDS)
     os.write(shown, f"{taken >> 20} MiB of memory, and at most {most >> 20} were expected (--most-memory)\n".encode())
     faulthandler.dump_traceback(shown)
     os._exit(1)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pyspark_mysql_cdc_wm.client.dump_range import PlacedBlock, dumped
-from pyspark_mysql_cdc_wm.reading import snapshot_rows
+from pyspark_mysql_cdc_wm.reading import log_reading, snapshot_rows
 from pyspark_mysql_cdc_wm.snapshot import consistent_view
 from services.mysql import MySql
 from services.mysql_client import run
@@ -31,5 +31,6 @@ def heard_of(server: MySql, monkeypatch: pytest.MonkeyPatch) -> list[list[bool]]
 
     # Not only now and then.
     monkeypatch.setattr(consistent_view, "_KEEP_ALIVE_SECONDS", 0)
-    monkeypatch.setattr(snapshot_rows, "dumped", dumped_and_counted)
+    for reader in (snapshot_rows, log_reading):
+        monkeypatch.setattr(reader, "dumped", dumped_and_counted)
     return passes

@@ -32,7 +32,7 @@ def test_the_run_goes_on_when_a_process_dies(tmp_path: Path, fatal: int, others:
     dies = FINE.replace("pass", f"n == {fatal} and __import__('os')._exit(9)")
     said = run(tmp_path, a=FINE, b=FINE, c=dies, **{f"d{n}": FINE for n in range(others)})
     assert f" 1 failed, {4 * (others + 3) - 1} passed" in said[-1], said
-    assert any(line.startswith("FAILED") and line.endswith(f"test_c.py::test_fine[{fatal}]") for line in said), said
+    assert any(line.startswith("FAILED") and f"test_c.py::test_fine[{fatal}]" in line for line in said), said
 
 
 def test_a_process_that_takes_too_much_memory_ends_with_its_stacks(tmp_path: Path) -> None:

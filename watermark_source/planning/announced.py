@@ -68,7 +68,7 @@ class Remark(NamedTuple):
     kind: RemarkKind
     text: str
     about: str | None = None
-    """The writer, or the other topic; ``None`` if it is about neither."""
+    """The writer, with the fault of a record that cannot be read; or the other topic; ``None`` if it is neither."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +230,7 @@ class _Changing:
             RemarkKind.UNREADABLE,
             f"the record at {logged.position}, of {logged.writer}, is refused, and the watermark waits for its next "
             f"one: {logged.fault}; {gone_line([logged.writer])}",
-            logged.writer,
+            f"{logged.writer}: {logged.fault}",
         )
 
     def announce(self, of: Announcement, logged: LoggedStatement) -> None:

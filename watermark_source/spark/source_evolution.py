@@ -12,6 +12,8 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from pyspark.errors import PySparkException
+
 from watermark_source.errors import UsageError, listed
 from watermark_source.planning.watermark import Millis, watermark_text
 from watermark_source.supported_spark import analyzed_plan
@@ -25,8 +27,8 @@ _EVOLVES = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
 _LOCATION = "checkpointLocation"
 # Version 2 of Spark's offset log has lines "name:offset"; an offset of this project has its format and its version.
 _ENTRY = {
-    "batch": "CAST(_metadata.file_name AS BIGINT)",
-    "watermark": r"""regexp_extract(value, r'"batchWatermarkMs":(\d+)', 1)""",
+    "batch": "TRY_CAST(_metadata.file_name AS BIGINT)",
+    "watermark": r"""CAST(nullif(regexp_extract(value, r'"batchWatermarkMs":(\d+)', 1), '') AS BIGINT)""",
     "names": r"regexp_extract_all(value, r'(?m)^(\w+):', 1)",
     "own": r"""regexp_extract_all(value, r'(?m)^(\w+):\{.*"source": ".*"v": \d', 1)""",
 }
@@ -50,23 +52,35 @@ def need_new_names(writer: Any, df: DataFrame, given: Mapping[str, Any]) -> None
     try:
         location = given.get(_LOCATION) or _location(writer)
         logged, present = _logged(df.sparkSession, location), set(_names(df))
-        last = max(logged, key=lambda entry: entry.batch)
-    except Exception:  # noqa: BLE001 - a check must not stop what Spark accepts; a new query has no log
-        _log.debug("the offset log of a query is not examined", exc_info=True)
+    except Exception as error:  # noqa: BLE001 - a check must not stop what Spark accepts
+        if not _is_of_new_query(error):
+            _log.warning(
+                "the offset log of this query cannot be examined (%s): a source that was removed, and is back under "
+                "its name, begins anew, with rows twice or left out", type(error).__name__, exc_info=True,
+            )  # fmt: skip
         return
+    if not logged:
+        return
+    last = max(logged, key=lambda entry: entry.batch)
     removed = {name for entry in logged for name in entry.own}.difference(last.names)
     if back := sorted(removed & present):
         raise UsageError(
             f"{listed(back)} was removed from this query, and Spark has forgotten up to where it was read: under the "
-            "same name it would begin anew, with rows twice or left out. Give it another name and say where it begins: "
-            f'readStream.name("{back[0]}_2").option("startingOffsets", …)'
+            "same name it would begin anew, with rows twice or left out. Give it another name, and options that say "
+            f'where it begins: readStream.name("{back[0]}_2")'
         )
-    if (new := sorted(present.difference(last.names))) and int(last.watermark):
+    if (new := sorted(present.difference(last.names))) and last.watermark:
         _log.warning(
             "%s is new in this query, whose watermark is %s: windows, joins and deduplication drop its rows whose "
             "event time is not later. Where those are wanted, start with a new checkpoint location",
-            listed(new), watermark_text(Millis(int(last.watermark))),
+            listed(new), watermark_text(Millis(last.watermark)),
         )  # fmt: skip
+
+
+def _is_of_new_query(error: Exception) -> bool:
+    """Return whether there is no offset log yet, or no option that names its place."""
+    no_location = isinstance(error, KeyError) or "NoSuchElementException" in str(error)
+    return no_location or (isinstance(error, PySparkException) and error.getCondition() == "PATH_NOT_FOUND")
 
 
 def _location(writer: Any) -> str:
@@ -79,7 +93,7 @@ def _logged(spark: SparkSession, location: str) -> list[Row]:
     """Return the entries of an offset log: batch, watermark, names of its sources, and of those of this project."""
     files = spark.read.text(f"{location}/offsets", wholetext=True, pathGlobFilter="[0-9]*")
     found = (f"{of} AS {name}" for name, of in _ENTRY.items())
-    return files.selectExpr(*found).collect()
+    return files.selectExpr(*found).where("batch IS NOT NULL").collect()
 
 
 def _names(df: DataFrame) -> list[str]:

@@ -301,6 +301,17 @@ def test_of_each_kind_of_remark_one_a_minute_is_logged(
     ]
 
 
+def test_each_fault_of_a_writer_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    process = Process()
+    for fault in ("its watermark is in microseconds", "it names partition 7", "it names partition 7"):
+        at = len(process.log.statements)
+        process.log.statements.append(LoggedStatement(at, None, None, writer="a", fault=fault))
+        process.now()
+    assert [text.partition(" next one: ")[2].partition(";")[0] for text in caplog.messages] == [
+        "its watermark is in microseconds", "it names partition 7"
+    ]  # fmt: skip
+
+
 def test_an_earlier_run_that_announces_on_does_not_hide_that_the_newer_one_is_silent(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
