@@ -88,7 +88,7 @@ def _ticks(spark: SparkSession) -> DataFrame:
         spark.dataSource.register(ClockTicks)
         _registered.add(spark)
     reader = spark.readStream.format(ClockTicks.name())
-    # Any name will do, and another one after a restart: a clock that begins anew goes on as before.
+    # Any name will do, and another one after a restart: a new clock continues as before.
     return (reader.name(f"clock_{uuid4().hex}") if evolves(spark) else reader).load()
 
 

@@ -56,7 +56,7 @@ def need_new_names(writer: Any, df: DataFrame, given: Mapping[str, Any]) -> None
         if not _is_of_new_query(error):
             _log.warning(
                 "the offset log of this query cannot be examined (%s): a source that was removed, and is back under "
-                "its name, begins anew, with rows twice or left out", type(error).__name__, exc_info=True,
+                "its name, starts over, with rows twice or left out", type(error).__name__, exc_info=True,
             )  # fmt: skip
         return
     if not logged:
@@ -66,7 +66,7 @@ def need_new_names(writer: Any, df: DataFrame, given: Mapping[str, Any]) -> None
     if back := sorted(removed & present):
         raise UsageError(
             f"{listed(back)} was removed from this query, and Spark has forgotten up to where it was read: under the "
-            "same name it would begin anew, with rows twice or left out. Give it another name, and options that say "
+            "same name it would start over, with rows twice or left out. Give it another name, and options that say "
             f'where it begins: readStream.name("{back[0]}_2")'
         )
     if (new := sorted(present.difference(last.names))) and last.watermark:
