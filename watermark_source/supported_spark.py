@@ -66,6 +66,11 @@ def analyzed_plan(df: DataFrame) -> Any | None:
     return None if java is None else java.queryExecution().analyzed()
 
 
+def scala_items(sequence: Any) -> Iterator[Any]:
+    """Yield the elements of a sequence of Scala, of which Py4J makes no list."""
+    return (sequence.apply(i) for i in range(sequence.size()))
+
+
 @contextmanager
 def spark_internals() -> Iterator[None]:
     """Name the Spark that is expected where a method of its classes, which are not public, is not there."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +10,7 @@ from watermark_source.errors import UsageError
 from watermark_source.spark.column_names import KEY, MARKER
 from watermark_source.spark.plan_steps import Source, Step
 from watermark_source.spark.plan_text import PlanText
+from watermark_source.supported_spark import scala_items
 
 _MOST_FIELDS = 2**31 - 1
 _MOVING = ("CurrentDate", "CurrentTime", "CurrentTimestamp", "LocalTimestamp", "Now", "Exists")
@@ -27,7 +27,7 @@ def steps_of_plan(node: Any) -> Step:
 
 def _with_nodes(step: Step, node: Any) -> Step:
     """Return a step with filters as a user writes them, and the names of sources."""
-    nodes = tuple(_items(node.children()))
+    nodes = tuple(scala_items(node.children()))
     if len(nodes) != len(step.children):
         raise UsageError(
             f"the text of the query's plan has {len(step.children)} inputs for {step.kind}, and {len(nodes)} were "
@@ -41,7 +41,7 @@ def _with_nodes(step: Step, node: Any) -> Step:
 
 
 def _named(source: Source, node: Any) -> Source:
-    markers = (each for each in _items(node.output()) if each.name() == MARKER and each.metadata().contains(KEY))
+    markers = (each for each in scala_items(node.output()) if each.name() == MARKER and each.metadata().contains(KEY))
     declared = next((json.loads(each.metadata().json())[KEY] for each in markers), {"source": source.name})
     return source._replace(name=str(declared["source"]))
 
@@ -51,9 +51,4 @@ def _is_steady(expression: Any) -> bool:
     kind = str(expression.getClass().getSimpleName())
     if kind in _MOVING or kind.endswith(_SUBQUERIES) or not expression.deterministic():
         return False
-    return all(map(_is_steady, _items(expression.children())))
-
-
-def _items(sequence: Any) -> Iterator[Any]:
-    """Yield the elements of a sequence of Scala."""
-    return (sequence.apply(i) for i in range(sequence.size()))
+    return all(map(_is_steady, scala_items(expression.children())))

@@ -19,6 +19,7 @@ from pyspark.sql.streaming import StreamingQuery
 from watermark_source.errors import UsageError
 from watermark_source.planning.offset import own_offset
 from watermark_source.planning.watermark import LAST, MAX, Millis
+from watermark_source.supported_spark import scala_items
 
 _END = 2**62 // 1_000
 """Half of Spark's range of times, in milliseconds: a watermark beyond it is the end of time (``finalWatermark``)."""
@@ -273,7 +274,7 @@ def _inputs(node: Any, name: str) -> Iterator[Any]:
     elif name.endswith("QueryStageExec"):
         yield node.plan()
     else:
-        yield from _items(node.children())
+        yield from scala_items(node.children())
 
 
 def _operator(node: Any, kind: str, *, is_last: bool, is_checked: bool) -> OperatorWatermark:
@@ -308,8 +309,8 @@ def _promises(node: Any, kind: str, eviction: Millis | None, *, is_checked: bool
 
 
 def _is_own(node: Any) -> bool:
-    entering = next(iter(_items(node.children())))
-    return {str(column.name()) for column in _items(entering.output())} in _OWN_PACKS
+    entering = next(iter(scala_items(node.children())))
+    return {str(column.name()) for column in scala_items(entering.output())} in _OWN_PACKS
 
 
 def _produced(node: Any, watermark: Millis | None) -> Millis | None:
@@ -336,7 +337,7 @@ def _has_stateless_rows(node: Any) -> bool:
     """Return whether an analysed plan leads rows of a stream past every stateful operator."""
     if not bool(node.isStreaming()):
         return False
-    children = list(_items(node.children()))
+    children = list(scala_items(node.children()))
     if not children:
         return True
     name = str(node.getClass().getSimpleName())
@@ -349,7 +350,3 @@ def _has_stateless_rows(node: Any) -> bool:
 
 def _option(option: Any) -> Any | None:
     return None if option.isEmpty() else option.get()
-
-
-def _items(sequence: Any) -> Iterator[Any]:
-    return (sequence.apply(i) for i in range(sequence.size()))

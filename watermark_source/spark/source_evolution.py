@@ -10,13 +10,13 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from pyspark.errors import PySparkException
 
 from watermark_source.errors import UsageError, listed
 from watermark_source.planning.watermark import Millis, watermark_text
-from watermark_source.supported_spark import analyzed_plan
+from watermark_source.supported_spark import analyzed_plan, scala_items
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -50,7 +50,8 @@ def need_new_names(writer: Any, df: DataFrame, given: Mapping[str, Any]) -> None
     if not evolves(df.sparkSession):
         return
     try:
-        location = given.get(_LOCATION) or _location(writer)
+        if not (location := given.get(_LOCATION) or _location(writer)):
+            return
         logged, present = _logged(df.sparkSession, location), set(_names(df))
     except Exception as error:  # noqa: BLE001 - a check must not stop what Spark accepts
         if not _is_of_new_query(error):
@@ -78,15 +79,17 @@ def need_new_names(writer: Any, df: DataFrame, given: Mapping[str, Any]) -> None
 
 
 def _is_of_new_query(error: Exception) -> bool:
-    """Return whether there is no offset log yet, or no option that names its place."""
-    no_location = isinstance(error, KeyError) or "NoSuchElementException" in str(error)
-    return no_location or (isinstance(error, PySparkException) and error.getCondition() == "PATH_NOT_FOUND")
+    """Return whether there is no offset log yet."""
+    return isinstance(error, PySparkException) and error.getCondition() == "PATH_NOT_FOUND"
 
 
-def _location(writer: Any) -> str:
+def _location(writer: Any) -> str | None:
+    """Return the option of a writer, which shows its options nowhere else; ``None`` if it has none."""
     if hasattr(writer, "_jwrite"):
-        return str(writer._jwrite.extraOptions().apply(_LOCATION))  # noqa: SLF001 - a writer shows them nowhere else
-    return str(writer._write_proto.options[_LOCATION])  # noqa: SLF001 - as above
+        options = writer._jwrite.extraOptions()  # noqa: SLF001
+        return str(options.apply(_LOCATION)) if options.contains(_LOCATION) else None
+    # To index the map of a message would add the key to it.
+    return cast("str | None", writer._write_proto.options.get(_LOCATION))  # noqa: SLF001
 
 
 def _logged(spark: SparkSession, location: str) -> list[Row]:
@@ -99,8 +102,7 @@ def _logged(spark: SparkSession, location: str) -> list[Row]:
 def _names(df: DataFrame) -> list[str]:
     """Return the names of the sources of a query."""
     if (plan := analyzed_plan(df)) is not None:
-        found = plan.collectLeaves()
-        leaves = (found.apply(i) for i in range(found.size()))
+        leaves = scala_items(plan.collectLeaves())
         return [str(leaf.sourceIdentifyingName().name()) for leaf in leaves if leaf.isStreaming()]
     of_connect: Any = df
     sent = of_connect._plan.to_proto(of_connect.sparkSession.client)  # noqa: SLF001 - as above
