@@ -58,7 +58,9 @@ SECTIONS: Mapping[tuple[str, str], str] = {
 }
 """Each section of the page, the module that users import its names from, and the names."""
 _WIDTH = 120
-_TITLES = ("Args:", "Returns:", "Raises:")
+_TITLES = ("Args:", "Raises:")
+"""Of a docstring's lists of names."""
+_RESULTS = ("Returns:", "Yields:")
 _HEAD = """\
 <!-- Written by docs/generate.py from the docstrings. -->
 # API
@@ -206,25 +208,54 @@ def _entry(public: Public) -> str:
 
 
 def _prose(doc: str) -> str:
-    return "\n\n".join(_paragraph(part) for part in doc.replace("``", "`").split("\n\n"))
-
-
-def _paragraph(part: str) -> str:
-    title, _, body = part.partition("\n")
-    if title not in _TITLES:
-        return _wrapped(part)
-    entries = [each.partition(": ") for each in re.split(r"\n(?=\S)", textwrap.dedent(body))]
-    items = [_wrapped(f"- `{name}`: {text}" if text else f"- {name}", indent="  ") for name, _, text in entries]
-    return "\n".join([title, "", *items])
-
-
-def _wrapped(text: str, indent: str = "") -> str:
-    joined = " ".join(text.split())
-    return textwrap.fill(joined, _WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return "\n\n".join(_as_page(block) for block in _blocks(doc))
 
 
 def _flat(doc: str) -> str:
-    return " ".join(doc.replace("``", "`").split())
+    """Return a docstring as the text of a cell, which is one line."""
+    return "<br>".join(_as_line(block) for block in _blocks(doc))
+
+
+class _Block(NamedTuple):
+    """A paragraph of a docstring, then what it introduces: entries of a list, or code."""
+
+    text: str
+    entries: tuple[str, ...] = ()
+    code: str = ""
+
+
+def _blocks(doc: str) -> Iterator[_Block]:
+    for part in doc.replace("``", "`").split("\n\n"):
+        title, _, body = part.partition("\n")
+        lead, *items = re.split(r"(?:^|\n)- ", part)
+        if title in _TITLES:
+            entries = [each.partition(": ") for each in re.split(r"\n(?=\S)", textwrap.dedent(body))]
+            yield _Block(title, tuple(f"`{name}`: {_joined(text)}" for name, _, text in entries))
+        elif title in _RESULTS:
+            yield _Block(_joined(part))
+        elif part.startswith("    "):
+            yield _Block("", code=textwrap.dedent(part))
+        else:
+            yield _Block(re.sub("::$", ":", _joined(lead)), tuple(map(_joined, items)))
+
+
+def _as_page(block: _Block) -> str:
+    items = (_wrapped(f"- {entry}", indent="  ") for entry in block.entries)
+    code = f"```python\n{block.code}\n```" if block.code else ""
+    return "\n\n".join(part for part in (_wrapped(block.text), "\n".join(items), code) if part)
+
+
+def _as_line(block: _Block) -> str:
+    code = (f"`{line}`" for line in block.code.splitlines())
+    return "<br>".join(part for part in (block.text, *(f"- {entry}" for entry in block.entries), *code) if part)
+
+
+def _wrapped(text: str, indent: str = "") -> str:
+    return textwrap.fill(text, _WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+def _joined(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _cell(text: str) -> str:

@@ -91,4 +91,4 @@ def _version() -> str:
 
 
 def _expected() -> str:
-    return f"watermark_source runs on Spark {' and '.join(_VERSIONS)} (docs/where-it-runs.md)"
+    return f"watermark_source runs on Spark {' and '.join(_VERSIONS)} (docs/versions.md)"

@@ -15,6 +15,13 @@ def test_the_page_is_what_the_docstrings_generate() -> None:
     assert API_PAGE.read_text(encoding="utf-8") == api_page(), "run: python docs/generate.py"
 
 
+def test_lists_and_code_of_a_docstring_are_lists_and_code_on_the_page() -> None:
+    page = api_page()
+    assert "\n- `late` is false for rows in order.\n- `late` is true for a row " in page
+    assert "\n```python\npage = StatusPage(spark)\nprint(page.url)\n```\n" in page
+    assert "<br>- `watermark`: milliseconds since 1970-01-01 UTC.<br>Raises:<br>- `UsageError`: " in page
+
+
 @pytest.mark.parametrize("module", ["watermark_source", "watermark_source.connector", "watermark_source.testing"])
 def test_every_public_name_is_on_the_page_once(module: str) -> None:
     here = [name for (_, home), names in SECTIONS.items() if home == module for name in names.split()]

@@ -35,7 +35,8 @@ class StopRequests:
 def stop_between_batches(*queries: StreamingQuery, timeout: float = 5.0) -> Iterator[StopRequests]:
     """Stop queries at the end of the block, and at Ctrl-C in it, each when none of its batches runs::
 
-        with stop_between_batches(query): query.awaitTermination()
+        with stop_between_batches(query):
+            query.awaitTermination()
 
     Ctrl-C raises nothing: it is confirmed on standard error and stops the queries, so that what the block waits for
     ends, and the program goes on behind the block. A second Ctrl-C stops them at once, a third is Python's

@@ -345,11 +345,12 @@ def _close_once_expired(producer: KafkaProducer) -> None:
 
 
 class WatermarkAnnouncer:
-    """Announces the watermark of a producer that is no Spark query. Threads may share it.
+    """Announces the watermark of a producer other than a Spark query. Threads may share it.
 
         announcer = WatermarkAnnouncer(topic="clicks", kafka={"kafka.bootstrap.servers": "…"}, writer="web-1")
-        …; producer.flush(); announcer.announce(watermark)
-        …; producer.flush(); announcer.close()
+        producer.flush()
+        announcer.announce(watermark)
+        announcer.close()
 
     Each call returns once the announcement is acknowledged, and raises an error of the brokers (``SourceError``); then
     it may have been announced nevertheless, so repeat the call: a lower watermark is refused. From the first moment

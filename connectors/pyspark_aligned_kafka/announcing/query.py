@@ -68,7 +68,7 @@ def announce_watermark(
 ) -> AnnouncedQuery:
     """Announce, after each batch of a query, how far the event time of what it writes to Kafka has advanced.
 
-        query = df.writeStream.format("kafka").option("topic", "sessions")….start()
+        query = df.writeStream.format("kafka").option("topic", "sessions").start()
         announced = announce_watermark(query, topic="sessions", kafka={"kafka.bootstrap.servers": "…"}, writer="jobs")
 
     For any sink that writes to Kafka with ``acks=all``, Spark's own and ``foreachBatch`` too. The watermark is the one
