@@ -45,36 +45,34 @@ _HEAD = """\
 <!-- Written by docs/generate.py from docs/surface_table.py. -->
 # Ways to write a stream
 
-A source sends two kinds of rows: the data, and marker rows, which carry its watermark and are null in every other
-column. `follow_watermark(stream)` makes them Spark's watermark, `data_rows(stream)` leaves them out. What a query does
-with neither, or with a watermark of Spark's own, is seen when it starts. Each cell was tried with three sources, whose
-splits or chunks are an hour apart: a log in files (`examples/file_log`), a topic of Kafka with `eventTimeColumn`, and a
-table of MySQL with a snapshot, then an insert, an update and a delete. Where a cell has one word, all three are alike:
+A source sends data rows, and marker rows, which carry its watermark and are null in all other columns.
+`follow_watermark(stream)` turns them into Spark's watermark, `data_rows(stream)` removes them. When a query starts, the
+source checks which of these it uses. Tests try each cell with three sources: files (`examples/file_log`), Kafka with
+`eventTimeColumn`, and MySQL with a snapshot and changes. One word in a cell means that all three behave the same:
 
 """
 _TAIL = """\
 
 - *exact*: the result is that of a batch over the same rows.
-- *refused*: an error when it is written or started, with what to write.
-- *warned*: a line in the log with what to write. Spark's own watermark drops rows of slower partitions; with neither,
-  marker rows are written as rows of nulls. A column of one's own has times that the source's watermark is not about.
+- *refused*: an error that states what to write.
+- *warned*: a log line that states what to write. Spark's own watermark drops rows of slower partitions; with neither,
+  marker rows appear as rows of nulls. The source's watermark does not apply to times in a column of your own.
 
-In SQL `data_rows` is `WHERE marker IS NULL`, `withWatermark` is `WATERMARK`, and `follow_watermark` is a view that
-Python makes, over which SQL needs no `WATERMARK`:
+In SQL, `data_rows` is `WHERE marker IS NULL` and `withWatermark` is `WATERMARK`. For `follow_watermark` create a view in
+Python; SQL over it needs no `WATERMARK`:
 
 ```python
 follow_watermark(spark.readStream.table("rides")).createOrReplaceTempView("followed")
 spark.sql("SELECT window(event_time, '1 minute'), count(*) FROM followed GROUP BY 1")
 ```
 
-A table does not keep a password: `FROM STREAM rides WITH ('password' = '…')`, or
+A table does not store a password: write `FROM STREAM rides WITH ('password' = '…')`, or
 `spark.readStream.option("password", …).table("rides")`.
 
-Plans are examined in programs of Python that import `watermark_source`; of a pipeline, where the functions are. In SQL
-of a pipeline, in Scala, and without the import, nothing is seen, and the query's first task with a watermark warns,
-whatever the query does, unless the option `includeMarkers` is set: of SQL over a view that follows the watermark as
-well. In a pipeline the view is made by `follow_watermark(spark.readStream.format(…).load())`: tables, filters and SQL
-before the call are refused there, since nothing shows what they leave out.
+This check runs in Python programs that import `watermark_source`; for a pipeline, where its functions are. Otherwise
+(SQL of a pipeline, Scala, no import) the query's first task with a watermark always warns, unless the option
+`includeMarkers` is set. In a pipeline write `follow_watermark(spark.readStream.format(…).load())`: tables, filters and
+SQL before the call are refused.
 """
 
 
