@@ -58,8 +58,8 @@ _TAIL = """\
 - *warned*: a log line that states what to write. Spark's own watermark drops rows of slower partitions; with neither,
   marker rows appear as rows of nulls. The source's watermark does not apply to times in a column of your own.
 
-In SQL, `data_rows` is `WHERE marker IS NULL` and `withWatermark` is `WATERMARK`. For `follow_watermark` create a view in
-Python; SQL over it needs no `WATERMARK`:
+In SQL, `data_rows` is `WHERE marker IS NULL` and `withWatermark` is `WATERMARK`. For `follow_watermark` create a view
+in Python; SQL over it needs no `WATERMARK`:
 
 ```python
 follow_watermark(spark.readStream.table("rides")).createOrReplaceTempView("followed")
