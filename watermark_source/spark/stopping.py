@@ -39,7 +39,7 @@ def stop_between_batches(*queries: StreamingQuery, timeout: float = 5.0) -> Iter
             query.awaitTermination()
 
     Ctrl-C raises nothing: it is confirmed on standard error and stops the queries, so that what the block waits for
-    ends, and the program goes on behind the block. A second Ctrl-C stops them at once, a third is Python's
+    ends, and the program continues after the block. A second Ctrl-C stops them at once, a third is Python's
     ``KeyboardInterrupt``. In a thread that is not the main one, where Python handles no signals, only the end of the
     block stops them.
 
