@@ -25,11 +25,13 @@ from pyspark_mysql_cdc_wm.options.mysql_option_table import (
 )
 from pyspark_mysql_cdc_wm.options.mysql_option_table import OPTION_TABLE as MYSQL_TABLE
 from watermark_source.option_table import Option, Renamed
+from watermark_source.planning.hold_kinds import HoldKind
 from watermark_source.spark.option_rows import ENGINE_OPTIONS
 
 PAGE = Path(__file__).parent / "options.md"
 SURFACES_PAGE = Path(__file__).parent / "surfaces.md"
 MYSQL_PAGE = Path(__file__).parent / "mysql-options.md"
+MONITORING_PAGE = Path(__file__).parent / "monitoring.md"
 VERSIONS_PAGE = Path(__file__).parent / "versions.md"
 DECISIONS = Path(__file__).parent / "decisions"
 DECISIONS_PAGE = DECISIONS / "README.md"
@@ -111,6 +113,7 @@ rejected. A later decision supersedes a record; it does not rewrite it.
 |---|---|---|---|
 """
 _RENAMED = "| option of earlier versions | write |\n|---|---|\n"
+_KINDS = "| `kind` | why it is not further |\n|---|---|\n"
 _RECORD = re.compile(r"# (\d+)\. ([^\n]+)\n\nStatus: ([^\n]+)\. Date: (\d{4}-\d\d-\d\d)\.\n\n")
 
 
@@ -140,10 +143,19 @@ def mysql_page() -> str:
 def versions_page() -> str:
     """Return the page of versions with its table of options that had another name."""
     rows = {row.old: row for row in (*KAFKA_TABLE.renamed, *MYSQL_TABLE.renamed)}
-    table = "\n".join(f"| `{old}` | {_now(row)} |" for old, row in rows.items())
-    before, _, rest = VERSIONS_PAGE.read_text(encoding="utf-8").partition(_RENAMED)
+    return _with_table(VERSIONS_PAGE, _RENAMED, (f"| `{old}` | {_now(row)} |" for old, row in rows.items()))
+
+
+def monitoring_page() -> str:
+    """Return the page of monitoring with its table of why a member is not further."""
+    return _with_table(MONITORING_PAGE, _KINDS, (f"| `{kind.value}` | {kind.meaning} |" for kind in HoldKind))
+
+
+def _with_table(page: Path, head: str, rows: Iterable[str]) -> str:
+    """Return a page with the rows of the table that begins with ``head``."""
+    before, _, rest = page.read_text(encoding="utf-8").partition(head)
     _, _, after = rest.partition("\n\n")
-    return f"{before}{_RENAMED}{table}\n\n{after}"
+    return "".join((before, head, "\n".join(rows), "\n\n", after))
 
 
 def _now(row: Renamed) -> str:
@@ -228,6 +240,7 @@ if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
     MYSQL_PAGE.write_text(mysql_page(), encoding="utf-8")
     VERSIONS_PAGE.write_text(versions_page(), encoding="utf-8")
+    MONITORING_PAGE.write_text(monitoring_page(), encoding="utf-8")
     SURFACES_PAGE.write_text(surfaces_page(), encoding="utf-8")
     DECISIONS_PAGE.write_text(decisions_page(), encoding="utf-8")
     API_PAGE.write_text(api_page(), encoding="utf-8")

@@ -24,7 +24,7 @@ from watermark_source.monitor.history import Change, ChangeKind
 from watermark_source.monitor.page_html import Page as StatusOf
 from watermark_source.monitor.status_page import _Server
 from watermark_source.planning.group import Peer
-from watermark_source.planning.holds import HoldKind
+from watermark_source.planning.hold_kinds import HoldKind
 from watermark_source.planning.watermark import Millis
 from watermark_source.status_model.source_status import GroupStatus, Status, WriterView
 

@@ -30,7 +30,8 @@ from watermark_source.planning.announced import (
 )
 from watermark_source.planning.announcement import Announcement
 from watermark_source.planning.group import OtherMember, OtherMembers
-from watermark_source.planning.holds import HeldBy, HoldKind
+from watermark_source.planning.hold_kinds import HoldKind
+from watermark_source.planning.holds import HeldBy
 from watermark_source.planning.planner import plan
 from watermark_source.planning.range_report import RowTotals
 from watermark_source.planning.split import Split
@@ -42,7 +43,7 @@ from watermark_source.spark.driver.status import batch_line
 from watermark_source.spark.driver.status_from_plan import Seen, source_status
 from watermark_source.spark.driver.task_reports import RowCounts
 from watermark_source.spark.options import EngineOptions
-from watermark_source.status_model.hold_texts import advice_of, as_sentence, subject
+from watermark_source.status_model.hold_texts import ENGLISH, advice_of, as_sentence, subject
 from watermark_source.status_model.source_status import SourceStatus, Unprocessed
 from watermark_source.status_model.status_json import status_from_json, status_to_json
 from watermark_source.status_model.watermark_warnings import Stand, reason_of, standing_text
@@ -149,6 +150,8 @@ def assert_views_agree(status: SourceStatus) -> None:
         assert name in headline(status)[1] or status.first_reading is not None
     if holder.kind not in (HoldKind.BACKLOG, HoldKind.READ, HoldKind.PENDING) or holder.by is not HeldBy.SPLIT:
         assert not found.remarks or not to_do or any(to_do in remark for remark in found.remarks)
+    if holder.by is HeldBy.WRITER or (holder.by is HeldBy.SPLIT and "{why}" in ENGLISH[holder.kind].clause):
+        assert any(hold.why in found.sentence for hold in status.holds if hold.kind is holder.kind)
     rows = [row for row in found.rows if row.hold not in (None, HoldKind.LEFT_OUT)]
     is_lowest = holder.watermark is None or holder.watermark == status.watermark
     if rows and is_lowest and holder.by is HeldBy.SPLIT and holder.kind is not HoldKind.LEFT_OUT:
@@ -237,6 +240,35 @@ def test_a_returned_split_that_is_left_out_holds_nothing_in_any_view() -> None:
     assert "the watermark advances without it (idleReturn=pass)" in by_name[B].why
     found = open_window(QueryAt(sources=(status,), batch=1, applied=None), NOW)
     assert f"{B} is left out until caught up with the watermark (idleReturn=pass)" in found.sentence
+    assert_views_agree(status)
+
+
+@pytest.mark.parametrize(
+    ("rows", "kind"),
+    [(RowTotals(read=2, undated=2), HoldKind.UNDATED), (RowTotals(read=2, future=2), HoldKind.FUTURE)],
+)
+def test_a_split_whose_records_of_this_run_have_no_time_is_one_thing_in_all_views(
+    rows: RowTotals, kind: HoldKind
+) -> None:
+    """It has its watermark from before a restart."""
+    members = [(at(3, NOW - 20 * MINUTE), 0), (at(1, NOW), 0)]
+    counted = {A: rows, B: RowTotals(read=1)}
+    status = status_of(seen_of(members, NOW - 20 * MINUTE, options_of(), rows=counted), options_of())
+    (held,) = status.holds
+    assert (held.name, held.kind) == (str(A), kind)
+    assert held.why.startswith("2 records of this run, ")
+    found = open_window(QueryAt(sources=(status,), batch=1, applied=None), NOW)
+    assert f"{A} is 20 min behind: {held.why}" in found.sentence
+    assert_views_agree(status)
+
+
+@pytest.mark.parametrize(("opened", "holds"), [(True, [(str(A), HoldKind.OPEN_TRANSACTION)]), (False, [])])
+def test_what_nothing_leaves_out_holds_a_source_of_which_no_other_split_is_ahead(
+    opened: bool, holds: list[tuple[str, HoldKind]]
+) -> None:
+    quiet = at(1, NOW - 20 * MINUTE, since=NOW - 15 * MINUTE)
+    status = status_of(seen_of([(quiet, 0)], NOW - 20 * MINUTE, options_of(), opened=opened), options_of())
+    assert [(hold.name, hold.kind) for hold in status.holds] == holds
     assert_views_agree(status)
 
 

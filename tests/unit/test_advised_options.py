@@ -19,9 +19,11 @@ import watermark_source
 from examples.file_log import pyspark_file_log
 from watermark_source.errors import OptionError
 from watermark_source.option_table import OptionTable
-from watermark_source.planning.holds import Circumstances, HeldBy, Hold, HoldKind
+from watermark_source.planning.hold_kinds import HoldKind, SplitFacts
+from watermark_source.planning.holds import HeldBy, Hold
 from watermark_source.planning.range_report import LateRows
 from watermark_source.planning.split import Split
+from watermark_source.planning.state import SplitState
 from watermark_source.planning.strategy import Bounded
 from watermark_source.spark.data_source import STREAM_OPTIONS
 from watermark_source.spark.option_rows import ENGINE_OPTIONS
@@ -53,15 +55,14 @@ _NEEDS = {
 
 def texts(words: Words) -> Iterator[str]:
     """Yield all that can be said about a source of such words."""
-    every = Circumstances(holds=True, waits_for_budget=True)
-    few = Circumstances(holds=True, waits_for_more=True)
+    every = SplitFacts(at=SplitState(5, 5), holds=True, waits_for_budget=True)
+    few = replace(every, waits_for_budget=False, waits_for_more=True)
     for kind in HoldKind:
         for by in (HeldBy.SPLIT, HeldBy.SOURCE):
             for given in ({}, {"is_last": True}, {"timeout": 30_000}, {"follows_group": True}, {"lag": 5}):
                 hold = Hold(name="orders-0", kind=kind, by=by, **given)
                 yield advice(hold, words)
-                if kind is not HoldKind.BOUND:
-                    yield from (sentence(hold, words, about) for about in (every, few))
+                yield from (sentence(hold, words, about) for about in (every, few))
     yield from (from_start(words), no_later_record(words), wrong_time(words))
     hour, late = 3_600_000, LateSplit(Split("orders", 0), LateRows((0, 3), longest=8_500))
     yield from (zone_text(hour, words), future_text(hour, None, words), lead_text(hour, hour, words))

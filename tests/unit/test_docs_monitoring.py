@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
+from docs.generate import MONITORING_PAGE, monitoring_page
 from watermark_source.monitor.metrics import METRICS, MetricKind
 from watermark_source.status_model.source_status import REPORTED_SPLITS, Status
 
-PAGE = (Path(__file__).parents[2] / "docs/monitoring.md").read_text(encoding="utf-8")
+PAGE = MONITORING_PAGE.read_text(encoding="utf-8")
+
+
+def test_the_page_has_the_kinds_that_the_code_has() -> None:
+    assert monitoring_page() == PAGE, "run: python docs/generate.py"
 
 
 def test_every_metric_is_in_the_table_and_nothing_else() -> None:

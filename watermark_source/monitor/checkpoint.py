@@ -19,8 +19,9 @@ from watermark_source.durations import count_text
 from watermark_source.errors import UsageError, listed, shortened
 from watermark_source.monitor.window_facts import QueryAt, Unfollowed, time_text, unfollowed
 from watermark_source.planning.announcement import NO_WRITER
-from watermark_source.planning.holds import HoldKind
+from watermark_source.planning.hold_kinds import HoldKind, SplitFacts, split_kind
 from watermark_source.planning.offset import OffsetCodec, own_offset
+from watermark_source.planning.range_report import NO_ROWS, RowTotals
 from watermark_source.planning.snapshot_ranges import snapshot_split, unfinished
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState, SplitState, SplitStatus
@@ -277,22 +278,16 @@ def _view_of_offset(split: Split, at: SplitState, unit: _Unit) -> SplitView:
         status=STATUS_OF[at.status],
         since=at.since,
         why=_why_of_offset(at, pending, unit),
-        kind=_kind_of_offset(at, pending, is_read=end is not None),
+        kind=split_kind(_facts_of_offset(at, pending, is_read=end is not None)),
         unobserved=pending,
     )
 
 
-def _kind_of_offset(at: SplitState, pending: int, *, is_read: bool) -> HoldKind:
-    """Return why a split was not further, as far as an offset shows it: of its rows it has no numbers."""
-    if at.status is not SplitStatus.ACTIVE:
-        return HoldKind.LEFT_OUT if at.status is SplitStatus.IDLE else HoldKind.PAUSED
-    if pending:
-        return HoldKind.PENDING
-    if not is_read:
-        return HoldKind.BACKLOG
-    if at.watermark is None:
-        return HoldKind.UNDATED if at.position else HoldKind.NEVER
-    return HoldKind.SILENT
+def _facts_of_offset(at: SplitState, pending: int, *, is_read: bool) -> SplitFacts:
+    """Return what an offset shows of a split: it has no numbers of its rows, and ends with the run."""
+    has_dated = at.watermark is not None or not is_read
+    rows = NO_ROWS if has_dated else RowTotals(read=at.position, undated=at.position)
+    return SplitFacts(at=at, lag=0 if is_read or pending else 1, rows=rows, is_final=True)
 
 
 def _why_of_offset(at: SplitState, pending: int, unit: _Unit) -> str:

@@ -26,9 +26,10 @@ from watermark_source.monitor.window_facts import (
 )
 from watermark_source.planning.announcement import gone_line, watermarks_command
 from watermark_source.planning.group_limit import TO_COME
-from watermark_source.planning.holds import HeldBy, Hold, HoldKind
+from watermark_source.planning.hold_kinds import HoldKind, Motion
+from watermark_source.planning.holds import HeldBy, Hold
 from watermark_source.planning.watermark import MIN, is_moment, watermark_text
-from watermark_source.status_model.hold_texts import IDLE_TIMEOUT, advice, advice_of, wrong_time
+from watermark_source.status_model.hold_texts import IDLE_TIMEOUT, Waiting, advice, advice_of, wrong_time
 from watermark_source.status_model.source_status import SourceStatus, silence_text
 from watermark_source.status_model.watermark_warnings import future_text, option_line
 
@@ -220,9 +221,6 @@ def _source_sentence(of: QueryAt, end: int | None, target: int, window: str) -> 
     return f"{when}: {'; '.join(parts)}"
 
 
-_NEEDS_NOTHING = frozenset({HoldKind.BACKLOG, HoldKind.READ, HoldKind.PENDING})
-
-
 def _advice(of: QueryAt, target: int, end: int | None) -> Iterator[str]:
     """Yield the lines to write, and what would close the window."""
     for source in of.sources:
@@ -245,9 +243,9 @@ def _to_do(source: SourceStatus, target: int, end: int | None, *, knows_options:
         found.insert(0, Hold(by=HeldBy.SOURCE, name=source.group.slowest or str(TO_COME), kind=HoldKind.PAUSED))
     texts: dict[str, None] = {}
     for hold in found:
-        if hold.kind in _NEEDS_NOTHING and hold.by is HeldBy.SPLIT:
+        if hold.kind.motion is Motion.COMES and hold.by is HeldBy.SPLIT:
             continue
-        text = advice(hold, source.words, bound=source.out_of_orderness or 0, end=end)
+        text = advice(hold, source.words, Waiting(source.out_of_orderness or 0, end))
         if not knows_options:
             text = _without_options(hold, text)
         texts[text] = None

@@ -17,7 +17,8 @@ from typing import Any, Final
 from watermark_source.durations import count_text, format_duration
 from watermark_source.monitor.open_windows import unfollowed_text
 from watermark_source.monitor.window_facts import Unfollowed
-from watermark_source.planning.holds import AT_REST, SHORTEST_SILENCE, HeldBy, HoldKind
+from watermark_source.planning.hold_kinds import SHORTEST_SILENCE, HoldKind
+from watermark_source.planning.holds import HeldBy
 from watermark_source.planning.strategy import CLOCKS_DIFFER
 from watermark_source.planning.watermark import MIN, is_moment
 from watermark_source.spark.operator_watermarks import (
@@ -374,7 +375,7 @@ def _held(of: QueryClocks, parts: Delays, found: Diagnosis, tolerance: int) -> D
 
 def _is_at_rest(source: SourceStatus) -> bool:
     """Return whether what holds the watermark is not ended by rows that are being read."""
-    return any(hold.kind in AT_REST or hold.by in (HeldBy.READING, HeldBy.WRITER) for hold in source.holds)
+    return any(hold.kind.is_at_rest or hold.by in (HeldBy.READING, HeldBy.WRITER) for hold in source.holds)
 
 
 def _stands_behind(source: SourceStatus, tolerance: int) -> bool:

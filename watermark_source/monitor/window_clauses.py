@@ -6,26 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from watermark_source.durations import count_text, format_duration
 from watermark_source.monitor.window_facts import kind_at, names_text, reached, time_text, writer_at
-from watermark_source.planning.holds import LACKING, HoldKind
+from watermark_source.planning.hold_kinds import HoldKind
 from watermark_source.planning.watermark import MIN
+from watermark_source.status_model.hold_texts import ENGLISH
 from watermark_source.status_model.source_status import SourceStatus, SplitView, Status
-
-_CLAUSES: Mapping[HoldKind | None, str] = {
-    None: "{two} {have}",
-    HoldKind.BACKLOG: "{who} {behind}, with {lag} to read",
-    HoldKind.READ: "{who} {behind}, and {were} read to the end just now",
-    HoldKind.PENDING: "{who} {behind} without the {pending} of the last batch",
-    HoldKind.PAUSED: "{who} {behind}{and_are} paused by the alignment group: {why}{elsewhere}",
-    HoldKind.OPEN_TRANSACTION: "{who} {behind}, and {their} next records are in a transaction that is open",
-    HoldKind.SILENT: "{who} {behind}{nothing}",
-    HoldKind.BOUND: "{who} {have} records that late, and {watermarks_are} maxOutOfOrderness ({bound}) behind them",
-    HoldKind.UNDATED: "{who} {have} no watermark: {why}",
-    HoldKind.NEVER: "{who} {have} never had a record",
-    HoldKind.NO_ANSWER: "{who} {behind}, and {logs_do} not answer",
-    HoldKind.LEFT_OUT: "{who} {are} {left_out}",
-}
-"""In the order of the sentence; ``None``: they have passed the time. What has no watermark for a reason that the status
-has as a sentence is one kind here."""
 
 
 def clauses(source: SourceStatus, target: int, end: int | None) -> Iterator[str]:
@@ -41,7 +25,7 @@ def clauses(source: SourceStatus, target: int, end: int | None) -> Iterator[str]
         return
     tables = [snapshot.log for snapshot in source.snapshots if not snapshot.done]
     if tables or source.first_reading is not None:
-        first = f"the snapshot of {names_text(tables)} is read first, and rows of a snapshot have no watermark"
+        first = ENGLISH[HoldKind.SNAPSHOT].clause.format(who=f"the snapshot of {names_text(tables)}", are="is")
         yield source.first_reading or first
         return
     if source.group is not None and source.group.hold:
@@ -58,13 +42,14 @@ def _splits(source: SourceStatus, target: int, end: int | None) -> Iterator[str]
         yield "it has no split yet"
     held: dict[HoldKind | None, list[SplitView]] = {}
     for split in source.splits:
-        kind = kind_at(split, source, target, end)
-        is_lacking = kind in LACKING or (kind is HoldKind.NEVER and split.backlog.end != 0)
-        held.setdefault(HoldKind.UNDATED if is_lacking else kind, []).append(split)
+        held.setdefault(kind_at(split, source, target, end), []).append(split)
     highest = max((s.watermark for s in source.splits if s.watermark is not None), default=None)
-    for kind, clause in _CLAUSES.items():
-        if kind in held and not (end is None and kind is None):
-            yield clause.format_map(_facts(held[kind], source, highest if end is None else end))
+    base = highest if end is None else end
+    if None in held and end is not None:
+        yield "{two} {have}".format_map(_facts(held[None], source, base))
+    for kind in HoldKind:
+        if kind in held:
+            yield ENGLISH[kind].clause.format_map(_facts(held[kind], source, base))
     if None in held and held.keys() <= {None, HoldKind.LEFT_OUT} and not reached(source.watermark, target):
         yield f"its watermark, {time_text(source.watermark)}, follows with the next batch"
     if more := source.splits_total - len(source.splits):
@@ -79,6 +64,9 @@ def _facts(splits: Sequence[SplitView], source: SourceStatus, base: int | None) 
     lags = [split.lag for split in splits if split.lag is not None]
     is_uncounted, is_over = any(s.backlog.uncounted for s in splits), splits[0].status is Status.FINISHED
     are, have = ("is", "has") if is_one else ("are", "have")
+    first = splits[0]
+    is_same = all(split.why == first.why for split in splits)
+    why = first.why if is_same else f"for example {first.split}: {first.why}"
     is_idle = all(split.status is Status.IDLE for split in splits)
     return {
         "who": names_text([str(split.split) for split in furthest_first]),
@@ -93,7 +81,8 @@ def _facts(splits: Sequence[SplitView], source: SourceStatus, base: int | None) 
         "behind": _behind(marks, base, are) if marks else f"{have} no watermark yet",
         "lag": count_text(sum(lags), "record") if lags else "records",
         "pending": "records" if is_uncounted else count_text(sum(split.unobserved for split in splits), "record"),
-        "why": splits[0].why,
+        "why": why,
+        "never": f"no watermark: {why}" if any(s.backlog.end for s in splits) else "never had a record",
         "elsewhere": f"; the slowest other source is {group.slowest}" if group and group.slowest else "",
         "nothing": " and read to the end of this run" if is_over else ", with nothing to read",
         "bound": format_duration(source.out_of_orderness or 0),

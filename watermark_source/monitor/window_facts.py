@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from watermark_source.durations import count_text
-from watermark_source.planning.holds import HeldBy, Hold, HoldKind
+from watermark_source.planning.hold_kinds import HoldKind, Motion
+from watermark_source.planning.holds import HeldBy, Hold
 from watermark_source.planning.watermark import MAX, is_moment, watermark_text
 from watermark_source.status_model.source_status import SourceStatus, SplitView, WriterView
 
@@ -110,17 +110,12 @@ def timeout_of(view: SplitView, source: SourceStatus) -> int | None:
     return source.idle_timeout if view.idle_after is None else view.idle_after
 
 
-MOVING: Final = {HoldKind.BACKLOG, HoldKind.READ, HoldKind.PENDING, HoldKind.PAUSED, HoldKind.NO_ANSWER} | {
-    HoldKind.OPEN_TRANSACTION,
-    None,
-}
-
-
 def moves_without_quiet(source: SourceStatus, target: int, end: int | None) -> bool:
     """Return whether the watermark passes a time once the splits with nothing to read are left out."""
     kinds = {kind_at(view, source, target, end) for view in source.splits}
     left_out = (view for view in source.splits if view.kind is HoldKind.LEFT_OUT)
-    return bool(kinds & MOVING) or any(reached(view.watermark, target) for view in left_out)
+    has_others = any(kind is None or kind.motion not in (Motion.QUIET, Motion.APART) for kind in kinds)
+    return has_others or any(reached(view.watermark, target) for view in left_out)
 
 
 def holds_at(source: SourceStatus, target: int, end: int | None) -> Iterator[Hold]:

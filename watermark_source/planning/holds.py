@@ -17,26 +17,30 @@ from watermark_source.planning.announced import ObservedAnnouncements, WriterAt,
 from watermark_source.planning.catch_up import reads_first
 from watermark_source.planning.combined_watermark import positions_of
 from watermark_source.planning.group import FIRST, drift_in_force
+from watermark_source.planning.hold_kinds import (
+    AlignmentWait,
+    Behind,
+    HoldKind,
+    SplitFacts,
+    split_kind,
+    writer_kind,
+)
 from watermark_source.planning.planner import Plan
 from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.range_report import NO_ROWS, RowTotals
 from watermark_source.planning.snapshot_ranges import snapshot_split, unfinished
 from watermark_source.planning.split import Split
 from watermark_source.planning.split_watermarks import left_out, waited_for
-from watermark_source.planning.state import SourceState, SplitState, SplitStatus
-from watermark_source.planning.strategy import Observed, WatermarkStrategy
+from watermark_source.planning.state import SourceState, SplitState, SplitStatus, is_left_out
+from watermark_source.planning.strategy import WatermarkStrategy
 from watermark_source.planning.watermark import MAX, MIN, Millis, is_moment, saturating_add
 
 NOTABLE: Final = 10_000
 """Milliseconds by which others must be ahead of the slowest member before it holds them: by less they take turns."""
 NAMED: Final = 3
 """How many of many that hold are named."""
-SHORTEST_SILENCE: Final = 1_000
-"""Milliseconds without rows up to which a split was read to its end just now, and is not silent."""
 THE_ANNOUNCEMENTS: Final = "the announcements"
 """What holds a watermark that no writer has announced, or whose announcements cannot be read."""
-_WRITERS_PAUSE = 5_000
-"""Milliseconds without an announcement up to which a writer announces, and is not silent."""
 
 
 class HeldBy(Enum):
@@ -49,68 +53,6 @@ class HeldBy(Enum):
     """Another source of the alignment group."""
     READING = "reading"
     """What is read first: snapshots, or the logs up to the ends that they had at the start."""
-
-
-class HoldKind(Enum):
-    """Why a member is not further. The value is its word in reports, and the order that of sentences."""
-
-    BACKLOG = "backlog"
-    """It has rows, and is being read."""
-    READ = "read"
-    """It was read to its end just now."""
-    PENDING = "pending"
-    """Its last rows are in a batch, and not in its watermark yet."""
-    PAUSED = "paused"
-    """Its alignment group lets it not be read."""
-    OPEN_TRANSACTION = "openTransaction"
-    """Its next rows are in a transaction that is open."""
-    SILENT = "silent"
-    BOUND = "bound"
-    """Its rows have passed a time, and its watermark is ``maxOutOfOrderness`` behind them."""
-    UNDATED = "undated"
-    """None of its rows had an event time."""
-    FUTURE = "future"
-    """The event times of its rows are too far in the future to count."""
-    NO_MARKS = "noMarks"
-    """Only watermarks that rows carry move it, and its rows had none."""
-    NEVER = "never"
-    """No row of it has been seen."""
-    NO_ANSWER = "noAnswer"
-    SNAPSHOT = "snapshot"
-    LEFT_OUT = "leftOut"
-    """The watermark does not wait for it: it is idle, or has come back behind the watermark (``idleReturn=pass``)."""
-
-
-AT_REST: Final = frozenset(
-    {HoldKind.NEVER, HoldKind.UNDATED, HoldKind.FUTURE, HoldKind.NO_MARKS, HoldKind.NO_ANSWER, HoldKind.SILENT}
-    | {HoldKind.OPEN_TRANSACTION}
-)
-"""What no rows that are being read end."""
-LACKING: Final = frozenset({HoldKind.UNDATED, HoldKind.FUTURE, HoldKind.NO_MARKS})
-"""Rows were read, and none could move the watermark."""
-_BY_ITSELF = frozenset({HoldKind.NO_ANSWER, HoldKind.OPEN_TRANSACTION})
-"""What stops a source of which no other split is ahead, too."""
-
-
-class AlignmentWait(NamedTuple):
-    """The member that a paused split waits for."""
-
-    slowest: str
-    """The slowest member of the alignment group."""
-    max_drift: int | None
-    """Milliseconds; ``None`` while the member lets no other member read."""
-    ahead: int | None = None
-    """How far the split's watermark is ahead of that member, milliseconds."""
-    drift_of: str | None = None
-    """The other source whose ``alignmentMaxDrift`` is in force; ``None`` if it is that of this source."""
-
-
-class Behind(NamedTuple):
-    """How far an active split is behind the combined watermark."""
-
-    millis: int
-    was_idle: bool
-    """Whether it has been idle since its rows fell behind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,30 +85,6 @@ class Hold:
     """The sentence of ``hold_texts.sentence``: a report has it beside the codes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Circumstances:
-    """What else a sentence about a split states; none of it decides who holds the watermark."""
-
-    rows: RowTotals = NO_ROWS
-    """Rows of the split that this run has read."""
-    holds: bool = False
-    has_more: bool = False
-    """Whether there are unread rows; used if their number is unknown."""
-    wait: AlignmentWait | None = None
-    behind: Behind | None = None
-    """``None`` if the split is not behind the combined watermark."""
-    hidden_ahead: bool = False
-    """Whether rows after its position cannot be read ahead (``watermarkStrategy`` ``lookahead``)."""
-    waits_for_budget: bool = False
-    """Whether it has rows, and other splits used up the batch's row budget."""
-    waits_for_more: bool = False
-    """Whether it has rows, but too few for a batch."""
-    resumed: bool = False
-    """Whether an earlier run of the query may have read rows of the split, which ``rows`` does not count."""
-    is_final: bool = False
-    """Whether it was read to the end of a run that has one."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class PlanFacts:
     """A plan, and what a process knows beside it of its splits."""
@@ -178,8 +96,10 @@ class PlanFacts:
     """Rows that this run has read."""
     open_transactions: Set[Split] = frozenset()
     """Splits whose next rows are in an open transaction."""
-    uncounted: bool = False
-    """Whether positions do not count rows."""
+    idled: Set[Split] = frozenset()
+    """Splits that are idle, or were and have not caught up with the watermark since."""
+    positions_are_rows: bool = True
+    """Whether positions count rows, as ``Connector.positions_are_rows``."""
 
     @property
     def state(self) -> SourceState:
@@ -278,7 +198,7 @@ def holds(of: PlanFacts) -> Holding:  # noqa: PLR0911  one line a case
     if not slowest.splits:
         return Holding(tuple(_all_left_out(of))[:NAMED])
     by_lag = nsmallest(_EXAMINED, slowest.splits, key=lambda split: (of.lag_of(split) != 0, split))
-    examined = [split_hold(split, of, is_last=slowest.lead == 0) for split in by_lag]
+    examined = [split_hold(split, of, split_facts(split, of), is_last=slowest.lead == 0) for split in by_lag]
     held = selected(examined, slowest.lead, elsewhere=_elsewhere(of))
     if held[0].takes_turns or held[0].by is HeldBy.SOURCE:
         return Holding(held)
@@ -297,10 +217,10 @@ def selected(slowest: Sequence[Hold], lead: int, elsewhere: Hold | None = None) 
     """
     if elsewhere is not None and all(each.kind is HoldKind.PAUSED for each in slowest):
         return (elsewhere,)
-    held = [h for h in slowest if h.watermark is None or lead > NOTABLE or h.kind in _BY_ITSELF]
+    held = [h for h in slowest if h.watermark is None or lead > NOTABLE or h.kind.holds_alone]
     if not held:
         return (replace(slowest[0], takes_turns=True),)
-    return tuple(sorted(held, key=lambda h: h.kind not in AT_REST))
+    return tuple(sorted(held, key=lambda h: not h.kind.is_at_rest))
 
 
 def without_holder(of: PlanFacts) -> Millis | None:
@@ -346,35 +266,23 @@ def _all_left_out(of: PlanFacts) -> Iterator[Hold]:
     is_behind = minimum is not None and sent is not None and is_moment(minimum) and minimum > sent + NOTABLE
     if sent is None or is_behind:
         for split in sorted(of.plan.watermarks.counted):
-            yield split_hold(split, of, is_last=True)
+            yield split_hold(split, of, split_facts(split, of), is_last=True)
 
 
-# Why a split is where it is.
+# What is known of a split.
 
 
-def split_hold(split: Split, of: PlanFacts, *, is_last: bool = False) -> Hold:
-    """Return why a split is not further."""
-    at, lag = of.plan.watermarks.states[split], of.lag_of(split)
-    rows, quiet = of.rows.get(split, NO_ROWS), of.quiet_of(split)
-    strategy, others = of.policy.strategy, of.plan.observation.others
-    kind = split_kind(
-        at,
-        lag,
-        rows,
-        strategy,
-        quiet=quiet,
-        is_left_out=split in left_out(of.state, {split: at}, of.policy.idleness),
-        has_open_transaction=split in of.open_transactions,
-        is_final=of.plan.observation.logs.ends_are_final,
-    )
+def split_hold(split: Split, of: PlanFacts, about: SplitFacts, *, is_last: bool = False) -> Hold:
+    """Return why a split is not further; ``about``: what is known of it."""
+    at, kind, strategy, others = about.at, split_kind(about), of.policy.strategy, of.plan.observation.others
     all_idle = kind is HoldKind.LEFT_OUT and at.status is SplitStatus.IDLE
     return Hold(
         name=str(split),
         split=split,
         kind=kind,
         watermark=at.watermark,
-        lag=None if lag and of.uncounted else lag,
-        quiet=quiet,
+        lag=about.lag if of.positions_are_rows or not about.lag else None,
+        quiet=about.quiet,
         timeout=of.timeout_of(split),
         is_last=is_last,
         newest=_newest(at, strategy),
@@ -383,88 +291,30 @@ def split_hold(split: Split, of: PlanFacts, *, is_last: bool = False) -> Hold:
     )
 
 
-def split_kind(  # noqa: PLR0911  one line a case
-    at: SplitState,
-    lag: int | None,
-    rows: RowTotals,
-    strategy: WatermarkStrategy,
-    *,
-    quiet: int | None,
-    is_left_out: bool = False,
-    has_open_transaction: bool = False,
-    is_final: bool = False,
-) -> HoldKind:
-    """Return why a split is not further.
-
-    Args:
-        at: the split as a plan leaves it.
-        lag: its unread positions; ``None`` if its log did not answer.
-        rows: that this run has read of it.
-        strategy: that watermarks follow.
-        quiet: milliseconds for which it has had nothing to read; ``None``: it had rows, or that is unknown.
-        is_left_out: whether the watermark does not wait for it although it is not idle.
-        has_open_transaction: whether its next rows are in an open transaction.
-        is_final: whether nothing is read behind its end, as a run with an end.
-    """
-    if at.status is SplitStatus.IDLE or is_left_out:
-        return HoldKind.LEFT_OUT
-    if at.status is SplitStatus.PAUSED:
-        return HoldKind.PAUSED
-    if lag is None:
-        return HoldKind.NO_ANSWER
-    needs_one = at.watermark is None and strategy.has_split_watermarks
-    lacking = _lacking(rows, strategy)
-    if lacking is not None and (needs_one or lag == 0):
-        return lacking
-    if lag:
-        return HoldKind.BACKLOG
-    if has_open_transaction:
-        return HoldKind.OPEN_TRANSACTION
-    if at.position > at.observed:
-        return HoldKind.PENDING
-    if at.watermark is None and not rows.read:
-        return HoldKind.NEVER
-    just_now = quiet is None or quiet < SHORTEST_SILENCE
-    return HoldKind.READ if just_now and not is_final else HoldKind.SILENT
-
-
-def _lacking(rows: RowTotals, strategy: WatermarkStrategy) -> HoldKind | None:
-    """Return what rows lack that were read and moved no watermark."""
-    if not rows.read or not strategy.has_split_watermarks:
-        return None
-    if strategy.observed is Observed.MARKS:
-        return HoldKind.NO_MARKS
-    if rows.undated == rows.read:
-        return HoldKind.UNDATED
-    return HoldKind.FUTURE if rows.future and rows.undated + rows.future == rows.read else None
-
-
 def _newest(at: SplitState, strategy: WatermarkStrategy) -> int | None:
     bound = strategy.distance
     return None if bound is None or at.watermark is None else saturating_add(at.watermark, bound + 1)
 
 
-def circumstances(split: Split, of: PlanFacts, idled: Set[Split], *, holds: bool) -> Circumstances:
-    """Return what a sentence about a split states beside the reason.
-
-    Args:
-        split: which one.
-        of: the plan.
-        idled: splits that are idle, or were and have not caught up with the watermark since.
-        holds: whether it holds the watermark.
-    """
+def split_facts(split: Split, of: PlanFacts, *, holds: bool = False) -> SplitFacts:
+    """Return what is known of a split; ``holds``: whether it holds the watermark."""
     at, lag, unread = of.plan.watermarks.states[split], of.lag_of(split), of.plan.watermarks.unread.get(split)
-    return Circumstances(
+    return SplitFacts(
+        at=at,
+        lag=lag,
         rows=of.rows.get(split, NO_ROWS),
+        strategy=of.policy.strategy,
+        quiet=of.quiet_of(split),
+        is_left_out=is_left_out(at, of.state, of.policy.idleness),
+        has_open_transaction=split in of.open_transactions,
+        is_final=of.plan.observation.logs.ends_are_final and lag == 0,
         holds=holds,
-        has_more=bool(lag),
         wait=alignment_wait(split, of),
-        behind=_behind(split, at, of, idled),
+        behind=_behind(split, at, of),
         hidden_ahead=unread is not None and not unread.is_readable,
         waits_for_budget=lag != 0 and at.position == at.observed,
         waits_for_more=of.plan.waits_for_more,
         resumed=of.state.run > 1 and at.position > 0,
-        is_final=of.plan.observation.logs.ends_are_final and lag == 0 and split not in of.growing,
     )
 
 
@@ -486,13 +336,13 @@ def holds_all_beginnings(limit: Millis | None, drift: int | None) -> bool:
     return limit is not None and limit <= saturating_add(FIRST, drift or 0)
 
 
-def _behind(split: Split, at: SplitState, of: PlanFacts, idled: Set[Split]) -> Behind | None:
+def _behind(split: Split, at: SplitState, of: PlanFacts) -> Behind | None:
     sent = of.state.watermark
     # What looks ahead shows how far a split may lead, not how far it has come.
     by_rows = of.policy.strategy.has_split_watermarks and of.policy.strategy.rows_ahead is None
     if not by_rows or not is_behind(at, sent) or sent is None or at.watermark is None:
         return None
-    return Behind(sent - at.watermark, split in idled)
+    return Behind(sent - at.watermark, split in of.idled)
 
 
 def is_behind(state: SplitState, sent: Millis | None) -> bool:
@@ -544,21 +394,9 @@ def writer_hold(of: WriterAt, observed: ObservedAnnouncements) -> Hold:
     return Hold(
         by=HeldBy.WRITER,
         name=of.writer.name,
-        kind=_writer_kind(of, mark, silent),
+        kind=writer_kind(of, silent),
         watermark=None if mark == MAX else mark,
         lag=None if of.next is None else of.rows_before_next,
         quiet=silent,
         timeout=observed.by.time_to_live,
     )
-
-
-def _writer_kind(of: WriterAt, mark: Millis | None, silent: int) -> HoldKind:
-    if of.status in (WriterStatus.IDLE, WriterStatus.SILENT, WriterStatus.ENDED):
-        return HoldKind.LEFT_OUT
-    if of.writer.unreadable is not None:
-        return HoldKind.NO_ANSWER
-    if of.next is not None:
-        return HoldKind.FUTURE if of.is_future else HoldKind.BACKLOG
-    if mark is None:
-        return HoldKind.NEVER
-    return HoldKind.READ if silent < _WRITERS_PAUSE else HoldKind.SILENT

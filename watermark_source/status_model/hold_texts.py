@@ -1,27 +1,21 @@
 """What holds a watermark, in English: one sentence a reason, and one advice. Pure; it decides nothing.
 
 ``holds`` has decided who holds and why. Log, terminal, page, ``why``, ``why_open`` and ``explain`` call ``sentence``,
-which a report has beside the codes, and ``advice``. Options and commands of a connector come from its ``Words``.
+which a report has beside the codes, and ``advice``; ``ENGLISH`` has a row for each kind. Options and commands of a
+connector come from its ``Words``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from watermark_source.durations import count_text, format_duration, format_seconds
 from watermark_source.planning.announced import AnnouncedBy, ObservedAnnouncements, WriterAt, WriterStatus
 from watermark_source.planning.announcement import gone_line, writers_line
 from watermark_source.planning.group_limit import STORE, TO_COME
-from watermark_source.planning.holds import (
-    THE_ANNOUNCEMENTS,
-    Behind,
-    Circumstances,
-    HeldBy,
-    Hold,
-    HoldKind,
-    announced_at,
-)
+from watermark_source.planning.hold_kinds import NOTHING_KNOWN, Behind, HoldKind, Motion, SplitFacts
+from watermark_source.planning.holds import THE_ANNOUNCEMENTS, HeldBy, Hold, announced_at
 from watermark_source.planning.range_report import RowTotals
 from watermark_source.planning.watermark import is_moment, watermark_text
 from watermark_source.status_model.source_status import SourceStatus
@@ -33,25 +27,22 @@ FINAL_WATERMARK: Final = '.option("finalWatermark", "true")'
 # Why: a sentence without a full stop, about a member that was named before.
 
 
-def sentence(hold: Hold, words: Words, about: Circumstances | None = None) -> str:
+def sentence(hold: Hold, words: Words, about: SplitFacts = NOTHING_KNOWN) -> str:
     """Return why a split, or what is read first, is not further.
 
     Args:
         hold: the decision.
         words: of its connector.
-        about: what else is known of a split.
+        about: what is known of a split.
     """
-    known = Circumstances() if about is None else about
-    counts = known.holds and hold.watermark is None
-    if known.is_final and hold.kind not in _NOT_ENDED and not (counts and hold.kind is not HoldKind.PENDING):
+    goes_on = hold.kind.motion not in (Motion.WAITS, Motion.APART)
+    counts = about.holds and hold.watermark is None
+    if about.is_final and goes_on and not (counts and hold.kind is not HoldKind.PENDING):
         return "read to the end of this run"
-    text = _SENTENCES[hold.kind](hold, words, known)
-    if known.hidden_ahead and hold.kind not in _NOT_ENDED:
+    text = ENGLISH[hold.kind].sentence(hold, words, about)
+    if about.hidden_ahead and goes_on:
         return f"{text}; its next rows cannot be read ahead (see the log), and it holds the watermark"
-    return text if known.behind is None else f"{text}; {_late(known.behind, hold)}"
-
-
-_NOT_ENDED = frozenset({HoldKind.LEFT_OUT, HoldKind.PAUSED, HoldKind.NO_ANSWER})
+    return text if about.behind is None else f"{text}; {_late(about.behind, hold)}"
 
 
 def _late(behind: Behind, hold: Hold) -> str:
@@ -62,7 +53,7 @@ def _late(behind: Behind, hold: Hold) -> str:
     return f"{late}; the watermark waits for it" + (", with idleReturn=pass it would not" if behind.was_idle else "")
 
 
-def _backlog(hold: Hold, words: Words, about: Circumstances) -> str:
+def _backlog(hold: Hold, words: Words, about: SplitFacts) -> str:
     if hold.by is HeldBy.READING:
         return f"it is read to its end first, {count_text(hold.lag or 0, 'record')} to go"
     if hold.lag is None:
@@ -77,18 +68,18 @@ def _in_brackets(option: str | None) -> str:
     return "" if option is None else f" ({option})"
 
 
-def _pending(hold: Hold, words: Words, about: Circumstances) -> str:
+def _pending(hold: Hold, words: Words, about: SplitFacts) -> str:
     is_first = hold.watermark is None and not about.rows.read
     return "its first records are being read" if is_first else _read(hold, words, about)
 
 
-def _read(hold: Hold, _: Words, about: Circumstances) -> str:
+def _read(hold: Hold, _: Words, about: SplitFacts) -> str:
     if about.holds and hold.newest is not None:
         return f"all is read, and its newest record is of {moment_text(hold.newest)}"
     return "caught up"
 
 
-def _silent(hold: Hold, _: Words, about: Circumstances) -> str:
+def _silent(hold: Hold, _: Words, about: SplitFacts) -> str:
     quiet = f"{_nothing(about.rows)} for {format_duration(hold.quiet or 0)}"
     if hold.timeout is not None:
         return f"{quiet}; idle after {format_duration(hold.timeout)}"
@@ -99,11 +90,9 @@ def _nothing(rows: RowTotals) -> str:
     return "nothing with an event time" if rows.undated or rows.future else "nothing to read"
 
 
-def _lacking(hold: Hold, words: Words, about: Circumstances) -> str:
-    if hold.watermark is not None:
-        return _silent(hold, words, about) if hold.quiet else "caught up"
-    why = _what_it_lacks(hold, words, about.rows)
-    if hold.lag or about.has_more:
+def _useless(hold: Hold, words: Words, about: SplitFacts) -> str:
+    why = _what_rows_lack(hold, words, about)
+    if about.lag:
         behind = "has more to read" if hold.lag is None else f"behind by {count_text(hold.lag, 'record')}"
         return f"{behind}; {why} so far"
     if not about.holds:
@@ -115,8 +104,10 @@ def _lacking(hold: Hold, words: Words, about: Circumstances) -> str:
     return f"{why}; holds the watermark until it is idle (idleTimeout {format_duration(hold.timeout)})"
 
 
-def _what_it_lacks(hold: Hold, words: Words, rows: RowTotals) -> str:
-    read = count_text(rows.read, "record")
+def _what_rows_lack(hold: Hold, words: Words, about: SplitFacts) -> str:
+    rows = about.rows
+    # An earlier run read others, of which some had an event time if there is a watermark.
+    read = count_text(rows.read, "record") + ("" if hold.watermark is None else " of this run")
     if hold.kind is HoldKind.NO_MARKS:
         far = "" if not rows.future else f" but {count_text(rows.future)} too far in the future (maxFutureSkew)"
         return f"{read}, none with a watermark{_in_brackets(words.marks)}{far}"
@@ -128,12 +119,12 @@ def _what_it_lacks(hold: Hold, words: Words, rows: RowTotals) -> str:
     return f"{read}: {count_text(rows.undated)} without an event time, {far}"
 
 
-def _never(_: Hold, __: Words, about: Circumstances) -> str:
+def _never(_: Hold, __: Words, about: SplitFacts) -> str:
     why = "no record seen since the query was started" if about.resumed else "no record seen yet"
     return f"{why}; holds the watermark" if about.holds else why
 
 
-def _left_out(hold: Hold, _: Words, about: Circumstances) -> str:
+def _left_out(hold: Hold, _: Words, about: SplitFacts) -> str:
     if about.behind is not None:
         return f"behind by {count_text(hold.lag, 'record')}" if hold.lag else "caught up"
     quiet = _nothing(about.rows) if hold.quiet is None else f"{_nothing(about.rows)} for {format_duration(hold.quiet)}"
@@ -141,7 +132,7 @@ def _left_out(hold: Hold, _: Words, about: Circumstances) -> str:
     return quiet if hold.timeout is None else f"{quiet} (idleTimeout {format_duration(hold.timeout)})"
 
 
-def _paused(hold: Hold, _: Words, about: Circumstances) -> str:
+def _paused(hold: Hold, _: Words, about: SplitFacts) -> str:
     wait = about.wait
     if wait is None:
         return "waits for its alignment group"
@@ -151,23 +142,6 @@ def _paused(hold: Hold, _: Words, about: Circumstances) -> str:
     if wait.ahead is not None and wait.ahead > wait.max_drift:
         return f"{format_duration(wait.ahead)} ahead of {wait.slowest} (alignmentMaxDrift {drift}{of})"
     return f"next record over {drift} ahead of {wait.slowest} (alignmentMaxDrift{of})"
-
-
-_SENTENCES: Mapping[HoldKind, Callable[[Hold, Words, Circumstances], str]] = {
-    HoldKind.BACKLOG: _backlog,
-    HoldKind.READ: _read,
-    HoldKind.PENDING: _pending,
-    HoldKind.PAUSED: _paused,
-    HoldKind.OPEN_TRANSACTION: lambda *_: "its next records are in a transaction that is open",
-    HoldKind.SILENT: _silent,
-    HoldKind.UNDATED: _lacking,
-    HoldKind.FUTURE: _lacking,
-    HoldKind.NO_MARKS: _lacking,
-    HoldKind.NEVER: _never,
-    HoldKind.NO_ANSWER: lambda *_: "no answer about its log",
-    HoldKind.SNAPSHOT: lambda *_: "it is read first, and rows of a snapshot have no watermark",
-    HoldKind.LEFT_OUT: _left_out,
-}
 
 
 def moment_text(moment: int | None) -> str:
@@ -227,32 +201,27 @@ def _time_to_live(by: AnnouncedBy) -> str:
 # Advice: what to write or to do, without a full stop.
 
 
-def advice(hold: Hold, words: Words, *, bound: int = 0, end: int | None = None) -> str:
+class Waiting(NamedTuple):
+    """The window that waits."""
+
+    bound: int = 0
+    """Milliseconds of ``maxOutOfOrderness``."""
+    end: int | None = None
+    """Milliseconds since 1970-01-01 UTC; ``None``: any that is open."""
+
+
+ANY_WINDOW: Final = Waiting()
+
+
+def advice(hold: Hold, words: Words, window: Waiting = ANY_WINDOW) -> str:
     """Return what ends a hold; empty where nothing has to be done.
 
     Args:
         hold: the decision.
         words: of its connector.
-        bound: milliseconds of ``maxOutOfOrderness``.
-        end: of the window that waits, milliseconds since 1970-01-01 UTC; ``None``: any that is open.
+        window: what waits for it.
     """
-    if hold.by is HeldBy.READING:
-        return _OF_READING[hold.kind]
-    if hold.by is HeldBy.WRITER:
-        return _of_writer(hold)
-    if hold.kind in _ADVICE:
-        return _ADVICE[hold.kind](hold, words)
-    if hold.is_last:
-        return from_start(words) if hold.began_behind else no_later_record(words, bound, end)
-    return _of_silence(hold, words)
-
-
-_OF_READING: Mapping[HoldKind, str] = {
-    HoldKind.SNAPSHOT: "the watermark begins with the changes behind it",
-    HoldKind.BACKLOG: "see the lag of each in the status. With read_committed a transaction that was open then has to "
-    "end first: docs/watermarks.md, Transactions. A log that was truncated or created again after the query began has "
-    "no such end any more: begin with a new checkpoint location",
-}
+    return _of_writer(hold) if hold.by is HeldBy.WRITER else ENGLISH[hold.kind].advice(hold, words, window)
 
 
 _STOPPED_AFTER: Final = 60_000
@@ -273,7 +242,9 @@ def _of_writer(hold: Hold) -> str:
     return writers_line([hold.name])
 
 
-def _of_silence(hold: Hold, words: Words) -> str:
+def _silent_advice(hold: Hold, words: Words, window: Waiting) -> str:
+    if hold.is_last:
+        return from_start(words) if hold.began_behind else no_later_record(words, window)
     if hold.timeout is None:
         return f"to continue without a silent {words.split}, write {IDLE_TIMEOUT}"
     left = "" if hold.quiet is None else f", in {format_duration(max(0, hold.timeout - hold.quiet))}"
@@ -287,8 +258,9 @@ def from_start(words: Words) -> str:
     return f"no record has come since the query was started, and it began behind those that were there before{line}"
 
 
-def no_later_record(words: Words, bound: int = 0, end: int | None = None) -> str:
+def no_later_record(words: Words, window: Waiting = ANY_WINDOW) -> str:
     """Return what closes the last windows when no split has a later event time."""
+    bound, end = window
     late = f" (maxOutOfOrderness {format_duration(bound)})" if bound else ""
     after = "a later event time" if end is None else f"an event time later than {moment_text(end + bound)}"
     clock = "" if words.at_rest is None else f"{words.at_rest} lets the clock close them, and "
@@ -301,18 +273,22 @@ def no_later_record(words: Words, bound: int = 0, end: int | None = None) -> str
 
 def wrong_time(words: Words) -> str:
     """Return what to check where event times are missing or wrong."""
+    return f"check {_where_times_are(words)}"
+
+
+def _where_times_are(words: Words) -> str:
     options = "what the event time is taken from" if words.event_time is None else words.event_time
-    return f"check {options}" + ("" if words.profile is None else f", with {words.profile}")
+    return options + ("" if words.profile is None else f", with {words.profile}")
 
 
-def _undated(hold: Hold, words: Words) -> str:
+def _undated_advice(hold: Hold, words: Words, _: Waiting) -> str:
     out = f"write {IDLE_TIMEOUT}"
     if hold.timeout is not None:
         out = f"idleTimeout ({format_duration(hold.timeout)}) leaves them out"
     return f"{wrong_time(words)}; if such records are meant to be there, {out}"
 
 
-def _no_marks(hold: Hold, words: Words) -> str:
+def _no_marks_advice(hold: Hold, words: Words, _: Waiting) -> str:
     leaves = f"{IDLE_TIMEOUT} leaves out"
     if hold.timeout is not None:
         leaves = f"idleTimeout ({format_duration(hold.timeout)}) leaves out"
@@ -323,7 +299,7 @@ def _no_marks(hold: Hold, words: Words) -> str:
     )
 
 
-def _paused_advice(hold: Hold, _: Words) -> str:
+def _paused_advice(hold: Hold, _: Words, __: Waiting) -> str:
     if hold.by is not HeldBy.SOURCE or hold.name == str(STORE):
         # What a split waits for is in its sentence, and the store's trouble in the status.
         return ""
@@ -335,7 +311,7 @@ def _paused_advice(hold: Hold, _: Words) -> str:
     return f"the watermark goes on once {hold.name} does: see why(query) in its query"
 
 
-def _left_out_advice(hold: Hold, words: Words) -> str:
+def _left_out_advice(hold: Hold, words: Words, _: Waiting) -> str:
     if hold.follows_group:
         return (
             f'.option("idleFollows", "group") lets it follow the other sources of its alignment group while every '
@@ -344,25 +320,81 @@ def _left_out_advice(hold: Hold, words: Words) -> str:
     return no_later_record(words)
 
 
-_NEWER = "no option helps: its next newer record moves it on"
-_ADVICE: Mapping[HoldKind, Callable[[Hold, Words], str]] = {
-    HoldKind.BACKLOG: lambda _, words: (
-        "it is being read" + ("" if words.limit is None else f"; {words.limit} limits how much a batch takes")
-    ),
-    HoldKind.PENDING: lambda hold, _: "the next batch shows its event times" if hold.watermark is None else _NEWER,
-    HoldKind.READ: lambda *_: _NEWER,
-    HoldKind.PAUSED: _paused_advice,
-    HoldKind.OPEN_TRANSACTION: lambda _, words: (
+def _backlog_advice(hold: Hold, words: Words, _: Waiting) -> str:
+    if hold.by is HeldBy.READING:
+        return (
+            "see the lag of each in the status. With read_committed a transaction that was open then has to end first: "
+            "docs/watermarks.md, Transactions. A log that was truncated or created again after the query began has no "
+            "such end any more: begin with a new checkpoint location"
+        )
+    return "it is being read" + ("" if words.limit is None else f"; {words.limit} limits how much a batch takes")
+
+
+def _read_advice(hold: Hold, _: Words, __: Waiting) -> str:
+    is_first = hold.kind is HoldKind.PENDING and hold.watermark is None
+    return "the next batch shows its event times" if is_first else "no option helps: its next newer record moves it on"
+
+
+def _open_transaction_advice(_: Hold, words: Words, __: Waiting) -> str:
+    return (
         f"let the producer commit or abort its transaction: no idleTimeout leaves such a {words.split} out. One whose "
         "producer has died ends after its transaction.timeout.ms"
+    )
+
+
+def _future_advice(_: Hold, words: Words, __: Waiting) -> str:
+    return f"check the producer's clock, and {_where_times_are(words)}; see maxFutureSkew"
+
+
+# All that is said of a kind.
+
+
+class English(NamedTuple):
+    """What is said of a member that is not further for one reason."""
+
+    sentence: Callable[[Hold, Words, SplitFacts], str]
+    """Why, without a full stop, about a member that was named before."""
+    clause: str
+    """Of ``why_open``, about all members of the kind: see ``window_clauses`` for the names."""
+    advice: Callable[[Hold, Words, Waiting], str]
+    """What to write or to do, without a full stop; empty where nothing has to be done."""
+
+
+ENGLISH: Final[Mapping[HoldKind, English]] = {
+    HoldKind.BACKLOG: English(_backlog, "{who} {behind}, with {lag} to read", _backlog_advice),
+    HoldKind.READ: English(_read, "{who} {behind}, and {were} read to the end just now", _read_advice),
+    HoldKind.PENDING: English(_pending, "{who} {behind} without the {pending} of the last batch", _read_advice),
+    HoldKind.PAUSED: English(
+        _paused, "{who} {behind}{and_are} paused by the alignment group: {why}{elsewhere}", _paused_advice
     ),
-    HoldKind.BOUND: lambda *_: "if rows come less late, write a shorter maxOutOfOrderness",
-    HoldKind.UNDATED: _undated,
-    HoldKind.FUTURE: lambda _, words: f"check the producer's clock, and {wrong_time(words)[6:]}; see maxFutureSkew",
-    HoldKind.NO_MARKS: _no_marks,
-    HoldKind.NO_ANSWER: lambda *_: "see the log for why it does not answer",
-    HoldKind.LEFT_OUT: _left_out_advice,
+    HoldKind.OPEN_TRANSACTION: English(
+        lambda *_: "its next records are in a transaction that is open",
+        "{who} {behind}, and {their} next records are in a transaction that is open",
+        _open_transaction_advice,
+    ),
+    HoldKind.SILENT: English(_silent, "{who} {behind}{nothing}", _silent_advice),
+    HoldKind.BOUND: English(
+        _read,
+        "{who} {have} records that late, and {watermarks_are} maxOutOfOrderness ({bound}) behind them",
+        lambda *_: "if rows come less late, write a shorter maxOutOfOrderness",
+    ),
+    HoldKind.UNDATED: English(_useless, "{who} {behind}: {why}", _undated_advice),
+    HoldKind.FUTURE: English(_useless, "{who} {behind}: {why}", _future_advice),
+    HoldKind.NO_MARKS: English(_useless, "{who} {behind}: {why}", _no_marks_advice),
+    HoldKind.NEVER: English(_never, "{who} {have} {never}", _silent_advice),
+    HoldKind.NO_ANSWER: English(
+        lambda *_: "no answer about its log",
+        "{who} {behind}, and {logs_do} not answer",
+        lambda *_: "see the log for why it does not answer",
+    ),
+    HoldKind.SNAPSHOT: English(
+        lambda *_: "it is read first, and rows of a snapshot have no watermark",
+        "{who} {are} read first, and rows of a snapshot have no watermark",
+        lambda *_: "the watermark begins with the changes behind it",
+    ),
+    HoldKind.LEFT_OUT: English(_left_out, "{who} {are} {left_out}", _left_out_advice),
 }
+"""A row for each kind."""
 
 
 # What holds the watermark of a source, as its status has it.
@@ -384,7 +416,7 @@ def advice_of(source: SourceStatus) -> str:
     """Return what ends the first hold of a source; empty where nothing has to be done."""
     if not source.slowest:
         return ""
-    return advice(source.slowest[0], source.words, bound=source.out_of_orderness or 0)
+    return advice(source.slowest[0], source.words, Waiting(source.out_of_orderness or 0))
 
 
 def as_sentence(text: str) -> str:

@@ -15,7 +15,8 @@ from typing import Final, NamedTuple, TypeVar
 
 from watermark_source.durations import count_text, format_duration
 from watermark_source.planning.group import OwnSilence, Peer
-from watermark_source.planning.holds import Hold, HoldKind
+from watermark_source.planning.hold_kinds import HoldKind
+from watermark_source.planning.holds import Hold
 from watermark_source.planning.range_report import NO_ROWS, RowTotals
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitStatus
@@ -418,19 +419,21 @@ class ReportedSplits(NamedTuple):
 
 
 def reported_splits(
-    splits: Sequence[Outline], view: Callable[[Outline], SplitView], *, uncounted: bool = False
+    splits: Sequence[Outline], view: Callable[[Outline], SplitView], *, positions_are_rows: bool = True
 ) -> ReportedSplits:
     """Return what a status reports of all splits of a source.
 
     Args:
         splits: all of them.
         view: called for the ``REPORTED_SPLITS`` most interesting ones only.
-        uncounted: whether positions only order rows.
+        positions_are_rows: whether positions count rows, and not only order them.
     """
     views = map(view, most_interesting(splits, REPORTED_SPLITS))
     left = sum(outline.lag or 0 for outline in splits)
     counts = Counter(outline.status for outline in splits)
-    return ReportedSplits(tuple(sorted(views, key=_by_split)), dict(counts), None if left and uncounted else left)
+    return ReportedSplits(
+        tuple(sorted(views, key=_by_split)), dict(counts), left if positions_are_rows or not left else None
+    )
 
 
 def reported_writers(writers: Iterable[WriterView]) -> tuple[WriterView, ...]:

@@ -9,12 +9,14 @@ from typing import NamedTuple, TypeAlias
 
 from watermark_source.durations import count_text, format_duration
 from watermark_source.errors import listed
-from watermark_source.planning.holds import HeldBy, HoldKind
+from watermark_source.planning.hold_kinds import HoldKind, Motion
+from watermark_source.planning.holds import HeldBy
 from watermark_source.planning.range_report import LateRows
 from watermark_source.planning.split import Split
 from watermark_source.planning.strategy import CLOCKS_DIFFER, WatermarkStrategy
 from watermark_source.planning.watermark import is_moment, watermark_text
 from watermark_source.status_model.hold_texts import (
+    Waiting,
     advice_of,
     as_sentence,
     held_text,
@@ -103,11 +105,8 @@ def reason_of(stand: Stand) -> Reason:
     held = next(iter(stand.source.holds), None)
     if held is None:
         return None, ""
-    return (HoldKind.READ if held.kind in _COMES else held.kind), held.name
-
-
-_COMES = frozenset({HoldKind.BACKLOG, HoldKind.READ, HoldKind.PENDING})
-"""Rows come: which of these it is changes from plan to plan."""
+    # While rows come, which of these kinds it is changes from plan to plan.
+    return (HoldKind.READ if held.kind.motion is Motion.COMES else held.kind), held.name
 
 
 # When a warning comes: once for each reason, then at growing intervals, until the watermark moves again.
@@ -212,7 +211,7 @@ def _cause(stand: Stand, max_future_skew: int | None) -> str:
             f"{_wrong_time(source.words, max_future_skew)}"
         )
     if not source.holds:
-        return f"Nothing holds it: {no_later_record(source.words, source.out_of_orderness or 0)}"
+        return f"Nothing holds it: {no_later_record(source.words, Waiting(source.out_of_orderness or 0))}"
     to_do = advice_of(source)
     return f"It is held back by {held_text(source)}" + (f". {as_sentence(to_do)}" if to_do else "")
 

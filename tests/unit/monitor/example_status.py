@@ -14,11 +14,14 @@ from watermark_source.monitor.page_html import Page, QueryView
 from watermark_source.monitor.three_clocks import diagnose, query_clocks
 from watermark_source.monitor.window_facts import QueryAt, timeout_of
 from watermark_source.planning.announcement import NO_WRITER
-from watermark_source.planning.holds import THE_ANNOUNCEMENTS, HeldBy, Hold, HoldKind, selected
+from watermark_source.planning.hold_kinds import HoldKind, SplitFacts, split_kind
+from watermark_source.planning.holds import THE_ANNOUNCEMENTS, HeldBy, Hold, selected
 from watermark_source.planning.range_report import RowTotals
 from watermark_source.planning.split import Split
-from watermark_source.planning.watermark import MIN
+from watermark_source.planning.state import SplitState, SplitStatus
+from watermark_source.planning.watermark import MIN, Millis
 from watermark_source.status_model.source_status import (
+    STATUS_OF,
     GroupStatus,
     Outline,
     SourceStatus,
@@ -60,15 +63,12 @@ def split_view(number: int, status: Status = Status.ACTIVE, **fields: Any) -> Sp
 
 
 def _kind(status: Status, backlog: SplitBacklog, watermark: int | None, given: dict[str, Any]) -> HoldKind:
-    """Return why such a split is not further."""
-    by_status = {Status.IDLE: HoldKind.LEFT_OUT, Status.PAUSED: HoldKind.PAUSED, Status.UNKNOWN: HoldKind.NO_ANSWER}
-    if status in by_status or backlog.rows != 0:
-        return by_status.get(status, HoldKind.BACKLOG)
-    if given.get("unobserved"):
-        return HoldKind.PENDING
-    if watermark is None:
-        return HoldKind.NEVER
-    return HoldKind.READ if given.get("quiet", 1_000) < 1_000 else HoldKind.SILENT
+    """Return what the planner would say of such a split: without ``quiet`` it has been read to its end for a second."""
+    found = next((of for of, shown in STATUS_OF.items() if shown is status), SplitStatus.ACTIVE)
+    mark, observed = None if watermark is None else Millis(watermark), backlog.position - given.get("unobserved", 0)
+    lag = None if status is Status.UNKNOWN or backlog.end is None else backlog.end - backlog.position
+    at = SplitState(backlog.position, observed, mark, found)
+    return split_kind(SplitFacts(at=at, lag=lag, quiet=given.get("quiet", 1_000)))
 
 
 def source_status(*splits: SplitView, **fields: Any) -> SourceStatus:

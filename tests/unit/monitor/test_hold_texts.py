@@ -16,17 +16,8 @@ from watermark_source.planning.announced import (
     writers_at,
 )
 from watermark_source.planning.announcement import Announcement
-from watermark_source.planning.holds import (
-    AlignmentWait,
-    Behind,
-    Circumstances,
-    HeldBy,
-    Hold,
-    HoldKind,
-    holding_writers,
-    split_kind,
-    writer_hold,
-)
+from watermark_source.planning.hold_kinds import NOTHING_KNOWN, AlignmentWait, Behind, HoldKind, SplitFacts, split_kind
+from watermark_source.planning.holds import HeldBy, Hold, holding_writers, writer_hold
 from watermark_source.planning.range_report import NO_ROWS, RowTotals
 from watermark_source.planning.state import SplitState, SplitStatus
 from watermark_source.planning.strategy import Announced, Bounded, Punctuated, WatermarkStrategy
@@ -41,17 +32,19 @@ MARKED, OWN, ANNOUNCED = Punctuated(), Bounded(), Announced(AnnouncedBy())
 
 def reason(*, status: SplitStatus = SplitStatus.ACTIVE, strategy: WatermarkStrategy = OWN, **facts: Any) -> str:
     """Return the sentence about a split of which this is known, with the kind that the planner gives it."""
-    given = {"lag": 0, "watermark": 1_000, "quiet": None, "timeout": None} | facts
-    lag, watermark, quiet = given.pop("lag"), given.pop("watermark"), given.pop("quiet")
-    rows, left_out, pending = given.get("rows", NO_ROWS), given.pop("left_out", False), given.pop("pending", False)
-    opened, timeout = given.pop("opened", False), given.pop("timeout")
-    at = SplitState(5, 5 - pending, watermark, status)
-    kind = split_kind(
-        at, 1 if given.get("has_more") else lag, rows, strategy, quiet=quiet, is_left_out=left_out,
-        has_open_transaction=opened, is_final=given.get("is_final", False),
-    )  # fmt: skip
-    hold = Hold(name="orders-0", kind=kind, watermark=watermark, lag=lag, quiet=quiet, timeout=timeout)
-    return sentence(hold, KAFKA, Circumstances(**given))
+    given = {"lag": 0, "watermark": 1_000, "timeout": None} | facts
+    watermark, pending, timeout = given.pop("watermark"), given.pop("pending", False), given.pop("timeout")
+    counted = given.pop("counted", True)
+    about = SplitFacts(at=SplitState(5, 5 - pending, watermark, status), strategy=strategy, **given)
+    hold = Hold(
+        name="orders-0",
+        kind=split_kind(about),
+        watermark=watermark,
+        lag=about.lag if counted else None,
+        quiet=about.quiet,
+        timeout=timeout,
+    )
+    return sentence(hold, KAFKA, about)
 
 
 IDLED = "20 min behind the watermark (it was idle): its rows up to there are late"
@@ -65,7 +58,7 @@ IDLED = "20 min behind the watermark (it was idle): its rows up to there are lat
         ({"lag": 5, "watermark": None}, "behind by 5 records"),
         ({"lag": 5, "waits_for_budget": True}, "behind by 5 records; slower ones go first (maxOffsetsPerTrigger)"),
         ({"lag": 5, "waits_for_more": True}, "behind by 5 records; waits for more to come"),
-        ({"lag": None, "has_more": True}, "has more to read"),
+        ({"lag": 7, "counted": False}, "has more to read"),
         ({"watermark": None, "holds": True}, "no record seen yet; holds the watermark"),
         ({"watermark": None}, "no record seen yet"),
         ({"watermark": None, "pending": True, "holds": True}, "its first records are being read"),
@@ -81,7 +74,7 @@ IDLED = "20 min behind the watermark (it was idle): its rows up to there are lat
         ({"quiet": 12_000}, "nothing to read for 12 s"),
         ({"quiet": 12_000, "timeout": 30_000}, "nothing to read for 12 s; idle after 30 s"),
         ({"quiet": 12_000, "holds": True}, "nothing to read for 12 s; never idle without idleTimeout"),
-        ({"opened": True}, "its next records are in a transaction that is open"),
+        ({"has_open_transaction": True}, "its next records are in a transaction that is open"),
     ],
 )
 def test_an_active_split_says_what_it_is_waiting_for(facts: dict[str, Any], text: str) -> None:
@@ -90,7 +83,7 @@ def test_an_active_split_says_what_it_is_waiting_for(facts: dict[str, Any], text
 
 def test_what_holds_although_all_is_read_states_of_when_its_newest_record_is() -> None:
     held = Hold(name="orders-0", kind=HoldKind.READ, watermark=NOON - 1, newest=NOON)
-    assert sentence(held, KAFKA, Circumstances(holds=True)) == (
+    assert sentence(held, KAFKA, replace(NOTHING_KNOWN, holds=True)) == (
         "all is read, and its newest record is of 2026-11-21 12:00:00.000 UTC"
     )
     assert advice(held, KAFKA) == "no option helps: its next newer record moves it on"
@@ -116,8 +109,8 @@ def test_what_holds_although_all_is_read_states_of_when_its_newest_record_is() -
 def test_a_split_behind_the_watermark_says_that_its_rows_are_late_and_why(
     behind: Behind, left_out: bool, text: str
 ) -> None:
-    assert reason(behind=behind, left_out=left_out) == f"caught up; {text}"
-    assert reason(behind=behind, left_out=left_out, lag=7) == f"behind by 7 records; {text}"
+    assert reason(behind=behind, is_left_out=left_out) == f"caught up; {text}"
+    assert reason(behind=behind, is_left_out=left_out, lag=7) == f"behind by 7 records; {text}"
 
 
 @pytest.mark.parametrize(
@@ -204,16 +197,45 @@ def test_a_finished_split_without_a_record_holds_the_watermark_still() -> None:
     assert reason(**facts, pending=True) == "read to the end of this run"
 
 
-@pytest.mark.parametrize("by", HeldBy)
+@pytest.mark.parametrize(
+    ("rows", "strategy", "text"),
+    [
+        (RowTotals(read=20, undated=20), OWN, "20 records of this run, none with an event time"),
+        (RowTotals(read=20, future=20), OWN, "20 records of this run, all too far in the future (maxFutureSkew)"),
+        # Of how many records the watermark was read in this run is not counted.
+        (RowTotals(read=20), MARKED, "caught up"),
+    ],
+)
+def test_what_the_records_of_a_run_lack_is_said_of_a_split_that_has_a_watermark_from_before_too(
+    rows: RowTotals, strategy: WatermarkStrategy, text: str
+) -> None:
+    assert reason(rows=rows, strategy=strategy) == text
+    assert reason(rows=rows, strategy=strategy, lag=5) == "behind by 5 records"
+
+
 @pytest.mark.parametrize("kind", HoldKind)
 @pytest.mark.parametrize("is_last", [False, True])
-def test_every_kind_has_a_sentence_and_an_advice(by: HeldBy, kind: HoldKind, is_last: bool) -> None:
-    """An advice may be empty, where nothing has to be done."""
-    hold = Hold(name="orders-0", kind=kind, by=by, is_last=is_last)
-    if kind is not HoldKind.BOUND and by is HeldBy.SPLIT:
-        assert sentence(hold, KAFKA)
-    if by is not HeldBy.READING:
-        assert not advice(hold, KAFKA).endswith(".")
+def test_every_kind_has_a_sentence_and_an_advice(kind: HoldKind, is_last: bool) -> None:
+    hold = Hold(name="orders-0", kind=kind, is_last=is_last)
+    why, to_do = sentence(hold, KAFKA), advice(hold, KAFKA)
+    assert why
+    # Whom a paused split waits for is in its sentence.
+    assert bool(to_do) == (kind is not HoldKind.PAUSED)
+    assert not why.endswith(".")
+    assert not to_do.endswith(".")
+
+
+def test_only_silence_is_told_to_be_left_out_as_it_is() -> None:
+    line = 'to continue without a silent partition, write .option("idleTimeout", "30 seconds")'
+    told = {kind for kind in HoldKind if advice(Hold(name="orders-0", kind=kind), KAFKA) == line}
+    assert told == {HoldKind.NEVER, HoldKind.SILENT}
+
+
+@pytest.mark.parametrize("by", [HeldBy.WRITER, HeldBy.SOURCE])
+@pytest.mark.parametrize("kind", HoldKind)
+def test_the_advice_about_a_writer_or_another_source_has_no_full_stop(by: HeldBy, kind: HoldKind) -> None:
+    """It may be empty, where nothing has to be done here."""
+    assert not advice(Hold(name="orders-0", kind=kind, by=by), KAFKA).endswith(".")
 
 
 # Writers that announce watermarks.

@@ -14,7 +14,7 @@ from watermark_source.monitor.followed_queries import FollowedQuery
 from watermark_source.monitor.listener import QuerySource, StatusListener
 from watermark_source.monitor.prometheus import StatusCollector
 from watermark_source.planning.group import OwnSilence, Peer
-from watermark_source.planning.holds import HoldKind
+from watermark_source.planning.hold_kinds import HoldKind
 from watermark_source.planning.range_report import BOUNDS_MS, LateRows
 from watermark_source.planning.watermark import MAX, Millis
 from watermark_source.spark.operator_watermarks import BatchWatermarks, OperatorWatermark

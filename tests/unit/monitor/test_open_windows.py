@@ -20,7 +20,7 @@ from watermark_source.monitor.open_windows import OpenWindow, WindowVerdict, ope
 from watermark_source.monitor.window_facts import QueryAt
 from watermark_source.planning.announcement import NO_WRITER
 from watermark_source.planning.group import Peer
-from watermark_source.planning.holds import HoldKind
+from watermark_source.planning.hold_kinds import HoldKind
 from watermark_source.planning.range_report import BOUNDS_MS, LateRows
 from watermark_source.planning.watermark import MAX
 from watermark_source.status_model.source_status import (
@@ -140,8 +140,26 @@ def test_records_without_an_event_time_send_to_the_options_that_name_it() -> Non
     why = "20 records, none with an event time; holds the watermark, and is never idle without idleTimeout"
     undated = split_view(1, watermark=None, position=20, end=20, why=why, kind=HoldKind.UNDATED)
     found = explained(source_status(PASSED, undated, watermark=None))
-    assert f"orders-1 has no watermark: {why}" in found.sentence
+    assert f"orders-1 has no watermark yet: {why}" in found.sentence
     assert any("eventTimeColumn and eventTimeFormat" in remark for remark in found.remarks)
+
+
+@pytest.mark.parametrize("kind", HoldKind)
+def test_the_sentence_names_a_partition_whatever_it_waits_for(kind: HoldKind) -> None:
+    found = explained(source_status(PASSED, split_view(1, watermark=NOON, why="this is why", kind=kind)))
+    assert re.search(r"; orders-1 (is|has) ", found.sentence)
+
+
+def test_partitions_that_wait_for_the_same_in_several_ways_have_an_example() -> None:
+    several = [
+        split_view(
+            n, watermark=None, position=n, end=n, why=f"{n} records, none with an event time", kind=HoldKind.UNDATED
+        )
+        for n in (1, 2)
+    ]
+    assert explained(source_status(PASSED, *several, watermark=None)).sentence.endswith(
+        "orders-1 and orders-2 have no watermark yet: for example orders-1: 1 records, none with an event time"
+    )
 
 
 def test_where_no_partition_has_come_so_far_no_idle_timeout_is_proposed_but_a_later_record() -> None:

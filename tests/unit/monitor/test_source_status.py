@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.unit.monitor.example_status import NOON, checkout, progress_of, source_status, split_view
 from watermark_source.errors import UsageError
-from watermark_source.planning.holds import HoldKind
+from watermark_source.planning.hold_kinds import HoldKind
 from watermark_source.planning.range_report import LateRows
 from watermark_source.planning.split import Split
 from watermark_source.status_model.source_status import (
@@ -257,7 +257,7 @@ def test_what_is_left_is_not_told_in_rows_where_positions_do_not_count_them() ->
     views = {view.split: view for view in (ahead, done)}
 
     def status(*of: Outline) -> SourceStatus:
-        reported = reported_splits(of, lambda outline: views[outline.split], uncounted=True)
+        reported = reported_splits(of, lambda outline: views[outline.split], positions_are_rows=False)
         return SourceStatus(
             **reported._asdict(),
             format_name="f",

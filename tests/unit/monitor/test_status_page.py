@@ -39,7 +39,7 @@ from watermark_source.monitor.page_html import SCRIPT, SHOWN, STYLE, QueryView, 
 from watermark_source.monitor.status_page import StatusPage, _Queries, _Server
 from watermark_source.monitor.terminal import read_page, watch
 from watermark_source.planning.group import OwnSilence, Peer
-from watermark_source.planning.holds import HoldKind
+from watermark_source.planning.hold_kinds import HoldKind
 from watermark_source.planning.watermark import Millis
 from watermark_source.status_model.source_status import GroupStatus, SourceStatus, Status, WriterView
 from watermark_source.status_model.status_json import status_from_json

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.monitor.example_status import NOON, checkout, source_status, split_view
 from watermark_source.durations import count_text
 from watermark_source.monitor.status_table import GAP, TableLayout, headline, join_pieces, layout
-from watermark_source.planning.holds import HoldKind
+from watermark_source.planning.hold_kinds import HoldKind
 from watermark_source.planning.range_report import LateRows
 from watermark_source.planning.watermark import MAX, MIN, watermark_text
 from watermark_source.status_model.source_status import BoundInForce, GroupStatus, SourceStatus, Status, WriterView

@@ -26,7 +26,7 @@ from watermark_source.monitor.three_clocks import (
 )
 from watermark_source.monitor.window_facts import Unfollowed
 from watermark_source.planning.announcement import NO_WRITER, writers_line
-from watermark_source.planning.holds import HoldKind
+from watermark_source.planning.hold_kinds import HoldKind
 from watermark_source.planning.watermark import MAX, Millis
 from watermark_source.spark.operator_watermarks import (
     BatchWatermarks,

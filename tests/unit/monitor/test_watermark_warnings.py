@@ -10,7 +10,8 @@ import pytest
 
 from tests.unit.monitor.example_status import KAFKA, source_status
 from watermark_source.planning.group_limit import TO_COME
-from watermark_source.planning.holds import NAMED, THE_ANNOUNCEMENTS, HeldBy, Hold, HoldKind
+from watermark_source.planning.hold_kinds import HoldKind
+from watermark_source.planning.holds import NAMED, THE_ANNOUNCEMENTS, HeldBy, Hold
 from watermark_source.planning.range_report import LateRows
 from watermark_source.planning.split import Split
 from watermark_source.planning.strategy import Bounded, Ingestion, LookAhead, Percentile, Punctuated, WatermarkStrategy

@@ -243,7 +243,7 @@ class SourceRunner:
             self._reports.rows,
             words=self._definition.words,
             idled=self._idled,
-            uncounted=not self._connector.positions_are_rows,
+            positions_are_rows=self._connector.positions_are_rows,
             snapshots=self._reports.snapshots.progress(planned.state, planned.observation.now),
             trouble=self._membership.trouble,
             store=self._membership.place,

@@ -10,21 +10,20 @@ from watermark_source.planning.announced import ObservedAnnouncements, WriterAt
 from watermark_source.planning.announcement import NO_WRITER
 from watermark_source.planning.backlog import Limit
 from watermark_source.planning.group import FIRST, OwnSilence, drift_in_force
+from watermark_source.planning.hold_kinds import HoldKind
 from watermark_source.planning.holds import (
     HeldBy,
     Hold,
-    HoldKind,
     PlanFacts,
-    circumstances,
     holds,
     holds_all_beginnings,
+    split_facts,
     split_hold,
     without_holder,
     writer_hold,
     writers_of,
 )
 from watermark_source.planning.planner import Plan
-from watermark_source.planning.range_report import NO_ROWS
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitState, SplitStatus
 from watermark_source.planning.strategy import Percentile, WatermarkStrategy
@@ -63,8 +62,8 @@ class Seen:
     """Of the connector."""
     idled: Set[Split] = frozenset()
     """Splits that are idle, or were and have not caught up with the watermark since."""
-    uncounted: bool = False
-    """Positions do not count rows."""
+    positions_are_rows: bool = True
+    """As ``Connector.positions_are_rows``."""
     snapshots: tuple[SnapshotProgress, ...] = ()
     trouble: str | None = None
     """Why the last known positions of the alignment group's other sources may be old."""
@@ -87,7 +86,8 @@ class Seen:
             policy=options.policy.in_force(use_processing_time=self.plan.state.use_processing_time),
             rows=self.counts.by_split,
             open_transactions=self.open_transactions,
-            uncounted=self.uncounted,
+            idled=self.idled,
+            positions_are_rows=self.positions_are_rows,
         )
 
 
@@ -108,7 +108,7 @@ def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Mil
     reported = reported_splits(
         [outline(s, t) for s, t in splits.items()],
         lambda of: _view(of, facts, seen, lowest=lowest, now=now),
-        uncounted=seen.uncounted,
+        positions_are_rows=seen.positions_are_rows,
     )
     announced = seen.plan.observation.announced
     writers = () if announced is None else tuple(writer_views(announced, writers_of(facts), held.first))
@@ -156,7 +156,7 @@ def _why(hold: Hold, facts: PlanFacts, seen: Seen) -> str:
     """Return the sentence about what holds the watermark."""
     if hold.split is None:
         return sentence(hold, seen.words)
-    text = sentence(hold, seen.words, circumstances(hold.split, facts, seen.idled, holds=True))
+    text = sentence(hold, seen.words, split_facts(hold.split, facts, holds=True))
     return text if hold.by is HeldBy.SPLIT else f"{hold.split} is paused: {text}"
 
 
@@ -241,22 +241,23 @@ def bound_in_force(plan: Plan, strategy: WatermarkStrategy) -> BoundInForce | No
 
 
 def _view(of: Outline, facts: PlanFacts, seen: Seen, *, lowest: int, now: Millis) -> SplitView:
-    split, rows = of.split, facts.rows.get(of.split, NO_ROWS)
-    state, hold = seen.plan.watermarks.states[split], split_hold(split, facts)
+    split, state = of.split, seen.plan.watermarks.states[of.split]
     unread = seen.plan.watermarks.unread.get(split)
     # All of them, before the first has a watermark.
     holds = of.holds_back or (state.watermark is None and facts.policy.strategy.has_split_watermarks)
+    about = split_facts(split, facts, holds=holds)
+    hold = split_hold(split, facts, about)
     end = None if split in facts.growing else seen.plan.observation.logs.ends.get(split)
     return SplitView(
         split=split,
-        backlog=SplitBacklog(state.position, end, seen.uncounted),
+        backlog=SplitBacklog(state.position, end, not seen.positions_are_rows),
         watermark=state.watermark,
         status=of.status,
         since=None if state.status is SplitStatus.ACTIVE else state.since,
-        why=sentence(hold, seen.words, circumstances(split, facts, seen.idled, holds=holds)),
+        why=sentence(hold, seen.words, about),
         kind=hold.kind,
         drift=None if state.watermark is None or lowest <= FIRST else state.watermark - lowest,
-        late_rows=rows.late.rows,
+        late_rows=about.rows.late.rows,
         looked_ahead=None if unread is None else unread.until - state.position,
         holds_back=of.holds_back,
         unobserved=state.position - state.observed,
