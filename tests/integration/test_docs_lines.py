@@ -268,6 +268,10 @@ def test_lines_of_tables_joins_and_ordering_give_what_was_written(
     typed.run("watermarks", 3, replaced={'"user")': '"user_id")'})
     typed.ended()
     assert typed.spark.read.parquet(str(tmp_path / "users")).count() == USERS
+    table = typed.spark.readStream.format("mysql-cdc-wm").options(**typed.names["mysql"], eventTimeColumn="at")
+    typed.names["users"] = table.load()
+    typed.run("joins", 3, replaced={})
+    assert len(typed.rows(typed.names["users"])) == USERS
 
 
 @pytest.mark.usefixtures("built_in_kafka")
@@ -284,6 +288,19 @@ def test_lines_of_jobs_in_a_row_give_what_the_first_one_wrote(
     typed.names["announced"].flush()
     typed.names["announced"].stop()
 
+    alarms, brokers = new_topic(1), {"kafka.bootstrap.servers": kafka.bootstrap}
+    typed.names["kafka"] = brokers
+    typed.names["writer"] = (
+        ended.selectExpr("user AS value").writeStream.format("kafka").options(**brokers, topic=alarms)
+        .option("checkpointLocation", str(tmp_path / "b"))
+    )  # fmt: skip
+    typed.run("between-jobs", 4, replaced={'"sessions"': f'"{alarms}"'})
+    topics = {'"sessions"': f'"{sessions}"', '"alarms"': f'"{alarms}"', "broker:9092": kafka.bootstrap}
+    typed.run("between-jobs", 2, replaced=topics | {", topic)": ', topic).option("startingOffsets", "earliest")'})
+    assert len(typed.rows(typed.names["both"])) == 4 * RECORDS
+
+    typed.names |= {"value": b"clicked", "watermark_ms": START_MS}
+    typed.run("between-jobs", 5, replaced={'"clicks"': f'"{new_topic(1)}"'})
     replaced = of_kafka(kafka, sessions, "sessions", "broker:9092")
     typed.run("between-jobs", 1, replaced=replaced | {"1 hour": "1 minute"})
     assert minutes(typed.rows(typed.names["counts"])) == 9

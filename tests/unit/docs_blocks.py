@@ -53,10 +53,10 @@ BLOCKS: Mapping[str, tuple[str, ...]] = {
     "docs/architecture.md": (DRAWING,),
     "docs/alignment.md": (PART,),
     "docs/batch.md": (OF_TOPICS, OF_TOPICS),
-    "docs/between-jobs.md": (OF_JOBS, PART, OF_JOBS, PART, SERVER, OUTPUT, COMMAND, OF_JOBS, OF_JOBS),
+    "docs/between-jobs.md": (OF_JOBS, OF_JOBS, OF_JOBS, OF_JOBS, OF_JOBS, OUTPUT, COMMAND, OF_JOBS, OF_JOBS),
     "docs/deployment.md": (CLUSTER,) * 6,
     "docs/event-time.md": (OF_TOPICS, SCHEMAS, SCHEMAS, PART, COMMAND, OUTPUT),
-    "docs/joins.md": (OF_OPERATORS, OF_OPERATORS, PART, OF_OPERATORS, OF_OPERATORS),
+    "docs/joins.md": (OF_OPERATORS,) * 5,
     "docs/late-rows.md": (OF_STRATEGIES, OF_STRATEGIES, OF_STRATEGIES, PART, OF_STRATEGIES),
     "docs/logins.md": ("test_the_worked_example_of_the_page_logs_in", CLUSTER, SCHEMAS),
     "docs/monitoring.md": (
