@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,21 @@ def test_the_paths_of_the_page_are_found() -> None:
 
 def test_the_page_is_short() -> None:
     assert len(PAGE.encode()) <= 10_240
+
+
+def modules() -> Iterator[tuple[Path, str]]:
+    """Yield the modules that the table of first changes names, each with a name that it has there, or an empty text."""
+    for row in re.findall(r"^\| an? .*$", PAGE, re.MULTILINE):
+        package = re.search(r"in `(connectors/\w+)`: ", row)
+        for path, names in re.findall(r"`([\w/]+\.py)`(?: \(([^)]*)\))?", row):
+            at = ROOT / path if package is None or path.startswith("tests/") else ROOT / package[1] / path
+            yield from ((at, name) for name in re.findall(r"`(\w+)`", names) or [""])
+
+
+def test_each_kind_of_change_has_its_modules_and_their_names() -> None:
+    found = list(modules())
+    assert len(found) > 25
+    assert [(path, name) for path, name in found if name not in path.read_text(encoding="utf-8")] == []
 
 
 def test_the_first_change_finds_its_places() -> None:
