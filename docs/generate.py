@@ -13,6 +13,7 @@ from pathlib import Path
 
 from docs.generate_api import API_PAGE, SIGNATURES, api_page, signatures
 from docs.images.two_partitions import PICTURE, read_recording, svg
+from docs.status_page import STATUS_PAGE, status_page
 from docs.surface_table import surfaces_page
 from pyspark_aligned_kafka.client.setting_table import REFUSED, REFUSED_FAMILIES, SETTINGS
 from pyspark_aligned_kafka.options.kafka_option_table import KAFKA_OPTIONS
@@ -25,13 +26,11 @@ from pyspark_mysql_cdc_wm.options.mysql_option_table import (
 )
 from pyspark_mysql_cdc_wm.options.mysql_option_table import OPTION_TABLE as MYSQL_TABLE
 from watermark_source.option_table import Option, Renamed
-from watermark_source.planning.hold_kinds import HoldKind
 from watermark_source.spark.option_rows import ENGINE_OPTIONS
 
 PAGE = Path(__file__).parent / "options.md"
 SURFACES_PAGE = Path(__file__).parent / "surfaces.md"
 MYSQL_PAGE = Path(__file__).parent / "mysql-options.md"
-MONITORING_PAGE = Path(__file__).parent / "monitoring.md"
 VERSIONS_PAGE = Path(__file__).parent / "versions.md"
 DECISIONS = Path(__file__).parent / "decisions"
 DECISIONS_PAGE = DECISIONS / "README.md"
@@ -113,7 +112,6 @@ rejected. A later decision supersedes a record; it does not rewrite it.
 |---|---|---|---|
 """
 _RENAMED = "| option of earlier versions | write |\n|---|---|\n"
-_KINDS = "| `kind` | why it is not further |\n|---|---|\n"
 _RECORD = re.compile(r"# (\d+)\. ([^\n]+)\n\nStatus: ([^\n]+)\. Date: (\d{4}-\d\d-\d\d)\.\n\n")
 
 
@@ -144,11 +142,6 @@ def versions_page() -> str:
     """Return the page of versions with its table of options that had another name."""
     rows = {row.old: row for row in (*KAFKA_TABLE.renamed, *MYSQL_TABLE.renamed)}
     return _with_table(VERSIONS_PAGE, _RENAMED, (f"| `{old}` | {_now(row)} |" for old, row in rows.items()))
-
-
-def monitoring_page() -> str:
-    """Return the page of monitoring with its table of why a member is not further."""
-    return _with_table(MONITORING_PAGE, _KINDS, (f"| `{kind.value}` | {kind.meaning} |" for kind in HoldKind))
 
 
 def _with_table(page: Path, head: str, rows: Iterable[str]) -> str:
@@ -240,7 +233,7 @@ if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
     MYSQL_PAGE.write_text(mysql_page(), encoding="utf-8")
     VERSIONS_PAGE.write_text(versions_page(), encoding="utf-8")
-    MONITORING_PAGE.write_text(monitoring_page(), encoding="utf-8")
+    STATUS_PAGE.write_text(status_page(), encoding="utf-8")
     SURFACES_PAGE.write_text(surfaces_page(), encoding="utf-8")
     DECISIONS_PAGE.write_text(decisions_page(), encoding="utf-8")
     API_PAGE.write_text(api_page(), encoding="utf-8")

@@ -55,7 +55,7 @@ def test_the_first_change_finds_its_places() -> None:
             "_GROUP.gauge(",
         ),
         "watermark_source/status_model/source_status.py": ("    others: int",),
-        "docs/monitoring.md": ("| | `alignment_max_allowed_timestamp_seconds` |",),
+        "docs/status.md": ("| `alignment_max_allowed_timestamp_seconds` |",),
     }
     texts = {path: (ROOT / path).read_text(encoding="utf-8") for path in places}
     assert [(path, each) for path, all_of in places.items() for each in all_of if each not in texts[path]] == []

@@ -179,7 +179,7 @@ METRICS = (
     ),
     _CLOCKS.gauge(
         "processing_time_watermark_timestamp_seconds",
-        "When the oldest row that is not in a committed batch arrived at the earliest.",
+        "When the oldest row that is not in a committed batch arrived at the earliest; without rows up to 10 s old.",
         lambda of: of.processing_time_watermark,
     ),
     _CLOCKS.gauge(
@@ -192,7 +192,7 @@ METRICS = (
     ),
     _QUERY.counter(
         "late_records",
-        "Late rows that Spark's operators dropped; a window aggregation counts groups.",
+        "Late rows that Spark's operators dropped (numRowsDroppedByWatermark); a window aggregation counts groups.",
         lambda of: of.query.late_rows,
     ),
     _OPERATOR.gauge(
@@ -230,10 +230,16 @@ METRICS = (
         lambda of: of.changes.status,
     ),
     _SOURCE_BY_STATUS.gauge("partitions", "Partitions of the source by status.", float),
-    _SOURCE.gauge("lag_records", "Unread records of all partitions of the source.", lambda of: of.lag),
+    _SOURCE.gauge(
+        "lag_records",
+        "Unread records of all partitions. Where positions do not count records: 0 when all is read, else unknown.",
+        lambda of: of.lag,
+    ),
     _SOURCE.counter("records", "Records read since the query was started.", lambda of: of.rows.read),
     _SOURCE.counter(
-        "future_records", "Records too far in the future to move the watermark.", lambda of: of.rows.future
+        "future_records",
+        "Records too far in the future to move the watermark (maxFutureSkew).",
+        lambda of: of.rows.future,
     ),
     _SOURCE.counter("undated_records", "Records without an event time.", lambda of: of.rows.undated),
     _SOURCE.counter(
@@ -241,7 +247,11 @@ METRICS = (
         "Values and keys that do not have the form that the options declare.",
         lambda of: of.rows.malformed,
     ),
-    _SOURCE.histogram("late_lag_seconds", "How far late records were behind the watermark.", lambda of: of.rows.late),
+    _SOURCE.histogram(
+        "late_lag_seconds",
+        "How far late records were behind the watermark with which their batch began.",
+        lambda of: of.rows.late,
+    ),
     _SOURCE.gauge(
         "late_ratio", "Share of the records that were late since the query was started.", lambda of: of.late_share
     ),

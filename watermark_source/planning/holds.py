@@ -78,11 +78,11 @@ class Hold:
     began_behind: bool = False
     """Whether it began behind rows that were there before, and none has come since."""
     takes_turns: bool = False
-    """Whether the others are ahead by less than ``NOTABLE``: the slowest is named, and holds nobody."""
+    """Whether the others are ahead by less than ``NOTABLE``: the slowest is named, and does not hold the watermark."""
     follows_group: bool = False
     """Whether all members are left out, and other sources of the group could lead the watermark (``idleFollows``)."""
     why: str = ""
-    """The sentence of ``hold_texts.sentence``: a report has it beside the codes."""
+    """``kind`` as a sentence, in a report."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -217,13 +217,13 @@ class SplitView:
     since: int | None
     """When the status began; ``None`` if that is unknown."""
     why: str
-    """``kind`` as a sentence: see ``hold_texts.sentence``."""
+    """``kind`` as a sentence."""
     kind: HoldKind
     """Why it is not further."""
     drift: int | None = None
     """The watermark minus the minimum of the alignment group, or of the source without a group."""
     holds_back: bool = False
-    """Whether it is one of those that hold the watermark: see ``holds.holds``."""
+    """Whether it is one of those that hold the watermark."""
     late_rows: int = 0
     """Rows of this run at or before the watermark that their batch began with."""
     looked_ahead: int | None = None
@@ -252,7 +252,7 @@ class WriterView:
     status: str
     """``awaited``, ``active``, ``idle``, ``silent`` or ``ended``."""
     why: str
-    """The reason, as a sentence: see ``hold_texts.writer_sentence``."""
+    """``kind`` as a sentence."""
     kind: HoldKind
     """Why it is not further."""
     holds_back: bool = False
@@ -369,7 +369,7 @@ class SourceStatus:
     without_holder: int | None = None
     """The watermark if the splits that hold it back were left out; ``None`` if it would be the same or is unknown."""
     slowest: tuple[Hold, ...] = ()
-    """What holds the watermark, at most ``NAMED``, or the one that is only slower than the others: see ``holds``."""
+    """As ``holds``, at most ``NAMED`` of them, or the one that is only slower than the others."""
     more_holds: int = 0
     """How many more hold it."""
     words: Words = NO_WORDS
@@ -377,7 +377,7 @@ class SourceStatus:
 
     @property
     def holds(self) -> tuple[Hold, ...]:
-        """What holds the watermark: what no rows that are being read end comes first."""
+        """What holds the watermark; first what does not end by itself."""
         return tuple(hold for hold in self.slowest if not hold.takes_turns)
 
     @property
