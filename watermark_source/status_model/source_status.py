@@ -223,7 +223,7 @@ class SplitView:
     drift: int | None = None
     """The watermark minus the minimum of the alignment group, or of the source without a group."""
     holds_back: bool = False
-    """Whether it is one of those that hold the watermark."""
+    """Whether it holds the watermark."""
     late_rows: int = 0
     """Rows of this run at or before the watermark that their batch began with."""
     looked_ahead: int | None = None
@@ -285,7 +285,7 @@ class GroupStatus:
     limit: int | None
     """Highest watermark a member may reach; ``None`` while no member limits the group, and while ``hold``."""
     members: int
-    """Splits of this source, all of which are members."""
+    """Splits of this source; all are members."""
     hold: bool = False
     """Whether members must not read yet."""
     others: int = 0
