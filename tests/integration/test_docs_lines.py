@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
-from examples.servers import Login, MySqlServer
+from examples.servers import MySqlServer
 from services.kafka import Kafka
 from services.mysql import MySql
 from tests.unit.docs_blocks import ROOT, blocks
@@ -112,7 +112,8 @@ def database(mysql: MySql) -> Iterator[MySqlServer]:
         f"CREATE TABLE {DATABASE}.orders (id INT PRIMARY KEY, amount INT)",
         f"INSERT INTO {DATABASE}.users VALUES " + ", ".join(f"({n}, 'n{n}', now())" for n in range(USERS)),
     )
-    server.let_read(Login("cdc", "secret"), DATABASE)
+    rights = list(blocks(ROOT / "docs" / "mysql.md"))[1].code.replace("shop.", f"{DATABASE}.").replace("…", "secret")
+    server.run(*filter(str.strip, rights.split(";\n")), f"GRANT SELECT ON {DATABASE}.users TO 'cdc'@'%'")
     yield server
     server.run(f"DROP DATABASE {DATABASE}", "DROP USER cdc@'%'")
 

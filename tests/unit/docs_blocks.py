@@ -64,7 +64,7 @@ BLOCKS: Mapping[str, tuple[str, ...]] = {
         COMMAND, OF_VIEWS, OF_VIEWS, COMMAND,
     ),
     "docs/mysql.md": (
-        OF_OPERATORS, CLUSTER, COMMAND, PART, "test_the_pipelines_table_is_the_servers_after_each_run",
+        OF_OPERATORS, OF_OPERATORS, COMMAND, PART, "test_the_pipelines_table_is_the_servers_after_each_run",
     ),
     "docs/offsets.md": (OUTPUT,),
     "docs/ordering.md": (
