@@ -145,10 +145,15 @@ coverage: $(INSTALLED) ## how much of the pure packages tests without servers re
 	$(RUN) -m pytest $(PLANNER_TESTS) --without-services -q -n $(CHECK_PROCESSES) --dist worksteal --cov-branch \
 	    --cov=watermark_source.planning --cov-report=term --cov-fail-under=97 $(PYTEST_ARGS)
 
+LOCKED := uv pip compile pyproject.toml --universal --python-version 3.11 --no-emit-index-url --no-annotate --no-header \
+    --quiet --upgrade
+# With hashes what a release is built and published with. pip, which checks hashes of all or of none, has none for a
+# checkout that is installed: .venv goes without.
 lock: $(INSTALLED) ## requirements.lock: one version of each package, with which .venv is made
 	$(PIP) --quiet --group lock
-	$(RUN) -m uv pip compile pyproject.toml --extra all --group dev --universal --python-version 3.11 \
-	    --output-file requirements.lock --no-emit-index-url --no-annotate --no-header --quiet --upgrade
+	$(RUN) -m $(LOCKED) --extra all --group dev --output-file requirements.lock
+	$(RUN) -m $(LOCKED) --extra spark --extra compiler --extra kafka --extra mysql --group release --generate-hashes \
+	    --constraint requirements.lock --output-file release/requirements.lock
 
 docs: $(INSTALLED) ## the pages that are written from the code
 	$(RUN) docs/generate.py

@@ -14,12 +14,18 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
 OWN = "watermark-source"
+# The line that installs it is in the workflow of a release.
+HASHED = "release/requirements.lock"
 
 
-def pinned() -> dict[str, str]:
+def lines_of(lock: str = "requirements.lock") -> list[str]:
+    """The packages of a file, each with the hashes of its files if it has any."""
+    return (ROOT / lock).read_text(encoding="utf-8").replace("\\\n", "").splitlines()
+
+
+def pinned(lock: str = "requirements.lock") -> dict[str, str]:
     """Versions by name, of the lines that are for this interpreter and system."""
-    lines = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
-    requirements = [Requirement(line) for line in lines]
+    requirements = [Requirement(line.partition("--hash")[0]) for line in lines_of(lock)]
     here = [each for each in requirements if each.marker is None or each.marker.evaluate()]
     return {canonicalize_name(each.name): str(each.specifier).removeprefix("==") for each in here}
 
@@ -80,5 +86,17 @@ def test_what_pinned_packages_require_is_pinned_as_well() -> None:
     assert wrong == []
 
 
-def test_no_line_names_a_place_from_which_packages_come() -> None:
-    assert "://" not in (ROOT / "requirements.lock").read_text(encoding="utf-8")
+@pytest.mark.parametrize("lock", ["requirements.lock", HASHED])
+def test_no_line_names_a_place_from_which_packages_come(lock: str) -> None:
+    assert "://" not in (ROOT / lock).read_text(encoding="utf-8")
+
+
+def test_what_a_release_is_made_with_is_pinned_by_its_hashes_to_the_versions_of_the_tests() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    extras = project["project"]["optional-dependencies"]
+    texts = [*project["project"]["dependencies"], *project["dependency-groups"]["release"]]
+    texts += (text for extra in ("spark", "compiler", "kafka", "mysql") for text in extras[extra])
+    versions = pinned(HASHED)
+    assert [each for each in map(Requirement, texts) if versions[each.name] not in each.specifier] == []
+    assert [line for line in lines_of(HASHED) if "--hash=sha256:" not in line] == []
+    assert {name: version for name, version in versions.items() if pinned().get(name, version) != version} == {}
