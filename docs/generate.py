@@ -19,14 +19,15 @@ from pyspark_aligned_kafka.client.setting_table import REFUSED, REFUSED_FAMILIES
 from pyspark_aligned_kafka.options.kafka_option_table import KAFKA_OPTIONS
 from pyspark_aligned_kafka.options.kafka_option_table import OPTION_TABLE as KAFKA_TABLE
 from pyspark_mysql_cdc_wm.options.mysql_option_table import (
+    DATED,
     MYSQL_OPTIONS,
     NO_MEANING,
-    NOT_BY_COLUMN,
     NOT_NEEDED_HERE,
 )
 from pyspark_mysql_cdc_wm.options.mysql_option_table import OPTION_TABLE as MYSQL_TABLE
 from watermark_source.option_table import Option, Renamed
 from watermark_source.spark.option_rows import ENGINE_OPTIONS
+from watermark_source.spark.strategy_rows import STRATEGIES
 
 PAGE = Path(__file__).parent / "options.md"
 SURFACES_PAGE = Path(__file__).parent / "surfaces.md"
@@ -40,17 +41,11 @@ ALIGNMENT = "Alignment"
 OTHERS = "Others"
 ENGINE_GROUPS: dict[str, str] = {
     "watermarkStrategy": EVENT_TIME,
-    "maxOutOfOrderness": EVENT_TIME,
-    "watermarkPercentile": EVENT_TIME,
-    "lookaheadRows": EVENT_TIME,
-    "maxWatermarkLag": EVENT_TIME,
-    "announcedBy": EVENT_TIME,
-    "writerTimeToLive": EVENT_TIME,
+    **{option: EVENT_TIME for strategy in STRATEGIES for option in strategy.options},
     "idleTimeout": EVENT_TIME,
     "idleFollows": EVENT_TIME,
     "idleReturn": EVENT_TIME,
     "maxFutureSkew": EVENT_TIME,
-    "watermarkInterval": EVENT_TIME,
     "watermarkWarningAfter": EVENT_TIME,
     "whenCaughtUp": EVENT_TIME,
     "finalWatermark": EVENT_TIME,
@@ -128,7 +123,7 @@ def page() -> str:
 def mysql_page() -> str:
     """Return the whole page of the MySQL source."""
     ours = ", ".join(f"`{row.name}`" for row in ENGINE_OPTIONS if row.name not in NO_MEANING)
-    strategies = {f"watermarkStrategy={name}": why for name, why in NOT_BY_COLUMN.items()}
+    strategies = {f"watermarkStrategy={row.name}": why for row in STRATEGIES if (why := row.refusal(DATED)) is not None}
     refused = f"Refused options, and why:\n\n{_reasons({**NO_MEANING, **NOT_NEEDED_HERE, **strategies})}"
     parts = [
         _MYSQL_HEAD,

@@ -364,7 +364,7 @@ def _offsets(cluster: CheckedCluster) -> str | Caution:
 def _empty(cluster: CheckedCluster) -> str | Caution:
     """Name the partitions for which a watermark of all of them would wait."""
     policy = cluster.options.engine.policy
-    if not policy.strategy.observed.is_needed or policy.strategy.write_delay is not None:
+    if not policy.strategy.tasks_observe.is_needed or policy.strategy.write_delay is not None:
         return "no watermark waits for partitions without records, by watermarkStrategy"
     empty = [each.split for each in cluster.extents.values() if each.end == each.start]
     if not empty:

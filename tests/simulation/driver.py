@@ -116,7 +116,7 @@ class Driver:
         self.log = log
         self.policy = policy
         self.max_rows = max_rows
-        self.index = index and policy.strategy.follows_highest
+        self.index = index and policy.strategy.looks_up_times
         self.looks = looks and not self.index
         self.now = START
         self.batches: list[Batch] = []
@@ -137,6 +137,7 @@ class Driver:
         self._frozen = Frozen(self.log.ends(), self.log.newest(self.log.splits), Millis(self.now)) if final else None
 
     def state(self) -> SourceState:
+        """The state of the last plan. What its batch read is folded into this, and ``text``, by the next plan only."""
         if self._memory is not None and self._memory[0] == self.text:
             return self._memory[1]
         return CODEC.decode(json.loads(self.text))

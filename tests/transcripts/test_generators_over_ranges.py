@@ -6,6 +6,7 @@ import pytest
 
 from tests.transcripts.grammar import Driver, Transcript, label, load, named, run
 from watermark_source.planning.disorder import RangeSummary
+from watermark_source.planning.split import Split
 from watermark_source.planning.strategy import Bounded, Punctuated, WatermarkStrategy
 from watermark_source.planning.watermark import MIN, Millis
 
@@ -31,7 +32,7 @@ class RangeDriver(Driver):
         return [named(self.watermark)] if self.periodic else []
 
     def see_range(self, summary: RangeSummary) -> list[str]:
-        found = self.generator.on_range(summary)
+        found = self.generator.on_range(Split("log", 0), None, summary, None).watermark
         self.watermark = Millis(max(self.watermark, MIN if found is None else found))
         return [] if found is None or self.periodic else [named(found)]
 

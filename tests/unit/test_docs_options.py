@@ -10,8 +10,10 @@ from docs.generate import ENGINE_GROUPS, MYSQL_PAGE, PAGE, VERSIONS_PAGE, mysql_
 from pyspark_aligned_kafka.client.setting_table import REFUSED, SETTINGS
 from pyspark_aligned_kafka.options.kafka_option_table import OPTION_TABLE
 from pyspark_mysql_cdc_wm.options.mysql_option_table import MYSQL_OPTIONS
+from pyspark_mysql_cdc_wm.options.mysql_option_table import OPTION_TABLE as MYSQL_TABLE
 from watermark_source.option_table import Option
 from watermark_source.spark.option_rows import ENGINE_OPTIONS
+from watermark_source.spark.strategy_rows import STRATEGIES
 
 DOCUMENTED = [*OPTION_TABLE.options, *SETTINGS.values()]
 
@@ -37,6 +39,13 @@ def test_every_refused_setting_is_on_the_page(name: str) -> None:
     assert f"`{name}`" in page()
 
 
+def test_the_page_of_watermarks_states_what_each_strategy_gives() -> None:
+    text = (PAGE.parent / "watermarks.md").read_text(encoding="utf-8")
+    table = text.partition("| `watermarkStrategy` |")[2].partition("\n\n")[0]
+    names = re.findall(r"^\| `([^`]+)`", table, re.MULTILINE)
+    assert sorted(names) == sorted([*(row.name for row in STRATEGIES), "package.module:Class"])
+
+
 def test_every_engine_option_has_its_place() -> None:
     assert ENGINE_GROUPS.keys() == {row.name for row in ENGINE_OPTIONS}
 
@@ -50,7 +59,9 @@ def test_every_row_is_complete(row: Option) -> None:
 
 
 @pytest.mark.parametrize("row", [
-    row for row in OPTION_TABLE.options if row.default is not None and row.default_text is not None
+    row
+    for row in {row.name: row for table in (OPTION_TABLE, MYSQL_TABLE) for row in table.options}.values()
+    if row.default not in (None, "", ()) and row.default_text is not None
 ], ids=lambda row: row.name)  # fmt: skip
 def test_a_default_is_what_the_page_says(row: Option) -> None:
     assert row.default_text is not None

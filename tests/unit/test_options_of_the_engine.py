@@ -22,6 +22,7 @@ from watermark_source.planning.strategy import (
 )
 from watermark_source.spark.option_rows import ENGINE_OPTIONS, NOT_NEEDED
 from watermark_source.spark.options import EngineOptions
+from watermark_source.spark.strategy_rows import STRATEGIES, StrategyRow
 
 TABLE = OptionTable(ENGINE_OPTIONS, not_needed=NOT_NEEDED)
 ABLE = Abilities(marks=True, row_positions=True, rows_ahead=True, announcements=True)
@@ -176,26 +177,24 @@ def test_what_does_not_go_with_a_learned_bound_is_refused(given: dict[str, str],
     assert re.search(text, str(error))
 
 
-SERVED_BY_ALL = {"bounded", "monotonous", "ingestion", "none"}
-NEEDED = {"percentile": "row_positions", "punctuated": "marks", "lookahead": "rows_ahead", "announced": "announcements"}
 ABILITIES = [each.name for each in fields(Abilities)]
-STRATEGIES = sorted(SERVED_BY_ALL | NEEDED.keys())
 
 
-def test_each_strategy_is_served_by_every_connector_or_names_what_it_needs() -> None:
+def test_the_option_of_strategies_names_and_accepts_each() -> None:
     (row,) = (row for row in ENGINE_OPTIONS if row.name == "watermarkStrategy")
-    assert [each for each in STRATEGIES if row.parse(each) != each] == []
-    assert all(f"`{each}`" in row.doc for each in STRATEGIES)
-    assert len(re.findall(r"`(\w+)`: ", row.doc)) == len(STRATEGIES)
+    names = [each.name for each in STRATEGIES]
+    assert [row.parse(name) for name in names] == names
+    assert re.findall(r"`(\w+)`: ", row.doc) == names
 
 
 @pytest.mark.parametrize("ability", [None, *ABILITIES])
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_a_strategy_that_a_connector_cannot_serve_is_refused(strategy: str, ability: str | None) -> None:
+@pytest.mark.parametrize("row", STRATEGIES, ids=lambda row: row.name)
+def test_a_strategy_that_a_connector_cannot_serve_is_refused(row: StrategyRow, ability: str | None) -> None:
+    strategy = row.name
     given = {"watermarkStrategy": strategy} | ({"maxOutOfOrderness": "1 minute"} if strategy == "percentile" else {})
     abilities = Abilities() if ability is None else Abilities(**{ability: True})
-    needless = ability == "dates_rows" and strategy in ("ingestion", "lookahead", "announced")
-    if not needless and (strategy in SERVED_BY_ALL or NEEDED[strategy] == ability):
+    needless = ability == "dates_rows" and row.kind.needless_where_dated is not None
+    if not needless and row.kind.needs.keys() <= {ability}:
         EngineOptions.of(TABLE.parse(given), format_name="some-format", given=given, abilities=abilities)
         return
     with pytest.raises(OptionError, match="is not needed here" if needless else "needs .* this source") as refused:

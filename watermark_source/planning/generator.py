@@ -6,29 +6,40 @@ record. Its state is an argument and a result: the offset carries it, so a repla
 
 from __future__ import annotations
 
-import json
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import ClassVar, Final
 
 from watermark_source.errors import GeneratorError, OffsetError, OptionError, shortened
+from watermark_source.planning.canonical_json import Json, canonical, value_of
 from watermark_source.planning.disorder import RangeSummary
 from watermark_source.planning.split import Split
-from watermark_source.planning.strategy import LateCause, Observed, Unbounded
+from watermark_source.planning.strategy import Advance, LateCause, RowsAlone, TasksObserve
 from watermark_source.planning.watermark import LAST, MIN, Millis
-
-Json: TypeAlias = Any
-"""What JSON has: ``None``, ``bool``, ``int``, ``float``, ``str``, lists of these, and dicts of these by ``str``."""
 
 LARGEST_STATE: Final = 1_024
 """Bytes of one split's state as compact JSON in UTF-8: each batch's offset has that of every split."""
 
 OPTION: Final = "watermarkStrategy"
 EXAMPLE: Final = "my_package.watermarks:MyGenerator"
+_CLASS: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+
+
+def names_a_class(strategy: str) -> bool:
+    """Return whether the name of a strategy is that of a user's class, and not of one of the project's strategies."""
+    return ":" in strategy
+
+
+def class_name(text: str) -> str:
+    """Parse the name of a class; raises ``ValueError``."""
+    if _CLASS.fullmatch(text.strip()) is None:
+        raise ValueError(f"a class is named as {EXAMPLE}")
+    return text.strip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,39 +103,42 @@ class WatermarkGenerator(ABC):
         return None  # noqa: RET501 - without a body no class could leave it out
 
 
-class OwnStrategy(Unbounded):
+class OwnStrategy(RowsAlone):
     """The strategy that calls a generator. It holds the class by name, so that executors need not import it."""
 
     __slots__ = ()
 
-    follows_highest: ClassVar[bool] = False
+    looks_up_times: ClassVar[bool] = False
 
     name: str
     """The class, as ``package.module:Class``."""
 
     @property
-    def generator(self) -> str:
+    def keeps_as(self) -> str:
         """The class."""
         return self.name
 
-    def on_range(self, seen: RangeSummary) -> Millis | None:
-        """Return ``None``: see ``after_range``."""
-        return None
+    @property
+    def users_class(self) -> str:
+        """The class."""
+        return self.name
 
-    def after_range(
-        self, split: Split, kept: str | None, seen: RangeSummary, cap: Millis | None
-    ) -> tuple[Millis | None, str | None]:
+    def continues(self, kept_by: str | None) -> bool:
+        """Return whether the class, or one of its earlier names, kept it."""
+        return kept_by in (None, self.name, *load_generator(self.name).formerly)
+
+    def on_range(self, split: Split, kept: str | None, seen: RangeSummary, cap: Millis | None) -> Advance:
         """Ask the generator.
 
         Raises:
             GeneratorError: it raised an error, or returned what is no watermark or no state.
         """
         if seen.highest is None and seen.marked is None:
-            return None, kept
+            return Advance(None, kept)
         rows = RowsRead(split.log, split.number, seen.highest, seen.marked, seen.is_whole)
         generator = load_generator(self.name)
         with _wrapped(self.name, split, "on_range"):
-            returned = generator.on_range(rows, _value(kept))
+            returned = generator.on_range(rows, value_of(kept))
         if not isinstance(returned, tuple) or len(returned) != 2:
             raise _broken(self.name, split, f"returned {shortened(repr(returned))}", "a watermark and a state")
         watermark, state = returned
@@ -134,28 +148,30 @@ class OwnStrategy(Unbounded):
                 "None, or whole milliseconds since 1970-01-01 UTC, in 64 bits",
             )  # fmt: skip
         found = None if watermark is None or (cap is not None and watermark > cap) else Millis(watermark)
-        return found, self._text(split, state)
+        return Advance(found, self._text(split, state))
 
-    def check_kept(self, generator: str | None, kept: Mapping[Split, str | None]) -> None:
-        """Check that the generator can continue a checkpoint.
+    def check_kept(self, kept_by: str | None, kept: Mapping[Split, str | None]) -> None:
+        """Check that the generator can continue a checkpoint. What one of the project's strategies kept is dropped.
 
         Raises:
             OffsetError: another class wrote it, or the generator refuses the state of a split.
             GeneratorError: its ``check_state`` raised anything else.
         """
         own = load_generator(self.name)
-        if generator not in (None, self.name, *own.formerly):
+        if kept_by is None or not names_a_class(kept_by):
+            return
+        if not self.continues(kept_by):
             raise OffsetError(
-                f"the checkpoint has the watermark state of {generator}, and watermarkStrategy is {self.name}. If that "
-                f'is the same class under a new name, write in it: formerly = ("{generator}",). Otherwise set '
-                f"watermarkStrategy to {generator}, or start with a new checkpoint location"
+                f"the checkpoint has the watermark state of {kept_by}, and watermarkStrategy is {self.name}. If that "
+                f'is the same class under a new name, write in it: formerly = ("{kept_by}",). Otherwise set '
+                f"watermarkStrategy to {kept_by}, or start with a new checkpoint location"
             )
-        for split, text in kept.items() if generator is not None else ():
+        for split, text in kept.items():
             if text is None:
                 continue
             try:
                 with _wrapped(self.name, split, "check_state"):
-                    own.check_state(_value(text))
+                    own.check_state(value_of(text))
             except GeneratorError as error:
                 if not isinstance(error.__cause__, ValueError):
                     raise
@@ -175,13 +191,13 @@ class OwnStrategy(Unbounded):
     def _text(self, split: Split, state: Json) -> str | None:
         try:
             text = None if state is None else canonical(state)
-            same = text is None or json.loads(text) == state
+            same = value_of(text) == state
         except (TypeError, ValueError, RecursionError) as error:
             raise _broken(self.name, split, f"returned a state that is not JSON: {error}", _STATE) from None
         if not same:
             raise _broken(
                 self.name, split, f"returned the state {shortened(repr(state))}, which JSON gives back as "
-                f"{shortened(repr(json.loads(text or '')))}", _STATE,
+                f"{shortened(repr(value_of(text)))}", _STATE,
             )  # fmt: skip
         if text is not None and (size := len(text.encode())) > LARGEST_STATE:
             raise _broken(
@@ -208,21 +224,9 @@ class OwnWithMarks(OwnStrategy):
     needs: ClassVar[Mapping[str, str]] = {
         "marks": "reads watermarks that records carry (reads_marks), and those of this source carry none"
     }
-    observed: ClassVar[Observed] = Observed.MARKS
+    tasks_observe: ClassVar[TasksObserve] = TasksObserve.MARKS
 
     name: str
-
-
-def canonical(state: Json) -> str:
-    """Return a state as compact JSON, equal text for equal state.
-
-    Raises:
-        TypeError: it is no JSON.
-        ValueError: a number that is none, or a text that is no Unicode.
-    """
-    text = json.dumps(state, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    text.encode()
-    return text
 
 
 @cache
@@ -264,10 +268,6 @@ def load_generator(name: str) -> WatermarkGenerator:
             OPTION, name, f'has formerly = "{made.formerly}", and it must be a tuple of names, ("{made.formerly}",)'
         )
     return made
-
-
-def _value(text: str | None) -> Json:
-    return None if text is None else json.loads(text)
 
 
 # A program that is imported, or a class that gives up, by sys.exit would end the process that plans, without a reason.

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from watermark_source.planning.announced import WriterAt, WriterStatus
 from watermark_source.planning.range_report import NO_ROWS, RowTotals
 from watermark_source.planning.state import SplitState, SplitStatus
-from watermark_source.planning.strategy import Bounded, Observed, WatermarkStrategy
+from watermark_source.planning.strategy import Bounded, TasksObserve, WatermarkStrategy
 
 SHORTEST_SILENCE: Final = 1_000
 """Milliseconds without rows up to which a split was read to its end just now, and is not silent."""
@@ -169,7 +169,7 @@ def _useless(of: SplitFacts) -> HoldKind | None:
     rows, strategy = of.rows, of.strategy
     if not rows.read or not strategy.has_split_watermarks:
         return None
-    if strategy.observed is Observed.MARKS:
+    if strategy.tasks_observe is TasksObserve.MARKS:
         # Rows with a watermark are not counted: once there is one, those read since may have had some.
         return HoldKind.NO_MARKS if of.at.watermark is None else None
     if rows.undated == rows.read:

@@ -292,7 +292,7 @@ def split_hold(split: Split, of: PlanFacts, about: SplitFacts, *, is_last: bool 
 
 
 def _newest(at: SplitState, strategy: WatermarkStrategy) -> int | None:
-    bound = strategy.distance
+    bound = strategy.behind_highest
     return None if bound is None or at.watermark is None else saturating_add(at.watermark, bound + 1)
 
 

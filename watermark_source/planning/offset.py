@@ -23,8 +23,8 @@ Layout of version 1, keys sorted, integers only (but in "own"), absent keys for 
      "limit": 1700000010000,            alignment limit of the batch
      "member": "5b1d0c2e9f31",          its name in its alignment group
      "name": "orders",                  the source's own name
-     "own": {"class": "shop.times:Hourly", "states": {"orders": {"0": {"hour": 7}}}},  the user's own strategy, and
-                                        what it keeps of splits: any JSON
+     "own": {"class": "shop.times:Hourly", "states": {"orders": {"0": {"hour": 7}}}},  the strategy that
+                                        remembers splits, the user's class or one of ours, and what: any JSON
      "pt": true,                        processing-time watermark
      "run": 2,                          how many processes have planned so far
      "shift": 7000,                     what was added to the replica's own positions
@@ -55,8 +55,8 @@ from typing import Any
 
 from watermark_source.errors import OffsetError, shortened
 from watermark_source.planning.announced import AnnouncedFrom
+from watermark_source.planning.canonical_json import canonical
 from watermark_source.planning.disorder import BUCKETS, Counts, Learned
-from watermark_source.planning.generator import canonical
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import (
     Bound,
@@ -224,7 +224,7 @@ class OffsetCodec:
             "limit": group.limit,
             "member": group.member,
             "name": self.name,
-            "own": None if state.generator is None else _encode_own(state.generator, state.splits),
+            "own": None if state.kept_by is None else _encode_own(state.kept_by, state.splits),
             "pt": True if state.use_processing_time else None,
             "run": state.run,
             "shift": origin.shift or None,
@@ -257,7 +257,7 @@ class OffsetCodec:
         if highest:
             splits = {s: replace(t, highest=highest[s]) for s, t in splits.items()}
         splits |= _decode_epochs(offset.get("epochs", {}), splits)
-        generator, kept = _decode_own(offset["own"], splits) if "own" in offset else (None, {})
+        kept_by, kept = _decode_own(offset["own"], splits) if "own" in offset else (None, {})
         return SourceState(
             splits={**splits, **{s: replace(splits[s], kept=text) for s, text in kept.items()}},
             ids=_decode_ids(offset.get("ids", {}), splits),
@@ -278,7 +278,7 @@ class OffsetCodec:
             ended="ended" in offset,
             learned=learned,
             announced=_decode_announced(offset["announced"]) if "announced" in offset else None,
-            generator=generator,
+            kept_by=kept_by,
             catch_up=_decode_catch_up(offset["catch_up"]) if "catch_up" in offset else None,
             event_time=_decode_event_time(offset.get("time")),
             run=_integer(offset["run"], '"run"', minimum=0),
@@ -369,13 +369,13 @@ def _decode_ids(ids: object, splits: Mapping[Split, SplitState]) -> dict[str, st
     return dict(sorted(ids.items()))
 
 
-def _encode_own(generator: str, splits: Mapping[Split, SplitState]) -> dict[str, Any]:
+def _encode_own(kept_by: str, splits: Mapping[Split, SplitState]) -> dict[str, Any]:
     states = _by_log({split: json.loads(at.kept) for split, at in splits.items() if at.kept is not None})
-    return {"class": generator, **({"states": states} if states else {})}
+    return {"class": kept_by, **({"states": states} if states else {})}
 
 
 def _decode_own(value: object, splits: Mapping[Split, SplitState]) -> tuple[str, dict[Split, str]]:
-    """Return the user's class, and what it keeps of splits."""
+    """Return the strategy that keeps states of splits, and these."""
     if not isinstance(value, Mapping) or not {"class"} <= value.keys() <= {"class", "states"}:
         raise _broken(f'"own" is {_shown(value)}', "an object with class and states")
     name, states = value["class"], value.get("states", {})

@@ -195,7 +195,7 @@ def known_before(
 
 
 def _without_kept(splits: Mapping[Split, SplitState]) -> dict[Split, SplitState]:
-    """Return the splits without what the user's own strategy kept of them."""
+    """Return the splits without what an earlier strategy kept of them."""
     return {s: t if t.kept is None else replace(t, kept=None) for s, t in splits.items()}
 
 
@@ -228,7 +228,7 @@ def _with_last_ranges(
         return after_range(advanced(split, state, found, strategy, cap), undated=found.is_undated)
 
     cap, before = state.future_cap, state.splits
-    if not strategy.keeps(state.generator):
+    if not strategy.continues(state.kept_by):
         before = _without_kept(before)
     changed = {
         s: with_step(folded(s, t), t, None if has_time_index and t.step is None else drift)
@@ -594,7 +594,7 @@ def _state_after(
             held=state.group.held + (held and not ends.has_rows),
         ),
         learned=known.learned,
-        generator=known.policy.strategy.generator,
+        kept_by=known.policy.strategy.keeps_as,
         announced=announced,
         catch_up=known.catch_up,
         run=state.run + is_first,

@@ -203,7 +203,7 @@ def advanced(
     highest = strategy.kept_highest(state.highest, summary)
     if highest is not None:
         summary = replace(summary, highest=highest)
-    found, kept = strategy.after_range(split, state.kept, summary, cap)
+    found, kept = strategy.on_range(split, state.kept, summary, cap)
     watermark = later(state.watermark, found)
     if seen is None and (highest, watermark) == (state.highest, state.watermark):
         return state

@@ -69,22 +69,22 @@ class SplitState:
     """Set after idleness until the split has caught up with the combined watermark; used only with
     ``passes_returning``."""
     kept: str | None = None
-    """What the user's own strategy keeps of the rows before ``observed``, as canonical JSON: see ``generator.py``."""
+    """What the strategy remembers of the rows before ``observed`` (``Advance.kept``)."""
     epoch: Epoch | None = None
     """That of the last row before ``position``; ``None`` if it is not known, or there is no row: see ``lineage.py``."""
 
     def observed_to_its_end(self, watermark: Millis | None, highest: Millis | None, kept: str | None) -> SplitState:
         """Return it with its last range in its watermark. For thousands of splits ``replace`` is slow."""
         return SplitState(
-            self.position, self.position, watermark, self.status, self.since, highest, self.step, self.returning, kept,
-            self.epoch,
+            position=self.position, observed=self.position, watermark=watermark, status=self.status, since=self.since,
+            highest=highest, step=self.step, returning=self.returning, kept=kept, epoch=self.epoch,
         )  # fmt: skip
 
     def planned_to(self, position: int, status: SplitStatus, since: Millis | None) -> SplitState:
         """Return it as a plan leaves it."""
         return SplitState(
-            position, self.observed, self.watermark, status, since, self.highest, self.step, self.returning, self.kept,
-            self.epoch,
+            position=position, observed=self.observed, watermark=self.watermark, status=status, since=since,
+            highest=self.highest, step=self.step, returning=self.returning, kept=self.kept, epoch=self.epoch,
         )  # fmt: skip
 
 
@@ -157,8 +157,9 @@ class SourceState:
     """The disorder of the rows, where the bound is learned from it."""
     announced: AnnouncedFrom | None = None
     """Where the log of announcements is read again; ``None`` unless the watermark was announced by the writers."""
-    generator: str | None = None
-    """The user's class whose state splits keep (``SplitState.kept``); ``None`` with one of the project's strategies."""
+    kept_by: str | None = None
+    """The strategy that keeps ``SplitState.kept`` (``WatermarkStrategy.keeps_as``); ``None`` with one that keeps
+    nothing."""
     catch_up: CatchUp | None = None
     """How far the logs are read to the ends that they had at the start; ``None`` where no option needs it."""
     event_time: str | None = None

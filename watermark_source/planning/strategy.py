@@ -1,12 +1,28 @@
 """Watermark strategies: how the watermark of a split follows the event times of its rows. One class each.
 
-A strategy is a value without memory. It computes watermarks; the split keeps the highest one so far, which is the
-output rule of Flink's ``WatermarkOutput``. Flink calls a generator for each record (``onEvent``); here a strategy is
-called once for each range that a batch read, and a range of one record gives the same watermark.
+A strategy computes watermarks; the split keeps the highest one so far, which is the output rule of Flink's
+``WatermarkOutput``. Flink calls a generator for each record (``onEvent``); here a strategy is called once for each
+range that a batch read (``on_range``), and a range of one record gives the same watermark.
+
+A strategy object is a value, and keeps nothing in itself. One that needs earlier ranges of a split returns what it
+remembers of them from ``on_range``, and is given it with the split's next range: offsets have it under "own", with the
+strategy's name (``keeps_as``). So a replay begins with what the first run had.
 
 To add a strategy, derive a class from ``WatermarkStrategy`` or from the strategy it resembles, and give it a row in
-``watermark_source/spark/strategy_rows.py``. Nothing else asks which strategy it is. A class of the user's is no such
-class: ``generator.py`` calls it.
+``watermark_source/spark/strategy_rows.py``, of which option texts and pages are made. Nothing else asks which strategy
+it is. The user's classes are called by ``generator.py``. What each of ours answers::
+
+    class           tasks_observe  behind_highest  advances_early  looks_up_times
+    Bounded         HIGHEST        bound           yes             yes
+    Monotonous      HIGHEST        bound           yes             yes
+    Percentile      DISORDER       bound           yes             yes
+    Ingestion       HIGHEST        bound           yes             yes
+    LookAhead       HIGHEST        bound           no              yes
+    Punctuated      MARKS          None            no              no
+    Own             HIGHEST        None            no              no
+    OwnWithMarks    MARKS          None            no              no
+    Announced       LATE_ROWS      None            no              yes
+    ProcessingTime  NOTHING        None            no              yes
 """
 
 from __future__ import annotations
@@ -28,7 +44,7 @@ CLOCKS_DIFFER: Final = 60_000
 """Milliseconds by which a watermark may be later than the driver's clock because two clocks differ."""
 
 
-class Observed(Enum):
+class TasksObserve(Enum):
     """What tasks observe in the rows of a range for a strategy."""
 
     HIGHEST = "the highest event time"
@@ -40,12 +56,12 @@ class Observed(Enum):
     @property
     def is_event_times(self) -> bool:
         """Whether watermarks follow from the event times of rows."""
-        return self in (Observed.HIGHEST, Observed.DISORDER)
+        return self in (TasksObserve.HIGHEST, TasksObserve.DISORDER)
 
     @property
     def is_needed(self) -> bool:
         """Whether a watermark depends on it: then a range is read again for what no task reported."""
-        return self not in (Observed.LATE_ROWS, Observed.NOTHING)
+        return self not in (TasksObserve.LATE_ROWS, TasksObserve.NOTHING)
 
 
 class LateCause(NamedTuple):
@@ -56,6 +72,15 @@ class LateCause(NamedTuple):
     """The option that would have made them on time, and its value in milliseconds; ``None`` if there is none."""
     hint: str = ""
     """What else to do, if anything."""
+
+
+class Advance(NamedTuple):
+    """What a range of a split leads to."""
+
+    watermark: Millis | None = None
+    """The split's watermark after the range, which may be lower than an earlier one; ``None``: no new one."""
+    kept: str | None = None
+    """What the strategy remembers of the split from now on, as canonical JSON (``canonical_json.py``)."""
 
 
 def behind(event_time: Millis, bound: int) -> Millis:
@@ -94,14 +119,13 @@ class WatermarkStrategy(ABC):
     needless_where_dated: ClassVar[str | None] = None
     """Why the strategy is refused for a system that dates its rows itself (``Abilities.dates_rows``); ``None`` if it
     is not refused."""
-    observed: ClassVar[Observed] = Observed.HIGHEST
-    """What tasks observe for it."""
-    previews: ClassVar[bool] = True
+    tasks_observe: ClassVar[TasksObserve] = TasksObserve.HIGHEST
+    """What tasks observe for it in the rows that they read."""
+    advances_early: ClassVar[bool] = True
     """Whether a batch may carry the watermark of its own rows where a look-up shows it before they are read."""
 
-    follows_highest: ClassVar[bool] = True
-    """Whether the watermark of a split follows from its highest event time by ``watermark_of``, so that event times
-    that are looked up show where a watermark is reached."""
+    looks_up_times: ClassVar[bool] = True
+    """Whether budget and alignment plan by event times that are looked up (``TimeIndex``); else in steps."""
 
     is_clock: ClassVar[bool] = False
     """Whether event time is the driver's clock, once all that is read first has been read."""
@@ -130,18 +154,23 @@ class WatermarkStrategy(ABC):
         return None
 
     @property
-    def generator(self) -> str | None:
-        """The user's class that computes watermarks, ``package.module:Class``; ``None`` for the project's own."""
+    def behind_highest(self) -> int | None:
+        """Milliseconds by which a split's watermark is behind its highest event time; ``None``: it does not follow."""
+        return self.bound
+
+    @property
+    def keeps_as(self) -> str | None:
+        """The name under which offsets have what it remembers of splits; ``None`` if it remembers nothing."""
         return None
 
     @property
-    def distance(self) -> int | None:
-        """Milliseconds from a split's watermark to its highest event time; ``None`` if it does not follow that."""
-        return self.bound if self.observed.is_event_times and self.follows_highest else None
+    def users_class(self) -> str | None:
+        """The user's class that it calls, ``package.module:Class``; ``None`` if it calls none."""
+        return None
 
-    def keeps(self, generator: str | None) -> bool:
-        """Return whether what the user's class of this name, if any, kept of splits is of use from now on."""
-        return generator is None or self.generator is not None
+    def continues(self, kept_by: str | None) -> bool:
+        """Return whether what the strategy of this name, if any, kept of splits is of use from now on."""
+        return kept_by in (None, self.keeps_as)
 
     def watermark_of(self, event_time: Millis) -> Millis:
         """Return the watermark of a split whose highest event time is this. Budget and alignment plan by it."""
@@ -154,28 +183,20 @@ class WatermarkStrategy(ABC):
     # The watermark of one split. Each method returns None where the strategy derives no watermark, and may return one
     # that is lower than an earlier one.
 
-    def on_range(self, seen: RangeSummary) -> Millis | None:
-        """Return the watermark after a range of rows was read."""
-        return None if seen.highest is None else self.watermark_of(seen.highest)
-
-    def after_range(
-        self, split: Split, kept: str | None, seen: RangeSummary, cap: Millis | None
-    ) -> tuple[Millis | None, str | None]:
-        """Return the watermark after a range of a split was read, and what is kept of the split from now on.
-
-        Only the user's own strategies keep anything, as JSON: see ``generator.py``. The watermark is as ``on_range``'s.
+    def on_range(self, split: Split, kept: str | None, seen: RangeSummary, cap: Millis | None) -> Advance:
+        """Return the watermark of a split after a range of its rows was read, and what is remembered of the split.
 
         Args:
             split: whose range it is.
-            kept: as of the range before.
+            kept: what the last call for this split returned; ``None`` for its first range.
             seen: what tasks observed in the range.
             cap: the latest event time that counted in it; ``None`` if all did.
         """
-        return self.on_range(seen), None
+        return Advance(None if seen.highest is None else self.watermark_of(seen.highest))
 
     def with_batch(self, event_time: Millis) -> Millis | None:
         """Return the watermark that goes out with a batch known to hold a row of this event time, before it is read."""
-        return self.watermark_of(event_time) if self.previews else None
+        return self.watermark_of(event_time) if self.advances_early else None
 
     def at_end(self, reached: Millis) -> Millis | None:
         """Return the watermark of a batch that reads to the log's end, just before which its system stated this time.
@@ -247,15 +268,15 @@ class WatermarkStrategy(ABC):
                 "checkpoint location."
             )
 
-    def check_kept(self, generator: str | None, kept: Mapping[Split, str | None]) -> None:
-        """Check that the strategy can continue what the user's own strategy kept in a checkpoint.
+    def check_kept(self, kept_by: str | None, kept: Mapping[Split, str | None]) -> None:
+        """Check that the strategy can begin with what a checkpoint has of an earlier one, or can do without.
 
         Args:
-            generator: the class that wrote it; ``None`` if no such class did.
+            kept_by: the strategy that kept it; ``None`` if none did.
             kept: of each split.
 
         Raises:
-            OffsetError: it cannot. The project's own strategies can: they do without.
+            OffsetError: it can do neither. By default it drops what it does not continue.
         """
         return
 
@@ -305,7 +326,7 @@ class Percentile(WatermarkStrategy):
     needs: ClassVar[Mapping[str, str]] = {
         "row_positions": "needs positions that count rows, and those of this source do not"
     }
-    observed: ClassVar[Observed] = Observed.DISORDER
+    tasks_observe: ClassVar[TasksObserve] = TasksObserve.DISORDER
 
     on_time: int
     """How many rows of a million are to be on time."""
@@ -380,17 +401,22 @@ class Percentile(WatermarkStrategy):
         return self.most
 
 
-class Unbounded(WatermarkStrategy):
-    """A strategy in which no watermark follows an event time, or a clock, at a distance."""
+class RowsAlone(WatermarkStrategy):
+    """A strategy in which only what was read advances a split: no look-up, no time of a log's end, and no clock."""
 
     __slots__ = ()
 
-    previews: ClassVar[bool] = False
+    advances_early: ClassVar[bool] = False
 
     @property
     def bound(self) -> int:
         """None."""
         return 0
+
+    @property
+    def behind_highest(self) -> int | None:
+        """``None``."""
+        return None
 
     def at_end(self, reached: Millis) -> Millis | None:
         """Return ``None``."""
@@ -402,34 +428,34 @@ class Unbounded(WatermarkStrategy):
 
 
 @dataclass(frozen=True, slots=True)
-class Punctuated(Unbounded):
+class Punctuated(RowsAlone):
     """Uses the watermarks that rows carry; nothing else advances a split."""
 
     needs: ClassVar[Mapping[str, str]] = {
         "marks": "needs records that carry watermarks, and those of this source carry none"
     }
-    observed: ClassVar[Observed] = Observed.MARKS
-    follows_highest: ClassVar[bool] = False
+    tasks_observe: ClassVar[TasksObserve] = TasksObserve.MARKS
+    looks_up_times: ClassVar[bool] = False
 
-    def on_range(self, seen: RangeSummary) -> Millis | None:
+    def on_range(self, split: Split, kept: str | None, seen: RangeSummary, cap: Millis | None) -> Advance:
         """Return the highest of the range's watermarks."""
-        return seen.marked
+        return Advance(seen.marked)
 
     def cause_of_late_rows(self, longest: int) -> LateCause:
         """Name the producer, which states the watermarks."""
         return LateCause("They come behind a watermark that a record carries: the producer writes it too early")
 
 
-class WholeSource(Unbounded):
+class WholeSource(RowsAlone):
     """A strategy whose watermark is of the source as a whole: splits have none, and no row is behind by a bound."""
 
     __slots__ = ()
 
     has_split_watermarks: ClassVar[bool] = False
 
-    def on_range(self, seen: RangeSummary) -> Millis | None:
-        """Return ``None``, as all methods about one split."""
-        return None
+    def on_range(self, split: Split, kept: str | None, seen: RangeSummary, cap: Millis | None) -> Advance:
+        """Return no watermark, as all methods about one split."""
+        return Advance()
 
 
 @dataclass(frozen=True, slots=True)
@@ -443,7 +469,7 @@ class Announced(WholeSource):
     needless_where_dated: ClassVar[str | None] = (
         "the source's own system dates its rows, in the order of its log, and no writer announces watermarks"
     )
-    observed: ClassVar[Observed] = Observed.LATE_ROWS
+    tasks_observe: ClassVar[TasksObserve] = TasksObserve.LATE_ROWS
 
     by: AnnouncedBy
 
@@ -521,7 +547,7 @@ class LookAhead(WatermarkStrategy):
         "rows_ahead": "needs a log that can be read from any position on, and that of this source cannot be"
     }
     needless_where_dated: ClassVar[str | None] = "the source's log is in the order in which its system dates the rows"
-    previews: ClassVar[bool] = False
+    advances_early: ClassVar[bool] = False
 
     rows: int
     """How many rows of each split are read ahead of a batch, at most."""
@@ -546,7 +572,7 @@ class LookAhead(WatermarkStrategy):
 class ProcessingTime(WholeSource):
     """Processing time: event time is the driver's clock once all snapshots are read; no watermark before (FLIP-326)."""
 
-    observed: ClassVar[Observed] = Observed.NOTHING
+    tasks_observe: ClassVar[TasksObserve] = TasksObserve.NOTHING
     is_clock: ClassVar[bool] = True
 
     def check_checkpoint(self, watermark: Millis | None, now: Millis, *, use_processing_time: bool) -> None:

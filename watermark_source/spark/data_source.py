@@ -177,8 +177,8 @@ class AlignedDataSource(DataSource):
         """Check the options and return the schema, which is the same in a stream and in a batch."""
         self._need()
         options = self.source_options(self.options)
-        if options.engine.policy.strategy.generator is not None:
-            self._own_from = imported_from(options.engine.policy.strategy.generator)
+        if (users_class := options.engine.policy.strategy.users_class) is not None:
+            self._own_from = imported_from(users_class)
         schema = self._schema(self.source(options), options)
         return kept_in_schema(schema, self.options, self.option_table().is_secret)
 

@@ -28,7 +28,9 @@ from watermark_source.spark.strategy_rows import (
     STRATEGIES,
     WAITS,
     StrategyRow,
+    not_with,
     on_time,
+    only_with,
     strategy_name,
 )
 
@@ -97,8 +99,7 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         accepted=f"must be {durations.ACCEPTED}",
         example="5 seconds",
         doc="How far an event may be behind the highest event time of its own split and still be on time. With "
-        "`watermarkStrategy` `percentile` the upper limit of the learned bound. Only with `bounded`, `percentile`, "
-        "`ingestion` or `lookahead`.",
+        f"`percentile` the upper limit of the learned bound. {only_with('maxOutOfOrderness')}",
     ),
     Option(
         name="watermarkPercentile",
@@ -108,15 +109,15 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         accepted="must be a percentage, at least 50 and less than 100, with at most four digits behind the point",
         example="99.9",
         doc="Percentage of the rows that are to be on time: the bound is the disorder that this share of the last "
-        "rows did not exceed, of as many as make a hundred late ones likely: 100 000 for 99.9, 2 000 for 95. Only with "
-        "`watermarkStrategy` `percentile`.",
+        "rows did not exceed, of as many as make a hundred late ones likely: 100 000 for 99.9, 2 000 for 95. "
+        f"{only_with('watermarkPercentile')}",
     ),
     at_least_one(
         name="lookaheadRows",
         default=200_000,
         example="200000",
         doc="Number of rows of each split that are read ahead of a batch: no row within this distance after a batch, "
-        "when the batch is planned, is made late by it. Only with `watermarkStrategy` `lookahead`.",
+        f"when the batch is planned, is made late by it. {only_with('lookaheadRows')}",
     ),
     Option(
         name="maxWatermarkLag",
@@ -127,7 +128,7 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         example="10 seconds",
         doc="How far the watermark of a split with nothing left to read stays behind the driver's clock: no event may "
         "be written to its log later than this after its own event time, by that clock. Where the log's system sets "
-        "the event times this is the largest difference between clocks. Only with `watermarkStrategy` `ingestion`.",
+        f"the event times this is the largest difference between clocks. {only_with('maxWatermarkLag')}",
     ),
     Option(
         name="announcedBy",
@@ -136,7 +137,7 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         accepted="must be a comma list of the names of writers",
         example="sessions-job",
         doc="Writers that must have announced a watermark before there is one. Others count as soon as they announce, "
-        "so name each writer that may not have begun yet. Only with `watermarkStrategy` `announced`.",
+        f"so name each writer that may not have begun yet. {only_with('announcedBy')}",
     ),
     Option(
         name="writerTimeToLive",
@@ -148,7 +149,7 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         "query's driver, while it could read the announcements; rows that the writer writes later may be late. With "
         "`Trigger.AvailableNow` it is the time from the writer's last announcement to the newest one of all writers, "
         "by the records' timestamps. By default a writer that is gone holds the watermark until it announces again or "
-        "is dropped. Only with `watermarkStrategy` `announced`.",
+        f"is dropped. {only_with('writerTimeToLive')}",
     ),
     Option(
         name="idleTimeout",
@@ -261,7 +262,7 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         example="10 minutes",
         doc="An event further in the future than this, by the driver's clock when its batch is planned, does not "
         "advance the watermark: one wrong clock cannot make every other row late. Such rows are delivered and "
-        "counted. Not with `watermarkStrategy` `none`.",
+        f"counted. {not_with('maxFutureSkew')}",
     ),
     Option(
         name="watermarkInterval",
@@ -292,7 +293,7 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         example="true",
         doc="Whether the stream ends with this run: after its last rows the watermark is the end of time, and "
         "windows, joins and ordering emit all that they hold. For data that are complete, with `Trigger.AvailableNow` "
-        "only. Its checkpoint reads no further rows. Not with `watermarkStrategy` `none`.",
+        f"only. Its checkpoint reads no further rows. {not_with('finalWatermark')}",
     ),
     true_or_false(
         name="includeMarkers",

@@ -71,7 +71,7 @@ class SourceTime:
         group, reads_first = options.group, options.policy.after_catch_up is AfterCatchUp.WATERMARK
         begins = source.begins_with_snapshot or reads_first
         meets = group is not None and group.store is not None
-        by_rows = options.policy.strategy.observed.is_event_times
+        by_rows = options.policy.strategy.tasks_observe.is_event_times
         times = (EVENT_TIME, *source.time_columns) if by_rows else ()
         return cls(
             source=options.source_name,

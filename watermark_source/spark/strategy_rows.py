@@ -5,8 +5,7 @@ A class of the user's own is a value, too, ``package.module:Class``: its row is 
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -16,7 +15,7 @@ from watermark_source.errors import OptionError
 from watermark_source.option_table import given_text, word
 from watermark_source.planning.announced import AnnouncedBy
 from watermark_source.planning.disorder import MILLION, SEGMENT
-from watermark_source.planning.generator import EXAMPLE, Own, OwnWithMarks, load_generator
+from watermark_source.planning.generator import Own, OwnWithMarks, class_name, load_generator, names_a_class
 from watermark_source.planning.policy import GroupHold
 from watermark_source.planning.strategy import (
     Abilities,
@@ -49,7 +48,6 @@ NOTHING = "nothing"
 _OFF = (None, False, WAITS, NOTHING, GroupHold.NOTHING, GroupHold.SNAPSHOT)
 """Values of options that are not in use."""
 
-_OWN = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 _BOUND = "maxOutOfOrderness"
 _INTERVAL = "watermarkInterval"
 _LAG = "maxWatermarkLag"
@@ -73,24 +71,25 @@ class StrategyRow:
     interval: int | None = None
     """Milliseconds of ``watermarkInterval`` by default, where that is not the option's own default."""
 
+    def refusal(self, abilities: Abilities) -> str | None:
+        """Return why a connector with these abilities refuses the strategy, after its name; ``None`` if it does not."""
+        if abilities.dates_rows and self.kind.needless_where_dated is not None:
+            return f"is not needed here: {self.kind.needless_where_dated}"
+        return next((why for ability, why in self.kind.needs.items() if not getattr(abilities, ability)), None)
+
     def check(self, given: Mapping[str, str], abilities: Abilities) -> None:
         """Refuse a strategy that the connector cannot serve, or that its system makes needless, and other's options.
 
         Raises:
             OptionError: what was given, and the reason.
         """
-        if abilities.dates_rows and self.kind.needless_where_dated is not None:
-            why = f"is not needed here: {self.kind.needless_where_dated}"
+        if (why := self.refusal(abilities)) is not None:
             raise OptionError("watermarkStrategy", self.name, why, example=BOUNDED)
-        for ability, why in self.kind.needs.items():
-            if not getattr(abilities, ability):
-                raise OptionError("watermarkStrategy", self.name, why, example=BOUNDED)
         # Others than strategies may need the interval, too: ``EngineOptions.of`` checks it.
         for name in dict.fromkeys(name for row in STRATEGIES for name in row.options if name != _INTERVAL):
             text = given_text(given, name)
             if text is not None and name not in self.options:
-                rows = [row.name for row in STRATEGIES if name in row.options]
-                belongs = f"{', '.join(rows[:-1])} or {rows[-1]}" if len(rows) > 1 else rows[0]
+                belongs = _any_of(row.name for row in STRATEGIES if name in row.options)
                 raise OptionError(
                     name, text, f"belongs to watermarkStrategy {belongs}, and the strategy is {self.name}",
                     example="leave it out",
@@ -116,7 +115,7 @@ def strategy_row(name: str) -> StrategyRow:
     Raises:
         OptionError: it names a class of the user's own that cannot be used.
     """
-    if ":" not in name:
+    if not names_a_class(name):
         return next(row for row in STRATEGIES if row.name == name)
     kind = OwnWithMarks if uses_marks(name) else Own
     return StrategyRow(name=name, kind=kind, doc="", make=lambda _, __: kind(name))
@@ -124,11 +123,7 @@ def strategy_row(name: str) -> StrategyRow:
 
 def strategy_name(text: str) -> str:
     """Parse the name of a strategy, in any case, or that of a class, ``package.module:Class``."""
-    if ":" not in text:
-        return word(row.name for row in STRATEGIES)(text)
-    if _OWN.fullmatch(text.strip()) is None:
-        raise ValueError(f"a class is named as {EXAMPLE}")
-    return text.strip()
+    return class_name(text) if names_a_class(text) else word(row.name for row in STRATEGIES)(text)
 
 
 def uses_marks(name: str) -> bool:
@@ -137,7 +132,34 @@ def uses_marks(name: str) -> bool:
     Raises:
         OptionError: it names a class of the user's own that cannot be used.
     """
-    return name == PUNCTUATED if ":" not in name else bool(load_generator(name).reads_marks)
+    return bool(load_generator(name).reads_marks) if names_a_class(name) else name == PUNCTUATED
+
+
+def only_with(option: str) -> str:
+    """Return the sentence in an option's text that names the strategies to which it belongs."""
+    return f"Only with `watermarkStrategy` {_any_of(f'`{row.name}`' for row in STRATEGIES if option in row.options)}."
+
+
+def not_with(option: str) -> str:
+    """Return the sentence in an option's text that names the strategies with which it has no meaning."""
+    return f"Not with `watermarkStrategy` {_any_of(f'`{row.name}`' for row in STRATEGIES if option in row.excluded)}."
+
+
+def options_without_strategy(abilities: Abilities) -> dict[str, str]:
+    """Return the options whose strategies a connector with these abilities all refuses, and why it does."""
+    refused = {row.name: why for row in STRATEGIES if (why := row.refusal(abilities)) is not None}
+    served = {option for row in STRATEGIES if row.name not in refused for option in row.options}
+    return {
+        option: f"watermarkStrategy {row.name} {refused[row.name]}"
+        for row in STRATEGIES
+        for option in row.options
+        if option not in served
+    }
+
+
+def _any_of(names: Iterable[str]) -> str:
+    *others, last = names
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def on_time(text: str) -> int:

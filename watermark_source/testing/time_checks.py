@@ -302,7 +302,7 @@ def _after_each_range(
             after = advanced(split, planned, seen, strategy, None)
         except (GeneratorError, OffsetError) as error:
             raise NonConformanceError(str(error)) from error
-        offset = json.dumps(_CODEC.encode(SourceState(splits={split: after}, generator=name)))
+        offset = json.dumps(_CODEC.encode(SourceState(splits={split: after}, kept_by=name)))
         decoded = _CODEC.decode(json.loads(offset)).splits[split]
         expect_equal(decoded, after, f"{name}: {split} as its offset has it")
         decreased = before.watermark is not None and (after.watermark is None or after.watermark < before.watermark)

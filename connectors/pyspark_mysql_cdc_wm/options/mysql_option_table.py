@@ -24,8 +24,9 @@ from watermark_source.option_table import (
     point_in_time,
     true_or_false,
 )
+from watermark_source.planning.strategy import Abilities
 from watermark_source.spark.option_rows import ENGINE_OPTIONS, NOT_NEEDED, RENAMED
-from watermark_source.spark.strategy_rows import ANNOUNCED, INGESTION, LOOKAHEAD, PERCENTILE, PUNCTUATED
+from watermark_source.spark.strategy_rows import options_without_strategy
 
 FORMAT: Final = "mysql-cdc-wm"
 
@@ -311,6 +312,8 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
         "skipped, and a warning is logged.",
     ),
 )
+DATED = Abilities(dates_rows=True)
+"""What this source can do for a strategy while the server dates its rows."""
 NOT_NEEDED_HERE: Mapping[str, str] = {
     "serverId": "a dump of the binlog uses the server id 0: it ends with its batch, and disturbs no replica or "
     "other reader",
@@ -320,12 +323,7 @@ NOT_NEEDED_HERE: Mapping[str, str] = {
 """Options of other readers of MySQL that this one does without, and why."""
 NO_MEANING: Mapping[str, str] = {
     "maxRecordsPerPartition": "see minPartitions for the binlog and snapshotChunkRows for a snapshot",
-    **dict.fromkeys(
-        ("watermarkPercentile", "lookaheadRows"),
-        "the server dates its rows, in order: there is no disorder to learn from or to look ahead for",
-    ),
-    **dict.fromkeys(("announcedBy", "writerTimeToLive"), "the writers of a table announce no watermarks"),
-    "maxWatermarkLag": "while nothing is written the watermark follows the server's own clock",
+    **options_without_strategy(DATED),
     "whenCaughtUp": "a new query reads the tables first, and has no watermark before",
 }
 """Options of the engine that this source cannot honour, and why."""
@@ -340,17 +338,3 @@ OPTION_TABLE = OptionTable(
         Renamed("useProcessingTimeDuringBinlog", "watermarkStrategy", {"true": "none", "false": None}),
     ),
 )
-_BYTES = "needs positions that count rows, and those of the binlog count bytes"
-NOT_SERVED: Mapping[str, str] = {
-    PERCENTILE: _BYTES,
-    PUNCTUATED: "needs records that carry watermarks, and rows of a table carry none",
-    ANNOUNCED: "needs writers that announce watermarks, and those of a table do not: without eventTimeColumn the "
-    "server dates each row in the order of the binlog",
-}
-"""Watermark strategies that this source does not have, and why."""
-NOT_BY_COLUMN: Mapping[str, str] = {
-    INGESTION: "is not supported with eventTimeColumn: its rows alone move the watermark",
-    LOOKAHEAD: _BYTES,
-    **NOT_SERVED,
-}
-"""Those that it does not have with ``eventTimeColumn`` either, where without it they are not needed."""

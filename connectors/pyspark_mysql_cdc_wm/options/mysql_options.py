@@ -9,9 +9,8 @@ from typing import Any
 from pyspark_mysql_cdc_wm.binlog.statement_effects import LoggedStatements, Unlogged
 from pyspark_mysql_cdc_wm.client.login_settings import ClientSettings, Tls, TlsMode
 from pyspark_mysql_cdc_wm.options.mysql_option_table import (
+    DATED,
     FORMAT,
-    NOT_BY_COLUMN,
-    NOT_SERVED,
     OPTION_TABLE,
 )
 from pyspark_mysql_cdc_wm.options.start import Start, StartMode
@@ -20,7 +19,7 @@ from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS, ColumnChoice, Ev
 from watermark_source.errors import OptionError
 from watermark_source.planning.strategy import Abilities
 from watermark_source.spark.options import EngineOptions, SourceOptions
-from watermark_source.spark.strategy_rows import BOUNDED, NONE
+from watermark_source.spark.strategy_rows import BOUNDED, INGESTION, NONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,16 +75,8 @@ def meaning_of(options: SourceOptions) -> MySqlOptions:
 
 
 def abilities(values: Mapping[str, Any]) -> Abilities:
-    """Return that the server dates rows, unless a column does.
-
-    Raises:
-        OptionError: a strategy that rows of tables cannot serve.
-    """
-    column, strategy = values["eventTimeColumn"], values["watermarkStrategy"]
-    refused = NOT_SERVED if column is None else NOT_BY_COLUMN
-    if strategy in refused:
-        raise OptionError("watermarkStrategy", strategy, refused[strategy], example=BOUNDED)
-    return Abilities(dates_rows=column is None)
+    """Return that the server dates rows, unless a column does."""
+    return DATED if values["eventTimeColumn"] is None else Abilities()
 
 
 def _check_columns(options: SourceOptions) -> None:
@@ -157,4 +148,9 @@ def _check_clock(options: SourceOptions) -> None:
         raise OptionError(
             "eventTimeColumn", column, "has no meaning with watermarkStrategy none: event time is the clock",
             example="leave it out",
+        )  # fmt: skip
+    if column is not None and options["watermarkStrategy"] == INGESTION:
+        raise OptionError(
+            "watermarkStrategy", INGESTION, "is not supported with eventTimeColumn: its rows alone move the watermark",
+            example=BOUNDED,
         )  # fmt: skip

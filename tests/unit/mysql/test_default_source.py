@@ -79,8 +79,9 @@ def test_every_package_the_connector_imports_is_looked_for() -> None:
         ("columns", "a,A", "twice"),
         ("minPartitions", "0", "at least 1"),
         ("maxRecordsPerPartition", "3", "has no meaning here"),
-        ("lookaheadRows", "3", "has no meaning here"),
-        ("maxWatermarkLag", "3 s", "has no meaning here"),
+        ("lookaheadRows", "3", "has no meaning here: watermarkStrategy lookahead is not needed here: the source's log"),
+        ("watermarkPercentile", "99", "watermarkStrategy percentile needs positions that count rows"),
+        ("maxWatermarkLag", "3 s", "has no meaning here: watermarkStrategy ingestion is not needed here"),
         ("whenCaughtUp", "clock", "has no meaning here"),
         ("startingTimestamp", "yesterday", "must be milliseconds since the epoch"),
         ("maxRowsPerTrigger", "0", "at least 1"),
@@ -114,18 +115,17 @@ def test_ingestion_watermarks_are_for_logs_without_a_clock_of_their_own(column: 
 
 
 @pytest.mark.parametrize(
-    ("strategy", "why"),
+    ("strategy", "by_commit", "by_column"),
     [
-        ("percentile", "needs positions that count rows"),
-        ("punctuated", "rows of a table carry none"),
-        ("announced", "writers that announce watermarks, and those of a table do not"),
-        ("lookahead", "needs positions that count rows"),
+        ("percentile", "needs positions that count rows", "needs positions that count rows"),
+        ("punctuated", "those of this source carry none", "those of this source carry none"),
+        ("announced", "is not needed here", "the writers of this source's data have none"),
+        ("lookahead", "is not needed here", "needs a log that can be read from any position on"),
     ],
 )
-def test_a_strategy_of_records_is_refused_with_a_column_too(strategy: str, why: str) -> None:
-    with pytest.raises(OptionError, match=f"option watermarkStrategy = .{strategy}.: .*{why}"):
+def test_a_strategy_of_records_is_refused_with_a_column_too(strategy: str, by_commit: str, by_column: str) -> None:
+    with pytest.raises(OptionError, match=f"option watermarkStrategy = .{strategy}.: .*{by_column}"):
         mysql_options.parse({**GIVEN, "eventTimeColumn": "at", "watermarkStrategy": strategy})
-    by_commit = "is not needed here" if strategy == "lookahead" else why
     with pytest.raises(OptionError, match=f"option watermarkStrategy = .{strategy}.: .*{by_commit}"):
         mysql_options.parse({**GIVEN, "watermarkStrategy": strategy})
 

@@ -122,7 +122,7 @@ print(type(source.streamReader(schema)).__name__)
 def after(
     name: str, seen: RangeSummary, kept: str | None = None, cap: int | None = None
 ) -> tuple[Millis | None, str | None]:
-    return own(name).after_range(A, kept, seen, None if cap is None else Millis(cap))
+    return own(name).on_range(A, kept, seen, None if cap is None else Millis(cap))
 
 
 def test_a_generator_gets_its_state_back_and_returns_the_next() -> None:
@@ -255,11 +255,11 @@ def test_a_state_that_the_class_refuses_is_named_with_its_split() -> None:
 
 
 def test_an_offset_keeps_the_class_and_what_it_keeps_of_each_split() -> None:
-    state = SourceState(splits={A: at(5, 10, kept='{"a":[1.5,null],"b":"ä"}'), B: at(7, 20)}, generator="m:C")
+    state = SourceState(splits={A: at(5, 10, kept='{"a":[1.5,null],"b":"ä"}'), B: at(7, 20)}, kept_by="m:C")
     offset = json.loads(json.dumps(CODEC.encode(state)))
     assert offset["own"] == {"class": "m:C", "states": {"log": {"0": {"a": [1.5, None], "b": "ä"}}}}
     assert CODEC.decode(offset) == state
-    without = SourceState(splits={A: at(5, 10)}, generator="m:C")
+    without = SourceState(splits={A: at(5, 10)}, kept_by="m:C")
     assert CODEC.encode(without)["own"] == {"class": "m:C"}
     assert CODEC.decode(CODEC.encode(without)) == without
 

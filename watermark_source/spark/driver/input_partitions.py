@@ -15,7 +15,7 @@ from watermark_source.planning.ranges_per_task import into_tasks
 from watermark_source.planning.snapshot_ranges import SnapshotBatch, snapshot_batch
 from watermark_source.planning.split import Piece, Split, SplitRange
 from watermark_source.planning.state import SourceState
-from watermark_source.planning.strategy import Observed
+from watermark_source.planning.strategy import TasksObserve
 from watermark_source.planning.watermark import Millis
 from watermark_source.spark.driver.observer import Observer
 from watermark_source.spark.driver.task_reports import TaskReports
@@ -77,7 +77,7 @@ class InputPartitions:
 
         ``begin_is_known``: ``before`` has the positions where the batch begins, and not only the ranges planned last.
         """
-        counts_disorder = self._options.policy.strategy.observed is Observed.DISORDER
+        counts_disorder = self._options.policy.strategy.tasks_observe is TasksObserve.DISORDER
         snapshot = snapshot_batch(before, after)
         ranges = self._ranges_since(before, after) if begin_is_known else ranges_of(after)
         laid = tasks_of(

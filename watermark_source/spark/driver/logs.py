@@ -217,7 +217,7 @@ class Logs:
     def with_preview(self, logs: ObservedLogs, behind: Set[Split]) -> ObservedLogs:
         """Preview how far event time will be in the rows to read, if they are of few splits, and a preview exists."""
         preview = self._connector.preview
-        if preview is None or not self._strategy.previews or not 0 < len(behind) <= _PREVIEWED:
+        if preview is None or not self._strategy.advances_early or not 0 < len(behind) <= _PREVIEWED:
             return logs
         preview.prepare(behind)
         self._previewed = True

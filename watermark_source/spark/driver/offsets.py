@@ -225,20 +225,6 @@ class Offsets:
                 "now are late up to the checkpoint's watermark"
             )
 
-    def check_generator(self, state: SourceState, strategy: WatermarkStrategy) -> None:
-        """Check that a class of the user's own can continue what a checkpoint keeps of one; warn where none does.
-
-        Raises:
-            OffsetError: it cannot.
-            GeneratorError: it failed.
-        """
-        strategy.check_kept(state.generator, {split: at.kept for split, at in state.splits.items()})
-        if not strategy.keeps(state.generator):
-            _log.warning(
-                "the checkpoint has the watermark state of %s, and watermarkStrategy is another: that state is "
-                "dropped. The watermark stands until the new strategy has passed it", state.generator,
-            )  # fmt: skip
-
     def warn_of_another_time(self, state: SourceState) -> None:
         """Warn if what another process planned last has another event time."""
         before, now = state.event_time, self._definition.event_time
@@ -301,3 +287,18 @@ class Offsets:
             )
             return SourceState(splits={s: SplitState(position=p, observed=p) for s, p in foreign.items()})
         return self._codec.decode(offset)
+
+
+def check_kept(state: SourceState, strategy: WatermarkStrategy) -> None:
+    """Check that the strategy can begin with what a checkpoint has of an earlier one; warn where that is dropped.
+
+    Raises:
+        OffsetError: it cannot.
+        GeneratorError: it failed.
+    """
+    strategy.check_kept(state.kept_by, {split: at.kept for split, at in state.splits.items()})
+    if not strategy.continues(state.kept_by):
+        _log.warning(
+            "the checkpoint has the watermark state of %s, and watermarkStrategy is another: that state is "
+            "dropped. The watermark stands until the new strategy has passed it", state.kept_by,
+        )  # fmt: skip

@@ -11,6 +11,7 @@ from operator import attrgetter
 from watermark_source.clock import Clock
 from watermark_source.errors import listed
 from watermark_source.planning.catch_up import is_done
+from watermark_source.planning.generator import names_a_class
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState, SplitStatus
 from watermark_source.planning.strategy import CLOCKS_DIFFER
@@ -95,9 +96,9 @@ def warn_of(
 def _future_cause(state: SourceState, ahead: int, max_future_skew: int | None, words: Words) -> str:
     if state.announced is not None:
         return _BY_WRITERS
-    if state.generator is not None and max_future_skew is None:
+    if state.kept_by is not None and names_a_class(state.kept_by) and max_future_skew is None:
         return (
-            f"Rows of the future, or watermarkStrategy {state.generator}, advanced it. Set maxFutureSkew, with which "
+            f"Rows of the future, or watermarkStrategy {state.kept_by}, advanced it. Set maxFutureSkew, with which "
             "neither can. A watermark never goes back: begin with a new checkpoint location"
         )
     return future_text(ahead, max_future_skew, words) if max_future_skew is None else _BY_OTHERS
@@ -172,7 +173,7 @@ class WatermarkWarnings:
         by_clock = self._ahead(watermark)
         if self._warned_of_lead or watermark is None or by_clock > _far_future(options.policy.max_future_skew):
             return
-        ahead, patience = by_clock + (options.policy.strategy.distance or 0), options.watermark_warning_after
+        ahead, patience = by_clock + (options.policy.strategy.behind_highest or 0), options.watermark_warning_after
         self._lead = lead(self._lead, watermark, ahead, now, patience) if by_clock else None
         if self._lead is not None and (is_over or self._lead.is_due(now, patience)):
             self._warned_of_lead = True

@@ -40,7 +40,7 @@ from watermark_source.spark.driver.input_partitions import InputPartitions
 from watermark_source.spark.driver.logs import Logs
 from watermark_source.spark.driver.look_ahead import FirstLooks, ReadingAhead
 from watermark_source.spark.driver.observer import Observer, OpenTransactionsAtHolders, PauseMemory
-from watermark_source.spark.driver.offsets import Offsets
+from watermark_source.spark.driver.offsets import Offsets, check_kept
 from watermark_source.spark.driver.pace import LastPlan
 from watermark_source.spark.driver.plan_warnings import WatermarkWarnings, warn_of
 from watermark_source.spark.driver.run_bounds import AvailableNowEnds, InitialOffset, StreamEnd
@@ -75,7 +75,7 @@ class SourceRunner:
         clock = Clock()
         self._definition = definition
         self._connector = definition.open()
-        if not options.policy.strategy.follows_highest:
+        if not options.policy.strategy.looks_up_times:
             self._connector = replace(self._connector, time_index=None)
         idleness = options.policy.idleness
         quiet = SHORTEST_IDLE_TIMEOUT if idleness.learned else idleness.timeout
@@ -165,7 +165,7 @@ class SourceRunner:
             )
         if self._ahead is not None:
             self._ahead.ids = observation.logs.ids
-        with _generator_limit(self._policy.strategy.generator):
+        with _class_limit(self._policy.strategy.users_class):
             planned = plan(
                 state,
                 observation,
@@ -216,8 +216,8 @@ class SourceRunner:
         state = self._offsets.decode(start)
         if self._last.is_first:
             self._offsets.check_logs(state, fails=self._fails_on_loss)
-            with _generator_limit(self._policy.strategy.generator):
-                self._offsets.check_generator(state, self._policy.strategy)
+            with _class_limit(self._policy.strategy.users_class):
+                check_kept(state, self._policy.strategy)
             self._ends.expect(state.splits.keys(), state.ids)
             if not self._policy.strategy.is_clock:
                 self._offsets.warn_of_another_time(state)
@@ -254,12 +254,12 @@ class SourceRunner:
 
 def _learns_steps(connector: Connector, policy: PlanPolicy) -> bool:
     """Whether splits are kept together by event times that nothing looks up."""
-    aligned = policy.alignment.max_drift is not None and policy.strategy.distance is not None
+    aligned = policy.alignment.max_drift is not None and policy.strategy.behind_highest is not None
     return aligned and connector.positions_are_rows and connector.time_index is None
 
 
 @contextmanager
-def _generator_limit(name: str | None) -> Iterator[None]:
+def _class_limit(name: str | None) -> Iterator[None]:
     """Raise ``GeneratorError`` if the user's strategy, where there is one, does not return: no batch would come."""
     if name is None:
         yield

@@ -141,7 +141,7 @@ def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Mil
         rows_after=None if history.arrivals.rows_after is None else history.arrivals.rows_after + by_wall,
         changes=ChangeCounts(history.watermark_changes, history.status_changes),
         idle_timeout=policy.idleness.timeout,
-        out_of_orderness=policy.strategy.distance,
+        out_of_orderness=policy.strategy.behind_highest,
         without_holder=without_holder(facts),
         slowest=named,
         more_holds=held.more,

@@ -14,7 +14,7 @@ from watermark_source.planning.range_report import NO_ROWS, Coverage, RowTotals
 from watermark_source.planning.snapshot_ranges import last_batch, snapshot_split, unfinished
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import SourceState, SplitState
-from watermark_source.planning.strategy import Observed, WatermarkStrategy
+from watermark_source.planning.strategy import TasksObserve, WatermarkStrategy
 from watermark_source.planning.watermark import Millis
 from watermark_source.spark.driver.logs import Logs
 from watermark_source.spark.driver.report_server import ReportBook, ReportServer
@@ -234,7 +234,7 @@ class TaskReports:
         self._server = ReportServer(self._book, host=address.host, ports=address.ports)
         self._reading_again = ReadingAgain(definition, self._book, self._server)
         self._logs = logs
-        self._observed = strategy.observed
+        self._observe = strategy.tasks_observe
         self._positions_are_rows = positions_are_rows
         """Whether logs can be read from any position on."""
         self.late_at: Millis | None = None
@@ -270,7 +270,7 @@ class TaskReports:
         last = ranges_of(state)
         covered = self._book.cover_each(last)
         previewed: Mapping[Split, Millis] = {}
-        if is_first and self._observed is Observed.HIGHEST:
+        if is_first and self._observe is TasksObserve.HIGHEST:
             previewed = self._logs.highest([w for w, c in zip(last, covered, strict=True) if c.missing])
         for wanted, reported in zip(last, covered, strict=True):
             coverage = reported
@@ -281,14 +281,14 @@ class TaskReports:
                 # Rows of a snapshot are not of any time.
                 coverage = coverage._replace(max_event_time=None)
                 self.snapshots.add(wanted.split.log, coverage.rows)
-            elif coverage.missing and wanted.split in known and self._observed.is_needed:
+            elif coverage.missing and wanted.split in known and self._observe.is_needed:
                 again = reread_task(
                     wanted,
                     state,
                     relocation,
                     late_at=self.late_at,
                     positions_are_rows=self._positions_are_rows,
-                    learns=self._observed is Observed.DISORDER,
+                    learns=self._observe is TasksObserve.DISORDER,
                 )
                 coverage = self._reading_again.cover(again, coverage, reports_due=not is_first)
             seen[wanted.split] = coverage.summary
