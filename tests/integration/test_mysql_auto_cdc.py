@@ -29,6 +29,15 @@ SECOND = (
     "DELETE FROM shop.orders WHERE id = 2", "INSERT INTO shop.orders VALUES (2, 'back', 5)",
     "UPDATE shop.orders SET id = 7 WHERE id = 3", "DELETE FROM shop.orders WHERE id = 4",
 )  # fmt: skip
+BATCHES = (
+    [(1, "a", 1, "insert", 5, 0), (2, "b", 2, "insert", 5, 0), (3, "c", 3, "insert", 5, 0)],
+    [
+        (1, "a", 1, "update_preimage", 6, 0), (1, "a", 9, "update_postimage", 6, 1), (2, "b", 2, "delete", 7, 0),
+        (1, "a", 9, "update_preimage", 8, 0), (1, "a", 10, "update_postimage", 8, 1), (3, "c", 3, "delete", 9, 0),
+        (3, "back", 5, "insert", 9, 1), (4, "d", 4, "insert", 10, 0), (4, "d", 4, "delete", 11, 0),
+    ],
+)  # fmt: skip
+"""Of changes: their rows' columns, kind, version and number."""
 PIPELINE = """
 import json, sys
 from pathlib import Path
@@ -37,7 +46,8 @@ from pyspark.pipelines.spark_connect_graph_element_registry import SparkConnectG
 from pyspark.pipelines.spark_connect_pipeline import create_dataflow_graph, handle_pipeline_events, start_run
 from pyspark.sql import SparkSession
 from services.mysql_client import run
-from tests.integration.test_mysql_auto_cdc import FIRST, SECOND
+from tests.integration.test_mysql_auto_cdc import BATCHES, FIRST, SECOND
+from tests.unit.docs_blocks import ROOT, blocks
 
 host, port, storage, catalog = sys.argv[1:]
 spark = SparkSession.builder.remote("local[2]").config("spark.sql.catalog.lake", catalog).getOrCreate()
@@ -56,6 +66,17 @@ for statements in (FIRST, SECOND):
     handle_pipeline_events(events)
     rows = spark.table("lake.shop.orders").select("id", "customer", "amount").orderBy("id").collect()
     print("rows", json.dumps([[row["id"], row["customer"], str(row["amount"])] for row in rows]))
+
+# The page's own function, for the batches of `foreachBatch`.
+spark.sql("CREATE NAMESPACE lake.copy")
+spark.sql("USE lake.copy")
+spark.sql("CREATE TABLE orders (id INT, customer STRING, amount DECIMAL(10, 2))")
+exec(list(blocks(ROOT / "docs" / "mysql.md"))[3].code.partition("\\n\\n\\norders.")[0])
+of = "id INT, customer STRING, amount INT, _change_type STRING, _commit_version LONG, _change_number INT, marker INT"
+for number, changes in enumerate(BATCHES):
+    merge(spark.createDataFrame([(*change, None) for change in changes], of), number)
+rows = spark.table("orders").orderBy("id").collect()
+print("rows", json.dumps([[row["id"], row["customer"], str(row["amount"])] for row in rows]))
 spark.stop()
 """
 
@@ -80,4 +101,5 @@ def test_the_pipelines_table_is_the_servers_after_each_run(mysql: MySql, tmp_pat
     tables = [json.loads(line.removeprefix("rows ")) for line in done.stdout.splitlines() if line.startswith("rows ")]
     assert tables[0] == [[1, "a", "1.00"], [2, "b", "2.00"], [3, "c", "3.00"], [4, "d", "4.00"]]
     assert tables[1] == [[1, "a", "10.00"], [2, "back", "5.00"], [7, "c", "3.00"]]
+    assert tables[2] == [[1, "a", "10.00"], [3, "back", "5.00"]]
     assert PASSWORD not in done.stdout + done.stderr

@@ -39,6 +39,7 @@ OF_TOPICS = "test_lines_that_read_a_topic_give_its_records"
 OF_VIEWS = "test_lines_that_look_at_a_query_print_what_holds_it"
 OF_STRATEGIES = "test_lines_of_strategies_and_late_rows_give_what_was_written"
 OF_OPERATORS = "test_lines_of_tables_joins_and_ordering_give_what_was_written"
+OF_CDC = "test_the_pipelines_table_is_the_servers_after_each_run"
 OF_JOBS = "test_lines_of_jobs_in_a_row_give_what_the_first_one_wrote"
 OUTPUT = "not run: it shows what is printed, logged or recorded"
 DRAWING = "not run: it is a drawing"
@@ -64,7 +65,7 @@ BLOCKS: Mapping[str, tuple[str, ...]] = {
         COMMAND, OF_VIEWS, OF_VIEWS, COMMAND,
     ),
     "docs/mysql.md": (
-        OF_OPERATORS, OF_OPERATORS, COMMAND, PART, "test_the_pipelines_table_is_the_servers_after_each_run",
+        OF_OPERATORS, OF_OPERATORS, COMMAND, OF_CDC, OF_CDC,
     ),
     "docs/offsets.md": (OUTPUT,),
     "docs/ordering.md": (
