@@ -13,9 +13,7 @@ EXACT, REFUSED, WARNED = "exact", "refused", "warned"
 SURFACES: Mapping[str, Mapping[str, str]] = {
     "DataFrame": dict(zip(USES, (EXACT, EXACT, WARNED, WARNED, WARNED), strict=True)),
     "SQL over a view of the DataFrame": dict(zip(USES, (EXACT, EXACT, WARNED, WARNED, WARNED), strict=True)),
-    "SQL over a table (`CREATE TABLE … USING`)": dict(
-        zip(USES, ("none in SQL: `readStream.table`", EXACT, WARNED, WARNED, WARNED), strict=True)
-    ),
+    "SQL over a table (`CREATE TABLE … USING`)": dict(zip(USES, (EXACT, EXACT, WARNED, WARNED, WARNED), strict=True)),
     "`readStream.table`": dict(zip(USES, (EXACT, EXACT, WARNED, WARNED, WARNED), strict=True)),
     "SQL with `WATERMARK` over a view of the DataFrame": dict(
         zip(USES, (REFUSED, "the highest event time is asked for", WARNED, REFUSED, WARNED), strict=True)

@@ -102,12 +102,15 @@ def ways(rows: Rows, spark: SparkSession, table: str) -> Mapping[str, Surface]:
     def load() -> DataFrame:
         return rows.load(spark)
 
+    def load_table() -> DataFrame:
+        return rows.load_table(spark, table)
+
     number = rows.number
     return {
         "DataFrame": by_dataframe(number, load),
         "SQL over a view of the DataFrame": by_sql(number, spark, load),
-        "SQL over a table (`CREATE TABLE … USING`)": by_table(number, spark, rows.in_sql(table)),
-        "`readStream.table`": by_dataframe(number, lambda: rows.load_table(spark, table)),
+        "SQL over a table (`CREATE TABLE … USING`)": by_table(number, spark, rows.in_sql(table), load_table),
+        "`readStream.table`": by_dataframe(number, load_table),
         "SQL with `WATERMARK` over a view of the DataFrame": with_watermark_in_sql(number, spark, load),
         "union of two sources": by_union(number, load),
         "union of two sources, before the call": by_dataframe(number, lambda: load().union(load())),
@@ -154,8 +157,13 @@ def by_sql(number: str, spark: SparkSession, load: Callable[[], DataFrame]) -> S
     }
 
 
-def by_table(number: str, spark: SparkSession, table: str) -> Surface:
+def by_table(number: str, spark: SparkSession, table: str, load: Callable[[], DataFrame]) -> Surface:
+    def over_followed() -> DataFrame:
+        follow_watermark(load()).createOrReplaceTempView("followed")
+        return spark.sql("SELECT window(event_time, '1 minute'), count(*) FROM followed GROUP BY 1").select("count(1)")
+
     return {
+        "follow_watermark": over_followed,
         "data_rows": lambda: spark.sql(f"SELECT {number} AS number FROM STREAM {table} WHERE marker IS NULL"),
         "neither": lambda: spark.sql(f"SELECT {number} AS number FROM STREAM {table}"),
         "withWatermark": lambda: spark.sql(COUNTED.format(WATERMARK.format(table), "event_time")),
