@@ -1,11 +1,12 @@
-"""The command line: ``python -m watermark_source``, with ``doctor``, ``profile``, ``watermarks``, ``explain``
-and ``watch``."""
+"""The command line: ``python -m watermark_source``, with ``doctor``, ``profile``, ``watermarks``, ``group``,
+``explain`` and ``watch``."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from watermark_source.durations import parse_time
 from watermark_source.errors import EventTimeError, UsageError, WatermarkSourceError
@@ -32,7 +33,7 @@ def main(words: Sequence[str] | None = None) -> int:
 def _run(words: Sequence[str] | None) -> int:
     parser = argparse.ArgumentParser(prog="python -m watermark_source", allow_abbrev=False)
     commands = parser.add_subparsers(
-        required=True, metavar="doctor | profile | watermarks | explain | watch", dest="command"
+        required=True, metavar="doctor | profile | watermarks | group | explain | watch", dest="command"
     )
     doctor = commands.add_parser(
         "doctor",
@@ -68,6 +69,16 @@ def _run(words: Sequence[str] | None) -> int:
         allow_abbrev=False,
     )
     _add_systems(watermarks, flags("WATERMARKS_FLAG"))
+    commands.add_parser(
+        "group",
+        help="list the sources of an alignment group, or have one leave that is gone for good",
+        description="list: prints what each source of a group has reported. leave SOURCE: the others no longer wait "
+        "for a source whose query was stopped and does not start again.",
+        epilog="The option --alignmentGroup NAME, and the URL of its database from the environment variable "
+        "WATERMARK_SOURCE_ALIGNMENT_STORE. At the end: list, or leave and a source's name. Exit status: 0; 2 for a "
+        "wrong command.",
+        allow_abbrev=False,
+    )
     explain = commands.add_parser(
         "explain",
         help="explain from a query's checkpoint why a window is still open",
@@ -102,6 +113,8 @@ def _run(words: Sequence[str] | None) -> int:
         return _watch(given)
     if given.command == "watermarks":
         return _watermarks(given, rest)
+    if given.command == "group":
+        return _group(rest)
     return _doctor(given, options_of(rest)) if given.command == "doctor" else _profile(given, options_of(rest))
 
 
@@ -149,24 +162,50 @@ def _profile(given: argparse.Namespace, options: Mapping[str, str]) -> int:
 
 
 def _watermarks(given: argparse.Namespace, words: Sequence[str]) -> int:
-    action, writer, options = _action(words)
+    action, writer, options = _action(words, _OF_WATERMARKS)
     module = module_of(given.package, "announcing.audit")
     secrets = with_secrets(options_of(options), module.OPTIONS)
     return _GOOD if module.watermarks(secrets, action, writer, sys.stdout) else _BAD
 
 
-def _action(words: Sequence[str]) -> tuple[str, str | None, Sequence[str]]:
-    """Return what to do, the writer's name if it has one, and the options; raises ``UsageError``."""
-    for name in ("list", "audit"):
+def _group(words: Sequence[str]) -> int:
+    # Of the store that most commands do not need.
+    from watermark_source.monitor.alignment_group import OPTIONS, group  # noqa: PLC0415
+
+    _, source, options = _action(words, _OF_GROUP)
+    group(with_secrets(options_of(options), OPTIONS), source, sys.stdout)
+    return _GOOD
+
+
+class _Actions(NamedTuple):
+    """What a command can do, at its beginning or its end."""
+
+    command: str
+    alone: tuple[str, ...]
+    on_one: str
+    """What is done to one, which is named behind it."""
+    one: str
+
+
+_OF_WATERMARKS = _Actions("watermarks", ("list", "audit"), "drop", "WRITER")
+_OF_GROUP = _Actions("group", ("list",), "leave", "SOURCE")
+
+
+def _action(words: Sequence[str], actions: _Actions) -> tuple[str, str | None, Sequence[str]]:
+    """Return what to do, the name of whom it is done to if it has one, and the options; raises ``UsageError``."""
+    for name in actions.alone:
         if words and words[-1] == name:
             return name, None, words[:-1]
         if words and words[0] == name:
             return name, None, words[1:]
-    if words[-2:-1] == ["drop"]:
-        return "drop", words[-1], words[:-2]
-    if words[:1] == ["drop"] and len(words) > 1:
-        return "drop", words[1], words[2:]
-    raise UsageError("watermarks: what is to be done is missing; end the command with list, audit, or drop WRITER")
+    if words[-2:-1] == [actions.on_one]:
+        return actions.on_one, words[-1], words[:-2]
+    if words[:1] == [actions.on_one] and len(words) > 1:
+        return actions.on_one, words[1], words[2:]
+    raise UsageError(
+        f"{actions.command}: what is to be done is missing; end the command with {', '.join(actions.alone)}, or "
+        f"{actions.on_one} {actions.one}"
+    )
 
 
 def _rows(text: str) -> int | None:

@@ -192,7 +192,7 @@ def elsewhere(tmp_path: Path) -> Iterator[Callable[..., OtherDriver]]:
         driver.kill()
 
 
-@pytest.mark.long("test_a_query_waits_for_another_until_that_one_is_gone")
+@pytest.mark.long("test_a_query_waits_for_another_that_is_stopped_until_it_has_left")
 def test_a_driver_that_is_silent_is_waited_for_for_its_time_and_counts_again_when_it_speaks(
     streams: KafkaStreams, new_topic: NewTopic, postgres: Postgres, elsewhere: Callable[..., OtherDriver]
 ) -> None:

@@ -18,6 +18,7 @@ from tests.integration.kafka_streams import KafkaStreams, wait_for
 from tests.integration.mysql_streams import MySqlStreams
 from tests.spark.queries import at
 from watermark_source import follow_watermark
+from watermark_source.command_line import main
 from watermark_source.status_model.status_json import parse_progress
 
 pytestmark = [pytest.mark.service, pytest.mark.spark]
@@ -108,14 +109,17 @@ def test_by_a_column_sources_are_never_further_apart_than_the_drift_and_one_rang
     assert widest < 50
 
 
-def test_a_query_waits_for_another_until_that_one_is_gone(streams: KafkaStreams, new_topic: NewTopic) -> None:
+def test_a_query_waits_for_another_that_is_stopped_until_it_has_left(
+    streams: KafkaStreams, new_topic: NewTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
     slow, fast = new_topic(1), new_topic(1)
     streams.write(slow, {0: TIMES["slow"][:500]})
     streams.write(fast, {0: TIMES["fast"]})
     limits: dict[str, dict[str, Any]] = {"slow": {"maxOffsetsPerTrigger": 50}, "fast": {}}
+    store = {"alignmentStore": f"sqlite:///{streams.root / 'alignment.sqlite'}"}
     frames = {
         name: streams.source(
-            subscribe=topic, sourceName=name, **aligned("two queries", alignmentMembers=2), **limits[name]
+            subscribe=topic, sourceName=name, **aligned("two queries", alignmentMembers=2, **store), **limits[name]
         )
         for name, topic in (("slow", slow), ("fast", fast))
     }
@@ -142,7 +146,20 @@ def test_a_query_waits_for_another_until_that_one_is_gone(streams: KafkaStreams,
 
     wait_for(knows_the_other, queries["fast"])
     assert max(apart) <= DRIFT + STEP
+    # Started again with another option it is waited for, as after a kill.
     queries["slow"].stop()
+    again = streams.source(
+        subscribe=slow, sourceName="slow", **aligned("two queries", **store), maxOffsetsPerTrigger=20
+    )
+    query = streams.start_file(again, "slow")
+    streams.write(slow, {0: TIMES["slow"][written : written + 50]})
+    written += 50
+    wait_for(lambda: delivered(streams, "fast") >= all_it_may(), query)
+    assert delivered(streams, "fast") == all_it_may()
+    query.stop()
+    # Stopped for good it says so, and no time to live has to pass.
+    monkeypatch.setenv("WATERMARK_SOURCE_ALIGNMENT_STORE", store["alignmentStore"])
+    wait_for(lambda: main(["group", "--alignmentGroup", "two queries", "leave", "slow"]) == 0, queries["fast"])
     wait_for(lambda: delivered(streams, "fast") == len(TIMES["fast"]), queries["fast"])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import time
 from functools import partial
 from pathlib import Path
 
@@ -170,12 +171,13 @@ def test_156_to_161_a_source_beyond_the_limit_waits_and_at_the_limit_it_does_not
     assert source.all() == [2_000]
 
 
-def test_162_a_source_that_waits_can_be_stopped_and_then_holds_nobody(tmp_path: Path) -> None:
+def test_162_a_source_that_waits_can_be_stopped_and_then_holds_nobody_beyond_its_time_to_live(tmp_path: Path) -> None:
     store = GroupStore(database_of(f"sqlite:///{tmp_path / 'alignment.sqlite'}"))
-    waiting = HeartbeatClient(store, Identity("g", "waiting-id", "waiting", DRIFT, 30_000))
+    waiting = HeartbeatClient(store, Identity("g", "waiting-id", "waiting", DRIFT, 100))
     waiting.others(None)
     waiting.publish(active(5_000), waits=True)
     waiting.close()
+    time.sleep(0.2)
     looking = GroupStore(database_of(f"sqlite:///{tmp_path / 'alignment.sqlite'}"))
     found = looking.exchange(Identity("g", "other-id", "other", DRIFT, 30_000), active(1))
     assert found is not None

@@ -52,7 +52,7 @@ BLOCKS: Mapping[str, tuple[str, ...]] = {
         "test_the_join_of_clicks_and_users_is_right_on_them",
     ),
     "docs/architecture.md": (DRAWING,),
-    "docs/alignment.md": (PART,),
+    "docs/alignment.md": (PART, "test_a_source_that_is_gone_leaves_by_the_command_and_one_that_reports_does_not"),
     "docs/batch.md": (OF_TOPICS, OF_TOPICS),
     "docs/between-jobs.md": (OF_JOBS, OF_JOBS, OF_JOBS, OF_JOBS, OF_JOBS, OUTPUT, COMMAND, OF_JOBS, OF_JOBS),
     "docs/deployment.md": (CLUSTER,) * 6,

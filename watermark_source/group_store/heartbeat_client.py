@@ -97,7 +97,11 @@ class HeartbeatClient:
             self._silence_changed.clear()
 
     def close(self) -> None:
-        """Leave the group, and return within a second. It takes no lock, so that a signal handler may call it."""
+        """End the reports, and return within a second. It takes no lock, so that a signal handler may call it.
+
+        The others wait for a member that is stopped as for one that was killed, for its time to live: it may be about
+        to start again. One that has finished leaves the group.
+        """
         self._leaving = True
         end = time.monotonic() + store_waits.LEAVING
         while self._thread.is_alive() and not self._left and time.monotonic() < end:
@@ -114,7 +118,7 @@ class HeartbeatClient:
                     _log.warning("%s. Until it answers, the last known alignment limit stays in force", error)
                 self._trouble = error
             self._pause(time.monotonic() - begun)
-        self._row.leave()
+        self._row.end(self._report)
         self._left = True
 
     def _exchange(self) -> None:

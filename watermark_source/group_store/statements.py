@@ -19,7 +19,7 @@ OWN = (*KEY, "writer", *_SOURCE, *_REPORT)
 AT_ONCE = ("postgresql", "sqlite")
 """Dialects in which one statement can write a row and read the others (``INSERT … RETURNING``)."""
 _SILENT_FOR = 10
-"""Any member that leaves also deletes rows that were silent for this many times their time-to-live."""
+"""Any member that joins also deletes rows that were silent for this many times their time-to-live."""
 LISTED = 50
 """Limit on the members that one list has."""
 _MOST_ROWS = {"mssql": (f"TOP {LISTED} ", ""), "oracle": ("", f" FETCH FIRST {LISTED} ROWS ONLY")}
@@ -75,7 +75,7 @@ def members(dialect: str) -> str:
     Members are in it until they were silent for ``_SILENT_FOR`` times their time-to-live.
     """
     clock, limit = _clock(dialect), _TIME_TO_LIVE.format(row="o.")
-    columns = f"o.source, o.status, o.watermark, {limit}, {clock} - o.seen"
+    columns = f"o.source, o.status, o.watermark, {limit}, {clock} - o.seen, o.member, o.writer"
     where = f"o.group_name = :group_name AND o.member <> :member AND o.seen >= {clock} - {_SILENT_FOR} * {limit}"
     top, last = _MOST_ROWS.get(dialect, ("", f" LIMIT {LISTED}"))
     return f"SELECT {top}{columns} FROM {TABLE} o WHERE {where} ORDER BY o.seen, o.source{last}"
@@ -86,12 +86,15 @@ def own_row() -> str:
     return f"SELECT member FROM {TABLE} WHERE group_name = :group_name AND member = :member"
 
 
-def leave(dialect: str) -> str:
-    """Return the statement that deletes a writer's own row, and the rows of members that were silent for long."""
-    return (
-        f"DELETE FROM {TABLE} WHERE group_name = :group_name AND ((member = :member AND writer = :writer) "
-        f"OR seen < {_clock(dialect)} - {_SILENT_FOR} * {_TIME_TO_LIVE.format(row='')})"
-    )
+def leave() -> str:
+    """Return the statement that deletes a member's row, if it is that of a writer."""
+    return f"DELETE FROM {TABLE} WHERE group_name = :group_name AND member = :member AND writer = :writer"
+
+
+def forget(dialect: str) -> str:
+    """Return the statement that deletes the rows of members that were silent for long."""
+    silent = f"{_clock(dialect)} - {_SILENT_FOR} * {_TIME_TO_LIVE.format(row='')}"
+    return f"DELETE FROM {TABLE} WHERE group_name = :group_name AND seen < {silent}"
 
 
 @lru_cache

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from watermark_source.errors import CorruptDataError, printable, shortened
+from watermark_source.errors import CorruptDataError, RefusedError, UnreachableError, printable, shortened
 from watermark_source.group_store import statements
-from watermark_source.planning.group import LONGEST_NAME, GroupMember, counts_with
+from watermark_source.planning.group import LONGEST_NAME, GroupMember, MemberStatus, counts_with
 from watermark_source.planning.watermark import LAST_MOMENT, Millis
 
 _log = logging.getLogger(__name__)
@@ -68,6 +69,9 @@ class MemberRow(NamedTuple):
     """Milliseconds."""
     silent: int
     """Milliseconds since it wrote its row, by the store's clock."""
+    member: str = ""
+    """As ``writer`` that of ``Identity``; empty if the store does not show it, so that nobody can take the row away."""
+    writer: str = ""
 
 
 class Store(Protocol):
@@ -197,6 +201,8 @@ class GroupStore(Store):
         others = self._database.exchange(row, has_report=report is not None, takes_over=takes_over)
         if others is None:
             return None
+        if takes_over:
+            self._forget(identity)
         answer = Answer._make(others)
         if answer.drift is not None:
             self._check("max_drift", answer.drift, is_valid=isinstance(answer.drift, int) and answer.drift >= 0)
@@ -216,11 +222,16 @@ class GroupStore(Store):
     def leave(self, identity: Identity) -> None:
         """Delete a member's row, unless it belongs to another process by now. Raises as ``exchange``."""
         own = {"group_name": identity.group, "member": identity.member, "writer": identity.writer}
-        self._database.rows(statements.leave(self._database.dialect), own)
+        self._database.rows(statements.leave(), own)
 
     def close(self) -> None:
         """Close the connection; the next call opens a new one."""
         self._database.close()
+
+    def _forget(self, identity: Identity) -> None:
+        """Delete the rows of members that have long been silent; the store works with them as well."""
+        with contextlib.suppress(UnreachableError, RefusedError):
+            self._database.rows(statements.forget(self._database.dialect), {"group_name": identity.group})
 
     def _bounded(self, answer: Answer) -> Answer:
         """Limit what a row of another program can do: no such row counts longer, or later, than a source's row may."""
@@ -288,12 +299,19 @@ class OwnRow:
         """Return the group's other members, also those that are silent."""
         return self._store.members(self._identity)
 
-    def leave(self) -> None:
-        """Delete the row and close the store. A failure is only logged: the row expires by its time-to-live."""
+    def end(self, last: GroupMember | None) -> None:
+        """Close the store, and leave the last report there: the process that comes next is waited for as after a kill.
+
+        A member that has finished has nothing more to say, so its row is deleted. A failure is only logged.
+        """
         try:
-            self._store.leave(self._identity)
+            if last is not None and last.status is MemberStatus.FINISHED:
+                self._store.leave(self._identity)
+            elif last is not None:
+                # The next process may have the row by now: then nothing is written.
+                self._store.exchange(self._identity, last, takes_over=False)
         except Exception as error:  # noqa: BLE001 - a database's driver may raise any error
-            _log.debug("the row of the alignment group was not deleted: %s", error)
+            _log.debug("the last report to the alignment group was not written: %s", error)
         finally:
             self._store.close()
 

@@ -18,7 +18,7 @@ statements."""
 FIRST_ANSWER = 10.0
 """The first plan of a process waits this long for the store's first answer."""
 LEAVING = 1.0
-"""A source that stops waits this long for its row to be deleted."""
+"""A source that stops waits this long for its last report to be written."""
 
 SILENT_AFTER = 3.0
 """A store counts as silent this long after its last answer."""

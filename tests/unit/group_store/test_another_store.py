@@ -135,7 +135,9 @@ def test_members_of_a_group_wait_for_the_slowest_over_a_store_of_another_package
         others = fast.others(None)
         assert (others.minimum, str(others.slowest), others.members) == (10, "slow", 1)
         assert fast.location == "memory here"
-    assert MemoryStore.hosts == {"here": {}}
+        slow.publish(GroupMember(MemberStatus.FINISHED), waits=False)
+    # One that is stopped stays, to be waited for.
+    assert [name for _, name in MemoryStore.hosts["here"]] == ["fast"]
 
 
 def test_a_source_joins_its_group_in_the_store_that_its_options_name() -> None:

@@ -21,7 +21,7 @@ from watermark_source.group_store import file_database, heartbeat_client, store_
 from watermark_source.group_store.database import database_of
 from watermark_source.group_store.heartbeat_client import HeartbeatClient, KnownMembers
 from watermark_source.group_store.store import Answer, GroupStore, Identity
-from watermark_source.planning.group import GroupMember, OtherMembers, drift_in_force, silent_names
+from watermark_source.planning.group import GroupMember, MemberStatus, OtherMembers, drift_in_force, silent_names
 from watermark_source.planning.watermark import MIN, Millis
 
 
@@ -66,11 +66,39 @@ def test_a_member_that_has_joined_is_awaited_until_it_has_planned(make: Make) ->
     assert (early.others(None).minimum, early.others(None).members) == (10, 1)
 
 
-def test_a_member_that_leaves_holds_back_no_other(make: Make) -> None:
+def finish(member: HeartbeatClient) -> None:
+    """Have a member end because it is done."""
+    member.publish(GroupMember(MemberStatus.FINISHED), waits=False)
+    member.close()
+
+
+def test_a_member_that_has_finished_holds_back_no_other(make: Make) -> None:
     a, b = two(make)
     until(lambda: b.others(None).minimum == 10)
+    finish(a)
+    until(lambda: b.others(None).members == 0)
+    assert b.others(None).minimum is None
+
+
+def test_a_member_that_is_stopped_is_waited_for_where_it_was_for_its_time_to_live(make: Make) -> None:
+    """As after a kill: it may be stopped to start again with another option."""
+    a, b = two(make, time_to_live=2_000)
+    until(lambda: b.others(None).minimum == 10)
+    a.publish(at(15), waits=False)
+    stopped_at = time.monotonic()
     a.close()
+    until(lambda: b.others(None).minimum == 15)
     until(lambda: b.others(None).minimum is None)
+    assert time.monotonic() - stopped_at >= 2
+
+
+def test_a_process_that_ends_after_the_next_one_has_begun_changes_nothing_of_its_row(make: Make) -> None:
+    a, b = two(make)
+    until(lambda: b.others(None).minimum == 10)
+    again = make("a")
+    again._row.exchange(at(12))
+    a._row.end(at(11))
+    assert b._row.exchange(at(50))[:3] == (12, "a", 1)
 
 
 def test_a_drift_that_one_member_was_restarted_with_is_in_force_in_all_within_two_heartbeats(
@@ -115,7 +143,7 @@ def test_a_lower_drift_of_one_member_reaches_the_others_and_ends_when_it_leaves(
     until(lambda: [member.others(None).drift for member in (a, b)] == [5, 5])
     assert a.others(None).drift_of == "low"
     assert low.others(None).drift == 1_000
-    low.close()
+    finish(low)
     until(lambda: [member.others(None).drift for member in (a, b)] == [1_000, 1_000])
 
 
@@ -215,9 +243,9 @@ def test_the_heartbeat_continues_after_any_error_of_a_driver(make: Make, monkeyp
     member.publish(at(1), waits=False)
     monkeypatch.setattr(GroupStore, "exchange", exchange)
     until(lambda: member.others(None) == OtherMembers())
-    # And when it leaves.
+    # And when it ends.
     monkeypatch.setattr(GroupStore, "leave", lambda *_: dict[str, None]()["nothing"])
-    member.close()
+    finish(member)
 
 
 def test_a_member_sends_a_statement_a_second_at_rest_and_ten_while_it_waits(
@@ -268,8 +296,7 @@ def test_a_store_that_is_slow_or_fails_gets_fewer_statements(make: Make, monkeyp
 def test_a_member_that_starts_again_holds_the_others_where_it_was_until_it_has_planned(make: Make) -> None:
     a, b = two(make)
     until(lambda: b.others(None).minimum == 10)
-    # It was killed: nobody took its row away, and the new process has to find out first where it is.
-    a._row._store.leave = lambda identity: None  # type: ignore[method-assign]
+    # The new process has to find out first where it is.
     a.close()
     again = make("a")
     again.others(Millis(20))
@@ -299,7 +326,7 @@ def test_two_processes_of_one_checkpoint_become_two_members(make: Make, logged: 
     until(lambda: other.others(None).minimum == 30)
     assert [text for text in logged() if "takes a new name" in text] != []
     # Each leaves for itself.
-    first.close()
+    finish(first)
     until(lambda: other.others(None).members == 1)
 
 
@@ -364,7 +391,7 @@ def test_a_store_of_varying_speed_does_not_keep_a_member_that_has_left(
     monkeypatch.setattr(GroupStore, "exchange", sometimes_slow)
     a, b = two(make)
     until(lambda: b.others(None).ceiling is None and b.others(None).minimum == 10)
-    a.close()
+    finish(a)
     until(lambda: b.others(None).members == 0)
     end = time.monotonic() + 2
     while time.monotonic() < end:

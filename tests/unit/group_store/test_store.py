@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -17,13 +18,14 @@ from sqlalchemy import create_engine, func, select, text, update
 from services.containers import Where
 from services.postgres import postgres_service, url_of
 from services.postgres_local import LocalPostgres
+from watermark_source.command_line import main
 from watermark_source.errors import CorruptDataError, OptionError, RefusedError, UnreachableError
 from watermark_source.group_store import server_database, statements, store_waits
 from watermark_source.group_store.database import database_of
 from watermark_source.group_store.heartbeat_client import peers_of
 from watermark_source.group_store.server_database import MEMBERS
 from watermark_source.group_store.store import GroupStore, Identity
-from watermark_source.planning.group import GroupMember, MemberStatus
+from watermark_source.planning.group import SILENT_FROM, GroupMember, MemberStatus
 from watermark_source.planning.watermark import MIN, Millis
 
 OF_SERVERS = ("watermark_source.group_store.server_database",)
@@ -120,12 +122,47 @@ def test_a_member_silent_for_its_time_to_live_does_not_count_until_it_reports_ag
     assert exchange(store, who("b"), at(50))[0] == 12
 
 
-def test_leaving_deletes_the_own_row_and_rows_silent_for_long(store: GroupStore, url: str) -> None:
+def test_leaving_deletes_the_own_row_and_joining_those_silent_for_long(store: GroupStore, url: str) -> None:
     exchange(store, who("gone", time_to_live=1), at(1))
-    exchange(store, who("a"), at(10))
     time.sleep(0.05)
+    exchange(store, who("a"), at(10))
+    assert rows_of(url) == 1
     store.leave(who("a"))
     assert rows_of(url) == 0
+
+
+def test_a_source_that_is_gone_leaves_by_the_command_and_one_that_reports_does_not(
+    store: GroupStore, url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("WATERMARK_SOURCE_ALIGNMENT_STORE", url)
+    of_group = ["group", "--alignmentGroup", "g"]
+    assert main([*of_group, "list"]) == 0
+    assert capsys.readouterr().out == f"the group g has no source in {store.location}\n"
+    exchange(store, who("orders"), at(10))
+    assert main([*of_group, "leave", "orders"]) == 2
+    assert "leave orders: it reports, and would be in the group again at once" in capsys.readouterr().err
+    assert main(["group", "leave", "carts", "--alignmentGroup", "g"]) == 2
+    assert "leave carts: the group g has the sources orders" in capsys.readouterr().err
+    changed(url, f"seen = seen - {SILENT_FROM}", "orders")
+    exchange(store, who("clicks"), at(50))
+    assert main([*of_group, "list"]) == 0
+    assert re.match(r"orders: active, 1970-01-01 00:00:00.010, reported .* ago\nclicks: ", capsys.readouterr().out)
+    assert main([*of_group, "leave", "orders"]) == 0
+    assert capsys.readouterr().out == "orders has left the group g: no other source waits for it\n"
+    assert exchange(store, who("clicks"), at(50)) == (None, None, 0)
+
+
+@pytest.mark.parametrize("place", [None, "driver"])
+def test_the_command_needs_the_database_of_a_group(
+    place: str | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("WATERMARK_SOURCE_ALIGNMENT_STORE", raising=False)
+    if place is not None:
+        monkeypatch.setenv("WATERMARK_SOURCE_ALIGNMENT_STORE", place)
+    assert main(["group", "--alignmentGroup", "g", "list"]) == 2
+    assert "as the environment variable WATERMARK_SOURCE_ALIGNMENT_STORE" in capsys.readouterr().err
+    assert main(["group", "--alignmentGroup", "g"]) == 2
+    assert "group: what is to be done is missing; end the command with list, or leave SOURCE" in capsys.readouterr().err
 
 
 def rows_of(url: str) -> int:
@@ -239,8 +276,7 @@ def test_a_row_that_claims_to_live_for_ever_counts_for_a_day(
     changed(url, f"seen = seen - {86_400_000 + 60_000}")
     assert exchange(store, who("b"), at(50)) == (None, None, 0)
     changed(url, "time_to_live = 9223372036854775807, seen = 0")
-    store.leave(who("b"))
-    assert exchange(store, who("c"), at(50)) == (None, None, 0)
+    assert exchange(store, who("c"), at(60)) == (Millis(50), "b", 1)
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ class Membership:
             return NO_OTHERS
         self.register()
         if self._client is None:
-            if self._is_alone(group):
+            if self._is_alone(before, group):
                 return NO_OTHERS
             self._join(before, group)
         assert self._client is not None
@@ -137,7 +137,7 @@ class Membership:
         return None if self._client is None else self._client.own_silence
 
     def close(self) -> None:
-        """Leave the group; takes no lock."""
+        """Report no more; takes no lock. The others wait for a source that has not finished for its time to live."""
         if self._local is not None:
             self._local.close()
         if self._client is not None:
@@ -161,9 +161,12 @@ class Membership:
                 format_duration(own),
             )  # fmt: skip
 
-    def _is_alone(self, group: GroupOptions) -> bool:
+    def _is_alone(self, before: GroupState, group: GroupOptions) -> bool:
         waits_for_some = (group.members or 1) > 1
-        return self._local is not None and not waits_for_some and not self._local.others()
+        if self._local is None or waits_for_some or self._local.others():
+            return False
+        # Those that it had met in this driver may be stopped, to start again.
+        return before.member is None or not (driver_folder() / FILE).exists()
 
     def _join(self, before: GroupState, group: GroupOptions) -> None:
         here = group.store is None or group.store == DRIVER

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,11 @@ import pytest
 
 from tests.spark.file_log import TABLE
 from tests.spark.queries import write
-from tests.unit.spark.runner_process import TWO
+from tests.unit.spark.runner_process import TWO, Process
 from watermark_source.group_store import store_waits
 from watermark_source.group_store.database import database_of
-from watermark_source.group_store.local_members import driver_folder
+from watermark_source.group_store.file_database import FileDatabase
+from watermark_source.group_store.local_members import FILE, driver_folder
 from watermark_source.group_store.store import GroupStore, Identity
 from watermark_source.planning.group import GroupMember, MemberStatus
 from watermark_source.planning.observation import Observation, ObservedLogs
@@ -164,7 +165,8 @@ def test_whose_drift_is_in_force_is_logged_each_time_that_it_changes(
     make: Make, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     url = f"sqlite:///{tmp_path / 'alignment.sqlite'}"
-    source, low = make(alignmentStore=url), make(alignmentStore=url, alignmentMaxDrift="5 seconds", sourceName="low")
+    lowest = {"alignmentMaxDrift": "5 seconds", "sourceName": "low"}
+    source, low = make(alignmentStore=url), make(1_000, alignmentStore=url, **lowest)
 
     def drift_is(value: int) -> bool:
         return source.others(GroupState(member="known")).drift == value
@@ -177,3 +179,66 @@ def test_whose_drift_is_in_force_is_logged_each_time_that_it_changes(
     lower, again = (line for line in caplog.messages if "max drift" in line)
     assert "g is 5 s, that of low, which is the lowest of its members; this source has alignmentMaxDrift 1 min" in lower
     assert again.endswith("g is 1 min again, that of this source")
+
+
+@pytest.mark.parametrize("rounds", [3, pytest.param(20, marks=pytest.mark.long("the same of three rounds"))])
+def test_a_source_that_is_stopped_and_started_with_another_option_is_waited_for(rounds: int, tmp_path: Path) -> None:
+    """Three sources of one group in a store that drivers share; the slowest starts again and again."""
+    drift = 60
+    written = {"slow": 10, "fast": 7_200, "other": 7_200}
+    for name, seconds in written.items():
+        write(tmp_path / name, {0: [(second, second) for second in range(seconds)]})
+    options = {
+        "alignmentGroup": "g", "alignmentStore": f"sqlite:///{tmp_path / 'alignment.sqlite'}",
+        "alignmentMaxDrift": f"{drift} seconds", "alignmentMembers": "3", "watermarkStrategy": "monotonous",
+    }  # fmt: skip
+
+    def start(name: str, **more: str) -> Process:
+        return Process(tmp_path / name, **options, sourceName=name, **more)
+
+    sources = {name: start(name) for name in written}
+    ends: dict[str, Mapping[str, Any]] = {name: each.runner.initial_offset() for name, each in sources.items()}
+
+    def read(name: str) -> int:
+        return int(ends[name]["splits"].get("log", {"0": [0]})["0"][0])
+
+    def advance() -> None:
+        for name, each in sources.items():
+            ends[name] = each.run(ends[name])
+            assert read(name) <= written["slow"] + drift + 1, (name, read("slow"))
+
+    def all_it_may() -> bool:
+        advance()
+        return read("slow") == written["slow"] and read("fast") == read("other") >= written["slow"] + drift - 1
+
+    try:
+        until(all_it_may)
+        for number in range(rounds):
+            sources["slow"].runner.close()
+            for _ in range(10):
+                for name in ("fast", "other"):
+                    ends[name] = sources[name].run(ends[name])
+                    assert read(name) <= written["slow"] + drift + 1, number
+            sources["slow"] = start("slow", maxRowsPerTrigger=str(5 + number))
+            write(tmp_path / "slow", {0: [(second, second) for second in range(written["slow"], written["slow"] + 5)]})
+            written["slow"] += 5
+            until(all_it_may)
+    finally:
+        for each in sources.values():
+            each.runner.close()
+
+
+def test_sources_of_one_driver_that_had_met_wait_for_those_that_are_stopped_though_nobody_else_is_there(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All queries are stopped, and one is started before the others."""
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path / "local"))
+    other = GroupStore(FileDatabase(str(driver_folder() / FILE)))
+    other.exchange(Identity("g", "other", "other", 60_000, 60_000), GroupMember(MemberStatus.ACTIVE, Millis(10)))
+    other.close()
+    source, state = make(), GroupState(member="known", limit=Millis(70))
+    assert source.others(state).ceiling == 70
+    source.publish(planned())
+    until(lambda: source.others(state).minimum == 10)
+    # One that never met another is alone.
+    assert make().others(GroupState()).members == 0

@@ -1,0 +1,69 @@
+"""``python -m watermark_source group``: the sources of an alignment group, and one of them that leaves it for good."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from typing import Final, TextIO
+
+from watermark_source.durations import format_duration
+from watermark_source.errors import UsageError, listed, printable
+from watermark_source.group_store.database import store_of
+from watermark_source.group_store.store import Identity, MemberRow, Store
+from watermark_source.monitor.doctor import variable_of
+from watermark_source.option_table import OptionTable
+from watermark_source.planning.group import SILENT_FROM
+from watermark_source.planning.watermark import watermark_text
+from watermark_source.spark.option_rows import DRIVER, ENGINE_OPTIONS, NO_STORE
+
+OPTIONS: Final = OptionTable(tuple(row for row in ENGINE_OPTIONS if row.name in ("alignmentGroup", "alignmentStore")))
+
+
+def group(given: Mapping[str, str], source: str | None, out: TextIO) -> None:
+    """List the sources of a group, or have one leave it: the others do not wait until its time to live is over.
+
+    Args:
+        given: ``alignmentGroup`` and ``alignmentStore``.
+        source: the name of the source that leaves; ``None`` lists them.
+        out: where the lines go.
+
+    Raises:
+        UsageError: there is no such source, or it still reports.
+        OptionError, SourceError: nothing was done.
+    """
+    values = OPTIONS.parse(given)
+    if values["alignmentGroup"] is None or values["alignmentStore"] in (DRIVER, NO_STORE):
+        raise UsageError(
+            "group: expected --alignmentGroup NAME, and the URL of the group's database as the environment variable "
+            f"{variable_of('alignmentStore')}. The sources of one driver have no other store than the driver's"
+        )
+    identity = Identity(values["alignmentGroup"], "command", "command", None, 0)
+    with closing(store_of(values["alignmentStore"])) as store:
+        rows = store.members(identity)
+        if source is not None:
+            _leave(store, identity, rows, source)
+            out.write(f"{source} has left the group {identity.group}: no other source waits for it\n")
+            return
+        for row in rows:
+            silent = format_duration(max(0, row.silent))
+            until = "" if row.silent <= row.time_to_live else ", longer than its alignmentTimeToLive: not waited for"
+            out.write(
+                f"{printable(row.source)}: {printable(row.status)}, {watermark_text(row.watermark)}, reported {silent} "
+                f"ago{until}\n"
+            )
+        if not rows:
+            out.write(f"the group {identity.group} has no source in {store.location}\n")
+
+
+def _leave(store: Store, identity: Identity, rows: Sequence[MemberRow], source: str) -> None:
+    named = [row for row in rows if row.source == source]
+    gone = [row for row in named if row.silent >= SILENT_FROM and row.member]
+    if not named:
+        raise UsageError(
+            f"leave {source}: the group {identity.group} has the sources {listed(row.source for row in rows) or 'none'}"
+        )
+    if not gone:
+        raise UsageError(f"leave {source}: it reports, and would be in the group again at once; stop its query first")
+    for row in gone:
+        # Of a source that has started again meanwhile, another process has the row.
+        store.leave(identity._replace(member=row.member, writer=row.writer))
