@@ -147,9 +147,9 @@ class Brokers:
     def _response(self, node: int, request: OffsetsRequest) -> OffsetsResponse:
         offsets: dict[Split, OffsetAndTimestamp] = {}
         errors: dict[Split, int] = {}
-        for split in request._wanted:
+        for split in request.asked.wanted:
             leader, epoch = self.leaders.get(split, (None, 0))
-            asked = request._epochs.get(split)
+            asked = request.asked.epochs.get(split)
             if split not in self.log.splits:
                 errors[split] = UnknownTopicOrPartitionError.errno
             elif leader != node:

@@ -1,16 +1,20 @@
 """ListOffsets, versions 5 to 7 (Kafka 2.2 and later): requests to bytes, and responses to offsets.
 
 kafka-python makes an object of every partition on the way out and on the way in, which with ten thousand of them was
-most of a look-up. ``OffsetsRequest`` goes over its connections as its own messages do.
+most of a look-up. ``OffsetsRequest`` goes over its connections as its own messages do. A leader is asked the same again
+and again, and mostly gives the same response: ``OffsetsAsked`` encodes the question once, and reads of a response what
+is not as it was in the last one.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import IO, ClassVar, Final, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 from kafka.protocol.consumer import OffsetSpec
 
 from watermark_source.planning.split import Split
@@ -35,6 +39,8 @@ _ASKED = struct.Struct(">iiq")
 _ASKED_FLEXIBLE = struct.Struct(">iiqx")
 _ANSWERED = struct.Struct(">ihqqi")
 _ANSWERED_FLEXIBLE = struct.Struct(">ihqqix")
+_NUMBER_BYTES = 4
+"""A partition's number comes first in what is answered about it."""
 _SHORT = struct.Struct(">h")
 _INT = struct.Struct(">i")
 
@@ -59,11 +65,38 @@ class OffsetsResponse:
     """Kafka's error codes."""
 
 
-class OffsetsRequest:
-    """One look-up for each split: a timestamp, or ``EARLIEST``, ``LATEST``, ``NEWEST``.
+class OffsetsAsked:
+    """What one leader is asked: for each split a timestamp, or ``EARLIEST``, ``LATEST``, ``NEWEST``.
 
     ``epochs`` are those of the leaders: a broker that has been their leader, and is cut off from who is now, must not
     answer where the log ends (KIP-320).
+    """
+
+    def __init__(
+        self, wanted: Mapping[Split, int], epochs: Mapping[Split, int | None], *, read_committed: bool
+    ) -> None:
+        self.wanted = wanted
+        self.epochs = epochs
+        self._read_committed = read_committed
+        self._encoded: dict[bool, bytes] = {}
+        self._last: dict[bool, _Decoded] = {}
+
+    def encoded(self, *, flexible: bool) -> bytes:
+        """Return the question as bytes, which come behind the request's header."""
+        if flexible not in self._encoded:
+            self._encoded[flexible] = _encode(
+                self.wanted, self.epochs, flexible=flexible, read_committed=self._read_committed
+            )
+        return self._encoded[flexible]
+
+    def decode(self, data: bytes, *, flexible: bool) -> OffsetsResponse:
+        """Read a response as ``decode_response`` does: with the last one's offsets where no byte of them differs."""
+        self._last[flexible] = _decode(data, self._last.get(flexible), flexible=flexible)
+        return self._last[flexible].response
+
+
+class OffsetsRequest:
+    """One request with a question.
 
     What is not a word of ours is what kafka-python's connections ask of a message.
     """
@@ -74,18 +107,14 @@ class OffsetsRequest:
     max_version: ClassVar = _KNOWS_NEWEST
     _max_version: ClassVar = None
 
-    def __init__(
-        self, wanted: Mapping[Split, int], epochs: Mapping[Split, int | None], *, read_committed: bool
-    ) -> None:
-        self._wanted = wanted
-        self._epochs = epochs
-        self._read_committed = read_committed
-        self._min_version = _KNOWS_NEWEST if NEWEST in wanted.values() else self.min_version
+    def __init__(self, asked: OffsetsAsked) -> None:
+        self.asked = asked
+        self._min_version = _KNOWS_NEWEST if NEWEST in asked.wanted.values() else self.min_version
         self.API_VERSION: int | None = None
         self.header: _RequestHeader | None = None
 
     def __repr__(self) -> str:
-        return f"{self.name}({len(self._wanted)} partitions)"
+        return f"{self.name}({len(self.asked.wanted)} partitions)"
 
     def expect_response(self) -> bool:
         """Return whether the broker answers."""
@@ -94,14 +123,14 @@ class OffsetsRequest:
     def with_header(self, correlation_id: int, client_id: str) -> None:
         """Take what the connection adds, once ``API_VERSION`` is known."""
         assert self.API_VERSION is not None
-        self.header = _RequestHeader(correlation_id, client_id, self.API_VERSION)
+        self.header = _RequestHeader(correlation_id, client_id, self.API_VERSION, self.asked)
 
     def encode(self, *, framed: bool, header: bool) -> bytes:
         """Return the request with its length and header."""
         assert framed
         assert header
         assert self.header is not None
-        request = encode_request(self._wanted, self._epochs, self.header, read_committed=self._read_committed)
+        request = self.header.encoded() + self.asked.encoded(flexible=self.header.is_flexible)
         return _INT.pack(len(request)) + request
 
 
@@ -109,10 +138,19 @@ class _RequestHeader(NamedTuple):
     correlation_id: int
     client_id: str
     version: int
+    asked: OffsetsAsked
+
+    @property
+    def is_flexible(self) -> bool:
+        return self.version >= _FLEXIBLE
+
+    def encoded(self) -> bytes:
+        start = _HEADER.pack(OffsetsRequest.API_KEY, self.version, self.correlation_id)
+        return start + _text(self.client_id, flexible=False) + (b"\0" if self.is_flexible else b"")
 
     def get_response_class(self) -> _ResponseReader:
         """Return what reads the response."""
-        return _ResponseReader(flexible=self.version >= _FLEXIBLE)
+        return _ResponseReader(self)
 
 
 class _ResponseHeader(NamedTuple):
@@ -121,20 +159,18 @@ class _ResponseHeader(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _ResponseReader:
-    flexible: bool
+    request: _RequestHeader
 
     def parse_header(self, data: IO[bytes]) -> _ResponseHeader:
         return _ResponseHeader(*_INT.unpack(data.read(_INT.size)))
 
     def decode(self, data: IO[bytes]) -> OffsetsResponse:
-        return decode_response(data.read(), flexible=self.flexible)
+        return self.request.asked.decode(data.read(), flexible=self.request.is_flexible)
 
 
-def encode_request(
-    wanted: Mapping[Split, int], epochs: Mapping[Split, int | None], header: _RequestHeader, *, read_committed: bool
+def _encode(
+    wanted: Mapping[Split, int], epochs: Mapping[Split, int | None], *, flexible: bool, read_committed: bool
 ) -> bytes:
-    """Return the request without its length."""
-    flexible = header.version >= _FLEXIBLE
     tags = b"\0" if flexible else b""
     pack = (_ASKED_FLEXIBLE if flexible else _ASKED).pack
     topics: dict[str, list[bytes]] = {}
@@ -142,13 +178,7 @@ def encode_request(
         epoch = epochs.get(split)
         packed = pack(split.number, _ANY_EPOCH if epoch is None else epoch, timestamp)
         topics.setdefault(split.log, []).append(packed)
-    parts = [
-        _HEADER.pack(OffsetsRequest.API_KEY, header.version, header.correlation_id),
-        _text(header.client_id, flexible=False),
-        tags,
-        _ISOLATION.pack(_CONSUMER, read_committed),
-        _count(len(topics), flexible=flexible),
-    ]
+    parts = [_ISOLATION.pack(_CONSUMER, read_committed), _count(len(topics), flexible=flexible)]
     for topic, partitions in topics.items():
         parts += [_text(topic, flexible=flexible), _count(len(partitions), flexible=flexible), *partitions, tags]
     parts.append(tags)
@@ -180,35 +210,80 @@ def decode_response(data: bytes, *, flexible: bool) -> OffsetsResponse:
     Raises:
         ValueError, struct.error: it is none.
     """
+    return _decode(data, None, flexible=flexible).response
+
+
+class _Decoded(NamedTuple):
+    """A response, and where it has what."""
+
+    response: OffsetsResponse
+    data: bytes
+    """From behind the throttle time."""
+    splits: Sequence[Split]
+    """In the order of the response."""
+    starts: npt.NDArray[np.int64]
+    """Where in ``data`` each begins."""
+
+
+def _decode(data: bytes, last: _Decoded | None, *, flexible: bool) -> _Decoded:
     reader = _Reader(data, flexible=flexible)
     try:
-        response = _response(reader)
+        reader.skip_tags()
+        throttle, begin = reader.integer(), reader.at
+        if last is not None and (again := _like(last, data[begin:])) is not None:
+            return again._replace(response=replace(again.response, throttle_time_ms=throttle))
+        offsets, errors = dict[Split, OffsetAndTimestamp](), dict[Split, int]()
+        splits, starts = list[Split](), list[int]()
+        for _ in range(reader.count()):
+            topic = reader.text()
+            for start, (number, error, *answer) in reader.partitions(reader.count()):
+                split = Split(topic, number)
+                splits.append(split)
+                starts.append(start - begin)
+                if error:
+                    errors[split] = error
+                else:
+                    offsets[split] = _answer(*answer)
+            reader.skip_tags()
+        reader.skip_tags()
     except IndexError:
         raise ValueError(f"a response of {len(data)} bytes that ends too early") from None
     if reader.at != len(data):
         raise ValueError(f"a response of {len(data)} bytes of which {reader.at} make sense")
-    return response
+    return _Decoded(OffsetsResponse(throttle, offsets, errors), data[begin:], splits, np.array(starts, np.int64))
 
 
-def _response(reader: _Reader) -> OffsetsResponse:
-    offsets: dict[Split, OffsetAndTimestamp] = {}
-    errors: dict[Split, int] = {}
-    reader.skip_tags()
-    throttle = reader.integer()
-    for _ in range(reader.count()):
-        topic = reader.text()
-        for number, error, timestamp, offset, epoch in reader.partitions(reader.count()):
-            if error:
-                errors[Split(topic, number)] = error
-            else:
-                offsets[Split(topic, number)] = OffsetAndTimestamp(
-                    None if offset < 0 else offset,
-                    None if timestamp < 0 else Millis(timestamp),
-                    None if epoch < 0 else epoch,
-                )
-        reader.skip_tags()
-    reader.skip_tags()
-    return OffsetsResponse(throttle, offsets, errors)
+def _answer(timestamp: int, offset: int, epoch: int) -> OffsetAndTimestamp:
+    return OffsetAndTimestamp(
+        None if offset < 0 else offset,
+        None if timestamp < 0 else Millis(timestamp),
+        None if epoch < 0 else epoch,
+    )
+
+
+def _like(last: _Decoded, data: bytes) -> _Decoded | None:
+    """Return a response whose bytes differ from the last one's in what is answered about some partitions at most."""
+    if data == last.data:
+        return last
+    known = last.response
+    if len(data) != len(last.data) or not len(known.offsets) + len(known.errors) == len(last.splits) > 0:
+        return None
+    differing = np.flatnonzero(np.frombuffer(data, np.uint8) != np.frombuffer(last.data, np.uint8))
+    places = np.searchsorted(last.starts, differing, side="right") - 1
+    within = differing - last.starts[places]
+    if places[0] < 0 or not ((within >= _NUMBER_BYTES) & (within < _ANSWERED.size)).all():
+        return None
+    offsets, errors = dict(known.offsets), dict(known.errors)
+    for place in np.unique(places):
+        split = last.splits[place]
+        _, error, *answer = _ANSWERED.unpack_from(data, last.starts[place])
+        if error:
+            offsets.pop(split, None)
+            errors[split] = error
+        else:
+            errors.pop(split, None)
+            offsets[split] = _answer(*answer)
+    return last._replace(response=replace(known, offsets=offsets, errors=errors), data=data)
 
 
 class _Reader:
@@ -226,17 +301,17 @@ class _Reader:
         self.at += layout.size
         return values
 
-    def partitions(self, count: int) -> Iterator[tuple[int, ...]]:
-        """Read so many partitions, all at once where none has tagged fields: a zero byte states that."""
+    def partitions(self, count: int) -> Iterator[tuple[int, tuple[int, ...]]]:
+        """Read so many partitions, each with where it begins; all at once where none has tagged fields."""
         layout = _ANSWERED_FLEXIBLE if self._flexible else _ANSWERED
         data = self._data[self.at : self.at + count * layout.size] if count > 0 else b""
         is_whole = len(data) == count * layout.size
         if is_whole and not any(data[_ANSWERED.size :: layout.size] if self._flexible else b""):
-            self.at += len(data)
-            yield from layout.iter_unpack(data)
+            begin, self.at = self.at, self.at + len(data)
+            yield from zip(range(begin, self.at, layout.size), layout.iter_unpack(data), strict=True)
             return
         for _ in range(count):
-            yield self.unpack(_ANSWERED)
+            yield self.at, self.unpack(_ANSWERED)
             self.skip_tags()
 
     def integer(self) -> int:

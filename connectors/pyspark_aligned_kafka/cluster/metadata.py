@@ -136,6 +136,8 @@ class Leaders:
         self._lock = threading.Lock()
         self._leaders: dict[Split, Leader] = {}
         self._existing: set[Split] = set()
+        self.changes = 0
+        """How often another leader has been learnt, or one forgotten: while it is the same, so are all leaders."""
 
     def learn(self, topics: Mapping[str, Topic]) -> None:
         """Take in the topics of one response."""
@@ -146,23 +148,29 @@ class Leaders:
 
     def _learn(self, split: Split, leader: Leader | None) -> None:
         self._existing.add(split)
+        known = self._leaders.get(split)
         if leader is None:
-            self._leaders.pop(split, None)
-        elif not _is_older(leader, self._leaders.get(split)):
+            self._forget(split)
+        elif leader != known and not _is_older(leader, known):
             self._leaders[split] = leader
+            self.changes += 1
+
+    def _forget(self, split: Split) -> None:
+        if self._leaders.pop(split, None) is not None:
+            self.changes += 1
 
     def doubt(self, splits: Set[Split]) -> None:
         """Forget leaders that did not answer as leaders do."""
         with self._lock:
             for split in splits:
-                self._leaders.pop(split, None)
+                self._forget(split)
 
     def forget(self, missing: Set[str | Split]) -> None:
         """Forget topics and partitions that are not there any more."""
         with self._lock:
             for split in [split for split in self._existing if split in missing or split.log in missing]:
                 self._existing.discard(split)
-                self._leaders.pop(split, None)
+                self._forget(split)
 
     def of(self, split: Split) -> Leader | None:
         """Return the leader of a partition, if one is known."""

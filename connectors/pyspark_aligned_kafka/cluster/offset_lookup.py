@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from kafka.errors import (
@@ -24,7 +25,13 @@ from kafka.errors import (
 from pyspark_aligned_kafka.cluster.broker_errors import MissingRightError, RefusedByBrokerError, reason
 from pyspark_aligned_kafka.cluster.connections import Cluster
 from pyspark_aligned_kafka.cluster.epoch_ends import epoch_ends_request, read_epoch_ends
-from pyspark_aligned_kafka.cluster.list_offsets import NEWEST, OffsetAndTimestamp, OffsetsRequest, OffsetsResponse
+from pyspark_aligned_kafka.cluster.list_offsets import (
+    NEWEST,
+    OffsetAndTimestamp,
+    OffsetsAsked,
+    OffsetsRequest,
+    OffsetsResponse,
+)
 from pyspark_aligned_kafka.cluster.metadata import Leaders, TopicLookup
 from pyspark_aligned_kafka.cluster.retry import API_TIMEOUT, Deadline
 from watermark_source.errors import (
@@ -50,18 +57,22 @@ _SERVED_SHARE: Final = 0.1
 steps."""
 
 
-LookUp = Callable[[Mapping[Split, int], Deadline, dict[Split, OffsetAndTimestamp]], Awaitable[Any]]
+LookUp = Callable[[Deadline, dict[Split, OffsetAndTimestamp]], Awaitable[Any]]
 """Looks offsets up. Puts each into the last argument when it arrives: other partitions may have no leader."""
 
 
-class _Request(NamedTuple):
-    number: int
-    """That of the table of availability."""
+class _Begun(NamedTuple):
     splits: Set[Split]
     outcome: Any
     """kafka-python's future of the end of the look-up."""
     arrived: Mapping[Split, OffsetAndTimestamp]
     """The offsets that have arrived by now."""
+
+
+class _Request(NamedTuple):
+    number: int
+    """That of the table of availability."""
+    begun: _Begun
 
 
 class RequestsInFlight:
@@ -117,47 +128,43 @@ class RequestsInFlight:
         self._requests = [each for each in self._requests if self._in_flight(each)]
         return self._table.take_late(wanted)
 
-    async def send(self, parts: Sequence[Mapping[Split, int]], look_up: LookUp) -> Mapping[Split, OffsetAndTimestamp]:
+    async def send(self, parts: Sequence[tuple[Set[Split], LookUp]]) -> Mapping[Split, OffsetAndTimestamp]:
         """Begin a look-up of each part and return the answers that arrive soon; the others stay in flight.
 
         Raises:
-            SourceError: a look-up has failed.
+            SourceError: a look-up has failed. Nothing waits for the others any more.
             UnreachableError, ResponseTimeoutError: a split has been silent for the whole time limit.
         """
         sent_at = time.monotonic()
         patience, limit = self._patience(), self._limit()
-        requests = [self._begin(part, look_up) for part in parts]
+        begun = [self._begin(splits, look_up) for splits, look_up in parts]
         offsets: dict[Split, OffsetAndTimestamp] = {}
-        try:
-            for request in requests:
-                offsets.update(await self._answers(request, sent_at, patience, limit))
-        finally:
-            # After an error nothing waits for the others any more.
-            left = {request.number for request in self._requests}
-            for request in requests:
-                if request.number not in left:
-                    self._table.cancel(request.number, request.splits)
+        for each in begun:
+            offsets.update(await self._answers(each, sent_at, patience, limit))
         self._returned_at = time.monotonic()
         self._table.note_wanted(self._wanted, self._returned_at)
         return offsets
 
     async def _answers(
-        self, request: _Request, sent_at: float, patience: Deadline, limit: Deadline
+        self, begun: _Begun, sent_at: float, patience: Deadline, limit: Deadline
     ) -> Mapping[Split, OffsetAndTimestamp]:
         """Return what arrives of one request while the call waits for it, and leave the rest in flight."""
-        number, splits, outcome, arrived = request
+        splits, outcome, arrived = begun
         overdue = self._table.overdue(splits, now=sent_at, call_ends_at=patience.at, limit=self._limit_seconds)
         is_over = await self._cluster.await_answer(outcome, patience)
         if not is_over and any(not self._table.of(split).was_served for split in overdue - arrived.keys()):
             is_over = await self._cluster.await_answer(outcome, limit)
         rest = frozenset() if is_over else splits - arrived.keys()
-        failures = [failure for split in rest & overdue if (failure := self._table.of(split).failure) is not None]
-        self._table.answer(number, {split: arrived.get(split) for split in splits - rest}, time.monotonic())
         if late := rest & overdue:
+            failures = [failure for split in late if (failure := self._table.of(split).failure) is not None]
             raise failures[0] if failures else ResponseTimeoutError(f"no offset of {listed(late)} within {limit.text}")
+        # A request that is answered at once changes nothing for the other splits.
+        concerned = splits & self._table.splits | rest
+        number = self._table.request(concerned)
+        self._table.answer(number, {split: arrived.get(split) for split in concerned - rest}, time.monotonic())
         if rest:
             self._table.leave_in_flight(number, rest, sent_at=sent_at)
-            self._requests.append(request)
+            self._requests.append(_Request(number, begun))
         return dict(arrived)
 
     async def _serve(self, wanted: Set[Split], deadline: Deadline) -> None:
@@ -165,19 +172,18 @@ class RequestsInFlight:
         for request in self._requests:
             if not wanted.isdisjoint(self._in_flight(request)):
                 with suppress(Exception):
-                    await self._cluster.await_answer(request.outcome, deadline)
+                    await self._cluster.await_answer(request.begun.outcome, deadline)
 
-    def _begin(self, part: Mapping[Split, int], look_up: LookUp) -> _Request:
+    def _begin(self, splits: Set[Split], look_up: LookUp) -> _Begun:
         arrived: dict[Split, OffsetAndTimestamp] = {}
-        outcome = self._cluster.begin(look_up, part, self._limit(), arrived)
-        return _Request(self._table.request(part), part.keys(), outcome, arrived)
+        return _Begun(splits, self._cluster.begin(look_up, self._limit(), arrived), arrived)
 
     def _in_flight(self, request: _Request) -> Set[Split]:
-        return self._table.in_flight(request.number, request.splits)
+        return self._table.in_flight(request.number, request.begun.splits)
 
     def _take(self, request: _Request, wanted: Set[Split]) -> None:
         """Take in the answers to a request of an earlier call, and its end."""
-        number, splits, outcome, arrived = request
+        number, (splits, outcome, arrived) = request
         self._table.answer(number, {split: arrived[split] for split in splits & arrived.keys()}, self._called_at)
         rest = self._in_flight(request)
         if not outcome.is_done:
@@ -204,6 +210,8 @@ class RequestsInFlight:
 # Look-ups themselves: at the leaders that are known, after a look-up of topics whose leader is not.
 
 
+_KEPT: Final = 2
+"""Look-ups that are kept as they were divided and encoded: of all partitions, and of those with new rows."""
 _NOT_CONNECTED = (KafkaConnectionError, NodeNotReadyError, RefusedByBrokerError)
 
 
@@ -225,6 +233,16 @@ class OffsetsInTime(NamedTuple):
     """Splits without an answer in time; with the late answer to an earlier request, if one came since the last call."""
 
 
+class _Division(NamedTuple):
+    """A look-up divided by leaders; it holds while the same is wanted and no leader changes."""
+
+    wanted: Mapping[Split, int]
+    changes: int
+    """``Leaders.changes``."""
+    asked: Mapping[int | None, OffsetsAsked]
+    """By the leaders' numbers; ``None``: of partitions that have none."""
+
+
 class OffsetLookup:
     """Sends requests to the leaders that are known, and looks topics up whose leader is not."""
 
@@ -236,6 +254,7 @@ class OffsetLookup:
         self._leaders = leaders
         self._read_committed = read_committed
         self._requests = RequestsInFlight(cluster, limit_ms)
+        self._kept: tuple[_Division, ...] = ()
 
     def forget(self) -> None:
         """Give up the requests in flight: the next call sends new ones."""
@@ -250,101 +269,121 @@ class OffsetLookup:
         wanted: Mapping[Split, int],
         deadline: Deadline,
         offsets: dict[Split, OffsetAndTimestamp] | None = None,
+        *,
+        asked: Mapping[int | None, OffsetsAsked] | None = None,
     ) -> Mapping[Split, OffsetAndTimestamp]:
-        """See ``KafkaAdmin.list_offsets``; each is put into ``offsets`` when it arrives."""
+        """See ``KafkaAdmin.list_offsets``; each is put into ``offsets`` when it arrives.
+
+        ``asked``: what is wanted, divided by the leaders that are known.
+        """
         backoff = self._cluster.backoff(deadline)
         offsets = {} if offsets is None else offsets
         while True:
-            rest = {split: spec for split, spec in wanted.items() if split not in offsets}
-            if self._leaders.unknown(rest.keys()):
-                await self._topics.settled({split.log for split in rest}, rest.keys(), deadline)
-                # A topic that was missing before has been looked up again: it may have been created again.
-                rest = {split: spec for split, spec in rest.items() if split not in self._topics.missing}
-            attempt = await self.try_once(rest, deadline, offsets)
+            if asked is None:
+                asked = self._divided(await self._existing(wanted, offsets.keys(), deadline))
+            attempt = await self._try_once(asked, deadline, offsets)
             if not attempt.failed:
                 return offsets
             self._leaders.doubt(attempt.failed.keys())
+            asked = None
             if not await backoff.wait():
                 raise _gave_up(attempt.failed, deadline)
+
+    async def _existing(
+        self, wanted: Mapping[Split, int], known: Set[Split], deadline: Deadline
+    ) -> Mapping[Split, int]:
+        """Return what is not known yet, after a look-up of topics if leaders are not, without what does not exist."""
+        rest = {split: spec for split, spec in wanted.items() if split not in known}
+        if not self._leaders.unknown(rest.keys()):
+            return rest
+        await self._topics.settled({split.log for split in rest}, rest.keys(), deadline)
+        # A topic that was missing before has been looked up again: it may have been created again.
+        return {split: spec for split, spec in rest.items() if split not in self._topics.missing}
 
     async def look_up_in_time(self, wanted: Mapping[Split, int], deadline: Deadline) -> OffsetsInTime:
         """See ``KafkaAdmin.list_offsets_in_time``."""
         late = await self._requests.receive(wanted.keys())
-        unsent = wanted.keys() - self._requests.splits
-        unknown = self._leaders.unknown(unsent) - self._topics.missing
+        in_flight = self._requests.splits
+        unsent = {s: spec for s, spec in wanted.items() if s not in in_flight} if in_flight else wanted
+        unknown = self._leaders.unknown(unsent.keys()) - self._topics.missing
         if unknown:
             await self._topics.settled({split.log for split in unknown}, unknown, deadline)
-        by_leader: defaultdict[int | None, dict[Split, int]] = defaultdict(dict)
-        for split in unsent:
-            leader = self._leaders.of(split)
-            by_leader[None if leader is None else leader.node][split] = wanted[split]
-        offsets = await self._requests.send(tuple(by_leader.values()), self.look_up)
+        parts = [
+            (part.wanted.keys(), partial(self.look_up, part.wanted, asked=None if node is None else {node: part}))
+            for node, part in self._division(unsent).asked.items()
+        ]
+        offsets = await self._requests.send(parts)
         return OffsetsInTime(offsets, {split: late.get(split) for split in self._requests.splits & wanted.keys()})
 
-    async def try_once(
-        self,
-        wanted: Mapping[Split, int],
-        deadline: Deadline,
-        offsets: dict[Split, OffsetAndTimestamp] | None = None,
-    ) -> Attempt:
-        """Send one request to each known leader, all at the same time; ``offsets`` as in ``look_up``."""
-        attempt = Attempt() if offsets is None else Attempt(offsets)
-        by_node: defaultdict[int, dict[Split, int]] = defaultdict(dict)
+    async def try_once(self, wanted: Mapping[Split, int], deadline: Deadline) -> Attempt:
+        """Send one request to each known leader, all at the same time."""
+        return await self._try_once(self._divided(wanted), deadline, {})
+
+    def _division(self, wanted: Mapping[Split, int]) -> _Division:
+        """Return the division of a look-up that is likely to be wanted again."""
+        changes = self._leaders.changes
+        held = (each for each in self._kept if each.changes == changes and each.wanted == wanted)
+        division = next(held, None) or _Division(wanted, changes, self._divided(wanted))
+        self._kept = (division, *(each for each in self._kept if each is not division))[:_KEPT]
+        return division
+
+    def _divided(self, wanted: Mapping[Split, int]) -> Mapping[int | None, OffsetsAsked]:
+        by_node: defaultdict[int | None, dict[Split, int]] = defaultdict(dict)
         epochs: dict[Split, int | None] = {}
         for split, spec in wanted.items():
             leader = self._leaders.of(split)
-            if leader is None:
-                attempt.failed[split] = LeaderNotAvailableError("the partition has no leader")
-            else:
-                by_node[leader.node][split] = spec
+            by_node[None if leader is None else leader.node][split] = spec
+            if leader is not None:
                 epochs[split] = leader.epoch
-        requests = [
-            self._cluster.begin(self._request, node, part, epochs, deadline, attempt) for node, part in by_node.items()
-        ]
+        return {node: OffsetsAsked(part, epochs, read_committed=self._read_committed) for node, part in by_node.items()}
+
+    async def _try_once(
+        self,
+        asked: Mapping[int | None, OffsetsAsked],
+        deadline: Deadline,
+        offsets: dict[Split, OffsetAndTimestamp],
+    ) -> Attempt:
+        attempt = Attempt(offsets)
+        requests = []
+        for node, part in asked.items():
+            if node is None:
+                failure = LeaderNotAvailableError("the partition has no leader")
+                attempt.failed.update(dict.fromkeys(part.wanted, failure))
+            else:
+                requests.append(self._cluster.begin(self._request, node, part, deadline, attempt))
         for request in requests:
             await request
         return attempt
 
-    async def _request(
-        self,
-        node: int,
-        part: Mapping[Split, int],
-        epochs: Mapping[Split, int | None],
-        deadline: Deadline,
-        attempt: Attempt,
-    ) -> None:
+    async def _request(self, node: int, asked: OffsetsAsked, deadline: Deadline, attempt: Attempt) -> None:
         """Send a request to one leader and take in its response, whatever the other leaders do."""
         try:
-            response = await self._response(node, part, epochs, deadline)
+            response = await self._response(node, asked, deadline)
         except IncompatibleBrokerVersion:
-            if NEWEST not in part.values():
+            if NEWEST not in asked.wanted.values():
                 raise
-            attempt.offsets.update(dict.fromkeys(part, OffsetAndTimestamp(None, None)))
+            attempt.offsets.update(dict.fromkeys(asked.wanted, OffsetAndTimestamp(None, None)))
         except KafkaError as error:
-            attempt.failed.update(dict.fromkeys(part, error))
+            attempt.failed.update(dict.fromkeys(asked.wanted, error))
         else:
-            _read_offsets(response, part, attempt)
+            _read_offsets(response, asked.wanted, attempt)
 
-    async def _response(
-        self, node: int, part: Mapping[Split, int], epochs: Mapping[Split, int | None], deadline: Deadline
-    ) -> OffsetsResponse:
-        request = OffsetsRequest(part, epochs, read_committed=self._read_committed)
-        response: OffsetsResponse = await self._cluster.request(node, request, deadline)
+    async def _response(self, node: int, asked: OffsetsAsked, deadline: Deadline) -> OffsetsResponse:
+        response: OffsetsResponse = await self._cluster.request(node, OffsetsRequest(asked), deadline)
         return response
 
 
 class EpochEndLookup(OffsetLookup):
     """Looks up where epochs end: of the highest one up to a number, the first offset behind it (KIP-101)."""
 
-    async def _response(
-        self, node: int, part: Mapping[Split, int], epochs: Mapping[Split, int | None], deadline: Deadline
-    ) -> OffsetsResponse:
-        return read_epoch_ends(await self._cluster.request(node, epoch_ends_request(part, epochs), deadline))
+    async def _response(self, node: int, asked: OffsetsAsked, deadline: Deadline) -> OffsetsResponse:
+        request = epoch_ends_request(asked.wanted, asked.epochs)
+        return read_epoch_ends(await self._cluster.request(node, request, deadline))
 
 
 def _read_offsets(response: OffsetsResponse, requested: Mapping[Split, int], attempt: Attempt) -> None:
-    others = (response.offsets.keys() | response.errors.keys()) - requested.keys()
-    if others:
+    if not requested.keys() >= response.offsets.keys() | response.errors.keys():
+        others = (response.offsets.keys() | response.errors.keys()) - requested.keys()
         raise CorruptDataError(
             f"a Kafka broker returned offsets of {listed(others)}, which were not requested; its response was damaged "
             "on the way, or another kind of server answered"

@@ -43,6 +43,9 @@ class KafkaLogBounds:
         self._admin = admin
         self._stale = stale
         self._ends: Mapping[Split, int] = {}
+        self._answers: Mapping[Split, OffsetAndTimestamp] = {}
+        self._positions: Mapping[Split, int] = {}
+        """What the last answers say."""
         self.epochs: dict[Split, int] = {}
         """The epochs of the leaders that returned the last ends."""
 
@@ -52,7 +55,7 @@ class KafkaLogBounds:
         An end before the last known one is requested again, as often as the policy has it, and then accepted.
         """
         wanted = dict.fromkeys(splits, LATEST)
-        return self._settled(lambda: Ends(self._positions(self._admin.list_offsets(wanted)))).positions
+        return self._settled(lambda: Ends(self._taken(self._admin.list_offsets(wanted)))).positions
 
     def current_ends(self, splits: Set[Split]) -> Ends:
         """Return the ends that brokers answer within a few seconds; the other requests stay in flight."""
@@ -61,7 +64,7 @@ class KafkaLogBounds:
     def _settled(self, look: Callable[[], Ends]) -> Ends:
         ends = look()
         for _ in range(self._stale.retries):
-            if all(end >= self._ends.get(split, 0) for split, end in ends.positions.items()):
+            if ends.positions == self._ends or all(e >= self._ends.get(s, 0) for s, e in ends.positions.items()):
                 break
             time.sleep(self._stale.interval_ms / 1_000)
             ends = look()
@@ -70,12 +73,16 @@ class KafkaLogBounds:
 
     def _in_time(self, splits: Set[Split]) -> Ends:
         answers = self._admin.list_offsets_in_time(dict.fromkeys(splits, LATEST))
-        late = self._positions({s: answer for s, answer in answers.unknown.items() if answer is not None})
-        return Ends(self._positions(answers.offsets), {split: late.get(split) for split in answers.unknown})
+        late = {s: answer for s, answer in answers.unknown.items() if answer is not None}
+        known = self._taken(late) if late else {}
+        return Ends(self._taken(answers.offsets), {split: known.get(split) for split in answers.unknown})
 
-    def _positions(self, ends: Mapping[Split, OffsetAndTimestamp]) -> Mapping[Split, int]:
-        self.epochs.update({split: end.epoch for split, end in ends.items() if end.epoch is not None})
-        return _offsets(ends)
+    def _taken(self, answers: Mapping[Split, OffsetAndTimestamp]) -> Mapping[Split, int]:
+        """Take in the epochs of answers, and return their positions: the same object while the answers are the same."""
+        if answers != self._answers:
+            self.epochs.update({split: end.epoch for split, end in answers.items() if end.epoch is not None})
+            self._answers, self._positions = answers, _offsets(answers)
+        return self._positions
 
     def earliest_positions(self, splits: Set[Split]) -> Mapping[Split, int]:
         """Return each split's log start offset."""

@@ -17,6 +17,7 @@ from pyspark_aligned_kafka.cluster.list_offsets import (
     LATEST,
     NEWEST,
     OffsetAndTimestamp,
+    OffsetsAsked,
     OffsetsRequest,
     OffsetsResponse,
     decode_response,
@@ -39,7 +40,7 @@ versions = pytest.mark.parametrize("version", [5, 6, 7])
 @versions
 @pytest.mark.parametrize("wanted", [WANTED, LONG])
 def test_a_request_reads_back_as_what_was_asked(version: int, wanted: Mapping[Split, int]) -> None:
-    request = OffsetsRequest(wanted, EPOCHS, read_committed=True)
+    request = OffsetsRequest(OffsetsAsked(wanted, EPOCHS, read_committed=True))
     request.API_VERSION = version
     request.with_header(correlation_id=9, client_id="me")
     data = request.encode(framed=True, header=True)
@@ -88,7 +89,7 @@ def test_a_response_over_kafka_pythons_protocol(version: int) -> None:
         Split("a", 3): (0, -1, -1),
     } | dict.fromkeys(LONG, (0, 1, 2))
     protocol = KafkaProtocol(client_id="me")
-    request = OffsetsRequest(WANTED, {}, read_committed=False)
+    request = OffsetsRequest(OffsetsAsked(WANTED, {}, read_committed=False))
     request.API_VERSION = version
     protocol.send_request(request, correlation_id=9)
     data = answer(version, entries, throttle=11)
@@ -107,7 +108,8 @@ def test_a_response_over_kafka_pythons_protocol(version: int) -> None:
 )
 def test_the_version_is_one_that_the_broker_and_we_speak(broker: tuple[int, int], wanted: int, version: int) -> None:
     speaks = BrokerVersionData((4, 0), {OffsetsRequest.API_KEY: broker})
-    assert speaks.api_version(OffsetsRequest({Split("a", 0): wanted}, {}, read_committed=False)) == version
+    asked = OffsetsAsked({Split("a", 0): wanted}, {}, read_committed=False)
+    assert speaks.api_version(OffsetsRequest(asked)) == version
 
 
 def test_fields_that_later_brokers_add_are_skipped() -> None:
@@ -145,6 +147,43 @@ def test_hostile_responses_raise_what_kafka_python_expects_only(data: st.DataObj
         good[at : at + 4] = data.draw(st.binary(min_size=1, max_size=5))
     with contextlib.suppress(ValueError, struct.error):
         decode_response(bytes(good[: data.draw(st.integers(0, len(good)))]), flexible=version > 5)
+
+
+@at_least(100)
+@given(st.data())
+def test_responses_to_one_question_read_as_each_of_them_alone(data: st.DataObject) -> None:
+    version, splits = data.draw(st.sampled_from([5, 7])), [Split(log, n) for log in ("a", "ü") for n in range(3)]
+    asked, flexible = OffsetsAsked(dict.fromkeys(splits, LATEST), {}, read_committed=False), version > 5
+    number = st.integers(-1, 300)
+    entries = dict.fromkeys(splits, (0, -1, 7))
+    for _ in range(data.draw(st.integers(1, 6))):
+        for split in data.draw(st.sets(st.sampled_from(splits), max_size=3)):
+            entries[split] = data.draw(st.tuples(st.sampled_from([0, 0, 6]), number, number))
+        if data.draw(st.booleans()):
+            entries.pop(data.draw(st.sampled_from(splits)), None)
+        response = bytearray(answer(version, entries, throttle=data.draw(st.integers(0, 9)))[4:])
+        if data.draw(st.booleans()):
+            # Damage anywhere, and epochs of other leaders.
+            response[data.draw(st.integers(0, len(response) - 1))] = data.draw(st.integers(0, 255))
+        try:
+            alone = decode_response(bytes(response), flexible=flexible)
+        except (ValueError, struct.error):
+            with pytest.raises((ValueError, struct.error)):
+                asked.decode(bytes(response), flexible=flexible)
+            continue
+        assert asked.decode(bytes(response), flexible=flexible) == alone
+
+
+def test_a_response_like_the_last_one_gives_the_same_offsets_and_one_that_differs_its_own() -> None:
+    asked = OffsetsAsked(WANTED, EPOCHS, read_committed=False)
+    entries = dict.fromkeys(WANTED, (0, -1, 7))
+    first = asked.decode(answer(7, entries, throttle=1)[4:], flexible=True)
+    again = asked.decode(answer(7, entries, throttle=5)[4:], flexible=True)
+    assert again.offsets is first.offsets
+    assert again.throttle_time_ms == 5
+    moved = asked.decode(answer(7, entries | {Split("a", 2): (0, -1, 8)})[4:], flexible=True)
+    assert moved.offsets == first.offsets | {Split("a", 2): OffsetAndTimestamp(8, None, 3)}
+    assert moved.offsets[Split("a", 0)] is first.offsets[Split("a", 0)]
 
 
 def test_offsets_that_nobody_asked_for_are_refused() -> None:

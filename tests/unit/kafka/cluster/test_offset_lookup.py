@@ -9,9 +9,15 @@ import pytest
 
 from pyspark_aligned_kafka.client.settings import parse_settings
 from pyspark_aligned_kafka.cluster.connections import Cluster
-from pyspark_aligned_kafka.cluster.list_offsets import LATEST, OffsetAndTimestamp, OffsetsRequest, OffsetsResponse
+from pyspark_aligned_kafka.cluster.list_offsets import (
+    LATEST,
+    OffsetAndTimestamp,
+    OffsetsAsked,
+    OffsetsRequest,
+    OffsetsResponse,
+)
 from pyspark_aligned_kafka.cluster.metadata import Leader, Leaders, Topic, TopicLookup
-from pyspark_aligned_kafka.cluster.offset_lookup import OffsetLookup
+from pyspark_aligned_kafka.cluster.offset_lookup import OffsetLookup, OffsetsInTime
 from pyspark_aligned_kafka.cluster.retry import Deadline
 from watermark_source.planning.split import Split
 
@@ -42,5 +48,39 @@ def test_what_one_leader_tells_is_told_while_another_is_silent(silent: int, monk
 
     try:
         assert cluster.run(work).keys() == {Split("t", 1 - silent)}
+    finally:
+        cluster.close()
+
+
+def test_a_question_is_encoded_again_only_for_other_leaders_or_splits(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster, leaders = Cluster(parse_settings({"kafka.bootstrap.servers": "localhost:1"})), Leaders()
+    lookup = OffsetLookup(cluster, TopicLookup(cluster, leaders), leaders, limit_ms=60_000, read_committed=False)
+    sent: list[tuple[int, OffsetsAsked]] = []
+
+    async def request(node: int, request: OffsetsRequest, deadline: Deadline) -> OffsetsResponse:
+        sent.append((node, request.asked))
+        return OffsetsResponse(0, dict.fromkeys(request.asked.wanted, OffsetAndTimestamp(7, None, 1)), {})
+
+    def look_up(*splits: Split) -> list[tuple[int, OffsetsAsked]]:
+        sent.clear()
+
+        async def work(deadline: Deadline) -> OffsetsInTime:
+            return await lookup.look_up_in_time(dict.fromkeys(splits, LATEST), deadline)
+
+        assert cluster.run(work).offsets.keys() == set(splits)
+        return [*sent]
+
+    monkeypatch.setattr(cluster, "request", request)
+    try:
+        leaders.learn({"t": Topic({0: Leader(0, 1), 1: Leader(0, 1)}, internal=False)})
+        ((_, first),) = look_up(A, B)
+        look_up(A)
+        leaders.learn({"t": Topic({0: Leader(0, 1), 1: Leader(0, 1)}, internal=False)})
+        assert look_up(A, B) == [(0, first)]
+        leaders.learn({"t": Topic({1: Leader(0, 2)}, internal=False)})
+        ((_, elected),) = look_up(A, B)
+        assert elected.epochs == {A: 1, B: 2}
+        leaders.learn({"t": Topic({1: Leader(1, 3)}, internal=False)})
+        assert [(node, asked.wanted.keys()) for node, asked in look_up(A, B)] == [(0, {A}), (1, {B})]
     finally:
         cluster.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 import pytest
 from kafka.errors import TopicAuthorizationFailedError
@@ -70,7 +71,8 @@ class Brokers:
             asked = [{split: -1} for split in wanted if split not in self.in_flight.splits]
             if one_leader and asked:
                 asked = [{split: spec for part in asked for split, spec in part.items()}]
-            return set(await self.in_flight.send(asked, self.look_up)), set(late)
+            parts = [(part.keys(), partial(self.look_up, part)) for part in asked]
+            return set(await self.in_flight.send(parts)), set(late)
 
         return self.cluster.run(work)
 

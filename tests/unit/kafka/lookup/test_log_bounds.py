@@ -53,6 +53,21 @@ def test_an_end_that_stays_back_is_believed_after_so_many_tries(retries: int) ->
     assert answers.asked == 3 + retries
 
 
+def test_another_leader_is_seen_where_no_end_has_moved() -> None:
+    class Leaders(Answers):
+        epoch = 1
+
+        def list_offsets(self, wanted: Mapping[Split, int]) -> Mapping[Split, OffsetAndTimestamp]:
+            return {s: of._replace(epoch=self.epoch) for s, of in super().list_offsets(wanted).items()}
+
+    answers = Leaders({T0: 10, T1: 5})
+    bounds = KafkaLogBounds(answers)
+    for each in (bounds.current_ends, bounds.end_positions, bounds.current_ends):
+        for answers.epoch in (1, 1, 2, 1):
+            each({T0, T1})
+            assert bounds.epochs == {T0: answers.epoch, T1: answers.epoch}
+
+
 def test_a_split_that_is_gone_is_not_waited_for() -> None:
     answers = Answers({T0: 10, T1: 5}, {T1: 5})
     bounds = KafkaLogBounds(answers, OffsetRetries(retries=3, interval_ms=0))
