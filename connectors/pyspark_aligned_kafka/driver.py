@@ -19,7 +19,6 @@ from pyspark_aligned_kafka.lookup.discovery import KafkaDiscovery
 from pyspark_aligned_kafka.lookup.epochs import KafkaLineage
 from pyspark_aligned_kafka.lookup.offsets import (
     KafkaLogBounds,
-    KafkaPositionLookup,
     KafkaStartPositions,
     KafkaTimeIndex,
     KafkaTransactions,
@@ -153,7 +152,7 @@ def look_up_batch(options: KafkaOptions, bounds: BatchBounds, wanted: Wanted) ->
         UnknownSplitError: a subscribed topic, or every assigned partition, does not exist.
     """
     with closing(KafkaAdmin(options.client)) as admin:
-        lookup = KafkaPositionLookup(admin)
+        lookup = KafkaLogBounds(admin)
         discovery = KafkaDiscovery(admin, admin, options.subscription, max_age_ms=_max_age_ms(options))
         ranges = narrowed(bounds.late_ranges(discovery.discover(), lookup), wanted, lookup)
         ids = discovery.ids()

@@ -14,7 +14,7 @@ from kafka import KafkaProducer
 
 from pyspark_aligned_kafka import DefaultSource
 from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
-from pyspark_aligned_kafka.cluster.list_offsets import LATEST, OffsetsRequest
+from pyspark_aligned_kafka.cluster.list_offsets import LATEST, OffsetsAsked, OffsetsRequest
 from pyspark_aligned_kafka.cluster.metadata import Leaders, Topic
 from pyspark_aligned_kafka.options import kafka_options
 from pyspark_aligned_kafka.source import KafkaSource
@@ -348,11 +348,9 @@ def test_a_broker_refuses_to_tell_offsets_by_another_leaders_epoch(kafka: Kafka,
         asked: list[Mapping[Split, int | None]] = []
         real = OffsetsRequest.__init__
 
-        def spied(
-            request: OffsetsRequest, wanted: Mapping[Split, int], epochs: Mapping[Split, int | None], **_: bool
-        ) -> None:
-            asked.append(dict(epochs))
-            real(request, wanted, epochs, **_)
+        def spied(request: OffsetsRequest, of: OffsetsAsked) -> None:
+            asked.append(of.epochs)
+            real(request, of)
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(OffsetsRequest, "__init__", spied)

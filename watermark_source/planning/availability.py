@@ -288,21 +288,16 @@ class AvailabilityTable(Generic[_Answer]):
         failure: SourceError | None = None,
     ) -> Effects[_Answer]:
         effects: dict[Effect, dict[Split, SplitAvailability[_Answer]]] = {}
-        # The splits of a request mostly share one row: it is changed once for all of them.
-        sharing: dict[int, list[Split]] = {}
         for split in splits:
-            sharing.setdefault(id(self._rows.get(split)), []).append(split)
-        for those in sharing.values():
-            row = self._rows.get(those[0], self._plain)
+            row = self.of(split)
             transition = TRANSITIONS[row.state, event]
             after = self._changed(row, transition, request, since, failure)
             if after is not self._plain:
-                self._rows.update(dict.fromkeys(those, after))
-            elif row is not self._plain:
-                for split in those:
-                    del self._rows[split]
+                self._rows[split] = after
+            else:
+                self._rows.pop(split, None)
             for effect in transition.effects:
-                effects.setdefault(effect, {}).update(dict.fromkeys(those, row))
+                effects.setdefault(effect, {})[split] = row
         self._begun.update(effects.get(Effect.BEGIN_SILENCE, ()))
         return effects
 

@@ -160,7 +160,8 @@ class KafkaAdmin:
         """Return each split's newest record, of brokers that answer soon."""
 
         async def work(_: Deadline) -> Attempt:
-            return await self._offsets.try_once(dict.fromkeys(splits, NEWEST), Deadline.after(_GLANCE_MS))
+            asked = self._offsets.divided(dict.fromkeys(splits, NEWEST))
+            return await self._offsets.try_once(asked, Deadline.after(_GLANCE_MS), {})
 
         found = self._cluster.run(work).offsets
         return {s: Newest(at.offset, at.timestamp) for s, at in found.items() if at.offset is not None and at.timestamp}

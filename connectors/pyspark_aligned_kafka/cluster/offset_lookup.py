@@ -61,18 +61,14 @@ LookUp = Callable[[Deadline, dict[Split, OffsetAndTimestamp]], Awaitable[Any]]
 """Looks offsets up. Puts each into the last argument when it arrives: other partitions may have no leader."""
 
 
-class _Begun(NamedTuple):
+class _Request(NamedTuple):
     splits: Set[Split]
     outcome: Any
     """kafka-python's future of the end of the look-up."""
     arrived: Mapping[Split, OffsetAndTimestamp]
     """The offsets that have arrived by now."""
-
-
-class _Request(NamedTuple):
-    number: int
-    """That of the table of availability."""
-    begun: _Begun
+    number: int | None = None
+    """That of the table of availability, once its call does not wait for it any more."""
 
 
 class RequestsInFlight:
@@ -146,10 +142,10 @@ class RequestsInFlight:
         return offsets
 
     async def _answers(
-        self, begun: _Begun, sent_at: float, patience: Deadline, limit: Deadline
+        self, request: _Request, sent_at: float, patience: Deadline, limit: Deadline
     ) -> Mapping[Split, OffsetAndTimestamp]:
         """Return what arrives of one request while the call waits for it, and leave the rest in flight."""
-        splits, outcome, arrived = begun
+        splits, outcome, arrived, _ = request
         overdue = self._table.overdue(splits, now=sent_at, call_ends_at=patience.at, limit=self._limit_seconds)
         is_over = await self._cluster.await_answer(outcome, patience)
         if not is_over and any(not self._table.of(split).was_served for split in overdue - arrived.keys()):
@@ -164,7 +160,7 @@ class RequestsInFlight:
         self._table.answer(number, {split: arrived.get(split) for split in concerned - rest}, time.monotonic())
         if rest:
             self._table.leave_in_flight(number, rest, sent_at=sent_at)
-            self._requests.append(_Request(number, begun))
+            self._requests.append(request._replace(number=number))
         return dict(arrived)
 
     async def _serve(self, wanted: Set[Split], deadline: Deadline) -> None:
@@ -172,18 +168,20 @@ class RequestsInFlight:
         for request in self._requests:
             if not wanted.isdisjoint(self._in_flight(request)):
                 with suppress(Exception):
-                    await self._cluster.await_answer(request.begun.outcome, deadline)
+                    await self._cluster.await_answer(request.outcome, deadline)
 
-    def _begin(self, splits: Set[Split], look_up: LookUp) -> _Begun:
+    def _begin(self, splits: Set[Split], look_up: LookUp) -> _Request:
         arrived: dict[Split, OffsetAndTimestamp] = {}
-        return _Begun(splits, self._cluster.begin(look_up, self._limit(), arrived), arrived)
+        return _Request(splits, self._cluster.begin(look_up, self._limit(), arrived), arrived)
 
     def _in_flight(self, request: _Request) -> Set[Split]:
-        return self._table.in_flight(request.number, request.begun.splits)
+        assert request.number is not None
+        return self._table.in_flight(request.number, request.splits)
 
     def _take(self, request: _Request, wanted: Set[Split]) -> None:
         """Take in the answers to a request of an earlier call, and its end."""
-        number, (splits, outcome, arrived) = request
+        splits, outcome, arrived, number = request
+        assert number is not None
         self._table.answer(number, {split: arrived[split] for split in splits & arrived.keys()}, self._called_at)
         rest = self._in_flight(request)
         if not outcome.is_done:
@@ -280,25 +278,19 @@ class OffsetLookup:
         offsets = {} if offsets is None else offsets
         while True:
             if asked is None:
-                asked = self._divided(await self._existing(wanted, offsets.keys(), deadline))
-            attempt = await self._try_once(asked, deadline, offsets)
+                rest = {split: spec for split, spec in wanted.items() if split not in offsets}
+                if self._leaders.unknown(rest.keys()):
+                    await self._topics.settled({split.log for split in rest}, rest.keys(), deadline)
+                    # A topic that was missing before has been looked up again: it may have been created again.
+                    rest = {split: spec for split, spec in rest.items() if split not in self._topics.missing}
+                asked = self.divided(rest)
+            attempt = await self.try_once(asked, deadline, offsets)
             if not attempt.failed:
                 return offsets
             self._leaders.doubt(attempt.failed.keys())
             asked = None
             if not await backoff.wait():
                 raise _gave_up(attempt.failed, deadline)
-
-    async def _existing(
-        self, wanted: Mapping[Split, int], known: Set[Split], deadline: Deadline
-    ) -> Mapping[Split, int]:
-        """Return what is not known yet, after a look-up of topics if leaders are not, without what does not exist."""
-        rest = {split: spec for split, spec in wanted.items() if split not in known}
-        if not self._leaders.unknown(rest.keys()):
-            return rest
-        await self._topics.settled({split.log for split in rest}, rest.keys(), deadline)
-        # A topic that was missing before has been looked up again: it may have been created again.
-        return {split: spec for split, spec in rest.items() if split not in self._topics.missing}
 
     async def look_up_in_time(self, wanted: Mapping[Split, int], deadline: Deadline) -> OffsetsInTime:
         """See ``KafkaAdmin.list_offsets_in_time``."""
@@ -315,19 +307,16 @@ class OffsetLookup:
         offsets = await self._requests.send(parts)
         return OffsetsInTime(offsets, {split: late.get(split) for split in self._requests.splits & wanted.keys()})
 
-    async def try_once(self, wanted: Mapping[Split, int], deadline: Deadline) -> Attempt:
-        """Send one request to each known leader, all at the same time."""
-        return await self._try_once(self._divided(wanted), deadline, {})
-
     def _division(self, wanted: Mapping[Split, int]) -> _Division:
         """Return the division of a look-up that is likely to be wanted again."""
         changes = self._leaders.changes
         held = (each for each in self._kept if each.changes == changes and each.wanted == wanted)
-        division = next(held, None) or _Division(wanted, changes, self._divided(wanted))
+        division = next(held, None) or _Division(wanted, changes, self.divided(wanted))
         self._kept = (division, *(each for each in self._kept if each is not division))[:_KEPT]
         return division
 
-    def _divided(self, wanted: Mapping[Split, int]) -> Mapping[int | None, OffsetsAsked]:
+    def divided(self, wanted: Mapping[Split, int]) -> Mapping[int | None, OffsetsAsked]:
+        """Divide a look-up by the leaders that are known."""
         by_node: defaultdict[int | None, dict[Split, int]] = defaultdict(dict)
         epochs: dict[Split, int | None] = {}
         for split, spec in wanted.items():
@@ -337,12 +326,13 @@ class OffsetLookup:
                 epochs[split] = leader.epoch
         return {node: OffsetsAsked(part, epochs, read_committed=self._read_committed) for node, part in by_node.items()}
 
-    async def _try_once(
+    async def try_once(
         self,
         asked: Mapping[int | None, OffsetsAsked],
         deadline: Deadline,
         offsets: dict[Split, OffsetAndTimestamp],
     ) -> Attempt:
+        """Send one request to each known leader, all at the same time; ``offsets`` as in ``look_up``."""
         attempt = Attempt(offsets)
         requests = []
         for node, part in asked.items():

@@ -5,7 +5,7 @@ Look-ups are injected: where a stream begins is resolved by the same rules (``of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -35,11 +35,11 @@ from watermark_source.planning.watermark import Millis
 class PositionLookup(Protocol):
     """The look-ups a policy may need."""
 
-    def earliest(self, splits: Set[Split]) -> Mapping[Split, int]:
+    def earliest_positions(self, splits: Set[Split]) -> Mapping[Split, int]:
         """Return each split's first retained offset."""
         ...
 
-    def latest(self, splits: Set[Split]) -> Mapping[Split, int]:
+    def end_positions(self, splits: Set[Split]) -> Mapping[Split, int]:
         """Return each split's end offset."""
         ...
 
@@ -72,14 +72,10 @@ def settle(policy: PositionPolicy, chosen: Mapping[Split, Position], lookup: Pos
 def offsets_of(settled: Mapping[Split, Settled], lookup: PositionLookup) -> dict[Split, int]:
     """Return each split's offset as it is now; splits that are gone are left out."""
     offsets = {split: position.offset for split, position in settled.items() if isinstance(position, At)}
-    offsets.update(_look_up(lookup.earliest, (s for s, position in settled.items() if isinstance(position, Earliest))))
-    offsets.update(_look_up(lookup.latest, (s for s, position in settled.items() if isinstance(position, Latest))))
+    for kind, look_up in ((Earliest, lookup.earliest_positions), (Latest, lookup.end_positions)):
+        wanted = {split for split, position in settled.items() if isinstance(position, kind)}
+        offsets.update(look_up(wanted) if wanted else {})
     return offsets
-
-
-def _look_up(lookup: Callable[[Set[Split]], Mapping[Split, int]], splits: Iterable[Split]) -> Mapping[Split, int]:
-    wanted = frozenset(splits)
-    return lookup(wanted) if wanted else {}
 
 
 _USUAL_START = PositionPolicy("startingOffsets", "earliest", Everywhere(Earliest()))
@@ -233,9 +229,9 @@ def _first_offsets(ranges: Sequence[OpenRange], since: Millis | None, lookup: Po
     ends = {late.range.split: late.range.end for late in ranges if late.late_end}
     fixed = frozenset(late.range.split for late in ranges) - ends.keys()
     if fixed:
-        ends.update(lookup.latest(fixed))
+        ends.update(lookup.end_positions(fixed))
     given = frozenset(late.range.split for late in ranges if not late.late_start)
-    beginnings = lookup.earliest(given) if given else {}
+    beginnings = lookup.earliest_positions(given) if given else {}
     found = lookup.at_time(dict.fromkeys(ends, since))
     firsts = {split: ends[split] if offset is None else offset for split, offset in found.items()}
     # What lies before its log's beginning is lost, and its timestamps are not known.

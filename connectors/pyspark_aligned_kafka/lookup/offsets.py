@@ -37,7 +37,7 @@ class OffsetQueries(Protocol):
 
 
 class KafkaLogBounds:
-    """Implements ``LogBounds``. Every call sends requests: the caller decides how often."""
+    """Implements ``LogBounds`` and ``PositionLookup``. Every call sends requests: the caller decides how often."""
 
     def __init__(self, admin: OffsetQueries, stale: OffsetRetries = ACCEPTED) -> None:
         self._admin = admin
@@ -88,32 +88,13 @@ class KafkaLogBounds:
         """Return each split's log start offset."""
         return _offsets(self._admin.list_offsets(dict.fromkeys(splits, EARLIEST)))
 
-
-def _offsets(found: Mapping[Split, OffsetAndTimestamp]) -> Mapping[Split, int]:
-    return {split: answer.offset for split, answer in found.items() if answer.offset is not None}
-
-
-# Look-ups of offsets in the cluster, for resolving positions.
-
-
-class KafkaPositionLookup:
-    """Implements ``PositionLookup``. Every call sends a request: "latest" may differ between two."""
-
-    def __init__(self, admin: OffsetQueries) -> None:
-        self._admin = admin
-        self._bounds = KafkaLogBounds(admin)
-
-    def earliest(self, splits: Set[Split]) -> Mapping[Split, int]:
-        """Return each split's first retained offset."""
-        return self._bounds.earliest_positions(splits)
-
-    def latest(self, splits: Set[Split]) -> Mapping[Split, int]:
-        """Return each split's end offset."""
-        return self._bounds.end_positions(splits)
-
     def at_time(self, wanted: Mapping[Split, Millis]) -> Mapping[Split, int | None]:
         """Return the first offset with a timestamp at or after the one wanted, or ``None``."""
         return {split: answer.offset for split, answer in self._admin.list_offsets(wanted).items()}
+
+
+def _offsets(found: Mapping[Split, OffsetAndTimestamp]) -> Mapping[Split, int]:
+    return {split: answer.offset for split, answer in found.items() if answer.offset is not None}
 
 
 # Look-ups in Kafka's time index: the first record after a time, and the newest record (KIP-734).
@@ -204,7 +185,7 @@ def resolve(policy: PositionPolicy, splits: Set[Split], lookup: PositionLookup) 
     """
     chosen = positions_of(policy, splits)
     given = {split: position.offset for split, position in chosen.items() if isinstance(position, At)}
-    for split, end in (lookup.latest(given.keys()) if given else {}).items():
+    for split, end in (lookup.end_positions(given.keys()) if given else {}).items():
         if given[split] > end:
             raise OptionError(
                 policy.option, policy.text, f"{split} ends at {end}, before its offset {given[split]}",
@@ -218,12 +199,12 @@ class KafkaStartPositions:
 
     def __init__(self, admin: OffsetQueries, policy: PositionPolicy) -> None:
         self._policy = policy
-        self._lookup = KafkaPositionLookup(admin)
+        self._bounds = KafkaLogBounds(admin)
 
     def initial_positions(self, splits: Set[Split]) -> Mapping[Split, int]:
         """Resolve the starting options; asks the brokers each time."""
-        return resolve(self._policy, splits, self._lookup)
+        return resolve(self._policy, splits, self._bounds)
 
     def added_positions(self, splits: Set[Split]) -> Mapping[Split, int]:
         """Return the earliest offsets, whatever the starting options are, as Spark does."""
-        return self._lookup.earliest(splits)
+        return self._bounds.earliest_positions(splits)

@@ -22,10 +22,10 @@ class Logs:
     def __init__(self, logs: Mapping[Split, Log]) -> None:
         self._logs = logs
 
-    def earliest(self, splits: Set[Split]) -> Mapping[Split, int]:
+    def earliest_positions(self, splits: Set[Split]) -> Mapping[Split, int]:
         return dict.fromkeys(splits, 10)
 
-    def latest(self, splits: Set[Split]) -> Mapping[Split, int]:
+    def end_positions(self, splits: Set[Split]) -> Mapping[Split, int]:
         return {split: 10 + len(self._logs[split].timestamps) for split in splits}
 
     def at_time(self, wanted: Mapping[Split, Millis]) -> Mapping[Split, int | None]:

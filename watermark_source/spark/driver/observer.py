@@ -124,7 +124,11 @@ def with_histories(
     anew = created_again(state.ids, logs)
     if anew:
         lineage.forget(anew.keys())
-    here = {s: SplitState(0, 0) if s.log in anew else t for s, t in state.splits.items() if s in logs.ends}
+    here = state.splits
+    if not here.keys() <= logs.ends.keys():
+        here = {s: t for s, t in here.items() if s in logs.ends}
+    if anew:
+        here = {s: SplitState(0, 0) if s.log in anew else t for s, t in here.items()}
     histories = lineage.histories({**here, **{s: SplitState(p, p) for s, p in added.items()}})
     cut_off = {s for s in led_by_earlier(here, histories) if s.log in state.ids}
     if cut_off:

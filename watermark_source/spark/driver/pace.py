@@ -9,7 +9,6 @@ from typing import Any
 
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 
-from watermark_source.planning.observation import ObservedLogs
 from watermark_source.planning.planner import Plan
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState
@@ -20,8 +19,8 @@ _SHORTEST, _LONGEST = 0.015, 0.1
 _SHARE = 0.04
 """The next look comes after this part of the time that has passed since the last batch, within those bounds."""
 _CPU_SHARE, _RAREST = 0.04, 1.0
-"""Looks that would take more than this share of a core are further apart, up to so many seconds: thousands of splits
-take their time."""
+"""Looks that would take more than this share of a core though they are ``_LONGEST`` apart are further apart, up to so
+many seconds: thousands of splits take their time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +31,7 @@ class Pace:
     next_look: float = 0.0
 
     def after(self, *, is_batch: bool, held: bool = False, cpu: float = 0.0) -> Pace:
-        """Return the pace after a poll that gave a batch with rows, or none; it took ``cpu`` seconds of CPU time.
+        """Return the pace after a poll that gave a batch with rows, or none; each takes ``cpu`` seconds of CPU time.
 
         ``held``: there are rows that the alignment group does not allow to be read. In a run with an end each such look
         is a batch without rows, so they become rarer the longer it takes.
@@ -40,9 +39,10 @@ class Pace:
         now = time.monotonic()
         if is_batch and not held:
             return Pace(now)
-        longest = _RAREST if held else min(_RAREST, max(_LONGEST, cpu / _CPU_SHARE))
-        pause = min(longest, max(_SHORTEST, _SHARE * (now - self.last_batch)))
-        return Pace(self.last_batch, now + pause)
+        pause = max(_SHORTEST, _SHARE * (now - self.last_batch))
+        if not held:
+            pause = min(_LONGEST, pause) if cpu <= _LONGEST * _CPU_SHARE else cpu / _CPU_SHARE
+        return Pace(self.last_batch, now + min(_RAREST, pause))
 
     def wait(self, sleep: Callable[[float], object]) -> None:
         """Sleep until the next look is due; ``sleep`` takes seconds, and may end early.
@@ -113,8 +113,8 @@ class LastPlan:
     """The state to continue from if Spark plans from that offset."""
     was_batch: bool = False
     """Whether it was one, which is done when Spark asks for the next."""
-    is_behind: bool = False
-    """Whether it left rows for the next."""
+    ends: Mapping[Split, int] = field(default_factory=dict)
+    """Of the logs."""
     newest_mattered: bool = False
     """Then they probably do again, and planning twice would cost more."""
     rows_at: Millis | None = None
@@ -133,10 +133,14 @@ class LastPlan:
         """Whether there was none yet in this process."""
         return self.offset is None
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether it left rows for the next."""
+        return bool(splits_behind(self.state, self.ends))
+
     def after(
         self,
         planned: Plan,
-        logs: ObservedLogs,
         before: SourceState,
         *,
         state: SourceState,
@@ -147,18 +151,18 @@ class LastPlan:
 
         Args:
             planned: the plan.
-            logs: the observed logs of the plan.
             before: the state it began with.
             state: the state that the next plan begins with.
             offset: the offset that Spark receives.
-            cpu: CPU time of the plan in seconds.
+            cpu: CPU time of the look in seconds.
         """
+        logs = planned.observation.logs
         held = planned.state.group.held > before.group.held
         return LastPlan(
             offset=offset,
             state=state,
             was_batch=planned.is_batch,
-            is_behind=bool(splits_behind(planned.state, logs.ends)),
+            ends=logs.ends,
             newest_mattered=planned.newest_matters,
             rows_at=logs.asked_at if planned.has_rows else self.rows_at,
             without_rows_at=logs.asked_at if planned.is_batch and not planned.has_rows else self.without_rows_at,

@@ -63,7 +63,7 @@ class Arrivals:
         first: tuple[End, ...] = () if self.began is None else ((0, self.began),)
         left_out = unanswered | snapshots
         for split, end in ends.items():
-            if split in left_out:
+            if left_out and split in left_out:
                 continue
             before, position, last = known.get(split, ()), committed.get(split, 0), (end, requested_at)
             if not finds_rows and self.began is not None:

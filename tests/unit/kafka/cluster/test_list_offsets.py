@@ -182,7 +182,7 @@ def test_a_response_like_the_last_one_gives_the_same_offsets_and_one_that_differ
     assert again.offsets is first.offsets
     assert again.throttle_time_ms == 5
     moved = asked.decode(answer(7, entries | {Split("a", 2): (0, -1, 8)})[4:], flexible=True)
-    assert moved.offsets == first.offsets | {Split("a", 2): OffsetAndTimestamp(8, None, 3)}
+    assert moved.offsets == {**first.offsets, Split("a", 2): OffsetAndTimestamp(8, None, 3)}
     assert moved.offsets[Split("a", 0)] is first.offsets[Split("a", 0)]
 
 

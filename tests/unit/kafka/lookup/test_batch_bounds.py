@@ -182,7 +182,7 @@ def test_an_end_found_before_its_start_is_refused(start: Rule | None, end: Rule 
 
 def test_a_partition_deleted_while_planning_is_an_error_that_names_it() -> None:
     class Shrinking(Logs):
-        def latest(self, splits: object) -> dict[Split, int]:
+        def end_positions(self, splits: object) -> dict[Split, int]:
             return {T0: 11}
 
     logs = Shrinking({T0: Log((1,)), T1: Log((1,))})

@@ -24,7 +24,7 @@ def test_only_rows_let_the_next_look_come_at_once(position: int, looks_at_once: 
     assert planned.is_batch
     assert planned.has_rows is looks_at_once
     last = LastPlan(pace=Pace(last_batch=time.monotonic() - 100))
-    after = last.after(planned, seen.logs, state, state=planned.state, offset={}, cpu=0.0)
+    after = last.after(planned, state, state=planned.state, offset={}, cpu=0.0)
     assert (after.pace.next_look <= time.monotonic()) is looks_at_once
     assert after.without_rows_at == (None if looks_at_once else seen.logs.asked_at)
     assert after.rows_at == (seen.logs.asked_at if looks_at_once else None)
