@@ -274,4 +274,4 @@ class Admin:
         return found
 
     def note_listed(self, splits: Set[Split]) -> None:
-        self.lookup.note_listed(splits)
+        self.lookup.requests.note_listed(splits)

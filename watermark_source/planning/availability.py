@@ -51,8 +51,6 @@ class AvailabilityEvent(Enum):
     """The call that sent the request returns without its answer, and leaves it in flight."""
     TIME_OUT = "time out"
     """The request in flight ends without an answer."""
-    CANCEL = "cancel"
-    """The call that sent the request fails for another reason, and gives it up."""
     EXPIRE = "expire"
     """No call has asked for the split for the time limit."""
 
@@ -91,7 +89,6 @@ TRANSITIONS: Final[Mapping[tuple[Availability, AvailabilityEvent], Transition]] 
     (_KNOWN, AvailabilityEvent.ANSWER): Transition(_KNOWN, (Effect.DISCARD,)),
     (_KNOWN, AvailabilityEvent.RETURN): Transition(_KNOWN),
     (_KNOWN, AvailabilityEvent.TIME_OUT): Transition(_KNOWN),
-    (_KNOWN, AvailabilityEvent.CANCEL): Transition(_KNOWN),
     (_KNOWN, AvailabilityEvent.EXPIRE): Transition(_KNOWN, (Effect.FORGET,)),
     (_REQUESTED, AvailabilityEvent.LISTED): Transition(_REQUESTED),
     (_REQUESTED, AvailabilityEvent.UNLISTED): Transition(_DELETED, (Effect.FORGET,)),
@@ -100,7 +97,6 @@ TRANSITIONS: Final[Mapping[tuple[Availability, AvailabilityEvent], Transition]] 
     (_REQUESTED, AvailabilityEvent.ANSWER): Transition(_KNOWN, (Effect.USE,)),
     (_REQUESTED, AvailabilityEvent.RETURN): Transition(_SLOW, (Effect.BEGIN_SILENCE,)),
     (_REQUESTED, AvailabilityEvent.TIME_OUT): Transition(_SILENT, (Effect.BEGIN_SILENCE,)),
-    (_REQUESTED, AvailabilityEvent.CANCEL): Transition(_KNOWN),
     # The call under way asks for it.
     (_REQUESTED, AvailabilityEvent.EXPIRE): Transition(_REQUESTED),
     (_SLOW, AvailabilityEvent.LISTED): Transition(_SLOW),
@@ -109,7 +105,6 @@ TRANSITIONS: Final[Mapping[tuple[Availability, AvailabilityEvent], Transition]] 
     (_SLOW, AvailabilityEvent.ANSWER): Transition(_KNOWN, (Effect.KEEP, Effect.END_SILENCE)),
     (_SLOW, AvailabilityEvent.RETURN): Transition(_SLOW),
     (_SLOW, AvailabilityEvent.TIME_OUT): Transition(_SILENT),
-    (_SLOW, AvailabilityEvent.CANCEL): Transition(_SILENT),
     # A topic that no call asked for may have been deleted and created again.
     (_SLOW, AvailabilityEvent.EXPIRE): Transition(_KNOWN, (Effect.FORGET,)),
     (_SILENT, AvailabilityEvent.LISTED): Transition(_SILENT),
@@ -118,7 +113,6 @@ TRANSITIONS: Final[Mapping[tuple[Availability, AvailabilityEvent], Transition]] 
     (_SILENT, AvailabilityEvent.ANSWER): Transition(_SILENT, (Effect.DISCARD,)),
     (_SILENT, AvailabilityEvent.RETURN): Transition(_SILENT),
     (_SILENT, AvailabilityEvent.TIME_OUT): Transition(_SILENT),
-    (_SILENT, AvailabilityEvent.CANCEL): Transition(_SILENT),
     (_SILENT, AvailabilityEvent.EXPIRE): Transition(_KNOWN, (Effect.FORGET,)),
     (_RETRIED, AvailabilityEvent.LISTED): Transition(_RETRIED),
     (_RETRIED, AvailabilityEvent.UNLISTED): Transition(_DELETED, (Effect.FORGET,)),
@@ -126,7 +120,6 @@ TRANSITIONS: Final[Mapping[tuple[Availability, AvailabilityEvent], Transition]] 
     (_RETRIED, AvailabilityEvent.ANSWER): Transition(_KNOWN, (Effect.USE, Effect.END_SILENCE)),
     (_RETRIED, AvailabilityEvent.RETURN): Transition(_SLOW),
     (_RETRIED, AvailabilityEvent.TIME_OUT): Transition(_SILENT),
-    (_RETRIED, AvailabilityEvent.CANCEL): Transition(_SILENT),
     (_RETRIED, AvailabilityEvent.EXPIRE): Transition(_RETRIED),
     (_DELETED, AvailabilityEvent.LISTED): Transition(_KNOWN),
     (_DELETED, AvailabilityEvent.UNLISTED): Transition(_DELETED),
@@ -135,7 +128,6 @@ TRANSITIONS: Final[Mapping[tuple[Availability, AvailabilityEvent], Transition]] 
     (_DELETED, AvailabilityEvent.ANSWER): Transition(_DELETED, (Effect.DISCARD,)),
     (_DELETED, AvailabilityEvent.RETURN): Transition(_DELETED),
     (_DELETED, AvailabilityEvent.TIME_OUT): Transition(_DELETED),
-    (_DELETED, AvailabilityEvent.CANCEL): Transition(_DELETED),
     (_DELETED, AvailabilityEvent.EXPIRE): Transition(_DELETED),
 }
 
@@ -235,10 +227,6 @@ class AvailabilityTable(Generic[_Answer]):
         """Take in that a request has ended without some of its answers."""
         in_flight = self.in_flight(request, splits)
         return self._apply(AvailabilityEvent.TIME_OUT, in_flight, since=sent_at, failure=failure)
-
-    def cancel(self, request: int, splits: Iterable[Split]) -> None:
-        """Take in that the call that sent a request gives it up."""
-        self._apply(AvailabilityEvent.CANCEL, self.in_flight(request, splits))
 
     def take_late(self, wanted: Set[Split]) -> Mapping[Split, _Answer]:
         """Return the late answers about some splits, each once."""

@@ -76,12 +76,12 @@ class KafkaAdmin:
 
     def close(self) -> None:
         """Close the connections; the next call opens new ones."""
-        self._offsets.forget()
+        self._offsets.requests.forget()
         self._cluster.close()
 
     def note_listed(self, splits: Set[Split]) -> None:
         """Take in which partitions exist: late answers about deleted ones are dropped."""
-        self._offsets.note_listed(splits)
+        self._offsets.requests.note_listed(splits)
 
     def topics(self, names: Collection[str] | None, expected: Set[Split] = frozenset()) -> Mapping[str, Topic]:
         """Return the topics named, or all for ``None``. One that does not exist is left out, after a second request.

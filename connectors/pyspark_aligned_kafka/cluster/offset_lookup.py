@@ -251,16 +251,8 @@ class OffsetLookup:
         self._topics = topics
         self._leaders = leaders
         self._read_committed = read_committed
-        self._requests = RequestsInFlight(cluster, limit_ms)
+        self.requests = RequestsInFlight(cluster, limit_ms)
         self._kept: tuple[_Division, ...] = ()
-
-    def forget(self) -> None:
-        """Give up the requests in flight: the next call sends new ones."""
-        self._requests.forget()
-
-    def note_listed(self, splits: Set[Split]) -> None:
-        """Take in which partitions exist."""
-        self._requests.note_listed(splits)
 
     async def look_up(
         self,
@@ -294,8 +286,8 @@ class OffsetLookup:
 
     async def look_up_in_time(self, wanted: Mapping[Split, int], deadline: Deadline) -> OffsetsInTime:
         """See ``KafkaAdmin.list_offsets_in_time``."""
-        late = await self._requests.receive(wanted.keys())
-        in_flight = self._requests.splits
+        late = await self.requests.receive(wanted.keys())
+        in_flight = self.requests.splits
         unsent = {s: spec for s, spec in wanted.items() if s not in in_flight} if in_flight else wanted
         unknown = self._leaders.unknown(unsent.keys()) - self._topics.missing
         if unknown:
@@ -304,8 +296,8 @@ class OffsetLookup:
             (part.wanted.keys(), partial(self.look_up, part.wanted, asked=None if node is None else {node: part}))
             for node, part in self._division(unsent).asked.items()
         ]
-        offsets = await self._requests.send(parts)
-        return OffsetsInTime(offsets, {split: late.get(split) for split in self._requests.splits & wanted.keys()})
+        offsets = await self.requests.send(parts)
+        return OffsetsInTime(offsets, {split: late.get(split) for split in self.requests.splits & wanted.keys()})
 
     def _division(self, wanted: Mapping[Split, int]) -> _Division:
         """Return the division of a look-up that is likely to be wanted again."""

@@ -106,14 +106,6 @@ def test_a_silence_is_overdue_after_the_limit_or_if_a_request_has_failed_when_th
     assert not overdue(99.0)
 
 
-def test_a_call_that_fails_leaves_no_request_in_flight_and_ends_no_silence(table: AvailabilityTable[int]) -> None:
-    table.leave_in_flight(table.request({A}), {A}, sent_at=0.0)
-    table.cancel(1, {A})
-    table.cancel(table.request({A, B}), {A, B})
-    assert not table.within(IN_FLIGHT)
-    assert (table.of(A).silent_since, table.of(B).state) == (0.0, KNOWN)
-
-
 def test_each_silence_that_has_begun_is_taken_once_though_it_may_be_over(table: AvailabilityTable[int]) -> None:
     for _ in range(2):
         request = table.request({A})

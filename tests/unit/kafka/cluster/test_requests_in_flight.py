@@ -213,3 +213,13 @@ def test_after_a_long_time_without_a_call_there_is_the_whole_limit(brokers: Brok
     time.sleep(1.5 * LIMIT)
     brokers.seconds[B] = 0.15
     assert B in brokers.ends(A, B)[0]
+
+
+def test_a_call_that_fails_leaves_nothing_in_flight_that_it_did_not_wait_for(brokers: Brokers) -> None:
+    brokers.errors[A] = TopicAuthorizationFailedError()
+    brokers.held.add(B)
+    with pytest.raises(RefusedError):
+        brokers.ends(A, B)
+    assert not brokers.in_flight.splits
+    brokers.held.clear()
+    assert brokers.ends(A, B) == ({A, B}, set())
