@@ -139,7 +139,7 @@ def _by_log(values: Mapping[Split, Any]) -> dict[str, dict[str, Any]]:
     found: defaultdict[str, dict[str, Any]] = defaultdict(dict)
     for (log, number), value in values.items():
         found[log][str(number)] = value
-    return {log: dict(sorted(numbers.items())) for log, numbers in sorted(found.items())}
+    return {log: {number: numbers[number] for number in sorted(numbers)} for log, numbers in sorted(found.items())}
 
 
 def _flat(counts: Counts) -> list[int]:

@@ -160,10 +160,13 @@ def combined(before: SourceState, splits: Mapping[Split, SplitState], idleness: 
     Flink's ``StatusWatermarkValve`` leaves out a channel; not before rows of it have been read, since only they show
     how far behind it is. If all others are idle, the watermark stands still until it has caught up.
     """
-    awaited = waited_for(before, splits, idleness)
-    if not awaited and left_out(before, splits, idleness):
+    passed = left_out(before, splits, idleness)
+    members = [
+        (MIN if t.watermark is None else t.watermark, t.status is SplitStatus.IDLE or (bool(passed) and s in passed))
+        for s, t in splits.items()
+    ]
+    if passed and all(is_passed for _, is_passed in members):
         return before.watermark
-    members = ((MIN if t.watermark is None else t.watermark, s not in awaited) for s, t in splits.items())
     found = lowest_of_active(members, MIN if before.watermark is None else before.watermark)
     return None if found == MIN else found
 

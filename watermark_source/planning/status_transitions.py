@@ -68,7 +68,7 @@ TRANSITIONS: dict[tuple[SplitStatus, SplitEvent], SplitStatus] = {
 
 def changed_status(before: Mapping[Split, SplitState], after: Mapping[Split, SplitState]) -> list[Split]:
     """Return the splits whose status is not what it was; a new split was active."""
-    return [s for s, t in after.items() if t.status is not (before[s].status if s in before else _ACTIVE)]
+    return [s for s, t in after.items() if t.status is not (_ACTIVE if (was := before.get(s)) is None else was.status)]
 
 
 def is_quiet(state: SplitState) -> bool:

@@ -289,21 +289,23 @@ class OffsetLookup:
         late = await self.requests.receive(wanted.keys())
         in_flight = self.requests.splits
         unsent = {s: spec for s, spec in wanted.items() if s not in in_flight} if in_flight else wanted
-        unknown = self._leaders.unknown(unsent.keys()) - self._topics.missing
-        if unknown:
-            await self._topics.settled({split.log for split in unknown}, unknown, deadline)
+        division = await self._division(unsent, deadline)
         parts = [
             (part.wanted.keys(), partial(self.look_up, part.wanted, asked=None if node is None else {node: part}))
-            for node, part in self._division(unsent).asked.items()
+            for node, part in division.asked.items()
         ]
         offsets = await self.requests.send(parts)
         return OffsetsInTime(offsets, {split: late.get(split) for split in self.requests.splits & wanted.keys()})
 
-    def _division(self, wanted: Mapping[Split, int]) -> _Division:
-        """Return the division of a look-up that is likely to be wanted again."""
+    async def _division(self, wanted: Mapping[Split, int], deadline: Deadline) -> _Division:
+        """Divide a look-up that is likely to be wanted again, after one of the leaders that are not known."""
         changes = self._leaders.changes
-        held = (each for each in self._kept if each.changes == changes and each.wanted == wanted)
-        division = next(held, None) or _Division(wanted, changes, self.divided(wanted))
+        division = next((each for each in self._kept if each.changes == changes and each.wanted == wanted), None)
+        if division is None:
+            if unknown := self._leaders.unknown(wanted.keys()) - self._topics.missing:
+                await self._topics.settled({split.log for split in unknown}, unknown, deadline)
+            changes = self._leaders.changes
+            division = _Division(wanted, changes, self.divided(wanted))
         self._kept = (division, *(each for each in self._kept if each is not division))[:_KEPT]
         return division
 
@@ -364,7 +366,7 @@ class EpochEndLookup(OffsetLookup):
 
 
 def _read_offsets(response: OffsetsResponse, requested: Mapping[Split, int], attempt: Attempt) -> None:
-    if not requested.keys() >= response.offsets.keys() | response.errors.keys():
+    if not (response.offsets.keys() <= requested.keys() and response.errors.keys() <= requested.keys()):
         others = (response.offsets.keys() | response.errors.keys()) - requested.keys()
         raise CorruptDataError(
             f"a Kafka broker returned offsets of {listed(others)}, which were not requested; its response was damaged "
