@@ -48,6 +48,23 @@ def test_each_batch_has_a_line_at_debug(log: Path, live: Any, caplog: pytest.Log
     assert second.endswith(" are processed; splits: 2 active")
 
 
+def test_what_spark_does_with_offsets_between_two_looks_is_part_of_their_price(
+    log: Path, live: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(log, TWO)
+    process = live()
+    marker = process.run(process.runner.initial_offset())
+
+    def pause(used: float) -> float:
+        monkeypatch.setattr(time, "thread_time", lambda: used)
+        assert process.plan(marker) == marker
+        return float(process.runner._last.pace.next_look - time.monotonic())
+
+    pause(100.0)
+    assert pause(100.0) <= 0.1
+    assert 0.1 < pause(100.03) < 1.0
+
+
 def test_a_strategy_of_the_users_that_never_returns_ends_the_query(
     log: Path, live: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
