@@ -90,7 +90,11 @@ class OffsetsAsked:
         return self._encoded[flexible]
 
     def decode(self, data: bytes, *, flexible: bool) -> OffsetsResponse:
-        """Read a response as ``decode_response`` does: with the last one's offsets where no byte of them differs."""
+        """Read a response, from behind the correlation id; with the last one's offsets where no byte of them differs.
+
+        Raises:
+            ValueError, struct.error: it is none.
+        """
         self._last[flexible] = _decode(data, self._last.get(flexible), flexible=flexible)
         return self._last[flexible].response
 
@@ -148,24 +152,19 @@ class _RequestHeader(NamedTuple):
         start = _HEADER.pack(OffsetsRequest.API_KEY, self.version, self.correlation_id)
         return start + _text(self.client_id, flexible=False) + (b"\0" if self.is_flexible else b"")
 
-    def get_response_class(self) -> _ResponseReader:
+    def get_response_class(self) -> _RequestHeader:
         """Return what reads the response."""
-        return _ResponseReader(self)
-
-
-class _ResponseHeader(NamedTuple):
-    correlation_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class _ResponseReader:
-    request: _RequestHeader
+        return self
 
     def parse_header(self, data: IO[bytes]) -> _ResponseHeader:
         return _ResponseHeader(*_INT.unpack(data.read(_INT.size)))
 
     def decode(self, data: IO[bytes]) -> OffsetsResponse:
-        return self.request.asked.decode(data.read(), flexible=self.request.is_flexible)
+        return self.asked.decode(data.read(), flexible=self.is_flexible)
+
+
+class _ResponseHeader(NamedTuple):
+    correlation_id: int
 
 
 def _encode(
@@ -202,15 +201,6 @@ def varint(number: int) -> bytes:
         number >>= 7
     data.append(number)
     return bytes(data)
-
-
-def decode_response(data: bytes, *, flexible: bool) -> OffsetsResponse:
-    """Read a response, from behind the correlation id.
-
-    Raises:
-        ValueError, struct.error: it is none.
-    """
-    return _decode(data, None, flexible=flexible).response
 
 
 class _Decoded(NamedTuple):

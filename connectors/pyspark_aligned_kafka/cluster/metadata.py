@@ -156,8 +156,7 @@ class Leaders:
             self.changes += 1
 
     def _forget(self, split: Split) -> None:
-        if self._leaders.pop(split, None) is not None:
-            self.changes += 1
+        self.changes += self._leaders.pop(split, None) is not None
 
     def doubt(self, splits: Set[Split]) -> None:
         """Forget leaders that did not answer as leaders do."""

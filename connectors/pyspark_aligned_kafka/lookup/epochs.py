@@ -36,11 +36,7 @@ class KafkaLineage(Lineage):
     def histories(self, splits: Mapping[Split, ReadUpTo]) -> Mapping[Split, History]:
         """Return the epochs of the splits that have another leader than the one of the last record read."""
         newest = self._newest
-        wanted = {
-            s: t
-            for s, t in splits.items()
-            if (number := newest.get(s)) is not None and (t.epoch is None or t.epoch.number != number)
-        }
+        wanted = {s: t for s, t in splits.items() if s in newest and (t.epoch is None or t.epoch.number != newest[s])}
         self._known = {s: known for s in wanted if (known := self._known.get(s)) and known.newest == newest[s]}
         walks = {s: _Walk(newest[s], wanted[s]) for s in wanted.keys() - self._known.keys()}
         while asked := {split: walk.asks_for for split, walk in walks.items() if walk.asks_for is not None}:

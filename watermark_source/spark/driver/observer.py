@@ -125,10 +125,8 @@ def with_histories(
     if anew:
         lineage.forget(anew.keys())
     here = state.splits
-    if not here.keys() <= logs.ends.keys():
-        here = {s: t for s, t in here.items() if s in logs.ends}
-    if anew:
-        here = {s: SplitState(0, 0) if s.log in anew else t for s, t in here.items()}
+    if anew or not here.keys() <= logs.ends.keys():
+        here = {s: SplitState(0, 0) if s.log in anew else t for s, t in here.items() if s in logs.ends}
     histories = lineage.histories({**here, **{s: SplitState(p, p) for s, p in added.items()}})
     cut_off = {s for s in led_by_earlier(here, histories) if s.log in state.ids}
     if cut_off:

@@ -196,8 +196,7 @@ class SourceRunner:
             next_state = replace(planned.state, group=self._membership.named(planned.state.group))
             offset = self._offsets.encode(next_state)
         self._ended = time.thread_time()
-        cpu = self._ended - begun
-        self._last = self._last.after(planned, state, state=next_state, offset=offset, cpu=cpu)
+        self._last = self._last.after(planned, state, state=next_state, offset=offset, cpu=self._ended - begun)
         return offset if planned.is_batch else start
 
     @collect_later()

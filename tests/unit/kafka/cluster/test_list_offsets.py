@@ -20,7 +20,6 @@ from pyspark_aligned_kafka.cluster.list_offsets import (
     OffsetsAsked,
     OffsetsRequest,
     OffsetsResponse,
-    decode_response,
 )
 from pyspark_aligned_kafka.cluster.offset_lookup import Attempt, _read_offsets
 from tests.examples_by_day import at_least
@@ -33,6 +32,11 @@ LONG = {Split("t" * 249, number): number for number in range(300)}
 """More topics' bytes and partitions than fit into one byte's length."""
 
 EPOCHS = {Split("ü", 1): 7, Split("a", 2): 0}
+
+
+def decode_response(data: bytes, *, flexible: bool) -> OffsetsResponse:
+    return OffsetsAsked({}, {}, read_committed=False).decode(data, flexible=flexible)
+
 
 versions = pytest.mark.parametrize("version", [5, 6, 7])
 
