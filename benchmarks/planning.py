@@ -28,7 +28,7 @@ OFFSET_BYTES = 50
 """A split."""
 IDLE_SECONDS = 10.0
 IDLE_SHARE = 5.0
-"""Percent of a core, with few splits."""
+"""Percent of a core."""
 
 # The broker maps two index files of this size for each partition when it first looks up a time: of 10 MB each by
 # default, which takes a minute for ten thousand.
@@ -168,7 +168,7 @@ def measured(topics: Topics, rounds: int, variants: Mapping[str, Mapping[str, st
             query.settle()
             for changed in dict.fromkeys((topics.splits, topics.splits[:: max(1, count // _TEN)])):
                 yield _planned(query, topics, changed, f"{count} splits, {label}", rounds)
-            yield _idle(query, f"{count} splits, {label}", IDLE_SHARE if count < _TOPIC_SPLITS else None)
+            yield _idle(query, f"{count} splits, {label}")
             if label == "plain":
                 yield from _sizes(query, count)
         finally:
@@ -199,7 +199,7 @@ def _planned(query: PlannedQuery, topics: Topics, changed: tuple[Split, ...], la
     )  # fmt: skip
 
 
-def _idle(query: PlannedQuery, label: str, at_most: float | None) -> Figure:
+def _idle(query: PlannedQuery, label: str) -> Figure:
     """Measure the process while Spark asks and there is nothing."""
     time.sleep(_LONGEST_PAUSE)
     used_before, begun, looks = time.process_time(), time.perf_counter(), 0
@@ -211,7 +211,7 @@ def _idle(query: PlannedQuery, label: str, at_most: float | None) -> Figure:
         time.sleep(_POLL)
     used, passed = time.process_time() - used_before, time.perf_counter() - begun
     return Figure(
-        f"{label}: CPU while idle", 100 * used / passed, "% of a core", at_most=at_most,
+        f"{label}: CPU while idle", 100 * used / passed, "% of a core", at_most=IDLE_SHARE,
         detail=f"{looks} looks in {passed:.0f} s, {1_000 * used / looks:.1f} ms of CPU each",
     )  # fmt: skip
 
