@@ -16,7 +16,7 @@ from pyspark_aligned_kafka import DefaultSource
 from services.kafka import kafka_service
 from services.kafka_bulk import PartitionRecords, bulk_produce_partitions
 from services.kafka_topics import create_topics
-from watermark_source.planning.range_report import RangeReport
+from watermark_source.planning.range_report import RangeReport, RowTotals
 from watermark_source.planning.split import Split
 from watermark_source.planning.watermark import Millis
 from watermark_source.spark.executor.reading import send_reports
@@ -140,7 +140,7 @@ class PlannedQuery:
     def run(self, end: str, tasks: Iterable[ReadTask]) -> None:
         """Report what the tasks of the batch would have seen, and take its end for the next start."""
         for task in tasks:
-            reports = [RangeReport(r, time_of(r.end - 1), r.size, 0) for r in task.ranges]
+            reports = [RangeReport(r, time_of(r.end - 1), RowTotals(read=r.size)) for r in task.ranges]
             if reports and (task.report_to is None or not send_reports(task.report_to, reports)):
                 raise RuntimeError("the runner took no report")
         self.offset = end

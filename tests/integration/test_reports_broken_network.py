@@ -14,7 +14,7 @@ import pytest
 
 from services.tcp_proxy import CALM, Break, TcpProxy, random_fates
 from tests.integration.broken_network import Figures, leaves_nothing
-from watermark_source.planning.range_report import RangeReport
+from watermark_source.planning.range_report import RangeReport, RowTotals
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.watermark import Millis
 from watermark_source.spark import report_protocol as protocol
@@ -41,7 +41,7 @@ def _reports(task: int, number: int, chance: random.Random) -> list[RangeReport]
     return [
         RangeReport(
             SplitRange(Split(f"log-{task}", split), 10 * number, 10 * number + 10),
-            Millis(chance.randrange(10**12)), chance.randrange(11), 0,
+            Millis(chance.randrange(10**12)), RowTotals(read=chance.randrange(11)),
         )
         for split in range(splits)
     ]  # fmt: skip
@@ -83,7 +83,7 @@ def _run(seed: int) -> Figures:
             figures = sum((each.result() for each in running), Figures())
         proxy.fates = lambda _: CALM
         proxy.break_open(Break.RESET)
-        after = [RangeReport(SplitRange(Split("after", 0), 0, 10), Millis(1), 10, 0)]
+        after = [RangeReport(SplitRange(Split("after", 0), 0, 10), Millis(1), RowTotals(read=10))]
         # On a busy machine an answer may take longer than these limits.
         if not any(send_reports(address, after) for _ in range(20)):
             figures += Figures(lost=1, wrong=("nothing arrives though the network is whole",))

@@ -64,7 +64,7 @@ def _facts(splits: Sequence[SplitView], source: SourceStatus, base: int | None) 
     lags = [split.lag for split in splits if split.lag is not None]
     is_uncounted, is_over = any(s.backlog.uncounted for s in splits), splits[0].status is Status.FINISHED
     are, have = ("is", "has") if is_one else ("are", "have")
-    first = splits[0]
+    first = furthest_first[0]
     is_same = all(split.why == first.why for split in splits)
     why = first.why if is_same else f"for example {first.split}: {first.why}"
     is_idle = all(split.status is Status.IDLE for split in splits)

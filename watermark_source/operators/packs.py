@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark import TaskContext
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, BooleanType, IntegerType, LongType, StructField, StructType
 
 from watermark_source.arrow_columns import repeated
@@ -28,43 +29,30 @@ PACKED = StructType(
     ]
 )
 UNPACKED = StructType([StructField(ROWS, BinaryType())])
-_ARROW = pa.schema(
-    [
-        pa.field(BUCKET, pa.int32(), nullable=False),
-        pa.field(IS_PROBE, pa.bool_(), nullable=False),
-        pa.field(ROWS, pa.binary(), nullable=False),
-    ]
-)
-
-Batches = Iterable[pa.RecordBatch]
+_ARROW = to_arrow_schema(PACKED)
 
 
-@dataclass(frozen=True)
-class Packer:
-    """Packs the rows of one side of a join; for ``mapInArrow``."""
+def packer(
+    columns: pa.Schema, name: str, *, is_probe: bool
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return a function for ``mapInArrow`` that packs the rows of one side of a join.
 
-    columns: pa.Schema
-    """The columns in packs, independent of the session's time zone and string widths. The first is the bucket."""
-    is_probe: bool
-    name: str
-    """The name in Spark's plan."""
+    Args:
+        columns: those in packs, independent of the session's time zone and string widths. The first is the bucket.
+        name: of the function, in Spark's plan.
+        is_probe: which side.
+    """
 
-    def function(self) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-        """Return the function for ``mapInArrow``."""
+    def packed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in gathered(batches):
+            rows = batch.cast(columns)
+            buckets, parts = by_bucket(rows.column(0), rows.remove_column(0))
+            sides = repeated(is_probe, pa.bool_(), len(parts))
+            packs = binary_column([stream_bytes(part) for part in parts])
+            yield pa.RecordBatch.from_arrays([buckets, sides, packs], schema=_ARROW)
 
-        def packed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            return _packs(batches, self.columns, self.is_probe)
-
-        packed.__name__ = self.name
-        return packed
-
-
-def _packs(batches: Batches, columns: pa.Schema, is_probe: bool) -> Iterator[pa.RecordBatch]:
-    for batch in gathered(batches):
-        rows = batch.cast(columns)
-        buckets, parts = by_bucket(rows.column(0), rows.remove_column(0))
-        packs = binary_column([stream_bytes(part) for part in parts])
-        yield pa.RecordBatch.from_arrays([buckets, repeated(is_probe, pa.bool_(), len(parts)), packs], schema=_ARROW)
+    packed.__name__ = name
+    return packed
 
 
 def unpacker(schema: pa.Schema, name: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

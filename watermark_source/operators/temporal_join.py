@@ -42,7 +42,7 @@ from watermark_source.operators.changes import (
 )
 from watermark_source.operators.followed_time import WAITED, declarations, followed_time, need_rocksdb
 from watermark_source.operators.join_processor import Deletions, JoinLayout, TemporalJoinProcessor
-from watermark_source.operators.packs import BUCKET, PACKED, UNPACKED, Packer, unpacker
+from watermark_source.operators.packs import BUCKET, PACKED, UNPACKED, packer, unpacker
 from watermark_source.planning.policy import GroupHold
 from watermark_source.spark.accepted_operators import has_times_of_its_own
 from watermark_source.spark.column_names import EVENT_TIME
@@ -224,7 +224,7 @@ def _in_buckets(
 
 
 def _packed(rows: DataFrame, layout: JoinLayout, *, is_probe: bool) -> DataFrame:
-    return rows.mapInArrow(Packer(arrow_columns(rows.schema.fields), is_probe, layout.name).function(), PACKED)
+    return rows.mapInArrow(packer(arrow_columns(rows.schema.fields), layout.name, is_probe=is_probe), PACKED)
 
 
 def _kind_of_join(probe: SourceTime, *, wait: bool) -> str:

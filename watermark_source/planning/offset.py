@@ -48,7 +48,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -117,14 +117,9 @@ def decode_learned(
         _number(value["bound"], 0, MAX), _counts(value.get("recent", [])), _counts(value.get("earlier", []))
     )  # fmt: skip
     highest = {split: _usual(state, learned) for split, state in splits.items()}
-    known = {(s.log, str(s.number)): s for s in splits} if "behind" in value else {}
-    for log, numbers in _mapping(value.get("behind", {})).items():
-        for number, at in _mapping(numbers).items():
-            split = known.get((log, number))
-            if split is None:
-                raise ValueError
-            base = splits[split].watermark or 0
-            highest[split] = None if at is None else Millis(base + _number(at, MIN - base, MAX - base))
+    for split, at in _of_known(value.get("behind", {}), splits, KEY):
+        base = splits[split].watermark or 0
+        highest[split] = None if at is None else Millis(base + _number(at, MIN - base, MAX - base))
     return learned, highest
 
 
@@ -157,12 +152,6 @@ def _counts(numbers: object) -> Counts:
 
 def _number(value: object, least: int, most: int) -> int:
     if type(value) is not int or not least <= value <= most:
-        raise ValueError
-    return value
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         raise ValueError
     return value
 
@@ -327,17 +316,28 @@ def _encode_split(state: SplitState, watermark: int, since: int) -> list[Any]:
     return fields
 
 
-def _decode_splits(splits: object, watermark: int, since: int) -> dict[Split, SplitState]:
-    if not isinstance(splits, Mapping):
-        raise _broken(f'"splits" is {_shown(splits)}', "an object")
-    decoded: dict[Split, SplitState] = {}
-    for log, numbers in splits.items():
+def _by_number(logs: object, what: str) -> Iterator[tuple[Split, Any]]:
+    """Yield what stands by log and number, as ``_by_log`` writes it."""
+    if not isinstance(logs, Mapping):
+        raise _broken(f'"{what}" is {_shown(logs)}', "an object")
+    for log, numbers in logs.items():
         if not isinstance(log, str) or not isinstance(numbers, Mapping):
-            raise _broken(f"the splits of {_shown(log)} are {_shown(numbers)}", "an object")
-        for number, fields in numbers.items():
-            split = Split(log, _decode_number(log, number))
-            decoded[split] = _decode_split(split, fields, watermark, since)
-    return dict(sorted(decoded.items()))
+            raise _broken(f'the splits of {_shown(log)} are {_shown(numbers)} in "{what}"', "an object")
+        for number, found in numbers.items():
+            yield Split(log, _decode_number(log, number)), found
+
+
+def _of_known(logs: object, splits: Mapping[Split, SplitState], what: str) -> Iterator[tuple[Split, Any]]:
+    """Yield what stands by log and number, of splits that there are."""
+    for split, found in _by_number(logs, what):
+        if split not in splits:
+            raise _broken(f'"{what}" has {split}', "only what is in splits")
+        yield split, found
+
+
+def _decode_splits(splits: object, watermark: int, since: int) -> dict[Split, SplitState]:
+    found = _by_number(splits, "splits")
+    return dict(sorted((split, _decode_split(split, fields, watermark, since)) for split, fields in found))
 
 
 def _decode_learned(
@@ -352,15 +352,13 @@ def _decode_learned(
 def _decode_epochs(logs: object, splits: Mapping[Split, SplitState]) -> dict[Split, SplitState]:
     """Return the splits whose last row's epoch is known, with it."""
     found: dict[Split, SplitState] = {}
-    known = {(split.log, str(split.number)): split for split in splits}
-    try:
-        for log, numbers in _mapping(logs).items():
-            for number, (epoch, start) in _mapping(numbers).items():
-                split = known[log, number]
-                last = splits[split].position - 1
-                found[split] = replace(splits[split], epoch=Epoch(_number(epoch, 0, MAX), _number(start, 0, last)))
-    except (KeyError, TypeError, ValueError):
-        raise _broken(f'"epochs" is {_shown(logs)}', "an epoch and a position before its own for some splits") from None
+    for split, of in _of_known(logs, splits, "epochs"):
+        try:
+            epoch, start = of
+            last = splits[split].position - 1
+            found[split] = replace(splits[split], epoch=Epoch(_number(epoch, 0, MAX), _number(start, 0, last)))
+        except (TypeError, ValueError):
+            raise _broken(f'"epochs" is {_shown(logs)}', "an epoch and a position before that of a split") from None
     return found
 
 
@@ -383,14 +381,10 @@ def _decode_own(value: object, splits: Mapping[Split, SplitState]) -> tuple[str,
     name, states = value["class"], value.get("states", {})
     if not isinstance(name, str) or not name:
         raise _broken(f'"own" has a class {_shown(name)}', "a name")
-    known = {(split.log, str(split.number)): split for split in splits}
-    kept: dict[Split, str] = {}
     try:
-        for log, numbers in _mapping(states).items():
-            kept.update({known[log, number]: canonical(state) for number, state in _mapping(numbers).items()})
-    except (KeyError, TypeError, ValueError, RecursionError):
-        raise _broken(f'"own" has states {_shown(states)}', "one for each of some splits") from None
-    return name, kept
+        return name, {split: canonical(state) for split, state in _of_known(states, splits, "own")}
+    except (TypeError, ValueError, RecursionError):
+        raise _broken(f'"own" has states {_shown(states)}', "JSON for each of some splits") from None
 
 
 def _encode_announced(of: AnnouncedFrom) -> dict[str, Any]:
@@ -432,16 +426,8 @@ def _encode_catch_up(of: CatchUp) -> dict[str, Any]:
 def _decode_catch_up(value: object) -> CatchUp:
     if not isinstance(value, Mapping) or not value.keys() <= {"again", "ends"} or value.get("again", True) is not True:
         raise _broken(f'"catch_up" is {_shown(value)}', "an object with ends and again")
-    logs = value.get("ends", {})
-    if not isinstance(logs, Mapping):
-        raise _broken(f'"catch_up" has ends {_shown(logs)}', "an object")
-    ends: dict[Split, int] = {}
-    for log, numbers in logs.items():
-        if not isinstance(log, str) or not isinstance(numbers, Mapping):
-            raise _broken(f'"catch_up" has ends of {_shown(log)}, {_shown(numbers)}', "an object")
-        for number, end in numbers.items():
-            split = Split(log, _decode_number(log, number))
-            ends[split] = _integer(end, f'end of {split} in "catch_up"', minimum=0)
+    found = _by_number(value.get("ends", {}), "catch_up")
+    ends = {split: _integer(end, f'end of {split} in "catch_up"', minimum=0) for split, end in found}
     return CatchUp(dict(sorted(ends.items())), again="again" in value)
 
 

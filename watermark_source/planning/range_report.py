@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import accumulate, zip_longest
 from typing import Final, NamedTuple
@@ -54,6 +54,38 @@ class LateRows:
 NONE_LATE: Final = LateRows()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowTotals:
+    """Row counts of a range, of one run of a query, or of a part of either. Totals of parts can be added."""
+
+    read: int = 0
+    future: int = 0
+    """Rows whose event time was too far in the future to count (``maxFutureSkew``)."""
+    undated: int = 0
+    """Rows without an event time."""
+    malformed: int = 0
+    """Rows whose value or key does not have the form that the user declared."""
+    late: LateRows = NONE_LATE
+    """Rows at or before the watermark that their batch began with."""
+
+    @property
+    def late_share(self) -> float | None:
+        """The share of late rows; ``None`` before the first row."""
+        return self.late.rows / self.read if self.read else None
+
+    def __add__(self, other: RowTotals) -> RowTotals:
+        return RowTotals(
+            read=self.read + other.read,
+            future=self.future + other.future,
+            undated=self.undated + other.undated,
+            malformed=self.malformed + other.malformed,
+            late=self.late + other.late if other.late.rows else self.late,
+        )
+
+
+NO_ROWS: Final = RowTotals()
+
+
 @dataclass(frozen=True, slots=True)
 class RangeReport:
     """What one task observed in one range. The same range always gives the same report: repeats do no harm."""
@@ -61,15 +93,7 @@ class RangeReport:
     range: SplitRange
     max_event_time: Millis | None
     """Highest event time not beyond the future cap; ``None`` if there was none."""
-    rows: int
-    future_rows: int
-    """Rows whose event time was beyond the future cap."""
-    late: LateRows = NONE_LATE
-    """Rows at or before the watermark that their batch began with."""
-    undated_rows: int = 0
-    """Rows in which no event time was found."""
-    malformed_rows: int = 0
-    """Rows whose value does not fit the schema that the user gave for it."""
+    rows: RowTotals
     marked: Millis | None = None
     """Highest watermark that a row carries, not beyond the future cap."""
     segments: tuple[DisorderSegment, ...] = ()
@@ -80,13 +104,9 @@ class Coverage(NamedTuple):
     """The sum of the reports about a range, and the parts of it without a report."""
 
     max_event_time: Millis | None
-    rows: int
-    future_rows: int
-    missing: tuple[SplitRange, ...]
+    rows: RowTotals
+    missing: tuple[SplitRange, ...] = ()
     """Parts of the range without a report, in order."""
-    late: LateRows = NONE_LATE
-    undated_rows: int = 0
-    malformed_rows: int = 0
     marked: Millis | None = None
     segments: tuple[DisorderSegment, ...] = ()
 
@@ -117,60 +137,15 @@ def cover(wanted: SplitRange, reports: Iterable[RangeReport]) -> Coverage:
         counted.append(report)
     if at < wanted.end:
         missing.append(SplitRange(wanted.split, at, wanted.end))
-    return _together(counted, tuple(missing))
+    return Coverage(
+        max((r.max_event_time for r in counted if r.max_event_time is not None), default=None),
+        sum((r.rows for r in counted), NO_ROWS),
+        tuple(missing),
+        max((r.marked for r in counted if r.marked is not None), default=None),
+        tuple(segment for r in counted for segment in r.segments),
+    )
 
 
 def whole(r: RangeReport) -> Coverage:
     """Return the coverage of one report by itself: the same as ``cover``, but fast for thousands of reports."""
-    return Coverage(
-        r.max_event_time, r.rows, r.future_rows, (), r.late, r.undated_rows, r.malformed_rows, r.marked, r.segments
-    )
-
-
-def _together(reports: Sequence[RangeReport], missing: tuple[SplitRange, ...]) -> Coverage:
-    return Coverage(
-        max((r.max_event_time for r in reports if r.max_event_time is not None), default=None),
-        sum(r.rows for r in reports),
-        sum(r.future_rows for r in reports),
-        missing,
-        sum((r.late for r in reports), NONE_LATE),
-        sum(r.undated_rows for r in reports),
-        sum(r.malformed_rows for r in reports),
-        max((r.marked for r in reports if r.marked is not None), default=None),
-        tuple(segment for r in reports for segment in r.segments),
-    )
-
-
-# The rows of one run of a query, or of a part of it.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowTotals:
-    """Row counts of one run of a query, or of a part of it. Totals of parts can be added."""
-
-    read: int = 0
-    future: int = 0
-    """Rows whose event time was too far in the future to count (``maxFutureSkew``)."""
-    undated: int = 0
-    """Rows without an event time."""
-    malformed: int = 0
-    """Rows whose value or key does not have the form that the user declared."""
-    late: LateRows = NONE_LATE
-    """Rows at or before the watermark that their batch began with."""
-
-    @property
-    def late_share(self) -> float | None:
-        """The share of late rows; ``None`` before the first row."""
-        return self.late.rows / self.read if self.read else None
-
-    def __add__(self, other: RowTotals) -> RowTotals:
-        return RowTotals(
-            read=self.read + other.read,
-            future=self.future + other.future,
-            undated=self.undated + other.undated,
-            malformed=self.malformed + other.malformed,
-            late=self.late + other.late if other.late.rows else self.late,
-        )
-
-
-NO_ROWS: Final = RowTotals()
+    return Coverage(r.max_event_time, r.rows, (), r.marked, r.segments)

@@ -246,19 +246,26 @@ def by_clock(
     ``watermark_at`` is the strategy's ``at_rest``, or ``at_rest_beside_rows``; ``cap`` is the latest event time that
     counts.
     """
-    logs = observation.logs
     moved: dict[Split, SplitState] = {}
-    for split, reached in logs.times.reached.items():
-        at = splits.get(split)
-        if at is None or not at.observed == at.position == logs.ends.get(split):
-            continue
-        # Rows behind the end, in an open transaction, may have any event time.
-        if split in observation.snapshots.waiting or split in logs.uncommitted:
-            continue
-        watermark = watermark_at(reached if cap is None else min(reached, cap))
+    for split, at, reached in _at_their_ends(splits, observation, cap):
+        watermark = watermark_at(reached) if at.observed == at.position else None
         if watermark is not None and watermark > beyond and (at.watermark is None or watermark > at.watermark):
             moved[split] = replace(at, watermark=watermark)
     return moved
+
+
+def _at_their_ends(
+    splits: Mapping[Split, SplitState], observation: Observation, cap: Millis | None
+) -> Iterator[tuple[Split, SplitState, Millis]]:
+    """Yield the splits that are planned to an end of their log with a time, and that time, at most the cap."""
+    logs = observation.logs
+    for split, reached in logs.times.reached.items():
+        at = splits.get(split)
+        if at is None or at.position != logs.ends.get(split):
+            continue
+        # Rows behind the end, in an open transaction, may have any event time.
+        if split not in observation.snapshots.waiting and split not in logs.uncommitted:
+            yield split, at, reached if cap is None else min(reached, cap)
 
 
 # Ahead: what rows that no batch has read yet leave of a split's watermark.
@@ -304,18 +311,8 @@ def at_dated_ends(
     planned: Mapping[Split, SplitState], observation: Observation, strategy: WatermarkStrategy, cap: Millis | None
 ) -> dict[Split, Millis]:
     """Return the watermarks of splits that the batch reads to their log's end, by the time its system stated there."""
-    logs = observation.logs
-    found: dict[Split, Millis] = {}
-    for split, reached in logs.times.reached.items():
-        at = planned.get(split)
-        if at is None or not at.observed < at.position == logs.ends.get(split):
-            continue
-        if split in observation.snapshots.waiting or split in logs.uncommitted:
-            continue
-        watermark = strategy.at_end(reached if cap is None else min(reached, cap))
-        if watermark is not None:
-            found[split] = watermark
-    return found
+    read = ((s, t) for s, at, t in _at_their_ends(planned, observation, cap) if at.observed < at.position)
+    return {s: watermark for s, reached in read if (watermark := strategy.at_end(reached)) is not None}
 
 
 def with_batch(

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from watermark_source.errors import shortened
 from watermark_source.planning.disorder import BUCKETS, DisorderSegment
-from watermark_source.planning.range_report import BOUNDS_MS, NONE_LATE, LateRows, RangeReport
+from watermark_source.planning.range_report import BOUNDS_MS, NONE_LATE, LateRows, RangeReport, RowTotals
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.watermark import MAX, MIN, Millis
 
@@ -122,6 +122,7 @@ def _body(encoded: Sequence[bytes]) -> bytes:
 
 
 def _encoded(r: RangeReport) -> bytes:
+    late = r.rows.late
     return json.dumps(
         [
             r.range.split.log,
@@ -129,11 +130,11 @@ def _encoded(r: RangeReport) -> bytes:
             r.range.start,
             r.range.end,
             r.max_event_time,
-            r.rows,
-            r.future_rows,
-            [r.late.longest, r.late.total, *r.late.histogram] if r.late.histogram else [],
-            r.undated_rows,
-            r.malformed_rows,
+            r.rows.read,
+            r.rows.future,
+            [late.longest, late.total, *late.histogram] if late.histogram else [],
+            r.rows.undated,
+            r.rows.malformed,
             r.marked,
             [[before, highest, *(n for pair in counts for n in pair)] for before, highest, counts in r.segments],
         ]
@@ -190,11 +191,13 @@ def _report(  # noqa: PLR0917 - the fields as they are on the wire
     found = RangeReport(
         range=SplitRange(Split(log, _integer(number)), _integer(start), _integer(end)),
         max_event_time=_moment(highest),
-        rows=_integer(rows),
-        future_rows=_integer(future),
-        late=_late(late),
-        undated_rows=_integer(undated),
-        malformed_rows=_integer(malformed),
+        rows=RowTotals(
+            read=_integer(rows),
+            future=_integer(future),
+            undated=_integer(undated),
+            malformed=_integer(malformed),
+            late=_late(late),
+        ),
         marked=_moment(marked),
         segments=_segments(segments),
     )

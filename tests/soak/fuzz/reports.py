@@ -16,7 +16,7 @@ from typing import Any
 
 from tests.soak.fuzz.bits import Bits
 from tests.soak.fuzz.hostile_json import document
-from watermark_source.planning.range_report import RangeReport
+from watermark_source.planning.range_report import RangeReport, RowTotals
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.watermark import MAX, MIN, Millis
 from watermark_source.spark import report_protocol as protocol
@@ -26,7 +26,13 @@ from watermark_source.spark.executor import reading
 from watermark_source.spark.executor.reading import send_reports
 
 _ORIGINALS: list[Any] = [
-    json.loads(next(protocol.messages([RangeReport(SplitRange(Split("orders", n), 0, 10), Millis(99), 10, 1)])))
+    json.loads(
+        next(
+            protocol.messages(
+                [RangeReport(SplitRange(Split("orders", n), 0, 10), Millis(99), RowTotals(read=10, future=1))]
+            )
+        )
+    )
     for n in range(3)
 ]
 _FLOOD = 300
@@ -45,7 +51,7 @@ _server = ReportServer(_book)
 _flooded_at = 0.0
 _crashes: list[object] = []
 threading.excepthook = _crashes.append
-_honest = RangeReport(SplitRange(Split("honest", 0), 0, 10), Millis(7), 10, 0)
+_honest = RangeReport(SplitRange(Split("honest", 0), 0, 10), Millis(7), RowTotals(read=10))
 
 
 def check(data: bytes) -> str:
@@ -88,8 +94,8 @@ def _kept() -> list[object]:
     for split, kept in list(_book._reports.items()):
         for report in kept.values():
             assert 0 <= report.range.start <= report.range.end < 2**63, report
-            assert 0 <= report.rows < 2**63, report
-            assert 0 <= report.future_rows < 2**63, report
+            assert 0 <= report.rows.read < 2**63, report
+            assert 0 <= report.rows.future < 2**63, report
             assert report.max_event_time is None or MIN <= report.max_event_time <= MAX, report
             found.append(_book.cover(report.range))
         if split != _honest.range.split:

@@ -158,7 +158,7 @@ def test_a_newer_version_is_told_to_upgrade() -> None:
         *[
             (
                 {"splits": {"t": {"0": [7, 0]}}, "epochs": epochs},
-                '"epochs" is .*, expected an epoch and a position before',
+                '"epochs"',
             )
             for epochs in (
                 5,
@@ -207,7 +207,7 @@ def test_what_is_wrong_is_named(changes: dict[str, Any], said: str) -> None:
     ],
 )
 def test_what_was_never_learned_is_refused(learned: object) -> None:
-    with pytest.raises(OffsetError, match='"learned" is'):
+    with pytest.raises(OffsetError, match='"learned"'):
         CODEC.decode({**GOOD, "wm": 1, "splits": {"t": {"0": [3, 3, 0]}}, "learned": learned})
 
 

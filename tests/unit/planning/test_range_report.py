@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from watermark_source.planning.disorder import SEGMENT, DisorderSegment
-from watermark_source.planning.range_report import Coverage, LateRows, RangeReport, cover, whole
+from watermark_source.planning.range_report import NO_ROWS, Coverage, LateRows, RangeReport, RowTotals, cover, whole
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.watermark import Millis
 
@@ -12,17 +12,18 @@ A, B = Split("log", 0), Split("log", 1)
 
 def report(start: int, end: int, highest: int | None = None, split: Split = A) -> RangeReport:
     time = None if highest is None else Millis(highest)
-    return RangeReport(SplitRange(split, start, end), time, rows=end - start, future_rows=1)
+    return RangeReport(SplitRange(split, start, end), time, RowTotals(read=end - start, future=1))
 
 
 def test_parts_in_any_order_cover_a_range() -> None:
     found = cover(SplitRange(A, 0, 30), [report(20, 30, 5), report(0, 10, 7), report(10, 20)])
-    assert found == Coverage(Millis(7), rows=30, future_rows=3, missing=())
+    assert found == Coverage(Millis(7), RowTotals(read=30, future=3))
 
 
 def test_one_report_of_a_whole_range_covers_it() -> None:
     segment, late = DisorderSegment(None, Millis(9), ((0, 1),)), LateRows((2,), 5, 7)
-    told = replace(report(0, 10, 7), segments=(segment,), marked=Millis(3), undated_rows=4, malformed_rows=5, late=late)
+    rows = RowTotals(read=10, undated=4, malformed=5, late=late)
+    told = replace(report(0, 10, 7), segments=(segment,), marked=Millis(3), rows=rows)
     assert whole(told) == cover(told.range, [told])
     assert whole(report(0, 10)) == cover(SplitRange(A, 0, 10), [report(0, 10)])
 
@@ -40,16 +41,16 @@ def test_a_repeated_report_counts_once() -> None:
 
 def test_a_report_that_overlaps_another_does_not_count() -> None:
     found = cover(SplitRange(A, 0, 20), [report(0, 12, 1), report(8, 20, 9)])
-    assert found == Coverage(Millis(1), rows=12, future_rows=1, missing=(SplitRange(A, 12, 20),))
+    assert found == Coverage(Millis(1), RowTotals(read=12, future=1), (SplitRange(A, 12, 20),))
 
 
 def test_reports_about_other_splits_empty_ranges_or_beyond_the_range_do_not_count() -> None:
     others = [report(0, 10, 9, split=B), report(5, 15, 9), report(3, 3, 9)]
-    assert cover(SplitRange(A, 0, 10), others) == Coverage(None, 0, 0, (SplitRange(A, 0, 10),))
+    assert cover(SplitRange(A, 0, 10), others) == Coverage(None, NO_ROWS, (SplitRange(A, 0, 10),))
 
 
 def test_an_empty_range_is_covered_by_nothing() -> None:
-    assert cover(SplitRange(A, 5, 5), []) == Coverage(None, 0, 0, ())
+    assert cover(SplitRange(A, 5, 5), []) == Coverage(None, NO_ROWS)
 
 
 def test_a_report_that_counts_disorder_in_other_segments_does_not_count() -> None:

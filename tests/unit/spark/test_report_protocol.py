@@ -23,7 +23,7 @@ from pyspark import cloudpickle
 
 from watermark_source.contract.stream import Relocation
 from watermark_source.planning.disorder import BUCKETS, DisorderSegment
-from watermark_source.planning.range_report import RangeReport
+from watermark_source.planning.range_report import RangeReport, RowTotals
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import SourceState, SplitState
 from watermark_source.planning.watermark import Millis
@@ -36,7 +36,7 @@ from watermark_source.spark.executor.reading import send_reports, send_unexamine
 from watermark_source.spark.report_protocol import ReportAddress
 
 WHOLE = SplitRange(Split("log", 0), 0, 10)
-REPORT = RangeReport(WHOLE, Millis(99), 10, 1)
+REPORT = RangeReport(WHOLE, Millis(99), RowTotals(read=10, future=1))
 PATIENCE = 60.0
 """Seconds for what takes some milliseconds on a machine with nothing else to do."""
 
@@ -85,12 +85,12 @@ def is_hung_up(connection: socket.socket) -> bool:
 
 def test_what_is_sent_arrives(book: ReportBook, server: ReportServer) -> None:
     other = RangeReport(
-        SplitRange(Split("a topic-with.dots", 7), 2**40, 2**40 + 5), None, 0, 0, undated_rows=3, malformed_rows=2
+        SplitRange(Split("a topic-with.dots", 7), 2**40, 2**40 + 5), None, RowTotals(undated=3, malformed=2)
     )
     assert protocol.decode(b"".join(protocol.messages([other]))) == [other]
     assert send_reports(server.address, [REPORT, other])
     assert book.cover(WHOLE) == book.cover(WHOLE)._replace(
-        max_event_time=Millis(99), rows=10, future_rows=1, missing=()
+        max_event_time=Millis(99), rows=RowTotals(read=10, future=1), missing=()
     )
     assert arrived(book, other.range)
 
@@ -98,12 +98,12 @@ def test_what_is_sent_arrives(book: ReportBook, server: ReportServer) -> None:
 def test_the_same_report_twice_counts_once(book: ReportBook, server: ReportServer) -> None:
     assert send_reports(server.address, [REPORT])
     assert send_reports(server.address, [REPORT])
-    assert book.cover(WHOLE).rows == 10
+    assert book.cover(WHOLE).rows.read == 10
 
 
 def test_reports_of_ten_thousand_splits_fit_into_one_message(book: ReportBook, server: ReportServer) -> None:
     ranges = [SplitRange(Split("t" * 249, n), 2**50, 2**50 + 1_000_000) for n in range(10_000)]
-    assert send_reports(server.address, [RangeReport(r, Millis(2**41), 1_000_000, 0) for r in ranges])
+    assert send_reports(server.address, [RangeReport(r, Millis(2**41), RowTotals(read=1_000_000)) for r in ranges])
     assert all(arrived(book, r) for r in ranges)
 
 
@@ -112,7 +112,7 @@ def test_reports_that_are_longer_than_a_message_arrive_in_several(book: ReportBo
     counts = tuple((bucket, 1_000_000 + bucket) for bucket in range(0, BUCKETS, 2))
     segment = DisorderSegment(Millis(2**41), Millis(2**41), counts)
     ranges = [SplitRange(Split("t" * 249, n), 2**50, 2**50 + 10_000) for n in range(10_000)]
-    seen = [RangeReport(r, Millis(2**41), 10_000, 0, segments=(segment,)) for r in ranges]
+    seen = [RangeReport(r, Millis(2**41), RowTotals(read=10_000), segments=(segment,)) for r in ranges]
     assert sum(map(len, protocol.messages(seen))) > 2 * protocol.MAX_BODY
     assert send_reports(server.address, seen)
     assert all(not found.missing and found.segments == (segment,) for found in book.cover_each(ranges))
@@ -121,7 +121,8 @@ def test_reports_that_are_longer_than_a_message_arrive_in_several(book: ReportBo
 def test_many_tasks_report_at_once(book: ReportBook, server: ReportServer) -> None:
     ranges = [SplitRange(Split("log", n), 0, 1) for n in range(32)]
     threads = [
-        threading.Thread(target=send_reports, args=(server.address, [RangeReport(r, Millis(1), 1, 0)])) for r in ranges
+        threading.Thread(target=send_reports, args=(server.address, [RangeReport(r, Millis(1), RowTotals(read=1))]))
+        for r in ranges
     ]
     for thread in threads:
         thread.start()
@@ -270,7 +271,7 @@ def test_reports_arrive_at_once_while_strangers_hold_connections(
     with contextlib.ExitStack() as held:
         for number in range(connections):
             if number % 20 == 0:
-                report = RangeReport(SplitRange(Split("log", number), 0, 10), Millis(99), 10, 1)
+                report = RangeReport(SplitRange(Split("log", number), 0, 10), Millis(99), RowTotals(read=10, future=1))
                 # Behind twenty strangers, each with half a second, it would not come in time.
                 assert send_reports(server.address, [report])
                 assert arrived(book, report.range)
@@ -322,7 +323,7 @@ def test_what_arrived_while_the_driver_stood_still_is_received(
     with socket.create_connection(("127.0.0.1", server.address.port), timeout=PATIENCE) as task, book._lock:
         message = protocol.header(server.address.key, task.recv(32, socket.MSG_WAITALL), body) + body
         # The server waits for the lock with this one's reports.
-        sent = threading.Thread(target=send_reports, args=(server.address, [replace(REPORT, rows=11)]))
+        sent = threading.Thread(target=send_reports, args=(server.address, [replace(REPORT, rows=RowTotals(read=11))]))
         sent.start()
         assert stands_still.wait(PATIENCE)
         (peer,) = (each for each in server._peers.values() if not each.proven)
@@ -588,7 +589,7 @@ def test_what_no_task_reported_is_dated_as_the_task_dated_it() -> None:
 
 
 def test_a_message_may_name_its_query() -> None:
-    reports = [RangeReport(SplitRange(Split("a", n), 0, 5), None, rows=5, future_rows=0) for n in range(3)]
+    reports = [RangeReport(SplitRange(Split("a", n), 0, 5), None, RowTotals(read=5)) for n in range(3)]
     (named,), (unnamed,) = protocol.messages(reports, 'by "minute"'), protocol.messages(reports)
     assert protocol.decode(named) == protocol.decode(unnamed) == reports
     assert (protocol.query_of(named), protocol.query_of(unnamed)) == ('by "minute"', None)

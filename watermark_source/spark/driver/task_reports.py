@@ -129,19 +129,11 @@ class RowCounts:
     looked_again: int = 0
     """Rows of ``totals`` that an earlier run had read last: their event times are needed again."""
 
-    def add(self, split: Split, seen: Coverage) -> None:
-        """Count what was seen in a range of a split."""
-        if not seen.rows:
-            return
-        rows = RowTotals(
-            read=seen.rows,
-            future=seen.future_rows,
-            undated=seen.undated_rows,
-            malformed=seen.malformed_rows,
-            late=seen.late,
-        )
-        self.totals += rows
-        self.by_split[split] = self.by_split.get(split, NO_ROWS) + rows
+    def add(self, split: Split, rows: RowTotals) -> None:
+        """Count the rows of a range of a split."""
+        if rows.read:
+            self.totals += rows
+            self.by_split[split] = self.by_split.get(split, NO_ROWS) + rows
 
 
 # How many rows this run has read of each snapshot, and how fast: shown to users, and decides nothing.
@@ -276,11 +268,11 @@ class TaskReports:
             coverage = reported
             at = previewed.get(wanted.split)
             if at is not None and (state.future_cap is None or at <= state.future_cap):
-                coverage = Coverage(at, rows=0, future_rows=0, missing=())
+                coverage = Coverage(at, NO_ROWS)
             if wanted.split.log in state.snapshots.frontiers:
                 # Rows of a snapshot are not of any time.
                 coverage = coverage._replace(max_event_time=None)
-                self.snapshots.add(wanted.split.log, coverage.rows)
+                self.snapshots.add(wanted.split.log, coverage.rows.read)
             elif coverage.missing and wanted.split in known and self._observe.is_needed:
                 again = reread_task(
                     wanted,
@@ -292,6 +284,6 @@ class TaskReports:
                 )
                 coverage = self._reading_again.cover(again, coverage, reports_due=not is_first)
             seen[wanted.split] = coverage.summary
-            self.rows.add(wanted.split, coverage)
-            self.rows.looked_again += coverage.rows - reported.rows if is_first else 0
+            self.rows.add(wanted.split, coverage.rows)
+            self.rows.looked_again += coverage.rows.read - reported.rows.read if is_first else 0
         return seen

@@ -15,7 +15,7 @@ from watermark_source.arrow_columns import integers
 from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.errors import InternalError
 from watermark_source.planning.disorder import BUCKETS, SEGMENT, DisorderSegment
-from watermark_source.planning.range_report import BOUNDS_MS, NONE_LATE, LateRows, RangeReport
+from watermark_source.planning.range_report import BOUNDS_MS, NO_ROWS, LateRows, RangeReport, RowTotals
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.watermark import Millis
 from watermark_source.spark.markers import in_micros
@@ -104,11 +104,7 @@ class DisorderCount:
 class _SplitCounts:
     """What was seen of one split; times are in microseconds."""
 
-    rows: int = 0
-    future: int = 0
-    undated: int = 0
-    malformed: int = 0
-    late: LateRows = NONE_LATE
+    rows: RowTotals = NO_ROWS
     highest: int | None = None
     marked: int | None = None
 
@@ -140,10 +136,9 @@ class EventTimeObserver:
     def observe(self, batch: ReadBatch) -> None:
         """Take in a batch's event times."""
         counts = self._counts[batch.split]
-        counts.rows += batch.rows
         # Some connectors do not count rows without an event time, or date them by another time.
-        counts.undated += max(batch.undated, batch.event_time.null_count)
-        counts.malformed += batch.malformed
+        undated = max(batch.undated, batch.event_time.null_count)
+        counts.rows += RowTotals(read=batch.rows, undated=undated, malformed=batch.malformed)
         dated = batch.event_time.drop_null() if batch.event_time.null_count else batch.event_time
         micros = integers(dated)
         if batch.reached is not None and (self._cap is None or batch.reached <= self._cap):
@@ -153,13 +148,13 @@ class EventTimeObserver:
         if not len(micros):
             return
         if self._late_at is not None and micros.min() <= self._late_at:
-            counts.late += late_among(micros, self._late_at)
+            counts.rows += RowTotals(late=late_among(micros, self._late_at))
         highest, is_counted = int(micros.max()), None
         if self._cap is not None and highest > self._cap:
             is_counted = micros <= self._cap
             counted = micros[is_counted]
             if batch.marks is None:
-                counts.future += len(micros) - len(counted)
+                counts.rows += RowTotals(future=len(micros) - len(counted))
             if not len(counted):
                 return
             micros, highest = counted, int(counted.max())
@@ -176,7 +171,7 @@ class EventTimeObserver:
         micros = integers(marks)
         if self._cap is not None:
             counted = micros[micros <= self._cap]
-            counts.future += len(micros) - len(counted)
+            counts.rows += RowTotals(future=len(micros) - len(counted))
             micros = counted
         if len(micros):
             highest = int(micros.max())
@@ -197,10 +192,6 @@ class EventTimeObserver:
                 range=r,
                 max_event_time=_millis(seen.highest),
                 rows=seen.rows,
-                future_rows=seen.future,
-                late=seen.late,
-                undated_rows=seen.undated,
-                malformed_rows=seen.malformed,
                 marked=_millis(seen.marked),
                 segments=() if disorder is None else disorder.segments(),
             )

@@ -14,7 +14,7 @@ from watermark_source.planning.group import FIRST, OtherMember, OtherMembers, Pe
 from watermark_source.planning.holds import HeldBy
 from watermark_source.planning.planner import plan
 from watermark_source.planning.policy import AfterCatchUp, Alignment, PlanPolicy
-from watermark_source.planning.range_report import Coverage
+from watermark_source.planning.range_report import RowTotals
 from watermark_source.planning.state import CatchUp, Returning, SourceState, SplitStatus
 from watermark_source.planning.strategy import Announced
 from watermark_source.planning.watermark import MAX, MIN, Millis
@@ -183,12 +183,12 @@ def test_a_split_that_came_back_holds_back_until_it_is_known_how_far_behind_it_i
         (2, None, "no record seen since the query was started; holds the watermark"),
         (
             2,
-            Coverage(None, rows=20, future_rows=0, missing=(), undated_rows=20),
+            RowTotals(read=20, undated=20),
             "20 records, none with an event time; holds the watermark, and is never idle without idleTimeout",
         ),
     ],
 )
-def test_a_split_without_a_watermark_says_what_was_read_of_it(run: int, seen: Coverage | None, why: str) -> None:
+def test_a_split_without_a_watermark_says_what_was_read_of_it(run: int, seen: RowTotals | None, why: str) -> None:
     log, counts = log_of([100], range(20)), RowCounts()
     if seen is not None:
         counts.add(B, seen)
@@ -200,7 +200,7 @@ def test_a_split_without_a_watermark_says_what_was_read_of_it(run: int, seen: Co
 
 def test_a_split_of_an_announced_source_lacks_no_event_time() -> None:
     log, counts = log_of(range(20)), RowCounts()
-    counts.add(A, Coverage(None, rows=20, future_rows=0, missing=()))
+    counts.add(A, RowTotals(read=20))
     observed = observation(log)
     options = replace(OPTIONS, policy=replace(OPTIONS.policy, strategy=Announced(AnnouncedBy())))
     planned = plan(SourceState(splits={A: at(20)}), observed, PlanPolicy(strategy=options.policy.strategy), log)

@@ -14,7 +14,7 @@ from tests.unit.spark.executor.read_batches import MICROS, A, B, batch
 from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.errors import InternalError
 from watermark_source.planning.disorder import SEGMENT
-from watermark_source.planning.range_report import LateRows, RangeReport
+from watermark_source.planning.range_report import LateRows, RangeReport, RowTotals
 from watermark_source.planning.split import SplitRange
 from watermark_source.planning.watermark import MAX, Millis
 from watermark_source.spark.executor.event_time_observer import EventTimeObserver, observe
@@ -25,7 +25,7 @@ def seen(batches: Sequence[ReadBatch], cap: int | None = None) -> list[tuple[int
     ranges = [SplitRange(A, 0, 10), SplitRange(B, 0, 10)]
     reports = observe(batches, ranges, None if cap is None else Millis(cap))
     assert [r.range for r in reports] == ranges
-    return [(r.max_event_time, r.rows, r.future_rows) for r in reports]
+    return [(r.max_event_time, r.rows.read, r.rows.future) for r in reports]
 
 
 def test_each_range_reports_its_highest_event_time_in_whole_milliseconds() -> None:
@@ -43,7 +43,7 @@ def test_a_range_without_rows_reports_no_event_time() -> None:
 def test_rows_of_a_split_that_is_in_several_ranges_are_counted_once() -> None:
     ranges = [SplitRange(A, 0, 1), SplitRange(A, 1, 2), SplitRange(B, 0, 1)]
     reports = observe([batch(A, 1_000, 2_000), batch(A, 3_000), batch(B, 4_000)], ranges, Millis(2))
-    assert [(r.rows, r.future_rows) for r in reports] == [(3, 1), (0, 0), (1, 1)]
+    assert [(r.rows.read, r.rows.future) for r in reports] == [(3, 1), (0, 0), (1, 1)]
 
 
 def test_an_empty_batch_is_accepted() -> None:
@@ -74,17 +74,17 @@ def test_a_sliced_column_is_seen_as_its_slice(micros: list[int], data: st.DataOb
     observer.observe(ReadBatch(A, length, (), whole.slice(start, length)))
     part = micros[start : start + length]
     expected = max(part) // 1_000 if part else None
-    assert [(r.max_event_time, r.rows) for r in observer.reports()] == [(expected, length)]
+    assert [(r.max_event_time, r.rows.read) for r in observer.reports()] == [(expected, length)]
 
 
 def test_late_rows_are_counted_by_how_far_they_are_behind_with_or_without_the_column() -> None:
     times = batch(A, -60_001_000, -1_000_000, 0, 1, 10_000_000)
     (report,) = observe([times, times], [SplitRange(A, 0, 10)], None, late_at=Millis(0))
-    assert (report.late.rows, report.late.longest, report.late.total) == (6, 60_001, 2 * 61_001)
-    assert report.late.up_to[:7] == (4, 4, 4, 4, 4, 4, 6)
-    assert (report.late.behind_at_most(0.6), report.late.behind_at_most(0.99)) == (1_000, 60_001)
+    assert (report.rows.late.rows, report.rows.late.longest, report.rows.late.total) == (6, 60_001, 2 * 61_001)
+    assert report.rows.late.up_to[:7] == (4, 4, 4, 4, 4, 4, 6)
+    assert (report.rows.late.behind_at_most(0.6), report.rows.late.behind_at_most(0.99)) == (1_000, 60_001)
     (none,) = observe([times], [SplitRange(A, 0, 10)], None)
-    assert none.late == LateRows()
+    assert none.rows.late == LateRows()
 
 
 @given(
@@ -94,26 +94,26 @@ def test_late_rows_of_two_parts_add_up_to_those_of_the_whole(one: list[int], two
     whole = [SplitRange(A, 0, 10)]
     (parts,) = observe([batch(A, *one), batch(A, *two)], whole, None, Millis(late_at))
     (both,) = observe([batch(A, *one, *two)], whole, None, Millis(late_at))
-    assert parts.late == both.late
-    assert both.late.rows == sum(m <= late_at * 1_000 for m in (*one, *two))
+    assert parts.rows.late == both.rows.late
+    assert both.rows.late.rows == sum(m <= late_at * 1_000 for m in (*one, *two))
 
 
 def test_a_report_is_a_fact_of_its_range() -> None:
     # Twice the same, as a retried or speculative task does.
     first, second = (observe([batch(A, 1_000, 5_000)], [SplitRange(A, 0, 2)], None) for _ in range(2))
-    assert first == second == [RangeReport(SplitRange(A, 0, 2), Millis(5), 2, 0)]
+    assert first == second == [RangeReport(SplitRange(A, 0, 2), Millis(5), RowTotals(read=2))]
 
 
 def test_rows_without_an_event_time_are_counted_once() -> None:
     undated = replace(batch(A, 1_000), undated=1)
     ranges = [SplitRange(A, 0, 5), SplitRange(A, 5, 10), SplitRange(B, 0, 1)]
-    assert [r.undated_rows for r in observe([undated, undated, batch(A, 2_000)], ranges, None)] == [2, 0, 0]
+    assert [r.rows.undated for r in observe([undated, undated, batch(A, 2_000)], ranges, None)] == [2, 0, 0]
 
 
 def test_values_that_do_not_fit_are_counted_once() -> None:
     malformed = replace(batch(A, 1_000, 1_500), malformed=1)
     ranges = [SplitRange(A, 0, 5), SplitRange(A, 5, 10), SplitRange(B, 0, 1)]
-    assert [r.malformed_rows for r in observe([malformed, malformed, batch(A, 2_000)], ranges, None)] == [2, 0, 0]
+    assert [r.rows.malformed for r in observe([malformed, malformed, batch(A, 2_000)], ranges, None)] == [2, 0, 0]
 
 
 def test_a_log_may_say_that_it_is_further_than_its_rows_but_not_beyond_the_cap() -> None:
@@ -125,10 +125,10 @@ def test_a_log_may_say_that_it_is_further_than_its_rows_but_not_beyond_the_cap()
 def test_the_highest_watermark_that_rows_carry_is_reported_and_those_beyond_the_cap_count_as_future() -> None:
     marked = [replace(batch(A, 1_000), marks=pa.array(marks, pa.int64())) for marks in ([4_999, 2_000], [], [3_000])]
     (report,) = observe(marked, [SplitRange(A, 0, 9)], Millis(9))
-    assert (report.marked, report.max_event_time, report.future_rows) == (4, 1, 0)
+    assert (report.marked, report.max_event_time, report.rows.future) == (4, 1, 0)
     ahead = replace(batch(A, 20_000), marks=pa.array([6_000, 10_000, 11_000], pa.int64()))
     (report,) = observe([*marked, ahead, ahead], [SplitRange(A, 0, 9)], Millis(9))
-    assert (report.marked, report.max_event_time, report.future_rows) == (6, 1, 4)
+    assert (report.marked, report.max_event_time, report.rows.future) == (6, 1, 4)
 
 
 def test_disorder_is_counted_of_rows_that_have_an_event_time_within_the_cap() -> None:
