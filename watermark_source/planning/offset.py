@@ -108,6 +108,7 @@ def decode_learned(
 
     Raises:
         ValueError: it is nothing that ``encode_learned`` writes.
+        OffsetError: so is what it has of splits.
     """
     if value is None:
         return None, {}

@@ -104,24 +104,22 @@ def building_connects_to_nothing(harness: Harness) -> None:
 @check()
 def a_definition_survives_the_pickle_and_connects_to_nothing(harness: Harness) -> None:
     """Spark pickles it to each process of a query, and most of those need no connection."""
-    written = write(harness)
-    logs = OpenLogs.of(harness)
+    logs = OpenLogs.with_rows(harness)
     with no_connections():
         again = behind_pickle(logs.definition)
         _ = again.range_reader, again.observing_reader
     rows = logs.read(logs.ranges(), again.range_reader)
-    expect_equal(sorted(row.value for row in rows), values(written), "the rows of a definition from a pickle")
+    expect_equal(sorted(row.value for row in rows), values(logs.written), "the rows of a definition from a pickle")
 
 
 @check()
 def readers_of_ranges_survive_the_pickle(harness: Harness) -> None:
     """Both readers run in tasks."""
-    written = write(harness)
-    logs = OpenLogs.of(harness)
+    logs = OpenLogs.with_rows(harness)
     for reader in (logs.definition.range_reader, logs.definition.observing_reader):
         again = behind_pickle(reader)
         count = sum(batch.rows for batch in again.read(logs.ranges()))
-        expect_equal(count, len(values(written)), f"the rows of a {type(reader).__name__} from a pickle")
+        expect_equal(count, len(values(logs.written)), f"the rows of a {type(reader).__name__} from a pickle")
 
 
 @check()

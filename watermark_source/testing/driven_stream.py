@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -190,6 +190,14 @@ class OpenLogs:
     definition: SourceDefinition
     connector: Connector
     schema: StructType
+    written: Written = field(default_factory=dict)
+    """What the check wrote before it opened the source."""
+
+    @classmethod
+    def with_rows(cls, harness: Harness, count: int = 20) -> OpenLogs:
+        """Write numbered rows to every split, and open the source."""
+        written = write(harness, count)
+        return replace(cls.of(harness), written=written)
 
     @classmethod
     def of(cls, harness: Harness, **more: str) -> OpenLogs:

@@ -46,8 +46,7 @@ def positions_are_whole_numbers_from_0_on(harness: Harness) -> None:
 @check()
 def a_log_begins_before_it_ends(harness: Harness) -> None:
     """The first retained position is at most the end, and a new query begins between the two."""
-    write(harness)
-    logs = OpenLogs.of(harness)
+    logs = OpenLogs.with_rows(harness)
     earliest = logs.connector.bounds.earliest_positions(logs.splits)
     for each in logs.ranges():
         expect(earliest[each.split] <= each.start <= each.end, f"{each} of a log that begins at {earliest[each.split]}")
@@ -56,8 +55,7 @@ def a_log_begins_before_it_ends(harness: Harness) -> None:
 @check()
 def the_end_moves_with_written_rows(harness: Harness) -> None:
     """A written row lies before an end that is requested afterwards."""
-    write(harness, 5)
-    logs = OpenLogs.of(harness)
+    logs = OpenLogs.with_rows(harness, 5)
     before = {each.split: each.end for each in logs.ranges()}
     write(harness, 3, first=5)
     after = {each.split: each.end for each in logs.ranges()}
@@ -68,16 +66,14 @@ def the_end_moves_with_written_rows(harness: Harness) -> None:
 @check(Ability.QUIET)
 def the_end_stays_while_nothing_is_written(harness: Harness) -> None:
     """Otherwise Spark would run a batch without rows each time."""
-    write(harness)
-    logs = OpenLogs.of(harness)
+    logs = OpenLogs.with_rows(harness)
     expect_equal(logs.ranges(), logs.ranges(), "ends of logs without writes")
 
 
 @check()
 def ends_are_returned_when_it_is_quiet(harness: Harness) -> None:
     """Idleness is judged by ``current_ends``: it answers for each split, in time, with the end."""
-    write(harness)
-    logs = OpenLogs.of(harness)
+    logs = OpenLogs.with_rows(harness)
     begun = time.monotonic()
     ends = logs.connector.bounds.current_ends(logs.splits)
     took = time.monotonic() - begun
@@ -94,8 +90,7 @@ def ends_are_returned_when_it_is_quiet(harness: Harness) -> None:
 @check()
 def splits_that_do_not_exist_are_left_out(harness: Harness) -> None:
     """A deleted split has no end and no beginning, which is no error."""
-    write(harness)
-    logs = OpenLogs.of(harness)
+    logs = OpenLogs.with_rows(harness)
     asked = frozenset({*logs.splits, _ABSENT})
     for positions in (logs.connector.bounds.end_positions(asked), logs.connector.bounds.earliest_positions(asked)):
         expect_equal(set(positions), set(logs.splits), "the splits with positions")
@@ -106,8 +101,7 @@ def splits_that_do_not_exist_are_left_out(harness: Harness) -> None:
 @check()
 def positions_have_texts_that_differ(harness: Harness) -> None:
     """Errors and logs show positions as users know them."""
-    write(harness)
-    logs = OpenLogs.of(harness)
+    logs = OpenLogs.with_rows(harness)
     for split, start, end in logs.ranges():
         first, last = logs.definition.position_text(split, start), logs.definition.position_text(split, end)
         expect(bool(first) and bool(last) and first != last, f"{start} is shown as {first!r}, {end} as {last!r}")
@@ -146,8 +140,7 @@ _AT_ONCE = 1.0
 @check()
 def all_splits_are_discovered(harness: Harness) -> None:
     """``discover`` returns every existing split, and the same ones again."""
-    write(harness)
-    logs = OpenLogs.of(harness)
+    logs = OpenLogs.with_rows(harness)
     expect(len(logs.splits) >= len(splits_of(harness)), f"discovered are {sorted(logs.splits)}")
     expect_equal(logs.splits, logs.splits, "the splits the second time")
 
@@ -176,8 +169,7 @@ def a_look_up_runs_when_it_is_awaited(harness: Harness) -> None:
 @check(Ability.NEW_SPLITS)
 def a_look_up_finds_all_earlier_splits(harness: Harness) -> None:
     """Once ``looked_since`` is true, ``discover`` has every split that existed at that moment."""
-    write(harness)
-    logs = OpenLogs.of(harness)
+    logs = OpenLogs.with_rows(harness)
     before = logs.splits
     new = len(splits_of(harness))
     harness.write(new, numbered(new, 3))
@@ -253,8 +245,7 @@ def lost_rows_are_skipped_if_the_user_wants(harness: Harness) -> None:
 @check(Ability.LOSS)
 def rows_lost_before_they_are_read_end_the_task(harness: Harness) -> None:
     """Retention may delete a range between its plan and its task: the reader finds that."""
-    write(harness, 10)
-    logs = OpenLogs.of(harness)
+    logs = OpenLogs.with_rows(harness, 10)
     ranges = logs.ranges()
     harness.lose(0)
     with expect_error(DataLossError, "reading a range whose rows are lost"):

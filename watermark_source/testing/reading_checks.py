@@ -38,25 +38,22 @@ _MANY = 70_000
 @check()
 def every_row_of_a_range_is_delivered_once(harness: Harness) -> None:
     """All rows between the start of a range and its end, and none twice."""
-    written = write(harness)
-    logs = OpenLogs.of(harness)
-    expect_equal(sorted(row.value for row in logs.read(logs.ranges())), values(written), "the rows of all ranges")
+    logs = OpenLogs.with_rows(harness)
+    expect_equal(sorted(row.value for row in logs.read(logs.ranges())), values(logs.written), "the rows of all ranges")
 
 
 @check()
 def rows_of_a_split_come_in_order(harness: Harness) -> None:
     """Each split's rows come in the order of their positions, which is the order of writing."""
-    written = write(harness)
-    logs = OpenLogs.of(harness)
+    logs = OpenLogs.with_rows(harness)
     seen = sorted(by_split(logs.read(logs.ranges())).values())
-    expect_equal(seen, sorted([row.value for row in rows] for rows in written.values()), "rows, split by split")
+    expect_equal(seen, sorted([row.value for row in rows] for rows in logs.written.values()), "rows, split by split")
 
 
 @check()
 def a_range_may_be_cut_anywhere(harness: Harness) -> None:
     """Parts of a range, read separately and in another order, have the rows of the whole."""
-    write(harness)
-    logs = OpenLogs.of(harness)
+    logs = OpenLogs.with_rows(harness)
     for whole in logs.ranges():
         parts = [logs.read([part]) for part in reversed(logs.cuts(whole))]
         in_parts = [row for part in reversed(parts) for row in part]
@@ -66,8 +63,7 @@ def a_range_may_be_cut_anywhere(harness: Harness) -> None:
 @check()
 def an_empty_range_has_no_rows(harness: Harness) -> None:
     """A range that ends where it starts is read without an error."""
-    write(harness)
-    logs = OpenLogs.of(harness)
+    logs = OpenLogs.with_rows(harness)
     for split, start, end in logs.ranges():
         for position in (start, end):
             expect_equal(logs.read([SplitRange(split, position, position)]), [], f"the rows of {split} at {position}")
@@ -76,8 +72,7 @@ def an_empty_range_has_no_rows(harness: Harness) -> None:
 @check(Ability.SEVERAL_SPLITS)
 def batches_name_the_split_of_their_rows(harness: Harness) -> None:
     """A task reads ranges of several splits in one call; each batch names the split of its rows."""
-    write(harness)
-    logs = OpenLogs.of(harness)
+    logs = OpenLogs.with_rows(harness)
     ranges = logs.ranges()
     alone = {each.split: [row.value for row in logs.read([each])] for each in ranges}
     expect_equal(dict(by_split(logs.read(ranges))), {s: rows for s, rows in alone.items() if rows}, "split by split")
@@ -86,8 +81,7 @@ def batches_name_the_split_of_their_rows(harness: Harness) -> None:
 @check()
 def a_range_is_read_again_as_before(harness: Harness) -> None:
     """A retried task gets the same rows, although rows were written since."""
-    write(harness, 10)
-    logs = OpenLogs.of(harness)
+    logs = OpenLogs.with_rows(harness, 10)
     ranges = logs.ranges()
     once = logs.read(ranges)
     write(harness, 10, first=10)
@@ -97,8 +91,7 @@ def a_range_is_read_again_as_before(harness: Harness) -> None:
 @check()
 def another_log_of_a_name_is_a_loss_if_logs_have_ids(harness: Harness) -> None:
     """Where ``SplitDiscovery.ids`` names logs, a range is read of the log with that id alone: ``of_logs``."""
-    write(harness)
-    logs = OpenLogs.of(harness)
+    logs = OpenLogs.with_rows(harness)
     ids = logs.connector.discovery.ids()
     if not ids:
         _log.warning(
@@ -119,8 +112,7 @@ def another_log_of_a_name_is_a_loss_if_logs_have_ids(harness: Harness) -> None:
 @check()
 def a_reader_may_be_left_half_way(harness: Harness) -> None:
     """A task that is killed, or stopped by a limit, leaves nothing behind that disturbs a later one."""
-    written = write(harness)
-    logs = OpenLogs.of(harness)
+    logs = OpenLogs.with_rows(harness)
     ranges = logs.ranges()
     reader = logs.definition.range_reader
     left = iter(reader.read(ranges))
@@ -129,14 +121,13 @@ def a_reader_may_be_left_half_way(harness: Harness) -> None:
     if close is not None:
         close()
     rows = sorted(row.value for row in logs.read(ranges, reader))
-    expect_equal(rows, values(written), "rows after a read that was left half-way")
+    expect_equal(rows, values(logs.written), "rows after a read that was left half-way")
 
 
 @check()
 def columns_are_those_of_the_schema(harness: Harness) -> None:
     """Each column has the type of the schema, and a value for each row."""
-    write(harness)
-    logs = OpenLogs.of(harness)
+    logs = OpenLogs.with_rows(harness)
     own = list(to_arrow_schema(logs.schema, timezone="UTC"))[:-2]
     for batch in logs.definition.range_reader.read(logs.ranges()):
         if not batch.rows:
@@ -150,8 +141,7 @@ def columns_are_those_of_the_schema(harness: Harness) -> None:
 @check()
 def event_times_are_microseconds_in_utc(harness: Harness) -> None:
     """``event_time`` is a timestamp column in microseconds; a null holds the highest 64-bit number."""
-    write(harness)
-    logs = OpenLogs.of(harness)
+    logs = OpenLogs.with_rows(harness)
     for batch in logs.definition.range_reader.read(logs.ranges()):
         expect_equal(batch.event_time.type, pa.timestamp("us", tz="UTC"), "the type of event_time")
         nulls = [int(at) for at, held in zip(micros(batch), batch.event_time.is_valid().to_pylist(), strict=True)
@@ -162,8 +152,7 @@ def event_times_are_microseconds_in_utc(harness: Harness) -> None:
 @check()
 def rows_with_an_event_time_are_not_undated(harness: Harness) -> None:
     """``undated`` counts the rows without an event time; the harness writes no such row."""
-    write(harness)
-    logs = OpenLogs.of(harness)
+    logs = OpenLogs.with_rows(harness)
     undated = [batch.undated for batch in logs.definition.range_reader.read(logs.ranges())]
     expect_equal(sum(undated), 0, "the rows counted as undated")
 
@@ -171,8 +160,7 @@ def rows_with_an_event_time_are_not_undated(harness: Harness) -> None:
 @check()
 def positions_of_rows_are_in_order_and_in_their_range(harness: Harness) -> None:
     """``positions``, if present, is an ``int64`` array with the position of each row, in ascending order."""
-    write(harness)
-    logs = OpenLogs.of(harness)
+    logs = OpenLogs.with_rows(harness)
     for whole in logs.ranges():
         least = whole.start
         for batch in logs.definition.range_reader.read([whole]):
@@ -189,18 +177,16 @@ def positions_of_rows_are_in_order_and_in_their_range(harness: Harness) -> None:
 @check(Ability.CHOSEN_TIMES)
 def event_times_are_those_written(harness: Harness) -> None:
     """A row has the event time that its writer gave it."""
-    written = write(harness)
-    logs = OpenLogs.of(harness)
+    logs = OpenLogs.with_rows(harness)
     times = {row.value: row.event_time for row in logs.read(logs.ranges())}
-    expected = {row.value: row.event_time * 1_000 for rows in written.values() for row in rows}
+    expected = {row.value: row.event_time * 1_000 for rows in logs.written.values() for row in rows}
     expect_equal(times, expected, "event times")
 
 
 @check()
 def the_observing_reader_sees_the_same_times(harness: Harness) -> None:
     """A range that is read again without columns has the same event times."""
-    write(harness)
-    logs = OpenLogs.of(harness)
+    logs = OpenLogs.with_rows(harness)
     ranges = logs.ranges()
     first, again = (
         sorted((batch.split, at) for batch in reader.read(ranges) for at in micros(batch).tolist())
@@ -223,8 +209,7 @@ def batches_are_of_bounded_size(harness: Harness) -> None:
 @check(Ability.ROW_INDEX)
 def a_limit_of_rows_is_kept_where_positions_are_not_rows(harness: Harness) -> None:
     """``end_within`` returns an end with at most so many rows before it, or the first possible one: ranges advance."""
-    write(harness)
-    logs = OpenLogs.of(harness)
+    logs = OpenLogs.with_rows(harness)
     index = logs.connector.row_index
     expect(index is not None, "there is no row_index")
     for whole in logs.ranges():
@@ -240,8 +225,7 @@ def a_limit_of_rows_is_kept_where_positions_are_not_rows(harness: Harness) -> No
 @check(Ability.CUTTER)
 def the_pieces_of_a_range_are_all_of_it(harness: Harness) -> None:
     """Pieces follow one another without a gap, and their rows are those of the range."""
-    write(harness)
-    logs = OpenLogs.of(harness)
+    logs = OpenLogs.with_rows(harness)
     for whole in logs.ranges():
         pieces = list(logs.connector.cutter.pieces(whole, 3)) if logs.connector.cutter is not None else []
         ends = [whole.start, *(piece.range.end for piece in pieces)]

@@ -99,8 +99,7 @@ def a_log_that_is_read_to_its_end_has_no_lag(harness: Harness) -> None:
 @check(Ability.TIME_INDEX)
 def the_time_index_is_exact(harness: Harness) -> None:
     """``first_after`` finds the first row of a log that is later than a limit, where times are in any order."""
-    write(harness)
-    logs = OpenLogs.of(harness)
+    logs = OpenLogs.with_rows(harness)
     index = logs.connector.time_index
     if index is None:
         raise NonConformanceError("there is no time index")
@@ -124,8 +123,7 @@ def _times(logs: OpenLogs, of: SplitRange) -> list[int]:
 @check(Ability.TIME_INDEX)
 def the_newest_event_time_is_the_highest(harness: Harness) -> None:
     """``newest`` is no lower than any row's time, and the highest one where nothing else writes."""
-    write(harness)
-    logs = OpenLogs.of(harness)
+    logs = OpenLogs.with_rows(harness)
     index = logs.connector.time_index
     if index is None:
         raise NonConformanceError("there is no time index")
@@ -140,8 +138,7 @@ def the_newest_event_time_is_the_highest(harness: Harness) -> None:
 @check(Ability.PREVIEW)
 def a_preview_returns_times_of_delivered_rows(harness: Harness) -> None:
     """``reached`` of a range is the event time of one of its rows, and ``highest`` that of the latest."""
-    write(harness)
-    logs = OpenLogs.of(harness)
+    logs = OpenLogs.with_rows(harness)
     preview = logs.connector.preview
     ranges = logs.ranges()
     if preview is None:
@@ -171,8 +168,7 @@ def _highest(logs: OpenLogs) -> dict[Split, int]:
 @check()
 def batches_carry_positions_exactly_if_row_positions_is_declared(harness: Harness) -> None:
     """``row_positions`` promises ``ReadBatch.positions`` in all batches of both readers; positions are rows."""
-    write(harness)
-    logs = OpenLogs.of(harness)
+    logs = OpenLogs.with_rows(harness)
     declared = declared_by(harness).row_positions
     if declared:
         expect(logs.connector.positions_are_rows, "row_positions is declared, and the connector has a row_index")
@@ -186,8 +182,7 @@ def batches_carry_positions_exactly_if_row_positions_is_declared(harness: Harnes
 @check()
 def no_batch_carries_marks_that_are_not_declared(harness: Harness) -> None:
     """Without ``marks`` no strategy reads ``ReadBatch.marks``, and the watermarks in it would be lost."""
-    write(harness)
-    logs = OpenLogs.of(harness)
+    logs = OpenLogs.with_rows(harness)
     if not declared_by(harness).marks:
         marked = [batch.split for batch in logs.definition.range_reader.read(logs.ranges()) if batch.marks is not None]
         expect(not marked, f"marks is not declared, and batches carry them: of {marked[:3]}")
@@ -209,8 +204,7 @@ def batches_carry_the_marks_of_their_rows(harness: Harness) -> None:
 @check()
 def reading_ahead_begins_anywhere_if_rows_ahead_is_declared(harness: Harness) -> None:
     """``rows_ahead`` promises that ``reader_ahead`` reads any range's event times, from any position on."""
-    write(harness)
-    logs = OpenLogs.of(harness)
+    logs = OpenLogs.with_rows(harness)
     if not declared_by(harness).rows_ahead:
         return
     expect(logs.connector.positions_are_rows, "rows_ahead is declared, and the connector has a row_index")
@@ -229,8 +223,7 @@ def ends_are_dated_if_dates_rows_is_declared(harness: Harness) -> None:
     """``dates_rows`` promises ``Ends.reached`` of every split, and no row after the end that is earlier."""
     if not declared_by(harness).dates_rows:
         return
-    write(harness)
-    logs = OpenLogs.of(harness)
+    logs = OpenLogs.with_rows(harness)
     ends = logs.connector.bounds.current_ends(logs.splits)
     expect_equal(sorted(ends.reached), sorted(logs.splits), "dates_rows is declared, and splits whose end has a time")
     write(harness, first=20)
