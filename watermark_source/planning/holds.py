@@ -61,6 +61,7 @@ class Hold:
 
     name: str
     kind: HoldKind
+    """Why it is not further."""
     by: HeldBy = HeldBy.SPLIT
     split: Split | None = field(default=None, compare=False)
     """The split, or of an alignment group the one that waits; ``None`` in a report."""

@@ -87,9 +87,9 @@ class EngineOptions:
         _check_group(values, given)
         _check_interval(row, values, given, abilities)
         _check_idleness(values)
-        _check_end(values, given)
+        _check_markers(values, given)
         _check_warnings(values, given)
-        after_catch_up = _after_catch_up(values, given)
+        _check_catch_up(values)
         _check_clock(values)
         return cls(
             source_name=values["sourceName"] or format_name,
@@ -100,7 +100,7 @@ class EngineOptions:
                 idleness=_idleness(values),
                 alignment=Alignment(max_drift=values["alignmentMaxDrift"], hold=values["alignmentHold"]),
                 final_watermark=values["finalWatermark"],
-                after_catch_up=after_catch_up,
+                after_catch_up=values["whenCaughtUp"],
                 sends_markers=values["includeMarkers"],
             ),
             group=_group(values),
@@ -199,34 +199,27 @@ def _check_clock(values: Mapping[str, Any]) -> None:
         )  # fmt: skip
 
 
-def _check_end(values: Mapping[str, Any], given: Mapping[str, str]) -> None:
-    if not values["finalWatermark"]:
+def _check_markers(values: Mapping[str, Any], given: Mapping[str, str]) -> None:
+    """What a watermark of the source is promised for needs markers."""
+    for name in ("finalWatermark", "whenCaughtUp"):
+        if values[name] and not values["includeMarkers"]:
+            raise OptionError(
+                "includeMarkers", given_text(given, "includeMarkers"),
+                f"must be true with {name}: markers carry the watermark", example="leave it out",
+            )  # fmt: skip
+
+
+def _check_catch_up(values: Mapping[str, Any]) -> None:
+    if values["whenCaughtUp"] is not AfterCatchUp.CLOCK:
         return
-    if not values["includeMarkers"]:
+    if values["watermarkStrategy"] == NONE:
         raise OptionError(
-            "includeMarkers", given_text(given, "includeMarkers"),
-            "must be true with finalWatermark: markers carry the watermark", example="leave it out",
-        )  # fmt: skip
-
-
-def _after_catch_up(values: Mapping[str, Any], given: Mapping[str, str]) -> AfterCatchUp | None:
-    after: AfterCatchUp | None = values["whenCaughtUp"]
-    if after is None:
-        return None
-    if not values["includeMarkers"]:
-        raise OptionError(
-            "includeMarkers", given_text(given, "includeMarkers"),
-            "must be true with whenCaughtUp: markers carry the watermark", example="leave it out",
-        )  # fmt: skip
-    if after is AfterCatchUp.CLOCK and values["watermarkStrategy"] == NONE:
-        raise OptionError(
-            "whenCaughtUp", after.value,
+            "whenCaughtUp", AfterCatchUp.CLOCK.value,
             "has no meaning with watermarkStrategy none, where time is the clock from the start: with watermark there "
             "is none before the logs are read to their ends, and then the clock", example=AfterCatchUp.WATERMARK.value,
         )  # fmt: skip
-    if after is AfterCatchUp.CLOCK and values["finalWatermark"]:
+    if values["finalWatermark"]:
         raise OptionError("finalWatermark", "true", "excludes whenCaughtUp clock: a clock has no end")
-    return after
 
 
 def _check_warnings(values: Mapping[str, Any], given: Mapping[str, str]) -> None:
