@@ -23,7 +23,7 @@ from benchmarks.queries import MYSQL, run_to_end
 from benchmarks.snapshot import tables
 from pyspark_mysql_cdc_wm.binlog.event_headers import START, STOP
 from pyspark_mysql_cdc_wm.client.dump import BinlogDump, FilePosition
-from pyspark_mysql_cdc_wm.client.login_settings import ClientSettings
+from pyspark_mysql_cdc_wm.client.login_settings import LoginSettings
 from services.mysql import MySql
 
 _LIBRARY, _BYTES, _QUERY = "mysql-replication, bare reader", "bytes, found and not checked", f"{MYSQL}, addBatch"
@@ -109,7 +109,7 @@ def mysql_replication(server: MySql, start: FilePosition) -> int:
 
 def received(server: MySql, start: FilePosition) -> int:
     """Return the number of bytes of all events."""
-    settings = ClientSettings(server.host, server.port, "root", "")
+    settings = LoginSettings(server.host, server.port, "root", "")
     with closing(BinlogDump(settings, start, check=False)) as dump:
         return sum(int(block.events[-1, STOP]) - int(block.events[0, START]) for block in dump.blocks())
 

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.client.dump import BinlogDump, FilePosition
-from pyspark_mysql_cdc_wm.client.login_settings import ClientSettings
+from pyspark_mysql_cdc_wm.client.login_settings import LoginSettings
 from pyspark_mysql_cdc_wm.lookup.binlog_status import end_statement
 from pyspark_mysql_cdc_wm.lookup.collations import collations_of
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder, Changes
@@ -59,8 +60,17 @@ class Database:
                 yield from decoder.decode(block.memory, block.events, block.file)
 
 
-def root(server: MySql) -> ClientSettings:
-    return ClientSettings(server.host, server.port, "root", "")
+def shorten(monkeypatch: pytest.MonkeyPatch, **seconds: float) -> None:
+    """Give the logins of a test other limits, by the names of their fields."""
+    defaults = LoginSettings.__init__.__kwdefaults__
+    assert defaults is not None
+    for name, value in seconds.items():
+        assert name in defaults
+        monkeypatch.setitem(defaults, name, value)
+
+
+def root(server: MySql) -> LoginSettings:
+    return LoginSettings(server.host, server.port, "root", "")
 
 
 def end_of_binlog(server: MySql) -> FilePosition:

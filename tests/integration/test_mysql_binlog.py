@@ -14,7 +14,7 @@ from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, Write
 from pyspark_mysql_cdc_wm.binlog.event_headers import START, STOP, TYPE, EventType
 from pyspark_mysql_cdc_wm.binlog.log_position import GtidSet
 from pyspark_mysql_cdc_wm.client.dump import BinlogDump, FilePosition
-from pyspark_mysql_cdc_wm.client.login_settings import ClientSettings, Tls, TlsMode
+from pyspark_mysql_cdc_wm.client.login_settings import LoginSettings, Tls, TlsMode
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder, Changes
 from pyspark_mysql_cdc_wm.records.row_events import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from services.containers import Where
@@ -279,7 +279,7 @@ def test_who_may_not_read_the_binlog_is_told_so(mysql: MySql) -> None:
 
 def test_a_server_that_is_not_there_and_a_position_that_cannot_be_named() -> None:
     (port,) = free_ports(1)
-    settings = ClientSettings("127.0.0.1", port, "root", "")
+    settings = LoginSettings("127.0.0.1", port, "root", "")
     with pytest.raises(UnreachableError, match=f"MySQL at 127.0.0.1:{port} cannot be reached: .*refused"):
         BinlogDump(settings, FilePosition("binlog.000001"))
     with pytest.raises(UnsupportedFormatError, match=r"position 4294967296: a dump cannot begin above 4 GB of a file"):

@@ -12,16 +12,15 @@ import pytest
 
 from pyspark_mysql_cdc_wm import DefaultSource
 from pyspark_mysql_cdc_wm.binlog.log_position import file_number, position_number
-from pyspark_mysql_cdc_wm.client import connection, dump_range, login_settings
+from pyspark_mysql_cdc_wm.client import login_settings
 from pyspark_mysql_cdc_wm.client.connection import connected
 from pyspark_mysql_cdc_wm.client.dump import BinlogDump, FilePosition
 from pyspark_mysql_cdc_wm.client.dump_range import dumped
-from pyspark_mysql_cdc_wm.client.login_settings import ClientSettings
-from pyspark_mysql_cdc_wm.lookup import committed_transactions
+from pyspark_mysql_cdc_wm.client.login_settings import LoginSettings
 from services.mysql import MySql
 from services.tcp_proxy import CALM, Break, Fate, TcpProxy
 from tests.integration.broken_network import Driven, Figures, History, leaves_nothing, run_histories
-from tests.integration.mysql_binlog import Database, end_of_binlog, new_database
+from tests.integration.mysql_binlog import Database, end_of_binlog, new_database, shorten
 from tests.integration.mysql_copy import copy_of
 from tests.integration.mysql_delivered import fill, held
 from tests.integration.mysql_streams import PASSWORD, RIGHTS, USER, make_user
@@ -35,9 +34,8 @@ _SECONDS = 1.0
 
 @pytest.fixture
 def short_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (login_settings, connection, dump_range, committed_transactions):
-        monkeypatch.setattr(module, "ANSWER_SECONDS", _SECONDS)
-    monkeypatch.setattr(login_settings, "CONNECT_SECONDS", _SECONDS)
+    monkeypatch.setattr(login_settings, "PATIENCE_SECONDS", _SECONDS)
+    shorten(monkeypatch, answer_seconds=_SECONDS, connect_seconds=_SECONDS)
     defaults = BinlogDump.__init__.__kwdefaults__
     assert defaults is not None
     monkeypatch.setitem(defaults, "timeout_seconds", _SECONDS / 2)
@@ -48,7 +46,7 @@ def broken(mysql: MySql) -> Iterator[TcpProxy]:
     """A proxy in front of the run's server."""
     make_user(mysql, USER, *RIGHTS)
     # MySQL takes a password without TLS from then on.
-    connected(ClientSettings(mysql.host, mysql.port, USER, PASSWORD)).close()
+    connected(LoginSettings(mysql.host, mysql.port, USER, PASSWORD)).close()
     with closing(TcpProxy((mysql.host, mysql.port))) as proxy:
         yield proxy
 
@@ -111,7 +109,7 @@ def _places(proxy: TcpProxy, start: FilePosition, end: FilePosition) -> list[int
     """Return the place after each event between two of them, read through the proxy."""
     base = start.file.rpartition(".")[0]
     first, last = (position_number(file_number(each.file), each.position) for each in (start, end))
-    settings = ClientSettings(proxy.host, proxy.port, "root", "")
+    settings = LoginSettings(proxy.host, proxy.port, "root", "")
     return [int(place) for block in dumped(settings, base, first, last) for place in block.places]
 
 

@@ -15,7 +15,7 @@ from pyspark_mysql_cdc_wm.snapshot import consistent_view
 from pyspark_mysql_cdc_wm.snapshot.consistent_view import ConsistentView
 from services.mysql_client import connect
 from services.wait_until import wait_until
-from tests.integration.mysql_binlog import Database
+from tests.integration.mysql_binlog import Database, shorten
 from tests.integration.mysql_lives import ALL, Life
 from tests.integration.mysql_streams import make_user
 from tests.integration.mysql_tables import TABLE, Tables, applied, batch, fill, on_server
@@ -138,7 +138,8 @@ def test_a_query_is_loaded_and_waits_while_its_table_is_locked(
 ) -> None:
     monkeypatch.setattr("pyspark_mysql_cdc_wm.client.connection.LOCK_WAIT_SECONDS", 1)
     # Here of five seconds; of a minute, after which a server that does not answer is taken for gone.
-    monkeypatch.setattr("pyspark_mysql_cdc_wm.client.login_settings.ANSWER_SECONDS", 5)
+    monkeypatch.setattr("pyspark_mysql_cdc_wm.client.login_settings.PATIENCE_SECONDS", 5)
+    shorten(monkeypatch, answer_seconds=5)
     database, server = mysql_database, mysql_database.server
     fill(database, "t", 10)
     make_user(server, "sees", "REPLICATION SLAVE ON *.*", "REPLICATION CLIENT ON *.*", f"INSERT ON {database.name}.t")

@@ -8,10 +8,10 @@ from contextlib import closing
 
 import pytest
 
-from pyspark_mysql_cdc_wm.client import login_settings as limits
+from pyspark_mysql_cdc_wm.client import login_settings
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection, connected
 from services.mysql_local import LocalMySql
-from tests.integration.mysql_binlog import root
+from tests.integration.mysql_binlog import root, shorten
 from watermark_source.errors import ResponseTimeoutError, UnreachableError
 
 pytestmark = pytest.mark.service
@@ -25,7 +25,8 @@ def seconds_until_an_error(asked: Callable[[], object]) -> float:
 
 
 def test_a_frozen_server_is_an_error_after_the_limit_and_not_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "ANSWER_SECONDS", 3)
+    monkeypatch.setattr(login_settings, "PATIENCE_SECONDS", 3)
+    shorten(monkeypatch, answer_seconds=3)
     with closing(LocalMySql()) as server:
         server.start()
         settings = root(server)

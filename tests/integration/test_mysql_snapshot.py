@@ -14,11 +14,10 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from pyspark_mysql_cdc_wm.client import connection as mysql_connection
-from pyspark_mysql_cdc_wm.client import login_settings
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from services.mysql_client import connect
 from services.mysql_program import Flavour
-from tests.integration.mysql_binlog import Database, root
+from tests.integration.mysql_binlog import Database, root, shorten
 from tests.integration.mysql_lives import ALL, Change, Life, changes_of, data_of
 from tests.integration.mysql_streams import MySqlStreams
 from tests.integration.mysql_views import heard_of
@@ -325,7 +324,7 @@ def test_where_a_chunk_ends_is_asked_once_if_that_takes_too_long(
 ) -> None:
     fill(mysql_database, rows=23)
     # So that a locked table keeps the server from answering.
-    monkeypatch.setattr(login_settings, "ANSWER_SECONDS", 6)
+    shorten(monkeypatch, answer_seconds=6)
     monkeypatch.setattr(mysql_connection, "LOCK_WAIT_SECONDS", 600)
     life = Life(mysql_database, snapshotChunkRows=5)
     offset: Mapping[str, Any] = life.reader.initialOffset()

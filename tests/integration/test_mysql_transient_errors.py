@@ -12,7 +12,7 @@ import pymysql
 import pytest
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
-from pyspark_mysql_cdc_wm.client.login_settings import ClientSettings
+from pyspark_mysql_cdc_wm.client.login_settings import LoginSettings
 from pyspark_mysql_cdc_wm.lookup.binlog_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.committed_transactions import Transactions
 from pyspark_mysql_cdc_wm.lookup.table_columns import described
@@ -34,8 +34,8 @@ _HELD = 10
 Lift = Callable[[], Any]
 
 
-def settings_of(server: MySql) -> ClientSettings:
-    return ClientSettings(server.host, server.port, USER, PASSWORD)
+def settings_of(server: MySql) -> LoginSettings:
+    return LoginSettings(server.host, server.port, USER, PASSWORD)
 
 
 def many_sessions(server: MySql, held: ExitStack) -> Lift:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import pymysql
 import pymysql.connections
 
-from pyspark_mysql_cdc_wm.client.login_settings import ANSWER_SECONDS, ClientSettings, Tls, tls_context
+from pyspark_mysql_cdc_wm.client.login_settings import LoginSettings, Tls, tls_context
 from pyspark_mysql_cdc_wm.client.server_errors import (
     LOG_CANNOT_BE_READ,
     ErrorKind,
@@ -57,7 +57,7 @@ _Response = TypeVar("_Response")
 class MySqlConnection:
     """Executes statements on one server. It is not thread-safe."""
 
-    def __init__(self, settings: ClientSettings) -> None:
+    def __init__(self, settings: LoginSettings) -> None:
         """Take the settings; the first statement connects."""
         self.settings = settings
         self._connection: Any = None
@@ -113,8 +113,8 @@ class MySqlConnection:
                     self.close()
                 if if_slow is not None and timed_out(failure):
                     raise ResponseTimeoutError(
-                        f"{self.settings.where} did not answer within {ANSWER_SECONDS} s, and may still be executing "
-                        f"the statement. {if_slow}"
+                        f"{self.settings.where} did not answer within {self.settings.answer_seconds:g} s, and may "
+                        f"still be executing the statement. {if_slow}"
                     ) from failure
                 error = server_error(failure, self.settings.where, self.settings.username)
                 if kind is None or not kind.passes:
@@ -189,7 +189,7 @@ def waiting_for_locks(connection: MySqlConnection) -> Iterator[None]:
         yield
 
 
-def connected(settings: ClientSettings) -> Any:
+def connected(settings: LoginSettings) -> Any:
     """Return a connection of PyMySQL; retry for ``settings.patience_seconds`` while the server cannot be reached.
 
     Raises:
@@ -216,7 +216,7 @@ def connected(settings: ClientSettings) -> Any:
         time.sleep(_PAUSE_SECONDS)
 
 
-def check_may_dump(settings: ClientSettings) -> None:
+def check_may_dump(settings: LoginSettings) -> None:
     """Check that the user may dump the binlog: request a dump, and read the first packet of the response.
 
     Raises:
@@ -235,7 +235,7 @@ def check_may_dump(settings: ClientSettings) -> None:
         connection._force_close()  # noqa: SLF001 - close() would wait for a response
 
 
-def _checked_identity(connection: Any, settings: ClientSettings) -> Any:
+def _checked_identity(connection: Any, settings: LoginSettings) -> Any:
     if settings.server is None:
         return connection
     try:

@@ -18,7 +18,7 @@ from pyspark_mysql_cdc_wm.binlog.dump_packets import PacketWalk, Stopped
 from pyspark_mysql_cdc_wm.binlog.event_headers import HEADER_SIZE, POSITION, START, TYPE, EventType, next_file
 from pyspark_mysql_cdc_wm.binlog.wire import PACKET_HEAD, Bytes, Longs, padded
 from pyspark_mysql_cdc_wm.client.connection import NOT_UNDERSTOOD, connected
-from pyspark_mysql_cdc_wm.client.login_settings import ClientSettings
+from pyspark_mysql_cdc_wm.client.login_settings import LoginSettings
 from pyspark_mysql_cdc_wm.client.receive_buffer import LongEvent, ReceiveBuffer
 from pyspark_mysql_cdc_wm.client.server_errors import dump_error, server_error
 from watermark_source.errors import (
@@ -72,7 +72,7 @@ class BinlogDump:
 
     def __init__(
         self,
-        settings: ClientSettings,
+        settings: LoginSettings,
         start: FilePosition | bytes,
         *,
         server_id: int = 0,

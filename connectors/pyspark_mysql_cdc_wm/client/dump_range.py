@@ -27,7 +27,7 @@ from pyspark_mysql_cdc_wm.binlog.event_headers import (
 from pyspark_mysql_cdc_wm.binlog.log_position import GtidSet, LogPosition, file_name, file_number, position_number
 from pyspark_mysql_cdc_wm.binlog.wire import PADDING, Bytes, Longs
 from pyspark_mysql_cdc_wm.client.dump import BinlogDump, Block, FilePosition, PayloadPart
-from pyspark_mysql_cdc_wm.client.login_settings import ANSWER_SECONDS, ClientSettings
+from pyspark_mysql_cdc_wm.client.login_settings import LoginSettings
 from watermark_source.errors import DataLossError, ResponseTimeoutError, UnreachableError
 
 _log = logging.getLogger(__name__)
@@ -84,7 +84,7 @@ class TransactionStarts:
         return begins, before[begins]
 
 
-def dumped(settings: ClientSettings, base: str, start: int, end: int, *, check: bool = True) -> Iterator[PlacedBlock]:
+def dumped(settings: LoginSettings, base: str, start: int, end: int, *, check: bool = True) -> Iterator[PlacedBlock]:
     """Yield the events between two positions, both between transactions; ``check`` their checksums.
 
     A server may report a position before dumps send the events up to it, which they do once the file is synchronised.
@@ -94,7 +94,7 @@ def dumped(settings: ClientSettings, base: str, start: int, end: int, *, check: 
 
     Raises:
         DataLossError: the server no longer has the file.
-        ResponseTimeoutError: no new event arrived for ``ANSWER_SECONDS``.
+        ResponseTimeoutError: no new event arrived for ``LoginSettings.answer_seconds``.
         SourceError: what ``BinlogDump`` raises.
     """
 
@@ -105,7 +105,7 @@ def dumped(settings: ClientSettings, base: str, start: int, end: int, *, check: 
     return _with_whole_transactions(_repeated_dumps(settings, file_position, range(start, end), base, check=check))
 
 
-def dumped_without(settings: ClientSettings, base: str, left_out: GtidSet, end: int) -> Iterator[PlacedBlock]:
+def dumped_without(settings: LoginSettings, base: str, left_out: GtidSet, end: int) -> Iterator[PlacedBlock]:
     """Yield the events of all transactions up to a position, except those of ``left_out``.
 
     A dump that ends early is repeated, as in ``dumped``: the server ends a killed dump (``KILL QUERY``) like a complete
@@ -118,7 +118,7 @@ def dumped_without(settings: ClientSettings, base: str, left_out: GtidSet, end: 
 
 
 def _repeated_dumps(
-    settings: ClientSettings,
+    settings: LoginSettings,
     start: Callable[[int], FilePosition | bytes],
     places: range,
     base: str,
@@ -131,7 +131,7 @@ def _repeated_dumps(
     Where the server ``leaves_out`` transactions, a dump is complete once it has passed the last position: no event may
     end just there.
     """
-    progress, deadline = _Progress(places.start), time.monotonic() + ANSWER_SECONDS
+    progress, deadline = _Progress(places.start), time.monotonic() + settings.answer_seconds
     while progress.position < places.stop:
         before = progress.order
         try:
@@ -146,13 +146,13 @@ def _repeated_dumps(
             if progress.order == before and time.monotonic() > deadline:
                 raise ResponseTimeoutError(
                     f"{settings.where}: the binlog ends at {LogPosition.of(progress.position).shown(base)}, and did "
-                    f"not reach {LogPosition.of(places.stop).shown(base)} within {ANSWER_SECONDS:g} s. Was the "
-                    "binlog reset (RESET BINARY LOGS AND GTIDS)?"
+                    f"not reach {LogPosition.of(places.stop).shown(base)} within {settings.answer_seconds:g} s. Was "
+                    "the binlog reset (RESET BINARY LOGS AND GTIDS)?"
                 )
         if progress.position >= places.stop:
             return
         if progress.order > before:
-            deadline = time.monotonic() + ANSWER_SECONDS
+            deadline = time.monotonic() + settings.answer_seconds
         time.sleep(_PAUSE_SECONDS)
 
 
@@ -242,7 +242,7 @@ class _Progress:
 
 
 def _one_dump(
-    settings: ClientSettings, start: FilePosition | bytes, wanted: range, progress: _Progress, *, check: bool
+    settings: LoginSettings, start: FilePosition | bytes, wanted: range, progress: _Progress, *, check: bool
 ) -> Generator[PlacedBlock, None, bool]:
     """Yield the unseen events of a dump up to the last position, and return whether the dump reached it."""
     dump = BinlogDump(settings, start, check=check)

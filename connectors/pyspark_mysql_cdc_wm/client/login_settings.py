@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import ssl
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from enum import Enum
 from functools import lru_cache
 from typing import Any
@@ -121,19 +121,25 @@ def _unreadable(option: str, path: str | None, error: Exception) -> OptionError:
     )
 
 
-CONNECT_SECONDS = 10
-ANSWER_SECONDS = 60
+PATIENCE_SECONDS = 60
+"""How long a running query retries while its server cannot be reached: a restart of the server takes less."""
 
 
 @dataclass(frozen=True, slots=True)
-class ClientSettings:
-    """The server's address and the login. No text form of it has the password."""
+class LoginSettings:
+    """The server's address, the login and the time limits of a connection. No text form of it has the password."""
 
     hostname: str
     port: int
     username: str
     password: str = field(repr=False)
+    _: KW_ONLY
     tls: Tls = field(default_factory=Tls)
+    connect_seconds: float = 10
+    """Limit for opening the TCP connection, to each of the name's addresses in turn."""
+    answer_seconds: float = 60
+    """Limit for each wait for bytes of the server or until it takes some, TLS and login included, and for new events
+    of a dump."""
     patience_seconds: float = 0
     """How long in seconds to retry while the server cannot be reached."""
     server: str | None = None
@@ -145,12 +151,12 @@ class ClientSettings:
         return f"MySQL at {self.hostname}:{self.port}"
 
     @property
-    def patient(self) -> ClientSettings:
+    def patient(self) -> LoginSettings:
         """The same settings with retries, so that a restart of the server does not end a running query."""
-        return replace(self, patience_seconds=ANSWER_SECONDS)
+        return replace(self, patience_seconds=PATIENCE_SECONDS)
 
     def for_pymysql(self) -> dict[str, Any]:
-        """Return PyMySQL's arguments, with a time limit for each wait.
+        """Return PyMySQL's arguments. Its limit for connecting covers TCP alone, the one for reading all that follows.
 
         Raises:
             OptionError: a certificate cannot be read.
@@ -163,8 +169,8 @@ class ClientSettings:
             "password": self.password.encode("utf-8", "surrogateescape"),
             "charset": "utf8mb4",
             "autocommit": True,
-            "connect_timeout": CONNECT_SECONDS,
-            "read_timeout": ANSWER_SECONDS,
-            "write_timeout": ANSWER_SECONDS,
+            "connect_timeout": self.connect_seconds,
+            "read_timeout": self.answer_seconds,
+            "write_timeout": self.answer_seconds,
             **self.tls.for_pymysql(),
         }

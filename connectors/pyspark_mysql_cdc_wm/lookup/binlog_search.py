@@ -29,7 +29,7 @@ from pyspark_mysql_cdc_wm.binlog.log_position import GtidSet, Range, Source
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Fault, Longs, Scan, fault_error
 from pyspark_mysql_cdc_wm.client.dump import BinlogDump, FilePosition
 from pyspark_mysql_cdc_wm.client.dump_range import PlacedBlock, TransactionStarts, dumped
-from pyspark_mysql_cdc_wm.client.login_settings import ClientSettings
+from pyspark_mysql_cdc_wm.client.login_settings import LoginSettings
 from pyspark_mysql_cdc_wm.lookup.xa_transactions import with_prepared
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder
@@ -59,7 +59,7 @@ class FileBegin(NamedTuple):
     """Commit time, in microseconds since 1970, of the first transaction from the file's beginning on, if any."""
 
 
-def first_committed_after(settings: ClientSettings, base: str, start: int, end: int, micros: int) -> Committed | None:
+def first_committed_after(settings: LoginSettings, base: str, start: int, end: int, micros: int) -> Committed | None:
     """Return the first transaction between two positions that was committed after ``micros``, ``None`` without one.
 
     Raises as ``dumped``.
@@ -80,7 +80,7 @@ def first_committed_after(settings: ClientSettings, base: str, start: int, end: 
     return None if first is None else Committed(first[0], end, first[1])
 
 
-def file_begin(settings: ClientSettings, file: str) -> FileBegin:
+def file_begin(settings: LoginSettings, file: str) -> FileBegin:
     """Return the times at a file's beginning; raises as ``dumped``."""
     seconds: int | None = None
     with closing(BinlogDump(settings, FilePosition(file))) as dump:
@@ -103,7 +103,7 @@ _PLAIN_BYTES = 16 + 8
 _TAGGED_UUID, _TAGGED_NUMBER, _TAGGED_TAG = 1, 2, 3
 
 
-def transactions_between(settings: ClientSettings, base: str, start: int, end: int) -> GtidSet:
+def transactions_between(settings: LoginSettings, base: str, start: int, end: int) -> GtidSet:
     """Return the transactions between two positions; raises as ``dumped``."""
     blocks = dumped(settings, base, start, end, check=False)
     return functools.reduce(
@@ -111,7 +111,7 @@ def transactions_between(settings: ClientSettings, base: str, start: int, end: i
     )
 
 
-def first_transaction(settings: ClientSettings, base: str, start: int, end: int) -> GtidSet:
+def first_transaction(settings: LoginSettings, base: str, start: int, end: int) -> GtidSet:
     """Return the first transaction between two positions, an empty set without one; raises as ``dumped``."""
     for block in dumped(settings, base, start, end):
         for number in range(len(block.events)):
@@ -192,7 +192,7 @@ class BatchEnd(NamedTuple):
     """GTIDs of MySQL's form."""
 
 
-def batch_end(settings: ClientSettings, base: str, wanted: SplitRange, rows: int, tables: Selection) -> BatchEnd:
+def batch_end(settings: LoginSettings, base: str, wanted: SplitRange, rows: int, tables: Selection) -> BatchEnd:
     """Return the last position up to which a range has at most ``rows`` rows of ``tables``.
 
     It is never before the end of the range's first transaction. Rows are counted as they are delivered, so an update

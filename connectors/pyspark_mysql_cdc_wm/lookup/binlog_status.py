@@ -7,7 +7,7 @@ from collections.abc import Set
 
 from pyspark_mysql_cdc_wm.binlog.log_position import BINLOG, GtidSet, LogPosition, file_number
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
-from pyspark_mysql_cdc_wm.client.login_settings import ClientSettings
+from pyspark_mysql_cdc_wm.client.login_settings import LoginSettings
 from watermark_source.contract.stream import Ends
 from watermark_source.errors import (
     RefusedError,
@@ -131,7 +131,7 @@ class BinlogWatch:
     It is used beside planning, on a connection of its own, which the first request opens.
     """
 
-    def __init__(self, client: ClientSettings) -> None:
+    def __init__(self, client: LoginSettings) -> None:
         """Keep settings without retries, so that a short outage of the server is an error."""
         self._status = LogStatus(MySqlConnection(client))
 

@@ -11,7 +11,6 @@ import time
 
 from pyspark_mysql_cdc_wm.binlog.log_position import GtidSet, LogPosition, file_name, file_number
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
-from pyspark_mysql_cdc_wm.client.login_settings import ANSWER_SECONDS
 from pyspark_mysql_cdc_wm.client.server_errors import CANNOT_BE_LISTED, code_of
 from pyspark_mysql_cdc_wm.lookup.binlog_status import LogStatus
 from watermark_source.errors import OffsetError, ResponseTimeoutError, SourceError, shortened
@@ -151,7 +150,8 @@ class Transactions:
 
     def _listed(self, file: str, start: int, end: int) -> GtidSet:
         """Read few events with SHOW BINLOG EVENTS, which is faster than connecting for a dump."""
-        until = time.monotonic() + ANSWER_SECONDS
+        settings = self._connection.settings
+        until = time.monotonic() + settings.answer_seconds
         while start < end:
             listed = self._connection.rows(
                 f"SHOW BINLOG EVENTS IN '{file}' FROM {start} LIMIT {(end - start) // _LEAST_EVENT_BYTES}"
@@ -162,8 +162,8 @@ class Transactions:
                 return GtidSet.parse(",".join(row[5].split("'")[1] for row in within if row[2].startswith("Gtid")))
             if time.monotonic() > until:
                 raise ResponseTimeoutError(
-                    f"{self._connection.settings.where}: {file} did not reach position {end} within "
-                    f"{ANSWER_SECONDS} s. Was the binlog reset (RESET BINARY LOGS AND GTIDS)?"
+                    f"{settings.where}: {file} did not reach position {end} within "
+                    f"{settings.answer_seconds:g} s. Was the binlog reset (RESET BINARY LOGS AND GTIDS)?"
                 )
             time.sleep(_PAUSE_SECONDS)
         return GtidSet()

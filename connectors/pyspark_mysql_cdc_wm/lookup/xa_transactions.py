@@ -24,7 +24,7 @@ from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs
 from pyspark_mysql_cdc_wm.binlog.xa import prepared_name, xa_ends
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.client.dump_range import PlacedBlock, dumped, in_own_memory
-from pyspark_mysql_cdc_wm.client.login_settings import ClientSettings
+from pyspark_mysql_cdc_wm.client.login_settings import LoginSettings
 from pyspark_mysql_cdc_wm.lookup.binlog_status import LogStatus
 from watermark_source.errors import DataLossError
 
@@ -50,7 +50,7 @@ _ROW_EVENTS = (
 
 def with_prepared(
     blocks: Iterable[PlacedBlock],
-    settings: ClientSettings,
+    settings: LoginSettings,
     base: str,
     *,
     start: int | None = None,
@@ -144,9 +144,7 @@ def _moved_to(place: int, rows: PlacedBlock) -> PlacedBlock:
 class _Prepared:
     """The prepared transactions by name, in the part of the binlog that was scanned so far."""
 
-    def __init__(
-        self, settings: ClientSettings, base: str, start: int | None, rows: PreparedRows | None = None
-    ) -> None:
+    def __init__(self, settings: LoginSettings, base: str, start: int | None, rows: PreparedRows | None = None) -> None:
         self._settings = settings
         self._base = base
         self._logged: dict[str, set[LoggedRange]] = {}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyspark_mysql_cdc_wm.binlog.statement_effects import LoggedStatements, Unlogged
-from pyspark_mysql_cdc_wm.client.login_settings import ClientSettings, Tls, TlsMode
+from pyspark_mysql_cdc_wm.client.login_settings import LoginSettings, Tls, TlsMode
 from pyspark_mysql_cdc_wm.options.mysql_option_table import (
     DATED,
     FORMAT,
@@ -38,7 +38,7 @@ class SnapshotOptions:
 class MySqlOptions:
     """The options after parsing."""
 
-    client: ClientSettings
+    client: LoginSettings
     tables: Selection
     start: Start
     max_rows: int | None
@@ -108,7 +108,13 @@ def _tls(values: Mapping[str, Any]) -> Tls:
 
 def _of(values: SourceOptions) -> MySqlOptions:
     return MySqlOptions(
-        client=ClientSettings(values["hostname"], values["port"], values["username"], values["password"], _tls(values)),
+        client=LoginSettings(
+            hostname=values["hostname"],
+            port=values["port"],
+            username=values["username"],
+            password=values["password"],
+            tls=_tls(values),
+        ),
         tables=values["tables"],
         start=values["startingTimestamp"] or values["startingOffsets"],
         max_rows=values["maxRowsPerTrigger"],

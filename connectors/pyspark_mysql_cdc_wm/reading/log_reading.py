@@ -11,7 +11,7 @@ from pyspark_mysql_cdc_wm.binlog.log_position import GtidSet
 from pyspark_mysql_cdc_wm.binlog.statement_effects import LoggedStatements, Unlogged
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.client.dump_range import PlacedBlock, dumped, dumped_without
-from pyspark_mysql_cdc_wm.client.login_settings import ClientSettings
+from pyspark_mysql_cdc_wm.client.login_settings import LoginSettings
 from pyspark_mysql_cdc_wm.lookup.collations import collations_of
 from pyspark_mysql_cdc_wm.lookup.xa_transactions import with_prepared
 from pyspark_mysql_cdc_wm.options.tables import Selection
@@ -29,7 +29,7 @@ _IN_PLACE: Final = Relocation("")
 class LogReading:
     """The stream that is read, and from which server."""
 
-    client: ClientSettings
+    client: LoginSettings
     tables: Selection
     layout: Layout
     known: Known | None

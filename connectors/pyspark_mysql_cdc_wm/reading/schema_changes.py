@@ -23,7 +23,7 @@ from pyspark_mysql_cdc_wm.binlog.ddl_statements import (
 from pyspark_mysql_cdc_wm.binlog.statement_effects import Unlogged
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs
 from pyspark_mysql_cdc_wm.client.dump_range import PlacedBlock, dumped
-from pyspark_mysql_cdc_wm.client.login_settings import ClientSettings
+from pyspark_mysql_cdc_wm.client.login_settings import LoginSettings
 from pyspark_mysql_cdc_wm.lookup.rights import Rights
 from pyspark_mysql_cdc_wm.lookup.stream_layout import without_event_time
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
@@ -392,7 +392,7 @@ _scanned: dict[tuple[str, str, str], _Scanned] = {}
 
 
 def changes_between(
-    run: str, client: ClientSettings, base: str, start: int, end: int
+    run: str, client: LoginSettings, base: str, start: int, end: int
 ) -> Iterable[tuple[int, Redefinition]]:
     """Return statements that may change columns between two positions, each with the position behind it.
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pymysql
 
 from pyspark_mysql_cdc_wm.client.connection import connected
-from pyspark_mysql_cdc_wm.client.login_settings import ClientSettings
+from pyspark_mysql_cdc_wm.client.login_settings import LoginSettings
 from pyspark_mysql_cdc_wm.client.server_errors import LOCKED, ErrorKind, code_of, kind_of, server_error
 from pyspark_mysql_cdc_wm.client.text_rows import TextReader
 from pyspark_mysql_cdc_wm.options.tables import TableName, quoted
@@ -65,7 +65,7 @@ class ConsistentView:
     It locks no rows, but its metadata locks keep other sessions from altering, truncating or dropping the tables.
     """
 
-    def __init__(self, settings: ClientSettings, *, batch_rows: int = 10_000) -> None:
+    def __init__(self, settings: LoginSettings, *, batch_rows: int = 10_000) -> None:
         """Connect and begin the transaction.
 
         Raises:
@@ -184,7 +184,7 @@ class ConsistentView:
         chunked_by: Sequence[KeyColumn],
         keys: KeyRange,
     ) -> Iterator[tuple[int, tuple[pa.Array, ...]]]:
-        """Yield the rows of a range in its order, in batches: their number and their columns.
+        """Yield the rows of a range in its order, in batches as the server sends them: their number and their columns.
 
         After KILL QUERY the statement is sent again for the remaining rows, where the same rows come first again: of
         InnoDB's tables, in the order of their key.

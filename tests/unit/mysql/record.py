@@ -13,7 +13,7 @@ from contextlib import closing
 from pathlib import Path
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
-from pyspark_mysql_cdc_wm.client.login_settings import ClientSettings
+from pyspark_mysql_cdc_wm.client.login_settings import LoginSettings
 from pyspark_mysql_cdc_wm.lookup.collations import collations_of
 from services.mysql_client import connect
 from services.mysql_local import LocalMySql
@@ -75,7 +75,7 @@ def record(name: str, flavour: Flavour, *statements: str) -> None:
             file = cursor.fetchall()[-1][0]
             cursor.execute("SELECT @@datadir")
             ((folder,),) = cursor.fetchall()
-        with closing(MySqlConnection(ClientSettings(server.host, server.port, "root", ""))) as connection:
+        with closing(MySqlConnection(LoginSettings(server.host, server.port, "root", ""))) as connection:
             charsets = dict(collations_of(connection).charsets)
         # While it is written to, a file is marked as such, which its checksum does not know.
         server.stop()

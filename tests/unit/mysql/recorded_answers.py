@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection, Row
-from pyspark_mysql_cdc_wm.client.login_settings import ClientSettings
+from pyspark_mysql_cdc_wm.client.login_settings import LoginSettings
 from pyspark_mysql_cdc_wm.lookup.checked_server import CheckedServer
 from pyspark_mysql_cdc_wm.options import mysql_options
 
@@ -25,7 +25,7 @@ class RecordedConnection(MySqlConnection):
     """Answers each statement by the longest text that it begins with, and notes the statements."""
 
     def __init__(self, answers: Mapping[str, Answer], version: str = "9.7.4") -> None:
-        super().__init__(ClientSettings("db1", 3306, "cdc", ""))
+        super().__init__(LoginSettings("db1", 3306, "cdc", ""))
         self._answers = answers
         self._version = version
         self.sent: list[str] = []

@@ -14,7 +14,7 @@ from pymysql.err import InterfaceError, OperationalError
 
 from pyspark_mysql_cdc_wm.client import connection
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
-from pyspark_mysql_cdc_wm.client.login_settings import ClientSettings
+from pyspark_mysql_cdc_wm.client.login_settings import LoginSettings
 from watermark_source.errors import SourceError, UnreachableError
 
 
@@ -25,7 +25,7 @@ def test_tls_that_verifies_nothing_reads_no_certificates(monkeypatch: pytest.Mon
         read.append("certificates")
 
     monkeypatch.setattr(ssl.SSLContext, "load_default_certs", reads)
-    settings = ClientSettings("localhost", 1, "u", "hidden")
+    settings = LoginSettings("localhost", 1, "u", "hidden")
     opened = connection._Connection(**settings.for_pymysql(), defer_connect=True)
     assert opened.ctx.verify_mode is ssl.CERT_NONE
     assert not opened._ssl_required
@@ -49,7 +49,7 @@ def test_a_response_without_end_is_an_error_and_fills_no_memory(monkeypatch: pyt
         sender.start()
         port = listening.getsockname()[1]
         with pytest.raises(SourceError, match=rf"MySQL at 127.0.0.1:{port} sent a response of more than"):
-            MySqlConnection(ClientSettings("127.0.0.1", port, "u", "hidden")).rows("SELECT 1")
+            MySqlConnection(LoginSettings("127.0.0.1", port, "u", "hidden")).rows("SELECT 1")
         sender.join(30)
     assert sum(sent_bytes) < 100 * 2**20
 
@@ -107,7 +107,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Opened]:
 
 
 def asking(patience: float = 60) -> MySqlConnection:
-    return MySqlConnection(ClientSettings("db1", 3306, "u", "hidden", patience_seconds=patience))
+    return MySqlConnection(LoginSettings("db1", 3306, "u", "hidden", patience_seconds=patience))
 
 
 def test_a_connection_that_is_lost_twice_is_closed_and_the_next_question_opens_another(opened: list[Opened]) -> None:
