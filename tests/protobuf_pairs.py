@@ -11,7 +11,6 @@ from typing import Any
 from google.protobuf import descriptor_pb2, descriptor_pool, duration_pb2, message_factory, timestamp_pb2
 from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
-from pyspark.sql.types import StringType
 
 from pyspark_aligned_kafka.client.schema_registry import SchemaRegistry
 from pyspark_aligned_kafka.records.payload import Decoded, Paths, PayloadChoice, PayloadReader
@@ -37,7 +36,7 @@ def reader_of(
     """Return the reader of a message's values, or of some members of them."""
     message = message_of(descriptor, paths)
     schema = MessageSchema(message, index_in_file(descriptor), registry)
-    return payload_reader(PayloadChoice(message.type_of(StringType()), "protobuf", schema, **choice))  # type: ignore[arg-type]
+    return payload_reader(PayloadChoice(message.column_type, "protobuf", schema, **choice))  # type: ignore[arg-type]
 
 
 def decoded(descriptor: Descriptor, values: Sequence[bytes | None]) -> Decoded:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -269,6 +269,10 @@ def gather_base64(  # noqa: PLR0917 - arrays in, arrays out
     return end
 
 
+Delivered: TypeAlias = Callable[[pa.Array, pa.DataType], pa.Array]
+"""Makes a column of a type of the one that was read."""
+
+
 class CellColumns:
     """The nodes of a schema in its order, the root first, and the cells of each.
 
@@ -302,6 +306,7 @@ class CellColumns:
             closures += self._closure(node)
             self.nodes[node, CLOSURE_END] = len(closures)
         self.closures = np.array(closures, np.int64)
+        self._delivered: dict[int, tuple[pa.DataType | None, Delivered]] = {}
         self.counts = np.zeros(len(self.kinds), np.int64)
         """Cells of each node."""
         self.before = np.zeros(len(self.kinds), np.int64)
@@ -318,6 +323,12 @@ class CellColumns:
             node = self.children[node][schema.names.index(name)]
             schema = schema[name].dataType
         return None if self.children[node] else node
+
+    def deliver(self, node: int, delivered: Delivered, read_as: tuple[CellKind, pa.DataType] | None = None) -> None:
+        """Have ``delivered`` make the column of a leaf of what is read: as ``read_as``, or as what the leaf is."""
+        if read_as is not None:
+            self.kinds[node] = read_as[0]
+        self._delivered[node] = None if read_as is None else read_as[1], delivered
 
     def fill(self, rows: int, walk: Callable[[], int]) -> int:
         """Call a walk over so many values until the cells have room, and return what it returns.
@@ -399,6 +410,12 @@ class CellColumns:
         return pa.Array.from_buffers(kind, len(states), [validity], nulls, children=children)
 
     def _column(self, data: Bytes, node: int, kind: pa.DataType, without: str | None = None) -> pa.Array:
+        if (other := self._delivered.get(node)) is None:
+            return self._read(data, node, kind, without)
+        read_as, delivered = other
+        return delivered(self._read(data, node, read_as or kind, None), kind)
+
+    def _read(self, data: Bytes, node: int, kind: pa.DataType, without: str | None) -> pa.Array:
         what = self.kinds[node]
         if what is CellKind.STRUCT:
             return self._struct(data, node, kind, without)

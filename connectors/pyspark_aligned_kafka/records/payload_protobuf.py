@@ -6,9 +6,11 @@ occurrence of a field counts, occurrences of a message are merged, and another f
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.types import DayTimeIntervalType, DecimalType, DoubleType, FloatType, IntegerType
+from pyspark.sql.types import DayTimeIntervalType, DecimalType, DoubleType, FloatType
 
 from pyspark_aligned_kafka.records.json_strings import is_utf8
 from pyspark_aligned_kafka.records.payload import Decoded, IdHeader, PayloadChoice
@@ -50,7 +52,8 @@ from pyspark_aligned_kafka.records.protobuf_messages import (
     Message,
     MessageSchema,
     Shape,
-    delivered,
+    enum_names,
+    with_default,
 )
 from pyspark_aligned_kafka.records.protobuf_wire import GROUPS, field_end, fixed_at, sized_at, tag_at
 from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
@@ -456,7 +459,7 @@ class _Plan:
     """The tables of a message: its nodes as ``CellColumns`` numbers them, and its fields."""
 
     def __init__(self, message: Message, columns: CellColumns) -> None:
-        self._children = columns.children
+        self._columns, self._children = columns, columns.children
         self._nodes = [[0] * _NODE_COLUMNS for _ in columns.kinds]
         self._fields: list[list[int]] = []
         self._names: list[int] = []
@@ -525,6 +528,10 @@ class _Plan:
             inner, container = -1, node
         if field.message is not None and field.moment is None:
             self._message(field.message, holder, inner, container)
+        elif field.enum is not None:
+            self._columns.deliver(holder, partial(enum_names, field.enum), (CellKind.INTEGER, pa.int32()))
+        elif isinstance(field.default, bytes):
+            self._columns.deliver(holder, partial(with_default, field.default))
         if field.shape is Shape.MAP:
             for each in self._children[node]:
                 # An entry without a key or a value has the default one.
@@ -540,15 +547,14 @@ class ProtobufReader:
         assert isinstance(schema, MessageSchema)
         self._message = message = schema.message
         self._opener = MessageOpener(schema, choice.field) if choice.framed else None
-        read = message.type_of(IntegerType())
         # The bits of floating-point numbers are cells as they are.
         self._columns = CellColumns(
-            read,
+            choice.schema,
             {FloatType: CellKind.INTEGER, DoubleType: CellKind.INTEGER, DecimalType: CellKind.WIDE,
              DayTimeIntervalType: CellKind.TIMESTAMP},
             unique_keys=True,
         )  # fmt: skip
-        self._read_type, self._type = arrow_type(read), arrow_type(choice.schema)
+        self._type = arrow_type(choice.schema)
         self._plan = _Plan(message, self._columns)
         self._stack, self._groups = np.zeros((DEEPEST + 2) * _FRAME, np.int64), np.zeros(GROUPS, np.int64)
 
@@ -573,7 +579,7 @@ class ProtobufReader:
                 self._stack, self._groups, wrong,
             ),
         )  # fmt: skip
-        column = delivered(made.column(data, self._read_type), self._message, self._type)
+        column = made.column(data, self._type)
         places = np.flatnonzero(wrong + refused)
         if not len(places):
             return Decoded(column, 0)

@@ -106,21 +106,20 @@ class Field:
             return True
         return len(self.message.members) >= (2 if self.shape is Shape.MAP else 1)
 
-    def type_of(self, enum: DataType) -> DataType:
-        """Return the member's type; ``enum`` is that of an enum."""
-        kind = self._one(enum)
-        return ArrayType(kind) if self.shape is Shape.LIST else kind
+    @property
+    def member_type(self) -> DataType:
+        """The member's type."""
+        return ArrayType(self._one) if self.shape is Shape.LIST else self._one
 
-    def _one(self, enum: DataType) -> DataType:
+    @property
+    def _one(self) -> DataType:
         if self.shape is Shape.MAP:
             assert self.message is not None
             key, value = self.message.fields
-            return MapType(key.type_of(enum), value.type_of(enum))
+            return MapType(key.member_type, value.member_type)
         if self.moment is not None:
             return self.moment
-        if self.message is not None:
-            return self.message.type_of(enum)
-        return enum if self.enum is not None else _TYPES[self.type]
+        return _TYPES[self.type] if self.message is None else self.message.column_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +135,10 @@ class Message:
         """The fields that are decoded."""
         return tuple(each for each in self.fields if each.decoded)
 
-    def type_of(self, enum: DataType) -> StructType:
-        """Return the type of the column; ``enum`` is that of an enum."""
-        return StructType([StructField(each.name, each.type_of(enum)) for each in self.members])
+    @property
+    def column_type(self) -> StructType:
+        """The type of the column."""
+        return StructType([StructField(each.name, each.member_type) for each in self.members])
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +181,7 @@ def message_schema(
     except (SchemaError, UnsupportedFormatError) as error:
         raise ValueError(str(error)) from None
     message = message_of(descriptor, paths)
-    return message.type_of(StringType()), MessageSchema(message, index_in_file(descriptor), registry)
+    return message.column_type, MessageSchema(message, index_in_file(descriptor), registry)
 
 
 def _message_in_file(text: str) -> Any:
@@ -387,40 +387,13 @@ def _bits(kind: int, value: Any) -> int | bytes:
     return bytes(value) if kind == BYTES else int(value) - (int(value) >> 63 << 64 if int(value) >= 2**63 else 0)
 
 
-# Columns as they are delivered: names of enums, and defaults that are texts.
+# Members as they are delivered: names of enums, and defaults that are texts.
 
 
-def delivered(column: pa.Array, message: Message, kind: pa.DataType) -> pa.Array:
-    """Return a column of a message that was read with numbers for enums."""
-    children = [_member_of(column.field(at), each, kind.field(at).type) for at, each in enumerate(message.members)]
-    return pa.Array.from_buffers(kind, len(column), [column.buffers()[0]], column.null_count, children=children)
-
-
-def _member_of(column: pa.Array, field: Field, kind: pa.DataType) -> pa.Array:
-    if field.shape is Shape.LIST:
-        elements = _value_of(column.values, field, kind.value_type)
-        return pa.Array.from_buffers(kind, len(column), column.buffers()[:2], column.null_count, children=[elements])
-    if field.shape is Shape.MAP:
-        return _map_of(column, field, kind)
-    return _value_of(column, field, kind)
-
-
-def _value_of(column: pa.Array, field: Field, kind: pa.DataType) -> pa.Array:
-    if field.enum is not None:
-        return _named(column, field.enum)
-    if isinstance(field.default, bytes):
-        text = field.default.decode() if pa.types.is_string(kind) else field.default
-        check_size(column.nbytes + column.null_count * len(field.default))
-        return pc.fill_null(column, pa.scalar(text, kind))
-    if field.message is not None and field.moment is None:
-        return delivered(column, field.message, kind)
-    return column
-
-
-def _named(column: pa.Array, enum: Names) -> pa.Array:
+def enum_names(enum: Names, column: pa.Array, kind: pa.DataType) -> pa.Array:
     """Return the names of an enum's numbers; a number without one is named as Java's library names it."""
     if not len(column):
-        return pa.array([], pa.string())
+        return pa.array([], kind)
     numbers = np.frombuffer(column.buffers()[1], np.int32, len(column))
     known = np.array(enum.numbers, np.int32)
     at = np.minimum(np.searchsorted(known, numbers), len(known) - 1)
@@ -435,16 +408,10 @@ def _named(column: pa.Array, enum: Names) -> pa.Array:
     indices = pa.Array.from_buffers(
         pa.int64(), len(column), [column.buffers()[0], pa.py_buffer(at.astype(np.int64))], column.null_count
     )
-    return pa.array(names, pa.string()).take(indices)
+    return pa.array(names, kind).take(indices)
 
 
-def _map_of(column: pa.Array, field: Field, kind: pa.DataType) -> pa.Array:
-    assert field.message is not None
-    pair = [
-        _value_of(each, of, inner)
-        for each, of, inner in zip(
-            (column.keys, column.items), field.message.fields, (kind.key_type, kind.item_type), strict=True
-        )
-    ]
-    entries = pa.Array.from_buffers(kind.field(0).type, len(column.keys), [None], 0, children=pair)
-    return pa.Array.from_buffers(kind, len(column), column.buffers()[:2], column.null_count, children=[entries])
+def with_default(default: bytes, column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return a column of texts, or of bytes, with the default of their field where there are none."""
+    check_size(column.nbytes + column.null_count * len(default))
+    return pc.fill_null(column, pa.scalar(default.decode() if pa.types.is_string(kind) else default, kind))
