@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection, Row
 from pyspark_mysql_cdc_wm.lookup.binlog_status import end_statement, replica_statement
-from pyspark_mysql_cdc_wm.lookup.rights import readable_in_part
+from pyspark_mysql_cdc_wm.lookup.rights import Rights
 from pyspark_mysql_cdc_wm.lookup.stream_layout import stream_layout
 from pyspark_mysql_cdc_wm.lookup.table_columns import ShownTables, TableColumns, described, versioned_error
 from pyspark_mysql_cdc_wm.lookup.table_list import VERSIONED, Tables, check_found, on_server, tables_of
@@ -167,7 +167,7 @@ class CheckedServer:
         """The tables of which the user may read only some columns."""
         login = self.login
         roles = login.roles if isinstance(login, Login) and not self.connection.is_mariadb else None
-        return readable_in_part(self.connection, self.table_names, roles)
+        return tuple(filter(Rights(self.connection, roles).are_in_part, self.table_names))
 
     @cached_property
     def layout(self) -> Layout:

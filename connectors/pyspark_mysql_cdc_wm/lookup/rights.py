@@ -73,24 +73,13 @@ def readable_columns(connection: MySqlConnection, table: TableName) -> frozenset
     return frozenset(str(name) for (name,) in connection.rows(_COLUMNS, *table))
 
 
-def readable_in_part(
-    connection: MySqlConnection, tables: Iterable[TableName], roles: str | None = None
-) -> tuple[TableName, ...]:
-    """Return the tables of which the user may SELECT some columns and not others; raises as ``rows_of_tables``.
-
-    Only tables in a grant for columns are asked one after another. ``roles`` is what ``CURRENT_ROLE()`` returns, where
-    that is known.
-    """
-    granted = _grants_of_columns(connection, roles)
-    return tuple(table for table in tables if _names(granted, table) and not _shows_all(connection, table))
-
-
 class Rights:
     """What the user may SELECT; each table is asked for once, when it is met first."""
 
-    def __init__(self, connection: MySqlConnection) -> None:
-        """Begin without asking."""
+    def __init__(self, connection: MySqlConnection, roles: str | None = None) -> None:
+        """Begin without asking. ``roles`` is what ``CURRENT_ROLE()`` returns, where that is known."""
         self._connection = connection
+        self._roles = roles
         self._columns: dict[TableName, frozenset[str]] = {}
         self._refused: dict[TableName, bool] = {}
         self._in_part: dict[TableName, bool] = {}
@@ -118,11 +107,21 @@ class Rights:
         """
         if table not in self._in_part:
             if self._granted is None:
-                self._granted = _grants_of_columns(self._connection)
-            self._in_part[table] = _names(self._granted, table) and not (
-                self.columns(table) and _shows_all(self._connection, table)
-            )
+                self._granted = _grants_of_columns(self._connection, self._roles)
+            # Only a table in a grant for columns is asked for.
+            self._in_part[table] = _names(self._granted, table) and not self._are_whole(table)
         return self._in_part[table]
+
+    def _are_whole(self, table: TableName) -> bool:
+        """Return whether the user may SELECT all columns of a table, also the invisible ones."""
+        columns = self.columns(table)
+        with waiting_for_locks(self._connection):
+            if not columns or not _may_select(self._connection, table, "*"):
+                return False
+            # It needs a privilege for the table as a whole, which need not be that to read it.
+            shown = _unless_refused(self._connection, f"SHOW CREATE TABLE {table.quoted}")
+        declared = _DECLARED.findall(str(shown[0][1])) if shown else ()
+        return len(declared) == len(columns)
 
     def refusal(self, table: TableName) -> RefusedError:
         """Return the error for a table that the user may not SELECT."""
@@ -175,7 +174,7 @@ def hidden_from_user(connection: MySqlConnection, selection: Selection) -> tuple
     )
 
 
-def _grants_of_columns(connection: MySqlConnection, roles: str | None = None) -> str:
+def _grants_of_columns(connection: MySqlConnection, roles: str | None) -> str:
     """Return the user's grants for columns, with those of the roles that are active, in lower case."""
     shown = "SHOW GRANTS"
     if not connection.is_mariadb:
@@ -190,17 +189,6 @@ def _names(grants: str, table: TableName) -> bool:
     """Return whether grants may name a table: a server's settings decide whether names are in quotes, and which."""
     name = table.table.lower()
     return any(each in grants for each in {name, name.replace("`", "``"), name.replace('"', '""')})
-
-
-def _shows_all(connection: MySqlConnection, table: TableName) -> bool:
-    """Return whether the user may SELECT all columns of a table, also the invisible ones."""
-    with waiting_for_locks(connection):
-        if not _may_select(connection, table, "*"):
-            return False
-        # It needs a privilege for the table as a whole, which need not be that to read it.
-        shown = _unless_refused(connection, f"SHOW CREATE TABLE {table.quoted}")
-    declared = _DECLARED.findall(str(shown[0][1])) if shown else ()
-    return len(declared) == len(readable_columns(connection, table))
 
 
 def _may_select(connection: MySqlConnection, table: TableName, what: str = "1") -> bool:
