@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import TypeAlias
 from uuid import UUID
 
-from pyspark_aligned_kafka.client.schema_registry import IDS, RegisteredSchema, SchemaRegistry
+from pyspark_aligned_kafka.client.schema_registry import IDS, VERSIONS, RegisteredSchema, SchemaRegistry
 from watermark_source.errors import PayloadError
 
 _MOST_SCHEMAS, _MOST_UNKNOWN = 1_000, 1_000
 """Limits on the schemas, and on the ids without one, that are kept in memory."""
 _UNKNOWN_SECONDS = 60
 """Seconds until a schema that the registry did not have is requested again."""
+_VERSION = re.compile("[1-9][0-9]{0,9}")
 _Key: TypeAlias = tuple[SchemaRegistry, int | UUID, bool]
 _schemas: dict[_Key, RegisteredSchema] = {}
 _versions: dict[tuple[SchemaRegistry, str, int, bool], RegisteredSchema] = {}
@@ -56,13 +58,28 @@ def schema_of(registry: SchemaRegistry, number: int | UUID, *, serialized: bool 
 
 
 def version_of(
-    registry: SchemaRegistry, subject: str, version: int, *, serialized: bool = False
-) -> RegisteredSchema | None:
-    """Return a version of a subject, which does not change: once it is there it is not requested again."""
-    key = (registry, subject, version, serialized)
-    schema = _versions.get(key) or registry.version(subject, version, serialized=serialized)
-    if schema is not None:
-        if len(_versions) >= _MOST_SCHEMAS:
-            _versions.clear()
-        _versions[key] = schema
+    registry: SchemaRegistry | None, subject: str, version: str, *, serialized: bool = False
+) -> RegisteredSchema:
+    """Return a version of a subject, which does not change: once it is there it is not requested again.
+
+    Raises:
+        ValueError: it is not a version, there is no registry, or it has no such version.
+        SchemaError, RefusedError, UnreachableError, ResponseTimeoutError: see ``SchemaRegistry.version``.
+    """
+    if registry is None:
+        raise ValueError("a version of a subject needs the option schemaRegistry")
+    if not _VERSION.fullmatch(version):
+        raise ValueError(
+            f'"{version[:40]}" is not a version, which is a number from 1, so that restarted queries have the same '
+            "columns"
+        )
+    key = (registry, subject, int(version), serialized)
+    schema = _versions.get(key)
+    if schema is None and key[2] in VERSIONS:
+        schema = registry.version(subject, key[2], serialized=serialized)
+    if schema is None:
+        raise ValueError(f"the schema registry {registry} has no such version")
+    if len(_versions) >= _MOST_SCHEMAS:
+        _versions.clear()
+    _versions[key] = schema
     return schema

@@ -153,7 +153,6 @@ class MessageSchema:
 
 
 _VERSION = re.compile(r"(?P<subject>.+):(?P<version>[1-9][0-9]{0,9})(?::(?P<message>[A-Za-z_][\w.]*))?")
-_LAST_VERSION = 2**31 - 1
 
 
 def message_schema(
@@ -170,10 +169,9 @@ def message_schema(
     """
     found = _VERSION.fullmatch(text)
     try:
-        if found and registry is not None:
+        # Without a registry a path may have a colon and a number in it.
+        if found and (registry is not None or found["message"] is None):
             descriptor = _registered_message(registry, found["subject"], found["version"], found["message"])
-        elif found and found["message"] is None:
-            raise ValueError("a version of a subject needs the option schemaRegistry")
         else:
             descriptor = _message_in_file(text)
     except ImportError as error:
@@ -204,10 +202,9 @@ def _message_in_file(text: str) -> Any:
     return message_in_set(name.strip(), content)
 
 
-def _registered_message(registry: SchemaRegistry, subject: str, version: str, name: str | None) -> Any:
-    schema = None if int(version) > _LAST_VERSION else version_of(registry, subject, int(version), serialized=True)
-    if schema is None:
-        raise ValueError(f"the schema registry {registry} has no such version")
+def _registered_message(registry: SchemaRegistry | None, subject: str, version: str, name: str | None) -> Any:
+    schema = version_of(registry, subject, version, serialized=True)
+    assert registry is not None
     file = file_of(schema, registry)
     names = names_in(file.message_types_by_name.values())
     if name is None:
