@@ -22,7 +22,7 @@ GUARDED: Mapping[str, Sequence[str]] = {
         "README.md", "docs/monitoring.md", "docs/options.md", "docs/site.py", "services/browser.py",
         "tests/unit/monitor/example_status.py", "watermark_source/durations.py", "watermark_source/monitor/*.py",
         "watermark_source/status_model/*.py",
-        "watermark_source/planning/group.py", "watermark_source/planning/holds.py", "watermark_source/words.py",
+        "watermark_source/planning/group.py", "watermark_source/planning/hold*.py", "watermark_source/words.py",
         _PACKAGES,
     ),
     "tests/unit/test_code_cache.py": (

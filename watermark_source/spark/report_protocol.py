@@ -159,7 +159,7 @@ def decode(body: bytes) -> list[RangeReport]:
     try:
         entries = json.loads(body)
         # A query's name is not a message of its own.
-        return [_report(*entry) for entry in entries[1 if query_of(body) and len(entries) > 1 else 0 :]]
+        return [_report(entry) for entry in entries[1 if query_of(body) and len(entries) > 1 else 0 :]]
     except (TypeError, RecursionError) as error:
         raise ValueError(f"not a report: {error}") from None
 
@@ -172,27 +172,16 @@ def query_of(body: bytes) -> str | None:
     return str(named) or None
 
 
-def _report(  # noqa: PLR0917 - the fields as they are on the wire
-    log: object,
-    number: object,
-    start: object,
-    end: object,
-    highest: object,
-    rows: object,
-    future: object,
-    late: object,
-    undated: object,
-    malformed: object,
-    marked: object,
-    segments: object,
-) -> RangeReport:
+def _report(entry: Sequence[object]) -> RangeReport:
+    """Return a report of its fields on the wire."""
+    log, number, start, end, highest, read, future, late, undated, malformed, marked, segments = entry
     if not isinstance(log, str):
         raise TypeError(f"a log with the name {shortened(log)}")
     found = RangeReport(
         range=SplitRange(Split(log, _integer(number)), _integer(start), _integer(end)),
         max_event_time=_moment(highest),
         rows=RowTotals(
-            read=_integer(rows),
+            read=_integer(read),
             future=_integer(future),
             undated=_integer(undated),
             malformed=_integer(malformed),
