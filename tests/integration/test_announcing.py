@@ -8,7 +8,7 @@ import random
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,16 +16,19 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
+from pyspark.sql.streaming import StreamingQuery
 
 from pyspark_aligned_kafka import WatermarkAnnouncer, announce_watermark
 from pyspark_aligned_kafka.announcing import Audit, announcer, audit
 from pyspark_aligned_kafka.announcing.announcer import AnnouncementTopic
+from pyspark_aligned_kafka.announcing.written_topic import WrittenTopic
 from pyspark_aligned_kafka.client.settings import parse_settings
 from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
 from pyspark_aligned_kafka.options.subscription import announcements_of
 from services.kafka import Kafka, kafka_service
 from services.kafka_topics import add_partitions, create_topic, delete_records, delete_topic, records_refused
 from services.wait_until import wait_until
+from tests.integration.direct_kafka import DirectKafka
 from tests.integration.kafka_streams import KafkaStreams, write
 from tests.integration.killed_announcing_driver import WINDOW_SECONDS, WINDOWS, AnnouncingJob
 from tests.integration.killed_runs import batches, kill_once, last_commit, started, wait_for
@@ -326,6 +329,82 @@ def test_a_query_announces_what_its_operators_state(
     result = audited(kafka, sink)
     assert result
     assert result.rows > 15
+
+
+def test_readers_do_not_wait_for_a_query_whose_sources_are_idle_and_wait_again_before_its_next_rows(
+    streams: KafkaStreams,
+    direct: DirectKafka,
+    kafka: Kafka,
+    new_topic: NewTopic,
+    built_in_kafka: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    source, sink = new_topic(2), new_topic(2)
+    interval = "spark.sql.streaming.noDataProgressEventInterval"
+    streams.spark.conf.set(interval, "500")
+    rows = follow_watermark(streams.source(subscribe=source, idleTimeout="2 seconds"))
+    writer = windows(rows).writeStream.format(built_in_kafka).option("kafka.bootstrap.servers", kafka.bootstrap)
+    writer = writer.option("topic", sink).option("checkpointLocation", str(streams.checkpoint("a")))
+
+    def last(of: str = "sessions") -> Announcement:
+        return next(each for each in reversed(of_query(kafka, sink)) if each.writer == of)
+
+    def run() -> StreamingQuery:
+        query = writer.start()
+        streams.started.append(query)
+        announcing = announce_watermark(query, sink, options_of(kafka), "sessions")
+        stack.callback(announcing.stop)
+        return query
+
+    reader = direct.start(
+        direct.source(subscribe=sink, watermarkStrategy="announced", eventTimeColumn=TIME, eventTimeFormat="millis"),
+        "reader",
+    )
+    with ExitStack() as stack:
+        stack.callback(streams.spark.conf.unset, interval)
+        other = stack.enter_context(WatermarkAnnouncer(sink, options_of(kafka), "other"))
+        query = run()
+        streams.write(source, {0: [1, 15], 1: [2, 25]})
+        wait_until(lambda: last().idle, 120, "an announcement that the query is idle")
+        # It has a cut behind the windows that the last batch before it has closed.
+        assert last().watermark is not None
+        assert sum(last().ends.values()) == len(values_of(kafka, sink)) == 2
+        reader.step()
+        for second in (600, 700):
+            produce(kafka, sink, [(1, START + second * 1_000, "other")])
+            other.announce(START + second * 1_000)
+            reader.run_until(lambda second=second: reader.status.watermark == START + second * 1_000)  # type: ignore[misc]
+        # It comes back with rows of now. The other writer goes on, and readers wait before the first is written.
+        written = len(values_of(kafka, sink))
+        streams.write(source, {0: [705, 715], 1: [712, 725]})
+        wait_until(lambda: len(values_of(kafka, sink)) > written, 120, "a window of the query")
+        assert not last().idle
+        other.announce(START + 3_600_000)
+        query.processAllAvailable()
+        reader.run_until(lambda: reader.status.rows.read == len(values_of(kafka, sink)))
+        # What it had open when it became idle is late, as its log has said, and nothing of what it has read since.
+        assert reader.status.rows.late.rows == 1
+        (said,) = (line for line in caplog.messages if "do not wait for it" in line)
+        assert said == (
+            "writer sessions: all sources of its query are idle, and readers of its announcements do not wait for it. "
+            "What it writes later is late where they have passed it, also from its 1 row of state, such as open "
+            'windows. To have them wait, leave .option("idleTimeout", …) out of one of its sources'
+        )
+        assert audited(kafka, sink)
+
+        # Where it ends, readers wait for its next run. Killed, it cannot say so before that.
+        wait_until(lambda: last().idle, 120, "an announcement that the query is idle again")
+        query.stop()
+        wait_until(lambda: not last().idle, 60, "readers to wait for the next run")
+        monkeypatch.setattr(WrittenTopic, "end_rest", lambda _: None)
+        query = run()
+        wait_until(lambda: last().idle, 120, "an announcement that the query is idle in its second run")
+        query.stop()
+        assert last().idle
+        monkeypatch.undo()
+        run()
+        assert not last().idle
 
 
 def test_a_topic_that_was_deleted_keeps_nothing_from_the_readers_of_another(

@@ -152,6 +152,13 @@ def output_watermark(query: StreamingQuery) -> OutputWatermark:
     return output_of(read_watermarks(query), query.lastProgress)
 
 
+def has_begun_another(query: StreamingQuery, batch: int) -> bool:
+    """Return whether Spark has rows for a batch after this one, or has begun it: it may write from now on."""
+    status = query._jsq.status()  # noqa: SLF001 - without the JSON of Spark's own method
+    execution = _query(query).lastExecution()
+    return bool(status.isDataAvailable()) or (execution is not None and int(execution.currentBatchId()) > batch)
+
+
 def executed_batch(progress: Mapping[str, Any]) -> int | None:
     """Return the last batch that was committed as of a progress event; ``None`` before the first.
 

@@ -14,13 +14,14 @@ from enum import Enum
 from typing import Final, NamedTuple, TypeVar
 
 from watermark_source.durations import count_text, format_duration
+from watermark_source.planning.announced import WriterStatus
 from watermark_source.planning.group import OwnSilence, Peer
 from watermark_source.planning.hold_kinds import HoldKind
 from watermark_source.planning.holds import Hold
 from watermark_source.planning.range_report import NO_ROWS, RowTotals
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitStatus
-from watermark_source.planning.watermark import MIN, watermark_text
+from watermark_source.planning.watermark import LAST, MIN, watermark_text
 from watermark_source.words import NO_WORDS, Words
 
 REPORTED_SPLITS = 100
@@ -386,6 +387,16 @@ class SourceStatus:
         return bool(self.writers) or self.unannounced is not None
 
     @property
+    def is_at_rest(self) -> bool:
+        """Whether nobody waits for it until it has rows again: all of its splits are idle, or all writers that it
+        follows are or have ended; or it has ended itself."""
+        if self.watermark is not None and self.watermark >= LAST:
+            return True
+        if self.is_announced:
+            return self.unannounced is None and all(writer.status in _AT_REST for writer in self.writers)
+        return not self.processing_time and self.counts.keys() == {Status.IDLE}
+
+    @property
     def splits_total(self) -> int:
         """Number of splits of the source; ``splits`` may hold fewer."""
         return sum(self.counts.values())
@@ -394,6 +405,9 @@ class SourceStatus:
     def late_share(self) -> float | None:
         """The share of late rows; ``None`` before the first row."""
         return self.rows.late_share
+
+
+_AT_REST = frozenset({WriterStatus.IDLE.value, WriterStatus.ENDED.value})
 
 
 def most_interesting(splits: Iterable[_Interesting], n: int) -> list[_Interesting]:

@@ -4,6 +4,9 @@ The thread polls the number of the last committed batch, ever less often the lon
 would have to be served by the session's event bus, which delays events and may drop them. After a batch it reads the
 output watermark, then the ends of the topics, and writes one announcement for each. It never holds the query up, and
 where it is slower than the batches only the newest is announced.
+
+Once all sources of the query are idle and a trigger has started no batch, it announces that readers need not wait. It
+takes that back before the next batch has written, as far as it can without holding the query up, and when it ends.
 """
 
 from __future__ import annotations
@@ -20,7 +23,9 @@ from py4j.protocol import Py4JNetworkError
 from pyspark.sql.streaming import StreamingQuery
 
 from pyspark_aligned_kafka.announcing.announcer import AnnouncementTopic, need_name, need_settings
-from watermark_source.durations import ACCEPTED, parse_duration
+from pyspark_aligned_kafka.announcing.polls import Polls
+from pyspark_aligned_kafka.announcing.written_topic import WrittenTopic
+from watermark_source.durations import ACCEPTED, count_text, parse_duration
 from watermark_source.errors import ResponseTimeoutError, SourceError, UsageError, WatermarkSourceError
 from watermark_source.planning.announcement import Announcement
 from watermark_source.planning.watermark import LAST_MOMENT, MAX, MIN, Millis, watermark_text
@@ -30,21 +35,18 @@ from watermark_source.spark.operator_watermarks import (
     OutputWatermark,
     Why,
     executed_batch,
+    has_begun_another,
     output_of,
     read_watermarks,
 )
+from watermark_source.status_model.status_json import parse_report
 
 _log = logging.getLogger(__name__)
 
-_POLLS_S: Final = (0.03, 0.25)
-"""Shortest and longest pause between two polls."""
-_POLL_SHARE: Final = 0.1
-"""A pause is this share of the time since the last new batch, within those bounds, so that it delays an announcement by
-little of the time that a batch takes."""
-_FIRST_POLL: Final = 0.4
-"""The first poll after a batch comes after this share of the time from the batch before to it, at the longest pause."""
 _ACTIVE_S: Final = 1.0
 """Seconds between two requests whether the query has ended."""
+_AT_REST_S: Final = 0.1
+"""Longest pause while readers do not wait for the query: they are to hear of its next batch before its rows."""
 _FAILED_S: Final = 0.1
 """Pause after the first failure in a row; twice as long after each further one."""
 _LONGEST_PAUSE_S: Final = 30.0
@@ -152,26 +154,15 @@ def to_announce(found: Millis, hold: int | None, last: Millis | None) -> Millis:
     return Millis(lowered if last is None else max(lowered, last))
 
 
-@dataclass(frozen=True, slots=True)
-class Polls:
-    """When the last committed batch is polled next, in seconds of the monotonic clock. Pure."""
+def is_at_rest(progress: Mapping[str, Any], batch: int) -> bool:
+    """Return whether nothing of a query is under way after a batch, as of a progress event, and nothing comes. Pure.
 
-    new_at: float
-    """When a new batch was found last."""
-    usual: float = 0.0
-    """Seconds from the batch before to that one."""
-    is_first: bool = True
-    """Whether no poll has followed it."""
-
-    def after(self, now: float, *, is_new: bool) -> Polls:
-        """Return it after a poll that found a new batch, or none."""
-        return Polls(now, now - self.new_at) if is_new else Polls(self.new_at, self.usual, is_first=False)
-
-    def pause(self, now: float) -> float:
-        """Return the seconds until the next poll."""
-        shortest, longest = _POLLS_S
-        wanted = _FIRST_POLL * self.usual if self.is_first else _POLL_SHARE * (now - self.new_at)
-        return min(longest, max(shortest, wanted))
+    The event has to be of a trigger that started no batch: the watermark of the one before has closed all it can.
+    """
+    if "addBatch" in progress.get("durationMs", {}) or executed_batch(progress) != batch:
+        return False
+    sources = [parse_report(source.get("latestOffset")) for source in progress["sources"]]
+    return bool(sources) and all(source is not None and source.is_at_rest for source in sources)
 
 
 @dataclass(slots=True)
@@ -197,31 +188,6 @@ class _BetweenBatches(Exception):  # noqa: N818 - no error
     """Spark is at a point at which its plan cannot be read: a moment later it can."""
 
 
-@dataclass(slots=True)
-class _Topic:
-    """One topic of a query, and what was announced for it."""
-
-    of: AnnouncementTopic
-    last: Announcement | None = None
-
-    def prepare(self, writer: str, query: str) -> None:
-        """Create the topic of announcements if need be, and have readers wait for a new writer."""
-        self.of.prepare()
-        last = self.of.last_of(writer)
-        if last is not None and last.query == query:
-            self.last = last
-        if self.last is None:
-            self.announce(writer, query, 0, None)
-
-    def announce(self, writer: str, query: str, batch: int, watermark: Millis | None) -> None:
-        cut = self.of.cut()
-        made = Announcement(
-            writer=writer, query=query, batch=batch, watermark=watermark, topic=cut.topic, ends=cut.ends
-        )
-        self.of.send(made)
-        self.last = made
-
-
 class AnnouncedQuery:
     """A query whose watermark is announced, until ``stop`` or the query's own end."""
 
@@ -231,7 +197,7 @@ class AnnouncedQuery:
         self._query = query
         self._handle: Any = query._jsq  # noqa: SLF001 - Spark Connect was refused
         self._id = str(query.id)
-        self._topics = [_Topic(each) for each in topics]
+        self._topics = [WrittenTopic(each) for each in topics]
         self._writer = writer
         self._hold = hold
         self._changed = threading.Condition()
@@ -243,6 +209,10 @@ class AnnouncedQuery:
         self._without = TimeWithoutWatermark()
         self._watermarks: BatchWatermarks | None = None
         """As they were read last: what does not change is not read again."""
+        self._examined: str | None = None
+        """Which progress event was last examined for whether the query is at rest."""
+        self._has_rested = False
+        """Whether it has been announced that readers need not wait."""
         self._is_wanted = False
         """Whether a caller waits for the last batch, so that the next poll is due."""
         self._stopped = False
@@ -330,11 +300,17 @@ class AnnouncedQuery:
                 now = time.monotonic()
                 polls = polls.after(now, is_new=self._done != before)
                 pause = polls.pause(now) if is_done else min(_LONGEST_PAUSE_S, _FAILED_S * 2.0 ** min(failures, 10))
+                pause = min(pause, _AT_REST_S) if is_done and self._is_at_rest else pause
                 with self._changed:
                     self._changed.wait_for(lambda: self._stopped or self._is_wanted, pause)
                     self._is_wanted = False
         finally:
             for each in self._topics:
+                try:
+                    # Of a query that is stopped, or that nobody watches, readers do not learn when it writes again.
+                    each.end_rest()
+                except Exception as error:  # noqa: BLE001 - the client library's: the thread ends in order
+                    self._warn(error)
                 each.of.close()
             with self._changed:
                 self._ended = True
@@ -344,6 +320,8 @@ class AnnouncedQuery:
         """Announce the last committed batch, if that has not been done; false if it has to be tried again."""
         try:
             batch = self._committed()
+            if batch is not None and self._is_done(batch):
+                self._follow_rest(batch)
             if batch is None or self._is_done(batch):
                 return True
             trouble = self._announce_last()
@@ -368,6 +346,40 @@ class AnnouncedQuery:
             return True
         self._warn(trouble)
         return False
+
+    @property
+    def _is_at_rest(self) -> bool:
+        return any(each.last is not None and each.last.idle for each in self._topics)
+
+    def _follow_rest(self, batch: int) -> None:
+        """Announce after a batch that readers need not wait, or that they have to again; raises what keeps it back."""
+        if self._is_at_rest:
+            if has_begun_another(self._query, batch):
+                for each in self._topics:
+                    each.end_rest()
+                _log.info("writer %s: rows come again, and its readers wait for it", self._writer)
+            return
+        event = self._handle.lastProgress()
+        if event.timestamp() == self._examined:
+            return
+        self._examined = event.timestamp()
+        progress = self._query.lastProgress
+        if progress is None or not is_at_rest(progress, batch) or not self._query.isActive:
+            return
+        open_rows = sum(operator["numRowsTotal"] for operator in progress["stateOperators"])
+        for each in self._topics:
+            if each.last is not None and each.last.batch == batch:
+                each.begin_rest(lambda: has_begun_another(self._query, batch))
+        if self._is_at_rest:
+            # Once as a warning: a query may be idle every few minutes.
+            level, self._has_rested = logging.INFO if self._has_rested else logging.WARNING, True
+            _log.log(
+                level,
+                "writer %s: all sources of its query are idle, and readers of its announcements do not wait for it. "
+                "What it writes later is late where they have passed it, also from its %s of state, such as open "
+                'windows. To have them wait, leave .option("idleTimeout", …) out of one of its sources',
+                self._writer, count_text(open_rows, "row"),
+            )  # fmt: skip
 
     def _announce_last(self) -> WatermarkSourceError | None:
         began = time.monotonic()
@@ -411,7 +423,9 @@ class AnnouncedQuery:
             self._done = batch
         return None
 
-    def _announce(self, topic: _Topic, found: OutputWatermark, batch: int, began: float) -> WatermarkSourceError | None:
+    def _announce(
+        self, topic: WrittenTopic, found: OutputWatermark, batch: int, began: float
+    ) -> WatermarkSourceError | None:
         """Announce a batch for one topic, unless that was done; return what keeps it from that."""
         last = topic.last
         if last is not None and last.batch > batch:

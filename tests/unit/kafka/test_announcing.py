@@ -8,19 +8,24 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pyspark_aligned_kafka.announcing.announcer import AnnouncementTopic, WatermarkAnnouncer, need_millis
+from pyspark_aligned_kafka.announcing.announcer import AnnouncementTopic, TopicEnds, WatermarkAnnouncer, need_millis
 from pyspark_aligned_kafka.announcing.audit import Promises
-from pyspark_aligned_kafka.announcing.query import Polls, TimeWithoutWatermark, hold_of, to_announce
+from pyspark_aligned_kafka.announcing.polls import Polls
+from pyspark_aligned_kafka.announcing.query import TimeWithoutWatermark, hold_of, is_at_rest, to_announce
+from pyspark_aligned_kafka.announcing.written_topic import WrittenTopic
 from pyspark_aligned_kafka.cluster.metadata import Topic
 from pyspark_aligned_kafka.lookup.announcements import statements_of, with_known_partitions
+from tests.unit.monitor.example_status import progress_of, source_status, split_view
 from watermark_source.command_line import main
 from watermark_source.contract.read_batch import ReadBatch
-from watermark_source.errors import UnknownOptionError, UsageError
+from watermark_source.errors import SourceError, UnknownOptionError, UsageError
 from watermark_source.planning.announced import LoggedStatement
 from watermark_source.planning.announcement import Announcement, Removal
+from watermark_source.planning.hold_kinds import HoldKind
 from watermark_source.planning.split import Split
-from watermark_source.planning.watermark import LAST_MOMENT, MAX, MIN, Millis
+from watermark_source.planning.watermark import LAST, LAST_MOMENT, MAX, MIN, Millis
 from watermark_source.spark.operator_watermarks import NoWatermark, Why
+from watermark_source.status_model.source_status import SourceStatus, Status, WriterView
 
 
 def announcement(
@@ -96,6 +101,78 @@ def test_a_hold_is_a_duration_or_milliseconds() -> None:
     for wrong in (-1, True, "soon", 1.5):
         with pytest.raises(UsageError, match="hold = "):
             hold_of(wrong)  # type: ignore[arg-type]
+
+
+def writer_view(name: str, status: str) -> WriterView:
+    return WriterView(name=name, status=status, why="", kind=HoldKind.READ)
+
+
+IDLE = source_status(split_view(0, Status.IDLE), split_view(1, Status.IDLE))
+BUSY = source_status(split_view(0, Status.IDLE), split_view(1))
+SOURCES: dict[str, tuple[SourceStatus, bool]] = {
+    "all idle": (IDLE, True),
+    "one active": (BUSY, False),
+    "one that does not answer": (source_status(split_view(0, Status.IDLE), split_view(1, Status.UNKNOWN)), False),
+    "at the end of a run": (source_status(split_view(0, Status.FINISHED), split_view(1, Status.IDLE)), False),
+    "without a split": (source_status(), False),
+    "on the clock": (source_status(split_view(0, Status.IDLE), processing_time=True), False),
+    "ended": (source_status(split_view(0), watermark=LAST), True),
+    "of writers that are idle or have ended": (
+        source_status(split_view(0), writers=(writer_view("a", "idle"), writer_view("b", "ended"))),
+        True,
+    ),
+    "of a writer that is silent": (
+        source_status(split_view(0), writers=(writer_view("a", "idle"), writer_view("b", "silent"))),
+        False,
+    ),
+    "of writers that cannot be read": (source_status(split_view(0, Status.IDLE), unannounced="away"), False),
+}
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_query_is_at_rest_once_all_its_sources_are_and_spark_has_started_no_batch(source: str) -> None:
+    status, is_idle = SOURCES[source]
+    progress = progress_of(status, IDLE, durationMs={"latestOffset": 5})
+    # The first source is another project's, of which nothing is known.
+    assert not is_at_rest(progress, 6)
+    del progress["sources"][0]
+    # The event of a trigger without a batch has the number of the next one.
+    assert is_at_rest(progress, 6) is is_idle
+    assert not is_at_rest(progress, 5)
+    assert not is_at_rest({**progress, "durationMs": {"latestOffset": 5, "addBatch": 7}}, 7)
+    assert not is_at_rest(progress | {"sources": []}, 6)
+
+
+class Refusing(AnnouncementTopic):
+    """A topic whose brokers acknowledge nothing at first."""
+
+    def __init__(self) -> None:
+        super().__init__(KAFKA, "t")
+        self.sent: list[bool] = []
+
+    def cut(self) -> TopicEnds:
+        return TopicEnds("id", {"0": 7})
+
+    def send(self, statement: Announcement | Removal) -> None:
+        assert isinstance(statement, Announcement)
+        self.sent.append(statement.idle)
+        if len(self.sent) == 1:
+            raise SourceError("not acknowledged")
+
+
+def test_idleness_that_may_have_been_announced_is_taken_back_and_none_is_of_a_query_that_goes_on() -> None:
+    """What the brokers do not acknowledge may be in the log nevertheless."""
+    topic = Refusing()
+    one = WrittenTopic(topic, announcement(3, 50, 5))
+    one.begin_rest(lambda: True)
+    one.end_rest()
+    assert topic.sent == []
+    with pytest.raises(SourceError):
+        one.begin_rest(lambda: False)
+    one.end_rest()
+    one.end_rest()
+    assert topic.sent == [True, False]
+    assert one.last == announcement(3, 50, 7)
 
 
 KAFKA = {"kafka.bootstrap.servers": "localhost:1"}
