@@ -60,11 +60,7 @@ class HoldKind(Enum):
     SILENT = "silent", Motion.QUIET, "all is read, and nothing has come for a while"
     BOUND = "bound", Motion.QUIET, "its rows have passed a time, and its watermark is `maxOutOfOrderness` behind them"
     UNDATED = "undated", Motion.QUIET, "none of the rows that this run has read of it had an event time"
-    FUTURE = (
-        "future",
-        Motion.QUIET,
-        "as `undated`, or too far in the future to count (`maxFutureSkew`)",
-    )
+    FUTURE = "future", Motion.QUIET, "as `undated`, or too far in the future to count (`maxFutureSkew`)"
     NO_MARKS = "noMarks", Motion.QUIET, "none of the rows that this run has read of it carried a watermark"
     NEVER = "never", Motion.QUIET, "no row or announcement of it has been seen"
     NO_ANSWER = "noAnswer", Motion.STUCK, "its log does not answer, or what a writer announced cannot be read"
