@@ -80,9 +80,10 @@ def micros_of(message: Message, path: str) -> int | None:
         return TEXTS.get(str(value))
     if isinstance(value, int):
         return value * 1_000 if _FIRST * 1_000 <= value < (_LAST + 1) * 1_000 else None
-    if not _FIRST <= value.seconds <= _LAST or not 0 <= value.nanos < 10**9:
+    if not _FIRST <= value.seconds <= _LAST:
         return None
-    return value.seconds * 1_000_000 + value.nanos // 1_000
+    # Damaged bytes may have any nanoseconds. They are rounded to zero, as Spark's from_protobuf does.
+    return value.seconds * 1_000_000 + int(value.nanos / 1_000)
 
 
 @st.composite
