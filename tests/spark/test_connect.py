@@ -42,6 +42,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from services.spark_start import LOCAL_CHECKPOINTS, quick_spark
+from tests.integration.platform_job import as_on_a_platform
 from tests.spark.file_log import FileLogDataSource
 from tests.spark.queries import START, Streams
 from tests.spark.test_connect import FIRST, GENERATOR, SECOND, minutes
@@ -61,9 +62,17 @@ assert type(spark).__module__.startswith("pyspark.sql.connect")
 spark.dataSource.register(FileLogDataSource)
 streams = Streams(spark, Path(sys.argv[1]))
 df = streams.load(name="connect")
-for rows in (FIRST, SECOND):
-    streams.write(rows, name="connect")
-    streams.run(minutes(df), "connect")
+with as_on_a_platform():
+    for rows in (FIRST, SECOND):
+        streams.write(rows, name="connect")
+        streams.run(minutes(df), "connect")
+    wide = df.select("*", *(F.col("value").alias(f"c{n}") for n in range(40)))
+    assert len(follow_watermark(wide.drop("split")).columns) == len(wide.columns) - 2
+    try:
+        follow_watermark(wide.where("c39 > 3"))
+        raise AssertionError("a filter was accepted")
+    except UsageError as error:
+        assert "the filter" in str(error), error
 assert markers(df).columns[0] == "type"
 refused = []
 filtered = (df.where("value > 3"), "event_time"), (df.where(F.col("value") > 3).drop("split"), "event_time")
@@ -98,7 +107,6 @@ handler = logging.Handler()
 handler.emit = lambda record: warned.append(record.getMessage())
 for checks in ("started_queries", "follow"):
     logging.getLogger(f"watermark_source.spark.{checks}").addHandler(handler)
-wide = df.select("*", *(F.col("value").alias(f"c{n}") for n in range(40)))
 follow_watermark(wide.where("marker IS NOT NULL OR c39 > 3"))
 follow_watermark(df.withColumn("event_time", F.col("event_time") - F.expr("INTERVAL 1 MINUTE")))
 assert warned == [], warned

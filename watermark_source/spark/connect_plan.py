@@ -18,6 +18,7 @@ from watermark_source.installation import format_packages
 from watermark_source.spark.column_names import EVENT_TIME, MARKER
 from watermark_source.spark.plan_steps import Source, Step, Watermarked
 from watermark_source.spark.plan_text import MARKERS_ASKED, PlanText
+from watermark_source.spark.session_setting import session_setting
 
 _MOST_FIELDS = "spark.sql.debug.maxToStringFields"
 """How many columns of a node Spark prints; 25 unless it is set."""
@@ -25,22 +26,18 @@ _ALL = str(2**31 - 1)
 
 
 def steps_of_connect(df: DataFrame) -> Step:
-    """Return the plan of a DataFrame of Spark Connect, as the server has analysed it."""
-    return PlanText.of(_explained(df)).steps()
+    """Return the plan of a DataFrame of Spark Connect, as the server has analysed it.
 
-
-def _explained(df: DataFrame) -> str:
+    Of many columns a server that takes no setting shows some: what the client has sent is known then.
+    """
     explained: Callable[..., str] = cast(Any, df)._explain_string  # noqa: SLF001 - ``explain`` prints it
     text = explained(extended=True)
-    if " more fields" not in text:
-        return text
-    conf: Any = df.sparkSession.conf
-    before = conf.get(_MOST_FIELDS)
-    conf.set(_MOST_FIELDS, _ALL)
-    try:
-        return explained(extended=True)
-    finally:
-        conf.set(_MOST_FIELDS, before)
+    if " more fields" in text:
+        with session_setting(df, _MOST_FIELDS, _ALL) as is_set:
+            if not is_set:
+                return steps_sent(df)
+            text = explained(extended=True)
+    return PlanText.of(text).steps()
 
 
 # What the client has sent.

@@ -24,6 +24,7 @@ from watermark_source.errors import UsageError
 from watermark_source.spark.column_names import CLOCK, EVENT_TIME
 from watermark_source.spark.plan_steps import Step, Watermarked, in_place
 from watermark_source.spark.query_plan import steps_of
+from watermark_source.spark.session_setting import session_setting
 from watermark_source.spark.source_evolution import need_new_names
 from watermark_source.spark.unexamined_query import EXAMINED
 
@@ -67,12 +68,8 @@ def _with_checked_query(start: Callable[..., Any]) -> Callable[..., Any]:
             return start(writer, *args, **named)
         need_new_names(writer, df, named)
         # A query keeps the settings that its session has when it starts; those that nothing examines have it not.
-        conf = df.sparkSession.conf
-        conf.set(EXAMINED, "true")
-        try:
+        with session_setting(df, EXAMINED, "true"):
             return start(writer, *args, **named)
-        finally:
-            conf.unset(EXAMINED)
 
     return checked
 
