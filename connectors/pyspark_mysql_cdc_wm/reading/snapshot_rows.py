@@ -188,28 +188,46 @@ class SnapshotRows:
                 of_table = [changed for chunk, changed in since if chunk.table == table]
                 self._add_invisible(connection, view, table, of_table, place, names=names)
         if is_behind:
-            decoder, concerns = self._decoder(connection, tables, left, names), self._concerns(tables)
-            gone, changed_as_a_whole = set(), dict[tuple[str, str], str]()
-            for block, dropped in drops.cut(blocks(), tables, gone):
-                definitions = checked_statements(block, concerns, self.log.unlogged)
-                changed_as_a_whole |= definitions.whole
-                if self.log.known is not None:
-                    compare_altered(self.log.known, definitions, self.log.unlogged)
-                undoing = [(chunk, changed) for chunk, changed in since if chunk.table in tables - keyless]
-                for changes in decoder.decode(
-                    block.memory, block.events, block.file, block.places, prepared=block.prepared
-                ):
-                    for chunk, changed in undoing:
-                        if chunk.table == (changes.table.database, changes.table.table):
-                            yield from self._batch(chunk, changed.undone(changes), place)
-                tables -= dropped
-                left -= dropped
-            drops.refuse_renamed(tables - gone - left, changed_as_a_whole)
-            left -= gone
+            decoder = self._decoder(connection, tables, left, names)
+            yield from self._images_before(blocks(), decoder, since, tables, left, keyless=keyless, place=place)
         names.check()
         for chunk, changed in since:
             if chunk.table in left:
                 yield from self._batch(chunk, changed.rows_before(), place)
+
+    def _images_before(
+        self,
+        blocks: Iterable[PlacedBlock],
+        decoder: ChangeDecoder,
+        since: Sequence[tuple[TableChunk, RollBack]],
+        tables: set[TableName],
+        left: set[TableName],
+        *,
+        keyless: frozenset[TableName],
+        place: int,
+    ) -> Iterator[ReadBatch]:
+        """Yield the rows that blocks change as they were before; see ``_undone``.
+
+        It also removes tables from ``tables``, which ``decoder`` reads, where they are dropped.
+        """
+        drops, concerns = self.log.drops, self._concerns(tables)
+        gone, changed_as_a_whole = set[TableName](), dict[tuple[str, str], str]()
+        for block, dropped in drops.cut(blocks, tables, gone):
+            definitions = checked_statements(block, concerns, self.log.unlogged)
+            changed_as_a_whole |= definitions.whole
+            if self.log.known is not None:
+                compare_altered(self.log.known, definitions, self.log.unlogged)
+            undoing = [(chunk, changed) for chunk, changed in since if chunk.table in tables - keyless]
+            for changes in decoder.decode(
+                block.memory, block.events, block.file, block.places, prepared=block.prepared
+            ):
+                for chunk, changed in undoing:
+                    if chunk.table == (changes.table.database, changes.table.table):
+                        yield from self._batch(chunk, changed.undone(changes), place)
+            tables -= dropped
+            left -= dropped
+        drops.refuse_renamed(tables - gone - left, changed_as_a_whole)
+        left -= gone
 
     def _add_invisible(
         self,
