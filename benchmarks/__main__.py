@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.alignment import alignment, payload_alignment
 from benchmarks.alignment_group import alignment_group
+from benchmarks.alignment_join import DAY_TOPICS, alignment_join, join_backlog
 from benchmarks.batch import batch, batch_filter
 from benchmarks.between_jobs import between_jobs
 from benchmarks.cold import cold
@@ -41,9 +42,9 @@ from watermark_source import recommended_conf
 
 RESULTS = Path(__file__).parent / "results"
 KAFKA_CASES = (
-    "throughput", "compressed", "batch", "batch-filter", "alignment", "latency", "freshness", "window-latency", "idle",
-    "cold", "page", "memory", "planning", "ordering", "temporal-join", "event-time", "payload", "payload-alignment",
-    "look-ahead", "between-jobs",
+    "throughput", "compressed", "batch", "batch-filter", "alignment", "alignment-join", "latency", "freshness",
+    "window-latency", "idle", "cold", "page", "memory", "planning", "ordering", "temporal-join", "event-time",
+    "payload", "payload-alignment", "look-ahead", "between-jobs",
 )  # fmt: skip
 GROUP_CASE, COMPILING = "alignment-group", "compiling"
 CASES = (*KAFKA_CASES, GROUP_CASE, COMPILING, *MYSQL_CASES)
@@ -147,6 +148,9 @@ def _on_one_broker(session: Callable[[], SparkSession], chosen: Sequence[str], r
         if "temporal-join" in chosen:
             print("producing clicks and users …", flush=True)
             join_topics(kafka.bootstrap)
+        if "alignment-join" in chosen:
+            print("producing a day of two topics …", flush=True)
+            join_backlog(kafka.bootstrap)
         if "memory" in chosen:
             print("producing the long topics …", flush=True)
             for records in MEMORY_RECORDS:
@@ -169,6 +173,7 @@ def _on_one_broker(session: Callable[[], SparkSession], chosen: Sequence[str], r
                 "batch": partial(batch, spark, kafka.bootstrap, "even", rounds),
                 "batch-filter": partial(batch_filter, spark, kafka.bootstrap, "even", rounds),
                 "alignment": partial(alignment, read, "skewed", rounds),
+                "alignment-join": partial(alignment_join, spark, kafka.bootstrap, DAY_TOPICS, rounds),
                 "payload-alignment": partial(payload_alignment, read, "skewed-payload", rounds),
                 "look-ahead": partial(look_ahead, read, "look-ahead", rounds),
                 "latency": partial(latency, spark, kafka.bootstrap, "steady", PARTITIONS, rounds),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import logging
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -150,6 +151,18 @@ def query_of_task() -> str | None:
     return name or task.getLocalProperty("sql.streaming.queryId")
 
 
+def run_of_task() -> str | None:
+    """Return the id of the run of the query that this process's task belongs to; ``None`` where that is not known."""
+    from pyspark import TaskContext  # noqa: PLC0415 - a task has imported it
+
+    task = TaskContext.get()
+    query = None if task is None else task.getLocalProperty("sql.streaming.queryId")
+    # Spark's name for the jobs of a run; a program that names its jobs itself hides it.
+    run = None if task is None else task.getLocalProperty("spark.jobGroup.id")
+    return f"{query} {run}" if query and run and _UUID.fullmatch(run) else None
+
+
+_UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 ABOUT = "about"
 """Name in ``extra`` of a line: what it is about. Lines about one thing are alike, whatever record they name."""
 

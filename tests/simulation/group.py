@@ -30,15 +30,17 @@ class Store:
     def __init__(self) -> None:
         self.reports: dict[str, GroupMember] = {}
 
-    def others(self, of: str) -> OtherMembers:
-        counting = {n: w for n, m in self.reports.items() if n != of and (w := counts_with(m)) is not None}
+    def others(self, of: str, apart: Set[str] = frozenset()) -> OtherMembers:
+        counting = {
+            n: w for n, m in self.reports.items() if n != of and n not in apart and (w := counts_with(m)) is not None
+        }
         idle = {m.watermark for n, m in self.reports.items() if n != of and m.status is MemberStatus.IDLE} - {None}
         highest = max((w for w in idle if w is not None), default=None)
         if not counting:
-            return OtherMembers(members=len(self.reports) - (of in self.reports), idle=highest)
+            return OtherMembers(members=len(self.reports) - (of in self.reports), idle=highest, apart=apart)
         slowest = min(counting, key=lambda name: (counting[name], name))
         return OtherMembers(
-            counting[slowest], OtherMember(slowest), len(self.reports) - (of in self.reports), idle=highest
+            counting[slowest], OtherMember(slowest), len(self.reports) - (of in self.reports), idle=highest, apart=apart
         )
 
 
@@ -49,6 +51,8 @@ class MemberDriver(Driver):
         self.name, self.store = name, store
         self.known = NO_OTHERS
         self.reachable = True
+        self.apart: frozenset[str] = frozenset()
+        """Sources of the same query, once that is known."""
         super().__init__(log, policy, **options)
 
     def restart(self, *, final: bool = False) -> None:
@@ -63,7 +67,7 @@ class MemberDriver(Driver):
     def exchange(self) -> None:
         """Read the reports of the others."""
         if self.reachable:
-            self.known = self.store.others(self.name)
+            self.known = self.store.others(self.name, self.apart)
             self.heard = frozenset(self.store.reports)
             # Members that started together have reported by now.
             self.settled = self.introduced

@@ -15,6 +15,7 @@ from watermark_source.spark_process import (
     hides_own_frames,
     log_as_spark,
     query_of_task,
+    run_of_task,
 )
 
 HIDE = "SPARK_HIDE_TRACEBACK"
@@ -171,3 +172,26 @@ def test_a_task_names_its_query_or_its_id(monkeypatch: pytest.MonkeyPatch, descr
 
     monkeypatch.setattr(TaskContext, "get", Task)
     assert query_of_task() == name
+
+
+@pytest.mark.parametrize(
+    ("query", "group", "run"),
+    [
+        ("7860", "0d2c9f3e-6a5b-4c3d-8e1f-001122334455", "7860 0d2c9f3e-6a5b-4c3d-8e1f-001122334455"),
+        # Jobs that a program has named are of no run that is known, and batches of no stream.
+        ("7860", "nightly", None),
+        ("7860", None, None),
+        (None, "0d2c9f3e-6a5b-4c3d-8e1f-001122334455", None),
+    ],
+)
+def test_a_task_names_the_run_of_its_query(
+    monkeypatch: pytest.MonkeyPatch, query: str | None, group: str | None, run: str | None
+) -> None:
+    from pyspark import TaskContext
+
+    class Task:
+        def getLocalProperty(self, key: str) -> str | None:  # noqa: N802 (Spark's name)
+            return {"spark.jobGroup.id": group, "sql.streaming.queryId": query}[key]
+
+    monkeypatch.setattr(TaskContext, "get", Task)
+    assert run_of_task() == run

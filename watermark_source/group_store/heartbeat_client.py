@@ -6,7 +6,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -39,6 +39,8 @@ class HeartbeatClient:
         self._trouble: Exception | None = None
         self._answered, self._report_changed = threading.Event(), threading.Event()
         self._silence_changed = threading.Event()
+        self._apart: frozenset[str] = frozenset()
+        """Other members that count otherwise than by the store."""
         self._splits_wait = self._leaving = self._left = False
         self._list_at = 0.0
         """When the members are listed next, in seconds of the monotonic clock."""
@@ -84,12 +86,18 @@ class HeartbeatClient:
             self._answered.wait(store_waits.FIRST_ANSWER)
         return self._known.state(last_limit)
 
-    def publish(self, report: GroupMember, *, waits: bool) -> None:
-        """Publish a report with the next statement; ``waits``: some splits of this source wait for the others."""
+    def publish(self, report: GroupMember, *, waits: bool, apart: Set[str] = frozenset()) -> None:
+        """Publish a report with the next statement.
+
+        Args:
+            report: of this source.
+            waits: whether some splits of this source wait for the others.
+            apart: other members that the answers leave out from then on (``OtherMembers.apart``).
+        """
         self._known.note_report()
-        if waits or report != self._report:
+        if waits or report != self._report or apart != self._apart:
             self._report_changed.set()
-        self._report, self._splits_wait = report, waits
+        self._report, self._splits_wait, self._apart = report, waits, frozenset(apart)
 
     def wait(self, seconds: float) -> None:
         """Wait, at most until the silence of another member has begun or ended since the last call."""
@@ -123,8 +131,9 @@ class HeartbeatClient:
 
     def _exchange(self) -> None:
         requested_at, failed = time.monotonic(), self._trouble is not None
-        answer = self._row.exchange(self._report)
-        self._known.update(answer, requested_at, failed=failed or self._list_failed)
+        apart = self._apart
+        answer = self._row.exchange(self._report, tuple(sorted(apart)))
+        self._known.update(answer, requested_at, apart=apart, failed=failed or self._list_failed)
         self._list_failed = False
         if failed:
             _log.warning("the store of the alignment group %s answers again", self._row.identity.group)
@@ -255,15 +264,21 @@ class KnownMembers:
             return incomplete(others, last_limit)
         return others if self._check_complete(last) else incomplete(others, last_limit, awaited=True)
 
-    def update(self, answer: Answer, requested_at: float, *, failed: bool) -> None:
-        """Record an answer; ``failed``: a request failed since the previous answer."""
+    def update(self, answer: Answer, requested_at: float, *, failed: bool, apart: frozenset[str] = frozenset()) -> None:
+        """Record an answer without the members ``apart``; ``failed``: a request failed since the previous answer."""
         previous, slowest = self.last_answer, None
         if answer.slowest is not None:
             was = None if previous is None else previous.others.slowest
             since = was.since if was is not None and was.name == answer.slowest else self._clock.now()
             slowest = OtherMember(answer.slowest, since)
         others = OtherMembers(
-            answer.minimum, slowest, answer.members, idle=answer.idle, drift=answer.drift, drift_of=answer.drift_of
+            answer.minimum,
+            slowest,
+            answer.members,
+            idle=answer.idle,
+            drift=answer.drift,
+            drift_of=answer.drift_of,
+            apart=apart,
         )
         last = TimedAnswer(others, answer.coming, answer.now, requested_at, time.monotonic())
         if previous is None:

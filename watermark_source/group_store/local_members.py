@@ -1,6 +1,7 @@
-"""LocalMembers: counts the other sources of one driver that name the same group, by files their processes keep locked.
+"""LocalMembers: the other sources of one driver that name the same group, by files their processes keep locked.
 
-It needs no database: a source that is alone in its driver's group opens no store.
+It needs no database: a source that is alone in its driver's group opens no store. What a source writes into its file,
+the others can read at once.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ FILE = "alignment.sqlite"
 _SPARK = "SPARK_LOCAL_DIRS"
 """Spark sets it in its sources' processes to the folders of the driver's block manager, which the driver deletes."""
 _FOLDER = "watermark-source"
+_LENGTH = 4096
+"""Bytes that a process reads and writes of a file, at once."""
 
 
 class LocalMembers:
@@ -48,8 +51,17 @@ class LocalMembers:
 
     def others(self) -> int:
         """Return how many other living processes have a file; delete the files of dead ones."""
+        return len(self.texts())
+
+    def write(self, text: str) -> None:
+        """Replace what the other processes read of this one."""
+        if self._file is not None:
+            os.pwrite(self._file, text.encode().ljust(_LENGTH), 0)
+
+    def texts(self) -> list[str]:
+        """Return what each other living process has written; one that is written right now may be torn."""
         names = [name for name in os.listdir(self._folder) if not name.startswith((".", self._prefix))]
-        return sum(_is_locked(self._folder / name) for name in names)
+        return [text for name in sorted(names) if (text := _text_of(self._folder / name)) is not None]
 
     def close(self) -> None:
         """Delete the file. It takes no lock of this process, so that a signal handler may call it."""
@@ -60,20 +72,20 @@ class LocalMembers:
             os.close(file)
 
 
-def _is_locked(path: Path) -> bool:
-    """Return whether a living process holds the file; delete it if not."""
+def _text_of(path: Path) -> str | None:
+    """Return the text of a file that a living process holds; delete the file of a dead one, and return ``None``."""
     try:
         file = os.open(path, os.O_RDWR)
     except FileNotFoundError:
-        return False
+        return None
     try:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        return True
+        return os.pread(file, _LENGTH, 0).decode(errors="replace").rstrip()
     else:
         with contextlib.suppress(FileNotFoundError):
             path.unlink()
-        return False
+        return None
     finally:
         os.close(file)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 
 from watermark_source.planning.group import LONGEST_NAME, MemberStatus
@@ -86,6 +87,11 @@ def own_row() -> str:
     return f"SELECT member FROM {TABLE} WHERE group_name = :group_name AND member = :member"
 
 
+def listed(members: Iterable[str]) -> str:
+    """Return members' names as the parameter ``apart``: those that are not in the lowest watermark of ``others``."""
+    return f",{','.join(members)},"
+
+
 def leave() -> str:
     """Return the statement that deletes a member's row, if it is that of a writer."""
     return f"DELETE FROM {TABLE} WHERE group_name = :group_name AND member = :member AND writer = :writer"
@@ -134,13 +140,15 @@ def _summary(dialect: str) -> tuple[str, ...]:
     def living(expression: str, *where: str) -> str:
         return _of_members(dialect, expression, *where)
 
-    minimum = living("MIN(o.counts_with)")
+    # REPLACE and LIKE are in every dialect, and a member's name has no character that is special to them.
+    is_counted = ":apart NOT LIKE REPLACE('%,#,%', '#', o.member)"
+    minimum = living("MIN(o.counts_with)", is_counted)
     name = f"{'SUBSTRING' if dialect == 'mssql' else 'SUBSTR'}(MIN(o.source), 1, {LONGEST_NAME})"
     drift = living("MIN(o.max_drift)")
     return (
         minimum,
         # MIN(o.source) breaks ties the same way in every query.
-        living(name, f"o.counts_with = {minimum}"),
+        living(name, f"o.counts_with = {minimum}", is_counted),
         living("COUNT(*)", f"o.status <> '{COMING}'"),
         living("COUNT(*)", f"o.status = '{COMING}'"),
         _clock(dialect),

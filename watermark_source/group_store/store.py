@@ -32,6 +32,8 @@ class Identity(NamedTuple):
     """Milliseconds without a report after which the others no longer wait for the member."""
     writer: str = ""
     """The process that writes the row. It distinguishes two processes of one member, as after a checkpoint's copy."""
+    apart: tuple[str, ...] = ()
+    """Members that are left out of ``Answer.minimum`` and ``slowest``; a store may leave out none."""
 
 
 class Answer(NamedTuple):
@@ -190,6 +192,7 @@ class GroupStore(Store):
         row = {
             "group_name": identity.group,
             "member": identity.member,
+            "apart": statements.listed(identity.apart),
             "writer": identity.writer,
             "source": identity.source[:LONGEST_NAME],
             "max_drift": identity.max_drift,
@@ -288,8 +291,9 @@ class OwnRow:
         """The store's location, without secrets."""
         return self._store.location
 
-    def exchange(self, report: GroupMember | None) -> Answer:
+    def exchange(self, report: GroupMember | None, apart: tuple[str, ...] = ()) -> Answer:
         """Write this source's report, and return the summary of the other members."""
+        self._identity = self._identity._replace(apart=apart)
         while (answer := self._store.exchange(self._identity, report, takes_over=not self._is_written)) is None:
             self._take_new_name()
         self._is_written = True

@@ -13,9 +13,18 @@ _GOOD_SHARE = 0.8
 """A batch that uses this share of its budget is good enough: the search may stop."""
 
 
+class Budgeted(NamedTuple):
+    """How far each split is read within a budget."""
+
+    ends: dict[Split, int]
+    reached: Mapping[Split, Millis] = {}
+    """The event time that each split has reached there, if a time index shows it; empty where the budget cuts nothing,
+    or not by event time."""
+
+
 def budgeted_ends(
     backlog: Backlog, allowed: Mapping[Split, int], budget: int | None, apart: Set[Split] = frozenset()
-) -> dict[Split, int]:
+) -> Budgeted:
     """Cut the planned ends to ``budget`` positions in all.
 
     Splits ``apart`` are behind and not waited for: half of the budget is for the others, or more if these have fewer
@@ -27,29 +36,35 @@ def budgeted_ends(
     to backlog. Where positions are not rows there is one log, and the budget is its own.
     """
     if budget is None or _total(backlog, allowed) <= budget:
-        return dict(allowed)
+        return Budgeted(dict(allowed))
     behind = {split: end for split, end in allowed.items() if split in apart}
     if behind:
         others = {split: end for split, end in allowed.items() if split not in apart}
         share = max(budget - _total(backlog, behind), budget - budget // 2)
-        first = budgeted_ends(backlog.only(others.keys()), others, share)
+        first = budgeted_ends(backlog.only(others.keys()), others, share).ends
         left = budget - _total(backlog, first)
-        then = budgeted_ends(backlog.only(behind.keys()), behind, left)
-        return {split: {**first, **then}.get(split, backlog.splits[split].position) for split in allowed}
+        then = budgeted_ends(backlog.only(behind.keys()), behind, left).ends
+        return Budgeted({split: {**first, **then}.get(split, backlog.splits[split].position) for split in allowed})
     if backlog.rows is not None:
-        return {split: backlog.within(split, end, budget) for split, end in allowed.items()}
+        return Budgeted({split: backlog.within(split, end, budget) for split, end in allowed.items()})
     if backlog.index is None:
-        return _shared(backlog, allowed, budget)
-    ends = _up_to_one_time(backlog, allowed, budget)
-    one_more = {s: backlog.splits[s].position + 1 for s in _holding(backlog, allowed, ends)[: max(1, budget // 2)]}
+        return Budgeted(_shared(backlog, allowed, budget))
+    found = _up_to_one_time(backlog, allowed, budget)
+    holding = _holding(backlog, allowed, found.ends)[: max(1, budget // 2)]
+    one_more = {s: backlog.splits[s].position + 1 for s in holding}
     left = budget - len(one_more)
-    if one_more and _total(backlog, ends) > left:
+    if one_more and _total(backlog, found.ends) > left:
         others = {split: end for split, end in allowed.items() if split not in one_more}
-        ends = _up_to_one_time(backlog.only(others.keys()), others, left)
-    return {**ends, **one_more}
+        found = _up_to_one_time(backlog.only(others.keys()), others, left)
+    return found if not one_more else Budgeted({**found.ends, **one_more})
 
 
-def _up_to_one_time(backlog: Backlog, allowed: Mapping[Split, int], budget: int) -> dict[Split, int]:
+def surely_within(budget: int) -> int:
+    """Return of how many positions a batch reads all, the oldest first, whatever else there is to read."""
+    return max(1, int(_GOOD_SHARE * budget))
+
+
+def _up_to_one_time(backlog: Backlog, allowed: Mapping[Split, int], budget: int) -> Budgeted:
     aim = None
     if len(backlog.ends) >= 2 * SAMPLE:
         # A sample shows about how much fits: of thousands of splits each look-up costs, and the search needs many.
@@ -57,7 +72,12 @@ def _up_to_one_time(backlog: Backlog, allowed: Mapping[Split, int], budget: int)
         rows = _total(some, some.ends)
         aim = _search(some, some.ends, budget * rows // _total(backlog, backlog.ends)).event_time
     found = _search(backlog, allowed, budget, aim)
-    return found.ends if found.over is None else _oldest_first(backlog, found.ends, found.over, found.ahead, budget)
+    if found.over is None:
+        return Budgeted(found.ends, dict.fromkeys(found.ends, Millis(found.event_time)))
+    ends, over = _oldest_first(backlog, found.ends, found.over, found.ahead, budget), found.over
+    # Of the next millisecond some rows may fit, or there are none.
+    waiting = {s for s, end in found.ends.items() if ends[s] == end < over[s]}
+    return Budgeted(ends, {s: Millis(found.event_time + (s not in waiting)) for s in ends})
 
 
 def _holding(backlog: Backlog, allowed: Mapping[Split, int], ends: Mapping[Split, int]) -> list[Split]:
@@ -113,7 +133,7 @@ def _search(backlog: Backlog, allowed: Mapping[Split, int], budget: int, aim: in
             aim = low if low == start else None
             continue
         if size >= _GOOD_SHARE * budget:
-            return _Found(aim, tried.ends)
+            return _Found(max(aim, _quiet_until(backlog, tried, aim)), tried.ends)
         low, best, least = max(aim, _quiet_until(backlog, tried, aim)), tried.ends, size
         ahead = {s for s, e in tried.cut.items() if tried.ends[s] > e.position}
         aim = None

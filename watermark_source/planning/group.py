@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Set
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final, Generic, NamedTuple, TypeVar
@@ -164,6 +164,8 @@ class OtherMembers:
     """Source name of the member with that drift."""
     peers: tuple[Peer, ...] = ()
     """Each of them, and those that are silent."""
+    apart: Set[str] = frozenset()
+    """Names of members that are not in ``minimum`` and ``slowest``: sources of this query, which count otherwise."""
 
     @property
     def hold(self) -> bool:

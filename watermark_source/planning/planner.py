@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 
 from watermark_source.planning.announced import needed_from
 from watermark_source.planning.backlog import Backlog, Limit, backlog_of, with_step, with_steps
-from watermark_source.planning.budget import budgeted_ends
+from watermark_source.planning.budget import Budgeted, budgeted_ends
 from watermark_source.planning.catch_up import caught_up_after, check_clock, check_start, is_done, reads_first
 from watermark_source.planning.combined_watermark import (
     at_rest,
@@ -29,11 +29,12 @@ from watermark_source.planning.combined_watermark import (
 )
 from watermark_source.planning.disorder import Learned, RangeSummary
 from watermark_source.planning.group import GroupMember, MemberStatus, OtherMembers, drift_in_force
-from watermark_source.planning.group_limit import aligned_ends, membership
+from watermark_source.planning.group_limit import Aligned, aligned_ends, membership
 from watermark_source.planning.lineage import with_epochs
 from watermark_source.planning.loss import Loss, check_loss, refuse
 from watermark_source.planning.observation import Observation
 from watermark_source.planning.policy import AfterCatchUp, GroupHold, LossKind, MinimumRows, PlanPolicy, waits_for_more
+from watermark_source.planning.reach import reach_after
 from watermark_source.planning.snapshot_ranges import (
     finished,
     snapshot_split,
@@ -260,6 +261,10 @@ class BatchEnds:
     """Whether sources elsewhere in the group wait for what this one reads first."""
     has_rows: bool
     """Whether anything is read."""
+    next_reach: Callable[[], Millis | None]
+    """Finds the watermark that the source surely has after its next batch."""
+    lead: Millis | None
+    """The highest watermark that a split of which rows are read may have, but for one record beyond a gap."""
 
 
 def batch_ends(
@@ -287,7 +292,9 @@ def batch_ends(
     waits = _waits_for_more(backlog, allowed, observation, policy.minimum_rows)
     left_out = {s for s in allowed if is_left_out(splits[s], state, policy.idleness)}
     budget = None if observation.limits.one_batch else observation.limits.max_rows
-    ends = {s: splits[s].position for s in allowed} if waits else budgeted_ends(backlog, allowed, budget, left_out)
+    held_back = Budgeted({s: splits[s].position for s in allowed})
+    budgeted = held_back if waits else budgeted_ends(backlog, allowed, budget, left_out)
+    ends = budgeted.ends
     # A snapshot that waits for its turn is not quiet: its table has rows. And only a present end shows that a log has
     # none.
     undecided = known.snapshots | logs.stale
@@ -316,16 +323,42 @@ def batch_ends(
         else planned(s, t)
         for s, t in splits.items()
     }
+    # While rows wait for more, none is read, but the event times of the first ones are known.
+    reached = backlog.beginnings() if waits else _reached_within(backlog, aligned, budgeted)
+    by_rows = not (known.on_clock or known.continuing or known.reads_to_end_first)
     return BatchEnds(
         splits=after,
         limit=aligned.limit,
-        # While rows wait for more, none is read, but the event times of the first ones are known.
-        reached=backlog.beginnings() if waits else {s: w for s, w in aligned.reached.items() if ends[s] == allowed[s]},
+        reached=reached,
         waits_for_more=waits,
         newest_matters=aligned.newest_matters,
         holds_group=holds_group,
         has_rows=any(t.position > t.observed for t in after.values()),
+        next_reach=partial(reach_after, after, reached, observation, policy, index if by_rows else None, rows=rows),
+        lead=_lead({s for s, t in after.items() if t.position > t.observed}, reached, aligned.limit, backlog, budgeted),
     )
+
+
+def _reached_within(backlog: Backlog, aligned: Aligned, budgeted: Budgeted) -> dict[Split, Millis]:
+    """Return the watermarks of splits at the ends that the budget gives them, as far as a time index shows them."""
+    reached: dict[Split, Millis] = {}
+    for split, at_end in aligned.reached.items():
+        if budgeted.ends[split] == aligned.ends[split]:
+            reached[split] = at_end
+        elif split in budgeted.reached:
+            before = backlog.splits[split].watermark
+            at_cut = backlog.strategy.watermark_of(budgeted.reached[split])
+            reached[split] = min(at_end, at_cut if before is None else max(before, at_cut))
+    return reached
+
+
+def _lead(
+    read: Set[Split], reached: Mapping[Split, Millis], limit: Limit | None, backlog: Backlog, budgeted: Budgeted
+) -> Millis | None:
+    most = MAX if limit is None else limit.watermark
+    if budgeted.reached:
+        most = min(most, backlog.strategy.watermark_of(max(budgeted.reached.values())))
+    return max((min(reached.get(s, most), most) for s in read), default=None)
 
 
 def _waits_for_more(
@@ -362,6 +395,11 @@ class Plan:
     """Whether the newest event times of the logs could change what is read."""
     membership: Callable[[], GroupMember] = field(compare=False)
     """Finds ``member``: a source that is in no group needs none."""
+    next_reach: Callable[[], Millis | None] = field(compare=False)
+    """Finds ``reach``: a source that is alone in its query needs none."""
+    lead: Millis | None = field(compare=False)
+    """The highest watermark that a split may have once the batch is read, as far as the group's limit or a time index
+    shows; ``None`` if nothing is read."""
     watermarks: SplitWatermarks
     """The watermarks of all splits."""
 
@@ -369,6 +407,11 @@ class Plan:
     def member(self) -> GroupMember:
         """What the rest of the alignment group learns of the source."""
         return self.membership()
+
+    @property
+    def reach(self) -> Millis | None:
+        """The watermark that the source surely has after its next batch; ``None`` if that is not known."""
+        return self.next_reach()
 
 
 class Lookups(Protocol):
@@ -448,6 +491,8 @@ def _closing(state: SourceState, observation: Observation, *, is_first: bool) ->
         losses=(),
         newest_matters=False,
         membership=partial(GroupMember, MemberStatus.FINISHED),
+        next_reach=lambda: None,
+        lead=None,
         watermarks=SplitWatermarks(after.splits),
     )
 
@@ -520,6 +565,8 @@ def _planned(
             holds_group=ends.holds_group,
             waits_for_first=policy.alignment.hold is GroupHold.FIRST_WATERMARK,
         ),
+        next_reach=ends.next_reach,
+        lead=ends.lead,
         watermarks=watermarks,
     )
 

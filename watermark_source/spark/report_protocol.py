@@ -99,12 +99,18 @@ def receive(connection: socket.socket, size: int, deadline: float) -> bytes:
     return b"".join(parts)
 
 
-def messages(reports: Sequence[RangeReport], query: str | None = None) -> Iterator[bytes]:
-    """Yield reports as the bodies of as many messages as they need; only a single report can be longer than one.
+class Sender(NamedTuple):
+    """The query of a task, which the task knows and the runner does not."""
 
-    ``query``: the name of the query, which a task knows and the runner does not.
-    """
-    named = [] if query is None else [json.dumps(shortened(query)).encode()]
+    query: str | None = None
+    """Its name, for people."""
+    run: str | None = None
+    """The id of its run: that of no other query, nor of the same one after a restart."""
+
+
+def messages(reports: Sequence[RangeReport], sender: Sender | None = None) -> Iterator[bytes]:
+    """Yield reports as the bodies of as many messages as they need; only a single report can be longer than one."""
+    named = [] if sender is None else [json.dumps({"query": shortened(sender.query or ""), "run": sender.run}).encode()]
     waiting: list[bytes] = []
     size = room = sum(map(len, named)) + len(_BETWEEN)
     for encoded in map(_encoded, reports):
@@ -158,18 +164,22 @@ def decode(body: bytes) -> list[RangeReport]:
     """Return the reports of a message; raises ``ValueError`` for values that no task can report."""
     try:
         entries = json.loads(body)
-        # A query's name is not a message of its own.
-        return [_report(entry) for entry in entries[1 if query_of(body) and len(entries) > 1 else 0 :]]
+        # A sender is not a message of its own.
+        return [_report(entry) for entry in entries[1 if body.startswith(_SENDER) and len(entries) > 1 else 0 :]]
     except (TypeError, RecursionError) as error:
         raise ValueError(f"not a report: {error}") from None
 
 
-def query_of(body: bytes) -> str | None:
-    """Return the query that a message names, ``None`` if it names none; the body is JSON."""
-    if not body.startswith(b'["'):
-        return None
+_SENDER = b"[{"
+
+
+def sender_of(body: bytes) -> Sender:
+    """Return who a message says has sent it; the body is JSON."""
+    if not body.startswith(_SENDER):
+        return Sender()
     named, _ = json.JSONDecoder().raw_decode(body.decode(), 1)
-    return str(named) or None
+    query, run = named.get("query"), named.get("run")
+    return Sender(str(query) if query else None, str(run) if run else None)
 
 
 def _report(entry: Sequence[object]) -> RangeReport:

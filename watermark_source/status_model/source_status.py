@@ -296,7 +296,7 @@ class GroupStatus:
     since: int | None = None
     """Since when that source is the slowest, milliseconds since 1970-01-01 UTC."""
     trouble: str | None = None
-    """Why the state of the other sources may be outdated."""
+    """Why the state of the other sources may be outdated, or why sources of the same query went ahead of this one."""
     store: str | None = None
     """The group's store: ``driver``, ``none``, or kind, host and name of a database; ``None`` in older reports."""
     minimum: int | None = None

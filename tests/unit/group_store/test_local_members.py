@@ -17,6 +17,7 @@ import sys
 from pathlib import Path
 from watermark_source.group_store.local_members import LocalMembers
 present = LocalMembers(Path(sys.argv[1]), sys.argv[2])
+present.write(sys.argv[2] * 3)
 print(present.others(), flush=True)
 sys.stdin.read()
 present.close()
@@ -41,6 +42,7 @@ def test_processes_of_a_group_see_each_other_until_they_leave(tmp_path: Path) ->
     assert own.others() == 0
     with another(tmp_path) as (process, seen), another(tmp_path, "elsewhere") as (_, seen_elsewhere):
         assert (seen, seen_elsewhere, own.others()) == (1, 0, 1)
+        assert own.texts() == ["ggg"]
         assert process.stdin is not None
         process.stdin.close()
         process.wait()

@@ -107,6 +107,15 @@ def test_a_snapshot_comes_before_everything_and_a_beginning_before_all_that_have
     assert exchange(store, who("b"), at(50)) == (MIN, "c", 2)
 
 
+def test_members_that_are_apart_are_counted_and_hold_nobody_back(store: GroupStore) -> None:
+    for name, watermark in (("a", 10), ("b", 20), ("c", 30)):
+        exchange(store, who(name), at(watermark))
+    assert exchange(store, who("d"), at(50)) == (10, "a", 3)
+    assert exchange(store, who("d")._replace(apart=("a-id",)), at(50)) == (20, "b", 3)
+    assert exchange(store, who("d")._replace(apart=("b-id", "a-id")), at(50)) == (30, "c", 3)
+    assert exchange(store, who("d")._replace(apart=("a-id", "b-id", "c-id")), at(50)) == (None, None, 3)
+
+
 def test_groups_do_not_know_of_each_other(store: GroupStore) -> None:
     exchange(store, who("a"), at(10))
     assert exchange(store, who("a", group="other"), at(20)) == (None, None, 0)

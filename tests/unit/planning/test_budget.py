@@ -30,7 +30,7 @@ def cut(
     **changes: object,
 ) -> dict[Split, int]:
     found = backlog(log, splits, policy, index=index, max_rows=budget, **changes)
-    return budgeted_ends(found, found.ends, budget)
+    return budgeted_ends(found, found.ends, budget).ends
 
 
 def test_a_backlog_within_the_budget_is_read_whole() -> None:
@@ -132,7 +132,7 @@ def test_a_budget_takes_nothing_that_alignment_does_not_allow() -> None:
     last: dict[str, Any] = {"others": incomplete(NO_OTHERS, Millis(1_499))}
     allowed = aligned_ends(splits, observation(log, **last), backlog(log, splits, policy, **last)).ends
     assert allowed == {A: 3, B: 1_501}
-    found = budgeted_ends(backlog(log, splits, policy, max_rows=100, **last), allowed, 100)
+    found = budgeted_ends(backlog(log, splits, policy, max_rows=100, **last), allowed, 100).ends
     assert found[A] == 3
     assert 78 <= found[B] <= 98
 
@@ -146,7 +146,7 @@ def test_where_not_one_row_may_be_beyond_the_limit_a_budget_takes_none_over_a_ga
     assert allowed == {A: 1_000, B: 1}
     for budget in (1, 10, 300):
         waiting = backlog(log, splits, policy, max_rows=budget, **last)
-        found = budgeted_ends(waiting, allowed, budget)
+        found = budgeted_ends(waiting, allowed, budget).ends
         assert found[B] == 1
         assert 0.8 * budget <= found[A] - 200 <= budget
     # Where the group answers that row is read.
@@ -179,9 +179,9 @@ def test_splits_that_nobody_waits_for_have_what_the_others_leave_or_half(
 ) -> None:
     log = log_of(range(behind), range(1_000, 1_000 + other))
     shared = backlog(log, {A: at(0), B: at(0)}, FREE, index=False, max_rows=budget)
-    assert budgeted_ends(shared, shared.ends, budget, apart={A}) == ends
+    assert budgeted_ends(shared, shared.ends, budget, apart={A}).ends == ends
     looked_up = backlog(log, {A: at(0), B: at(0)}, FREE, max_rows=budget)
-    found = budgeted_ends(looked_up, looked_up.ends, budget, apart={A})
+    found = budgeted_ends(looked_up, looked_up.ends, budget, apart={A}).ends
     assert sum(found.values()) <= budget
     assert all(found[split] >= int(0.8 * end) for split, end in ends.items())
 
@@ -257,8 +257,8 @@ class Sized:
 def test_where_positions_are_not_rows_the_budget_is_of_rows() -> None:
     log = log_of(range(1_000))
     counted = replace(backlog(log, {A: at(0)}, FREE, max_rows=50), rows=Sized())
-    assert budgeted_ends(counted, counted.ends, 50) == {A: 500}
-    assert budgeted_ends(counted, {A: 300}, 50) == {A: 300}
-    assert budgeted_ends(counted, counted.ends, 1) == {A: 20}
+    assert budgeted_ends(counted, counted.ends, 50).ends == {A: 500}
+    assert budgeted_ends(counted, {A: 300}, 50).ends == {A: 300}
+    assert budgeted_ends(counted, counted.ends, 1).ends == {A: 20}
     # A row takes a position at least.
-    assert budgeted_ends(counted, {A: 40}, 50) == {A: 40}
+    assert budgeted_ends(counted, {A: 40}, 50).ends == {A: 40}

@@ -44,8 +44,11 @@ def test_a_split_that_is_read_up_to_the_limit_holds_nobody_below_it() -> None:
     assert member({B: at(1, 99)}, log_of([], [100, 900]), others=users) == active(108)
 
 
-def test_what_a_row_limit_leaves_unread_counts_with_its_watermark() -> None:
-    assert member({A: at(1, 99)}, log_of([100, 105, 106]), max_rows=1) == active(99)
+def test_what_a_row_limit_cuts_counts_with_the_time_up_to_which_all_is_read() -> None:
+    assert member({A: at(1, 99)}, log_of([100, 105, 106]), max_rows=1) == active(104)
+    # One row of a millisecond is enough, whatever else is of it.
+    assert member({A: at(1, 99)}, log_of([100, 105, 105]), max_rows=1) == active(104)
+    assert member({A: at(1, 99)}, log_of([100, 105, 106]), max_rows=1, index=False) == active(99)
 
 
 def test_without_an_index_it_counts_with_what_it_has_seen() -> None:
@@ -127,7 +130,7 @@ def test_idle_and_finished_sources_say_so() -> None:
     assert member({A: at(1, 99)}, log_of([100]), ends_are_final=True) == GroupMember(MemberStatus.FINISHED)
     # What has come to the end of its run holds nobody.
     log = log_of([50], [100, 105, 106])
-    assert member({A: at(1, 49), B: at(1, 99)}, log, ends_are_final=True, max_rows=1) == active(99)
+    assert member({A: at(1, 49), B: at(1, 99)}, log, ends_are_final=True, max_rows=1) == active(104)
 
 
 def test_a_snapshot_holds_the_group_unless_it_is_told_not_to() -> None:

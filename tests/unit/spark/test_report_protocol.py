@@ -590,9 +590,9 @@ def test_what_no_task_reported_is_dated_as_the_task_dated_it() -> None:
 
 def test_a_message_may_name_its_query() -> None:
     reports = [RangeReport(SplitRange(Split("a", n), 0, 5), None, RowTotals(read=5)) for n in range(3)]
-    (named,), (unnamed,) = protocol.messages(reports, 'by "minute"'), protocol.messages(reports)
+    (named,), (unnamed,) = protocol.messages(reports, protocol.Sender('by "minute"', "5a1")), protocol.messages(reports)
     assert protocol.decode(named) == protocol.decode(unnamed) == reports
-    assert (protocol.query_of(named), protocol.query_of(unnamed)) == ('by "minute"', None)
+    assert [protocol.sender_of(each) for each in (named, unnamed)] == [('by "minute"', "5a1"), (None, None)]
 
 
 def test_the_driver_warns_once_of_a_query_that_nothing_has_examined(

@@ -21,6 +21,7 @@ from watermark_source.planning.group import NO_OTHERS, OtherMembers, OwnSilence,
 from watermark_source.planning.planner import Plan
 from watermark_source.planning.state import GroupState, SplitStatus
 from watermark_source.planning.watermark import MAX, MIN
+from watermark_source.spark.driver.query_turns import QueryTurns
 from watermark_source.spark.option_rows import DRIVER, NO_STORE
 from watermark_source.spark.options import EngineOptions, GroupOptions
 
@@ -39,6 +40,7 @@ class Membership:
         self._client: HeartbeatClient | None = None
         self._last: Plan | None = None
         """The last plan while alone: it is published when another member joins."""
+        self._turns = QueryTurns(source_name)
         self._complete = False
         """Whether this process has seen as many members as wanted."""
         self._began = 0.0
@@ -57,7 +59,7 @@ class Membership:
         source, it registers again.
         """
         group = self._group
-        if group is None or group.store != DRIVER:
+        if group is None or group.store is None:
             return
         if self._local is not None and not self._local.is_in_place:
             self._local.close()
@@ -65,12 +67,16 @@ class Membership:
         if self._local is None:
             self._local = LocalMembers(driver_folder(), group.name)
 
-    def others(self, before: GroupState) -> OtherMembers:
-        """Return the last known positions of the others for a plan that begins in a state with ``before``."""
+    def others(self, before: GroupState, run: str | None = None) -> OtherMembers:
+        """Return the last known positions of the others for a plan that begins in a state with ``before``.
+
+        ``run``: the id of the query's run, once it is known: its sources plan as one.
+        """
         group = self._group
         if group is None or group.store is None:
             return NO_OTHERS
         self.register()
+        self._turns.begin(run, self._local)
         if self._client is None:
             if self._is_alone(before, group):
                 return NO_OTHERS
@@ -79,7 +85,7 @@ class Membership:
         met_before = before.member is not None
         # Sources that had met had a limit: without one in the offset no member counted.
         last_limit = MAX if met_before and before.limit is None else before.limit
-        found = self._client.others(last_limit)
+        found = self._turns.seen(self._client.others(last_limit), last_limit)
         self._note_drift(found, group)
         if self._client.trouble is not None:
             # No member can join meanwhile.
@@ -93,7 +99,7 @@ class Membership:
             late = time.monotonic() >= self._began + group.time_to_live / 1_000
             wanted = 0 if late and met_before else (group.members or 1) - 1
             # Some of the members of this driver may not have reached the store yet.
-            here = 0 if late or self._last is not None or self._local is None else self._local.others()
+            here = 0 if late or self._last is not None or group.store != DRIVER else self._here()
             self._complete = found.members >= max(wanted, here)
         return found if self._complete else incomplete(found, last_limit, awaited=True)
 
@@ -103,7 +109,9 @@ class Membership:
             self._last = plan
             return
         waits = any(t.status is SplitStatus.PAUSED for t in plan.state.splits.values())
-        self._client.publish(plan.member, waits=waits)
+        report, drift = plan.member, drift_in_force(self._max_drift, plan.observation.others)
+        self._client.publish(report, waits=waits, apart=self._turns.members)
+        self._turns.end(plan, report, self._client.member, self._local, drift)
 
     def named(self, state: GroupState) -> GroupState:
         """Return a state with the name of this member."""
@@ -128,8 +136,8 @@ class Membership:
 
     @property
     def trouble(self) -> str | None:
-        """Return why the last known positions of the others may be old."""
-        return None if self._client is None else self._client.trouble
+        """Return why the last known positions of the others may be old, or why others went ahead of this source."""
+        return None if self._client is None else self._client.trouble or self._turns.shortfall
 
     @property
     def own_silence(self) -> OwnSilence | None:
@@ -163,10 +171,13 @@ class Membership:
 
     def _is_alone(self, before: GroupState, group: GroupOptions) -> bool:
         waits_for_some = (group.members or 1) > 1
-        if self._local is None or waits_for_some or self._local.others():
+        if group.store != DRIVER or waits_for_some or self._here():
             return False
         # Those that it had met in this driver may be stopped, to start again.
         return before.member is None or not (driver_folder() / FILE).exists()
+
+    def _here(self) -> int:
+        return 0 if self._local is None else self._local.others()
 
     def _join(self, before: GroupState, group: GroupOptions) -> None:
         here = group.store is None or group.store == DRIVER

@@ -252,7 +252,7 @@ class Observer:
     def observe(self, state: SourceState, limit: ReadLimit, last: LastPlan) -> Observation:
         """Return the outside world for the plan that begins in ``state``."""
         # Before the ends: an idle source follows the others only past rows that its logs do not have by now.
-        others = self._membership.others(state.group)
+        others = self._membership.others(state.group, self._reports.run)
         followed = self._followed(state, others, last)
         tables = frozenset() if state.snapshots.complete is None else self._ends.tables()
         logs = self._ends.logs or self._logs_now(state, limit, last)

@@ -83,6 +83,8 @@ class ReportServer:
         self._book = book
         self._key = secrets.token_bytes(32)
         self._closed = False
+        self.run: str | None = None
+        """The id of the query's run, once a task has told it."""
         self._peers: dict[socket.socket, _Peer] = {}
         self._strangers = _Strangers()
         self._selector = selectors.DefaultSelector()
@@ -174,7 +176,9 @@ class ReportServer:
                 warn_of_unexamined(source)
             else:
                 self._book.add(protocol.decode(body))
-                note_query(protocol.query_of(body))
+                sender = protocol.sender_of(body)
+                self.run = sender.run or self.run
+                note_query(sender.query)
             peer.connection.sendall(protocol.OK)
             self._drop(peer)
         except BlockingIOError:

@@ -239,6 +239,11 @@ class TaskReports:
         """Where tasks report."""
         return self._server.address
 
+    @property
+    def run(self) -> str | None:
+        """The id of the query's run, once a task has told it."""
+        return self._server.run
+
     def close(self) -> None:
         """Receive no more."""
         self._server.close()

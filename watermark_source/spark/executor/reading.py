@@ -25,7 +25,7 @@ from watermark_source.spark.garbage_collector import spare_imports
 from watermark_source.spark.markers import arrow_schema, in_micros, marker_batch, no_markers
 from watermark_source.spark.read_tasks import ReadTask
 from watermark_source.spark.report_protocol import ReportAddress
-from watermark_source.spark_process import noted_query
+from watermark_source.spark_process import noted_query, run_of_task
 
 _log = logging.getLogger(__name__)
 
@@ -44,7 +44,8 @@ _avoided_until: dict[tuple[str, int], float] = {}
 
 def send_reports(address: ReportAddress, seen: Sequence[RangeReport]) -> bool:
     """Send reports and wait for the acknowledgement; return whether it came. Never raises for the network's sake."""
-    if all(_is_delivered(address, body) for body in protocol.messages(seen, noted_query())):
+    sender = protocol.Sender(noted_query(), run_of_task())
+    if all(_is_delivered(address, body) for body in protocol.messages(seen, sender)):
         return True
     _log.warning(
         "no progress report could be delivered to %s, port %d; the source will look at up to %d ranges again",

@@ -1,0 +1,118 @@
+"""The sources of a query read each other's turns from files; those of other queries are none of theirs."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.unit.spark.driver.test_group_membership import NOTHING
+from watermark_source.errors import UnreachableError
+from watermark_source.group_store.local_members import LocalMembers
+from watermark_source.planning.group import NO_OTHERS, GroupMember, MemberStatus, OtherMember, OtherMembers
+from watermark_source.planning.planner import Plan
+from watermark_source.planning.watermark import Millis
+from watermark_source.spark.driver.query_turns import QueryTurns
+
+RUN = "7860 0d2c9f3e"
+ACTIVE = GroupMember(MemberStatus.ACTIVE, Millis(100))
+TOLD = f'["{RUN}", "orders", "a", %d, ["active", 50], %s, %s, null]'
+_PROGRAM = """
+import sys
+from pathlib import Path
+from watermark_source.group_store.local_members import LocalMembers
+member = LocalMembers(Path(sys.argv[1]), "g")
+for line in sys.stdin:
+    member.write(line.rstrip())
+    print("written", flush=True)
+"""
+
+
+class Source:
+    """Another source of the group, in a process of its own."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def tell(self, text: str) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{text}\n")
+        self._process.stdin.flush()
+        assert self._process.stdout.readline()
+
+
+@contextmanager
+def another(folder: Path) -> Iterator[Source]:
+    program = [sys.executable, "-c", _PROGRAM, str(folder)]
+    with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield Source(process)
+        finally:
+            process.kill()
+
+
+OTHERS = OtherMembers(Millis(900), OtherMember("elsewhere"), 2, apart=frozenset({"a"}))
+
+
+def plan_of(reach: Callable[[], Millis | None], others: OtherMembers = OTHERS) -> Plan:
+    return replace(NOTHING, next_reach=reach, observation=replace(NOTHING.observation, others=others))
+
+
+def six_hundred() -> Millis:
+    return Millis(600)
+
+
+def test_a_source_counts_those_of_its_run_and_names_what_it_falls_short_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    own, turns = LocalMembers(tmp_path, "g"), QueryTurns("clicks")
+    with another(tmp_path) as source:
+        source.tell(TOLD % (1, 700, 50))
+        turns.begin(None, own)
+        assert not turns.members
+        turns.end(plan_of(six_hundred), ACTIVE, "b", own, 30)
+        turns.begin(RUN, own)
+        assert turns.members == {"a"}
+        assert turns.seen(OTHERS, None).minimum == 700
+        turns.end(plan_of(six_hundred), ACTIVE, "b", own, 30)
+        assert turns.shortfall is None
+        # It has planned this batch, and relied on what this one had told.
+        source.tell(TOLD % (3, 900, 630))
+        turns.begin(RUN, own)
+        assert turns.seen(OTHERS, None).minimum == 50
+        with caplog.at_level(logging.WARNING):
+            turns.end(plan_of(six_hundred), ACTIVE, "b", own, 30)
+        assert str(turns.shortfall) in caplog.text
+        assert "orders is ahead by 530 ms" in str(turns.shortfall)
+        # Nothing is told before the store leaves the others out: until then they hold this one back by it.
+        turns.begin(RUN, own)
+        turns.end(plan_of(six_hundred, NO_OTHERS), ACTIVE, "b", own, 30)
+        source.tell(TOLD % (5, 900, 630))
+        turns.begin(RUN, own)
+        turns.end(plan_of(six_hundred), ACTIVE, "b", own, 30)
+        assert turns.shortfall is None
+        # Of another run, or half written.
+        for text in (TOLD.replace(RUN, "7860 1e3d0a4f") % (5, 900, 630), "[", ""):
+            source.tell(text)
+            turns.begin(RUN, own)
+            assert not turns.members
+    own.close()
+
+
+def test_a_broker_that_stops_answering_after_the_plan_costs_the_reach_and_not_the_query(tmp_path: Path) -> None:
+    def unreachable() -> Millis | None:
+        raise UnreachableError("no broker answers")
+
+    own, turns = LocalMembers(tmp_path, "g"), QueryTurns("clicks")
+    with another(tmp_path) as source:
+        source.tell(TOLD % (1, 700, 50))
+        turns.begin(RUN, own)
+        turns.end(plan_of(unreachable), ACTIVE, "b", own, 30)
+    own.close()

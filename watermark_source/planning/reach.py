@@ -1,0 +1,72 @@
+"""The reach of a source: the watermark that it surely has once it has read its next batch, as far as it may."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from watermark_source.planning.backlog import backlog_of
+from watermark_source.planning.budget import budgeted_ends, surely_within
+from watermark_source.planning.group import NO_OTHERS
+from watermark_source.planning.observation import Observation
+from watermark_source.planning.policy import PlanPolicy
+from watermark_source.planning.split import RowIndex, Split, TimeIndex
+from watermark_source.planning.state import SplitState, SplitStatus
+from watermark_source.planning.strategy import TasksObserve
+from watermark_source.planning.watermark import MAX, Millis
+
+
+def reach_after(
+    planned: Mapping[Split, SplitState],
+    reached: Mapping[Split, Millis],
+    observation: Observation,
+    policy: PlanPolicy,
+    index: TimeIndex | None,
+    *,
+    rows: RowIndex | None,
+) -> Millis | None:
+    """Return the watermark that the source surely has after the batch that follows a planned one.
+
+    It follows from rows that are in the logs already, which nothing else reads: the time index shows them, and the row
+    limit how many of them a batch takes. ``None`` where that is not known: the source counts with what it has planned.
+
+    Args:
+        planned: all splits, as the planned batch leaves them.
+        reached: watermarks of splits at their planned end, as far as the time index shows them.
+        observation: what the plan was made from.
+        policy: with the drift in force.
+        index: event-time look-ups.
+        rows: look-ups of rows in a log whose positions are not rows.
+    """
+    logs, snapshots, strategy = observation.logs, observation.snapshots, policy.strategy
+    # Rows may wait for more to come, a bound that is learned may grow, and what is read ahead is not in the index.
+    waits = policy.minimum_rows is not None or snapshots.chunks or snapshots.waiting or observation.limits.one_batch
+    is_learned = strategy.tasks_observe is not TasksObserve.HIGHEST or strategy.rows_ahead is not None
+    most = observation.limits.max_rows
+    # Where positions are not rows, only reading ahead would show how far the row limit goes.
+    uncounted = rows is not None and most not in (None, MAX)
+    if index is None or uncounted or waits or is_learned or observation.others.ceiling is not None:
+        return None
+    active = {
+        s: t
+        for s, t in planned.items()
+        if t.status is not SplitStatus.IDLE and not (logs.ends_are_final and t.position >= logs.ends.get(s, 0))
+    }
+    after = {s: w for s, t in active.items() if (w := reached.get(s, t.watermark)) is not None}
+    if not active or after.keys() != active.keys() or active.keys() & (logs.unknown | logs.stale | logs.uncommitted):
+        return None
+    splits = {s: SplitState(t.position, t.position, after[s]) for s, t in active.items()}
+    backlog = backlog_of(splits, replace(observation, others=NO_OTHERS), policy, index)
+    passed = index.first_after({s: strategy.event_time_of(after[s]) for s in backlog.splits})
+    if any(e is not None and e.position < splits[s].position for s, e in passed.items()):
+        # A row that is read is later, as beyond a gap in time: only when it has been seen it is known that it counts.
+        return None
+    shown = {
+        s: strategy.watermark_of(newest) for s, newest in backlog.newest.items() if not backlog.is_of_future(newest)
+    }
+    reach = min(max(w, shown.get(s, w)) for s, w in after.items())
+    if most is None or not backlog.ends:
+        return reach
+    cut = budgeted_ends(backlog, backlog.ends, surely_within(most)).reached
+    at_cut = {s: max(after[s], strategy.watermark_of(at)) for s, at in cut.items()}
+    return min([reach, *at_cut.values()])
