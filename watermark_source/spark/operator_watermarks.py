@@ -159,6 +159,12 @@ def has_begun_another(query: StreamingQuery, batch: int) -> bool:
     return bool(status.isDataAvailable()) or (execution is not None and int(execution.currentBatchId()) > batch)
 
 
+def trigger_interval(query: StreamingQuery) -> int | None:
+    """Return the milliseconds from one look for rows to the next; ``None`` for a trigger of another kind."""
+    trigger = _query(query).trigger()
+    return int(trigger.intervalMs()) if trigger.getClass().getSimpleName() == _BY_INTERVAL else None
+
+
 def executed_batch(progress: Mapping[str, Any]) -> int | None:
     """Return the last batch that was committed as of a progress event; ``None`` before the first.
 
@@ -248,6 +254,7 @@ def _query(query: StreamingQuery) -> Any:
 
 
 _WATERMARKS = ("eventTimeWatermarkForEviction", "eventTimeWatermarkForLateEvents", "produceOutputWatermark")
+_BY_INTERVAL = "ProcessingTimeTrigger"
 _COMPARISON = "watermarkExpressionForEviction"
 _SEVERAL = "spark.sql.streaming.statefulOperator.allowMultiple"
 _ANSWERS: dict[tuple[str, str], bool] = {}

@@ -11,11 +11,12 @@ takes that back before the next batch has written, as far as it can without hold
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -24,8 +25,9 @@ from pyspark.sql.streaming import StreamingQuery
 
 from pyspark_aligned_kafka.announcing.announcer import AnnouncementTopic, need_name, need_settings
 from pyspark_aligned_kafka.announcing.polls import Polls
+from pyspark_aligned_kafka.announcing.rest import MOST_INTERVAL_MS, awaited_text, is_at_rest, rest_text
 from pyspark_aligned_kafka.announcing.written_topic import WrittenTopic
-from watermark_source.durations import ACCEPTED, count_text, parse_duration
+from watermark_source.durations import ACCEPTED, parse_duration
 from watermark_source.errors import ResponseTimeoutError, SourceError, UsageError, WatermarkSourceError
 from watermark_source.planning.announcement import Announcement
 from watermark_source.planning.watermark import LAST_MOMENT, MAX, MIN, Millis, watermark_text
@@ -38,8 +40,8 @@ from watermark_source.spark.operator_watermarks import (
     has_begun_another,
     output_of,
     read_watermarks,
+    trigger_interval,
 )
-from watermark_source.status_model.status_json import parse_report
 
 _log = logging.getLogger(__name__)
 
@@ -57,6 +59,10 @@ _WITHOUT_S: Final = 60.0
 _REST: Final = 1
 """Milliseconds below Spark's watermark. It compares microseconds: a row after it may be less than a millisecond after
 it, as ``window_time`` is, and a record's event time is cut to milliseconds."""
+_AWAITED: Final = "announces no watermark for now, and its readers wait"
+_NOT_AWAITED: Final = (
+    "announces no watermark for now, and its readers may not wait for it: rows that it writes meanwhile may be late"
+)
 _FOR_GOOD: Final = frozenset({Why.COMPLETE_MODE, Why.NO_PROMISE, Why.FOREIGN_SOURCE})
 """What no later batch changes."""
 
@@ -154,17 +160,6 @@ def to_announce(found: Millis, hold: int | None, last: Millis | None) -> Millis:
     return Millis(lowered if last is None else max(lowered, last))
 
 
-def is_at_rest(progress: Mapping[str, Any], batch: int) -> bool:
-    """Return whether nothing of a query is under way after a batch, as of a progress event, and nothing comes. Pure.
-
-    The event has to be of a trigger that started no batch: the watermark of the one before has closed all it can.
-    """
-    if "addBatch" in progress.get("durationMs", {}) or executed_batch(progress) != batch:
-        return False
-    sources = [parse_report(source.get("latestOffset")) for source in progress["sources"]]
-    return bool(sources) and all(source is not None and source.is_at_rest for source in sources)
-
-
 @dataclass(slots=True)
 class TimeWithoutWatermark:
     """For how long the batches of a query have had no watermark."""
@@ -212,7 +207,7 @@ class AnnouncedQuery:
         self._examined: str | None = None
         """Which progress event was last examined for whether the query is at rest."""
         self._has_rested = False
-        """Whether it has been announced that readers need not wait."""
+        """Whether it was logged what becomes of idleness."""
         self._is_wanted = False
         """Whether a caller waits for the last batch, so that the next poll is due."""
         self._stopped = False
@@ -293,14 +288,14 @@ class AnnouncedQuery:
                 if time.monotonic() - asked_at >= _ACTIVE_S:
                     asked_at, is_active = time.monotonic(), bool(self._query.isActive)
                 before = self._done
-                is_done = self._step()
+                is_done = self._step(is_active=is_active)
                 failures = 0 if is_done else failures + 1
                 if not is_active and (is_done or isinstance(self._trouble, UsageError)):
                     break
                 now = time.monotonic()
                 polls = polls.after(now, is_new=self._done != before)
                 pause = polls.pause(now) if is_done else min(_LONGEST_PAUSE_S, _FAILED_S * 2.0 ** min(failures, 10))
-                pause = min(pause, _AT_REST_S) if is_done and self._is_at_rest else pause
+                pause = min(pause, _AT_REST_S) if self._is_announced_idle else pause
                 with self._changed:
                     self._changed.wait_for(lambda: self._stopped or self._is_wanted, pause)
                     self._is_wanted = False
@@ -316,70 +311,102 @@ class AnnouncedQuery:
                 self._ended = True
                 self._changed.notify_all()
 
-    def _step(self) -> bool:
-        """Announce the last committed batch, if that has not been done; false if it has to be tried again."""
+    def _step(self, *, is_active: bool) -> bool:
+        """Announce what is due; false if it has to be tried again."""
         try:
-            batch = self._committed()
-            if batch is not None and self._is_done(batch):
-                self._follow_rest(batch)
-            if batch is None or self._is_done(batch):
-                return True
-            trouble = self._announce_last()
+            return self._announce_due(is_active=is_active)
         except WatermarkSourceError as error:
-            trouble = error
+            self._note_trouble(error)
         except _BetweenBatches:
-            return False
+            pass
         except (Py4JNetworkError, ConnectionError):
             _log.info("writer %s announces no more: Spark's driver process has ended", self._writer)
             self._stopped = True
-            return False
         except Exception as error:  # noqa: BLE001 - the client library's: the query must not be disturbed
             self._warn(error)
             for each in self._topics:
                 each.of.close()
-            return False
+        return False
+
+    def _announce_due(self, *, is_active: bool) -> bool:
+        """Announce what is due after the last committed batch; false if a part has to be tried again."""
+        batch = self._committed()
+        if batch is None:
+            return True
+        is_done, is_told = self._is_done(batch), True
+        if self._is_announced_idle and (not is_done or not is_active or has_begun_another(self._query, batch)):
+            # Before the batch is announced, which may fail: until then readers do not wait.
+            is_told = self._tell(self._topics, WrittenTopic.end_rest) is None
+            if is_told:
+                _log.info("writer %s: its readers wait for it again", self._writer)
+        elif is_done:
+            is_told = self._begin_rest(batch)
+        if is_done:
+            return is_told
+        trouble = self._announce_last()
+        self._note_trouble(trouble)
+        return is_told and trouble is None
+
+    def _note_trouble(self, trouble: WatermarkSourceError | None) -> None:
         with self._changed:
             self._trouble = trouble
             self._changed.notify_all()
-        if trouble is None:
-            self._note_success()
-            return True
-        self._warn(trouble)
-        return False
+        if trouble is not None:
+            self._warn(trouble)
 
     @property
-    def _is_at_rest(self) -> bool:
-        return any(each.last is not None and each.last.idle for each in self._topics)
+    def _is_announced_idle(self) -> bool:
+        """Whether readers of a topic may have been told not to wait."""
+        return any(each.maybe_idle is not None for each in self._topics)
 
-    def _follow_rest(self, batch: int) -> None:
-        """Announce after a batch that readers need not wait, or that they have to again; raises what keeps it back."""
-        if self._is_at_rest:
-            if has_begun_another(self._query, batch):
-                for each in self._topics:
-                    each.end_rest()
-                _log.info("writer %s: rows come again, and its readers wait for it", self._writer)
-            return
+    def _tell(
+        self, topics: Sequence[WrittenTopic], announce: Callable[[WrittenTopic], None]
+    ) -> WatermarkSourceError | None:
+        """Announce something for topics; return what keeps it back from one of them.
+
+        A topic that is away, or was deleted, keeps nothing from the readers of the others.
+        """
+        troubles: list[WatermarkSourceError] = []
+        for each in topics:
+            try:
+                announce(each)
+            except WatermarkSourceError as error:
+                troubles.append(error)
+                self._warn(error)
+        if troubles:
+            return troubles[0]
+        self._note_success()
+        return None
+
+    def _begin_rest(self, batch: int) -> bool:
+        """Announce that readers need not wait, if the query is idle after a batch: where that fails, again with each
+        event of Spark's that shows it. False if it failed."""
         event = self._handle.lastProgress()
         if event.timestamp() == self._examined:
-            return
+            return True
         self._examined = event.timestamp()
-        progress = self._query.lastProgress
-        if progress is None or not is_at_rest(progress, batch) or not self._query.isActive:
-            return
-        open_rows = sum(operator["numRowsTotal"] for operator in progress["stateOperators"])
-        for each in self._topics:
-            if each.last is not None and each.last.batch == batch:
-                each.begin_rest(lambda: has_begun_another(self._query, batch))
-        if self._is_at_rest:
-            # Once as a warning: a query may be idle every few minutes.
-            level, self._has_rested = logging.INFO if self._has_rested else logging.WARNING, True
-            _log.log(
-                level,
-                "writer %s: all sources of its query are idle, and readers of its announcements do not wait for it. "
-                "What it writes later is late where they have passed it, also from its %s of state, such as open "
-                'windows. To have them wait, leave .option("idleTimeout", …) out of one of its sources',
-                self._writer, count_text(open_rows, "row"),
-            )  # fmt: skip
+        awaited, progress = [each for each in self._topics if each.can_rest(batch)], json.loads(event.json())
+        if not awaited or not is_at_rest(progress, batch) or not self._query.isActive:
+            return True
+        interval = trigger_interval(self._query)
+        if interval is None:
+            # A run that ends by itself: its readers wait for the next one.
+            return True
+        if interval > MOST_INTERVAL_MS:
+            self._log_rest(awaited_text(interval))
+            return True
+        trouble = self._tell(awaited, lambda each: each.begin_rest(lambda: has_begun_another(self._query, batch)))
+        if not all(each.can_rest(batch) for each in awaited):
+            self._log_rest(rest_text(progress))
+        return trouble is None
+
+    def _log_rest(self, effect: str) -> None:
+        # Once as a warning: a query may be idle every few minutes.
+        level, self._has_rested = logging.INFO if self._has_rested else logging.WARNING, True
+        _log.log(
+            level, "writer %s: all sources of its query are idle, and readers of its announcements %s",
+            self._writer, effect,
+        )  # fmt: skip
 
     def _announce_last(self) -> WatermarkSourceError | None:
         began = time.monotonic()
@@ -415,36 +442,28 @@ class AnnouncedQuery:
                 "(watermarkStrategy=none)",
                 self._writer, waited,
             )  # fmt: skip
-        # A topic that is away, or was deleted, keeps nothing from the readers of the others.
-        troubles = [self._announce(each, found, batch, began) for each in self._topics]
-        if trouble := next((each for each in troubles if each is not None), None):
-            return trouble
-        with self._changed:
-            self._done = batch
-        return None
+        trouble = self._tell(self._topics, lambda each: self._announce(each, found, batch, began))
+        if trouble is None:
+            with self._changed:
+                self._done = batch
+        return trouble
 
-    def _announce(
-        self, topic: WrittenTopic, found: OutputWatermark, batch: int, began: float
-    ) -> WatermarkSourceError | None:
-        """Announce a batch for one topic, unless that was done; return what keeps it from that."""
+    def _announce(self, topic: WrittenTopic, found: OutputWatermark, batch: int, began: float) -> None:
+        """Announce a batch for one topic, unless that was done."""
         last = topic.last
         if last is not None and last.batch > batch:
             _log_restored(self._writer, last, batch, self._warned)
-            return None
+            return
         if last is not None and last.batch == batch and last.watermark is not None:
             # Of a try before: with the same batch the same was announced.
-            return None
+            return
         before = None if last is None else last.watermark
         watermark = before if isinstance(found, NoWatermark) else to_announce(found, self._hold, before)
-        try:
-            topic.announce(self._writer, self._id, batch, watermark)
-        except WatermarkSourceError as error:
-            return error
+        topic.announce(self._writer, self._id, batch, watermark)
         _log.debug(
             "writer %s announced %s for %s after batch %d, in %.0f ms",
             self._writer, watermark_text(watermark), topic.of.topic, batch, (time.monotonic() - began) * 1_000,
         )  # fmt: skip
-        return None
 
     def _note_success(self) -> None:
         if self._warned:
@@ -453,12 +472,13 @@ class AnnouncedQuery:
 
     def _warn(self, error: Exception) -> None:
         """Log each kind of trouble once, until an announcement succeeds."""
-        kind = f"{type(error).__name__} {re.sub(r'[0-9]+', '', str(error))}"
+        effect = _NOT_AWAITED if self._is_announced_idle else _AWAITED
+        kind = f"{effect} {type(error).__name__} {re.sub(r'[0-9]+', '', str(error))}"
         if kind not in self._warned:
             self._warned.add(kind)
             _log.warning(
-                "writer %s announces no watermark for now, and its readers wait; the query continues: %s",
-                self._writer, error, exc_info=None if isinstance(error, WatermarkSourceError) else error,
+                "writer %s %s; the query continues: %s",
+                self._writer, effect, error, exc_info=None if isinstance(error, WatermarkSourceError) else error,
             )  # fmt: skip
 
 

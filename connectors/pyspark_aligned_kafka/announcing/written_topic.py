@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from pyspark_aligned_kafka.announcing.announcer import AnnouncementTopic, TopicEnds
+from pyspark_aligned_kafka.announcing.announcer import AnnouncementTopic
 from watermark_source.planning.announcement import Announcement
-from watermark_source.planning.watermark import Millis
+from watermark_source.planning.watermark import MAX, Millis
 
 
 @dataclass(slots=True)
@@ -16,6 +16,9 @@ class WrittenTopic:
 
     of: AnnouncementTopic
     last: Announcement | None = None
+    """The last announcement, which was acknowledged."""
+    maybe_idle: Announcement | None = None
+    """An announcement of idleness that is in the log, or may be since none was acknowledged: to be taken back."""
 
     def prepare(self, writer: str, query: str) -> None:
         """Create the topic of announcements if need be, and have readers wait for a new writer."""
@@ -23,32 +26,37 @@ class WrittenTopic:
         last = self.of.last_of(writer)
         if last is not None and last.query == query:
             self.last = last
+            self.maybe_idle = last if last.idle else None
         if self.last is None:
             self.announce(writer, query, 0, None)
         self.end_rest()
 
     def announce(self, writer: str, query: str, batch: int, watermark: Millis | None) -> None:
         """Announce a watermark after a batch, with a cut behind all that the query has written by then."""
-        self._send(
-            Announcement(writer=writer, query=query, batch=batch, watermark=watermark, topic="", ends={}),
-            self.of.cut(),
-        )
+        cut = self.of.cut()
+        self._send(Announcement(writer=writer, query=query, batch=batch, watermark=watermark, **cut._asdict()))
+
+    def can_rest(self, batch: int) -> bool:
+        """Return whether readers wait for the query after a batch, and could be told that they need not."""
+        last = self.last
+        return last is not None and last.batch == batch and not last.idle and last.watermark != MAX
 
     def begin_rest(self, has_begun_another: Callable[[], bool]) -> None:
         """Announce that readers need not wait, with a cut behind all that the query has written."""
         assert self.last is not None
-        cut = self.of.cut()
+        made = replace(self.last, idle=True, **self.of.cut()._asdict())
         if not has_begun_another():
-            # A record that is not acknowledged may be in the log nevertheless: it has to be taken back as well.
-            self.last = replace(self.last, idle=True)
-            self._send(self.last, cut)
+            self.maybe_idle = made
+            self._send(made)
 
     def end_rest(self) -> None:
-        """Announce, if readers do not wait, that they have to: also before the query runs again, or nobody watches."""
-        if self.last is not None and self.last.idle:
-            self._send(replace(self.last, idle=False), self.of.cut())
+        """Announce that readers have to wait again where they may have been told otherwise: at once, without a new cut,
+        since what was promised before idleness still holds."""
+        if self.maybe_idle is not None:
+            self._send(replace(self.maybe_idle, idle=False))
 
-    def _send(self, made: Announcement, cut: TopicEnds) -> None:
-        made = replace(made, topic=cut.topic, ends=cut.ends)
+    def _send(self, made: Announcement) -> None:
         self.of.send(made)
         self.last = made
+        if not made.idle:
+            self.maybe_idle = None

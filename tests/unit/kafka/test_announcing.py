@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 import json
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from pyspark_aligned_kafka.announcing import query as query_module
 from pyspark_aligned_kafka.announcing.announcer import AnnouncementTopic, TopicEnds, WatermarkAnnouncer, need_millis
 from pyspark_aligned_kafka.announcing.audit import Promises
 from pyspark_aligned_kafka.announcing.polls import Polls
-from pyspark_aligned_kafka.announcing.query import TimeWithoutWatermark, hold_of, is_at_rest, to_announce
+from pyspark_aligned_kafka.announcing.query import (
+    AnnouncedQuery,
+    TimeWithoutWatermark,
+    hold_of,
+    to_announce,
+)
+from pyspark_aligned_kafka.announcing.rest import is_at_rest, rest_text
 from pyspark_aligned_kafka.announcing.written_topic import WrittenTopic
 from pyspark_aligned_kafka.cluster.metadata import Topic
 from pyspark_aligned_kafka.lookup.announcements import statements_of, with_known_partitions
+from services.wait_until import wait_until
 from tests.unit.monitor.example_status import progress_of, source_status, split_view
 from watermark_source.command_line import main
 from watermark_source.contract.read_batch import ReadBatch
@@ -143,36 +157,178 @@ def test_a_query_is_at_rest_once_all_its_sources_are_and_spark_has_started_no_ba
     assert not is_at_rest(progress | {"sources": []}, 6)
 
 
-class Refusing(AnnouncementTopic):
-    """A topic whose brokers acknowledge nothing at first."""
+def test_only_where_spark_shows_operators_with_state_its_rows_are_named() -> None:
+    assert "state" not in rest_text({"stateOperators": []})
+    operators = [{"numRowsTotal": 2}, {"numRowsTotal": 3}]
+    assert "late where they have passed it, also from its 5 rows of state" in rest_text({"stateOperators": operators})
+
+
+class SimulatedTopic(AnnouncementTopic):
+    """A topic whose writer has announced batch 3, and whose brokers may acknowledge nothing."""
 
     def __init__(self) -> None:
         super().__init__(KAFKA, "t")
-        self.sent: list[bool] = []
+        self.tried: list[Announcement] = []
+        self.acknowledged: list[tuple[int, bool, int]] = []
+        """Batch, idleness and cut."""
+        self.end = 7
+        self.acknowledges = True
+        self.has_cut = True
+
+    def prepare(self) -> None:
+        pass
+
+    def last_of(self, writer: str) -> Announcement:
+        return announcement(3, 50, 5, writer=writer)
 
     def cut(self) -> TopicEnds:
-        return TopicEnds("id", {"0": 7})
+        if not self.has_cut:
+            raise SourceError("not all brokers answer")
+        return TopicEnds("id", {"0": self.end})
 
     def send(self, statement: Announcement | Removal) -> None:
         assert isinstance(statement, Announcement)
-        self.sent.append(statement.idle)
-        if len(self.sent) == 1:
+        self.tried.append(statement)
+        if not self.acknowledges:
             raise SourceError("not acknowledged")
+        self.acknowledged.append((statement.batch, statement.idle, statement.ends["0"]))
 
 
-def test_idleness_that_may_have_been_announced_is_taken_back_and_none_is_of_a_query_that_goes_on() -> None:
+class SimulatedQuery:
+    """What Spark's driver process answers of a query whose sources are idle after batch 3."""
+
+    id, name, isActive = "q", None, True  # noqa: N815 - Spark's names
+
+    def __init__(self, trigger: str = "ProcessingTimeTrigger", interval: int = 0) -> None:
+        self.committed = self.begun = 3
+        self.asked = 0
+        kind = SimpleNamespace(getSimpleName=lambda: trigger)
+        found = SimpleNamespace(intervalMs=lambda: interval, getClass=lambda: kind)
+        execution = SimpleNamespace(currentBatchId=lambda: self.begun)
+        stream = SimpleNamespace(trigger=lambda: found, lastExecution=lambda: execution)
+        status = SimpleNamespace(isDataAvailable=lambda: False)
+        self._jsq = SimpleNamespace(lastProgress=self._event, status=lambda: status, streamingQuery=lambda: stream)
+
+    @property
+    def lastProgress(self) -> dict[str, Any]:  # noqa: N802
+        # Spark has a new event of an idle query every ten seconds: this one more often.
+        of = progress_of(IDLE, batchId=self.committed + 1, timestamp=str(time.monotonic() // 0.02), durationMs={})
+        del of["sources"][0]
+        return of
+
+    def _event(self) -> SimpleNamespace:
+        self.asked += 1
+        of = self.lastProgress
+        durations = SimpleNamespace(containsKey=lambda _: False)
+        return SimpleNamespace(
+            batchId=lambda: of["batchId"], timestamp=lambda: of["timestamp"], durationMs=lambda: durations,
+            json=lambda: json.dumps(of),
+        )  # fmt: skip
+
+
+@pytest.fixture
+def announced(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """Starts the announcements of a query."""
+    monkeypatch.setattr(query_module, "read_watermarks", lambda *_, **__: NoWatermark(Why.NO_WATERMARK))
+    with ExitStack() as stack:
+
+        def start(query: SimulatedQuery, *topics: SimulatedTopic) -> None:
+            one = AnnouncedQuery(cast(Any, query), topics, "a", None)
+            stack.callback(one.stop, 0.2)
+            one.start()
+
+        yield start
+
+
+RESTS, GOES_ON = (3, True, 7), (3, False, 7)
+
+
+def until(condition: Callable[[], bool]) -> None:
+    wait_until(condition, 20, "an announcement", poll_seconds=0.01)
+
+
+def test_idleness_is_announced_again_where_it_was_not_acknowledged(announced: Callable[..., None]) -> None:
+    query, one, other = SimulatedQuery(), SimulatedTopic(), SimulatedTopic()
+    one.acknowledges = other.has_cut = False
+    announced(query, one, other)
+    until(lambda: len(one.tried) > 2)
+    other.has_cut = True
+    until(lambda: other.acknowledged == [RESTS])
+    one.acknowledges = True
+    until(lambda: one.acknowledged == [RESTS])
+    query.begun = 4
+    until(lambda: one.acknowledged == other.acknowledged == [RESTS, GOES_ON])
+
+
+def test_one_topic_that_is_away_keeps_the_others_from_nothing_and_is_tried_ten_times_a_second(
+    announced: Callable[..., None], caplog: pytest.LogCaptureFixture
+) -> None:
+    query, away, there = SimulatedQuery(), SimulatedTopic(), SimulatedTopic()
+    announced(query, away, there)
+    until(lambda: away.acknowledged == there.acknowledged == [RESTS])
+    away.acknowledges, began = False, time.monotonic()
+    query.begun = 4
+    until(lambda: len(away.tried) == 20)
+    assert time.monotonic() - began < 10
+    assert there.acknowledged == [RESTS, GOES_ON]
+    # It is said as it is, and once.
+    (said,) = (each for each in caplog.messages if "the query continues" in each)
+    assert said == (
+        "writer a announces no watermark for now, and its readers may not wait for it: rows that it writes meanwhile "
+        "may be late; the query continues: not acknowledged"
+    )
+    away.acknowledges = True
+    until(lambda: away.acknowledged == [RESTS, GOES_ON])
+
+
+def test_idleness_is_taken_back_where_no_cut_can_be_made_and_before_the_batch_is_announced(
+    announced: Callable[..., None], caplog: pytest.LogCaptureFixture
+) -> None:
+    query, topic = SimulatedQuery(), SimulatedTopic()
+    announced(query, topic)
+    until(lambda: topic.acknowledged == [RESTS])
+    topic.has_cut, topic.end = False, 9
+    query.begun = query.committed = 4
+    until(lambda: topic.acknowledged == [RESTS, GOES_ON])
+    until(lambda: "its readers wait; the query continues: not all brokers answer" in caplog.text)
+    topic.has_cut = True
+    until(lambda: topic.acknowledged[:3] == [RESTS, GOES_ON, (4, False, 9)])
+
+
+def test_idleness_that_may_have_been_announced_is_taken_back_and_none_is_of_a_query_that_goes_on(
+    announced: Callable[..., None],
+) -> None:
     """What the brokers do not acknowledge may be in the log nevertheless."""
-    topic = Refusing()
-    one = WrittenTopic(topic, announcement(3, 50, 5))
+    query, topic = SimulatedQuery(), SimulatedTopic()
+    topic.acknowledges = False
+    announced(query, topic)
+    until(lambda: [each.idle for each in topic.tried] == [True])
+    query.begun, topic.acknowledges = 4, True
+    until(lambda: topic.acknowledged == [GOES_ON])
+    one = WrittenTopic(SimulatedTopic(), announcement(3, 50, 5))
     one.begin_rest(lambda: True)
-    one.end_rest()
-    assert topic.sent == []
-    with pytest.raises(SourceError):
-        one.begin_rest(lambda: False)
-    one.end_rest()
-    one.end_rest()
-    assert topic.sent == [True, False]
-    assert one.last == announcement(3, 50, 7)
+    assert (one.last, one.maybe_idle) == (announcement(3, 50, 5), None)
+
+
+@pytest.mark.parametrize(
+    ("trigger", "interval", "is_idle"),
+    [
+        ("ProcessingTimeTrigger", 1_000, True),
+        ("ProcessingTimeTrigger", 600_000, False),
+        ("AvailableNowTrigger", 0, False),
+    ],
+)
+def test_idleness_is_announced_of_queries_that_look_for_rows_each_second(
+    announced: Callable[..., None], caplog: pytest.LogCaptureFixture, trigger: str, interval: int, is_idle: bool
+) -> None:
+    """What the sources get until the next look would be late."""
+    query, topic = SimulatedQuery(trigger, interval), SimulatedTopic()
+    announced(query, topic)
+    until(lambda: topic.acknowledged == [RESTS] if is_idle else query.asked > 8)
+    assert len(topic.tried) == is_idle
+    if interval > 1_000:
+        (said,) = (record for record in caplog.records if record.levelno >= logging.WARNING)
+        assert "wait for it nevertheless, because its trigger looks for rows only every 10 min" in said.getMessage()
 
 
 KAFKA = {"kafka.bootstrap.servers": "localhost:1"}
