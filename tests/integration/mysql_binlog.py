@@ -61,7 +61,7 @@ class Database:
 
 
 def shorten(monkeypatch: pytest.MonkeyPatch, **seconds: float) -> None:
-    """Give the logins of a test other limits, by the names of their fields."""
+    """Give the logins of a test other limits, by the names of their fields; those that an option sets, it does not."""
     defaults = LoginSettings.__init__.__kwdefaults__
     assert defaults is not None
     for name, value in seconds.items():

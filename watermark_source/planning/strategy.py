@@ -125,7 +125,8 @@ class WatermarkStrategy(ABC):
     """Whether a batch may carry the watermark of its own rows where a look-up shows it before they are read."""
 
     looks_up_times: ClassVar[bool] = True
-    """Whether budget and alignment plan by event times that are looked up (``TimeIndex``); else in steps."""
+    """Whether budget and alignment plan by event times that are looked up (``TimeIndex``); else in steps. No, where the
+    watermark after a range depends on more than its highest event time."""
 
     is_clock: ClassVar[bool] = False
     """Whether event time is the driver's clock, once all that is read first has been read."""
@@ -189,7 +190,7 @@ class WatermarkStrategy(ABC):
         Args:
             split: whose range it is.
             kept: what the last call for this split returned; ``None`` for its first range.
-            seen: what tasks observed in the range.
+            seen: what tasks observed in the range; it may be nothing, and then ``kept`` is returned as it is.
             cap: the latest event time that counted in it; ``None`` if all did.
         """
         return Advance(None if seen.highest is None else self.watermark_of(seen.highest))

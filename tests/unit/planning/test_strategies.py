@@ -59,15 +59,17 @@ class Stepwise(Bounded):
 
 @dataclass(frozen=True, slots=True)
 class MedianOfRanges(RowsAlone):
-    """The median of the highest event times of the last three ranges."""
+    """The median of the highest event times of the last three ranges; the lower one of two."""
+
+    looks_up_times: ClassVar[bool] = False
 
     @property
     def keeps_as(self) -> str:
-        return "median"
+        return "median-of-ranges"
 
     def on_range(self, split: Split, kept: str | None, seen: RangeSummary, cap: Millis | None) -> Advance:
         last = ([] if kept is None else json.loads(kept)) + ([] if seen.highest is None else [seen.highest])
-        return Advance(Millis(sorted(last)[len(last) // 2]) if last else None, canonical(last[-3:]))
+        return Advance(Millis(sorted(last[-3:])[(len(last[-3:]) - 1) // 2]) if last else None, canonical(last[-3:]))
 
 
 ROW = StrategyRow(
@@ -106,7 +108,7 @@ def test_a_new_strategy_that_remembers_ranges_has_them_again_in_another_process(
         driver.restart()
     assert driver.state().splits[A].watermark == START + 2_000
     assert json.loads(driver.text)["own"] == {
-        "class": "median",
+        "class": "median-of-ranges",
         "states": {"log": {"0": [START + 900, START + 5_000, START + 2_000], "1": [START + 9_000]}},
     }
 
@@ -118,9 +120,9 @@ def test_what_one_of_our_strategies_remembers_is_dropped_under_another(
     driver = Driver(log_of([START], [START]), PlanPolicy(strategy=MedianOfRanges()))
     driver.run()
     state = driver.state()
-    assert (state.kept_by, {t.kept for t in state.splits.values()}) == ("median", {f"[{START}]"})
+    assert (state.kept_by, {t.kept for t in state.splits.values()}) == ("median-of-ranges", {f"[{START}]"})
     check_kept(state, after)
-    assert "has the watermark state of median, and watermarkStrategy is another: that state is dropped" in caplog.text
+    assert "state of median-of-ranges, and watermarkStrategy is another: that state is dropped" in caplog.text
     driver.policy = PlanPolicy(strategy=after)
     driver.log.splits[A].append([START + 60_000])
     driver.run()
