@@ -19,10 +19,10 @@ from pyspark_aligned_kafka.client.setting_table import REFUSED, REFUSED_FAMILIES
 from pyspark_aligned_kafka.options.kafka_option_table import KAFKA_OPTIONS
 from pyspark_aligned_kafka.options.kafka_option_table import OPTION_TABLE as KAFKA_TABLE
 from pyspark_mysql_cdc_wm.options.mysql_option_table import (
-    DATED,
     MYSQL_OPTIONS,
     NO_MEANING,
     NOT_NEEDED_HERE,
+    REFUSED_STRATEGIES,
 )
 from pyspark_mysql_cdc_wm.options.mysql_option_table import OPTION_TABLE as MYSQL_TABLE
 from watermark_source.option_table import Option, Renamed
@@ -123,7 +123,7 @@ def page() -> str:
 def mysql_page() -> str:
     """Return the whole page of the MySQL source."""
     ours = ", ".join(f"`{row.name}`" for row in ENGINE_OPTIONS if row.name not in NO_MEANING)
-    strategies = {f"watermarkStrategy={row.name}": why for row in STRATEGIES if (why := row.refusal(DATED)) is not None}
+    strategies = {f"watermarkStrategy={name}": why for name, why in REFUSED_STRATEGIES.items()}
     refused = f"Refused options, and why:\n\n{_reasons({**NO_MEANING, **NOT_NEEDED_HERE, **strategies})}"
     parts = [
         _MYSQL_HEAD,

@@ -145,9 +145,8 @@ def not_with(option: str) -> str:
     return f"Not with `watermarkStrategy` {_any_of(f'`{row.name}`' for row in STRATEGIES if option in row.excluded)}."
 
 
-def options_without_strategy(abilities: Abilities) -> dict[str, str]:
-    """Return the options whose strategies a connector with these abilities all refuses, and why it does."""
-    refused = {row.name: why for row in STRATEGIES if (why := row.refusal(abilities)) is not None}
+def options_without_strategy(refused: Mapping[str, str]) -> dict[str, str]:
+    """Return the options whose strategies are all refused, and why: ``refused`` has the reasons by strategy."""
     served = {option for row in STRATEGIES if row.name not in refused for option in row.options}
     return {
         option: f"watermarkStrategy {row.name} {refused[row.name]}"

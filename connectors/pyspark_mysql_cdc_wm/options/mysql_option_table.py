@@ -26,7 +26,7 @@ from watermark_source.option_table import (
 )
 from watermark_source.planning.strategy import Abilities
 from watermark_source.spark.option_rows import ENGINE_OPTIONS, NOT_NEEDED, RENAMED
-from watermark_source.spark.strategy_rows import options_without_strategy
+from watermark_source.spark.strategy_rows import INGESTION, STRATEGIES, StrategyRow, options_without_strategy
 
 FORMAT: Final = "mysql-cdc-wm"
 
@@ -314,6 +314,22 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
 )
 DATED = Abilities(dates_rows=True)
 """What this source can do for a strategy while the server dates its rows."""
+BY_COLUMN = Abilities()
+"""The same with ``eventTimeColumn``."""
+NOT_BY_COLUMN: Mapping[str, str] = {INGESTION: "is not supported: its rows alone move the watermark"}
+"""Strategies that this source refuses with ``eventTimeColumn`` although its abilities would do, and why."""
+
+
+def _refusal(row: StrategyRow) -> str | None:
+    """Return why a strategy is refused both without ``eventTimeColumn`` and with it, ``None`` if it is not."""
+    dated, by_column = row.refusal(DATED), NOT_BY_COLUMN.get(row.name, row.refusal(BY_COLUMN))
+    if dated is None or by_column is None:
+        return None
+    return dated if by_column == dated else f"{dated}; with eventTimeColumn it {by_column}"
+
+
+REFUSED_STRATEGIES: Mapping[str, str] = {row.name: why for row in STRATEGIES if (why := _refusal(row)) is not None}
+"""The strategies that this source never accepts, and why."""
 NOT_NEEDED_HERE: Mapping[str, str] = {
     "serverId": "a dump of the binlog uses the server id 0: it ends with its batch, and disturbs no replica or "
     "other reader",
@@ -323,7 +339,7 @@ NOT_NEEDED_HERE: Mapping[str, str] = {
 """Options of other readers of MySQL that this one does without, and why."""
 NO_MEANING: Mapping[str, str] = {
     "maxRecordsPerPartition": "see minPartitions for the binlog and snapshotChunkRows for a snapshot",
-    **options_without_strategy(DATED),
+    **options_without_strategy(REFUSED_STRATEGIES),
     "whenCaughtUp": "a new query reads the tables first, and has no watermark before",
 }
 """Options of the engine that this source cannot honour, and why."""

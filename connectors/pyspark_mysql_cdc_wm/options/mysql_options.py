@@ -9,8 +9,10 @@ from typing import Any
 from pyspark_mysql_cdc_wm.binlog.statement_effects import LoggedStatements, Unlogged
 from pyspark_mysql_cdc_wm.client.login_settings import LoginSettings, Tls, TlsMode
 from pyspark_mysql_cdc_wm.options.mysql_option_table import (
+    BY_COLUMN,
     DATED,
     FORMAT,
+    NOT_BY_COLUMN,
     OPTION_TABLE,
 )
 from pyspark_mysql_cdc_wm.options.start import Start, StartMode
@@ -19,7 +21,7 @@ from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS, ColumnChoice, Ev
 from watermark_source.errors import OptionError
 from watermark_source.planning.strategy import Abilities
 from watermark_source.spark.options import EngineOptions, SourceOptions
-from watermark_source.spark.strategy_rows import BOUNDED, INGESTION, NONE
+from watermark_source.spark.strategy_rows import BOUNDED, NONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,8 +77,16 @@ def meaning_of(options: SourceOptions) -> MySqlOptions:
 
 
 def abilities(values: Mapping[str, Any]) -> Abilities:
-    """Return that the server dates rows, unless a column does."""
-    return DATED if values["eventTimeColumn"] is None else Abilities()
+    """Return that the server dates rows, unless a column does.
+
+    Raises:
+        OptionError: the strategy cannot be with a column, whatever its own options are.
+    """
+    if values["eventTimeColumn"] is None:
+        return DATED
+    if (why := NOT_BY_COLUMN.get(strategy := values["watermarkStrategy"])) is not None:
+        raise OptionError("watermarkStrategy", strategy, f"with eventTimeColumn it {why}", example=BOUNDED)
+    return BY_COLUMN
 
 
 def _check_columns(options: SourceOptions) -> None:
@@ -154,9 +164,4 @@ def _check_clock(options: SourceOptions) -> None:
         raise OptionError(
             "eventTimeColumn", column, "has no meaning with watermarkStrategy none: event time is the clock",
             example="leave it out",
-        )  # fmt: skip
-    if column is not None and options["watermarkStrategy"] == INGESTION:
-        raise OptionError(
-            "watermarkStrategy", INGESTION, "is not supported with eventTimeColumn: its rows alone move the watermark",
-            example=BOUNDED,
         )  # fmt: skip

@@ -34,8 +34,10 @@ GIVEN = {"hostname": "localhost", "port": "1", "username": "u", "password": "hid
         ("minPartitions", "0", "at least 1"),
         ("maxRecordsPerPartition", "3", "has no meaning here"),
         ("lookaheadRows", "3", "has no meaning here: watermarkStrategy lookahead is not needed here: the source's log"),
+        ("lookaheadRows", "3", "with eventTimeColumn it needs a log that can be read from any position on"),
         ("watermarkPercentile", "99", "watermarkStrategy percentile needs positions that count rows"),
         ("maxWatermarkLag", "3 s", "has no meaning here: watermarkStrategy ingestion is not needed here"),
+        ("maxWatermarkLag", "3 s", "with eventTimeColumn it is not supported: its rows alone move the watermark"),
         ("whenCaughtUp", "clock", "has no meaning here"),
         ("startingTimestamp", "yesterday", "must be milliseconds since the epoch"),
         ("maxRowsPerTrigger", "0", "at least 1"),
@@ -65,7 +67,7 @@ def test_time_may_move_on_while_nothing_is_written() -> None:
 @pytest.mark.parametrize(("column", "text"), [({}, "is not needed here"), ({"eventTimeColumn": "at"}, "not supported")])
 def test_ingestion_watermarks_are_for_logs_without_a_clock_of_their_own(column: dict[str, str], text: str) -> None:
     with pytest.raises(OptionError, match=f"option watermarkStrategy = .ingestion.: .*{text}"):
-        mysql_options.parse({**GIVEN, **column, "watermarkStrategy": "ingestion"})
+        mysql_options.parse({**GIVEN, **column, "watermarkStrategy": "ingestion", "maxOutOfOrderness": "1 minute"})
 
 
 @pytest.mark.parametrize(
