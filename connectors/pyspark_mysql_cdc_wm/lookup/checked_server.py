@@ -167,7 +167,9 @@ class CheckedServer:
         """The tables of which the user may read only some columns."""
         login = self.login
         roles = login.roles if isinstance(login, Login) and not self.connection.is_mariadb else None
-        return tuple(filter(Rights(self.connection, roles).are_in_part, self.table_names))
+        rights = Rights(self.connection, roles)
+        # A table that was dropped since it was found has no columns, whatever grants name it.
+        return tuple(name for name in self.table_names if rights.are_in_part(name) and rights.columns(name))
 
     @cached_property
     def layout(self) -> Layout:

@@ -7,7 +7,7 @@ import pytest
 
 from pyspark_mysql_cdc_wm.lookup.rights import Rights, hidden_from_user, readable_tables
 from pyspark_mysql_cdc_wm.options.tables import TableName, parse_tables
-from tests.unit.mysql.recorded_answers import Answer, RecordedConnection, in_turn
+from tests.unit.mysql.recorded_answers import Answer, RecordedConnection, checked_server, in_turn
 from watermark_source.errors import RefusedError, SourceError, UnknownSplitError
 
 MYSQL, MARIADB = "9.7.4", "11.8.9-MariaDB"
@@ -58,6 +58,32 @@ def test_an_invisible_column_that_may_not_be_read_is_found_where_columns_are_gra
         "SELECT COLUMN_NAME FROM information_schema.COLUMNS": lambda _, name: readable[name],
     }, version)  # fmt: skip
     assert [name.table for name in filter(Rights(asked).are_in_part, names)] == ["hidden", "written"]
+
+
+def test_a_column_that_was_added_since_a_table_was_met_is_counted_in_what_is_declared_and_in_what_is_readable() -> None:
+    declared = "CREATE TABLE `t` (\n  `id` int,\n  `n` int,\n  `new` int\n)"
+    before, after = [("id",), ("n",)], [("id",), ("n",), ("new",)]
+    for readable, in_part in ((after, False), ([*after, ("newer",)], False), (before, True)):
+        rights = Rights(RecordedConnection({
+            "SHOW GRANTS": [("GRANT SELECT (`id`, `n`) ON `shop`.`t` TO `cdc`@`%`",)], "SELECT * FROM": [],
+            "SHOW CREATE TABLE": [("t", declared)], "SELECT COLUMN_NAME": in_turn(before, readable),
+        }, MARIADB))  # fmt: skip
+        assert len(rights.columns(T)) == 2
+        assert rights.are_in_part(T) is in_part
+
+
+@pytest.mark.parametrize("columns", [[()], [[("id",)], []]], ids=["before", "meanwhile"])
+def test_a_table_that_is_dropped_while_a_query_is_loaded_is_not_granted_in_part(columns: list[Answer]) -> None:
+    gone = UnknownSplitError("no such table")
+    server = checked_server({
+        "SHOW GRANTS": [("GRANT SELECT (`id`) ON `shop`.`t` TO `cdc`@`%`",)], "SELECT COLUMN_NAME": in_turn(*columns),
+        "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE": [("shop", "t", "BASE TABLE", "InnoDB")],
+        "SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME": [("shop", "t", "id", "int", "select", "")],
+        "SELECT CURRENT_USER(), CURRENT_ROLE()": [("cdc", "NONE")], "SHOW GLOBAL VARIABLES": [],
+        "SELECT * FROM": gone, "SHOW CREATE TABLE": gone,
+    }, MARIADB)  # fmt: skip
+    assert server.table_names == (T,)
+    assert server.granted_in_part == ()
 
 
 def test_many_tables_of_many_databases_are_asked_for_by_few_statements() -> None:
