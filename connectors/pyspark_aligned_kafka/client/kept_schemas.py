@@ -14,7 +14,8 @@ _MOST_SCHEMAS, _MOST_UNKNOWN = 1_000, 1_000
 """Limits on the schemas, and on the ids without one, that are kept in memory."""
 _UNKNOWN_SECONDS = 60
 """Seconds until a schema that the registry did not have is requested again."""
-_VERSION = re.compile("[1-9][0-9]{0,9}")
+VERSION_NUMBER = "[1-9][0-9]{0,9}"
+"""A regular expression for what a version is written as."""
 _Key: TypeAlias = tuple[SchemaRegistry, int | UUID, bool]
 _schemas: dict[_Key, RegisteredSchema] = {}
 _versions: dict[tuple[SchemaRegistry, str, int, bool], RegisteredSchema] = {}
@@ -57,26 +58,20 @@ def schema_of(registry: SchemaRegistry, number: int | UUID, *, serialized: bool 
     return schema
 
 
-def version_of(
-    registry: SchemaRegistry | None, subject: str, version: str, *, serialized: bool = False
-) -> RegisteredSchema:
+def version_of(registry: SchemaRegistry, subject: str, version: str, *, serialized: bool = False) -> RegisteredSchema:
     """Return a version of a subject, which does not change: once it is there it is not requested again.
 
     Raises:
-        ValueError: it is not a version, there is no registry, or it has no such version.
+        ValueError: it is not a version, or the registry has no such version.
         SchemaError, RefusedError, UnreachableError, ResponseTimeoutError: see ``SchemaRegistry.version``.
     """
-    if registry is None:
-        raise ValueError("a version of a subject needs the option schemaRegistry")
-    if not _VERSION.fullmatch(version):
+    if not re.fullmatch(VERSION_NUMBER, version) or int(version) not in VERSIONS:
         raise ValueError(
-            f'"{version[:40]}" is not a version, which is a number from 1, so that restarted queries have the same '
-            "columns"
+            f'"{version[:40]}" is not a version, which is a number from 1 to {VERSIONS[-1]}, so that restarted queries '
+            "have the same columns"
         )
     key = (registry, subject, int(version), serialized)
-    schema = _versions.get(key)
-    if schema is None and key[2] in VERSIONS:
-        schema = registry.version(subject, key[2], serialized=serialized)
+    schema = _versions.get(key) or registry.version(subject, key[2], serialized=serialized)
     if schema is None:
         raise ValueError(f"the schema registry {registry} has no such version")
     if len(_versions) >= _MOST_SCHEMAS:

@@ -24,7 +24,15 @@ from pyspark_aligned_kafka.records.avro_schema import (
 )
 from pyspark_aligned_kafka.records.avro_unshared import unshared
 from pyspark_aligned_kafka.records.json_members import Misplaced
-from pyspark_aligned_kafka.records.payload import NO_ID, Decoded, IdHeader, Paths, PayloadChoice, PayloadSchema
+from pyspark_aligned_kafka.records.payload import (
+    NO_ID,
+    Decoded,
+    IdHeader,
+    Paths,
+    PayloadChoice,
+    PayloadSchema,
+    needed_registry,
+)
 from pyspark_aligned_kafka.records.payload_cells import CellColumns, CellKind, arrow_type
 from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
 from pyspark_aligned_kafka.records.schema_ids import NOT_FRAMED, IdReader
@@ -75,7 +83,7 @@ def avro_schema(text: str, registry: SchemaRegistry | None, paths: Paths = ()) -
         if colon and text[0] not in '{["':
             if not subject:
                 raise ValueError("there is no subject before the colon")
-            found = version_of(registry, subject, version)
+            found = version_of(needed_registry(registry), subject, version)
             if found.kind != "AVRO":
                 raise ValueError(f"its type is {shortened(found.kind)}, not AVRO")
             text, references = found.text, found.references

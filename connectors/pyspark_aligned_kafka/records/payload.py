@@ -21,6 +21,7 @@ from watermark_source.spark_process import ABOUT
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from pyspark_aligned_kafka.client.schema_registry import SchemaRegistry
     from pyspark_aligned_kafka.records.json_members import Misplaced
     from pyspark_aligned_kafka.records.json_path import JsonPath
     from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
@@ -44,6 +45,13 @@ class PayloadSchema(NamedTuple):
     """Of the column."""
     definition: Any = None
     """What the format's reader needs beside the type. Picklable."""
+
+
+def needed_registry(registry: SchemaRegistry | None) -> SchemaRegistry:
+    """Return the registry for a schema that is a version of a subject; raises ``ValueError`` without one."""
+    if registry is None:
+        raise ValueError("a version of a subject needs the option schemaRegistry")
+    return registry
 
 
 def _log_warning(text: str, about: str) -> None:

@@ -327,7 +327,7 @@ class CellColumns:
     def deliver(self, node: int, delivered: Delivered, read_as: tuple[CellKind, pa.DataType] | None = None) -> None:
         """Have ``delivered`` make the column of a leaf of what is read: as ``read_as``, or as what the leaf is."""
         if read_as is not None:
-            self.kinds[node] = read_as[0]
+            self.kinds[node] = self.nodes[node, NODE_KIND] = read_as[0]
         self._delivered[node] = None if read_as is None else read_as[1], delivered
 
     def fill(self, rows: int, walk: Callable[[], int]) -> int:

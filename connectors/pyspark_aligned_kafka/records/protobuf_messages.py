@@ -33,9 +33,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pyspark_aligned_kafka.client.kept_schemas import version_of
+from pyspark_aligned_kafka.client.kept_schemas import VERSION_NUMBER, version_of
 from pyspark_aligned_kafka.client.schema_registry import RegisteredSchema, SchemaRegistry
-from pyspark_aligned_kafka.records.payload import Paths
+from pyspark_aligned_kafka.records.payload import Paths, needed_registry
 from pyspark_aligned_kafka.records.payload_cells import check_size
 from pyspark_aligned_kafka.records.payload_schema import DEEPEST, first_twice
 from pyspark_aligned_kafka.records.protobuf_files import file_of, index_in_file, message_in_set, names_in
@@ -152,7 +152,8 @@ class MessageSchema:
     """Used where values are behind the ids of their schemas; without it only their indexes are compared."""
 
 
-_VERSION = re.compile(r"(?P<subject>.+):(?P<version>[1-9][0-9]{0,9})(?::(?P<message>[A-Za-z_][\w.]*))?")
+_VERSION = re.compile(rf"(?P<subject>.+):(?P<version>{VERSION_NUMBER}|latest)(?::(?P<message>[A-Za-z_][\w.]*))?")
+"""No message is called latest: it stands for a version, which ``version_of`` refuses."""
 
 
 def message_schema(
@@ -171,7 +172,7 @@ def message_schema(
     try:
         # Without a registry a path may have a colon and a number in it.
         if found and (registry is not None or found["message"] is None):
-            descriptor = _registered_message(registry, found["subject"], found["version"], found["message"])
+            descriptor = _registered_message(needed_registry(registry), *found.group("subject", "version", "message"))
         else:
             descriptor = _message_in_file(text)
     except ImportError as error:
@@ -186,10 +187,6 @@ def _message_in_file(text: str) -> Any:
     path, colon, name = text.rpartition(":")
     if not colon or not path or not name.strip():
         raise ValueError("there is no path, colon and name of a message")
-    if name.strip() == "latest":
-        raise ValueError(
-            '"latest" is not a version, which is a number from 1, so that restarted queries have the same columns'
-        )
     try:
         # A device or a pipe has no end.
         if Path(path).exists() and not Path(path).is_file() and not Path(path).is_dir():
@@ -202,9 +199,8 @@ def _message_in_file(text: str) -> Any:
     return message_in_set(name.strip(), content)
 
 
-def _registered_message(registry: SchemaRegistry | None, subject: str, version: str, name: str | None) -> Any:
+def _registered_message(registry: SchemaRegistry, subject: str, version: str, name: str | None) -> Any:
     schema = version_of(registry, subject, version, serialized=True)
-    assert registry is not None
     file = file_of(schema, registry)
     names = names_in(file.message_types_by_name.values())
     if name is None:

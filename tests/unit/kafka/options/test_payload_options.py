@@ -252,7 +252,7 @@ def test_a_login_for_the_registry_that_is_none_is_named_by_its_option(login: dic
 
 @pytest.mark.parametrize("version", ["0", "00", "٣", "2147483648", "9" * 5_000, "-1", "latest", ""])
 def test_a_version_that_no_subject_has_is_refused_without_a_request(version: str) -> None:
-    with pytest.raises(OptionError, match=r"is not a version, which is a number from 1|has no such version"):
+    with pytest.raises(OptionError, match="is not a version, which is a number from 1 to 2147483647, so"):
         parsed(valueFormat="avro", schemaRegistry="http://127.0.0.1:1", valueSchema=f"orders-value:{version}")
 
 

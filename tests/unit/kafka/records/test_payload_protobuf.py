@@ -16,10 +16,12 @@ import pyarrow as pa
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, duration_pb2, timestamp_pb2, wrappers_pb2
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto as F
+from pyspark.sql.types import StringType, StructField, StructType
 
 from pyspark_aligned_kafka.client.schema_registry import SchemaRegistry
 from pyspark_aligned_kafka.options.kafka_options import parse
 from pyspark_aligned_kafka.records.payload import Decoded
+from pyspark_aligned_kafka.records.payload_cells import NODE_KIND, CellColumns, CellKind
 from pyspark_aligned_kafka.records.payload_formats import payload_reader
 from pyspark_aligned_kafka.records.protobuf_files import index_in_file
 from tests.avro_examples import message
@@ -462,9 +464,10 @@ def test_the_schema_is_a_version_in_a_registry(registry: Registry, tmp_path: Pat
     [
         ("orders-value:3", "it has the messages shop.Line, .*: write one of them.*such as orders-value:3:shop.Line"),
         ("orders-value:3:shop.Missing", "it has no message shop.Missing; it has shop.Line"),
-        ("orders-value:latest", '"latest" is not a version'),
+        ("orders-value:latest", '"latest" is not a version, which is a number from 1 to 2147483647'),
+        ("orders-value:latest:shop.Order", '"latest" is not a version'),
         ("orders-value:7", "has no such version"),
-        ("orders-value:9999999999", "has no such version"),
+        ("orders-value:9999999999", "is not a version, which is a number from 1 to 2147483647"),
         ("orders-value:3:shop.Loop", "contains itself"),
         ("avro:1", "its type is AVRO, not PROTOBUF"),
         ("text:1", "returns schemas of Protobuf as .proto files"),
@@ -476,6 +479,13 @@ def test_a_version_that_is_not_decoded_is_refused_with_its_reason(
 ) -> None:
     with pytest.raises(OptionError, match=f"with schemaRegistry a version of a subject there.*{reason}"):
         options(tmp_path, schema, schemaRegistry=f"http://127.0.0.1:{registry.port}")
+
+
+def test_a_member_that_is_read_as_another_kind_is_so_for_compiled_code_too() -> None:
+    columns = CellColumns(StructType([StructField("state", StringType())]), {})
+    columns.deliver(1, lambda column, _: column, (CellKind.INTEGER, pa.int32()))
+    assert columns.kinds[1] is CellKind.INTEGER
+    assert columns.nodes[1, NODE_KIND] == CellKind.INTEGER
 
 
 def test_a_version_needs_a_registry_and_its_values_need_no_ids(registry: Registry, tmp_path: Path) -> None:
