@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence, Set
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -188,8 +188,9 @@ class SnapshotRows:
                 of_table = [changed for chunk, changed in since if chunk.table == table]
                 self._add_invisible(connection, view, table, of_table, place, names=names)
         if is_behind:
-            decoder = self._decoder(connection, tables, left, names)
-            yield from self._images_before(blocks(), decoder, since, tables, left, keyless=keyless, place=place)
+            keyed = [(chunk, changed) for chunk, changed in since if chunk.table not in keyless]
+            decoder = self._decoder(connection, tables, frozenset(left), names)
+            left -= yield from self._images_before(blocks(), decoder, keyed, tables, frozenset(left), place=place)
         names.check()
         for chunk, changed in since:
             if chunk.table in left:
@@ -201,23 +202,22 @@ class SnapshotRows:
         decoder: ChangeDecoder,
         since: Sequence[tuple[TableChunk, RollBack]],
         tables: set[TableName],
-        left: set[TableName],
+        existing: frozenset[TableName],
         *,
-        keyless: frozenset[TableName],
         place: int,
-    ) -> Iterator[ReadBatch]:
-        """Yield the rows that blocks change as they were before; see ``_undone``.
+    ) -> Generator[ReadBatch, None, Set[TableName]]:
+        """Yield the rows that blocks change as they were before, and return the tables that blocks drop.
 
-        It also removes tables from ``tables``, which ``decoder`` reads, where they are dropped.
+        These are removed from ``tables``, which ``decoder`` reads, where they are dropped: later ones are others.
         """
-        drops, concerns = self.log.drops, self._concerns(tables)
+        drops, concerns, all_tables = self.log.drops, self._concerns(tables), frozenset(tables)
         gone, changed_as_a_whole = set[TableName](), dict[tuple[str, str], str]()
         for block, dropped in drops.cut(blocks, tables, gone):
             definitions = checked_statements(block, concerns, self.log.unlogged)
             changed_as_a_whole |= definitions.whole
             if self.log.known is not None:
                 compare_altered(self.log.known, definitions, self.log.unlogged)
-            undoing = [(chunk, changed) for chunk, changed in since if chunk.table in tables - keyless]
+            undoing = [(chunk, changed) for chunk, changed in since if chunk.table in tables]
             for changes in decoder.decode(
                 block.memory, block.events, block.file, block.places, prepared=block.prepared
             ):
@@ -225,9 +225,8 @@ class SnapshotRows:
                     if chunk.table == (changes.table.database, changes.table.table):
                         yield from self._batch(chunk, changed.undone(changes), place)
             tables -= dropped
-            left -= dropped
-        drops.refuse_renamed(tables - gone - left, changed_as_a_whole)
-        left -= gone
+        drops.refuse_renamed(tables - gone - existing, changed_as_a_whole)
+        return all_tables - tables | gone
 
     def _add_invisible(
         self,
