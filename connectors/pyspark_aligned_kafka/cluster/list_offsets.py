@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from kafka.protocol.consumer import OffsetSpec
 
+from pyspark_aligned_kafka.cluster.protocol_fields import INT, FieldReader, count, no_tags, text
 from watermark_source.planning.split import Split
 from watermark_source.planning.watermark import Millis
 
@@ -30,8 +31,6 @@ _FLEXIBLE: Final = 6
 _KNOWS_NEWEST: Final = 7
 _CONSUMER = -1
 _ANY_EPOCH = -1
-_VARINT_BITS = 70
-"""Ten bytes of seven: more than any number of the protocol takes."""
 
 _HEADER = struct.Struct(">hhi")
 _ISOLATION = struct.Struct(">ib")
@@ -41,8 +40,6 @@ _ANSWERED = struct.Struct(">ihqqi")
 _ANSWERED_FLEXIBLE = struct.Struct(">ihqqix")
 _NUMBER_BYTES = 4
 """A partition's number comes first in what is answered about it."""
-_SHORT = struct.Struct(">h")
-_INT = struct.Struct(">i")
 
 
 class OffsetAndTimestamp(NamedTuple):
@@ -135,7 +132,7 @@ class OffsetsRequest:
         assert header
         assert self.header is not None
         request = self.header.encoded() + self.asked.encoded(flexible=self.header.is_flexible)
-        return _INT.pack(len(request)) + request
+        return INT.pack(len(request)) + request
 
 
 class _RequestHeader(NamedTuple):
@@ -150,14 +147,14 @@ class _RequestHeader(NamedTuple):
 
     def encoded(self) -> bytes:
         start = _HEADER.pack(OffsetsRequest.API_KEY, self.version, self.correlation_id)
-        return start + _text(self.client_id, flexible=False) + (b"\0" if self.is_flexible else b"")
+        return start + text(self.client_id, flexible=False) + no_tags(flexible=self.is_flexible)
 
     def get_response_class(self) -> _RequestHeader:
         """Return what reads the response."""
         return self
 
     def parse_header(self, data: IO[bytes]) -> _ResponseHeader:
-        return _ResponseHeader(*_INT.unpack(data.read(_INT.size)))
+        return _ResponseHeader(*INT.unpack(data.read(INT.size)))
 
     def decode(self, data: IO[bytes]) -> OffsetsResponse:
         return self.asked.decode(data.read(), flexible=self.is_flexible)
@@ -170,37 +167,18 @@ class _ResponseHeader(NamedTuple):
 def _encode(
     wanted: Mapping[Split, int], epochs: Mapping[Split, int | None], *, flexible: bool, read_committed: bool
 ) -> bytes:
-    tags = b"\0" if flexible else b""
+    tags = no_tags(flexible=flexible)
     pack = (_ASKED_FLEXIBLE if flexible else _ASKED).pack
     topics: dict[str, list[bytes]] = {}
     for split, timestamp in wanted.items():
         epoch = epochs.get(split)
         packed = pack(split.number, _ANY_EPOCH if epoch is None else epoch, timestamp)
         topics.setdefault(split.log, []).append(packed)
-    parts = [_ISOLATION.pack(_CONSUMER, read_committed), _count(len(topics), flexible=flexible)]
+    parts = [_ISOLATION.pack(_CONSUMER, read_committed), count(len(topics), flexible=flexible)]
     for topic, partitions in topics.items():
-        parts += [_text(topic, flexible=flexible), _count(len(partitions), flexible=flexible), *partitions, tags]
+        parts += [text(topic, flexible=flexible), count(len(partitions), flexible=flexible), *partitions, tags]
     parts.append(tags)
     return b"".join(parts)
-
-
-def _text(text: str, *, flexible: bool) -> bytes:
-    data = text.encode()
-    return (varint(len(data) + 1) if flexible else _SHORT.pack(len(data))) + data
-
-
-def _count(count: int, *, flexible: bool) -> bytes:
-    return varint(count + 1) if flexible else _INT.pack(count)
-
-
-def varint(number: int) -> bytes:
-    """Return a number as an unsigned varint."""
-    data = bytearray()
-    while number > 0x7F:
-        data.append(number & 0x7F | 0x80)
-        number >>= 7
-    data.append(number)
-    return bytes(data)
 
 
 class _Decoded(NamedTuple):
@@ -216,7 +194,7 @@ class _Decoded(NamedTuple):
 
 
 def _decode(data: bytes, last: _Decoded | None, *, flexible: bool) -> _Decoded:
-    reader = _Reader(data, flexible=flexible)
+    reader = FieldReader(data, flexible=flexible)
     try:
         reader.skip_tags()
         throttle, begin = reader.integer(), reader.at
@@ -226,7 +204,7 @@ def _decode(data: bytes, last: _Decoded | None, *, flexible: bool) -> _Decoded:
         splits, starts = list[Split](), list[int]()
         for _ in range(reader.count()):
             topic = reader.text()
-            for start, (number, error, *answer) in reader.partitions(reader.count()):
+            for start, (number, error, *answer) in _partitions(reader, reader.count()):
                 split = Split(topic, number)
                 splits.append(split)
                 starts.append(start - begin)
@@ -276,72 +254,15 @@ def _like(last: _Decoded, data: bytes) -> _Decoded | None:
     return last._replace(response=replace(known, offsets=offsets, errors=errors), data=data)
 
 
-class _Reader:
-    """Reads the protocol's own types, one after the other."""
-
-    __slots__ = ("_data", "_flexible", "at")
-
-    def __init__(self, data: bytes, *, flexible: bool) -> None:
-        self._data = data
-        self._flexible = flexible
-        self.at = 0
-
-    def unpack(self, layout: struct.Struct) -> tuple[int, ...]:
-        values = layout.unpack_from(self._data, self.at)
-        self.at += layout.size
-        return values
-
-    def partitions(self, count: int) -> Iterator[tuple[int, tuple[int, ...]]]:
-        """Read so many partitions, each with where it begins; all at once where none has tagged fields."""
-        layout = _ANSWERED_FLEXIBLE if self._flexible else _ANSWERED
-        data = self._data[self.at : self.at + count * layout.size] if count > 0 else b""
-        is_whole = len(data) == count * layout.size
-        if is_whole and not any(data[_ANSWERED.size :: layout.size] if self._flexible else b""):
-            begin, self.at = self.at, self.at + len(data)
-            yield from zip(range(begin, self.at, layout.size), layout.iter_unpack(data), strict=True)
-            return
-        for _ in range(count):
-            yield self.at, self.unpack(_ANSWERED)
-            self.skip_tags()
-
-    def integer(self) -> int:
-        return self.unpack(_INT)[0]
-
-    def count(self) -> int:
-        return self._varint() - 1 if self._flexible else self.integer()
-
-    def text(self) -> str:
-        size = self._varint() - 1 if self._flexible else self.unpack(_SHORT)[0]
-        if size < 0:
-            raise ValueError("a topic without a name")
-        begin = self.at
-        self.at += size
-        return self._data[begin : self.at].decode()
-
-    def skip_tags(self) -> None:
-        """Skip fields that later brokers may add to any structure."""
-        if self._flexible:
-            for _ in range(self._varint()):
-                self._varint()
-                size = self._varint()
-                self.at += size
-
-    def _varint(self) -> int:
-        number, self.at = varint_at(self._data, self.at)
-        return number
-
-
-def varint_at(data: bytes | memoryview, at: int) -> tuple[int, int]:
-    """Return an unsigned varint, and where the next field begins; raises ``IndexError``, ``ValueError``."""
-    byte = data[at]
-    at += 1
-    number, shift = byte & 0x7F, 7
-    while byte > 0x7F:
-        if shift == _VARINT_BITS:
-            # Without an end, as many bytes as the response has would make one number, in quadratic time.
-            raise ValueError("a number of more than ten bytes")
-        byte = data[at]
-        at += 1
-        number |= (byte & 0x7F) << shift
-        shift += 7
-    return number, at
+def _partitions(reader: FieldReader, number: int) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Read so many partitions, each with where it begins; all at once where none has tagged fields."""
+    layout = _ANSWERED_FLEXIBLE if reader.flexible else _ANSWERED
+    data = reader.view[reader.at : reader.at + max(number, 0) * layout.size]
+    is_whole = len(data) == number * layout.size
+    if is_whole and not any(data[_ANSWERED.size :: layout.size] if reader.flexible else ()):
+        begin, reader.at = reader.at, reader.at + len(data)
+        yield from zip(range(begin, reader.at, layout.size), layout.iter_unpack(data), strict=True)
+        return
+    for _ in range(number):
+        yield reader.at, reader.unpack(_ANSWERED)
+        reader.skip_tags()

@@ -16,7 +16,7 @@ import numpy as np
 from kafka.errors import for_code
 
 from pyspark_aligned_kafka.cluster.broker_errors import grant
-from pyspark_aligned_kafka.cluster.list_offsets import varint, varint_at
+from pyspark_aligned_kafka.cluster.protocol_fields import FieldReader, count, no_tags, text
 from pyspark_aligned_kafka.errors import place
 from pyspark_aligned_kafka.reading.range_progress import Pending, starved_first, unfinished
 from pyspark_aligned_kafka.records.record_batches import Bytes, Longs, survey
@@ -31,8 +31,6 @@ _REQUEST_HEADER = struct.Struct(">hhi")
 _REQUEST_BODY = struct.Struct(">iiiibii")
 _REQUEST_PARTITION = struct.Struct(">iiqqi")
 _REQUEST_PARTITION_WITH_IDS = struct.Struct(">iiqiqix")
-_COUNT = struct.Struct(">i")
-_SHORT = struct.Struct(">h")
 _RESPONSE_HEADER = struct.Struct(">iihi")
 _RESPONSE_HEADER_WITH_IDS = struct.Struct(">ixihi")
 _RESPONSE_PARTITION = struct.Struct(">ihqqq")
@@ -41,6 +39,7 @@ _ABORTED = struct.Struct(">qq")
 _CONSUMER = -1
 _NO_SESSION = (0, -1)
 _UNKNOWN = -1
+_ID_BYTES = 16
 
 
 TopicIds: TypeAlias = Mapping[str, bytes]
@@ -90,11 +89,6 @@ class FetchResponse:
     """The broker reads no request from this connection for this long, because a quota is used up (KIP-219)."""
 
 
-def _text(text: str) -> bytes:
-    data = text.encode()
-    return _SHORT.pack(len(data)) + data
-
-
 def encode_request(
     correlation: int, client_id: str, wanted: Sequence[Wanted], limits: FetchLimits, ids: TopicIds | None = None
 ) -> bytes:
@@ -102,10 +96,11 @@ def encode_request(
 
     The broker fills partitions in the order of the request until ``max_bytes``.
     """
-    tags = b"" if ids is None else b"\0"
+    flexible = ids is not None
+    tags = no_tags(flexible=flexible)
     parts = [
         _REQUEST_HEADER.pack(API_KEY, API_VERSION if ids is None else WITH_IDS, correlation),
-        _text(client_id),
+        text(client_id, flexible=False),
         tags,
         _REQUEST_BODY.pack(
             _CONSUMER, limits.max_wait_ms, limits.min_bytes, limits.max_bytes, int(limits.read_committed), *_NO_SESSION
@@ -114,9 +109,9 @@ def encode_request(
     topics: dict[str, list[Wanted]] = {}
     for entry in wanted:
         topics.setdefault(entry.split.log, []).append(entry)
-    parts.append(_count(len(topics), ids))
+    parts.append(count(len(topics), flexible=flexible))
     for topic, entries in topics.items():
-        parts += [_text(topic) if ids is None else ids[topic], _count(len(entries), ids)]
+        parts += [text(topic, flexible=flexible) if ids is None else ids[topic], count(len(entries), flexible=flexible)]
         for entry in entries:
             epoch = _UNKNOWN if entry.leader_epoch is None else entry.leader_epoch
             place = entry.split.number, epoch, entry.offset
@@ -126,13 +121,8 @@ def encode_request(
                 else _REQUEST_PARTITION_WITH_IDS.pack(*place, _UNKNOWN, _UNKNOWN, entry.max_bytes)
             )
         parts.append(tags)
-    rack = limits.rack.encode()
-    parts += [_count(0, ids), _text(limits.rack) if ids is None else _count(len(rack), ids) + rack, tags]
+    parts += [count(0, flexible=flexible), text(limits.rack, flexible=flexible), tags]
     return b"".join(parts)
-
-
-def _count(count: int, ids: TopicIds | None) -> bytes:
-    return _COUNT.pack(count) if ids is None else varint(count + 1)
 
 
 def decode_response(
@@ -148,11 +138,12 @@ def decode_response(
         seen, throttle_ms, error, _session = header.unpack_from(data.data, 0)
         if seen != correlation:
             raise _corrupt(f"the broker answered request {seen}, and {correlation} was sent")
-        partitions, at = _partitions(_Fields(data.data[:stop], header.size, ids), read_committed=read_committed)
-    except (struct.error, UnicodeDecodeError, IndexError, KeyError, ValueError) as problem:
+        fields = FieldReader(data.data[:stop], flexible=ids is not None, at=header.size)
+        partitions = _partitions(fields, ids, read_committed=read_committed)
+    except (struct.error, IndexError, KeyError, ValueError) as problem:
         raise _corrupt(f"a fetch response of {stop} bytes that cannot be read ({problem})") from problem
-    if at != stop:
-        raise _corrupt(f"a fetch response of {stop} bytes of which {at} make sense")
+    if fields.at != stop:
+        raise _corrupt(f"a fetch response of {stop} bytes of which {fields.at} make sense")
     return FetchResponse(error, tuple(partitions), throttle_ms)
 
 
@@ -162,74 +153,31 @@ def _corrupt(seen: str) -> CorruptDataError:
     )
 
 
-class _Fields:
-    """Reads the fields of a response, one after the other."""
-
-    __slots__ = ("_names", "_view", "at")
-
-    def __init__(self, view: memoryview, at: int, ids: TopicIds | None) -> None:
-        self._view = view
-        self.at = at
-        self._names = None if ids is None else {id_: name for name, id_ in ids.items()}
-
-    def unpack(self, layout: struct.Struct) -> tuple[int, ...]:
-        values = layout.unpack_from(self._view, self.at)
-        self.at += layout.size
-        return values
-
-    def count(self) -> int:
-        if self._names is None:
-            return self.unpack(_COUNT)[0]
-        number, self.at = varint_at(self._view, self.at)
-        return number - 1
-
-    def topic(self) -> str:
-        if self._names is not None:
-            return self._names[bytes(self.take(16))]
-        (size,) = self.unpack(_SHORT)
-        return bytes(self.take(size)).decode()
-
-    def take(self, size: int) -> memoryview:
-        if not 0 <= size <= len(self._view) - self.at:
-            # Reading bytes again would yield any number of topics.
-            raise struct.error(f"{size} bytes, {len(self._view) - self.at} left")
-        begin = self.at
-        self.at += size
-        return self._view[begin : self.at]
-
-    def end_structure(self) -> None:
-        """Skip fields that later brokers may add to any structure."""
-        if self._names is not None:
-            number, self.at = varint_at(self._view, self.at)
-            for _ in range(number):
-                _, self.at = varint_at(self._view, self.at)
-                size, self.at = varint_at(self._view, self.at)
-                self.take(size)
-
-    def aborted(self) -> Longs:
-        count = max(self.count(), 0)
-        if self._names is None:
-            pairs = np.frombuffer(self.take(_ABORTED.size * count), ">i8").reshape(-1, 2)
-        else:
-            if count > len(self._view):
-                raise struct.error(f"{count} aborted transactions")
-            listed = []
-            for _ in range(count):
-                listed.append(self.unpack(_ABORTED))
-                self.end_structure()
-            pairs = np.array(listed, ">i8").reshape(-1, 2)
-        by_first_offset = pairs[np.argsort(pairs[:, 1], kind="stable")]
-        return np.ascontiguousarray(by_first_offset.T, np.int64)
+def _aborted(fields: FieldReader) -> Longs:
+    number = max(fields.count(), 0)
+    if fields.flexible:
+        if number > len(fields.view):
+            raise struct.error(f"{number} aborted transactions")
+        listed = []
+        for _ in range(number):
+            listed.append(fields.unpack(_ABORTED))
+            fields.skip_tags()
+        pairs = np.array(listed, ">i8").reshape(-1, 2)
+    else:
+        pairs = np.frombuffer(fields.take(_ABORTED.size * number), ">i8").reshape(-1, 2)
+    by_first_offset = pairs[np.argsort(pairs[:, 1], kind="stable")]
+    return np.ascontiguousarray(by_first_offset.T, np.int64)
 
 
-def _partitions(fields: _Fields, *, read_committed: bool) -> tuple[list[Fetched], int]:
+def _partitions(fields: FieldReader, ids: TopicIds | None, *, read_committed: bool) -> list[Fetched]:
     found: list[Fetched] = []
+    names = None if ids is None else {id_: name for name, id_ in ids.items()}
     for _ in range(fields.count()):
-        topic = fields.topic()
+        topic = fields.text() if names is None else names[bytes(fields.take(_ID_BYTES))]
         for _ in range(fields.count()):
             number, error, high, _stable, _log_start = fields.unpack(_RESPONSE_PARTITION)
-            aborted = fields.aborted()
-            (replica,) = fields.unpack(_COUNT)
+            aborted = _aborted(fields)
+            replica = fields.integer()
             length = max(fields.count(), 0)
             start = fields.at
             fields.take(length)
@@ -244,10 +192,10 @@ def _partitions(fields: _Fields, *, read_committed: bool) -> tuple[list[Fetched]
                     fields.at,
                 )
             )
-            fields.end_structure()
-        fields.end_structure()
-    fields.end_structure()
-    return found, fields.at
+            fields.skip_tags()
+        fields.skip_tags()
+    fields.skip_tags()
+    return found
 
 
 class Trouble(Enum):
