@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
@@ -19,8 +19,11 @@ _SHORTEST, _LONGEST = 0.015, 0.1
 _SHARE = 0.04
 """The next look comes after this part of the time that has passed since the last batch, within those bounds."""
 _CPU_SHARE, _RAREST = 0.04, 1.0
-"""Looks that would take more than this share of a core though they are ``_LONGEST`` apart are further apart, up to so
+"""Looks that would take more than this share of a core though they are ``_LONGEST`` apart become rarer still, up to so
 many seconds: thousands of splits take their time."""
+_CHEAP = 0.01
+"""Seconds of CPU time that a look may take and still follow a batch closely: what it takes beyond them keeps to the
+share from the first look on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,20 +32,25 @@ class Pace:
 
     last_batch: float = field(default_factory=time.monotonic)
     next_look: float = 0.0
+    cpu: tuple[float, float] = (0.0, 0.0)
+    """Seconds of CPU time of the last two looks. The lower is their price: at times one does more than look."""
 
-    def after(self, *, is_batch: bool, held: bool = False, cpu: float = 0.0) -> Pace:
-        """Return the pace after a poll that gave a batch with rows, or none; each takes ``cpu`` seconds of CPU time.
+    def after_look(self, cpu: float) -> Pace:
+        """Return it with the CPU time of a look like those to come."""
+        return replace(self, cpu=(self.cpu[1], cpu))
+
+    def after(self, *, is_batch: bool, held: bool = False) -> Pace:
+        """Return the pace after a poll that gave a batch with rows, or none.
 
         ``held``: there are rows that the alignment group does not allow to be read. In a run with an end each such look
         is a batch without rows, so they become rarer the longer it takes.
         """
-        now = time.monotonic()
+        now, price = time.monotonic(), min(self.cpu)
         if is_batch and not held:
-            return Pace(now)
-        pause = max(_SHORTEST, _SHARE * (now - self.last_batch))
-        if not held:
-            pause = min(_LONGEST, pause) if cpu <= _LONGEST * _CPU_SHARE else cpu / _CPU_SHARE
-        return Pace(self.last_batch, now + min(_RAREST, pause))
+            return Pace(now, cpu=self.cpu)
+        longest = _RAREST if held else min(_RAREST, max(_LONGEST, price / _CPU_SHARE))
+        pause = max(_SHORTEST, _SHARE * (now - self.last_batch), (price - _CHEAP) / _CPU_SHARE)
+        return replace(self, next_look=now + min(longest, pause))
 
     def wait(self, sleep: Callable[[float], object]) -> None:
         """Sleep until the next look is due; ``sleep`` takes seconds, and may end early.
@@ -158,6 +166,8 @@ class LastPlan:
         """
         logs = planned.observation.logs
         held = planned.state.group.held > before.group.held
+        # The first plan connects, and a batch is more than a look.
+        pace = self.pace if self.is_first or planned.is_batch else self.pace.after_look(cpu)
         return LastPlan(
             offset=offset,
             state=state,
@@ -169,6 +179,6 @@ class LastPlan:
             asked_at=logs.asked_at,
             combined=planned.watermarks.combined,
             rest=self.rest.after(is_batch=planned.is_batch, asked_at=logs.asked_at),
-            # A batch for the time alone is no reason to look more often.
-            pace=self.pace.after(is_batch=planned.has_rows, held=held, cpu=cpu),
+            # A batch for the time alone is no reason to look more often, and fixed ends need no second look.
+            pace=pace.after(is_batch=planned.has_rows or logs.ends_are_final, held=held),
         )

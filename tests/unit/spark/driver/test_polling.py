@@ -3,31 +3,69 @@
 from __future__ import annotations
 
 import time
+from itertools import pairwise
 
 import pytest
 
 from watermark_source.spark.driver.pace import Pace
 
 
+def pause(monkeypatch: pytest.MonkeyPatch, *, rest: float, cpu: float) -> float:
+    """Return the pause after looks of a price, so many seconds after a batch."""
+    monkeypatch.setattr(time, "monotonic", lambda: 1_000.0)
+    paced = Pace(last_batch=1_000.0 - rest, cpu=(cpu, cpu)).after(is_batch=False)
+    return paced.next_look - 1_000.0
+
+
 @pytest.mark.parametrize(
-    ("rest", "cpu", "pause"),
+    ("rest", "cpu", "expected"),
     [
         (0.0, 0.0, 0.015),
         (1.0, 0.0, 0.04),
         (2.0, 0.0, 0.08),
         (60.0, 0.003, 0.1),
-        (0.0, 0.02, 0.5),
-        (2.0, 0.02, 0.5),
+        (0.0, 0.02, 0.25),
+        (2.0, 0.02, 0.25),
         (60.0, 0.02, 0.5),
+        (0.0, 0.05, 1.0),
         (60.0, 9.9, 1.0),
     ],
 )
 def test_looks_become_rarer_while_nothing_comes_and_rarer_still_when_they_cost_much(
-    monkeypatch: pytest.MonkeyPatch, rest: float, cpu: float, pause: float
+    monkeypatch: pytest.MonkeyPatch, rest: float, cpu: float, expected: float
 ) -> None:
-    monkeypatch.setattr(time, "monotonic", lambda: 1_000.0)
-    paced = Pace(last_batch=1_000.0 - rest).after(is_batch=False, cpu=cpu)
-    assert paced.next_look == pytest.approx(1_000.0 + pause)
+    assert pause(monkeypatch, rest=rest, cpu=cpu) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("rest", [0.0, 0.5, 2.0, 5.0, 60.0])
+def test_a_pause_grows_evenly_with_the_price_of_a_look_and_right_after_a_batch_not_before_ten_milliseconds(
+    monkeypatch: pytest.MonkeyPatch, rest: float
+) -> None:
+    pauses = [pause(monkeypatch, rest=rest, cpu=n / 10_000) for n in range(600)]
+    assert all(0 <= after - before < 0.0026 for before, after in pairwise(pauses))
+    assert [*map(pytest.approx, pauses[:100])] == [
+        min(max(0.1, n / 10_000 / 0.04), max(0.015, 0.04 * rest)) for n in range(100)
+    ]
+
+
+def test_one_look_that_does_more_sets_no_pause_and_batches_leave_the_price() -> None:
+    begun = time.monotonic()
+    pace = Pace().after_look(0.003).after_look(5.0)
+    assert pace.after(is_batch=True).after(is_batch=False).next_look < begun + 60 * 0.04 + 0.015
+    dear = pace.after_look(5.0).after(is_batch=True)
+    assert dear.after(is_batch=False).next_look >= begun + 1.0
+
+
+@pytest.mark.parametrize("cpu", [0.02, 0.05])
+def test_many_splits_at_rest_take_a_twentieth_of_a_core(monkeypatch: pytest.MonkeyPatch, cpu: float) -> None:
+    """Looks of 50 ms are those of ten thousand."""
+    now, used, pace = 1_000.0, 0.0, Pace(last_batch=990.0)
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    while now < 1_120.0:
+        pace = pace.after_look(cpu).after(is_batch=False)
+        used += cpu
+        now = pace.next_look + cpu
+    assert used <= 0.05 * 120
 
 
 def test_after_a_batch_the_next_look_is_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,10 +83,10 @@ def test_a_wait_lasts_until_the_next_look() -> None:
     assert time.monotonic() - began >= 0.05
 
 
-@pytest.mark.parametrize(("waited", "pause"), [(0.0, 0.015), (2.0, 0.08), (10.0, 0.4), (60.0, 1.0)])
+@pytest.mark.parametrize(("waited", "expected"), [(0.0, 0.015), (2.0, 0.08), (10.0, 0.4), (60.0, 1.0)])
 def test_batches_without_rows_of_a_run_that_waits_for_its_group_become_rarer(
-    monkeypatch: pytest.MonkeyPatch, waited: float, pause: float
+    monkeypatch: pytest.MonkeyPatch, waited: float, expected: float
 ) -> None:
     monkeypatch.setattr(time, "monotonic", lambda: 1_000.0)
     paced = Pace(last_batch=1_000.0 - waited).after(is_batch=True, held=True)
-    assert paced.next_look == pytest.approx(1_000.0 + pause)
+    assert paced.next_look == pytest.approx(1_000.0 + expected)
