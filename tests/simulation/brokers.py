@@ -25,7 +25,7 @@ from kafka.protocol.metadata import MetadataResponse
 
 from pyspark_aligned_kafka.cluster.list_offsets import OffsetAndTimestamp, OffsetsRequest, OffsetsResponse
 from pyspark_aligned_kafka.cluster.metadata import Leaders, TopicLookup
-from pyspark_aligned_kafka.cluster.offset_lookup import OffsetLookup, OffsetsInTime
+from pyspark_aligned_kafka.cluster.offset_lookup import OffsetLookupInTime, OffsetsInTime
 from pyspark_aligned_kafka.cluster.retry import Deadline
 from tests.simulation.log import SimulatedLog
 from watermark_source.planning.split import Split
@@ -261,7 +261,7 @@ class Admin:
         self.client = cast(Any, Client(brokers))
         leaders = Leaders()
         topics = TopicLookup(self.client, leaders)
-        self.lookup = OffsetLookup(self.client, topics, leaders, limit_ms=LIMIT_MS, read_committed=False)
+        self.lookup = OffsetLookupInTime(self.client, topics, leaders, limit_ms=LIMIT_MS, read_committed=False)
 
     def list_offsets(self, wanted: Mapping[Split, int]) -> Mapping[Split, OffsetAndTimestamp]:
         found: Mapping[Split, OffsetAndTimestamp] = self.client.run(

@@ -24,14 +24,10 @@ class Availability(Enum):
 
     KNOWN = "known"
     """No request is in flight. The last one was answered, or there was none."""
-    REQUESTED = "requested"
-    """A request is in flight, and the call that sent it waits."""
     SLOW = "slow"
     """Silent: the call has returned without the answer, and its request is still in flight."""
     SILENT = "silent"
     """Silent: the request has ended without an answer. The next call sends another one."""
-    RETRIED = "retried"
-    """Silent: another request is in flight, and the call that sent it waits."""
     DELETED = "deleted"
     """The system no longer lists it."""
 
@@ -43,14 +39,12 @@ class AvailabilityEvent(Enum):
     """The system lists it."""
     UNLISTED = "unlisted"
     """The system has listed its splits without it, for as long as a deletion takes to be believed."""
-    REQUEST = "request"
-    """A call sends a request."""
     ANSWER = "answer"
-    """The answer to the request in flight arrives."""
+    """The answer to a request arrives."""
     RETURN = "return"
-    """The call that sent the request returns without its answer, and leaves it in flight."""
+    """The call that sent a request returns without its answer, and leaves it in flight."""
     TIME_OUT = "time out"
-    """The request in flight ends without an answer."""
+    """A request ends without an answer."""
     EXPIRE = "expire"
     """No call has asked for the split for the time limit."""
 
@@ -58,12 +52,8 @@ class AvailabilityEvent(Enum):
 class Effect(Enum):
     """What a transition does beside the change of the state."""
 
-    USE = "use"
-    """The answer is that of the call under way."""
     KEEP = "keep"
     """The answer is late: it is kept for the next call that asks for the split."""
-    DISCARD = "discard"
-    """The answer is to a request that was given up, perhaps about an earlier split of the same name."""
     BEGIN_SILENCE = "begin silence"
     """The caller logs it, and counts no time as quiet."""
     END_SILENCE = "end silence"
@@ -79,61 +69,40 @@ class Transition(NamedTuple):
     effects: tuple[Effect, ...] = ()
 
 
-_KNOWN, _REQUESTED, _SLOW = Availability.KNOWN, Availability.REQUESTED, Availability.SLOW
-_SILENT, _RETRIED, _DELETED = Availability.SILENT, Availability.RETRIED, Availability.DELETED
+_KNOWN, _SLOW = Availability.KNOWN, Availability.SLOW
+_SILENT, _DELETED = Availability.SILENT, Availability.DELETED
 
 TRANSITIONS: Final[Mapping[tuple[Availability, AvailabilityEvent], Transition]] = {
     (_KNOWN, AvailabilityEvent.LISTED): Transition(_KNOWN),
     (_KNOWN, AvailabilityEvent.UNLISTED): Transition(_DELETED, (Effect.FORGET,)),
-    (_KNOWN, AvailabilityEvent.REQUEST): Transition(_REQUESTED),
-    (_KNOWN, AvailabilityEvent.ANSWER): Transition(_KNOWN, (Effect.DISCARD,)),
-    (_KNOWN, AvailabilityEvent.RETURN): Transition(_KNOWN),
-    (_KNOWN, AvailabilityEvent.TIME_OUT): Transition(_KNOWN),
+    (_KNOWN, AvailabilityEvent.ANSWER): Transition(_KNOWN, (Effect.FORGET,)),
+    (_KNOWN, AvailabilityEvent.RETURN): Transition(_SLOW, (Effect.BEGIN_SILENCE,)),
+    (_KNOWN, AvailabilityEvent.TIME_OUT): Transition(_SILENT, (Effect.BEGIN_SILENCE,)),
     (_KNOWN, AvailabilityEvent.EXPIRE): Transition(_KNOWN, (Effect.FORGET,)),
-    (_REQUESTED, AvailabilityEvent.LISTED): Transition(_REQUESTED),
-    (_REQUESTED, AvailabilityEvent.UNLISTED): Transition(_DELETED, (Effect.FORGET,)),
-    # One request at a time: a second answer could be older than the first.
-    (_REQUESTED, AvailabilityEvent.REQUEST): Transition(_REQUESTED),
-    (_REQUESTED, AvailabilityEvent.ANSWER): Transition(_KNOWN, (Effect.USE,)),
-    (_REQUESTED, AvailabilityEvent.RETURN): Transition(_SLOW, (Effect.BEGIN_SILENCE,)),
-    (_REQUESTED, AvailabilityEvent.TIME_OUT): Transition(_SILENT, (Effect.BEGIN_SILENCE,)),
-    # The call under way asks for it.
-    (_REQUESTED, AvailabilityEvent.EXPIRE): Transition(_REQUESTED),
     (_SLOW, AvailabilityEvent.LISTED): Transition(_SLOW),
     (_SLOW, AvailabilityEvent.UNLISTED): Transition(_DELETED, (Effect.FORGET,)),
-    (_SLOW, AvailabilityEvent.REQUEST): Transition(_SLOW),
     (_SLOW, AvailabilityEvent.ANSWER): Transition(_KNOWN, (Effect.KEEP, Effect.END_SILENCE)),
+    # One request at a time: a second answer could be older than the first.
     (_SLOW, AvailabilityEvent.RETURN): Transition(_SLOW),
     (_SLOW, AvailabilityEvent.TIME_OUT): Transition(_SILENT),
     # A topic that no call asked for may have been deleted and created again.
     (_SLOW, AvailabilityEvent.EXPIRE): Transition(_KNOWN, (Effect.FORGET,)),
     (_SILENT, AvailabilityEvent.LISTED): Transition(_SILENT),
     (_SILENT, AvailabilityEvent.UNLISTED): Transition(_DELETED, (Effect.FORGET,)),
-    (_SILENT, AvailabilityEvent.REQUEST): Transition(_RETRIED),
-    (_SILENT, AvailabilityEvent.ANSWER): Transition(_SILENT, (Effect.DISCARD,)),
-    (_SILENT, AvailabilityEvent.RETURN): Transition(_SILENT),
+    (_SILENT, AvailabilityEvent.ANSWER): Transition(_KNOWN, (Effect.END_SILENCE,)),
+    (_SILENT, AvailabilityEvent.RETURN): Transition(_SLOW),
     (_SILENT, AvailabilityEvent.TIME_OUT): Transition(_SILENT),
     (_SILENT, AvailabilityEvent.EXPIRE): Transition(_KNOWN, (Effect.FORGET,)),
-    (_RETRIED, AvailabilityEvent.LISTED): Transition(_RETRIED),
-    (_RETRIED, AvailabilityEvent.UNLISTED): Transition(_DELETED, (Effect.FORGET,)),
-    (_RETRIED, AvailabilityEvent.REQUEST): Transition(_RETRIED),
-    (_RETRIED, AvailabilityEvent.ANSWER): Transition(_KNOWN, (Effect.USE, Effect.END_SILENCE)),
-    (_RETRIED, AvailabilityEvent.RETURN): Transition(_SLOW),
-    (_RETRIED, AvailabilityEvent.TIME_OUT): Transition(_SILENT),
-    (_RETRIED, AvailabilityEvent.EXPIRE): Transition(_RETRIED),
     (_DELETED, AvailabilityEvent.LISTED): Transition(_KNOWN),
     (_DELETED, AvailabilityEvent.UNLISTED): Transition(_DELETED),
     # Whether it exists again is for its system to answer.
-    (_DELETED, AvailabilityEvent.REQUEST): Transition(_REQUESTED),
-    (_DELETED, AvailabilityEvent.ANSWER): Transition(_DELETED, (Effect.DISCARD,)),
-    (_DELETED, AvailabilityEvent.RETURN): Transition(_DELETED),
-    (_DELETED, AvailabilityEvent.TIME_OUT): Transition(_DELETED),
+    (_DELETED, AvailabilityEvent.ANSWER): Transition(_KNOWN),
+    (_DELETED, AvailabilityEvent.RETURN): Transition(_SLOW, (Effect.BEGIN_SILENCE,)),
+    (_DELETED, AvailabilityEvent.TIME_OUT): Transition(_SILENT, (Effect.BEGIN_SILENCE,)),
     (_DELETED, AvailabilityEvent.EXPIRE): Transition(_DELETED),
 }
 
-IN_FLIGHT: Final = frozenset({_REQUESTED, _SLOW, _RETRIED})
-"""States with a request that may still be answered."""
-SILENCES: Final = frozenset({_SLOW, _SILENT, _RETRIED})
+SILENCES: Final = frozenset({_SLOW, _SILENT})
 """States of a silence."""
 
 
@@ -172,11 +141,6 @@ class AvailabilityTable(Generic[_Answer]):
         """Return the row of a split."""
         return self._rows.get(split, self._plain)
 
-    @property
-    def splits(self) -> Set[Split]:
-        """The splits of which more is known than that they are ``KNOWN``."""
-        return self._rows.keys()
-
     def within(self, states: Set[Availability]) -> Set[Split]:
         """Return the splits in one of some states other than ``KNOWN``."""
         return {split for split, row in self._rows.items() if row.state in states}
@@ -196,37 +160,40 @@ class AvailabilityTable(Generic[_Answer]):
         self._apply(AvailabilityEvent.LISTED, listed)
         self._apply(AvailabilityEvent.UNLISTED, self._rows.keys() - listed)
 
-    def request(self, splits: Iterable[Split]) -> int:
-        """Take in that a call sends a request about some splits, none of which is in flight; return its number."""
-        self._requests += 1
-        self._apply(AvailabilityEvent.REQUEST, splits, request=self._requests)
-        return self._requests
+    @property
+    def in_flight(self) -> Set[Split]:
+        """The splits with a request that may still be answered."""
+        return {split for split, row in self._rows.items() if row.state is _SLOW}
 
-    def in_flight(self, request: int, splits: Iterable[Split]) -> Set[Split]:
-        """Return the splits for which a request is still the one in flight."""
+    def waiting_for(self, request: int, splits: Iterable[Split]) -> Set[Split]:
+        """Return the splits for which a request is the one in flight."""
         return {split for split in splits if self.of(split).request == request}
 
-    def answer(self, request: int, answers: Mapping[Split, _Answer | None], at: float) -> Effects[_Answer]:
-        """Take in the answers to a request that have come by ``at``; ``None`` for a split that does not exist.
+    def answer(self, asked: Set[Split], unanswered: Set[Split]) -> Effects[_Answer]:
+        """Take in that a call got the answers about the splits that it asked for, but for some."""
+        # Nothing changes for a split without a row.
+        return self._apply(AvailabilityEvent.ANSWER, asked & (self._rows.keys() - unanswered))
+
+    def answer_late(self, request: int, answers: Mapping[Split, _Answer | None], at: float) -> None:
+        """Keep the answers to a request in flight that have come by ``at``; ``None``: the split does not exist.
 
         Answers for which another request, or none, is in flight are discarded.
         """
-        effects = self._apply(AvailabilityEvent.ANSWER, self.in_flight(request, answers))
-        for split in effects.get(Effect.KEEP, ()):
+        for split in self._apply(AvailabilityEvent.ANSWER, self.waiting_for(request, answers)).get(Effect.KEEP, ()):
             if answers[split] is not None:
                 self._rows[split] = SplitAvailability(wanted_at=at, late=answers[split])
-        return effects
 
-    def leave_in_flight(self, request: int, splits: Iterable[Split], *, sent_at: float) -> Effects[_Answer]:
-        """Take in that the call that sent a request returns without some of its answers."""
-        return self._apply(AvailabilityEvent.RETURN, self.in_flight(request, splits), since=sent_at)
+    def leave_in_flight(self, splits: Iterable[Split], *, sent_at: float) -> int:
+        """Take in that the call that sent a request returns without some of its answers; return its number."""
+        self._requests += 1
+        self._apply(AvailabilityEvent.RETURN, splits, request=self._requests, since=sent_at)
+        return self._requests
 
     def time_out(
-        self, request: int, splits: Iterable[Split], *, sent_at: float, failure: SourceError | None = None
+        self, splits: Iterable[Split], *, sent_at: float, failure: SourceError | None = None
     ) -> Effects[_Answer]:
         """Take in that a request has ended without some of its answers."""
-        in_flight = self.in_flight(request, splits)
-        return self._apply(AvailabilityEvent.TIME_OUT, in_flight, since=sent_at, failure=failure)
+        return self._apply(AvailabilityEvent.TIME_OUT, splits, since=sent_at, failure=failure)
 
     def take_late(self, wanted: Set[Split]) -> Mapping[Split, _Answer]:
         """Return the late answers about some splits, each once."""
@@ -304,7 +271,7 @@ class AvailabilityTable(Generic[_Answer]):
             return self._plain
         if state is _DELETED:
             return SplitAvailability(_DELETED)
-        row = replace(row, state=state, request=(request or row.request) if state in IN_FLIGHT else None)
+        row = replace(row, state=state, request=request)
         if Effect.BEGIN_SILENCE in transition.effects:
             row = replace(row, silent_since=since, wanted_at=since)
         return row if failure is None else replace(row, failure=failure)

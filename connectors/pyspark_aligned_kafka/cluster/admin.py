@@ -27,7 +27,7 @@ from pyspark_aligned_kafka.cluster.metadata import (
     topic_settings_request,
     unreadable,
 )
-from pyspark_aligned_kafka.cluster.offset_lookup import Attempt, EpochEndLookup, OffsetLookup, OffsetsInTime
+from pyspark_aligned_kafka.cluster.offset_lookup import Attempt, EpochEndLookup, OffsetLookupInTime, OffsetsInTime
 from pyspark_aligned_kafka.cluster.record_batch_headers import BatchHeader, headers_request, read_headers
 from pyspark_aligned_kafka.cluster.retry import Deadline
 from watermark_source.errors import SourceError, listed
@@ -71,8 +71,8 @@ class KafkaAdmin:
         self._leaders = Leaders() if leaders is None else leaders
         self._topics = TopicLookup(self._cluster, self._leaders)
         known, limit_ms = (self._cluster, self._topics, self._leaders), settings.millis("default.api.timeout.ms")
-        self._offsets = OffsetLookup(*known, limit_ms=limit_ms, read_committed=self._read_committed)
-        self._epoch_ends = EpochEndLookup(*known, limit_ms=limit_ms, read_committed=self._read_committed)
+        self._offsets = OffsetLookupInTime(*known, read_committed=self._read_committed, limit_ms=limit_ms)
+        self._epoch_ends = EpochEndLookup(*known, read_committed=self._read_committed)
 
     def close(self) -> None:
         """Close the connections; the next call opens new ones."""

@@ -42,7 +42,7 @@ from watermark_source.errors import (
     UnsupportedFormatError,
     listed,
 )
-from watermark_source.planning.availability import IN_FLIGHT, AvailabilityTable
+from watermark_source.planning.availability import AvailabilityTable
 from watermark_source.planning.split import Split
 
 # Requests in flight: one to a slow or dead broker outlives the call that sent it, so that no call waits for it long.
@@ -67,8 +67,6 @@ class _Request(NamedTuple):
     """kafka-python's future of the end of the look-up."""
     arrived: Mapping[Split, OffsetAndTimestamp]
     """The offsets that have arrived by now."""
-    number: int | None = None
-    """That of the table of availability, once its call does not wait for it any more."""
 
 
 class RequestsInFlight:
@@ -81,7 +79,8 @@ class RequestsInFlight:
     def __init__(self, cluster: Cluster, limit_ms: int) -> None:
         self._cluster = cluster
         self._limit_ms = limit_ms
-        self._requests: list[_Request] = []
+        self._requests: dict[int, _Request] = {}
+        """Those that no call waits for, by their numbers in the table of availability."""
         self._called_at = self._returned_at = time.monotonic()
         """When the last call began and ended."""
         self._wanted: Set[Split] = frozenset()
@@ -91,7 +90,7 @@ class RequestsInFlight:
     @property
     def splits(self) -> Set[Split]:
         """The splits with a request in flight."""
-        return self._table.within(IN_FLIGHT)
+        return self._table.in_flight
 
     def forget(self) -> None:
         """Give all requests up: the next call sends new ones."""
@@ -119,9 +118,9 @@ class RequestsInFlight:
         else:
             await self._serve(wanted, self._patience())
             self._table.note_unserved()
-        for request in self._requests:
-            self._take(request, wanted)
-        self._requests = [each for each in self._requests if self._in_flight(each)]
+        for number, request in self._requests.items():
+            self._take(number, request, wanted)
+        self._requests = {number: each for number, each in self._requests.items() if self._waits(number, each)}
         return self._table.take_late(wanted)
 
     async def send(self, parts: Sequence[tuple[Set[Split], LookUp]]) -> Mapping[Split, OffsetAndTimestamp]:
@@ -134,39 +133,38 @@ class RequestsInFlight:
         sent_at = time.monotonic()
         patience, limit = self._patience(), self._limit()
         begun = [self._begin(splits, look_up) for splits, look_up in parts]
+        unfinished = [each for each in begun if not await self._is_over(each, sent_at, patience, limit)]
+        left = [(each, rest) for each in unfinished if (rest := each.splits - each.arrived.keys())]
+        unanswered = frozenset[Split]().union(*(rest for _, rest in left))
         offsets: dict[Split, OffsetAndTimestamp] = {}
         for each in begun:
-            offsets.update(await self._answers(each, sent_at, patience, limit))
+            self._table.answer(each.splits, unanswered)
+            offsets.update(each.arrived)
+        if late := self._overdue(unanswered, sent_at, patience):
+            failures = [failure for split in late if (failure := self._table.of(split).failure) is not None]
+            raise failures[0] if failures else ResponseTimeoutError(f"no offset of {listed(late)} within {limit.text}")
+        for each, rest in left:
+            self._requests[self._table.leave_in_flight(rest, sent_at=sent_at)] = each
         self._returned_at = time.monotonic()
         self._table.note_wanted(self._wanted, self._returned_at)
         return offsets
 
-    async def _answers(
-        self, request: _Request, sent_at: float, patience: Deadline, limit: Deadline
-    ) -> Mapping[Split, OffsetAndTimestamp]:
-        """Return what arrives of one request while the call waits for it, and leave the rest in flight."""
-        splits, outcome, arrived, _ = request
-        overdue = self._table.overdue(splits, now=sent_at, call_ends_at=patience.at, limit=self._limit_seconds)
-        is_over = await self._cluster.await_answer(outcome, patience)
-        if not is_over and any(not self._table.of(split).was_served for split in overdue - arrived.keys()):
-            is_over = await self._cluster.await_answer(outcome, limit)
-        rest = frozenset() if is_over else splits - arrived.keys()
-        if late := rest & overdue:
-            failures = [failure for split in late if (failure := self._table.of(split).failure) is not None]
-            raise failures[0] if failures else ResponseTimeoutError(f"no offset of {listed(late)} within {limit.text}")
-        # A request that is answered at once changes nothing for the other splits.
-        concerned = splits & self._table.splits | rest
-        number = self._table.request(concerned)
-        self._table.answer(number, {split: arrived.get(split) for split in concerned - rest}, time.monotonic())
-        if rest:
-            self._table.leave_in_flight(number, rest, sent_at=sent_at)
-            self._requests.append(request._replace(number=number))
-        return dict(arrived)
+    async def _is_over(self, request: _Request, sent_at: float, patience: Deadline, limit: Deadline) -> bool:
+        """Wait for a request: for the time limit if a split is overdue whose connections were not served."""
+        splits, outcome, arrived = request
+        if await self._cluster.await_answer(outcome, patience):
+            return True
+        overdue = self._overdue(splits, sent_at, patience) - arrived.keys()
+        is_unserved = any(not self._table.of(split).was_served for split in overdue)
+        return is_unserved and await self._cluster.await_answer(outcome, limit)
+
+    def _overdue(self, splits: Set[Split], sent_at: float, patience: Deadline) -> Set[Split]:
+        return self._table.overdue(splits, now=sent_at, call_ends_at=patience.at, limit=self._limit_seconds)
 
     async def _serve(self, wanted: Set[Split], deadline: Deadline) -> None:
         """Read what has arrived meanwhile, and end what has run out of time; the rest has until ``deadline``."""
-        for request in self._requests:
-            if not wanted.isdisjoint(self._in_flight(request)):
+        for number, request in self._requests.items():
+            if not wanted.isdisjoint(self._waits(number, request)):
                 with suppress(Exception):
                     await self._cluster.await_answer(request.outcome, deadline)
 
@@ -174,23 +172,21 @@ class RequestsInFlight:
         arrived: dict[Split, OffsetAndTimestamp] = {}
         return _Request(splits, self._cluster.begin(look_up, self._limit(), arrived), arrived)
 
-    def _in_flight(self, request: _Request) -> Set[Split]:
-        assert request.number is not None
-        return self._table.in_flight(request.number, request.splits)
+    def _waits(self, number: int, request: _Request) -> Set[Split]:
+        return self._table.waiting_for(number, request.splits)
 
-    def _take(self, request: _Request, wanted: Set[Split]) -> None:
+    def _take(self, number: int, request: _Request, wanted: Set[Split]) -> None:
         """Take in the answers to a request of an earlier call, and its end."""
-        splits, outcome, arrived, number = request
-        assert number is not None
-        self._table.answer(number, {split: arrived[split] for split in splits & arrived.keys()}, self._called_at)
-        rest = self._in_flight(request)
+        splits, outcome, arrived = request
+        self._table.answer_late(number, {split: arrived[split] for split in splits & arrived.keys()}, self._called_at)
+        rest = self._waits(number, request)
         if not outcome.is_done:
             return
         if outcome.succeeded():
             # What it leaves out does not exist.
-            self._table.answer(number, dict.fromkeys(rest), self._called_at)
+            self._table.answer_late(number, dict.fromkeys(rest), self._called_at)
         elif isinstance(outcome.exception, (UnreachableError, ResponseTimeoutError)):
-            self._table.time_out(number, rest, sent_at=self._called_at, failure=outcome.exception)
+            self._table.time_out(rest, sent_at=self._called_at, failure=outcome.exception)
         elif not wanted.isdisjoint(rest):
             raise outcome.exception
 
@@ -244,15 +240,11 @@ class _Division(NamedTuple):
 class OffsetLookup:
     """Sends requests to the leaders that are known, and looks topics up whose leader is not."""
 
-    def __init__(
-        self, cluster: Cluster, topics: TopicLookup, leaders: Leaders, *, limit_ms: int, read_committed: bool
-    ) -> None:
+    def __init__(self, cluster: Cluster, topics: TopicLookup, leaders: Leaders, *, read_committed: bool) -> None:
         self._cluster = cluster
         self._topics = topics
         self._leaders = leaders
         self._read_committed = read_committed
-        self.requests = RequestsInFlight(cluster, limit_ms)
-        self._kept: tuple[_Division, ...] = ()
 
     async def look_up(
         self,
@@ -283,31 +275,6 @@ class OffsetLookup:
             asked = None
             if not await backoff.wait():
                 raise _gave_up(attempt.failed, deadline)
-
-    async def look_up_in_time(self, wanted: Mapping[Split, int], deadline: Deadline) -> OffsetsInTime:
-        """See ``KafkaAdmin.list_offsets_in_time``."""
-        late = await self.requests.receive(wanted.keys())
-        in_flight = self.requests.splits
-        unsent = {s: spec for s, spec in wanted.items() if s not in in_flight} if in_flight else wanted
-        division = await self._division(unsent, deadline)
-        parts = [
-            (part.wanted.keys(), partial(self.look_up, part.wanted, asked=None if node is None else {node: part}))
-            for node, part in division.asked.items()
-        ]
-        offsets = await self.requests.send(parts)
-        return OffsetsInTime(offsets, {split: late.get(split) for split in self.requests.splits & wanted.keys()})
-
-    async def _division(self, wanted: Mapping[Split, int], deadline: Deadline) -> _Division:
-        """Divide a look-up that is likely to be wanted again, after one of the leaders that are not known."""
-        changes = self._leaders.changes
-        division = next((each for each in self._kept if each.changes == changes and each.wanted == wanted), None)
-        if division is None:
-            if unknown := self._leaders.unknown(wanted.keys()) - self._topics.missing:
-                await self._topics.settled({split.log for split in unknown}, unknown, deadline)
-            changes = self._leaders.changes
-            division = _Division(wanted, changes, self.divided(wanted))
-        self._kept = (division, *(each for each in self._kept if each is not division))[:_KEPT]
-        return division
 
     def divided(self, wanted: Mapping[Split, int]) -> Mapping[int | None, OffsetsAsked]:
         """Divide a look-up by the leaders that are known."""
@@ -355,6 +322,42 @@ class OffsetLookup:
     async def _response(self, node: int, asked: OffsetsAsked, deadline: Deadline) -> OffsetsResponse:
         response: OffsetsResponse = await self._cluster.request(node, OffsetsRequest(asked), deadline)
         return response
+
+
+class OffsetLookupInTime(OffsetLookup):
+    """Also looks up what it has within seconds, and leaves the rest in flight."""
+
+    def __init__(
+        self, cluster: Cluster, topics: TopicLookup, leaders: Leaders, *, read_committed: bool, limit_ms: int
+    ) -> None:
+        super().__init__(cluster, topics, leaders, read_committed=read_committed)
+        self.requests = RequestsInFlight(cluster, limit_ms)
+        self._kept: tuple[_Division, ...] = ()
+
+    async def look_up_in_time(self, wanted: Mapping[Split, int], deadline: Deadline) -> OffsetsInTime:
+        """See ``KafkaAdmin.list_offsets_in_time``."""
+        late = await self.requests.receive(wanted.keys())
+        in_flight = self.requests.splits
+        unsent = {s: spec for s, spec in wanted.items() if s not in in_flight} if in_flight else wanted
+        division = await self._division(unsent, deadline)
+        parts = [
+            (part.wanted.keys(), partial(self.look_up, part.wanted, asked=None if node is None else {node: part}))
+            for node, part in division.asked.items()
+        ]
+        offsets = await self.requests.send(parts)
+        return OffsetsInTime(offsets, {split: late.get(split) for split in self.requests.splits & wanted.keys()})
+
+    async def _division(self, wanted: Mapping[Split, int], deadline: Deadline) -> _Division:
+        """Divide a look-up that is likely to be wanted again, after one of the leaders that are not known."""
+        changes = self._leaders.changes
+        division = next((each for each in self._kept if each.changes == changes and each.wanted == wanted), None)
+        if division is None:
+            if unknown := self._leaders.unknown(wanted.keys()) - self._topics.missing:
+                await self._topics.settled({split.log for split in unknown}, unknown, deadline)
+            changes = self._leaders.changes
+            division = _Division(wanted, changes, self.divided(wanted))
+        self._kept = (division, *(each for each in self._kept if each is not division))[:_KEPT]
+        return division
 
 
 class EpochEndLookup(OffsetLookup):

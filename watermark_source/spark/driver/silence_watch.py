@@ -48,12 +48,8 @@ class PolledSplits:
 
     def note_poll(self, splits: Set[Split], ends: Ends, at: float, failure: SourceError | None = None) -> None:
         """Take in the answers to a poll that began ``at`` (``time.monotonic()``); ``failure``: why some are missing."""
-        # A request that is answered at once changes nothing for the other splits.
-        concerned = splits & (self._table.splits | ends.unknown.keys())
-        request = self._table.request(concerned)
-        answered = {split: ends.positions.get(split) for split in concerned - ends.unknown.keys()}
-        ended = self._table.answer(request, answered, at).get(Effect.END_SILENCE, {})
-        begun = self._table.time_out(request, ends.unknown, sent_at=at).get(Effect.BEGIN_SILENCE)
+        ended = self._table.answer(splits, ends.unknown.keys()).get(Effect.END_SILENCE, {})
+        begun = self._table.time_out(splits & ends.unknown.keys(), sent_at=at).get(Effect.BEGIN_SILENCE)
         by_beginning: defaultdict[float | None, list[Split]] = defaultdict(list)
         for split, row in ended.items():
             by_beginning[row.silent_since].append(split)

@@ -17,7 +17,7 @@ from pyspark_aligned_kafka.cluster.list_offsets import (
     OffsetsResponse,
 )
 from pyspark_aligned_kafka.cluster.metadata import Leader, Leaders, Topic, TopicLookup
-from pyspark_aligned_kafka.cluster.offset_lookup import OffsetLookup, OffsetsInTime
+from pyspark_aligned_kafka.cluster.offset_lookup import OffsetLookupInTime, OffsetsInTime
 from pyspark_aligned_kafka.cluster.retry import Deadline
 from watermark_source.planning.split import Split
 
@@ -28,7 +28,7 @@ A, B = Split("t", 0), Split("t", 1)
 def test_what_one_leader_tells_is_told_while_another_is_silent(silent: int, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster, leaders = Cluster(parse_settings({"kafka.bootstrap.servers": "localhost:1"})), Leaders()
     leaders.learn({"t": Topic({0: Leader(0, 1), 1: Leader(1, 1)}, internal=False)})
-    lookup = OffsetLookup(cluster, TopicLookup(cluster, leaders), leaders, limit_ms=60_000, read_committed=False)
+    lookup = OffsetLookupInTime(cluster, TopicLookup(cluster, leaders), leaders, limit_ms=60_000, read_committed=False)
 
     async def request(node: int, request: OffsetsRequest, deadline: Deadline) -> OffsetsResponse:
         if node == silent:
@@ -54,7 +54,7 @@ def test_what_one_leader_tells_is_told_while_another_is_silent(silent: int, monk
 
 def test_a_question_is_encoded_again_only_for_other_leaders_or_splits(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster, leaders = Cluster(parse_settings({"kafka.bootstrap.servers": "localhost:1"})), Leaders()
-    lookup = OffsetLookup(cluster, TopicLookup(cluster, leaders), leaders, limit_ms=60_000, read_committed=False)
+    lookup = OffsetLookupInTime(cluster, TopicLookup(cluster, leaders), leaders, limit_ms=60_000, read_committed=False)
     sent: list[tuple[int, OffsetsAsked]] = []
 
     async def request(node: int, request: OffsetsRequest, deadline: Deadline) -> OffsetsResponse:

@@ -215,6 +215,18 @@ def test_after_a_long_time_without_a_call_there_is_the_whole_limit(brokers: Brok
     assert B in brokers.ends(A, B)[0]
 
 
+@pytest.mark.parametrize("one_leader", [True, False])
+def test_an_answer_ends_a_silence_though_its_call_fails_for_another(brokers: Brokers, one_leader: bool) -> None:
+    brokers.seconds[B] = brokers.seconds[C] = 60
+    assert brokers.ends(B, C) == (set(), set())
+    brokers.seconds[C] = 0.0
+    end = time.monotonic() + 120
+    with pytest.raises(ResponseTimeoutError, match="no offset of t-1"):
+        while time.monotonic() < end:
+            brokers.ends(*((C, B) if one_leader else (B, C)), one_leader=one_leader)
+    assert brokers.in_flight._table.within(SILENCES) == {B}
+
+
 def test_a_call_that_fails_leaves_nothing_in_flight_that_it_did_not_wait_for(brokers: Brokers) -> None:
     brokers.errors[A] = TopicAuthorizationFailedError()
     brokers.held.add(B)
