@@ -48,12 +48,18 @@ def _splits(source: SourceStatus, target: int, end: int | None) -> Iterator[str]
     if None in held and end is not None:
         yield "{two} {have}".format_map(_facts(held[None], source, base))
     for kind in HoldKind:
-        if kind in held:
-            yield ENGLISH[kind].clause.format_map(_facts(held[kind], source, base))
+        for alike in _alike(kind, held.get(kind, ())):
+            yield ENGLISH[kind].clause.format_map(_facts(alike, source, base))
     if None in held and held.keys() <= {None, HoldKind.LEFT_OUT} and not reached(source.watermark, target):
         yield f"its watermark, {time_text(source.watermark)}, follows with the next batch"
     if more := source.splits_total - len(source.splits):
         yield f"{count_text(more)} more {source.words.split}s are not in the status"
+
+
+def _alike(kind: HoldKind, splits: Sequence[SplitView]) -> Iterator[Sequence[SplitView]]:
+    """Yield the splits of a kind of which one clause is true: without a record, some never had one."""
+    had_one = [split for split in splits if kind is not HoldKind.NEVER or split.backlog.end]
+    yield from filter(None, ([split for split in splits if split not in had_one], had_one))
 
 
 def _facts(splits: Sequence[SplitView], source: SourceStatus, base: int | None) -> Mapping[str, str]:
@@ -82,7 +88,7 @@ def _facts(splits: Sequence[SplitView], source: SourceStatus, base: int | None) 
         "lag": count_text(sum(lags), "record") if lags else "records",
         "pending": "records" if is_uncounted else count_text(sum(split.unobserved for split in splits), "record"),
         "why": why,
-        "never": f"no watermark: {why}" if any(s.backlog.end for s in splits) else "never had a record",
+        "never": f"no watermark: {why}" if first.backlog.end else "never had a record",
         "elsewhere": f"; the slowest other source is {group.slowest}" if group and group.slowest else "",
         "nothing": " and read to the end of this run" if is_over else ", with nothing to read",
         "bound": format_duration(source.out_of_orderness or 0),

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 from heapq import nsmallest
+from itertools import islice
 from typing import Final, NamedTuple
 
 from watermark_source.planning.announced import ObservedAnnouncements, WriterAt, WriterStatus, writers_at
@@ -197,7 +198,7 @@ def holds(of: PlanFacts) -> Holding:  # noqa: PLR0911  one line a case
         return Holding()
     slowest = of.slowest
     if not slowest.splits:
-        return Holding(tuple(_all_left_out(of))[:NAMED])
+        return Holding(tuple(islice(_all_left_out(of), NAMED)))
     by_lag = nsmallest(_EXAMINED, slowest.splits, key=lambda split: (of.lag_of(split) != 0, split))
     examined = [split_hold(split, of, split_facts(split, of), is_last=slowest.lead == 0) for split in by_lag]
     held = selected(examined, slowest.lead, elsewhere=_elsewhere(of))

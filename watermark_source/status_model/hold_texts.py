@@ -35,7 +35,7 @@ def sentence(hold: Hold, words: Words, about: SplitFacts = NOTHING_KNOWN) -> str
         words: of its connector.
         about: what is known of a split.
     """
-    goes_on = hold.kind.motion not in (Motion.WAITS, Motion.APART)
+    goes_on = hold.kind.motion not in (Motion.WAITS, Motion.APART) and hold.kind is not HoldKind.NO_ANSWER
     counts = about.holds and hold.watermark is None
     if about.is_final and goes_on and not (counts and hold.kind is not HoldKind.PENDING):
         return "read to the end of this run"

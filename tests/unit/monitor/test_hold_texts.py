@@ -69,6 +69,7 @@ IDLED = "20 min behind the watermark (it was idle): its rows up to there are lat
             {"lag": 5, "hidden_ahead": True},
             "behind by 5 records; its next rows cannot be read ahead (see the log), and it holds the watermark",
         ),
+        ({"lag": None, "hidden_ahead": True}, "no answer about its log"),
         ({"quiet": 0, "timeout": 30_000}, "caught up"),
         ({"quiet": 3, "holds": True}, "caught up"),
         ({"quiet": 12_000}, "nothing to read for 12 s"),

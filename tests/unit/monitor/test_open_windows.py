@@ -221,6 +221,8 @@ def test_a_query_that_began_at_the_ends_of_its_logs_is_named_as_such() -> None:
     assert not any("ingestion" in remark for remark in found.remarks)
     running = [split_view(n, watermark=None, position=2, end=2, why=why, unobserved=2) for n in range(2)]
     assert not any("startingOffsets" in r for r in explained(source_status(*running, watermark=None, rows=0)).remarks)
+    mixed = explained(source_status(new[0], NEVER, watermark=None, rows=0))
+    assert mixed.sentence.endswith(f"orders-2 has never had a record; orders-0 has no watermark: {why}")
     never = [split_view(n, watermark=None, position=0, end=0, why=why) for n in range(2)]
     assert not any("startingOffsets" in r for r in explained(source_status(*never, watermark=None, rows=0)).remarks)
 
