@@ -166,7 +166,7 @@ def decode(body: bytes) -> list[RangeReport]:
         entries = json.loads(body)
         # A sender is not a message of its own.
         return [_report(entry) for entry in entries[1 if body.startswith(_SENDER) and len(entries) > 1 else 0 :]]
-    except (TypeError, RecursionError) as error:
+    except (TypeError, ValueError, KeyError, RecursionError) as error:
         raise ValueError(f"not a report: {error}") from None
 
 
@@ -201,7 +201,7 @@ def _report(entry: Sequence[object]) -> RangeReport:
         segments=_segments(segments),
     )
     if found.range.end < found.range.start:
-        raise ValueError(f"not a report: {found.range} ends before it begins")
+        raise ValueError(f"{found.range} ends before it begins")
     return found
 
 
@@ -212,7 +212,7 @@ def _late(value: object) -> LateRows:
         return NONE_LATE
     longest, total, *histogram = map(_integer, value)
     if len(histogram) != len(BOUNDS_MS) + 1:
-        raise ValueError(f"not a report: late rows in {len(histogram)} buckets")
+        raise ValueError(f"late rows in {len(histogram)} buckets")
     return LateRows(tuple(histogram), longest, total)
 
 
@@ -226,7 +226,7 @@ def _segment(before: object, highest: object, *counts: object) -> DisorderSegmen
     buckets = [_integer(bucket) for bucket in counts[::2]]
     rows = [_integer(each, minimum=1) for each in counts[1::2]]
     if len(buckets) != len(rows) or sorted(set(buckets)) != buckets or any(b >= BUCKETS for b in buckets):
-        raise ValueError(f"not a report: disorder in the buckets {shortened(buckets)}")
+        raise ValueError(f"disorder in the buckets {shortened(buckets)}")
     return DisorderSegment(_moment(before), _moment(highest), tuple(zip(buckets, rows, strict=True)))
 
 
@@ -237,5 +237,5 @@ def _moment(value: object) -> Millis | None:
 def _integer(value: object, *, minimum: int = 0) -> int:
     # Reported values become part of the checkpoint, which holds 64 bits.
     if type(value) is not int or not minimum <= value <= MAX:
-        raise ValueError(f"not a report: {shortened(value)} is not a whole number from {minimum} to {MAX}")
+        raise ValueError(f"{shortened(value)} is not a whole number from {minimum} to {MAX}")
     return value

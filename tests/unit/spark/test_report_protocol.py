@@ -231,6 +231,16 @@ def test_any_json_is_a_report_or_a_value_error(value: object) -> None:
         assert all(isinstance(r, RangeReport) for r in protocol.decode(body))
 
 
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"\xff", b"{}", b"[[]]", b"[[1, 2]]", b"[null]", b'[["t", 0, 0, 1, null, 1, 0, [1], 0, 0, null, []]]',
+     b'[["t", 0, 0, 1, null, 1, 0, [], 0, 0, null, [[1]]]]', b'[["t", 0, 2, 1, null, 1, 0, [], 0, 0, null, []]]'],
+)  # fmt: skip
+def test_what_is_not_a_report_is_called_so_once(body: bytes) -> None:
+    with pytest.raises(ValueError, match=r"^not a report: (?!not a report)"):
+        protocol.decode(body)
+
+
 @pytest.mark.parametrize("sent", [b"", b"\0", b"\0" * 67])
 def test_a_connection_that_does_not_prove_itself_is_closed_after_half_a_second(
     server: ReportServer, sent: bytes
