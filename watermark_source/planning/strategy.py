@@ -403,7 +403,7 @@ class Percentile(WatermarkStrategy):
 
 
 class RowsAlone(WatermarkStrategy):
-    """A strategy in which only what was read advances a split: no look-up, no time of a log's end, and no clock."""
+    """A strategy in which nothing but what was read advances a split: neither a time at its log's end nor a clock."""
 
     __slots__ = ()
 

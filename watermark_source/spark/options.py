@@ -200,7 +200,7 @@ def _check_clock(values: Mapping[str, Any]) -> None:
 
 
 def _check_markers(values: Mapping[str, Any], given: Mapping[str, str]) -> None:
-    """What a watermark of the source is promised for needs markers."""
+    """Options that promise a watermark need markers."""
     for name in ("finalWatermark", "whenCaughtUp"):
         if values[name] and not values["includeMarkers"]:
             raise OptionError(
