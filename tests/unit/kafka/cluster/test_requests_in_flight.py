@@ -220,11 +220,14 @@ def test_an_answer_ends_a_silence_though_its_call_fails_for_another(brokers: Bro
     brokers.seconds[B] = brokers.seconds[C] = 60
     assert brokers.ends(B, C) == (set(), set())
     brokers.seconds[C] = 0.0
-    end = time.monotonic() + 120
-    with pytest.raises(ResponseTimeoutError, match="no offset of t-1"):
-        while time.monotonic() < end:
+    end, has_failed = time.monotonic() + 30, False
+    # Where this process stands still, an answer comes too late for its call.
+    while not has_failed or brokers.in_flight._table.within(SILENCES) != {B}:
+        assert time.monotonic() < end
+        try:
             brokers.ends(*((C, B) if one_leader else (B, C)), one_leader=one_leader)
-    assert brokers.in_flight._table.within(SILENCES) == {B}
+        except ResponseTimeoutError:
+            has_failed = True
 
 
 def test_a_call_that_fails_leaves_nothing_in_flight_that_it_did_not_wait_for(brokers: Brokers) -> None:

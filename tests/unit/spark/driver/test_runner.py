@@ -61,8 +61,9 @@ def test_what_spark_does_with_offsets_between_two_looks_is_part_of_their_price(
         return float(process.runner._last.pace.next_look - time.monotonic())
 
     pause(100.0)
-    assert pause(100.0) <= 0.1
-    assert 0.1 < pause(100.03) < 1.0
+    pause(100.0)
+    assert pause(100.04) <= 0.1, "one look may do more"
+    assert 0.1 < pause(100.08) < 1.0
 
 
 def test_a_strategy_of_the_users_that_never_returns_ends_the_query(
