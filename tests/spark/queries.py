@@ -160,8 +160,10 @@ class Streams:
         for batch in range(first, last + 1):
             kinds = ["commits"] if is_planned and batch == first else ["commits", "offsets"]
             for folder in [*(self.checkpoint(name) / kind for kind in kinds), self.sink(name) / "_spark_metadata"]:
-                for file in (f"{batch}", f".{batch}.crc"):
+                # A file sink writes every tenth batch's log together with those before, which it keeps for a while.
+                for file in (f"{batch}", f"{batch}.compact"):
                     (folder / file).unlink(missing_ok=True)
+                    (folder / f".{file}.crc").unlink(missing_ok=True)
 
     def _log(self, name: str, kind: str) -> list[tuple[int, str]]:
         files = (f for f in (self.checkpoint(name) / kind).iterdir() if f.name.isdigit())
