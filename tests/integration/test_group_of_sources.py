@@ -20,6 +20,7 @@ from tests.integration.mysql_streams import MySqlStreams
 from tests.spark.queries import at
 from watermark_source import follow_watermark
 from watermark_source.command_line import main
+from watermark_source.group_store import store_waits
 from watermark_source.status_model.status_json import parse_progress
 
 pytestmark = [pytest.mark.service, pytest.mark.spark]
@@ -169,6 +170,7 @@ def test_a_query_waits_for_another_that_is_stopped_until_it_has_left(
     query.stop()
     # Stopped for good it says so, and no time to live has to pass.
     monkeypatch.setenv("WATERMARK_SOURCE_ALIGNMENT_STORE", store["alignmentStore"])
+    monkeypatch.setattr(store_waits, "CUT_AFTER", 0)
     wait_for(lambda: main(["group", "--alignmentGroup", "two queries", "leave", "slow"]) == 0, queries["fast"])
     wait_for(lambda: delivered(streams, "fast") == len(TIMES["fast"]), queries["fast"])
 

@@ -108,7 +108,7 @@ def open_window(of: QueryAt, end: int | None) -> OpenWindow:
         group = source.group
         if group is not None:
             remarks += [f"source {source.source_name}: {text}" for text in (group.trouble,) if text]
-            remarks += [text for peer in group.silent if (text := silence_text(peer, group.name)) not in remarks]
+            remarks += [text for peer in group.silent if (text := silence_text(peer, group)) not in remarks]
     return OpenWindow(
         end=end,
         verdict=verdict,

@@ -236,7 +236,7 @@ def _of_group(group: GroupStatus, limit: str, now: int) -> Iterator[str]:
     if group.trouble is not None:
         yield printable(group.trouble)
     for peer in group.silent:
-        yield printable(silence_text(peer, group.name))
+        yield printable(silence_text(peer, group))
     if group.own_silence is not None:
         yield printable(own_silence_text(group.own_silence))
 

@@ -492,10 +492,11 @@ def _status(writer: Writer, at: Cut | None, observed: ObservedAnnouncements, *, 
     limit = observed.by.time_to_live if all_reached and writer.name in observed.table.writers else None
     if writer.unreadable is None and at is not None and at.watermark == MAX:
         return WriterStatus.ENDED
-    if limit is not None and observed.silent.get(writer.name, 0) > limit:
-        return WriterStatus.SILENT
+    # It has said that it announces nothing for now, which is no silence.
     if writer.unreadable is None and at is not None and at.idle:
         return WriterStatus.IDLE
+    if limit is not None and observed.silent.get(writer.name, 0) > limit:
+        return WriterStatus.SILENT
     return WriterStatus.AWAITED if at is None or at.watermark in (None, MAX) else WriterStatus.ACTIVE
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from threading import RLock
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
@@ -12,20 +13,19 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
+_one_thread = RLock()
+"""Held while a setting is another one: two threads would take each other's for that of before."""
+
+
 @contextmanager
 def session_setting(df: DataFrame, name: str, value: str) -> Iterator[bool]:
     """Set a setting of a DataFrame's session meanwhile; yield whether it is set: managed platforms refuse it."""
     conf = df.sparkSession.conf
-    try:
-        before = conf.get(name, None)
-        conf.set(name, value)
-    except PySparkException:
-        yield False
-        return
-    try:
-        yield True
-    finally:
-        if before is None:
-            conf.unset(name)
-        else:
-            conf.set(name, before)
+    is_set = False
+    with _one_thread, ExitStack() as stack:
+        with suppress(PySparkException):
+            before = conf.get(name, None)
+            conf.set(name, value)
+            is_set = True
+            stack.callback(*((conf.unset, name) if before is None else (conf.set, name, before)))
+        yield is_set

@@ -35,10 +35,10 @@ def warn_of_unexamined(source: str) -> None:
         return
     _log.warning(
         "nothing has examined how this query uses %s: it was started by a program that has not imported "
-        "watermark_source, or by SQL of a pipeline; or its session takes no settings, as on managed platforms. Marker "
-        "rows, which carry the watermark and are null in every other column, are among the rows of the stream, and a "
-        "watermark of Spark's own, as by WATERMARK in SQL, drops rows "
-        "of slower partitions without an error. In Python, import watermark_source and write follow_watermark(stream) "
+        "watermark_source, or by SQL of a pipeline; or its session takes no settings, as on managed platforms, so that "
+        "nothing shows that it was. Marker rows, which carry the watermark and are null in every other column, may be "
+        "among the rows of the stream, and a watermark of Spark's own, as by WATERMARK in SQL, may drop rows of slower "
+        "partitions without an error. In Python, import watermark_source and write follow_watermark(stream) "
         "for windows, joins and deduplication, or data_rows(stream) for the rows alone; elsewhere the option "
         "includeMarkers=false for the rows alone, or includeMarkers=true where the query filters by marker itself",
         source,

@@ -7,6 +7,7 @@ A source returns it as JSON (``status_json``) from ``reportLatestOffset``. Spark
 from __future__ import annotations
 
 import heapq
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -389,11 +390,12 @@ class SourceStatus:
     @property
     def is_at_rest(self) -> bool:
         """Whether nobody waits for it until it has rows again: all of its splits are idle, or all writers that it
-        follows are or have ended; or it has ended itself."""
+        follows are or have ended, and all that they have announced is read; or it has ended itself."""
         if self.watermark is not None and self.watermark >= LAST:
             return True
         if self.is_announced:
-            return self.unannounced is None and all(writer.status in _AT_REST for writer in self.writers)
+            is_read = self.lag == 0 and all(writer.rows_before_next is None for writer in self.writers)
+            return self.unannounced is None and is_read and all(writer.status in _AT_REST for writer in self.writers)
         return not self.processing_time and self.counts.keys() == {Status.IDLE}
 
     @property
@@ -474,14 +476,16 @@ def own_silence_text(of: OwnSilence) -> str:
     )
 
 
-def silence_text(peer: Peer, group: str) -> str:
+def silence_text(peer: Peer, group: GroupStatus) -> str:
     """Return that another source of an alignment group is silent, and what follows from it."""
-    waits = (
-        "the group waits for it until its alignmentTimeToLive has passed"
-        if peer.is_waited_for
-        else "longer than its alignmentTimeToLive, so that the group does not wait for it"
-    )
+    waits = "longer than its alignmentTimeToLive, so that the group does not wait for it"
+    if peer.is_waited_for:
+        waits = "the group waits for it until its alignmentTimeToLive has passed"
+        if group.store not in (None, "driver", "none"):
+            command = shlex.join(("--alignmentGroup", group.name, "leave", peer.name))
+            waits += f"; if it does not start again: python -m watermark_source group {command}"
     return (
-        f"source {peer.name} of the alignment group {group} has reported nothing for {format_duration(peer.silent)} "
-        f"(its driver is frozen, gone, or does not reach the store): {waits}"
+        f"source {peer.name} of the alignment group {group.name} has reported nothing for "
+        f"{format_duration(peer.silent)} (it was stopped, or its driver is frozen, gone, or does not reach the store): "
+        f"{waits}"
     )

@@ -11,6 +11,7 @@ takes that back before the next batch has written, as far as it can without hold
 
 from __future__ import annotations
 
+import atexit
 import json
 import logging
 import re
@@ -104,7 +105,7 @@ def announce_watermark(
         raise UsageError('announce_watermark: topic names none; write the topic of the query, for example "sessions"')
     need_settings(kafka)
     held = hold_of(hold)
-    _refuse(read_output(query, is_bounded=hold is not None), str(query.name or query.id))
+    _need_output(query, is_bounded=hold is not None)
     announced = AnnouncedQuery(query, [AnnouncementTopic(kafka, name) for name in topics], writer, held)
     announced.start()
     return announced
@@ -124,16 +125,13 @@ def hold_of(hold: str | int | None) -> int | None:
     )
 
 
-def read_output(query: StreamingQuery, *, is_bounded: bool) -> OutputWatermark:
-    """Return the output watermark after the query's last batch."""
+def _need_output(query: StreamingQuery, *, is_bounded: bool) -> None:
+    """Refuse a query that can have no output watermark, as of its last batch; raises ``UsageError``."""
     # In this order: a batch that ends in between is the newer one of the two only where that is allowed for.
     progress = query.lastProgress
-    return output_of(read_watermarks(query), progress, is_bounded=is_bounded)
-
-
-def _refuse(found: OutputWatermark, label: str) -> None:
+    found = output_of(read_watermarks(query), progress, is_bounded=is_bounded)
     if isinstance(found, NoWatermark) and found.why in _FOR_GOOD:
-        raise UsageError(f"query {label} cannot announce a watermark: {found}. {advice(found)}")
+        raise UsageError(f"query {query.name or query.id} cannot announce a watermark: {found}. {advice(found)}")
 
 
 def advice(found: NoWatermark) -> str:
@@ -177,10 +175,6 @@ class TimeWithoutWatermark:
             return None
         self.is_named = True
         return now - self.since
-
-
-class _BetweenBatches(Exception):  # noqa: N818 - no error
-    """Spark is at a point at which its plan cannot be read: a moment later it can."""
 
 
 class AnnouncedQuery:
@@ -307,6 +301,7 @@ class AnnouncedQuery:
                 except Exception as error:  # noqa: BLE001 - the client library's: the thread ends in order
                     self._warn(error)
                 each.of.close()
+            atexit.unregister(self.stop)
             with self._changed:
                 self._ended = True
                 self._changed.notify_all()
@@ -317,8 +312,6 @@ class AnnouncedQuery:
             return self._announce_due(is_active=is_active)
         except WatermarkSourceError as error:
             self._note_trouble(error)
-        except _BetweenBatches:
-            pass
         except (Py4JNetworkError, ConnectionError):
             _log.info("writer %s announces no more: Spark's driver process has ended", self._writer)
             self._stopped = True
@@ -345,7 +338,7 @@ class AnnouncedQuery:
             return is_told
         trouble = self._announce_last()
         self._note_trouble(trouble)
-        return is_told and trouble is None
+        return is_told and self._is_done(batch)
 
     def _note_trouble(self, trouble: WatermarkSourceError | None) -> None:
         with self._changed:
@@ -386,11 +379,9 @@ class AnnouncedQuery:
             return True
         self._examined = event.timestamp()
         awaited, progress = [each for each in self._topics if each.can_rest(batch)], json.loads(event.json())
-        if not awaited or not is_at_rest(progress, batch) or not self._query.isActive:
-            return True
+        # A run that ends by itself has none: its readers wait for the next one.
         interval = trigger_interval(self._query)
-        if interval is None:
-            # A run that ends by itself: its readers wait for the next one.
+        if not awaited or interval is None or not is_at_rest(progress, batch) or not self._query.isActive:
             return True
         if interval > MOST_INTERVAL_MS:
             self._log_rest(awaited_text(interval))
@@ -398,6 +389,9 @@ class AnnouncedQuery:
         trouble = self._tell(awaited, lambda each: each.begin_rest(lambda: has_begun_another(self._query, batch)))
         if not all(each.can_rest(batch) for each in awaited):
             self._log_rest(rest_text(progress))
+        # Behind the producer's, so that it is called first: what is taken back needs no other connection.
+        atexit.unregister(self.stop)
+        atexit.register(self.stop)
         return trouble is None
 
     def _log_rest(self, effect: str) -> None:
@@ -429,7 +423,8 @@ class AnnouncedQuery:
                 self._done = batch
             return None
         if found == NoWatermark(Why.PLANNING):
-            raise _BetweenBatches
+            # A moment later the plan can be read.
+            return None
         if isinstance(found, NoWatermark) and found.why is not Why.NO_WATERMARK:
             kind = UsageError if found.why in _FOR_GOOD else SourceError
             return kind(
@@ -452,7 +447,12 @@ class AnnouncedQuery:
         """Announce a batch for one topic, unless that was done."""
         last = topic.last
         if last is not None and last.batch > batch:
-            _log_restored(self._writer, last, batch, self._warned)
+            self._warn_once(
+                "restored",
+                "writer %s has announced batch %d of this checkpoint before, and is at batch %d now: the checkpoint "
+                "was restored, or another copy of the query runs. It announces again after batch %d",
+                last.batch, batch, last.batch,
+            )  # fmt: skip
             return
         if last is not None and last.batch == batch and last.watermark is not None:
             # Of a try before: with the same batch the same was announced.
@@ -471,22 +471,13 @@ class AnnouncedQuery:
             self._warned.clear()
 
     def _warn(self, error: Exception) -> None:
-        """Log each kind of trouble once, until an announcement succeeds."""
         effect = _NOT_AWAITED if self._is_announced_idle else _AWAITED
         kind = f"{effect} {type(error).__name__} {re.sub(r'[0-9]+', '', str(error))}"
+        unknown = None if isinstance(error, WatermarkSourceError) else error
+        self._warn_once(kind, "writer %s %s; the query continues: %s", effect, error, unknown=unknown)
+
+    def _warn_once(self, kind: str, text: str, *values: object, unknown: Exception | None = None) -> None:
+        """Log each kind of trouble once, until an announcement succeeds."""
         if kind not in self._warned:
             self._warned.add(kind)
-            _log.warning(
-                "writer %s %s; the query continues: %s",
-                self._writer, effect, error, exc_info=None if isinstance(error, WatermarkSourceError) else error,
-            )  # fmt: skip
-
-
-def _log_restored(writer: str, last: Announcement, batch: int, warned: set[str]) -> None:
-    if "restored" not in warned:
-        warned.add("restored")
-        _log.warning(
-            "writer %s has announced batch %d of this checkpoint before, and is at batch %d now: the checkpoint was "
-            "restored, or another copy of the query runs. It announces again after batch %d",
-            writer, last.batch, batch, last.batch,
-        )  # fmt: skip
+            _log.warning(text, self._writer, *values, exc_info=unknown)

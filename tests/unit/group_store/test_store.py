@@ -144,6 +144,8 @@ def test_a_source_that_is_gone_leaves_by_the_command_and_one_that_reports_does_n
     store: GroupStore, url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("WATERMARK_SOURCE_ALIGNMENT_STORE", url)
+    monkeypatch.setattr(store_waits, "CUT_AFTER", 0.1)
+    monkeypatch.setattr(store_waits, "MOST_EASE", 0.1)
     of_group = ["group", "--alignmentGroup", "g"]
     assert main([*of_group, "list"]) == 0
     assert capsys.readouterr().out == f"the group g has no source in {store.location}\n"
@@ -156,9 +158,20 @@ def test_a_source_that_is_gone_leaves_by_the_command_and_one_that_reports_does_n
     exchange(store, who("clicks"), at(50))
     assert main([*of_group, "list"]) == 0
     assert re.match(r"orders: active, 1970-01-01 00:00:00.010, reported .* ago\nclicks: ", capsys.readouterr().out)
+    # One on a slow store reports again after a while.
+    with monkeypatch.context() as slow:
+        slow.setattr(time, "sleep", lambda _: exchange(store, who("orders"), at(11)))
+        assert main([*of_group, "leave", "orders"]) == 2
+        assert "leave orders: it reports" in capsys.readouterr().err
+    changed(url, f"seen = seen - {SILENT_FROM}", "orders")
     assert main([*of_group, "leave", "orders"]) == 0
-    assert capsys.readouterr().out == "orders has left the group g: no other source waits for it\n"
+    # What remains is said.
+    assert re.match(r"orders has left the group g\nclicks: active, .* ago\n$", capsys.readouterr().out)
     assert exchange(store, who("clicks"), at(50)) == (None, None, 0)
+    for number in range(statements.LISTED):
+        exchange(store, who(f"more-{number}"), at(5))
+    assert main([*of_group, "list"]) == 0
+    assert capsys.readouterr().out.endswith("there may be more: these 50 have reported nothing for longest\n")
 
 
 @pytest.mark.parametrize("place", [None, "driver"])

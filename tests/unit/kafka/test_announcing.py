@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import logging
 import time
@@ -117,8 +118,8 @@ def test_a_hold_is_a_duration_or_milliseconds() -> None:
             hold_of(wrong)  # type: ignore[arg-type]
 
 
-def writer_view(name: str, status: str) -> WriterView:
-    return WriterView(name=name, status=status, why="", kind=HoldKind.READ)
+def writer_view(name: str, status: str, before_next: int | None = None) -> WriterView:
+    return WriterView(name=name, status=status, why="", kind=HoldKind.READ, rows_before_next=before_next)
 
 
 IDLE = source_status(split_view(0, Status.IDLE), split_view(1, Status.IDLE))
@@ -132,11 +133,16 @@ SOURCES: dict[str, tuple[SourceStatus, bool]] = {
     "on the clock": (source_status(split_view(0, Status.IDLE), processing_time=True), False),
     "ended": (source_status(split_view(0), watermark=LAST), True),
     "of writers that are idle or have ended": (
-        source_status(split_view(0), writers=(writer_view("a", "idle"), writer_view("b", "ended"))),
+        source_status(split_view(0, end=100), writers=(writer_view("a", "idle"), writer_view("b", "ended"))),
         True,
     ),
+    "of such a writer with rows to read": (source_status(split_view(0), writers=(writer_view("a", "idle"),)), False),
+    "of such a writer that has announced again": (
+        source_status(split_view(0, end=100), writers=(writer_view("a", "idle", before_next=0),)),
+        False,
+    ),
     "of a writer that is silent": (
-        source_status(split_view(0), writers=(writer_view("a", "idle"), writer_view("b", "silent"))),
+        source_status(split_view(0, end=100), writers=(writer_view("a", "idle"), writer_view("b", "silent"))),
         False,
     ),
     "of writers that cannot be read": (source_status(split_view(0, Status.IDLE), unannounced="away"), False),
@@ -308,6 +314,19 @@ def test_idleness_that_may_have_been_announced_is_taken_back_and_none_is_of_a_qu
     one = WrittenTopic(SimulatedTopic(), announcement(3, 50, 5))
     one.begin_rest(lambda: True)
     assert (one.last, one.maybe_idle) == (announcement(3, 50, 5), None)
+
+
+def test_a_program_that_ends_while_its_query_is_idle_takes_that_back(
+    announced: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where the query has failed, so that ``awaitTermination`` raises: nothing has called ``stop``."""
+    at_exit: list[Callable[[], None]] = []
+    monkeypatch.setattr(atexit, "register", at_exit.append)
+    query, topic = SimulatedQuery(), SimulatedTopic()
+    announced(query, topic)
+    until(lambda: bool(at_exit))
+    at_exit.pop()()
+    assert topic.acknowledged == [RESTS, GOES_ON]
 
 
 @pytest.mark.parametrize(

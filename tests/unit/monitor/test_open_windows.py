@@ -120,13 +120,22 @@ def test_a_partition_that_its_group_pauses_has_the_reason_and_the_slowest_source
 def test_a_source_of_the_group_that_is_silent_is_named_with_what_follows() -> None:
     peers = (Peer("gone", "active", None, 60_000, is_waited_for=False), Peer("frozen", "active", None, 2_500, True))
     group = GroupStatus("checkout", MINUTE, NOON, 2, others=1, peers=(*peers, Peer("well", "active", None, 900, True)))
+    group = replace(group, store="driver")
     gone, frozen = explained(source_status(PASSED, behind(1), group=group)).remarks
     assert gone == (
-        "source gone of the alignment group checkout has reported nothing for 1 min (its driver is frozen, gone, or "
-        "does not reach the store): longer than its alignmentTimeToLive, so that the group does not wait for it"
+        "source gone of the alignment group checkout has reported nothing for 1 min (it was stopped, or its driver is "
+        "frozen, gone, or does not reach the store): longer than its alignmentTimeToLive, so that the group does not "
+        "wait for it"
     )
     assert frozen.startswith("source frozen of the alignment group checkout has reported nothing for 2.5 s")
     assert frozen.endswith("the group waits for it until its alignmentTimeToLive has passed")
+    # What a command can reach has the line to write.
+    peer = Peer("two words", "active", None, 2_500, is_waited_for=True)
+    (named,) = explained(
+        source_status(PASSED, behind(1), group=replace(group, store="SQLite a.sqlite", peers=(peer,)))
+    ).remarks
+    line = "python -m watermark_source group --alignmentGroup checkout leave 'two words'"
+    assert named.endswith(f"has passed; if it does not start again: {line}")
 
 
 def test_a_partition_whose_log_does_not_answer_is_named_so() -> None:

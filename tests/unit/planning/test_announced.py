@@ -290,6 +290,11 @@ def test_a_silent_writer_is_left_out_after_its_time_to_live_unless_it_is_new_to_
     assert [each.status for each in writers_at(names, {}, None)] == [WriterStatus.SILENT]
 
 
+def test_a_writer_that_has_announced_to_be_idle_is_not_silent_however_long_ago_that_was() -> None:
+    idle = observed(table_of(stated(50, {}, idle=True))[0], time_to_live=10, silent={"a": 99})
+    assert [each.status for each in writers_at(idle, {}, None)] == [WriterStatus.IDLE]
+
+
 def test_a_time_to_live_ends_the_wait_for_a_record_that_can_be_read() -> None:
     statements: list[Statement | str] = [stated(50, {}), stated(20, {}, writer="b"), "b"]
     assert watermark(statements, {}, time_to_live=10, silent={"b": 10}) == 20
