@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 from random import Random
+from typing import Any
 
 import pytest
 
 from tests.simulation.driver import START
 from tests.simulation.group import MemberDriver, Store
-from tests.simulation.log import SimulatedLog
+from tests.simulation.log import Row, SimulatedLog
 from tests.simulation.one_query import Query, QuerySource
 from watermark_source.planning.group import MemberStatus
 from watermark_source.planning.policy import Alignment, Idleness, PlanPolicy
@@ -35,7 +36,8 @@ def has_read_all(source: MemberDriver) -> bool:
 @pytest.mark.parametrize("max_rows", [(None, None), (None, 500), (300, 600)])
 def test_a_day_of_two_topics_takes_as_many_batches_as_without_a_group(max_rows: tuple[int | None, ...]) -> None:
     logs = [log_of(range(START, START + DAY + 1, step)) for step in (60_000, 20_000)]
-    query = Query(Store(), logs, [PlanPolicy(alignment=Alignment(max_drift=DRIFT))] * 2, max_rows=max_rows)
+    policy = PlanPolicy(alignment=Alignment(max_drift=DRIFT))
+    query = Query(Store(), logs, policy, [{"max_rows": most} for most in max_rows])
     query.ask()
     query.identify()
     for _ in range(3):
@@ -83,6 +85,11 @@ def check(query: Query, drift: int, before: dict[str, Before] | None = None) -> 
             continue
         allowed = source.policy.strategy.event_time_of(Millis(min(behind) + drift))
         for split, rows in source.batches[-1].rows.items():
+            log, start = source.log.splits[split], source.starts.get(split, 0)
+            limit = source.batches[-1].plan.limit
+            if any(limit is not None and row.event_time > limit.watermark for row in log.read(0, start)):
+                # The time index shows that row, and nothing of those behind it.
+                continue
             beyond = [row for row in rows if row.event_time > allowed]
             assert len(beyond) <= 1, f"{source.name} {split}: {beyond}, beyond {allowed}"
 
@@ -120,14 +127,32 @@ class Scenario:
         self.disorder = draw.choice([0, 0, 2_000])
         store = Store()
         logs = [self._log(draw.randint(1, 2)) for _ in range(draw.randint(2, 3))]
-        policy = PlanPolicy(alignment=Alignment(max_drift=self.drift), idleness=Idleness(timeout=draw.choice([3, 30])))
-        most = [draw.choice([None, None, draw.randint(1, 12)]) for _ in logs]
-        self.query = Query(store, logs, [policy] * len(logs), max_rows=most)
+        self.returns = draw.random() < 0.3
+        idleness = Idleness(
+            timeout=draw.choice([3, 30]), passes_returning=self.returns, follows_group=draw.random() < 0.5
+        )
+        policy = PlanPolicy(alignment=Alignment(max_drift=self.drift), idleness=idleness, watermark_interval=0)
+        files = draw.sample("abc", len(logs))
+        self.query = Query(
+            store, logs, policy, [self._options(log, file) for log, file in zip(logs, files, strict=True)]
+        )
         self.outside = MemberDriver("x", store, self._log(1), policy) if draw.random() < 0.3 else None
         self.named = 0
 
     def _log(self, splits: int) -> SimulatedLog:
         return log_of(*(self._times(START) for _ in range(splits)))
+
+    def _options(self, log: SimulatedLog, file: str) -> dict[str, Any]:
+        draw = self.random
+        starts = dict.fromkeys(log.splits, 0)
+        for split, at in log.splits.items():
+            if draw.random() < 0.2:
+                # Before the start lies a row that is later than those that come, but not than all of them.
+                starts[split] = 1
+                at.rows[0] = Row(0, draw.choice(at.rows).event_time)
+        hidden = {s.number for s in log.splits if draw.random() < 0.1}
+        most = draw.choice([None, None, draw.randint(1, 12)])
+        return {"file": file, "max_rows": most, "starts": starts, "without_newest": hidden}
 
     def _times(self, since: int) -> list[int]:
         draw = self.random
@@ -171,7 +196,7 @@ class Scenario:
             self.outside.step()
 
     def _check(self, before: dict[str, Before], *, is_outage: bool) -> None:
-        named = [source.shortfall for source in self.query.sources if source.shortfall is not None]
+        named = [short for source in self.query.sources if (short := source.turns.shortfall) is not None]
         self.named += len(named)
         if named:
             joins = not all(each.is_active for each in before.values())

@@ -8,11 +8,13 @@ from typing import Any
 
 from tests.simulation.group import MemberDriver, Store
 from tests.simulation.log import SimulatedLog
+from watermark_source.planning.combined_watermark import reached_by
 from watermark_source.planning.observation import Observation
-from watermark_source.planning.one_query import Outside, Shortfall, Turn, shortfall_of, within_query
+from watermark_source.planning.one_query import QueryTurns, Turn
 from watermark_source.planning.planner import Plan
 from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.split import Split
+from watermark_source.planning.state import SourceState
 from watermark_source.planning.watermark import Millis
 
 
@@ -20,56 +22,58 @@ class QuerySource(MemberDriver):
     """One source of a query: it sees what the others have told in their turns."""
 
     def __init__(
-        self, name: str, store: Store, log: SimulatedLog, policy: PlanPolicy, turns: dict[str, Turn], **options: Any
+        self, name: str, store: Store, log: SimulatedLog, policy: PlanPolicy, files: dict[str, Turn], **options: Any
     ) -> None:
-        self.turns = turns
+        self.files, self.file = files, options.pop("file", name)
+        self.starts: Mapping[Split, int] = options.get("starts", {})
         super().__init__(name, store, log, policy, **options)
 
     def restart(self, *, final: bool = False) -> None:
         super().restart(final=final)
-        self.number = 0
-        self.promised: Millis | None = None
+        self.turns = QueryTurns(self.name)
+        self.newest_mattered = False
         self.apart = frozenset()
         self.identified = False
         """Whether a task has told the run of the query."""
-        self.outside: Outside | None = None
-        self.shortfall: Shortfall | None = None
 
     def observe(self, *, one_batch: bool = False, unknown: Set[Split] = frozenset()) -> Observation:
-        seen = super().observe(one_batch=one_batch, unknown=unknown)
-        others = within_query(seen.others, self.the_others, self.number, self.state().group.limit)
-        self.outside = Outside.of(self.known) if others.ceiling is None and others.apart else None
-        return replace(seen, others=others)
+        seen, state = super().observe(one_batch=one_batch, unknown=unknown), self.state()
+        others = self.turns.seen(seen.others, state.group.limit, Millis(self.now))
+        seen = replace(seen, others=others, followed=reached_by(others))
+        unread = sum(max(0, end - state.splits[s].position) for s, end in seen.logs.ends.items() if s in state.splits)
+        is_long = self.max_rows is not None and unread > self.max_rows
+        if is_long or self.newest_mattered or self.turns.promises_more:
+            return seen
+        return replace(seen, logs=replace(seen.logs, times=replace(seen.logs.times, newest={})))
 
-    @property
-    def the_others(self) -> list[Turn]:
-        return [] if not self.identified else [turn for name, turn in self.turns.items() if name != self.name]
+    def dated(self, observation: Observation, state: SourceState) -> Observation:
+        times = replace(observation.logs.times, newest=self._newest(observation.logs.ends.keys()))
+        return replace(observation, logs=replace(observation.logs, times=times))
 
     def step(self, *, one_batch: bool = False, unknown: Set[Split] = frozenset()) -> Plan:
-        self.number += 1
+        others = sorted(self.files.keys() - {self.file}) if self.identified else []
+        self.turns.begin(self.files[name] for name in others)
         planned = super().step(one_batch=one_batch, unknown=unknown)
+        self.newest_mattered = planned.newest_matters
         drift = self.policy.alignment.max_drift
-        self.shortfall = shortfall_of(planned.member, self.promised, self.number, self.the_others, drift)
-        if not self.identified:
-            return planned
-        told = frozenset(turn.member for turn in self.the_others)
-        self.promised = planned.reach if told and told <= planned.observation.others.apart else None
-        self.turns[self.name] = Turn(
-            self.name, self.name, self.number, planned.member, self.promised, planned.lead, self.outside
-        )
-        self.apart = told
+        turn = self.turns.end(planned, planned.member, self.name, drift, lambda: planned.reach)
+        if self.identified:
+            self.files[self.file] = turn
+            self.apart = self.turns.members
         return planned
 
 
 class Query:
     """The sources, and the log of the batches that were planned."""
 
-    def __init__(self, store: Store, logs: Sequence[SimulatedLog], policies: Sequence[PlanPolicy], **of: Any) -> None:
-        self.turns: dict[str, Turn] = {}
-        options = of.pop("max_rows", (None,) * len(logs))
+    def __init__(
+        self, store: Store, logs: Sequence[SimulatedLog], policy: PlanPolicy, options: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """Start it. ``options``: of each source; ``file`` is the name of its file, by which the others sort it."""
+        self.files: dict[str, Turn] = {}
         self.sources = [
-            QuerySource(f"m{n}", store, log, policy, self.turns, max_rows=most, **of)
-            for n, (log, policy, most) in enumerate(zip(logs, policies, options, strict=True))
+            QuerySource(f"m{n}", store, log, policy, self.files, **of)
+            for n, (log, of) in enumerate(zip(logs, options, strict=True))
         ]
 
     def identify(self) -> None:
@@ -102,6 +106,6 @@ class Query:
 
     def kill(self) -> None:
         """End all processes; the next ones have the last offsets alone."""
-        self.turns.clear()
+        self.files.clear()
         for source in self.sources:
             source.restart()

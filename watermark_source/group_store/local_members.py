@@ -15,7 +15,7 @@ import stat
 import tempfile
 from pathlib import Path
 
-from watermark_source.errors import UsageError
+from watermark_source.errors import InternalError, UsageError
 
 FILE = "alignment.sqlite"
 """The store in a driver's folder."""
@@ -38,7 +38,12 @@ class LocalMembers:
         hidden = self._folder / f".{self._path.name}"
         self._file: int | None = os.open(hidden, os.O_CREAT | os.O_RDWR, 0o600)
         # The file appears under its name once it is locked: an unlocked file counts as left by a dead process.
-        fcntl.flock(self._file, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+            self.write("")
+        except OSError:
+            os.close(self._file)
+            raise
         hidden.rename(self._path)
 
     @property
@@ -55,8 +60,11 @@ class LocalMembers:
 
     def write(self, text: str) -> None:
         """Replace what the other processes read of this one."""
+        written = text.encode(errors="replace").ljust(_LENGTH)
+        if len(written) > _LENGTH:
+            raise InternalError(f"a source of an alignment group tells the others of its query {len(written)} bytes")
         if self._file is not None:
-            os.pwrite(self._file, text.encode().ljust(_LENGTH), 0)
+            os.pwrite(self._file, written, 0)
 
     def texts(self) -> list[str]:
         """Return what each other living process has written; one that is written right now may be torn."""

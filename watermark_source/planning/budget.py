@@ -18,8 +18,8 @@ class Budgeted(NamedTuple):
 
     ends: dict[Split, int]
     reached: Mapping[Split, Millis] = {}
-    """The event time that each split has reached there, if a time index shows it; empty where the budget cuts nothing,
-    or not by event time."""
+    """The event time that each split has reached there, of those for which a time index shows it; empty where the
+    budget cuts nothing, or not by event time."""
 
 
 def budgeted_ends(
@@ -72,12 +72,13 @@ def _up_to_one_time(backlog: Backlog, allowed: Mapping[Split, int], budget: int)
         rows = _total(some, some.ends)
         aim = _search(some, some.ends, budget * rows // _total(backlog, backlog.ends)).event_time
     found = _search(backlog, allowed, budget, aim)
+    shown = found.ends.keys() - found.blind
     if found.over is None:
-        return Budgeted(found.ends, dict.fromkeys(found.ends, Millis(found.event_time)))
+        return Budgeted(found.ends, dict.fromkeys(shown, Millis(found.event_time)))
     ends, over = _oldest_first(backlog, found.ends, found.over, found.ahead, budget), found.over
     # Of the next millisecond some rows may fit, or there are none.
     waiting = {s for s, end in found.ends.items() if ends[s] == end < over[s]}
-    return Budgeted(ends, {s: Millis(found.event_time + (s not in waiting)) for s in ends})
+    return Budgeted(ends, {s: Millis(found.event_time + (s not in waiting)) for s in shown})
 
 
 def _holding(backlog: Backlog, allowed: Mapping[Split, int], ends: Mapping[Split, int]) -> list[Split]:
@@ -99,6 +100,9 @@ class _Found(NamedTuple):
 
     event_time: int
     ends: dict[Split, int]
+    blind: Set[Split]
+    """Splits of which the time index does not show that they are: of a row that was passed it is known that it is later
+    than an earlier time, and perhaps not that it is later than the last one."""
     over: Mapping[Split, int] | None = None
     """How far with the next millisecond, which does not fit; ``None`` if ``ends`` are good enough."""
     ahead: Set[Split] = frozenset()
@@ -111,6 +115,8 @@ def _search(backlog: Backlog, allowed: Mapping[Split, int], budget: int, aim: in
     start, halve = low, False
     best, over = {s: t.position for s, t in backlog.splits.items()}, allowed
     ahead: Set[Split] = frozenset()
+    blind: Set[Split] = {s for s, t in backlog.splits.items() if t.watermark is None}
+    blind_over: Set[Split] = frozenset()
     least, most = 0, _total(backlog, allowed)
     while high - low > 1:
         if low >= likely:
@@ -127,15 +133,15 @@ def _search(backlog: Backlog, allowed: Mapping[Split, int], budget: int, aim: in
         tried = tried._replace(ends={s: min(end, allowed[s]) for s, end in tried.ends.items()})
         size = _total(backlog, tried.ends)
         if size > budget:
-            high, over, most = aim, tried.ends, size
+            high, over, blind_over, most = aim, tried.ends, tried.blind, size
             likely = high
             # What comes next is known only once something that fits has been tried.
             aim = low if low == start else None
             continue
         if size >= _GOOD_SHARE * budget:
-            return _Found(max(aim, _quiet_until(backlog, tried, aim)), tried.ends)
+            return _Found(max(aim, _quiet_until(backlog, tried, aim)), tried.ends, tried.blind)
         low, best, least = max(aim, _quiet_until(backlog, tried, aim)), tried.ends, size
-        ahead = {s for s, e in tried.cut.items() if tried.ends[s] > e.position}
+        blind, ahead = tried.blind, {s for s, e in tried.cut.items() if tried.ends[s] > e.position}
         aim = None
         next_rows = _next_rows(tried, allowed)
         too_late = next_rows[budget - size][0] if len(next_rows) > budget - size else high
@@ -143,7 +149,7 @@ def _search(backlog: Backlog, allowed: Mapping[Split, int], budget: int, aim: in
             high = likely = too_late
             most = budget + 1
             over = {**best, **{s: tried.cut[s].position + 1 for at, s in next_rows if at <= too_late}}
-    return _Found(low, dict(best), {s: max(end, best[s]) for s, end in over.items()}, ahead)
+    return _Found(low, dict(best), blind | blind_over, {s: max(end, best[s]) for s, end in over.items()}, ahead)
 
 
 def _next_rows(tried: Reach, allowed: Mapping[Split, int]) -> list[tuple[Millis, Split]]:

@@ -194,9 +194,10 @@ def reached_by(others: OtherMembers) -> Millis | None:
     an idle member reports what its rows have reached, so no watermark goes in a circle. A member that is starting has
     rows and no watermark yet.
     """
-    if others.hold or others.ceiling is not None or others.minimum == FIRST:
+    if others.hold or others.ceiling is not None or others.planned == FIRST:
         return None
-    return others.idle if others.minimum is None else others.minimum
+    # Not to what a source of the same query has only told of its next batch: it may read less.
+    return others.idle if others.planned is None else others.planned
 
 
 def tick_is_due(state: SourceState, observation: Observation, interval: int, *, has_rows: bool) -> bool:

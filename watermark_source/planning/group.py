@@ -166,11 +166,18 @@ class OtherMembers:
     """Each of them, and those that are silent."""
     apart: Set[str] = frozenset()
     """Names of members that are not in ``minimum`` and ``slowest``: sources of this query, which count otherwise."""
+    without_reaches: Millis | None = None
+    """``minimum`` where a source of this query counts there with what it will only have read after its next batch."""
 
     @property
     def hold(self) -> bool:
         """Whether nothing may be read: a member reads its snapshot first, or no limit was known before."""
         return MIN in (self.minimum, self.ceiling)
+
+    @property
+    def planned(self) -> Millis | None:
+        """Lowest watermark that the members have, once the batches are read that they have planned."""
+        return self.minimum if self.without_reaches is None else self.without_reaches
 
 
 NO_OTHERS = OtherMembers()

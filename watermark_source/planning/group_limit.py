@@ -232,14 +232,11 @@ def _by_event_times(
     *,
     waits_for_first: bool,
 ) -> GroupMember:
-    # In a run with an end, splits that have reached it hold no other.
-    over = {s for s, t in planned.items() if logs.ends_are_final and t.position >= logs.ends.get(s, 0)}
-    if logs.ends_are_final and len(over) == len(planned):
+    if logs.ends_are_final and all(_is_over(s, t, logs) for s, t in planned.items()):
         return GroupMember(MemberStatus.FINISHED)
-    active = {s: t for s, t in planned.items() if t.status is not SplitStatus.IDLE and s not in over}
+    active, known = counting(planned, reached, logs)
     if any(_starts(t, logs.ends.get(s, 0)) for s, t in active.items() if s not in reached):
         return GroupMember(MemberStatus.STARTING)
-    known = {s: w for s, t in active.items() if (w := reached.get(s, t.watermark)) is not None}
     if known and logs.unknown & active.keys() - known.keys():
         # The unknown split may have the oldest rows of all: its own source waits for it, too.
         return GroupMember(MemberStatus.STARTING)
@@ -251,6 +248,19 @@ def _by_event_times(
     # Its first row may have been of a split that is idle by now.
     is_first = waits_for_first and all(t.watermark is None for t in planned.values())
     return GroupMember(MemberStatus.HOLDING if is_first else MemberStatus.WAITING)
+
+
+def counting(
+    planned: Mapping[Split, SplitState], reached: Mapping[Split, Millis], logs: ObservedLogs
+) -> tuple[dict[Split, SplitState], dict[Split, Millis]]:
+    """Return the splits that others wait for, and what those count with of which that is known."""
+    active = {s: t for s, t in planned.items() if t.status is not SplitStatus.IDLE and not _is_over(s, t, logs)}
+    return active, {s: w for s, t in active.items() if (w := reached.get(s, t.watermark)) is not None}
+
+
+def _is_over(split: Split, state: SplitState, logs: ObservedLogs) -> bool:
+    """Return whether a split has reached its end in a run with an end: it holds no other."""
+    return logs.ends_are_final and state.position >= logs.ends.get(split, 0)
 
 
 def _starts(state: SplitState, end: int) -> bool:

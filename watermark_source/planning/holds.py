@@ -264,7 +264,7 @@ def _elsewhere(of: PlanFacts) -> Hold | None:
 
 def _all_left_out(of: PlanFacts) -> Iterator[Hold]:
     """Yield the splits of a source that are all idle, if no watermark came of them or the group is further by now."""
-    minimum, sent = of.plan.observation.others.minimum, of.state.watermark
+    minimum, sent = of.plan.observation.others.planned, of.state.watermark
     is_behind = minimum is not None and sent is not None and is_moment(minimum) and minimum > sent + NOTABLE
     if sent is None or is_behind:
         for split in sorted(of.plan.watermarks.counted):

@@ -7,11 +7,12 @@ reach. So each may be read up to the lowest of these plus the drift, as a split 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from watermark_source.planning.group import GroupMember, OtherMember, OtherMembers, counts_with, incomplete
+from watermark_source.planning.planner import Plan
 from watermark_source.planning.watermark import Millis, saturating_add
 
 
@@ -19,12 +20,7 @@ class Outside(NamedTuple):
     """The members of the group in other queries, as the source saw them that was asked first."""
 
     minimum: Millis | None = None
-    slowest: str | None = None
-
-    @classmethod
-    def of(cls, others: OtherMembers) -> Outside:
-        """Return them as the store knows them."""
-        return cls(others.minimum, None if others.slowest is None else others.slowest.name)
+    slowest: OtherMember | None = None
 
 
 class Turn(NamedTuple):
@@ -46,8 +42,10 @@ class Turn(NamedTuple):
     """``None`` while the group was not known completely."""
 
 
-def within_query(others: OtherMembers, turns: Sequence[Turn], number: int, last_limit: Millis | None) -> OtherMembers:
-    """Return the other members for a plan in which the sources of the query plan as one.
+def within_query(
+    others: OtherMembers, turns: Sequence[Turn], number: int, last_limit: Millis | None
+) -> tuple[OtherMembers, Outside | None]:
+    """Return the other members for a plan in which the sources of the query plan as one, and those of other queries.
 
     Args:
         others: as the store knows them, without those in ``others.apart``.
@@ -57,25 +55,23 @@ def within_query(others: OtherMembers, turns: Sequence[Turn], number: int, last_
     """
     apart = [turn for turn in turns if turn.member in others.apart]
     if len(apart) < len(others.apart):
-        return incomplete(others, last_limit, awaited=True)
-    minimum, slowest = others.minimum, others.slowest
+        return incomplete(others, last_limit, awaited=True), None
     # The first that is asked decides for the query what members of other queries allow.
     first = next((turn.outside for turn in apart if turn.number == number and turn.outside is not None), None)
-    if first is not None:
-        minimum, name = first
-        slowest = None if name is None else _since(name, others.slowest)
+    outside = Outside(others.minimum, others.slowest) if first is None else first
+    minimum, slowest = outside
+    planned = minimum
     # The store may have left out for the first what it did not leave out here.
     for turn in apart if first is None else turns:
         at = counts_with(turn.report)
-        if at is not None and turn.number == number - 1 and turn.reach is not None:
+        if at is None:
+            continue
+        planned = at if planned is None else min(at, planned)
+        if turn.number == number - 1 and turn.reach is not None:
             at = turn.reach
-        if at is not None and (minimum is None or at < minimum):
-            minimum, slowest = at, _since(turn.source, others.slowest)
-    return replace(others, minimum=minimum, slowest=slowest)
-
-
-def _since(name: str, known: OtherMember | None) -> OtherMember:
-    return known if known is not None and known.name == name else OtherMember(name)
+        if minimum is None or at < minimum:
+            minimum, slowest = at, OtherMember(turn.source)
+    return replace(others, minimum=minimum, slowest=slowest, without_reaches=planned), outside
 
 
 class Shortfall(NamedTuple):
@@ -107,3 +103,71 @@ def shortfall_of(
     leads = [(t.lead, t.source) for t in turns if t.number == number and t.lead is not None]
     lead, ahead = max(leads, default=(reached, ""))
     return Shortfall(reach, reached, ahead, lead) if lead > saturating_add(reached, drift) else None
+
+
+class QueryTurns:
+    """What a source knows of the turns of its query from one plan to the next."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self._number = 0
+        self._others: tuple[Turn, ...] = ()
+        """Of the other sources, when this one was asked last."""
+        self._outside: Outside | None = None
+        self._slowest: OtherMember | None = None
+        """In the last plan."""
+        self._told: Turn | None = None
+        self.shortfall: Shortfall | None = None
+        """By what the last plan fell short of what had been told before it, if others relied on that."""
+
+    @property
+    def members(self) -> frozenset[str]:
+        """The names of the query's other sources in the group."""
+        return frozenset(turn.member for turn in self._others)
+
+    @property
+    def promises_more(self) -> bool:
+        """Whether others count on rows that the last plan has left: the next one has to show their event times."""
+        told = self._told
+        at = None if told is None else counts_with(told.report)
+        return told is not None and told.reach is not None and (at is None or told.reach > at)
+
+    def begin(self, others: Iterable[Turn]) -> None:
+        """Take in that Spark asks this source; ``others``: the last turn of each other source of the query."""
+        self._number += 1
+        self._others = tuple(others)
+        self._outside = None
+
+    def seen(self, others: OtherMembers, last_limit: Millis | None, now: Millis) -> OtherMembers:
+        """Return the other members as they count for this source; ``last_limit`` is that of its last batch."""
+        if others.apart:
+            others, self._outside = within_query(others, self._others, self._number, last_limit)
+        last, slowest = self._slowest, others.slowest
+        if slowest is not None and slowest.since is None:
+            slowest = last if last is not None and last.name == slowest.name else slowest._replace(since=now)
+            others = replace(others, slowest=slowest)
+        self._slowest = slowest
+        return others
+
+    def end(
+        self, planned: Plan, report: GroupMember, member: str, drift: int | None, reach: Callable[[], Millis | None]
+    ) -> Turn:
+        """Return what the others are told of a plan, and note what it fell short of.
+
+        Args:
+            planned: the plan.
+            report: as it is told to the whole group.
+            member: this source's name in the group.
+            drift: in force in the group.
+            reach: finds that of the plan.
+        """
+        promised = None if self._told is None else self._told.reach
+        self.shortfall = shortfall_of(report, promised, self._number, self._others, drift)
+        others = planned.observation.others
+        # Only who counts the others by their turns comes as far as they allow.
+        joined = bool(self._others) and self.members <= others.apart
+        outside = self._outside if others.ceiling is None else None
+        self._told = Turn(
+            self._source, member, self._number, report, reach() if joined else None, planned.lead, outside
+        )
+        return self._told

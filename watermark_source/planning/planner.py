@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from typing import NamedTuple, Protocol
 
 from watermark_source.planning.announced import needed_from
@@ -251,8 +251,8 @@ class BatchEnds:
     splits: Mapping[Split, SplitState]
     """With their planned ends, and the status that these give them."""
     limit: Limit | None
-    reached: Mapping[Split, Millis]
-    """Watermarks of splits at their planned ends, as far as a time index shows them."""
+    reached: Callable[[], Mapping[Split, Millis]]
+    """Finds the watermarks of splits at their planned ends, as far as a time index shows them."""
     waits_for_more: bool
     """Whether there are rows that wait for more to come (``minimum_rows``)."""
     newest_matters: bool
@@ -261,10 +261,10 @@ class BatchEnds:
     """Whether sources elsewhere in the group wait for what this one reads first."""
     has_rows: bool
     """Whether anything is read."""
-    next_reach: Callable[[], Millis | None]
-    """Finds the watermark that the source surely has after its next batch."""
-    lead: Millis | None
-    """The highest watermark that a split of which rows are read may have, but for one record beyond a gap."""
+    next_reach: Callable[[Mapping[Split, SplitState]], Millis | None]
+    """Finds the watermark that the source surely has after its next batch, from the splits as this one leaves them."""
+    lead: Callable[[], Millis | None]
+    """Finds the highest watermark that a split of which rows are read may have, but for one record beyond a gap."""
 
 
 def batch_ends(
@@ -324,7 +324,9 @@ def batch_ends(
         for s, t in splits.items()
     }
     # While rows wait for more, none is read, but the event times of the first ones are known.
-    reached = backlog.beginnings() if waits else _reached_within(backlog, aligned, budgeted)
+    begins = backlog.beginnings() if waits else {}
+    reached = cache(lambda: begins if waits else _reached_within(backlog, aligned, budgeted))
+    read = {s for s, t in after.items() if t.position > t.observed}
     by_rows = not (known.on_clock or known.continuing or known.reads_to_end_first)
     return BatchEnds(
         splits=after,
@@ -333,9 +335,11 @@ def batch_ends(
         waits_for_more=waits,
         newest_matters=aligned.newest_matters,
         holds_group=holds_group,
-        has_rows=any(t.position > t.observed for t in after.values()),
-        next_reach=partial(reach_after, after, reached, observation, policy, index if by_rows else None, rows=rows),
-        lead=_lead({s for s, t in after.items() if t.position > t.observed}, reached, aligned.limit, backlog, budgeted),
+        has_rows=bool(read),
+        next_reach=lambda planned: reach_after(
+            planned, reached(), observation, policy, index if by_rows else None, rows=rows
+        ),
+        lead=lambda: _lead(read, reached(), aligned.limit, backlog, budgeted),
     )
 
 
@@ -355,10 +359,8 @@ def _reached_within(backlog: Backlog, aligned: Aligned, budgeted: Budgeted) -> d
 def _lead(
     read: Set[Split], reached: Mapping[Split, Millis], limit: Limit | None, backlog: Backlog, budgeted: Budgeted
 ) -> Millis | None:
-    most = MAX if limit is None else limit.watermark
-    if budgeted.reached:
-        most = min(most, backlog.strategy.watermark_of(max(budgeted.reached.values())))
-    return max((min(reached.get(s, most), most) for s in read), default=None)
+    most, cut, at = MAX if limit is None else limit.watermark, budgeted.reached, backlog.strategy.watermark_of
+    return max((min(reached.get(s, most), most, at(cut[s]) if s in cut else most) for s in read), default=None)
 
 
 def _waits_for_more(
@@ -397,9 +399,8 @@ class Plan:
     """Finds ``member``: a source that is in no group needs none."""
     next_reach: Callable[[], Millis | None] = field(compare=False)
     """Finds ``reach``: a source that is alone in its query needs none."""
-    lead: Millis | None = field(compare=False)
-    """The highest watermark that a split may have once the batch is read, as far as the group's limit or a time index
-    shows; ``None`` if nothing is read."""
+    highest: Callable[[], Millis | None] = field(compare=False)
+    """Finds ``lead``."""
     watermarks: SplitWatermarks
     """The watermarks of all splits."""
 
@@ -412,6 +413,14 @@ class Plan:
     def reach(self) -> Millis | None:
         """The watermark that the source surely has after its next batch; ``None`` if that is not known."""
         return self.next_reach()
+
+    @property
+    def lead(self) -> Millis | None:
+        """The highest watermark that a split may have once the batch is read; ``None`` if nothing is read.
+
+        As far as the group's limit or a time index shows it.
+        """
+        return self.highest()
 
 
 class Lookups(Protocol):
@@ -492,7 +501,7 @@ def _closing(state: SourceState, observation: Observation, *, is_first: bool) ->
         newest_matters=False,
         membership=partial(GroupMember, MemberStatus.FINISHED),
         next_reach=lambda: None,
-        lead=None,
+        highest=lambda: None,
         watermarks=SplitWatermarks(after.splits),
     )
 
@@ -555,18 +564,17 @@ def _planned(
         limit=ends.limit,
         losses=known.losses,
         newest_matters=ends.newest_matters,
-        membership=partial(
-            membership,
+        membership=lambda: membership(
             splits,
             known.snapshots,
-            ends.reached,
+            ends.reached(),
             logs,
             on_clock=known.on_clock,
             holds_group=ends.holds_group,
             waits_for_first=policy.alignment.hold is GroupHold.FIRST_WATERMARK,
         ),
-        next_reach=ends.next_reach,
-        lead=ends.lead,
+        next_reach=partial(ends.next_reach, splits),
+        highest=ends.lead,
         watermarks=watermarks,
     )
 

@@ -8,10 +8,11 @@ from dataclasses import replace
 from watermark_source.planning.backlog import backlog_of
 from watermark_source.planning.budget import budgeted_ends, surely_within
 from watermark_source.planning.group import NO_OTHERS
+from watermark_source.planning.group_limit import counting
 from watermark_source.planning.observation import Observation
 from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.split import RowIndex, Split, TimeIndex
-from watermark_source.planning.state import SplitState, SplitStatus
+from watermark_source.planning.state import SplitState
 from watermark_source.planning.strategy import TasksObserve
 from watermark_source.planning.watermark import MAX, Millis
 
@@ -47,12 +48,7 @@ def reach_after(
     uncounted = rows is not None and most not in (None, MAX)
     if index is None or uncounted or waits or is_learned or observation.others.ceiling is not None:
         return None
-    active = {
-        s: t
-        for s, t in planned.items()
-        if t.status is not SplitStatus.IDLE and not (logs.ends_are_final and t.position >= logs.ends.get(s, 0))
-    }
-    after = {s: w for s, t in active.items() if (w := reached.get(s, t.watermark)) is not None}
+    active, after = counting(planned, reached, logs)
     if not active or after.keys() != active.keys() or active.keys() & (logs.unknown | logs.stale | logs.uncommitted):
         return None
     splits = {s: SplitState(t.position, t.position, after[s]) for s, t in active.items()}
@@ -67,6 +63,9 @@ def reach_after(
     reach = min(max(w, shown.get(s, w)) for s, w in after.items())
     if most is None or not backlog.ends:
         return reach
+    if any(t.returning is not None for t in active.values()):
+        # Half of the row limit at most is for splits that come back behind the others.
+        return None
     cut = budgeted_ends(backlog, backlog.ends, surely_within(most)).reached
     at_cut = {s: max(after[s], strategy.watermark_of(at)) for s, at in cut.items()}
     return min([reach, *at_cut.values()])

@@ -301,7 +301,8 @@ class GroupStatus:
     store: str | None = None
     """The group's store: ``driver``, ``none``, or kind, host and name of a database; ``None`` in older reports."""
     minimum: int | None = None
-    """The lowest watermark of the group, which ``limit`` is ``max_drift`` ahead of."""
+    """The watermark that the slowest counts with, which ``limit`` is ``max_drift`` ahead of; for another source of the
+    query that may be the one after its next batch."""
     holder: str | None = None
     """The split, or the other source, with that watermark."""
     max_drift_of: str | None = None

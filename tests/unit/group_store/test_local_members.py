@@ -10,6 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
+from watermark_source.errors import InternalError
 from watermark_source.group_store.local_members import LocalMembers
 
 _PROGRAM = """
@@ -73,3 +76,13 @@ def test_an_earlier_life_of_this_process_is_nobody_else_and_names_say_nothing(tm
     again.close()
     (folder,) = tmp_path.iterdir()
     assert (folder.parent, list(folder.iterdir()), folder.stat().st_mode & 0o777) == (tmp_path, [], 0o700)
+
+
+def test_a_text_is_told_whole_or_refused(tmp_path: Path) -> None:
+    own = LocalMembers(tmp_path, "g")
+    with pytest.raises(InternalError, match="4098 bytes"):
+        own.write("ä" * 2_049)
+    own.write("ä" * 2_048)
+    (file,) = next(tmp_path.iterdir()).iterdir()
+    assert file.read_text() == "ä" * 2_048
+    own.close()

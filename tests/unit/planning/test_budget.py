@@ -52,6 +52,16 @@ def test_a_split_ahead_in_event_time_waits() -> None:
     assert cut(log, {A: at(0), B: at(10, 5_009)}, 50)[B] == 10
 
 
+def test_what_a_split_reads_behind_a_row_that_was_passed_is_not_shown_until_the_limit_is_beyond_that_row() -> None:
+    """A log whose first row is later than those that follow is read from its second row on."""
+    log = log_of([1_800, *range(0, 3_000, 3)], range(0, 3_000, 3))
+    found = backlog(log, {A: at(1, -1), B: at(0, -1)}, PlanPolicy(alignment=Alignment(max_drift=100)), max_rows=100)
+    assert not found.up_to(Millis(4_000)).blind
+    budgeted = budgeted_ends(found, found.ends, 100)
+    assert budgeted.ends[A] > 1
+    assert budgeted.reached.keys() == {B}
+
+
 def test_rows_of_one_millisecond_go_to_the_lowest_watermark_first() -> None:
     log = log_of([7] * 100, [7] * 100, [7] * 100)
     assert cut(log, {A: at(0, 5), B: at(0), C: at(0, 4)}, 120) == {A: 0, B: 100, C: 20}

@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.planning.example_states import AWAITED, BEHIND, A, B, at, idle, log_of, observation
+from watermark_source.planning.combined_watermark import reached_by
 from watermark_source.planning.group import GroupMember, MemberStatus, OtherMember, OtherMembers
-from watermark_source.planning.one_query import Outside, Shortfall, Turn, shortfall_of, within_query
+from watermark_source.planning.one_query import Outside, QueryTurns, Shortfall, Turn, shortfall_of, within_query
+from watermark_source.planning.planner import plan
+from watermark_source.planning.policy import Alignment, Idleness, PlanPolicy
+from watermark_source.planning.state import SourceState, SplitState
 from watermark_source.planning.watermark import MAX, Millis
 
 AT_REST = OtherMembers(Millis(500), OtherMember("elsewhere", Millis(7)), 3, apart=frozenset({"a", "b"}))
@@ -25,7 +34,7 @@ def turn(
 
 
 def lowest(*turns: Turn, others: OtherMembers = AT_REST) -> tuple[int | None, str]:
-    found = within_query(others, turns, 5, Millis(1))
+    found, _ = within_query(others, turns, 5, Millis(1))
     assert found.ceiling is None
     return found.minimum, str(found.slowest)
 
@@ -47,16 +56,67 @@ def test_sources_that_are_idle_or_done_hold_nobody() -> None:
 
 
 def test_the_first_that_is_asked_decides_what_other_queries_allow() -> None:
-    first = turn("a", 5, 700, outside=Outside(Millis(600), "elsewhere"))
+    first = turn("a", 5, 700, outside=Outside(Millis(600), OtherMember("elsewhere")))
     assert lowest(first, turn("b", 4, 10, 900)) == (600, "elsewhere")
     assert lowest(first._replace(outside=Outside()), turn("b", 4, 10, 900)) == (700, "source a")
     # That of an earlier batch does not count.
     assert lowest(first._replace(number=4, reach=Millis(950)), turn("b", 4, 10, 900)) == (500, "elsewhere")
 
 
+def test_an_idle_source_follows_no_reach() -> None:
+    found, _ = within_query(AT_REST, [turn("a", 5, 300), turn("b", 4, 10, 200)], 5, None)
+    assert (found.minimum, reached_by(found)) == (200, 10)
+    assert reached_by(within_query(AT_REST, [turn("a", 5, 600), turn("b", 4, 700, 800)], 5, None)[0]) == 500
+
+
+def test_what_the_first_allows_is_passed_on_by_those_asked_after_it() -> None:
+    """Whose files the third reads first is by chance."""
+    first = Outside(Millis(600), OtherMember("elsewhere", Millis(7)))
+    _, passed_on = within_query(AT_REST, [turn("a", 5, 700, outside=first), turn("b", 4, 10, 900)], 5, None)
+    assert passed_on == first
+    assert within_query(AT_REST, [turn("a", 4, 10, 900), turn("b", 4, 10, 900)], 5, None)[1] == Outside(
+        AT_REST.minimum, AT_REST.slowest
+    )
+
+
+def test_since_when_a_source_of_the_query_is_the_slowest_is_kept() -> None:
+    turns = QueryTurns("b")
+
+    def slowest(now: int, *others: Turn) -> OtherMember | None:
+        turns.begin(others)
+        return turns.seen(replace(AT_REST, apart=frozenset({"a"})), None, Millis(now)).slowest
+
+    assert slowest(1, turn("a", 1, 10)) == OtherMember("source a", Millis(1))
+    assert slowest(2, turn("a", 2, 20)) == OtherMember("source a", Millis(1))
+    assert slowest(3, turn("a", 3, 900)) == OtherMember("elsewhere", Millis(7))
+    assert slowest(4, turn("a", 4, 30)) == OtherMember("source a", Millis(4))
+
+
+def test_who_has_told_of_more_than_it_has_planned_needs_the_newest_event_times_in_the_next_plan() -> None:
+    turns, log = QueryTurns("b"), log_of([100, 105, 106, 107])
+    others = OtherMembers(Millis(500), OtherMember("elsewhere"), 2, apart=frozenset({"a"}))
+    assert not turns.promises_more
+    state, seen = SourceState({A: at(1, 99)}), observation(log, max_rows=2, others=others)
+    for left in (True, False):
+        turns.begin([turn("a", 1, 500)])
+        planned = plan(state, seen, PlanPolicy(alignment=Alignment(max_drift=10)), log)
+        turns.end(planned, planned.member, "b", 10, planned.next_reach)
+        assert turns.promises_more is left
+        state, seen = SourceState({A: at(3, 105)}), observation(log, max_rows=2, others=others)
+
+
+@pytest.mark.parametrize("state", [BEHIND, AWAITED, replace(idle(90), since=None)])
+def test_while_a_split_comes_back_from_idleness_the_row_limit_is_not_shared_by_event_time(state: SplitState) -> None:
+    policy = PlanPolicy(alignment=Alignment(max_drift=1_000), idleness=Idleness(passes_returning=True))
+    log, before = log_of(range(90, 120), range(90, 120)), SourceState({A: at(1, 90), B: state}, watermark=Millis(95))
+    for most, returning, reach in ((10, True, None), (None, True, 118), (10, False, 97)):
+        used = policy if returning else replace(policy, idleness=Idleness())
+        assert plan(before, observation(log, max_rows=most), used, log).reach == reach
+
+
 def test_while_a_source_that_the_store_leaves_out_has_told_nothing_the_last_limit_stays() -> None:
-    found = within_query(AT_REST, [turn("a", 4, 10, 900)], 5, Millis(77))
-    assert (found.ceiling, found.awaited) == (77, True)
+    found, outside = within_query(AT_REST, [turn("a", 4, 10, 900)], 5, Millis(77))
+    assert (found.ceiling, found.awaited, outside) == (77, True, None)
     # One that the store counts is not counted twice.
     alone = OtherMembers(Millis(500), OtherMember("elsewhere"), 3, apart=frozenset({"a"}))
     assert lowest(turn("a", 4, 10, 900), turn("b", 4, 10, 20), others=alone) == (500, "elsewhere")

@@ -1,7 +1,8 @@
 """The membership of a source in an alignment group, kept in a store once another source can be a member.
 
-Without ``alignmentStore`` the sources of one driver see each other by files (``group_store.local_members``) and meet in
-a private database once there are two. With the URL of a database they meet there from the first plan on.
+The sources of one driver see each other by files (``group_store.local_members``), in which those of one query tell each
+other what they plan. Without ``alignmentStore`` they meet in a private database once there are two; with the URL of a
+database they meet there from the first plan on, also where they can have no files.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ import secrets
 import time
 from dataclasses import replace
 
+from watermark_source.clock import Clock
 from watermark_source.durations import format_duration
+from watermark_source.errors import UsageError
 from watermark_source.group_store.database import store_of
 from watermark_source.group_store.file_database import FileDatabase
 from watermark_source.group_store.heartbeat_client import HeartbeatClient
@@ -21,7 +24,7 @@ from watermark_source.planning.group import NO_OTHERS, OtherMembers, OwnSilence,
 from watermark_source.planning.planner import Plan
 from watermark_source.planning.state import GroupState, SplitStatus
 from watermark_source.planning.watermark import MAX, MIN
-from watermark_source.spark.driver.query_turns import QueryTurns
+from watermark_source.spark.driver.query_turns import SharedTurns
 from watermark_source.spark.option_rows import DRIVER, NO_STORE
 from watermark_source.spark.options import EngineOptions, GroupOptions
 
@@ -37,10 +40,13 @@ class Membership:
         self._max_drift = self._drift = max_drift
         """``_drift``: the one in force in the last plan."""
         self._local: LocalMembers | None = None
+        self._has_files = True
+        """Whether the driver's folder can be used, as far as is known."""
         self._client: HeartbeatClient | None = None
         self._last: Plan | None = None
         """The last plan while alone: it is published when another member joins."""
-        self._turns = QueryTurns(source_name)
+        self._turns = SharedTurns(source_name)
+        self._clock = Clock()
         self._complete = False
         """Whether this process has seen as many members as wanted."""
         self._began = 0.0
@@ -64,8 +70,19 @@ class Membership:
         if self._local is not None and not self._local.is_in_place:
             self._local.close()
             self._local = None
-        if self._local is None:
+        if self._local is not None or not self._has_files:
+            return
+        try:
             self._local = LocalMembers(driver_folder(), group.name)
+        except (UsageError, OSError) as error:
+            if group.store == DRIVER:
+                raise
+            # They meet in the store all the same.
+            self._has_files = False
+            _log.warning(
+                "sources of one query in the alignment group %s do not plan as one, as they cannot exchange files: %s",
+                group.name, error,
+            )  # fmt: skip
 
     def others(self, before: GroupState, run: str | None = None) -> OtherMembers:
         """Return the last known positions of the others for a plan that begins in a state with ``before``.
@@ -76,7 +93,7 @@ class Membership:
         if group is None or group.store is None:
             return NO_OTHERS
         self.register()
-        self._turns.begin(run, self._local)
+        self._turns.read(run, self._local)
         if self._client is None:
             if self._is_alone(before, group):
                 return NO_OTHERS
@@ -85,7 +102,7 @@ class Membership:
         met_before = before.member is not None
         # Sources that had met had a limit: without one in the offset no member counted.
         last_limit = MAX if met_before and before.limit is None else before.limit
-        found = self._turns.seen(self._client.others(last_limit), last_limit)
+        found = self._turns.seen(self._client.others(last_limit), last_limit, self._clock.now())
         self._note_drift(found, group)
         if self._client.trouble is not None:
             # No member can join meanwhile.
@@ -111,7 +128,7 @@ class Membership:
         waits = any(t.status is SplitStatus.PAUSED for t in plan.state.splits.values())
         report, drift = plan.member, drift_in_force(self._max_drift, plan.observation.others)
         self._client.publish(report, waits=waits, apart=self._turns.members)
-        self._turns.end(plan, report, self._client.member, self._local, drift)
+        self._turns.write(plan, report, self._client.member, self._local, drift)
 
     def named(self, state: GroupState) -> GroupState:
         """Return a state with the name of this member."""
@@ -137,7 +154,12 @@ class Membership:
     @property
     def trouble(self) -> str | None:
         """Return why the last known positions of the others may be old, or why others went ahead of this source."""
-        return None if self._client is None else self._client.trouble or self._turns.shortfall
+        return None if self._client is None else self._client.trouble or self._turns.trouble
+
+    @property
+    def promises_more(self) -> bool:
+        """Whether the other sources of the query count on rows that the last plan has left."""
+        return self._turns.promises_more
 
     @property
     def own_silence(self) -> OwnSilence | None:

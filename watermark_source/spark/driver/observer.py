@@ -300,7 +300,7 @@ class Observer:
                 combined=self._combined(state, logs, last),
             ),
         )
-        if last.newest_mattered:
+        if last.newest_mattered or self._membership.promises_more:
             return self.dated(observation, state)
         return self._looking_ahead(observation, state)
 

@@ -9,75 +9,46 @@ from __future__ import annotations
 
 import json
 import logging
+from functools import partial
 
 from watermark_source.durations import format_duration
 from watermark_source.errors import SourceError
 from watermark_source.group_store.local_members import LocalMembers
-from watermark_source.planning.group import LONGEST_NAME, GroupMember, MemberStatus, OtherMembers
-from watermark_source.planning.one_query import Outside, Shortfall, Turn, shortfall_of, within_query
+from watermark_source.planning.group import FIRST, LONGEST_NAME, GroupMember, MemberStatus, OtherMember
+from watermark_source.planning.one_query import Outside, QueryTurns, Shortfall, Turn
 from watermark_source.planning.planner import Plan
 from watermark_source.planning.watermark import Millis, watermark_text
+from watermark_source.spark_process import ABOUT
 
 _log = logging.getLogger(__name__)
 
 
-class QueryTurns:
-    """The turns of this source, and of the others of its query."""
+class SharedTurns(QueryTurns):
+    """The turns of this source, and of the others of its query, in files."""
 
     def __init__(self, source_name: str) -> None:
-        self._source_name = source_name[:LONGEST_NAME]
-        self._number = 0
+        super().__init__(source_name[:LONGEST_NAME])
         self._run: str | None = None
-        self._turns: tuple[Turn, ...] = ()
-        """Of the other sources, when this one was asked last."""
-        self._outside: Outside | None = None
-        self._reach: Millis | None = None
-        """As told before the plan that is being made."""
-        self.shortfall: str | None = None
-        """By what the last plan fell short of what had been told before it, if others relied on that."""
 
-    @property
-    def members(self) -> frozenset[str]:
-        """The names of the query's other sources in the group."""
-        return frozenset(turn.member for turn in self._turns)
-
-    def begin(self, run: str | None, local: LocalMembers | None) -> None:
+    def read(self, run: str | None, local: LocalMembers | None) -> None:
         """Take in that Spark asks this source; ``run``: of the query, once it is known."""
-        self._number += 1
         self._run = run
-        self._turns = () if run is None or local is None else tuple(_turns_of(run, local.texts()))
-        self._outside = None
+        self.begin(() if run is None or local is None else turns_of(run, local.texts()))
 
-    def seen(self, others: OtherMembers, last_limit: Millis | None) -> OtherMembers:
-        """Return the other members as they count for this source; ``last_limit`` is that of its last batch."""
-        if not others.apart:
-            return others
-        self._outside = Outside.of(others)
-        return within_query(others, self._turns, self._number, last_limit)
-
-    def end(
+    def write(
         self, planned: Plan, report: GroupMember, member: str, local: LocalMembers | None, drift: int | None
     ) -> None:
-        """Tell the others what was planned, and name what it fell short of.
-
-        Args:
-            planned: the plan.
-            report: as it is told to the whole group.
-            member: this source's name in the group.
-            local: holds the file of this source.
-            drift: in force in the group.
-        """
-        short = shortfall_of(report, self._reach, self._number, self._turns, drift)
-        self.shortfall = None if short is None else _text_of(short)
-        if short is not None:
-            _log.warning("%s", self.shortfall)
-        # Only who counts the others by their turns comes as far as they allow.
-        joined = bool(self._turns) and self.members <= planned.observation.others.apart
-        self._reach = _reach_of(planned) if joined else None
+        """Tell the others what was planned, and log what it fell short of: see ``end``."""
+        turn = self.end(planned, report, member, drift, partial(_reach_of, planned))
+        if self.trouble is not None:
+            _log.warning("%s", self.trouble, extra={ABOUT: "shortfall"})
         if self._run is not None and local is not None:
-            outside = self._outside if planned.observation.others.ceiling is None else None
-            turn = Turn(self._source_name, member, self._number, report, self._reach, planned.lead, outside)
             local.write(_encoded(self._run, turn))
+
+    @property
+    def trouble(self) -> str | None:
+        """``shortfall`` as a sentence."""
+        return None if self.shortfall is None else _text_of(self.shortfall)
 
 
 def _reach_of(planned: Plan) -> Millis | None:
@@ -90,27 +61,36 @@ def _reach_of(planned: Plan) -> Millis | None:
 
 
 def _text_of(short: Shortfall) -> str:
+    told = f"this source had told the other sources of its query that this batch reaches {watermark_text(short.reach)}"
+    if short.reached <= FIRST:
+        return f"{told}, and does not know the event times of all rows that are to be read; {short.ahead} went ahead"
     return (
-        f"this source could read only up to {watermark_text(short.reached)}, and had told the other sources of its "
-        f"query {watermark_text(short.reach)}: {short.ahead} is ahead by "
-        f"{format_duration(short.lead - short.reached)}, more than alignmentMaxDrift, and waits in the next batch. Its "
-        "system did not answer, or rows came that are older"
+        f"{told}, and it reaches {watermark_text(short.reached)}: {short.ahead} is ahead by "
+        f"{format_duration(short.lead - short.reached)}, more than alignmentMaxDrift, and waits in the next batch"
     )
 
 
 def _encoded(run: str, turn: Turn) -> str:
     report = [turn.report.status.value, turn.report.watermark]
-    return json.dumps([run, turn.source, turn.member, turn.number, report, turn.reach, turn.lead, turn.outside])
+    outside = None
+    if turn.outside is not None:
+        slowest = turn.outside.slowest
+        outside = [turn.outside.minimum, None if slowest is None else [slowest.name[:LONGEST_NAME], slowest.since]]
+    told = [run, turn.source, turn.member, turn.number, report, turn.reach, turn.lead, outside]
+    return json.dumps(told, ensure_ascii=False)
 
 
-def _turns_of(run: str, texts: list[str]) -> list[Turn]:
+def turns_of(run: str, texts: list[str]) -> list[Turn]:
     """Return the turns of one run; a text of another run may be torn, as it is being written."""
     found = []
     for text in texts:
         if text.startswith(json.dumps([run])[:-1]):
-            _, source, member, number, (status, watermark), reach, lead, outside = json.loads(text)
-            report = GroupMember(MemberStatus(status), watermark)
+            _, source, member, number, (status, watermark), reach, lead, told = json.loads(text)
+            outside = None
+            if told is not None:
+                minimum, slowest = told
+                outside = Outside(minimum, None if slowest is None else OtherMember(*slowest))
             found.append(
-                Turn(source, member, number, report, reach, lead, None if outside is None else Outside(*outside))
+                Turn(source, member, number, GroupMember(MemberStatus(status), watermark), reach, lead, outside)
             )
     return found

@@ -96,7 +96,7 @@ def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Mil
     facts = seen.facts(options)
     state, splits, policy = facts.state, seen.plan.watermarks.states, facts.policy
     held = holds(facts)
-    elsewhere = seen.plan.observation.others.minimum
+    elsewhere = seen.plan.observation.others.planned
     # Of the whole group: the slowest split here may itself wait for another source.
     lowest = min(facts.slowest.watermark, MAX if elsewhere is None else elsewhere)
 

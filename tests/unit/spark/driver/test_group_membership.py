@@ -14,6 +14,7 @@ import pytest
 from tests.spark.file_log import TABLE
 from tests.spark.queries import write
 from tests.unit.spark.runner_process import TWO, Process
+from watermark_source.errors import UsageError
 from watermark_source.group_store import store_waits
 from watermark_source.group_store.database import database_of
 from watermark_source.group_store.file_database import FileDatabase
@@ -123,6 +124,28 @@ def test_who_is_alone_comes_again_when_somebody_has_removed_the_folder(
         # Those that come later see it.
         (group,) = driver_folder().iterdir()
         assert len(list(group.iterdir())) == 1
+
+
+def test_sources_that_meet_in_a_database_need_no_folder_of_their_driver(
+    make: Make, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One that is not private, or cannot be written to."""
+    (tmp_path / "store").mkdir()
+    (tmp_path / "watermark-source").mkdir()
+    (tmp_path / "watermark-source").chmod(0o755)
+    (tmp_path / "file").touch()
+    for folder, text in ((tmp_path, "is not private"), (tmp_path / "file", "Not a directory")):
+        monkeypatch.setenv("SPARK_LOCAL_DIRS", str(folder))
+        caplog.clear()
+        source = make(alignmentStore=url)
+        for _ in range(2):
+            source.register()
+            source.others(GroupState(), "a run")
+            source.publish(planned())
+        (line,) = (line for line in caplog.messages if "do not plan as one" in line)
+        assert text in line
+        with pytest.raises((UsageError, OSError)):
+            make().register()
 
 
 def test_where_the_sources_meet_and_what_is_wrong_there_is_told_without_what_is_secret(

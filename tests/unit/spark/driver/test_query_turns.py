@@ -18,7 +18,8 @@ from watermark_source.group_store.local_members import LocalMembers
 from watermark_source.planning.group import NO_OTHERS, GroupMember, MemberStatus, OtherMember, OtherMembers
 from watermark_source.planning.planner import Plan
 from watermark_source.planning.watermark import Millis
-from watermark_source.spark.driver.query_turns import QueryTurns
+from watermark_source.spark.driver.query_turns import SharedTurns, turns_of
+from watermark_source.spark_process import ABOUT
 
 RUN = "7860 0d2c9f3e"
 ACTIVE = GroupMember(MemberStatus.ACTIVE, Millis(100))
@@ -72,36 +73,44 @@ def six_hundred() -> Millis:
 def test_a_source_counts_those_of_its_run_and_names_what_it_falls_short_of(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    own, turns = LocalMembers(tmp_path, "g"), QueryTurns("clicks")
+    own, turns = LocalMembers(tmp_path, "g"), SharedTurns("clicks")
     with another(tmp_path) as source:
         source.tell(TOLD % (1, 700, 50))
-        turns.begin(None, own)
+        turns.read(None, own)
         assert not turns.members
-        turns.end(plan_of(six_hundred), ACTIVE, "b", own, 30)
-        turns.begin(RUN, own)
+        turns.write(plan_of(six_hundred), ACTIVE, "b", own, 30)
+        turns.read(RUN, own)
         assert turns.members == {"a"}
-        assert turns.seen(OTHERS, None).minimum == 700
-        turns.end(plan_of(six_hundred), ACTIVE, "b", own, 30)
+        assert turns.seen(OTHERS, None, Millis(0)).minimum == 700
+        turns.write(plan_of(six_hundred), ACTIVE, "b", own, 30)
         assert turns.shortfall is None
         # It has planned this batch, and relied on what this one had told.
         source.tell(TOLD % (3, 900, 630))
-        turns.begin(RUN, own)
-        assert turns.seen(OTHERS, None).minimum == 50
+        turns.read(RUN, own)
+        assert turns.seen(OTHERS, None, Millis(0)).minimum == 50
         with caplog.at_level(logging.WARNING):
-            turns.end(plan_of(six_hundred), ACTIVE, "b", own, 30)
-        assert str(turns.shortfall) in caplog.text
-        assert "orders is ahead by 530 ms" in str(turns.shortfall)
-        # Nothing is told before the store leaves the others out: until then they hold this one back by it.
-        turns.begin(RUN, own)
-        turns.end(plan_of(six_hundred, NO_OTHERS), ACTIVE, "b", own, 30)
+            turns.write(plan_of(six_hundred), ACTIVE, "b", own, 30)
+        assert str(turns.trouble) in caplog.text
+        assert "orders is ahead by 530 ms" in str(turns.trouble)
+        # Folded with those of the next batches.
+        assert vars(caplog.records[-1])[ABOUT] == "shortfall"
+        turns.read(RUN, own)
+        turns.write(plan_of(six_hundred), ACTIVE, "b", own, 30)
         source.tell(TOLD % (5, 900, 630))
-        turns.begin(RUN, own)
-        turns.end(plan_of(six_hundred), ACTIVE, "b", own, 30)
+        turns.read(RUN, own)
+        turns.write(plan_of(six_hundred), GroupMember(MemberStatus.STARTING), "b", own, 30)
+        assert "of time" not in str(turns.trouble)
+        # Nothing is told before the store leaves the others out: until then they hold this one back by it.
+        turns.read(RUN, own)
+        turns.write(plan_of(six_hundred, NO_OTHERS), ACTIVE, "b", own, 30)
+        source.tell(TOLD % (7, 900, 630))
+        turns.read(RUN, own)
+        turns.write(plan_of(six_hundred), ACTIVE, "b", own, 30)
         assert turns.shortfall is None
         # Of another run, or half written.
-        for text in (TOLD.replace(RUN, "7860 1e3d0a4f") % (5, 900, 630), "[", ""):
+        for text in (TOLD.replace(RUN, "7860 1e3d0a4f") % (7, 900, 630), "[", ""):
             source.tell(text)
-            turns.begin(RUN, own)
+            turns.read(RUN, own)
             assert not turns.members
     own.close()
 
@@ -110,9 +119,23 @@ def test_a_broker_that_stops_answering_after_the_plan_costs_the_reach_and_not_th
     def unreachable() -> Millis | None:
         raise UnreachableError("no broker answers")
 
-    own, turns = LocalMembers(tmp_path, "g"), QueryTurns("clicks")
+    own, turns = LocalMembers(tmp_path, "g"), SharedTurns("clicks")
     with another(tmp_path) as source:
         source.tell(TOLD % (1, 700, 50))
-        turns.begin(RUN, own)
-        turns.end(plan_of(unreachable), ACTIVE, "b", own, 30)
+        turns.read(RUN, own)
+        turns.write(plan_of(unreachable), ACTIVE, "b", own, 30)
     own.close()
+
+
+def test_the_longest_names_of_any_letters_are_told_whole(tmp_path: Path) -> None:
+    for letter in ("\U0001f600", "\x01", "\ud800"):
+        own, turns = LocalMembers(tmp_path, "g"), SharedTurns(letter * 500)
+        others = OtherMembers(Millis(-(10**18)), OtherMember(letter * 500, Millis(10**13)), 2, apart=frozenset({"a"}))
+        with another(tmp_path) as source:
+            source.tell(TOLD % (1, 700, 50))
+            turns.read(RUN, own)
+            turns.write(plan_of(six_hundred, turns.seen(others, None, Millis(0))), ACTIVE, "b", own, 30)
+            (folder,) = tmp_path.iterdir()
+            told = turns_of(RUN, [each.read_text() for each in folder.iterdir()])
+            assert {turn.member: len(turn.source) for turn in told} == {"a": 6, "b": 190}
+        own.close()
