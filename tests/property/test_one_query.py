@@ -13,11 +13,11 @@ from tests.simulation.driver import START
 from tests.simulation.group import MemberDriver, Store
 from tests.simulation.log import Row, SimulatedLog
 from tests.simulation.one_query import Query, QuerySource
-from watermark_source.planning.group import MemberStatus
+from watermark_source.planning.group import MemberStatus, counts_with
 from watermark_source.planning.policy import Alignment, Idleness, PlanPolicy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitStatus
-from watermark_source.planning.watermark import Millis
+from watermark_source.planning.watermark import MIN, Millis
 
 DAY, DRIFT = 86_400_000, 30_000
 
@@ -157,7 +157,8 @@ class Scenario:
     def _times(self, since: int) -> list[int]:
         draw = self.random
         step = draw.choice([1, 100, 2_000, 40_000])
-        times = list(itertools.accumulate((draw.randint(0, step) for _ in range(draw.randint(0, 12))), initial=since))
+        count = draw.choice([draw.randint(0, 12), 40])
+        times = list(itertools.accumulate((draw.randint(0, step) for _ in range(count)), initial=since))
         return [at - draw.randint(0, self.disorder) for at in times]
 
     def run(self, turns: int = 12) -> None:
@@ -175,7 +176,7 @@ class Scenario:
             deaf = {each.name for each in query.sources if joined and draw.random() < 0.2}
             killed = draw.randrange(len(query.sources)) if draw.random() < 0.05 else None
             if query.ask(unknown, killed_before=killed, deaf=deaf):
-                self._check(before, is_outage=is_outage)
+                self._check(before, is_outage=is_outage, joined=joined)
             for source in query.sources:
                 source.identified |= draw.random() < 0.6
 
@@ -195,7 +196,12 @@ class Scenario:
             self.outside.exchange()
             self.outside.step()
 
-    def _check(self, before: dict[str, Before], *, is_outage: bool) -> None:
+    def _check(self, before: dict[str, Before], *, is_outage: bool, joined: bool) -> None:
+        # What members of other queries allow is one for all of them.
+        allowed = {turn.outside for turn in self.query.files.values()} - {None}
+        assert not joined or len({outside.minimum for outside in allowed if outside is not None}) <= 1, allowed
+        for source in self.query.sources:
+            self._check_told(source, has_batch=len(source.batches) > before[source.name].batches and not is_outage)
         named = [short for source in self.query.sources if (short := source.turns.shortfall) is not None]
         self.named += len(named)
         if named:
@@ -206,6 +212,20 @@ class Scenario:
             assert is_outage or joins or self.disorder or small or tight, named
             return
         check(self.query, self.drift, before)
+
+    def _check_told(self, source: QuerySource, *, has_batch: bool) -> None:
+        """A source tells no more than it has read, and one that follows goes no further than the others have told."""
+        told, reports = source.store.reports, source.store.reports.items()
+        reached, at = reached_by(source), told[source.name].watermark
+        if counts(source) and reached is not None and at is not None and not self.disorder:
+            assert at <= reached, f"{source.name} tells {at}, and has reached {reached}"
+        others = [w for name, report in reports if name != source.name and (w := counts_with(report)) is not None]
+        if not others or not has_batch:
+            return
+        before, after = source.batches[-1].before, source.batches[-1].after
+        own = [w for t in after.splits.values() if (w := t.watermark) is not None]
+        if after.watermark is not None and after.watermark != before.watermark:
+            assert after.watermark <= max(min(others), *own, MIN), f"{source.name} follows to {after.watermark}"
 
     def finish(self) -> None:
         """Let all answer until each source has read all of its rows."""

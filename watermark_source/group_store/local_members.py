@@ -38,12 +38,8 @@ class LocalMembers:
         hidden = self._folder / f".{self._path.name}"
         self._file: int | None = os.open(hidden, os.O_CREAT | os.O_RDWR, 0o600)
         # The file appears under its name once it is locked: an unlocked file counts as left by a dead process.
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX)
-            self.write("")
-        except OSError:
-            os.close(self._file)
-            raise
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+        self.write("")
         hidden.rename(self._path)
 
     @property

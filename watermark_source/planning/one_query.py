@@ -11,7 +11,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from watermark_source.planning.group import GroupMember, OtherMember, OtherMembers, counts_with, incomplete
+from watermark_source.planning.group import (
+    LONGEST_NAME,
+    GroupMember,
+    OtherMember,
+    OtherMembers,
+    counts_with,
+    incomplete,
+)
 from watermark_source.planning.planner import Plan
 from watermark_source.planning.watermark import Millis, saturating_add
 
@@ -20,7 +27,17 @@ class Outside(NamedTuple):
     """The members of the group in other queries, as the source saw them that was asked first."""
 
     minimum: Millis | None = None
-    slowest: OtherMember | None = None
+    slowest: str | None = None
+    since: Millis | None = None
+    """Since when it has been the slowest."""
+
+    @classmethod
+    def of(cls, others: OtherMembers) -> Outside:
+        """Return them as the store knows them."""
+        slowest = others.slowest
+        return (
+            cls(others.minimum) if slowest is None else cls(others.minimum, slowest.name[:LONGEST_NAME], slowest.since)
+        )
 
 
 class Turn(NamedTuple):
@@ -58,9 +75,9 @@ def within_query(
         return incomplete(others, last_limit, awaited=True), None
     # The first that is asked decides for the query what members of other queries allow.
     first = next((turn.outside for turn in apart if turn.number == number and turn.outside is not None), None)
-    outside = Outside(others.minimum, others.slowest) if first is None else first
-    minimum, slowest = outside
-    planned = minimum
+    outside = Outside.of(others) if first is None else first
+    minimum = planned = outside.minimum
+    slowest = None if outside.slowest is None else OtherMember(outside.slowest, outside.since)
     # The store may have left out for the first what it did not leave out here.
     for turn in apart if first is None else turns:
         at = counts_with(turn.report)
@@ -167,7 +184,10 @@ class QueryTurns:
         # Only who counts the others by their turns comes as far as they allow.
         joined = bool(self._others) and self.members <= others.apart
         outside = self._outside if others.ceiling is None else None
-        self._told = Turn(
-            self._source, member, self._number, report, reach() if joined else None, planned.lead, outside
-        )
+        told, at = reach() if joined else None, counts_with(report)
+        if told is not None and at is not None and drift is not None:
+            # One without a reach may hold this one back by what it counts with now.
+            without = (counts_with(turn.report) for turn in self._others if turn.reach is None)
+            told = max(at, min([told, *(saturating_add(lowest, drift) for lowest in without if lowest is not None)]))
+        self._told = Turn(self._source, member, self._number, report, told, planned.lead(), outside)
         return self._told

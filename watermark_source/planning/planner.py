@@ -399,8 +399,9 @@ class Plan:
     """Finds ``member``: a source that is in no group needs none."""
     next_reach: Callable[[], Millis | None] = field(compare=False)
     """Finds ``reach``: a source that is alone in its query needs none."""
-    highest: Callable[[], Millis | None] = field(compare=False)
-    """Finds ``lead``."""
+    lead: Callable[[], Millis | None] = field(compare=False)
+    """Finds the highest watermark that a split may have once the batch is read, as far as the group's limit or a time
+    index shows; ``None`` if nothing is read."""
     watermarks: SplitWatermarks
     """The watermarks of all splits."""
 
@@ -413,14 +414,6 @@ class Plan:
     def reach(self) -> Millis | None:
         """The watermark that the source surely has after its next batch; ``None`` if that is not known."""
         return self.next_reach()
-
-    @property
-    def lead(self) -> Millis | None:
-        """The highest watermark that a split may have once the batch is read; ``None`` if nothing is read.
-
-        As far as the group's limit or a time index shows it.
-        """
-        return self.highest()
 
 
 class Lookups(Protocol):
@@ -501,7 +494,7 @@ def _closing(state: SourceState, observation: Observation, *, is_first: bool) ->
         newest_matters=False,
         membership=partial(GroupMember, MemberStatus.FINISHED),
         next_reach=lambda: None,
-        highest=lambda: None,
+        lead=lambda: None,
         watermarks=SplitWatermarks(after.splits),
     )
 
@@ -574,7 +567,7 @@ def _planned(
             waits_for_first=policy.alignment.hold is GroupHold.FIRST_WATERMARK,
         ),
         next_reach=partial(ends.next_reach, splits),
-        highest=ends.lead,
+        lead=ends.lead,
         watermarks=watermarks,
     )
 

@@ -56,7 +56,7 @@ def test_sources_that_are_idle_or_done_hold_nobody() -> None:
 
 
 def test_the_first_that_is_asked_decides_what_other_queries_allow() -> None:
-    first = turn("a", 5, 700, outside=Outside(Millis(600), OtherMember("elsewhere")))
+    first = turn("a", 5, 700, outside=Outside(Millis(600), "elsewhere"))
     assert lowest(first, turn("b", 4, 10, 900)) == (600, "elsewhere")
     assert lowest(first._replace(outside=Outside()), turn("b", 4, 10, 900)) == (700, "source a")
     # That of an earlier batch does not count.
@@ -71,12 +71,11 @@ def test_an_idle_source_follows_no_reach() -> None:
 
 def test_what_the_first_allows_is_passed_on_by_those_asked_after_it() -> None:
     """Whose files the third reads first is by chance."""
-    first = Outside(Millis(600), OtherMember("elsewhere", Millis(7)))
+    first = Outside(Millis(600), "elsewhere", Millis(7))
     _, passed_on = within_query(AT_REST, [turn("a", 5, 700, outside=first), turn("b", 4, 10, 900)], 5, None)
     assert passed_on == first
-    assert within_query(AT_REST, [turn("a", 4, 10, 900), turn("b", 4, 10, 900)], 5, None)[1] == Outside(
-        AT_REST.minimum, AT_REST.slowest
-    )
+    later = [turn("a", 4, 10, 900), turn("b", 4, 10, 900)]
+    assert within_query(AT_REST, later, 5, None)[1] == Outside(Millis(500), "elsewhere", Millis(7))
 
 
 def test_since_when_a_source_of_the_query_is_the_slowest_is_kept() -> None:
@@ -103,6 +102,16 @@ def test_who_has_told_of_more_than_it_has_planned_needs_the_newest_event_times_i
         turns.end(planned, planned.member, "b", 10, planned.next_reach)
         assert turns.promises_more is left
         state, seen = SourceState({A: at(3, 105)}), observation(log, max_rows=2, others=others)
+
+
+def test_a_source_tells_no_more_than_one_without_a_reach_lets_it_read() -> None:
+    turns, log = QueryTurns("b"), log_of(range(100, 200))
+    others = OtherMembers(Millis(500), OtherMember("elsewhere"), 2, apart=frozenset({"a"}))
+    for told, reach in ((turn("a", 1, 110, 160), 198), (turn("a", 1, 110), 120), (turn("a", 1, 50), 105)):
+        turns.begin([told])
+        planned = plan(SourceState({A: at(1, 99)}), observation(log, others=others), PlanPolicy(), log)
+        report = GroupMember(MemberStatus.ACTIVE, Millis(105))
+        assert turns.end(planned, report, "b", 10, lambda: Millis(198)).reach == reach
 
 
 @pytest.mark.parametrize("state", [BEHIND, AWAITED, replace(idle(90), since=None)])

@@ -14,7 +14,7 @@ from functools import partial
 from watermark_source.durations import format_duration
 from watermark_source.errors import SourceError
 from watermark_source.group_store.local_members import LocalMembers
-from watermark_source.planning.group import FIRST, LONGEST_NAME, GroupMember, MemberStatus, OtherMember
+from watermark_source.planning.group import FIRST, LONGEST_NAME, GroupMember, MemberStatus
 from watermark_source.planning.one_query import Outside, QueryTurns, Shortfall, Turn
 from watermark_source.planning.planner import Plan
 from watermark_source.planning.watermark import Millis, watermark_text
@@ -71,13 +71,10 @@ def _text_of(short: Shortfall) -> str:
 
 
 def _encoded(run: str, turn: Turn) -> str:
-    report = [turn.report.status.value, turn.report.watermark]
-    outside = None
-    if turn.outside is not None:
-        slowest = turn.outside.slowest
-        outside = [turn.outside.minimum, None if slowest is None else [slowest.name[:LONGEST_NAME], slowest.since]]
-    told = [run, turn.source, turn.member, turn.number, report, turn.reach, turn.lead, outside]
-    return json.dumps(told, ensure_ascii=False)
+    def as_list(report: GroupMember) -> list[str | int | None]:
+        return [report.status.value, report.watermark]
+
+    return json.dumps([run, *turn], ensure_ascii=False, default=as_list)
 
 
 def turns_of(run: str, texts: list[str]) -> list[Turn]:
@@ -85,12 +82,9 @@ def turns_of(run: str, texts: list[str]) -> list[Turn]:
     found = []
     for text in texts:
         if text.startswith(json.dumps([run])[:-1]):
-            _, source, member, number, (status, watermark), reach, lead, told = json.loads(text)
-            outside = None
-            if told is not None:
-                minimum, slowest = told
-                outside = Outside(minimum, None if slowest is None else OtherMember(*slowest))
+            _, source, member, number, (status, watermark), reach, lead, outside = json.loads(text)
+            report = GroupMember(MemberStatus(status), watermark)
             found.append(
-                Turn(source, member, number, GroupMember(MemberStatus(status), watermark), reach, lead, outside)
+                Turn(source, member, number, report, reach, lead, None if outside is None else Outside(*outside))
             )
     return found
