@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import pytest
+from _pytest.terminal import WarningReport
 
 _KINDS = ("ResourceWarning", "pytest.PytestUnraisableExceptionWarning")
 
@@ -30,7 +31,10 @@ def take_counts(terminalreporter: pytest.TerminalReporter) -> str:
     """Return how much each file left open, and take it out of the warnings that are listed one by one."""
     warnings = terminalreporter.stats.get("warnings", [])
     kinds = tuple(f"{kind.rpartition('.')[2]}: " for kind in _KINDS)
-    left_open = [warning for warning in warnings if any(kind in warning.message for kind in kinds)]
-    warnings[:] = [warning for warning in warnings if warning not in left_open]
+    left_open: list[WarningReport] = []
+    others: list[WarningReport] = []
+    for warning in warnings:
+        (left_open if any(kind in warning.message for kind in kinds) else others).append(warning)
+    warnings[:] = others
     files = Counter((warning.nodeid or "elsewhere").partition("::")[0] for warning in left_open)
     return ", ".join(f"{file} {count}" for file, count in files.most_common())
