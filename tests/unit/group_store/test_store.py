@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from sqlalchemy import create_engine, func, select, text, update
@@ -25,6 +26,7 @@ from watermark_source.group_store.database import database_of
 from watermark_source.group_store.heartbeat_client import peers_of
 from watermark_source.group_store.server_database import MEMBERS
 from watermark_source.group_store.store import GroupStore, Identity
+from watermark_source.monitor import alignment_group
 from watermark_source.planning.group import SILENT_FROM, GroupMember, MemberStatus
 from watermark_source.planning.watermark import MIN, Millis
 
@@ -160,7 +162,9 @@ def test_a_source_that_is_gone_leaves_by_the_command_and_one_that_reports_does_n
     assert re.match(r"orders: active, 1970-01-01 00:00:00.010, reported .* ago\nclicks: ", capsys.readouterr().out)
     # One on a slow store reports again after a while.
     with monkeypatch.context() as slow:
-        slow.setattr(time, "sleep", lambda _: exchange(store, who("orders"), at(11)))
+        # Of the command alone: threads of earlier tests sleep, too.
+        sleep = SimpleNamespace(sleep=lambda _: exchange(store, who("orders"), at(11)))
+        slow.setattr(alignment_group, "time", sleep)
         assert main([*of_group, "leave", "orders"]) == 2
         assert "leave orders: it reports" in capsys.readouterr().err
     changed(url, f"seen = seen - {SILENT_FROM}", "orders")
