@@ -58,7 +58,7 @@ class LocalMembers:
         """Replace what the other processes read of this one."""
         written = text.encode(errors="replace").ljust(_LENGTH)
         if len(written) > _LENGTH:
-            raise InternalError(f"a source of an alignment group tells the others of its query {len(written)} bytes")
+            raise InternalError(f"a source of an alignment group publishes {len(written)} bytes to its query's others")
         if self._file is not None:
             os.pwrite(self._file, written, 0)
 

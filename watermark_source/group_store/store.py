@@ -72,7 +72,7 @@ class MemberRow(NamedTuple):
     silent: int
     """Milliseconds since it wrote its row, by the store's clock."""
     member: str = ""
-    """As ``writer`` that of ``Identity``; empty if the store does not show it, so that nobody can take the row away."""
+    """As ``writer`` that of ``Identity``; empty if the store does not show it, so that no caller can delete the row."""
     writer: str = ""
 
 

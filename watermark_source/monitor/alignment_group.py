@@ -1,4 +1,4 @@
-"""``python -m watermark_source group``: the sources of an alignment group, and one of them that leaves it for good."""
+"""``python -m watermark_source group``: lists the sources of an alignment group, and has one leave it for good."""
 
 from __future__ import annotations
 

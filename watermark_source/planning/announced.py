@@ -285,7 +285,7 @@ class _Changing:
                 f"{watermark_text(newest.watermark)}: where the later is not applied yet, it counts no more",
                 of.writer,
             )
-        # Without an earlier announcement the watermark is only later: what was not applied binds nobody.
+        # Without an earlier announcement the watermark is only later: what was not applied binds no reader.
         while pending and not _may_follow(cut, pending[-1]):
             pending.pop()
         applied = writer.reached
@@ -492,7 +492,7 @@ def _status(writer: Writer, at: Cut | None, observed: ObservedAnnouncements, *, 
     limit = observed.by.time_to_live if all_reached and writer.name in observed.table.writers else None
     if writer.unreadable is None and at is not None and at.watermark == MAX:
         return WriterStatus.ENDED
-    # It has said that it announces nothing for now, which is no silence.
+    # It has announced that nothing comes for now: that is not silence.
     if writer.unreadable is None and at is not None and at.idle:
         return WriterStatus.IDLE
     if limit is not None and observed.silent.get(writer.name, 0) > limit:

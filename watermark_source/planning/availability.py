@@ -170,7 +170,7 @@ class AvailabilityTable(Generic[_Answer]):
         return {split for split in splits if self.of(split).request == request}
 
     def answer(self, asked: Set[Split], unanswered: Set[Split]) -> Effects[_Answer]:
-        """Take in that a call got the answers about the splits that it asked for, but for some."""
+        """Take in that a call got the answers about the splits that it asked for, except some."""
         # Nothing changes for a split without a row.
         return self._apply(AvailabilityEvent.ANSWER, asked & (self._rows.keys() - unanswered))
 

@@ -196,7 +196,7 @@ def reached_by(others: OtherMembers) -> Millis | None:
     """
     if others.hold or others.ceiling is not None or others.planned == FIRST:
         return None
-    # Not to what a source of the same query has only told of its next batch: it may read less.
+    # Not to what a source of the same query has only published of its next batch: it may read less.
     return others.idle if others.planned is None else others.planned
 
 

@@ -253,7 +253,7 @@ def _by_event_times(
 def counting(
     planned: Mapping[Split, SplitState], reached: Mapping[Split, Millis], logs: ObservedLogs
 ) -> tuple[dict[Split, SplitState], dict[Split, Millis]]:
-    """Return the splits that others wait for, and what those count with of which that is known."""
+    """Return the splits that others wait for, and what those count with, as far as it is known."""
     active = {s: t for s, t in planned.items() if t.status is not SplitStatus.IDLE and not _is_over(s, t, logs)}
     return active, {s: w for s, t in active.items() if (w := reached.get(s, t.watermark)) is not None}
 

@@ -22,16 +22,16 @@ _WRITERS_PAUSE = 5_000
 
 
 class Motion(Enum):
-    """What becomes of a member that is not further, if nobody does anything."""
+    """What becomes of a member that is not further, without anyone's help."""
 
     COMES = auto()
-    """Its rows come, or are about to count: it goes on by itself."""
+    """Its rows come, or are about to count: it advances by itself."""
     WAITS = auto()
-    """It goes on once others do."""
+    """It advances once others do."""
     STUCK = auto()
-    """It goes on once a system or a producer does, and nothing leaves it out meanwhile."""
+    """It advances once a system or a producer does, and nothing leaves it out meanwhile."""
     QUIET = auto()
-    """It does not go on by the rows that it has: others go on without it, once it is left out."""
+    """It does not advance by the rows that it has: others continue without it, once it is left out."""
     APART = auto()
     """Nothing waits for it."""
 

@@ -1,4 +1,4 @@
-"""Sources of one query plan as one: what each tells the others of its batch, and what the others make of it.
+"""Sources of one query plan as one: what each publishes of its batch, and how the others use it.
 
 Spark asks the sources of a query for the ends of a batch one after the other, always in the same order. Those that were
 asked before have planned this batch, and count with what they read in it; those that are asked later count with their
@@ -41,7 +41,7 @@ class Outside(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """What a source tells the other sources of its query once it has planned a batch."""
+    """What a source publishes to the other sources of its query once it has planned a batch."""
 
     source: str
     """Its name, for people."""
@@ -50,7 +50,7 @@ class Turn(NamedTuple):
     number: int
     """How many times Spark has asked the source: the same for each source of a query once all have been asked."""
     report: GroupMember
-    """As it is told to the whole group."""
+    """As the whole group sees it."""
     reach: Millis | None
     """The watermark that it surely has after its next batch; ``None`` if that is not known."""
     lead: Millis | None
@@ -68,7 +68,7 @@ def within_query(
         others: as the store knows them, without those in ``others.apart``.
         turns: the last turn of each other source of this query.
         number: which time it is that Spark asks.
-        last_limit: stays in force if a source that is ``apart`` told nothing.
+        last_limit: stays in force if a source that is ``apart`` has published nothing.
     """
     apart = [turn for turn in turns if turn.member in others.apart]
     if len(apart) < len(others.apart):
@@ -92,7 +92,7 @@ def within_query(
 
 
 class Shortfall(NamedTuple):
-    """A source read less than it had told: others were allowed to go ahead of it by more than the drift, once."""
+    """A source read less than its published reach: others could go ahead of it by more than the drift, once."""
 
     reach: Millis
     reached: Millis
@@ -109,7 +109,7 @@ def shortfall_of(
 
     Args:
         report: of the plan.
-        reach: as it was told before the plan.
+        reach: as it was published before the plan.
         number: which time it was that Spark asked.
         turns: the last turn of each other source of the query.
         drift: in force in the group.
@@ -133,9 +133,9 @@ class QueryTurns:
         self._outside: Outside | None = None
         self._slowest: OtherMember | None = None
         """In the last plan."""
-        self._told: Turn | None = None
+        self._published: Turn | None = None
         self.shortfall: Shortfall | None = None
-        """By what the last plan fell short of what had been told before it, if others relied on that."""
+        """By what the last plan fell short of the reach published before it, if others relied on that."""
 
     @property
     def members(self) -> frozenset[str]:
@@ -145,9 +145,9 @@ class QueryTurns:
     @property
     def promises_more(self) -> bool:
         """Whether others count on rows that the last plan has left: the next one has to show their event times."""
-        told = self._told
-        at = None if told is None else counts_with(told.report)
-        return told is not None and told.reach is not None and (at is None or told.reach > at)
+        last = self._published
+        at = None if last is None else counts_with(last.report)
+        return last is not None and last.reach is not None and (at is None or last.reach > at)
 
     def begin(self, others: Iterable[Turn]) -> None:
         """Take in that Spark asks this source; ``others``: the last turn of each other source of the query."""
@@ -169,25 +169,27 @@ class QueryTurns:
     def end(
         self, planned: Plan, report: GroupMember, member: str, drift: int | None, reach: Callable[[], Millis | None]
     ) -> Turn:
-        """Return what the others are told of a plan, and note what it fell short of.
+        """Return what is published of a plan, and note what it fell short of.
 
         Args:
             planned: the plan.
-            report: as it is told to the whole group.
+            report: as the whole group sees it.
             member: this source's name in the group.
             drift: in force in the group.
             reach: finds that of the plan.
         """
-        promised = None if self._told is None else self._told.reach
+        promised = None if self._published is None else self._published.reach
         self.shortfall = shortfall_of(report, promised, self._number, self._others, drift)
         others = planned.observation.others
         # Only who counts the others by their turns comes as far as they allow.
         joined = bool(self._others) and self.members <= others.apart
         outside = self._outside if others.ceiling is None else None
-        told, at = reach() if joined else None, counts_with(report)
-        if told is not None and at is not None and drift is not None:
+        reached, at = reach() if joined else None, counts_with(report)
+        if reached is not None and at is not None and drift is not None:
             # One without a reach may hold this one back by what it counts with now.
             without = (counts_with(turn.report) for turn in self._others if turn.reach is None)
-            told = max(at, min([told, *(saturating_add(lowest, drift) for lowest in without if lowest is not None)]))
-        self._told = Turn(self._source, member, self._number, report, told, planned.lead(), outside)
-        return self._told
+            reached = max(
+                at, min([reached, *(saturating_add(lowest, drift) for lowest in without if lowest is not None)])
+            )
+        self._published = Turn(self._source, member, self._number, report, reached, planned.lead(), outside)
+        return self._published

@@ -264,7 +264,7 @@ class BatchEnds:
     next_reach: Callable[[Mapping[Split, SplitState]], Millis | None]
     """Finds the watermark that the source surely has after its next batch, from the splits as this one leaves them."""
     lead: Callable[[], Millis | None]
-    """Finds the highest watermark that a split of which rows are read may have, but for one record beyond a gap."""
+    """Finds the highest watermark that a split of which rows are read may have, except for one record beyond a gap."""
 
 
 def batch_ends(

@@ -174,7 +174,7 @@ _SENDER = b"[{"
 
 
 def sender_of(body: bytes) -> Sender:
-    """Return who a message says has sent it; the body is JSON."""
+    """Return who has sent a message, by its own words; the body is JSON."""
     if not body.startswith(_SENDER):
         return Sender()
     named, _ = json.JSONDecoder().raw_decode(body.decode(), 1)

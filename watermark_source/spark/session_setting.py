@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 _one_thread = RLock()
-"""Held while a setting is another one: two threads would take each other's for that of before."""
+"""Held while a setting is another one: two threads would take each other's for the previous one."""
 
 
 @contextmanager

@@ -346,11 +346,11 @@ def _future_advice(_: Hold, words: Words, __: Waiting) -> str:
     return f"check the producer's clock, and {_where_times_are(words)}; see maxFutureSkew"
 
 
-# All that is said of a kind.
+# All texts of a kind.
 
 
 class English(NamedTuple):
-    """What is said of a member that is not further for one reason."""
+    """The texts about a member that is not further for one reason."""
 
     sentence: Callable[[Hold, Words, SplitFacts], str]
     """Why, without a full stop, about a member that was named before."""

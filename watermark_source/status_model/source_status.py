@@ -390,7 +390,7 @@ class SourceStatus:
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether nobody waits for it until it has rows again: all of its splits are idle, or all writers that it
+        """Whether no reader waits for it until it has rows again: all of its splits are idle, or all writers that it
         follows are or have ended, and all that they have announced is read; or it has ended itself."""
         if self.watermark is not None and self.watermark >= LAST:
             return True

@@ -296,7 +296,7 @@ class AnnouncedQuery:
         finally:
             for each in self._topics:
                 try:
-                    # Of a query that is stopped, or that nobody watches, readers do not learn when it writes again.
+                    # Readers of a query that is stopped, or not watched any more, do not learn when it writes again.
                     each.end_rest()
                 except Exception as error:  # noqa: BLE001 - the client library's: the thread ends in order
                     self._warn(error)
@@ -326,19 +326,19 @@ class AnnouncedQuery:
         batch = self._committed()
         if batch is None:
             return True
-        is_done, is_told = self._is_done(batch), True
+        is_done, is_announced = self._is_done(batch), True
         if self._is_announced_idle and (not is_done or not is_active or has_begun_another(self._query, batch)):
             # Before the batch is announced, which may fail: until then readers do not wait.
-            is_told = self._tell(self._topics, WrittenTopic.end_rest) is None
-            if is_told:
+            is_announced = self._send_each(self._topics, WrittenTopic.end_rest) is None
+            if is_announced:
                 _log.info("writer %s: its readers wait for it again", self._writer)
         elif is_done:
-            is_told = self._begin_rest(batch)
+            is_announced = self._begin_rest(batch)
         if is_done:
-            return is_told
+            return is_announced
         trouble = self._announce_last()
         self._note_trouble(trouble)
-        return is_told and self._is_done(batch)
+        return is_announced and self._is_done(batch)
 
     def _note_trouble(self, trouble: WatermarkSourceError | None) -> None:
         with self._changed:
@@ -349,10 +349,10 @@ class AnnouncedQuery:
 
     @property
     def _is_announced_idle(self) -> bool:
-        """Whether readers of a topic may have been told not to wait."""
+        """Whether readers of a topic may know that they need not wait."""
         return any(each.maybe_idle is not None for each in self._topics)
 
-    def _tell(
+    def _send_each(
         self, topics: Sequence[WrittenTopic], announce: Callable[[WrittenTopic], None]
     ) -> WatermarkSourceError | None:
         """Announce something for topics; return what keeps it back from one of them.
@@ -386,7 +386,7 @@ class AnnouncedQuery:
         if interval > MOST_INTERVAL_MS:
             self._log_rest(awaited_text(interval))
             return True
-        trouble = self._tell(awaited, lambda each: each.begin_rest(lambda: has_begun_another(self._query, batch)))
+        trouble = self._send_each(awaited, lambda each: each.begin_rest(lambda: has_begun_another(self._query, batch)))
         if not all(each.can_rest(batch) for each in awaited):
             self._log_rest(rest_text(progress))
         # Behind the producer's, so that it is called first: what is taken back needs no other connection.
@@ -437,7 +437,7 @@ class AnnouncedQuery:
                 "(watermarkStrategy=none)",
                 self._writer, waited,
             )  # fmt: skip
-        trouble = self._tell(self._topics, lambda each: self._announce(each, found, batch, began))
+        trouble = self._send_each(self._topics, lambda each: self._announce(each, found, batch, began))
         if trouble is None:
             with self._changed:
                 self._done = batch

@@ -1,4 +1,4 @@
-"""Whether a query is at rest, so that readers need not wait for it, and what its log says of that. Pure."""
+"""Whether a query is at rest, so that readers need not wait for it, and the lines of its log about that. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from watermark_source.spark.operator_watermarks import executed_batch
 from watermark_source.status_model.status_json import parse_report
 
 MOST_INTERVAL_MS: Final = 1_000
-"""Idleness is announced of queries that look for rows at least this often: meanwhile readers go on without them."""
+"""Idleness is announced of queries that look for rows at least this often: meanwhile readers continue without them."""
 
 
 def is_at_rest(progress: Mapping[str, Any], batch: int) -> bool:

@@ -37,7 +37,7 @@ class WrittenTopic:
         self._send(Announcement(writer=writer, query=query, batch=batch, watermark=watermark, **cut._asdict()))
 
     def can_rest(self, batch: int) -> bool:
-        """Return whether readers wait for the query after a batch, and could be told that they need not."""
+        """Return whether readers wait for the query after a batch, and could learn that they need not."""
         last = self.last
         return last is not None and last.batch == batch and not last.idle and last.watermark != MAX
 
@@ -50,7 +50,7 @@ class WrittenTopic:
             self._send(made)
 
     def end_rest(self) -> None:
-        """Announce that readers have to wait again where they may have been told otherwise: at once, without a new cut,
+        """Announce that readers have to wait again where they may not be waiting: at once, without a new cut,
         since what was promised before idleness still holds."""
         if self.maybe_idle is not None:
             self._send(replace(self.maybe_idle, idle=False))

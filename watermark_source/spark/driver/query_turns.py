@@ -1,7 +1,7 @@
 """The turns of a query's sources: each writes its own into its file of the driver's folder, and reads the others'.
 
 Spark asks the sources of a query one after the other from one thread, so no source reads a turn of its own query while
-that is written. A query is known by the id of its run, which its tasks tell: until a source has had rows read in this
+that is written. A query is known by the id of its run, which its tasks report: until a source has had rows read in this
 run, it is in no query, and the group counts it by the store alone.
 """
 
@@ -38,7 +38,7 @@ class SharedTurns(QueryTurns):
     def write(
         self, planned: Plan, report: GroupMember, member: str, local: LocalMembers | None, drift: int | None
     ) -> None:
-        """Tell the others what was planned, and log what it fell short of: see ``end``."""
+        """Publish what was planned, and log what it fell short of: see ``end``."""
         turn = self.end(planned, report, member, drift, partial(_reach_of, planned))
         if self.trouble is not None:
             _log.warning("%s", self.trouble, extra={ABOUT: "shortfall"})
@@ -61,11 +61,11 @@ def _reach_of(planned: Plan) -> Millis | None:
 
 
 def _text_of(short: Shortfall) -> str:
-    told = f"this source had told the other sources of its query that this batch reaches {watermark_text(short.reach)}"
+    reach = f"this source had published that its batch reaches {watermark_text(short.reach)}"
     if short.reached <= FIRST:
-        return f"{told}, and does not know the event times of all rows that are to be read; {short.ahead} went ahead"
+        return f"{reach}, and does not know the event times of all rows that are to be read; {short.ahead} went ahead"
     return (
-        f"{told}, and it reaches {watermark_text(short.reached)}: {short.ahead} is ahead by "
+        f"{reach}, and it reaches {watermark_text(short.reached)}: {short.ahead} is ahead by "
         f"{format_duration(short.lead - short.reached)}, more than alignmentMaxDrift, and waits in the next batch"
     )
 

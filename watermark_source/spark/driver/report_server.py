@@ -84,7 +84,7 @@ class ReportServer:
         self._key = secrets.token_bytes(32)
         self._closed = False
         self.run: str | None = None
-        """The id of the query's run, once a task has told it."""
+        """The id of the query's run, once a task has reported it."""
         self._peers: dict[socket.socket, _Peer] = {}
         self._strangers = _Strangers()
         self._selector = selectors.DefaultSelector()

@@ -241,7 +241,7 @@ class TaskReports:
 
     @property
     def run(self) -> str | None:
-        """The id of the query's run, once a task has told it."""
+        """The id of the query's run, once a task has reported it."""
         return self._server.run
 
     def close(self) -> None:
