@@ -34,10 +34,8 @@ def steps_of_connect(df: DataFrame) -> Step:
     text = explained(extended=True)
     if " more fields" in text:
         with session_setting(df, _MOST_FIELDS, _ALL) as is_set:
-            if not is_set:
-                return steps_sent(df)
-            text = explained(extended=True)
-    return PlanText.of(text).steps()
+            text = explained(extended=True) if is_set else text
+    return steps_sent(df) if " more fields" in text else PlanText.of(text).steps()
 
 
 # What the client has sent.

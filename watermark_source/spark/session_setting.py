@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from threading import RLock
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
@@ -13,19 +12,20 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-_one_thread = RLock()
-"""Held while a setting is another one: two threads would take each other's for the previous one."""
-
-
 @contextmanager
 def session_setting(df: DataFrame, name: str, value: str) -> Iterator[bool]:
-    """Set a setting of a DataFrame's session meanwhile; yield whether it is set: managed platforms refuse it."""
+    """Set a setting of a DataFrame's session meanwhile; yield whether it is set: managed platforms refuse it.
+
+    Calls do not wait for each other: the start of a query runs listeners, which may start another one. Where another
+    call has set it, that call ends it.
+    """
     conf = df.sparkSession.conf
     is_set = False
-    with _one_thread, ExitStack() as stack:
+    with ExitStack() as stack:
         with suppress(PySparkException):
             before = conf.get(name, None)
-            conf.set(name, value)
+            if before != value:
+                conf.set(name, value)
+                stack.callback(*((conf.unset, name) if before is None else (conf.set, name, before)))
             is_set = True
-            stack.callback(*((conf.unset, name) if before is None else (conf.set, name, before)))
         yield is_set

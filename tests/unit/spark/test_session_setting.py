@@ -51,6 +51,25 @@ def test_of_two_threads_neither_takes_the_others_setting_for_that_of_before() ->
     assert conf == {"other": "x"}
 
 
+def test_a_call_does_not_wait_for_one_in_which_a_listener_makes_it() -> None:
+    conf, is_done = Conf(), Event()
+
+    def listener() -> None:
+        with session_setting(frame(conf), "examined", "true") as is_set:
+            assert is_set
+        is_done.set()
+
+    with session_setting(frame(conf), "examined", "true"):
+        thread = Thread(target=listener)
+        thread.start()
+        ended = is_done.wait(5)
+        still_set = dict(conf)
+    thread.join()
+    assert ended, "it waited until the other call was over"
+    assert still_set == {"examined": "true"}
+    assert conf == {}
+
+
 def test_an_error_where_a_session_takes_no_settings_names_none() -> None:
 
     def call() -> None:
