@@ -93,10 +93,11 @@ class Membership:
         if group is None or group.store is None:
             return NO_OTHERS
         self.register()
-        self._turns.read(run, self._local)
+        is_alone = self._client is None and self._is_alone(before, group)
+        self._turns.read(None if is_alone else run, self._local)
+        if is_alone:
+            return NO_OTHERS
         if self._client is None:
-            if self._is_alone(before, group):
-                return NO_OTHERS
             self._join(before, group)
         assert self._client is not None
         met_before = before.member is not None
