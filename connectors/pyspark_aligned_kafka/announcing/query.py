@@ -326,19 +326,19 @@ class AnnouncedQuery:
         batch = self._committed()
         if batch is None:
             return True
-        is_done, is_announced = self._is_done(batch), True
+        is_done, is_sent = self._is_done(batch), True
         if self._is_announced_idle and (not is_done or not is_active or has_begun_another(self._query, batch)):
             # Before the batch is announced, which may fail: until then readers do not wait.
-            is_announced = self._send_each(self._topics, WrittenTopic.end_rest) is None
-            if is_announced:
+            is_sent = self._send_each(self._topics, WrittenTopic.end_rest) is None
+            if is_sent:
                 _log.info("writer %s: its readers wait for it again", self._writer)
         elif is_done:
-            is_announced = self._begin_rest(batch)
+            is_sent = self._begin_rest(batch)
         if is_done:
-            return is_announced
+            return is_sent
         trouble = self._announce_last()
         self._note_trouble(trouble)
-        return is_announced and self._is_done(batch)
+        return is_sent and self._is_done(batch)
 
     def _note_trouble(self, trouble: WatermarkSourceError | None) -> None:
         with self._changed:
