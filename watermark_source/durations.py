@@ -100,6 +100,30 @@ def format_seconds(millis: int) -> str:
     return format_duration(max(0, millis) // 1_000 * 1_000)
 
 
+def age_text(millis: int) -> str:
+    """Return an age as people say it: with one unit from ten of it on, below with two, and tenths below ten seconds.
+
+    Two clocks that differ by a batch so show the same age, on a page and in a terminal.
+    """
+    if millis < 0:
+        return f"-{age_text(-millis)}"
+    if millis < 1_000:
+        return f"{millis // 100 / 10:g} s"
+    first, unit, *rest = format_duration(millis).split(" ")
+    return " ".join((first, unit, *rest)) if rest and len(first) == 1 else f"{first} {unit}"
+
+
+def short_count(n: int) -> str:
+    """Return a whole number in at most six characters, as for a narrow column: 3 digits from a hundred thousand on."""
+    if n < 100_000:
+        return count_text(n)
+    power = max(i for i in range(len(_THOUSANDS)) if n >= 1_000**i)
+    return f"{float(f'{n / 1_000**power:.3g}'):g} {_THOUSANDS[power]}"
+
+
+_THOUSANDS = ("", "k", "M", "G", "T", "P", "E")
+
+
 def count_text(n: int, unit: str = "") -> str:
     """Return a whole number with a blank between thousands; with a unit, ``1 row`` or ``2 000 rows``."""
     number = f"{n:,}".replace(",", " ")
