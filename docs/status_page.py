@@ -17,7 +17,7 @@ STATUS_PAGE = Path(__file__).parent / "status.md"
 SECTIONS = {
     "watermark_source.status_model.source_status": (
         "SourceStatus SplitView SplitBacklog TimeInStatus GroupStatus WriterView SnapshotProgress BoundInForce "
-        "Unprocessed ChangeCounts"
+        "Unprocessed ChangeCounts Quantiles"
     ),
     "watermark_source.planning.holds": "Hold",
     "watermark_source.planning.group": "Peer OwnSilence",

@@ -91,8 +91,8 @@ def test_rows_of_an_hour_ago_that_are_processed_at_once_are_old_data(
         fed.settle()
         found = status(fed.query)
         assert str(found.why).startswith("the data are old: the newest event time read, "), found
-        assert found.clocks.event_time_latency is not None
-        assert found.clocks.event_time_latency > 1_000 * (HOUR - 1)
+        assert found.clocks.event_time_lag is not None
+        assert found.clocks.event_time_lag > 1_000 * (HOUR - 1)
         # Far from an hour: that is what the watermark alone cannot show.
         assert (found.clocks.processing_time_latency or 0) < 60_000
 

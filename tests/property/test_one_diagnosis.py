@@ -284,6 +284,25 @@ def test_splits_within_ten_seconds_of_each_other_hold_nobody_and_make_no_history
     assert history.changes() == ()
 
 
+def test_two_writers_that_take_turns_hold_a_source_together_and_make_no_history() -> None:
+    history, by = ChangeHistory(), AnnouncedBy(frozenset("ab"))
+    options = replace(options_of(), policy=replace(options_of().policy, strategy=Announced(by)))
+    log = log_of([NOW - MINUTE] * 3)
+    for n in range(6):
+        marks = {"a": NOW + 2_000 * n, "b": NOW + 2_000 * n + (1_000 if n % 2 else -1_000), "c": NOW + MINUTE}
+        logged = [statement(writer, mark, 0, idle=False) for writer, mark in marks.items()]
+        table, _ = with_statements(AnnouncedTable(), logged, "T")
+        announced = ObservedAnnouncements(
+            table=table, by=by, log="L", next_position=1, is_current=True, silent=dict.fromkeys("abc", 0)
+        )
+        planned = plan(SourceState(splits={A: at(3)}), observation(log, announced=announced), options.policy, log)
+        status = status_of(Seen(planned, RowCounts(), words=KAFKA), options)
+        assert [(hold.by, hold.name) for hold in status.holds] == [(HeldBy.WRITER, "a"), (HeldBy.WRITER, "b")]
+        assert_views_agree(status)
+        history.record("q", [replace(status, at=NOW + n)])
+    assert history.changes() == ()
+
+
 def test_two_silent_splits_that_are_as_far_behind_the_others_both_hold_them() -> None:
     quiet = [at(1, NOW - 20 * MINUTE + n, since=NOW - 15 * MINUTE) for n in (0, 5_000)]
     members = [(quiet[0], 0), (quiet[1], 0), (at(1, NOW), 0)]

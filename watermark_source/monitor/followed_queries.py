@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from watermark_source.clock import Clock
 from watermark_source.durations import ACCEPTED, parse_duration, parse_time
 from watermark_source.errors import UsageError, shortened
 from watermark_source.monitor.checkpoint import WATERMARK_POLICY, query_of_checkpoint
+from watermark_source.monitor.freshness import NO_BATCHES, NO_FRESHNESS, Freshness, RecentBatches, committed_at
 from watermark_source.monitor.history import ChangeHistory
 from watermark_source.monitor.open_windows import OpenWindow, open_window
 from watermark_source.monitor.page_html import QueryView
@@ -48,6 +49,8 @@ class QueryStatus:
     clocks: QueryClocks
     why: Diagnosis
     """Why its results are as far behind the clock as they are."""
+    freshness: Freshness = NO_FRESHNESS
+    """How fresh its results were over the last minutes."""
 
     @property
     def sources(self) -> tuple[SourceStatus, ...]:
@@ -66,7 +69,7 @@ def status(query: Any, *, tolerance: str = "10 seconds") -> QueryStatus:
     Raises:
         UsageError: ``tolerance`` is not a duration, or a source runs with another release of this project.
     """
-    return QueryReader(query, _tolerance(tolerance)).status()
+    return QueryReader(query, _tolerance(tolerance)).with_recent_batches().status()
 
 
 def why(query: Any, *, tolerance: str = "10 seconds") -> str:
@@ -76,7 +79,7 @@ def why(query: Any, *, tolerance: str = "10 seconds") -> str:
     "no window can close", "no rows arrive", "the data are fresh"; at the start "the query is starting",
     "the first batch is running". Arguments and errors are those of ``status``.
     """
-    return str(status(query, tolerance=tolerance).why)
+    return str(QueryReader(query, _tolerance(tolerance)).status().why)
 
 
 def why_open(query_or_checkpoint: Any, window_end: dt.datetime | str | int | None = None) -> OpenWindow:
@@ -152,16 +155,30 @@ def query_of_status(query: Any, clocks: QueryClocks) -> QueryAt:
 
 def query_view(query: Any, name: str, of: QueryStatus, history: ChangeHistory) -> QueryView:
     """Return a query as the page shows it: its status, why its windows are open, and what the history has of it."""
+    return _view(str(query.id), name, of, query_of_status(query, of.clocks), history)
+
+
+def ended_view(query: FollowedQuery, id_: str, operators: Operators, at: int, history: ChangeHistory) -> QueryView:
+    """Return a query that has ended as its last batch left it; ``at``: when it ended."""
+    clocks = replace(query, operators=operators).clocks(at)
+    batch = executed_batch(query.progress)
+    known = QueryAt(sources=clocks.sources, batch=batch, applied=clocks.applied_watermark, has_ended=True)
+    status = QueryStatus(clocks, diagnose(clocks), query.recent.freshness(at))
+    return _view(id_, query.label, status, known, history)
+
+
+def _view(id_: str, name: str, of: QueryStatus, at: QueryAt, history: ChangeHistory) -> QueryView:
     held = {source.source_name: subject(source.holds[0]) for source in of.sources if source.holds}
     since = {source: history.held_since(name, source, holder) for source, holder in held.items()}
     return QueryView(
         name=name,
-        id=str(query.id),
+        id=id_,
         clocks=of.clocks,
         why=of.why,
-        open=open_window(query_of_status(query, of.clocks), None),
+        open=open_window(at, None),
         held_since={source: at for source, at in since.items() if at is not None},
         points={source.source_name: history.points(name, source.source_name) for source in of.sources},
+        freshness=of.freshness,
     )
 
 
@@ -210,12 +227,27 @@ class QueryReader:
         self._operators: Operators = None
         self._asked_after: int | None = None
         """The committed batch after which the operators were asked."""
+        self._recent = NO_BATCHES
+        self._counted: int | None = None
+        """The last batch in ``_recent``."""
+
+    @property
+    def operators(self) -> Operators:
+        """What its stateful operators stated last."""
+        return self._operators
+
+    def with_recent_batches(self) -> QueryReader:
+        """Count the batches that Spark still has the progress of, and return this reader."""
+        for progress in self._query.recentProgress:
+            self._count(progress, parse_progress(progress), None)
+        return self
 
     @spark_internals()
     def status(self) -> QueryStatus:
         """Return the status as of now."""
         progress: Mapping[str, Any] = self._query.lastProgress or {}
-        sources = {source.source_name: source for source in parse_progress(progress)}
+        reported = parse_progress(progress)
+        sources = {source.source_name: source for source in reported}
         handle = getattr(self._query, "_jsq", None)
         execution = None if handle is None else handle.streamingQuery()
         in_batch, running, now = False, None, self._now()
@@ -225,17 +257,24 @@ class QueryReader:
             in_batch = not execution.committedOffsets().equals(execution.availableOffsets())
             sources |= {source.source_name: source for source in _reports(execution)}
             running = _running(execution, executed_batch(progress), now) if in_batch else None
+        operators = None if execution is None else self._asked(executed_batch(progress))
+        self._count(progress, reported, operators)
         clocks = query_clocks(
             progress,
             tuple(sources.values()),
             now,
             in_batch=in_batch,
             running=running,
-            operators=None if execution is None else self._asked(executed_batch(progress)),
+            operators=operators,
             waits_for_trigger=self._query.status["message"] == "Waiting for next trigger",
             unfollowed=_unfollowed(progress, takes_highest=takes_highest),
         )
-        return QueryStatus(clocks, diagnose(clocks, self._tolerance))
+        return QueryStatus(clocks, diagnose(clocks, self._tolerance), self._recent.freshness(now))
+
+    def _count(self, progress: Mapping[str, Any], reported: Sequence[SourceStatus], operators: Operators) -> None:
+        batch = executed_batch(progress)
+        if batch is not None and (self._counted is None or batch > self._counted):
+            self._counted, self._recent = batch, with_batch(self._recent, progress, reported, operators)
 
     def _asked(self, committed: int | None) -> Operators:
         if self._asked_after != committed or not isinstance(self._operators, BatchWatermarks):
@@ -264,6 +303,16 @@ def _running(execution: Any, committed: int | None, now: int) -> int | None:
     return max(0, now - int(last.offsetSeqMetadata().batchTimestampMs()))
 
 
+def with_batch(
+    recent: RecentBatches, progress: Mapping[str, Any], reported: Sequence[SourceStatus], operators: Operators
+) -> RecentBatches:
+    """Return the recent batches with that of a progress event, if it is of one."""
+    at = committed_at(progress)
+    if at is None:
+        return recent
+    return recent.after(query_clocks(progress, reported, at, in_batch=True, operators=operators))
+
+
 # All queries that a listener follows.
 
 
@@ -282,6 +331,7 @@ class FollowedQuery:
     operators: Operators = None
     idle_at: int | None = None
     """When Spark last reported that it had nothing to do."""
+    recent: RecentBatches = NO_BATCHES
 
     def clocks(self, now: int) -> QueryClocks:
         """Return its clocks as of the last event."""
@@ -322,11 +372,12 @@ class FollowedQueries:
         with self._lock:
             followed = self._queries.get(query, FollowedQuery(run, label))
             if followed.run == run:
-                last = event or {}
+                last, reported = event or {}, tuple(statuses)
                 self._queries[query] = replace(
                     followed,
                     late_rows=followed.late_rows + late,
-                    sources={**followed.sources, **{status.source_name: status for status in statuses}},
+                    recent=with_batch(followed.recent, last, reported, operators),
+                    sources={**followed.sources, **{status.source_name: status for status in reported}},
                     progress=last,
                     operators=newest(followed.operators, operators, executed_batch(last)),
                     idle_at=None,

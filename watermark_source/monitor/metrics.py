@@ -168,13 +168,18 @@ METRICS = (
         lambda of: of.output_watermark,
     ),
     _CLOCKS.gauge(
-        "input_event_time_latency_seconds",
+        "input_event_time_lag_seconds",
         "How far the input watermark is behind the clock.",
-        lambda of: of.input_latency,
+        lambda of: of.input_event_time_lag,
+    ),
+    _CLOCKS.gauge(
+        "event_time_lag_seconds",
+        "How far the output watermark is behind the clock.",
+        lambda of: of.event_time_lag,
     ),
     _CLOCKS.gauge(
         "event_time_latency_seconds",
-        "How far the output watermark is behind the clock.",
+        "How far the output watermark is behind the input watermark: what the query adds.",
         lambda of: of.event_time_latency,
     ),
     _CLOCKS.gauge(

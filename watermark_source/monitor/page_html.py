@@ -13,6 +13,7 @@ from html import escape
 from typing import Any, Final, NamedTuple
 
 from watermark_source.durations import count_text, format_duration, format_seconds
+from watermark_source.monitor.freshness import NO_FRESHNESS, Freshness
 from watermark_source.monitor.history import Change, Point
 from watermark_source.monitor.open_windows import OpenWindow
 from watermark_source.monitor.status_table import headline, snapshot_lines, split_cells
@@ -113,6 +114,7 @@ class QueryView:
     """By source: since when the present holder holds its watermark, as far as the page was there to see it."""
     points: Mapping[str, Sequence[Point]] = field(default_factory=dict)
     """By source: its watermark and lag over time."""
+    freshness: Freshness = NO_FRESHNESS
 
 
 class Ended(NamedTuple):
@@ -125,6 +127,8 @@ class Ended(NamedTuple):
     """The last batch that it had committed; ``None`` before the first."""
     error: str | None
     """The first line of the error that ended it; ``None`` without one."""
+    query: QueryView | None = None
+    """As its last batch left it; ``None`` if it reported none."""
 
     def __str__(self) -> str:
         after = "before its first batch" if self.batch is None else f"after batch {count_text(self.batch)}"
@@ -148,7 +152,7 @@ class Page:
 
 _CLOCKS: Final = (
     *("input_watermark", "applied_watermark", "output_watermark", "processing_time_watermark"),
-    *("event_time_latency", "processing_time_latency", "state_rows"),
+    *("event_time_lag", "event_time_latency", "processing_time_latency", "state_rows"),
 )
 
 
@@ -157,7 +161,9 @@ def page_json(of: Page) -> dict[str, Any]:
     return {
         "at": of.at,
         "queries": [_query_json(query, of) for query in of.queries],
-        "ended": [each._asdict() for each in of.ended],
+        "ended": [
+            each._asdict() | {"query": None if each.query is None else _query_json(each.query, of)} for each in of.ended
+        ],
         "unreadable": dict(of.unreadable),
         "changes": [change._asdict() | {"kind": change.kind.value} for change in of.changes],
     }
@@ -170,12 +176,16 @@ class Upstream(NamedTuple):
     """Its name as a writer of the source's topic."""
     number: int
     """Its place on the page."""
-    name: str
+    query: str
+    announced: int | None
+    """The watermark that it announced last,"""
+    since: int | None
+    """and when, milliseconds since 1970-01-01 UTC."""
     why: str
     """What holds it in turn, as a sentence that begins with "its"."""
 
     def __str__(self) -> str:
-        return f"Writer {self.writer} is the query {self.name}: {self.why}"
+        return f"Writer {self.writer} is the query {self.query}: {self.why}"
 
 
 def upstream(of: Page, query: QueryView) -> Iterator[Upstream]:
@@ -190,7 +200,9 @@ def upstream(of: Page, query: QueryView) -> Iterator[Upstream]:
                     found = of.queries[number]
                     known.add(writer.query)
                     waiting.append(found)
-                    yield Upstream(writer.name, number, found.name, _what_holds(found))
+                    yield Upstream(
+                        writer.name, number, found.name, writer.announced, writer.since, _what_holds(found)
+                    )
 
 
 def _what_holds(query: QueryView) -> str:
@@ -212,9 +224,11 @@ def _query_json(query: QueryView, page: Page) -> dict[str, Any]:
         "why": str(query.why),
         "open": query.open.sentence,
         "remarks": list(query.open.remarks),
-        "upstream": [str(each) for each in upstream(page, query)],
+        "upstream": [each._asdict() for each in upstream(page, query)],
         "clocks": {name: getattr(query.clocks, name) for name in _CLOCKS},
+        "freshness": {name: spread and spread._asdict() for name, spread in query.freshness._asdict().items()},
         "held_since": dict(query.held_since),
+        "points": {source: [each._asdict() for each in points] for source, points in query.points.items()},
         "sources": [status_to_json(source) for source in query.clocks.sources],
     }
 
@@ -299,7 +313,7 @@ def _query(of: QueryView, number: int, page: Page) -> Iterator[str]:
             if to_do := advice_of(source):
                 yield _tag("p", f"{as_sentence(to_do)}.")
     for each in upstream(page, of):
-        linked = f'<a href="#q{each.number}">{escape(each.name)}</a>'
+        linked = f'<a href="#q{each.number}">{escape(each.query)}</a>'
         yield f"<p>Writer {escape(each.writer)} is the query {linked}: {escape(each.why)}</p>"
     yield _tag("p", f"{of.open.sentence[:1].upper()}{of.open.sentence[1:]}")
     if of.open.remarks:

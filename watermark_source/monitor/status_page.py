@@ -29,7 +29,7 @@ from pyspark.sql.streaming.listener import QueryProgressEvent, QueryTerminatedEv
 
 from watermark_source.clock import Clock
 from watermark_source.errors import UsageError, WatermarkSourceError, shortened
-from watermark_source.monitor.followed_queries import QueryReader, query_view
+from watermark_source.monitor.followed_queries import QueryReader, ended_view, query_view
 from watermark_source.monitor.history import ChangeHistory
 from watermark_source.monitor.listener import StatusListener
 from watermark_source.monitor.page_html import REFRESHES, SCRIPT, STYLE, Ended, Page, QueryView, page_html, page_json
@@ -170,13 +170,16 @@ class _Queries(StatusListener):
         self._history.record(name, sources)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 (Spark's name)
-        """Forget the query but for how it ended; its changes remain."""
+        """Keep how the query ended, and how its last batch left it."""
         ended = {query.run: query for query in self.queries()}
         super().onQueryTerminated(event)
         if (query := ended.get(str(event.runId))) is not None:
-            self._history.end(query.label)
             error = None if event.exception is None else shortened(event.exception.partition("\n")[0])
-            self._ended.append(Ended(query.label, self._clock.wall(), executed_batch(query.progress), error))
+            at, reader = self._clock.wall(), self._readers.get(query.run)
+            operators = None if reader is None else reader.operators
+            view = ended_view(query, str(event.id), operators, at, self._history) if query.sources else None
+            self._ended.append(Ended(query.label, at, executed_batch(query.progress), error, view))
+            self._history.end(query.label)
 
     def page(self) -> Page:
         """Return the present status; requests within a quarter of a second share it."""
@@ -190,7 +193,8 @@ class _Queries(StatusListener):
         views: list[QueryView] = []
         unreadable: dict[str, str] = {}
         active = self._session.streams.active
-        self._readers = {str(q.runId): self._reader(q) for q in active}
+        runs = {str(query.runId) for query in active}
+        self._readers = {run: reader for run, reader in self._readers.items() if run in runs}
         for query in active:
             name = query.name or str(query.id)
             try:
@@ -209,11 +213,11 @@ class _Queries(StatusListener):
             unreadable=unreadable,
         )
 
-    def _reader(self, query: Any) -> QueryReader:
-        return self._readers.get(str(query.runId)) or QueryReader(query, TOLERANCE, self._clock.wall)
-
     def _view(self, name: str, query: Any) -> QueryView:
-        return query_view(query, name, self._readers[str(query.runId)].status(), self._history)
+        run = str(query.runId)
+        if run not in self._readers:
+            self._readers[run] = QueryReader(query, TOLERANCE, self._clock.wall).with_recent_batches()
+        return query_view(query, name, self._readers[run].status(), self._history)
 
 
 class _Server(ThreadingHTTPServer):

@@ -226,6 +226,8 @@ class LiveStatus:
 
     def _read(self) -> tuple[SourceStatus, ...]:
         try:
+            if self._status is None:
+                self._reader.with_recent_batches()
             self._status = self._reader.status()
         except UsageError as error:
             if not self._warned:
@@ -324,7 +326,10 @@ def _page_picture(page: Mapping[str, Any], console: Console) -> RenderableType:
     for query in page["queries"]:
         parts.append(Text(printable(f"{query['name']}: {query['why']}"), style="bold"))
         parts.append(Text(printable(str(query["open"]))))
-        parts += [Text(printable(str(each))) for each in query.get("upstream", ())]
+        parts += [
+            Text(printable(f"Writer {each['writer']} is the query {each['query']}: {each['why']}"))
+            for each in query.get("upstream", ())
+        ]
         for report in query["sources"]:
             shown = lines if console.is_terminal else None
             parts.append(render(status_from_json(report), width=width, now=page["at"], lines=shown))

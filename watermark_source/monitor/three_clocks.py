@@ -114,14 +114,22 @@ class QueryClocks:
         return caught_up and self.rows_at is None and self.newest is not None
 
     @property
-    def event_time_latency(self) -> int | None:
+    def event_time_lag(self) -> int | None:
         """How many milliseconds the output watermark is behind the clock."""
         return behind_clock(self.at, self.output_watermark)
 
     @property
-    def input_latency(self) -> int | None:
+    def input_event_time_lag(self) -> int | None:
         """How many milliseconds the input watermark is behind the clock."""
         return behind_clock(self.at, self.input_watermark)
+
+    @property
+    def event_time_latency(self) -> int | None:
+        """How many milliseconds the query itself adds: the input watermark less the output watermark (*Streaming
+        Systems*, chapter 3). ``None`` while one is unknown, or at the ends of time."""
+        if self.input_watermark is None or not is_moment(self.input_watermark):
+            return None
+        return behind_clock(self.input_watermark, self.output_watermark)
 
 
 def behind_clock(now: int, watermark: int | None) -> int | None:
@@ -270,20 +278,20 @@ class Delays:
 
 
 def delays(of: QueryClocks) -> Delays:
-    """Return the parts of a query's delay. They add up to ``event_time_latency``, if operators hold rows."""
+    """Return the parts of a query's delay. They add up to ``event_time_lag``, if operators hold rows."""
     arrived = of.at if of.processing_time_latency is None else of.at - of.processing_time_latency
     caught_up = of.unprocessed is not None and of.unprocessed.split is None
     quiet = max(0, arrived - of.rows_at) if caught_up and of.rows_at is not None else 0
     # When rows arrived that were there before the query was started is not known.
     no_age = of.newest is None or of.nothing_came
     age = 0 if no_age or of.newest is None else max(0, arrived - quiet - of.newest)
-    held, passed = 0, _passed(of)
+    held, passed = 0, passed_by_operators(of)
     if of.state_rows and of.newest is not None and passed is not None and is_moment(passed):
         held = max(0, of.newest - passed)
     return Delays(of.at - arrived, quiet, age, held)
 
 
-def _passed(of: QueryClocks) -> int | None:
+def passed_by_operators(of: QueryClocks) -> int | None:
     """Return up to where operators have emitted their rows."""
     return of.applied_watermark if of.output_watermark is None else of.output_watermark
 
@@ -304,7 +312,7 @@ def diagnose(of: QueryClocks, tolerance: int = TOLERANCE) -> Diagnosis:
     if of.unfollowed is not None:
         text = unfollowed_text(of.sources, of.unfollowed)
         return Diagnosis(DelayVerdict.UNFOLLOWED, f"the query does not follow its sources: {text}")
-    no_watermark = bool(of.state_rows) and _passed(of) is None
+    no_watermark = bool(of.state_rows) and passed_by_operators(of) is None
     waits = parts.held + (parts.quiet if of.state_rows else 0)
     paused = _paused(of)
     found, _ = max(
@@ -411,8 +419,8 @@ def _trigger(of: QueryClocks, parts: Delays) -> str:
 
 
 def _fresh(of: QueryClocks, parts: Delays) -> str:
-    latency = of.event_time_latency
-    shown = "" if latency is None else f", and the output watermark is {_from_clock(latency)}"
+    lag = of.event_time_lag
+    shown = "" if lag is None else f", and the output watermark is {_from_clock(lag)}"
     return f"the data are fresh: rows are processed {_within(parts.processing)} after they arrive{shown}"
 
 
@@ -434,7 +442,7 @@ def _within(millis: int) -> str:
 
 def _rows_wait(of: QueryClocks, parts: Delays) -> str:
     rows = f"operators hold {count_text(of.state_rows, 'row')}"
-    passed = _passed(of)
+    passed = passed_by_operators(of)
     if passed is None:
         return f"rows wait for time: {rows}, and there is no watermark yet{_held_by(of)}"
     own = ""
@@ -518,8 +526,8 @@ def _quiet(of: QueryClocks, parts: Delays) -> str:
 def clock_pieces(of: QueryClocks) -> tuple[str, ...]:
     """Return the texts about a query's clocks, for the line above its sources."""
     pieces = [
-        f"input watermark {moment_text(of.input_watermark)}{_latency(of.input_latency)}",
-        f"output watermark {moment_text(of.output_watermark)}{_latency(of.event_time_latency)}"
+        f"input watermark {moment_text(of.input_watermark)}{_lag(of.input_event_time_lag)}",
+        f"output watermark {moment_text(of.output_watermark)}{_lag(of.event_time_lag)}"
         + (f": {of.no_output}" if of.no_output else ""),
     ]
     if of.unprocessed is not None:
@@ -535,9 +543,9 @@ def clock_pieces(of: QueryClocks) -> tuple[str, ...]:
     return tuple(pieces)
 
 
-def _latency(millis: int | None) -> str:
+def _lag(millis: int | None) -> str:
     return "" if millis is None else f" ({_from_clock(millis)})"
 
 
-def _from_clock(latency: int) -> str:
-    return f"{format_duration(abs(latency))} {'behind' if latency >= 0 else 'ahead of'} the clock"
+def _from_clock(lag: int) -> str:
+    return f"{format_duration(abs(lag))} {'behind' if lag >= 0 else 'ahead of'} the clock"

@@ -132,6 +132,8 @@ class Peer(NamedTuple):
     """Milliseconds since its last report, when the store was asked last."""
     is_waited_for: bool
     """Whether it has reported within its ``alignmentTimeToLive``."""
+    time_to_live: int | None = None
+    """Its ``alignmentTimeToLive`` in milliseconds: waited for until it has been silent for so long."""
 
     @property
     def is_silent(self) -> bool:

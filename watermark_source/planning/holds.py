@@ -372,7 +372,8 @@ def _of_writers(observed: ObservedAnnouncements, writers: Sequence[WriterAt]) ->
 
 
 def holding_writers(writers: Iterable[WriterAt]) -> Sequence[WriterAt]:
-    """Return the writers that the watermark waits for: those without one, or else the lowest.
+    """Return the writers that the watermark waits for: those without one, or else those at most ``NOTABLE`` ahead of
+    the lowest, which take turns.
 
     If none counts, those that may announce again.
     """
@@ -381,7 +382,8 @@ def holding_writers(writers: Iterable[WriterAt]) -> Sequence[WriterAt]:
         found = [writer for writer in every if writer.status is awaited]
         if found:
             lowest = min(announced_at(writer) or 0 for writer in found)
-            return found if awaited is WriterStatus.AWAITED else [w for w in found if announced_at(w) == lowest]
+            near = saturating_add(lowest, NOTABLE)
+            return found if awaited is WriterStatus.AWAITED else [w for w in found if (announced_at(w) or 0) <= near]
     return [writer for writer in every if writer.status is not WriterStatus.ENDED]
 
 

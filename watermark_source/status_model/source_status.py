@@ -10,7 +10,7 @@ import heapq
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final, NamedTuple, TypeVar
 
@@ -73,6 +73,15 @@ class SnapshotProgress:
     rate: int | None
     """Rows per second in this run after its first batch; ``None`` until the second batch."""
     done: bool
+    began: int | None = None
+    """When it began, milliseconds since 1970-01-01 UTC: changes since then wait. ``None``: in an earlier run."""
+
+    @property
+    def chunks_expected(self) -> int | None:
+        """Chunks in all, at the rows that those so far had; ``None`` before the first row, or without an estimate."""
+        if self.done:
+            return self.chunks
+        return -(-self.expected * self.chunks // self.rows) if self.expected and self.rows else None
 
     @property
     def share(self) -> float | None:
@@ -237,6 +246,8 @@ class SplitView:
     quiet: int | None = None
     """For how long it had had nothing to read when its log's end was last requested; ``None`` if it has rows, or if
     that is unknown."""
+    newest_in_log: int | None = None
+    """Highest event time in its log; ``None`` unless the plan had to know it."""
     times: TimeInStatus | None = None
     """Exact, from the moments at which the status changed; ``None`` in older reports."""
 
@@ -321,6 +332,27 @@ class GroupStatus:
         return tuple(peer for peer in self.peers if peer.is_silent)
 
 
+class Quantiles(NamedTuple):
+    """Watermarks of many splits, milliseconds since 1970-01-01 UTC, each that of a split."""
+
+    lowest: int
+    p5: int
+    p25: int
+    median: int
+    p75: int
+    p95: int
+    highest: int
+
+
+_SHARES: Final = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
+
+
+def quantiles(watermarks: Iterable[int]) -> Quantiles | None:
+    """Return where watermarks lie; ``None`` without any."""
+    ordered = sorted(watermarks)
+    return Quantiles(*(ordered[round(share * (len(ordered) - 1))] for share in _SHARES)) if ordered else None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceStatus:
     """A source at one moment. ``reported_splits`` gives its splits, counts and lag."""
@@ -340,6 +372,8 @@ class SourceStatus:
     """Number of splits by status, including splits that are not in ``splits``."""
     lag: int | None
     """Unread rows of all splits with a known end; ``None`` if rows cannot be counted."""
+    quantiles: Mapping[Status, Quantiles] = field(default_factory=dict)
+    """By status, the watermarks of all splits that have one; empty where all splits are in ``splits``."""
     rows: RowTotals = NO_ROWS
     """Rows read since the query was started."""
     bound: BoundInForce | None = None
@@ -433,6 +467,7 @@ class ReportedSplits(NamedTuple):
     splits: tuple[SplitView, ...]
     counts: Mapping[Status, int]
     lag: int | None
+    quantiles: Mapping[Status, Quantiles]
 
 
 def reported_splits(
@@ -449,8 +484,19 @@ def reported_splits(
     left = sum(outline.lag or 0 for outline in splits)
     counts = Counter(outline.status for outline in splits)
     return ReportedSplits(
-        tuple(sorted(views, key=_by_split)), dict(counts), left if positions_are_rows or not left else None
+        tuple(sorted(views, key=_by_split)),
+        dict(counts),
+        left if positions_are_rows or not left else None,
+        _by_status(splits) if len(splits) > REPORTED_SPLITS else {},
     )
+
+
+def _by_status(splits: Sequence[Outline]) -> dict[Status, Quantiles]:
+    marks: dict[Status, list[int]] = {}
+    for outline in splits:
+        if outline.watermark is not None:
+            marks.setdefault(outline.status, []).append(outline.watermark)
+    return {status: found for status, each in marks.items() if (found := quantiles(each)) is not None}
 
 
 def reported_writers(writers: Iterable[WriterView]) -> tuple[WriterView, ...]:

@@ -13,6 +13,7 @@ from watermark_source.planning.range_report import BOUNDS_MS, NONE_LATE, LateRow
 from watermark_source.planning.split import Split
 from watermark_source.status_model.json_fields import Fields, from_json, to_json
 from watermark_source.status_model.source_status import (
+    Quantiles,
     SnapshotProgress,
     SourceStatus,
     SplitBacklog,
@@ -24,7 +25,7 @@ from watermark_source.status_model.source_status import (
 VERSION = 1
 _SIGNATURE = {"v", "format", "source", "splits"}
 _BUCKETS = (*map(str, BOUNDS_MS), "more")
-_BY_NAME = ("splits", "counts", "rows", "snapshots", "writers")
+_BY_NAME = ("splits", "counts", "quantiles", "rows", "snapshots", "writers")
 """Fields of a status that are keys by name, or several keys."""
 
 
@@ -42,6 +43,7 @@ def status_to_json(of: SourceStatus) -> dict[str, Any]:
         "malformedRows": of.rows.malformed,
         "snapshots": {snapshot.log: to_json(snapshot, "log") for snapshot in of.snapshots},
         "writers": {writer.name: to_json(writer, "name") for writer in of.writers},
+        "quantiles": {status.value: to_json(of.quantiles[status]) for status in Status if status in of.quantiles},
     }
     return {
         "v": VERSION,
@@ -68,7 +70,9 @@ def status_from_json(report: Mapping[str, Any]) -> SourceStatus:
             "use the release of the project that the query runs with"
         )
     logs, counts = fields.child("splits"), fields.child("counts")
-    snapshots, writers = (fields.child(key) if key in fields else Fields({}) for key in ("snapshots", "writers"))
+    snapshots, writers, quantiles = (
+        fields.child(key) if key in fields else Fields({}) for key in ("snapshots", "writers", "quantiles")
+    )
     views = (
         _split_from_json(Split(log, numbers.number(key)), numbers.child(key))
         for log in logs
@@ -80,6 +84,10 @@ def status_from_json(report: Mapping[str, Any]) -> SourceStatus:
         fields,
         splits=tuple(sorted(views, key=attrgetter("split"))),
         counts={counts.word(letter, letter, Status): counts.integer(letter) for letter in counts},
+        quantiles={
+            quantiles.word(letter, letter, Status): from_json(Quantiles, quantiles.child(letter))
+            for letter in quantiles
+        },
         rows=RowTotals(
             read=fields.integer("rows"),
             future=fields.integer("futureRows"),

@@ -91,7 +91,7 @@ def test_the_other_members_are_listed_with_their_silence_also_after_their_time_t
     assert rows["b"][1:4] == ("idle", None, 30_000)
     assert all(row.silent >= 140 for row in rows.values())
     (silent,) = peers_of([rows["a"]._replace(silent=109)])
-    assert (silent.name, silent.silent, silent.is_waited_for) == ("a", 109, False)
+    assert (silent.name, silent.silent, silent.is_waited_for, silent.time_to_live) == ("a", 109, False, 100)
     monkeypatch.setattr(statements, "_SILENT_FOR", 1)
     assert {row.source for row in store.members(who("c"))} == {"b"}
     monkeypatch.setattr(statements, "_SILENT_FOR", 1_000)

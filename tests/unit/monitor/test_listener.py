@@ -227,7 +227,7 @@ def test_the_metrics_of_a_status_are_complete() -> None:
         ("watermark_source_announcement_age_seconds", *source, "sessions"): 3,
         ("watermark_source_late_records_total", "sales"): 4,
         ("watermark_source_input_watermark_timestamp_seconds", "sales"): noon,
-        ("watermark_source_input_event_time_latency_seconds", "sales"): 8,
+        ("watermark_source_input_event_time_lag_seconds", "sales"): 8,
         ("watermark_source_processing_time_watermark_timestamp_seconds", "sales"): noon + 3,
         ("watermark_source_processing_time_latency_seconds", "sales"): 5,
         ("watermark_source_state_rows", "sales"): 1,
@@ -251,7 +251,7 @@ def test_the_watermarks_of_operators_and_of_the_output_have_metrics() -> None:
         ("watermark_source_operator_watermark_timestamp_seconds", *operator): NOON / 1_000 - 2,
         ("watermark_source_operator_late_watermark_timestamp_seconds", *operator): NOON / 1_000 - 3,
         ("watermark_source_operator_output_watermark_timestamp_seconds", *operator): NOON / 1_000 - 8,
-        ("watermark_source_event_time_latency_seconds", "sales"): 8,
+        ("watermark_source_event_time_lag_seconds", "sales"): 8,
     }
 
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tests.unit.monitor.example_status import checkout, source_status, split_view
+from tests.unit.monitor.example_status import NOON, checkout, source_status, split_view
 from tests.unit.monitor.test_terminal import exported
 from watermark_source.errors import UsageError
 from watermark_source.monitor.terminal import render_text
+from watermark_source.planning.split import Split
+from watermark_source.planning.state import SnapshotState, SourceState, SplitState
+from watermark_source.planning.watermark import Millis
+from watermark_source.spark.driver.task_reports import SnapshotCount
 from watermark_source.status_model.source_status import REPORTED_SPLITS, SnapshotProgress, progress_line
 from watermark_source.status_model.status_json import status_from_json, status_to_json
 
@@ -34,6 +39,23 @@ def test_the_time_left_needs_a_rate_and_an_estimate() -> None:
     assert copied(rate=None).left is None
     assert copied(rate=0).left is None
     assert copied(done=True).left is None
+
+
+def test_chunks_in_all_are_estimated_from_the_rows_of_those_that_were_read() -> None:
+    assert copied().chunks_expected == 20
+    assert copied(rows=0, chunks=0).chunks_expected is None
+    assert copied(expected=None).chunks_expected is None
+    assert copied(done=True, rows=3).chunks_expected == 11
+
+
+def test_a_snapshot_has_when_it_began_unless_an_earlier_run_began_it() -> None:
+    none = SnapshotState(frontiers={"a": (), "b": ("k",)}, complete=frozenset())
+    state = SourceState(splits={Split("b", 0): SplitState(3, 3)}, snapshots=none)
+    count = SnapshotCount()
+    count.add_snapshots({"a", "b"}, state, SimpleNamespace(sizes=lambda _: {}))  # type: ignore[arg-type]
+    for now in (NOON, NOON + 5_000):
+        found = {each.log: each.began for each in count.progress(state, Millis(now))}
+        assert found == {"a": NOON, "b": None}
 
 
 @pytest.mark.parametrize(

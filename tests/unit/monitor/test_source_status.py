@@ -18,6 +18,7 @@ from watermark_source.status_model.source_status import (
     ChangeCounts,
     GroupStatus,
     Outline,
+    Quantiles,
     SourceStatus,
     SplitBacklog,
     SplitView,
@@ -45,6 +46,7 @@ _VIEWS = st.builds(
     holds_back=st.booleans(),
     late_rows=st.integers(0, 9),
     idle_after=st.none() | _INT64,
+    newest_in_log=st.none() | _INT64,
 )
 _LATE = st.lists(st.integers(0, 9), min_size=14, max_size=14).filter(any).map(tuple)
 _GROUPS = st.builds(
@@ -124,6 +126,17 @@ def test_a_report_of_many_splits_keeps_the_true_numbers() -> None:
     assert status.splits_total == 300
     assert status.counts == {Status.IDLE: 150, Status.ACTIVE: 150}
     assert status.lag == 300 * 50
+
+
+def test_where_splits_are_left_out_of_a_report_it_has_where_all_watermarks_lie() -> None:
+    active = [split_view(i, watermark=NOON + i) for i in range(201)]
+    idle = [split_view(i, Status.IDLE, watermark=None) for i in range(201, 250)]
+    status = status_from_json(json.loads(json.dumps(status_to_json(source_status(*active, *idle)))))
+    assert status.quantiles == {
+        Status.ACTIVE: Quantiles(*(NOON + n for n in (0, 10, 50, 100, 150, 190, 200)))
+    }
+    assert {view.split.number for view in status.splits} == set(range(REPORTED_SPLITS))
+    assert source_status(*active[:REPORTED_SPLITS]).quantiles == {}
 
 
 def test_most_interesting_is_what_holds_the_watermark_then_the_lowest_watermark_and_idle_ones_last() -> None:

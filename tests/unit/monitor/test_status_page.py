@@ -212,6 +212,8 @@ def test_the_json_has_the_reports_of_the_sources() -> None:
     assert query["why"] == str(CHECKOUT.queries[0].why)
     assert query["open"] == CHECKOUT.queries[0].open.sentence
     assert status_from_json(query["sources"][0]) == checkout()
+    assert query["points"]["orders"][2] == {"at": NOON + 2_000, "behind": 10_000, "lag": 2, "drift": 6_998}
+    assert query["freshness"] == {"event_time_lag": None, "commit_latency": None}
 
 
 # Queries in a row.
@@ -221,8 +223,9 @@ def job(name: str, *, held_by: str | None = None, source: SourceStatus | None = 
     """Return a query whose watermark is held by the writer that another one is, or else by its own partition."""
     query = f"id of {held_by}"
     writer = WriterView(
-        name=f"w-{held_by}", status="active", kind=HoldKind.READ, why="announces", holds_back=True, query=query
-    )
+        name=f"w-{held_by}", status="active", kind=HoldKind.READ, why="announces", holds_back=True, query=query,
+        announced=NOON, since=NOON + 1_000,
+    )  # fmt: skip
     status = source or checkout(writers=[] if held_by is None else [writer])
     return replace(view(status, name=name), id=f"id of {name}")
 
@@ -232,8 +235,11 @@ def test_the_query_that_announces_what_holds_a_reader_is_linked_and_so_is_what_h
     text = page_html(shown)
     assert '<p>Writer w-b is the query <a href="#q1">b</a>: its watermark is held by writer w-a: announces</p>' in text
     nearest, first = page_json(shown)["queries"][2]["upstream"]
-    assert nearest == "Writer w-b is the query b: its watermark is held by writer w-a: announces"
-    assert first == "Writer w-a is the query a: its watermark is held by orders-3: behind by 112 344 records"
+    announced = {"announced": NOON, "since": NOON + 1_000}
+    why = "its watermark is held by writer w-a: announces"
+    assert nearest == {"writer": "w-b", "number": 1, "query": "b", **announced, "why": why}
+    why = "its watermark is held by orders-3: behind by 112 344 records"
+    assert first == {"writer": "w-a", "number": 0, "query": "a", **announced, "why": why}
     assert page_json(shown)["queries"][0]["upstream"] == []
     # Each has its own; c has both.
     assert text.count('is the query <a href="#q0">a</a>') == 2
@@ -338,7 +344,12 @@ def test_a_query_that_failed_stays_on_the_page_for_an_hour_with_its_error_unless
     assert (ended.name, ended.batch, ended.error) == ("sales", 7, "the broker is gone")
     shown = Outline(page_html(page(ended=(ended._replace(at=NOON),)))).text
     assert "sales has failed at 2026-11-21 12:00:00 UTC, after batch 7: the broker is gone" in shown
-    assert page_json(page(ended=(ended,)))["ended"] == [ended._asdict()]
+    (shown_ended,) = page_json(page(ended=(ended,)))["ended"]
+    assert (shown_ended["name"], shown_ended["batch"], shown_ended["error"]) == ("sales", 7, "the broker is gone")
+    assert status_from_json(shown_ended["query"]["sources"][0]) == checkout()
+    assert ended.query is not None
+    assert ended.query.held_since == {"orders": checkout().at}
+    assert ended.query.clocks.at == ended.at
     queries._ended[0] = ended._replace(at=ended.at - 3_600_001)
     queries._made = None
     assert queries.page().ended == ()

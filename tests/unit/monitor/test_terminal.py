@@ -119,6 +119,7 @@ class Idle:
     """A query between two batches."""
 
     status: ClassVar[dict[str, Any]] = {"message": "Waiting for data to arrive"}
+    recentProgress: ClassVar[list[Any]] = []  # noqa: N815
 
 
 class Played(Idle):

@@ -74,12 +74,20 @@ def test_the_input_watermark_is_the_lowest_of_the_sources_and_none_before_all_ha
 
 def test_without_stateful_operators_the_output_watermark_is_the_input_watermark() -> None:
     found = clocks(source())
-    assert (found.output_watermark, found.event_time_latency, found.input_latency) == (NOON - 1_000, 1_000, 1_000)
+    assert (found.output_watermark, found.event_time_lag, found.input_event_time_lag) == (NOON - 1_000, 1_000, 1_000)
 
 
 def test_with_stateful_operators_the_output_watermark_is_what_they_state() -> None:
     found = clocks(source(), state=(JOIN,), operators=operators(NOON - 3 * MINUTE))
-    assert (found.output_watermark, found.event_time_latency) == (NOON - 3 * MINUTE, 3 * MINUTE)
+    assert (found.output_watermark, found.event_time_lag) == (NOON - 3 * MINUTE, 3 * MINUTE)
+
+
+def test_event_time_latency_is_the_input_watermark_less_the_output_watermark() -> None:
+    held = clocks(source(), state=(JOIN,), operators=operators(NOON - 3 * MINUTE))
+    assert held.event_time_latency == 3 * MINUTE - 1_000
+    assert clocks(source()).event_time_latency == 0
+    assert clocks(source(watermark=None, views=())).event_time_latency is None
+    assert clocks(source(watermark=MAX), state=(JOIN,), operators=operators(NOON)).event_time_latency is None
 
 
 def test_where_operators_state_nothing_the_reason_is_given() -> None:
@@ -140,11 +148,11 @@ def test_a_time_of_spark_is_read_and_1970_is_none_yet(text: str | None, millis: 
 # The parts of the delay.
 
 
-def test_the_parts_of_a_delay_add_up_to_the_event_time_latency() -> None:
+def test_the_parts_of_a_delay_add_up_to_the_event_time_lag() -> None:
     status = source(arrived=NOON - MINUTE, split="orders-0", newest=NOON - 3 * MINUTE)
     found = clocks(status, state=(JOIN,), operators=operators(NOON - 10 * MINUTE))
     assert delays(found) == Delays(processing=MINUTE, quiet=0, age=2 * MINUTE, held=7 * MINUTE)
-    assert found.event_time_latency == 10 * MINUTE
+    assert found.event_time_lag == 10 * MINUTE
 
 
 def test_the_time_without_rows_is_not_the_age_of_the_data() -> None:
@@ -165,7 +173,7 @@ def test_rows_of_a_query_whose_operators_hold_none_do_not_wait_for_time() -> Non
 
 def test_an_ended_stream_holds_nothing() -> None:
     found = clocks(source(watermark=MAX), state=(JOIN,), operators=operators(MAX))
-    assert (delays(found).held, found.event_time_latency) == (0, None)
+    assert (delays(found).held, found.event_time_lag) == (0, None)
 
 
 # The sentence.

@@ -122,6 +122,7 @@ def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Mil
         splits=reported.splits,
         counts=reported.counts,
         lag=reported.lag,
+        quantiles=reported.quantiles,
         format_name=format_name,
         source_name=options.source_name,
         at=now,
@@ -262,6 +263,7 @@ def _view(of: Outline, facts: PlanFacts, seen: Seen, *, lowest: int, now: Millis
         holds_back=of.holds_back,
         unobserved=state.position - state.observed,
         quiet=hold.quiet,
+        newest_in_log=seen.plan.observation.logs.times.newest.get(split),
         idle_after=hold.timeout if facts.policy.idleness.learned else None,
         times=None if (times := seen.history.times.get(split)) is None else times.as_of(Millis(now - seen.clock_moved)),
     )

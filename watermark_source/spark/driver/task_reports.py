@@ -145,6 +145,8 @@ class _Count:
     before: int
     """Chunks of earlier runs."""
     rows: int = 0
+    began: Millis | None = None
+    """When it was planned first; ``None`` if an earlier run began it."""
     since: Millis | None = None
     """When the first batch was done: processes that start, and code that is compiled, make that one slow."""
     first_rows: int = 0
@@ -185,6 +187,8 @@ class SnapshotCount:
         found = []
         for log, count in sorted((log, self._counts[log]) for log in self._counts.keys() & begun):
             at = state.splits.get(snapshot_split(log), SplitState(0, 0))
+            if count.began is None and not count.before:
+                count.began = now
             if count.since is None and count.rows:
                 count.since, count.first_rows = now, count.rows
             found.append(_progress(log, count, at, now, done=log not in going_on))
@@ -207,6 +211,7 @@ def _progress(log: str, count: _Count, at: SplitState, now: Millis, *, done: boo
         expected=None if count.size.rows is None else max(rows, count.size.rows),
         rate=1_000 * later // passed if later and passed > 0 else None,
         done=done,
+        began=count.began,
     )
 
 

@@ -12,6 +12,7 @@ from watermark_source.clock import Clock
 from watermark_source.planning.announced import AnnouncedBy
 from watermark_source.planning.group import FIRST, OtherMember, OtherMembers, Peer, incomplete
 from watermark_source.planning.holds import HeldBy
+from watermark_source.planning.observation import LogTimes
 from watermark_source.planning.planner import plan
 from watermark_source.planning.policy import AfterCatchUp, Alignment, PlanPolicy
 from watermark_source.planning.range_report import RowTotals
@@ -43,6 +44,16 @@ def seen_beside(others: OtherMembers, state: SourceState = BEGUN) -> Seen:
 def status_beside(others: OtherMembers) -> SourceStatus:
     seen = seen_beside(others)
     return source_status(seen, OPTIONS, "file-log", seen.plan.observation.now)
+
+
+def test_the_newest_in_the_log_is_shown_where_the_plan_knows_it() -> None:
+    assert [view.newest_in_log for view in status_beside(OtherMembers()).splits] == [None]
+    seen, log = seen_beside(OtherMembers()), log_of([100, 200])
+    known = observation(log)
+    dated = replace(known, logs=replace(known.logs, times=LogTimes(newest={A: Millis(200)})))
+    planned = plan(BEGUN, dated, PlanPolicy(alignment=Alignment(max_drift=10)), log)
+    status = source_status(replace(seen, plan=planned), OPTIONS, "file-log", planned.observation.now)
+    assert [view.newest_in_log for view in status.splits] == [200]
 
 
 def test_a_silence_that_begins_or_ends_is_in_the_status_at_once_and_not_a_second_later() -> None:
