@@ -17,7 +17,7 @@ from watermark_source.planning.watermark import LAST_MOMENT, saturating_add, wat
 from watermark_source.status_model.source_status import SourceStatus, SplitView, Status
 
 _LEFT, _RIGHT, _PAST = 0.24, 0.06, 0.22
-"""Shares of the gap that are left of the watermark, right of the present, and right of it where something is past it."""
+"""Shares of the gap left of the watermark, right of the present, and right of it where something is past it."""
 _SHORTEST_GAP: Final = 10_000
 _REPLAY, _SHORTEST_SPREAD = 20, 60_000
 """Partitions replay history where all are more than so many of their spreads, of at least a minute, behind the clock:

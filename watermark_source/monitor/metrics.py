@@ -10,10 +10,12 @@ from enum import Enum
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from watermark_source.monitor.followed_queries import FollowedQuery
+from watermark_source.monitor.freshness import Spread
 from watermark_source.monitor.three_clocks import QueryClocks, behind_clock
 from watermark_source.planning.group import Peer
 from watermark_source.planning.range_report import LateRows
 from watermark_source.planning.watermark import is_moment
+from watermark_source.status_model.hold_texts import subject
 from watermark_source.status_model.source_status import SourceStatus, SplitView, Status, WriterView
 
 _Whole = TypeVar("_Whole")
@@ -133,6 +135,10 @@ def _splits(source: SourceStatus) -> Iterator[tuple[_Labels, SplitView]]:
     return (((view.split.log, str(view.split.number)), view) for view in source.splits)
 
 
+def _quantiles(spread: Spread) -> Iterator[tuple[_Labels, int]]:
+    return iter([(("0.5",), spread.p50), (("0.99",), spread.p99)])
+
+
 def _most_silent(peers: Iterable[Peer]) -> Iterator[tuple[_Labels, Peer]]:
     """Yield the sources of a group, the most silent first; of several with one name that one."""
     return (((name,), peer) for name, peer in {peer.name: peer for peer in reversed([*peers])}.items())
@@ -140,6 +146,9 @@ def _most_silent(peers: Iterable[Peer]) -> Iterator[tuple[_Labels, Peer]]:
 
 _QUERY = _Subjects(("query",), lambda scraped: iter([((scraped.query.label,), scraped)]))
 _CLOCKS = _QUERY.part(lambda query: query.clocks)
+_RECENT = _QUERY.part(lambda query: query.query.recent.freshness(query.clocks.at))
+_RECENT_LAG = _RECENT.part(lambda recent: recent.event_time_lag).parts("quantile", of=_quantiles)
+_RECENT_LATENCY = _RECENT.part(lambda recent: recent.commit_latency).parts("quantile", of=_quantiles)
 _OPERATOR = _CLOCKS.parts(
     "operator",
     "name",
@@ -152,7 +161,8 @@ _BOUND = _SOURCE.part(lambda source: source.bound)
 _SNAPSHOT = _SOURCE.parts("table", of=lambda source: (((snapshot.log,), snapshot) for snapshot in source.snapshots))
 _WRITER = _SOURCE_AT.parts("writer", of=_writers)
 _GROUP = _SOURCE.part(lambda source: source.group)
-_HOLDER = _GROUP.parts("holder", of=lambda group: [] if group.holder is None else [((group.holder,), 1.0)])
+_HOLDER = _SOURCE.parts("holder", of=lambda source: (((subject(hold),), 1.0) for hold in source.holds))
+_GROUP_HOLDER = _GROUP.parts("holder", of=lambda group: [] if group.holder is None else [((group.holder,), 1.0)])
 _PEER = _GROUP.parts("peer", of=lambda group: _most_silent(group.peers))
 _SPLIT = _SOURCE.parts("topic", "partition", of=_splits)
 _SPLIT_BY_STATUS = _SPLIT.parts("status", of=lambda split: _by_status(lambda status: float(split.status is status)))
@@ -192,6 +202,16 @@ METRICS = (
         "How far the processing-time watermark is behind the clock.",
         lambda of: of.processing_time_latency,
     ),
+    _RECENT_LAG.gauge(
+        "recent_event_time_lag_seconds",
+        "Event-time lag of the batches of the last five minutes, when each was committed.",
+        lambda of: of,
+    ),
+    _RECENT_LATENCY.gauge(
+        "recent_commit_latency_seconds",
+        "Time from the arrival of the oldest row to the commit, of the batches of the last five minutes.",
+        lambda of: of,
+    ),
     _CLOCKS.gauge(
         "state_rows", "Rows in the state of the query's operators, without deduplication.", lambda of: of.state_rows
     ),
@@ -216,6 +236,7 @@ METRICS = (
         lambda of: of.output,
     ),
     _SOURCE.gauge("watermark_timestamp_seconds", "Combined watermark of the source.", lambda of: of.watermark),
+    _HOLDER.gauge("watermark_holder", "1 for what holds the combined watermark of the source.", float),
     _SOURCE_AT.gauge(
         "watermark_lag_seconds",
         "How far the combined watermark is behind the clock.",
@@ -283,7 +304,7 @@ METRICS = (
         "Max drift that is in force in the group, the lowest of its members.",
         lambda of: of.max_drift,
     ),
-    _HOLDER.gauge(
+    _GROUP_HOLDER.gauge(
         "alignment_holder", "1 for the partition, or other source, with the lowest watermark of the group.", float
     ),
     _GROUP.part(lambda group: group.own_silence).gauge(

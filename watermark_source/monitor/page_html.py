@@ -200,9 +200,7 @@ def upstream(of: Page, query: QueryView) -> Iterator[Upstream]:
                     found = of.queries[number]
                     known.add(writer.query)
                     waiting.append(found)
-                    yield Upstream(
-                        writer.name, number, found.name, writer.announced, writer.since, _what_holds(found)
-                    )
+                    yield Upstream(writer.name, number, found.name, writer.announced, writer.since, _what_holds(found))
 
 
 def _what_holds(query: QueryView) -> str:

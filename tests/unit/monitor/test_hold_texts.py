@@ -274,9 +274,11 @@ def test_a_writer_states_what_the_watermark_waits_for() -> None:
     assert (found["a"].since, found["a"].batch) == (1_001, 17)
     assert found["c"].why == "has announced nothing yet (announcedBy)"
     assert [each.holds_back for each in found.values()] == [False, False, True]
-    found = views(announcement(50, {}), announcement(90, {}, writer="b"), silent={"a": 40_900})
+    found = views(announcement(50, {}), announcement(10_051, {}, writer="b"), silent={"a": 40_900})
     assert found["a"].why == "has announced nothing for 40 s"
     assert [each.holds_back for each in found.values()] == [True, False]
+    found = views(announcement(50, {}), announcement(10_050, {}, writer="b"))
+    assert [each.holds_back for each in found.values()] == [True, True], "within ten seconds they take turns"
 
 
 @pytest.mark.parametrize(("statements", "changes", "why"), [

@@ -35,7 +35,7 @@ RUN = progress_of()["runId"]
 LATER_RUN = "00000000-0000-0000-0000-000000000002"
 OTHER = "00000000-0000-0000-0000-000000000001"
 LABELS = ("query", "source", "group", "topic", "partition", "status")
-OTHER_LABELS = ("peer", "table", "writer", "le", "holder", "operator", "name")
+OTHER_LABELS = ("peer", "table", "writer", "le", "holder", "operator", "name", "quantile")
 LATE = [
     {
         "operatorName": "stateStoreSave", "numRowsTotal": 1, "numRowsUpdated": 1, "numRowsRemoved": 0,
@@ -202,6 +202,7 @@ def test_the_metrics_of_a_status_are_complete() -> None:
         ("watermark_source_alignment_own_silence_seconds", *source): 4.0,
         ("watermark_source_watermark_timestamp_seconds", *source): noon,
         ("watermark_source_watermark_lag_seconds", *source): 8,
+        ("watermark_source_watermark_holder", *source, "writer clicks"): 1,
         ("watermark_source_alignment_max_allowed_timestamp_seconds", *source): noon + 30,
         **by_status("partitions", source, ACTIVE=1, IDLE=1),
         ("watermark_source_lag_records", *source): 50,
@@ -253,6 +254,17 @@ def test_the_watermarks_of_operators_and_of_the_output_have_metrics() -> None:
         ("watermark_source_operator_output_watermark_timestamp_seconds", *operator): NOON / 1_000 - 8,
         ("watermark_source_event_time_lag_seconds", "sales"): 8,
     }
+
+
+def test_the_last_batches_have_metrics_by_quantile() -> None:
+    listener, registry = StatusListener(), CollectorRegistry()
+    registry.register(StatusCollector(listener.queries, clock=lambda: NOON + 8_000))
+    arrived = source_status(unprocessed=Unprocessed(NOON + 4_000, "orders-0"))
+    listener.onQueryProgress(progressed(arrived, durationMs={"addBatch": 900, "triggerExecution": 1_000}))
+    found = {key[1:]: value for key, value in samples(registry).items() if "recent_commit_latency" in key[0]}
+    assert found.keys() == {("sales", "0.5"), ("sales", "0.99")}
+    # The event began five seconds after noon.
+    assert all(2.0 <= value <= 2.1 for value in found.values())
 
 
 def test_an_idle_query_has_processed_what_arrived_before() -> None:

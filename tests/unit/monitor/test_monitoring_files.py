@@ -36,6 +36,8 @@ def expressions() -> Iterator[Any]:
     for panel in BOARD["panels"]:
         for target in panel["targets"]:
             yield pytest.param(target["expr"], target["legendFormat"], id=f"{panel['title']}: {target['refId']}")
+    for each in BOARD["annotations"]["list"]:
+        yield pytest.param(each["expr"], each["titleFormat"], id=f"annotation: {each['name']}")
     for variable in BOARD["templating"]["list"]:
         if variable["type"] == "query":
             yield pytest.param(variable["query"], "", id=f"${variable['name']}")

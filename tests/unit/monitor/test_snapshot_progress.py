@@ -49,10 +49,10 @@ def test_chunks_in_all_are_estimated_from_the_rows_of_those_that_were_read() -> 
 
 
 def test_a_snapshot_has_when_it_began_unless_an_earlier_run_began_it() -> None:
-    none = SnapshotState(frontiers={"a": (), "b": ("k",)}, complete=frozenset())
+    none = SnapshotState(frontiers={"a": (), "b": (("k",),)}, complete=frozenset())
     state = SourceState(splits={Split("b", 0): SplitState(3, 3)}, snapshots=none)
     count = SnapshotCount()
-    count.add_snapshots({"a", "b"}, state, SimpleNamespace(sizes=lambda _: {}))  # type: ignore[arg-type]
+    count.add_snapshots({"a", "b"}, state, SimpleNamespace(sizes=lambda _: {}))
     for now in (NOON, NOON + 5_000):
         found = {each.log: each.began for each in count.progress(state, Millis(now))}
         assert found == {"a": NOON, "b": None}

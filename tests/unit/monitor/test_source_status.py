@@ -132,9 +132,7 @@ def test_where_splits_are_left_out_of_a_report_it_has_where_all_watermarks_lie()
     active = [split_view(i, watermark=NOON + i) for i in range(201)]
     idle = [split_view(i, Status.IDLE, watermark=None) for i in range(201, 250)]
     status = status_from_json(json.loads(json.dumps(status_to_json(source_status(*active, *idle)))))
-    assert status.quantiles == {
-        Status.ACTIVE: Quantiles(*(NOON + n for n in (0, 10, 50, 100, 150, 190, 200)))
-    }
+    assert status.quantiles == {Status.ACTIVE: Quantiles(*(NOON + n for n in (0, 10, 50, 100, 150, 190, 200)))}
     assert {view.split.number for view in status.splits} == set(range(REPORTED_SPLITS))
     assert source_status(*active[:REPORTED_SPLITS]).quantiles == {}
 

@@ -47,13 +47,12 @@ def status_beside(others: OtherMembers) -> SourceStatus:
 
 
 def test_the_newest_in_the_log_is_shown_where_the_plan_knows_it() -> None:
-    assert [view.newest_in_log for view in status_beside(OtherMembers()).splits] == [None]
-    seen, log = seen_beside(OtherMembers()), log_of([100, 200])
-    known = observation(log)
-    dated = replace(known, logs=replace(known.logs, times=LogTimes(newest={A: Millis(200)})))
-    planned = plan(BEGUN, dated, PlanPolicy(alignment=Alignment(max_drift=10)), log)
-    status = source_status(replace(seen, plan=planned), OPTIONS, "file-log", planned.observation.now)
-    assert [view.newest_in_log for view in status.splits] == [200]
+    assert [view.newest_in_log for view in status_beside(OtherMembers()).splits] == [200]
+    seen = seen_beside(OtherMembers())
+    known = seen.plan.observation
+    unknown = replace(known, logs=replace(known.logs, times=LogTimes()))
+    status = source_status(replace(seen, plan=replace(seen.plan, observation=unknown)), OPTIONS, "file-log", known.now)
+    assert [view.newest_in_log for view in status.splits] == [None]
 
 
 def test_a_silence_that_begins_or_ends_is_in_the_status_at_once_and_not_a_second_later() -> None:
