@@ -20,7 +20,7 @@ GUARDED: Mapping[str, Sequence[str]] = {
     "tests/services": ("services/**/*", "docker-compose.yml", _PACKAGES),
     "tests/integration/test_pages_in_browser.py": (
         "README.md", "docs/monitoring.md", "docs/options.md", "docs/site.py", "services/browser.py",
-        "tests/unit/monitor/example_status.py", "watermark_source/durations.py", "watermark_source/monitor/*.py",
+        "tests/unit/monitor/example_*.py", "watermark_source/durations.py", "watermark_source/monitor/**/*",
         "watermark_source/status_model/*.py",
         "watermark_source/planning/group.py", "watermark_source/planning/hold*.py", "watermark_source/words.py",
         _PACKAGES,

@@ -96,6 +96,7 @@ def _run(words: Sequence[str] | None) -> int:
         "--window-end", metavar="TIME",
         help="end of the window: ISO 8601, UTC without a zone, or milliseconds since 1970 (default: any open window)",
     )  # fmt: skip
+    explain.add_argument("--html", metavar="FILE", help="write the answer with a picture of the partitions, too")
     watch = commands.add_parser(
         "watch",
         help="show a status page in the terminal",
@@ -135,7 +136,14 @@ def _explain(given: argparse.Namespace) -> int:
         end = None if given.window_end is None else parse_time(given.window_end)
     except ValueError as error:
         raise UsageError(f"--window-end {error}") from None
-    sys.stdout.write(f"{open_window(query_of_checkpoint(given.checkpoint), end)}\n")
+    known = query_of_checkpoint(given.checkpoint)
+    found = open_window(known, end)
+    if given.html is not None:
+        # What draws is needed here alone.
+        from watermark_source.monitor.window_file import write_window  # noqa: PLC0415
+
+        write_window(known, found, given.html)
+    sys.stdout.write(f"{found}\n")
     return _GOOD
 
 

@@ -124,6 +124,15 @@ def short_count(n: int) -> str:
 _THOUSANDS = ("", "k", "M", "G", "T", "P", "E")
 
 
+_NUMBER_BLANK = re.compile(r"(?<=\d) (?=\d|(?:ms|s|min|h|d|records?)\b)|(?:(?<=\bmin)|(?<=\b[hd])) (?=\d)")
+"""A blank within a number or a duration."""
+
+
+def unbroken(text: str) -> str:
+    """Return a text in which no line breaks within a number or a duration."""
+    return _NUMBER_BLANK.sub("\u00a0", text)
+
+
 def count_text(n: int, unit: str = "") -> str:
     """Return a whole number with a blank between thousands; with a unit, ``1 row`` or ``2 000 rows``."""
     number = f"{n:,}".replace(",", " ")

@@ -5,7 +5,7 @@
     python -m docs.images.status_page
 
 starts the broker and the topic of ``make play`` and a query in an alignment group, and has a browser take the picture,
-``status_page.png``, when the query has run for a minute and a half: down to its partitions.
+``status_page.png``, when the query has run for a minute and a half: down to its lines over time.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def main() -> None:
             time.sleep(RUNS_S)
             tab = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})
             tab.goto(page.url)
-            table = tab.locator("table").first.bounding_box() or {}
-            below = table["y"] + table["height"] + MARGIN
+            last = tab.locator("figure").last.bounding_box() or {}
+            below = last["y"] + last["height"] + MARGIN
             tab.screenshot(path=PICTURE, full_page=True, clip={"x": 0, "y": 0, "width": WIDTH, "height": below})
         query.stop()
         spark.stop()

@@ -92,6 +92,6 @@ def test_the_notebook_runs_and_its_status_is_a_picture(kafka: Kafka, new_topic: 
         run(why, names)
         run(stop, names)
     assert shown.startswith("<iframe")
-    assert f"The watermark is held by {topic}-2" in shown
+    assert f"{topic}-2 holds the watermark back" in shown
     assert "|count|" in printed.getvalue()
     assert f"{topic}-2" in printed.getvalue()

@@ -159,11 +159,11 @@ def test_the_page_shows_a_running_query_what_holds_it_and_what_changed(
         assert all(a != b for a, b in pairwise(holders))
         assert query["held_since"]
         with urlopen(page.url) as answer:
-            shown = answer.read().decode()
-        assert f"The watermark is held by {topic}-1 since " in shown
-        assert "Without what holds it, it would be 2023-11-14 22:14:19.999 UTC, 20 s later" in shown
+            shown = answer.read().decode().replace("\u00a0", " ")
+        assert f"{topic}-1 holds the watermark back for at least " in shown
+        assert "Without it the watermark would be 20 s later, at 2023-11-14 22:14:19." in shown
         assert f"<td>{source['splits'][topic]['1']['why']}</td>" in shown
-        assert shown.count("<polyline") == 3
+        assert shown.count("<polyline") == 2
         running.query.stop()
         wait_until(lambda: not json_of(page.url)["queries"], 60, "the query to leave the page")
         assert json_of(page.url)["changes"]

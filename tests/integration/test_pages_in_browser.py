@@ -19,14 +19,15 @@ from playwright.sync_api import Browser, BrowserContext, Page, Request
 
 from docs import site
 from services.browser import browser_of_debian, usable_browser
-from tests.unit.monitor.example_status import CHECKOUT, NOON, checkout, page, source_status, split_view, view
+from tests.unit.monitor.example_pages import PAGES
+from tests.unit.monitor.example_status import CHECKOUT, NOON, checkout, page, view
 from watermark_source.monitor.history import Change, ChangeKind
 from watermark_source.monitor.page_html import Page as StatusOf
 from watermark_source.monitor.status_page import _Server
 from watermark_source.planning.group import Peer
 from watermark_source.planning.hold_kinds import HoldKind
 from watermark_source.planning.watermark import Millis
-from watermark_source.status_model.source_status import GroupStatus, Status, WriterView
+from watermark_source.status_model.source_status import GroupStatus, WriterView
 
 pytestmark = [pytest.mark.service, pytest.mark.timeout(600)]
 
@@ -135,20 +136,48 @@ def wrong(tab: Page) -> list[str]:
     ]
 
 
+TEXTS_OUTSIDE = """
+(() => {
+  const outside = [];
+  for (const figure of document.querySelectorAll("figure")) {
+    const frame = figure.getBoundingClientRect();
+    for (const text of figure.querySelectorAll("text")) {
+      const at = text.getBoundingClientRect();
+      if (at.width && !text.closest(".point") && (at.left < frame.left - 1 || at.right > frame.right + 1))
+        outside.push(text.textContent);
+    }
+  }
+  return outside;
+})()
+"""
+
+
 def is_wider_than_its_window(tab: Page) -> bool:
     return bool(tab.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"))
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", [{"width": 1_280, "height": 900}, NARROW], ids=["wide", "narrow"])
-def test_axe_finds_nothing_serious_on_the_status_page(
+def test_axe_finds_nothing_serious_on_any_state_of_the_status_page(
     opened: Open, served: Shown, scheme: str, size: dict[str, int]
 ) -> None:
-    tab = opened(served.url, color_scheme=scheme, viewport=size)
-    assert wrong(tab) == []
-    assert not is_wider_than_its_window(tab)
+    tab = opened(f"{served.url}?refresh=0", color_scheme=scheme, viewport=size)
     back = tab.evaluate("getComputedStyle(document.body).backgroundColor")
-    assert back == ("rgb(255, 255, 255)" if scheme == "light" else "rgb(22, 24, 27)")
+    assert back == ("rgb(247, 247, 245)" if scheme == "light" else "rgb(14, 16, 20)")
+    for name, of in {"full": FULL, **PAGES}.items():
+        served.show(of)
+        tab.reload()
+        assert wrong(tab) == [], name
+        assert not is_wider_than_its_window(tab), name
+
+
+@pytest.mark.parametrize("width", [360, 1_280, 3_840])
+def test_no_text_of_the_picture_leaves_it(opened: Open, served: Shown, width: int) -> None:
+    tab = opened(f"{served.url}?refresh=0", viewport={"width": width, "height": 900})
+    for name, of in PAGES.items():
+        served.show(of)
+        tab.reload()
+        assert tab.evaluate(TEXTS_OUTSIDE) == [], name
 
 
 def test_axe_finds_what_is_wrong(opened: Open, served: Shown) -> None:
@@ -159,7 +188,7 @@ def test_axe_finds_what_is_wrong(opened: Open, served: Shown) -> None:
 
 def test_without_scripts_the_page_is_complete_and_loads_itself_again(opened: Open, served: Shown) -> None:
     with_scripts = opened(f"{served.url}?refresh=0").inner_text("main")
-    tab = opened(f"{served.url}?refresh=2", java_script_enabled=False)
+    tab = opened(f"{served.url}?refresh=5", java_script_enabled=False)
     assert tab.inner_text("main") == with_scripts
     served.show(page(view(checkout(), name="another")))
     tab.get_by_role("heading", name="another", exact=True).wait_for(timeout=PATIENCE_MS)
@@ -168,29 +197,31 @@ def test_without_scripts_the_page_is_complete_and_loads_itself_again(opened: Ope
 def test_what_a_reader_has_unfolded_and_where_they_are_stays_when_the_page_loads_again(
     opened: Open, served: Shown
 ) -> None:
-    tab = opened(f"{served.url}?refresh=2")
-    more = tab.get_by_text("30 more", exact=True)
-    more.press("Enter")
-    last = tab.get_by_role("cell", name="orders-0", exact=True)
+    tab = opened(f"{served.url}?refresh=5")
+    changes = "The last 80 changes of holder, status and limit"
+    tab.get_by_text(changes, exact=True).press("Enter")
+    last = tab.get_by_role("cell", name="orders-0", exact=True).last
     assert last.is_visible()
     tab.evaluate("window.scrollTo(0, 300); window.stays = true")
     later = replace(FULL.queries[2], name="later")
     served.show(replace(FULL, queries=(*FULL.queries[:2], later)))
-    tab.get_by_role("heading", name="later", exact=True).wait_for(timeout=PATIENCE_MS)
+    tab.get_by_role("link", name="later", exact=True).wait_for(timeout=PATIENCE_MS)
     assert last.is_visible()
-    assert tab.evaluate("document.activeElement.textContent") == "30 more"
+    assert tab.evaluate("document.activeElement.textContent") == changes
     assert tab.evaluate("[window.scrollY, window.stays]") == [300, True]
 
 
 def test_a_page_whose_driver_is_gone_says_so_until_it_answers_again(opened: Open, served: Shown) -> None:
-    tab = opened(f"{served.url}?refresh=2")
+    tab = opened(f"{served.url}?refresh=5")
     lost = tab.get_by_text("The page gets no answer")
     assert not lost.is_visible()
     tab.context.set_offline(True)
     lost.wait_for(timeout=PATIENCE_MS)
-    assert tab.get_by_role("heading", name="sales", exact=True).is_visible()
+    assert tab.get_by_role("link", name="sales", exact=True).is_visible()
+    assert tab.evaluate("document.body.className") == "stale"
     tab.context.set_offline(False)
     lost.wait_for(state="hidden", timeout=PATIENCE_MS)
+    assert tab.evaluate("document.body.className") == ""
 
 
 def test_the_keyboard_reaches_all_in_the_order_of_the_page_and_shows_where_it_is(opened: Open, served: Shown) -> None:
@@ -212,24 +243,18 @@ def test_the_keyboard_reaches_all_in_the_order_of_the_page_and_shows_where_it_is
     assert reachable == len(seen) > 10
     # A link of the list leads to its query.
     tab.get_by_role("link", name="in a group").first.press("Enter")
-    assert tab.url.endswith("#q2")
-
-
-def ten_thousand() -> StatusOf:
-    many = tuple(split_view(n, watermark=NOON + (10_000 - n) * 1_000) for n in range(10_000))
-    return page(view(replace(source_status(*many[:100]), splits=many, counts={Status.ACTIVE: 10_000})))
+    tab.get_by_role("heading", name="in a group", exact=True).wait_for(timeout=PATIENCE_MS)
 
 
 def shown_within(opened: Open, served: Shown) -> float:
     """Return the seconds from the request until the browser has laid out ten thousand partitions."""
-    served.show(ten_thousand())
+    served.show(PAGES["ten-thousand"])
     begun = time.monotonic()
     tab = opened(f"{served.url}?refresh=0")
-    # A look-up by role computes the style of what is folded, too, for which no reader waits.
-    laid_out = tab.evaluate("[document.querySelectorAll('tbody tr').length, document.body.offsetHeight > 5000]")
+    laid_out = tab.evaluate("[document.querySelectorAll('.row').length, document.body.offsetHeight > 1000]")
     took = time.monotonic() - begun
-    assert laid_out == [10_000, True]
-    assert tab.get_by_role("rowheader", name="orders-9999", exact=True).is_visible()
+    assert laid_out == [12, True]
+    assert tab.get_by_text("9 968 others", exact=True).is_visible()
     return took
 
 
@@ -238,10 +263,10 @@ def test_ten_thousand_partitions_can_be_read(opened: Open, served: Shown) -> Non
 
 
 @pytest.mark.long("test_ten_thousand_partitions_can_be_read")
-def test_ten_thousand_partitions_are_there_within_a_second(opened: Open, served: Shown) -> None:
+def test_ten_thousand_partitions_are_there_within_half_a_second(opened: Open, served: Shown) -> None:
     took = [shown_within(opened, served) for _ in range(5)]
     _log.info("ten thousand partitions are there after %s s", took)
-    assert min(took) < 1
+    assert min(took) < 0.5
 
 
 # The site.
@@ -279,7 +304,7 @@ def test_axe_finds_nothing_serious_on_any_page_of_the_site(opened: Open, built: 
     assert wrong(opened(f"{built}{site.address(name)}")) == []
 
 
-@pytest.mark.long("test_axe_finds_nothing_serious_on_the_status_page")
+@pytest.mark.long("test_axe_finds_nothing_serious_on_any_state_of_the_status_page")
 def test_debians_browser_shows_a_page(served: Shown, tmp_path: Path) -> None:
     program = browser_of_debian()
     program.check()

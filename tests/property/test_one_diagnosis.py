@@ -17,7 +17,8 @@ from tests.unit.planning.example_states import NOW, A, B, C, at, log_of, observa
 from watermark_source.monitor.followed_queries import QueryStatus, query_view
 from watermark_source.monitor.history import ChangeHistory
 from watermark_source.monitor.open_windows import open_window
-from watermark_source.monitor.page_html import Page, page_html
+from watermark_source.monitor.page.document import page_html
+from watermark_source.monitor.page_html import Page
 from watermark_source.monitor.status_table import headline
 from watermark_source.monitor.three_clocks import DelayVerdict, diagnose, query_clocks
 from watermark_source.monitor.window_facts import QueryAt, kind_at
@@ -110,7 +111,13 @@ def status_of(seen: Seen, options: EngineOptions) -> SourceStatus:
 
 
 def text_of(html: str) -> str:
-    return re.sub(r"<[^>]*>", "\n", html).replace("&quot;", '"').replace("&#x27;", "'").replace("&gt;", ">")
+    return (
+        re.sub(r"<[^>]*>", "\n", re.sub("</?code>", "", html))
+        .replace("\u00a0", " ")
+        .replace("&quot;", '"')
+        .replace("&#x27;", "'")
+        .replace("&gt;", ">")
+    )
 
 
 def assert_views_agree(status: SourceStatus) -> None:
@@ -127,13 +134,15 @@ def assert_views_agree(status: SourceStatus) -> None:
     holder, to_do = next(iter(status.holds), None), advice_of(status)
     if holder is None:
         assert "held by nothing" in line
-        assert "is held by" not in page
+        assert "holds the" not in page
+        assert "\nnobody\n" in page
         assert "Nothing holds it" in warning
         assert not any(view.holds_back for view in status.splits)
         return
     name = subject(holder)
     assert f"held by {name}" in line
-    assert f"The watermark is held by {name}" in page
+    assert re.search(rf"\n{re.escape(name)} holds the (first )?watermark", page, re.IGNORECASE)
+    assert holder.why in page
     assert f"{name}: {holder.why}" in warning
     assert reason_of(stand)[1] == holder.name
     assert as_sentence(to_do) in warning

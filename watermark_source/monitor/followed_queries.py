@@ -20,6 +20,7 @@ from watermark_source.monitor.open_windows import OpenWindow, open_window
 from watermark_source.monitor.page_html import QueryView
 from watermark_source.monitor.three_clocks import Diagnosis, QueryClocks, diagnose, moment_of, query_clocks
 from watermark_source.monitor.window_facts import QueryAt, Unfollowed, unfollowed
+from watermark_source.monitor.window_file import write_window
 from watermark_source.planning.offset import own_offset
 from watermark_source.spark.operator_watermarks import (
     BatchWatermarks,
@@ -82,7 +83,9 @@ def why(query: Any, *, tolerance: str = "10 seconds") -> str:
     return str(QueryReader(query, _tolerance(tolerance)).status().why)
 
 
-def why_open(query_or_checkpoint: Any, window_end: dt.datetime | str | int | None = None) -> OpenWindow:
+def why_open(
+    query_or_checkpoint: Any, window_end: dt.datetime | str | int | None = None, *, html: str | Path | None = None
+) -> OpenWindow:
     """Return why a window of a query is still open: print it, or read its ``sentence``, ``verdict`` and ``rows``.
 
     Args:
@@ -92,20 +95,27 @@ def why_open(query_or_checkpoint: Any, window_end: dt.datetime | str | int | Non
         window_end: the end of the window: a ``datetime`` (without a zone it is local time, as in rows that Spark
             collects), ISO 8601 text (without a zone it is UTC), or milliseconds since 1970-01-01 UTC. By default
             all windows that are open.
+        html: a file to which the answer is written with the picture of the query, as a page that needs nothing else.
 
     Raises:
-        UsageError: ``window_end`` is no time, the folder is no checkpoint, or the first argument is neither.
+        UsageError: ``window_end`` is no time, ``html`` cannot be written, the folder is no checkpoint, or the first
+            argument is neither.
         OffsetError: an offset in the checkpoint cannot be read.
     """
     end = None if window_end is None else window_end_of(window_end)
     if isinstance(query_or_checkpoint, (str, Path)):
-        return open_window(query_of_checkpoint(query_or_checkpoint), end)
-    if not hasattr(query_or_checkpoint, "lastProgress"):
+        known = query_of_checkpoint(query_or_checkpoint)
+    elif hasattr(query_or_checkpoint, "lastProgress"):
+        known = query_at(query_or_checkpoint)
+    else:
         raise UsageError(
             f"why_open was given a {type(query_or_checkpoint).__name__}; it takes what start() returned, or the "
             "query's checkpointLocation"
         )
-    return open_window(query_at(query_or_checkpoint), end)
+    found = open_window(known, end)
+    if html is not None:
+        write_window(known, found, html)
+    return found
 
 
 def window_end_of(given: object) -> int:

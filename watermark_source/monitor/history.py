@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from heapq import merge
-from itertools import count
+from itertools import count, zip_longest
 from operator import itemgetter
 from typing import Final, NamedTuple
 
@@ -28,6 +28,8 @@ MOST_POINTS: Final = 400
 
 _LOOKED_BACK = 20
 """Changes among which one is looked for that continues."""
+NOBODY: Final = "nothing"
+"""The holder where nothing holds the watermark."""
 _NOTHING_READ, _NO_LIMIT = "nothing is read", "none"
 _NO_LIMITS = {_NOTHING_READ, _NO_LIMIT}
 
@@ -144,7 +146,7 @@ class ChangeHistory:
 
 def _after(before: _Known | None, query: str, source: SourceStatus) -> tuple[_Known, list[Change]]:
     held, limit = next(iter(source.holds), None), _limit(source.group)
-    name = "nothing" if held is None else subject(held)
+    name = NOBODY if held is None else subject(held)
     point = Point(source.at, behind_clock(source.at, source.watermark), source.lag, _drift(source))
     statuses = {view.split: view.status for view in source.splits}
     if before is None:
@@ -161,7 +163,7 @@ def _after(before: _Known | None, query: str, source: SourceStatus) -> tuple[_Kn
         group = "" if source.group is None else source.group.name
         found.append((source.at, ChangeKind.LIMIT, f"group {group}", before.limit, limit, ""))
     since = before.since if name == before.holder else source.at
-    points = _thinned((*before.points, point)) if point.at > before.points[-1].at else before.points
+    points = thinned((*before.points, point)) if point.at > before.points[-1].at else before.points
     known = _Known(name, since, limit, {**before.statuses, **statuses}, points)
     return known, [
         Change(at, query, source.source_name, kind, of, was, now, why) for at, kind, of, was, now, why in found
@@ -181,12 +183,13 @@ def _limit(group: GroupStatus | None) -> str:
     return _NO_LIMIT if group.limit is None else watermark_text(group.limit)
 
 
-def _thinned(points: tuple[Point, ...]) -> tuple[Point, ...]:
-    if len(points) <= MOST_POINTS:
-        return points
-    # The newest stays as it is, whatever their number.
-    pairs = zip(points[:-1:2], points[1:-1:2], strict=False)
-    return (*(_worse_of(a, b) for a, b in pairs), points[-1])
+def thinned(points: tuple[Point, ...], most: int = MOST_POINTS) -> tuple[Point, ...]:
+    """Return at most so many points: of more, two neighbours become one, with the worse values of both."""
+    while len(points) > most:
+        # The newest stays as it is, whatever their number.
+        pairs = zip_longest(points[:-1:2], points[1:-1:2])
+        points = (*(a if b is None else _worse_of(a, b) for a, b in pairs), points[-1])
+    return points
 
 
 def _worse_of(a: Point, b: Point) -> Point:

@@ -74,11 +74,19 @@ class OpenWindow:
     """The end of the window, milliseconds since 1970-01-01 UTC; ``None``: any window that is open."""
     verdict: WindowVerdict
     sentence: str
-    remarks: tuple[str, ...]
+    to_do: tuple[str, ...]
+    """What would close it, and the lines to write."""
+    notes: tuple[str, ...]
+    """What else is to be known."""
     rows: tuple[SplitRow, ...]
     """What holds the window first."""
     more_rows: int = 0
     """Splits that the status does not name."""
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What would close it, and what else is to be known."""
+        return (*self.to_do, *self.notes)
 
     def __str__(self) -> str:
         parts = [self.sentence, *self.remarks]
@@ -96,24 +104,25 @@ def open_window(of: QueryAt, end: int | None) -> OpenWindow:
     rows = tuple(sorted(_rows(of.sources, target, end), key=_row_order))
     window = "any window" if end is None else f"the window that ends at {time_text(end)}"
     verdict, sentence = _decide(of, end, target, window)
-    remarks = [*(_advice(of, target, end) if verdict is WindowVerdict.SOURCES else ()), *_missing_rows(of), *of.remarks]
+    notes = [*_missing_rows(of), *of.remarks]
     if of.unfollowed is not None and verdict is not WindowVerdict.UNFOLLOWED:
-        remarks.insert(0, unfollowed_text(of.sources, of.unfollowed))
+        notes.insert(0, unfollowed_text(of.sources, of.unfollowed))
     if of.foreign:
-        remarks.append(
+        notes.append(
             f"the query also reads {', '.join(of.foreign)}: Spark's watermark is the "
             f"{'highest' if of.takes_highest else 'lowest'} of all, and theirs is not known here"
         )
     for source in of.sources:
         group = source.group
         if group is not None:
-            remarks += [f"source {source.source_name}: {text}" for text in (group.trouble,) if text]
-            remarks += [text for peer in group.silent if (text := silence_text(peer, group)) not in remarks]
+            notes += [f"source {source.source_name}: {text}" for text in (group.trouble,) if text]
+            notes += [text for peer in group.silent if (text := silence_text(peer, group)) not in notes]
     return OpenWindow(
         end=end,
         verdict=verdict,
         sentence=sentence,
-        remarks=tuple(remarks),
+        to_do=tuple(_advice(of, target, end)) if verdict is WindowVerdict.SOURCES else (),
+        notes=tuple(notes),
         rows=rows,
         more_rows=sum(source.splits_total - len(source.splits) for source in of.sources),
     )

@@ -32,7 +32,9 @@ from watermark_source.errors import UsageError, WatermarkSourceError, shortened
 from watermark_source.monitor.followed_queries import QueryReader, ended_view, query_view
 from watermark_source.monitor.history import ChangeHistory
 from watermark_source.monitor.listener import StatusListener
-from watermark_source.monitor.page_html import REFRESHES, SCRIPT, STYLE, Ended, Page, QueryView, page_html, page_json
+from watermark_source.monitor.page.document import SCRIPT, STYLE, page_html
+from watermark_source.monitor.page.reader_choice import REFRESHES, Asked
+from watermark_source.monitor.page_html import Ended, Page, QueryView, page_json
 from watermark_source.monitor.three_clocks import TOLERANCE
 from watermark_source.spark.operator_watermarks import executed_batch
 
@@ -302,9 +304,9 @@ class _Handler(BaseHTTPRequestHandler):
         page = self.server.page()
         if url.path == "/status.json":
             return HTTPStatus.OK, "application/json", json.dumps(page_json(page))
-        asked = parse_qs(url.query).get("refresh", [""])[0]
-        refresh = next((seconds for seconds in REFRESHES if str(seconds) == asked), REFRESHES[1])
-        return HTTPStatus.OK, "text/html; charset=utf-8", page_html(page, refresh)
+        chosen = {key: values[0] for key, values in parse_qs(url.query).items()}
+        refresh = next((seconds for seconds in REFRESHES if str(seconds) == chosen.get("refresh")), REFRESHES[0])
+        return HTTPStatus.OK, "text/html; charset=utf-8", page_html(page, Asked(refresh, chosen.get("query")))
 
     def _names_this_machine(self) -> bool:
         hosts = self.headers.get_all("Host") or []

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from watermark_source.durations import count_text, format_duration, format_seconds, share_text
+from watermark_source.durations import count_text, format_duration, format_seconds, share_text, unbroken
 from watermark_source.errors import printable
 from watermark_source.planning.holds import THE_ANNOUNCEMENTS, HeldBy
 from watermark_source.planning.watermark import is_moment, watermark_text
@@ -28,8 +27,6 @@ from watermark_source.status_model.source_status import (
 GAP = 2
 """Blanks between two columns."""
 _WHY_AT_LEAST = 24
-_NUMBER_BLANK = re.compile(r"(?<=\d) (?=\d|(?:ms|s|min|h|d|records?)\b)|(?:(?<=\bmin)|(?<=\b[hd])) (?=\d)")
-"""A blank within a number or a duration, where a line must not break."""
 
 
 class TableRow(NamedTuple):
@@ -179,30 +176,30 @@ def headline(status: SourceStatus, *, now: int | None = None, raw: bool = False)
         _combined(status, raw=raw),
         f"as of {as_of}",
     ]
-    group = status.group
-    if group is not None:
-        limit = "no limit now"
-        if group.limit is not None:
-            limit = f"limit {_short(group.limit, raw=raw, day=_day(status.watermark))}"
-        pieces += _of_group(group, limit, status.at if now is None else now)
+    clock = status.at if now is None else now
+    pieces += group_pieces(status, clock, raw=raw)
     counts = ", ".join(f"{n} {s.name.lower()}" for s in Status if (n := status.counts.get(s, 0)))
     total = count_text(status.splits_total, "split")
     pieces.append(f"{total}: {counts}" if counts else "no splits")
     pieces.append(f"lag {'?' if status.lag is None else count_text(status.lag)}")
+    return (*pieces, *row_pieces(status, clock))
+
+
+def row_pieces(status: SourceStatus, now: int) -> Iterator[str]:
+    """Yield what there is to say of the rows that were read: those that were late, undated or malformed."""
     if late := status.rows.late.rows:
         longest = format_duration(status.rows.late.longest)
         most = format_duration(status.rows.late.behind_at_most(0.99))
         share = share_text(status.late_share or 0)
-        pieces.append(f"late rows: {count_text(late)} ({share}), 99 % by at most {most}, all by at most {longest}")
+        yield f"late rows: {count_text(late)} ({share}), 99 % by at most {most}, all by at most {longest}"
     if status.bound is not None:
-        pieces.append(_bound(status.bound, status.at if now is None else now))
+        yield _bound(status.bound, now)
     if status.rows.future:
-        pieces.append(f"rows too far in the future: {count_text(status.rows.future)}")
+        yield f"rows too far in the future: {count_text(status.rows.future)}"
     if status.rows.undated:
-        pieces.append(f"rows without an event time: {count_text(status.rows.undated)}")
+        yield f"rows without an event time: {count_text(status.rows.undated)}"
     if status.rows.malformed:
-        pieces.append(f"values or keys that do not fit their schema: {count_text(status.rows.malformed)}")
-    return tuple(pieces)
+        yield f"values or keys that do not fit their schema: {count_text(status.rows.malformed)}"
 
 
 def _bound(of: BoundInForce, now: int) -> str:
@@ -219,6 +216,16 @@ def snapshot_lines(status: SourceStatus, *, width: int, lines: int | None = None
     longest = max((len(snapshot.log) for snapshot in visible), default=0)
     text = [printable(progress_line(snapshot, min(longest, width // 3), width)) for snapshot in visible]
     return text if fits == len(ordered) else [*text, f"and {count_text(len(ordered) - fits)} more tables"]
+
+
+def group_pieces(status: SourceStatus, now: int, *, raw: bool = False) -> Iterator[str]:
+    """Yield what there is to say of a source's alignment group."""
+    group = status.group
+    if group is not None:
+        limit = "no limit now"
+        if group.limit is not None:
+            limit = f"limit {_short(group.limit, raw=raw, day=_day(status.watermark))}"
+        yield from _of_group(group, limit, now)
 
 
 def _of_group(group: GroupStatus, limit: str, now: int) -> Iterator[str]:
@@ -315,7 +322,7 @@ def _that_fit(rows: Iterable[TableRow], lines: int | None) -> Iterable[TableRow]
 
 
 def _lines(text: str, width: int) -> tuple[str, ...]:
-    joined = _NUMBER_BLANK.sub("\u00a0", text)
+    joined = unbroken(text)
     wrapped = textwrap.wrap(joined, width, break_on_hyphens=False)
     return tuple(line.replace("\u00a0", " ") for line in wrapped) or ("",)
 

@@ -22,7 +22,8 @@ from watermark_source.errors import UsageError, printable, shortened
 from watermark_source.installation import lacking
 from watermark_source.monitor.followed_queries import QueryReader, QueryStatus, query_view
 from watermark_source.monitor.history import ChangeHistory
-from watermark_source.monitor.page_html import Page, framed_html
+from watermark_source.monitor.page.document import framed_html
+from watermark_source.monitor.page_html import Page
 from watermark_source.monitor.status_table import GAP, TableLayout, headline, join_pieces, layout, snapshot_lines
 from watermark_source.monitor.three_clocks import TOLERANCE, clock_pieces
 from watermark_source.status_model.source_status import SourceStatus, Status

@@ -12,14 +12,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, TypeAlias
-
-from pyspark.sql.streaming import StreamingQuery
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from watermark_source.errors import UsageError
 from watermark_source.planning.offset import own_offset
 from watermark_source.planning.watermark import LAST, MAX, Millis
 from watermark_source.supported_spark import scala_items
+
+if TYPE_CHECKING:
+    # What draws a page from a checkpoint needs no Spark.
+    from pyspark.sql.streaming import StreamingQuery
 
 _END = 2**62 // 1_000
 """Half of Spark's range of times, in milliseconds: a watermark beyond it is the end of time (``finalWatermark``)."""

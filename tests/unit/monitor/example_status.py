@@ -162,7 +162,8 @@ def view(*sources: SourceStatus, name: str = "sales", **fields: Any) -> QueryVie
 
 def page(*queries: QueryView, **fields: Any) -> Page:
     """What the page shows, five seconds after noon."""
-    return Page(at=NOON + 5_000, queries=queries, **fields)
+    given: dict[str, Any] = {"at": NOON + 5_000, "queries": queries} | fields
+    return Page(**given)
 
 
 CHECKOUT = page(

@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 from dataclasses import replace
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from watermark_source.planning.group import Peer
 from watermark_source.planning.hold_kinds import HoldKind
 from watermark_source.planning.range_report import BOUNDS_MS, LateRows
 from watermark_source.planning.watermark import MAX
+from watermark_source.status_model.hold_texts import as_sentence
 from watermark_source.status_model.source_status import (
     GroupStatus,
     SnapshotProgress,
@@ -715,7 +717,25 @@ def test_the_command_prints_the_sentence_and_the_table(capsys: pytest.CaptureFix
     assert "partition        holds  watermark                status  position  why" in lines
 
 
-@pytest.mark.parametrize("words", [["--checkpoint", "/none"], ["--checkpoint", str(CHECKPOINT), "--window-end", "x"]])
+def test_the_answer_is_a_file_with_a_picture_too(tmp_path: Path) -> None:
+    file = tmp_path / "why.html"
+    assert main(["explain", "--checkpoint", str(CHECKPOINT), "--html", str(file)]) == 0
+    shown = file.read_text()
+    assert '<figure class="picture' in shown
+    sentence = as_sentence(escape(why_open(CHECKPOINT, html=tmp_path / "again.html").sentence))
+    assert sentence in shown.replace("\u00a0", " ")
+    assert (tmp_path / "again.html").read_text() == shown
+    assert not [each for each in ("<script", "href=", "src=") if each in shown]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--checkpoint", "/none"],
+        ["--checkpoint", str(CHECKPOINT), "--window-end", "x"],
+        ["--checkpoint", str(CHECKPOINT), "--html", "/none/why.html"],
+    ],
+)
 def test_a_wrong_command_is_one_sentence(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", *words]) == 2
     shown = capsys.readouterr()

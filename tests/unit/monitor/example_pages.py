@@ -1,0 +1,288 @@
+"""The states that a page can show, each as a page."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from tests.unit.monitor.example_status import NOON, page, progress_of, source_status, split_view
+from watermark_source.monitor.history import Change, ChangeKind, Point
+from watermark_source.monitor.open_windows import open_window
+from watermark_source.monitor.page_html import Ended, Page, QueryView
+from watermark_source.monitor.three_clocks import diagnose, query_clocks
+from watermark_source.monitor.window_facts import QueryAt
+from watermark_source.planning.group import Peer
+from watermark_source.planning.hold_kinds import HoldKind
+from watermark_source.planning.holds import HeldBy, Hold
+from watermark_source.planning.split import Split
+from watermark_source.planning.watermark import Millis
+from watermark_source.status_model.source_status import (
+    GroupStatus,
+    Outline,
+    SnapshotProgress,
+    SourceStatus,
+    Status,
+    Unprocessed,
+    WriterView,
+    reported_splits,
+)
+
+SECOND, MINUTE, HOUR = 1_000, 60_000, 3_600_000
+NOW = NOON + 10 * MINUTE + 11 * SECOND
+
+
+def iso(at: int) -> str:
+    """A time as Spark's progress has it."""
+    seconds, millis = divmod(at - NOON, 1_000)
+    hours, rest = divmod(12 * 3_600 + seconds, 3_600)
+    return f"2026-11-21T{hours:02d}:{rest // 60:02d}:{rest % 60:02d}.{millis:03d}Z"
+
+
+def query(
+    name: str, *sources: SourceStatus, applied: int | None = None, rows: int = 17, at: int = NOW, **fields: Any
+) -> QueryView:
+    """Return a query whose operators have applied this watermark and hold so many rows."""
+    operators = [] if rows < 0 else [{"operatorName": "stateStoreSave", "numRowsTotal": rows}]
+    event = progress_of(
+        *sources,
+        stateOperators=operators,
+        durationMs={"addBatch": 400, "triggerExecution": 600},
+        eventTime={} if applied is None else {"watermark": iso(applied)},
+    )
+    clocks = query_clocks(event, sources, at, idle_at=at - SECOND)
+    if operators:
+        clocks = replace(clocks, output_watermark=applied)
+    known = QueryAt(sources=sources, batch=812, applied=applied)
+    given: dict[str, Any] = {"id": name} | fields
+    return QueryView(name=name, clocks=clocks, why=diagnose(clocks), open=open_window(known, None), **given)
+
+
+def rising(source: str, since: int, *, at: int = NOW, lasted: int = 15 * MINUTE, lag: int = 1_000) -> Mapping[str, Any]:
+    """Return a source over time whose watermark stands since a moment."""
+    times = range(at - lasted, at + 1, 20 * SECOND)
+    wave = [4_200 + round(600 * math.sin(n)) for n in range(len(times))]
+    points = [
+        Point(t, low + max(0, t - since), round(lag * max(0, t - since) / max(1, at - since)) + n % 5)
+        for n, (t, low) in enumerate(zip(times, wave, strict=True))
+    ]
+    return {source: points}
+
+
+def holder(at: int, before: str, after: str, *, name: str = "orders-by-minute", source: str = "orders") -> Change:
+    return Change(at, name, source, ChangeKind.HOLDER, "watermark", before, after, "its newest record is the oldest")
+
+
+def read(**fields: Any) -> dict[str, Any]:
+    """Return the fields of a source whose rows are all read."""
+    caught_up = Unprocessed(NOW - SECOND)
+    return {
+        "at": NOW,
+        "unread": caught_up,
+        "unprocessed": caught_up,
+        "out_of_orderness": 4_999,
+        "rows": 12_157,
+    } | fields
+
+
+def held_back() -> Page:
+    """One partition holds, two are paused, one is idle."""
+    newest = NOON + 5 * SECOND
+    hold = Hold(
+        name="orders-2", kind=HoldKind.SILENT, watermark=NOON, lag=0, quiet=4 * SECOND, timeout=10 * SECOND,
+        newest=newest, why="nothing to read for 4 s; idle after 10 s",
+    )  # fmt: skip
+    source = source_status(
+        split_view(0, Status.PAUSED, watermark=NOON + 68 * MINUTE, position=3_528, end=4_385, drift=68 * MINUTE,
+                   since=NOW - 58 * SECOND, why="1 h 08 min ahead of orders-2 (alignmentMaxDrift 10 min)"),
+        split_view(1, Status.PAUSED, watermark=NOON + 9 * MINUTE + 47 * SECOND, position=4_244, end=4_385,
+                   since=NOW - 17 * SECOND, drift=587_000,
+                   why="next record over 10 min ahead of orders-2 (alignmentMaxDrift)"),
+        split_view(2, watermark=NOON, position=4_385, end=4_385, quiet=4 * SECOND, holds_back=True, drift=0,
+                   kind=HoldKind.SILENT, why=hold.why),
+        split_view(3, Status.IDLE, watermark=None, position=0, end=0, quiet=64 * SECOND, since=NOW - 58 * SECOND,
+                   why="nothing to read for 1 min 04 s (idleTimeout 10 s)"),
+        **read(
+            group=GroupStatus("checkout", 10 * MINUTE, NOON + 10 * MINUTE, 4, minimum=NOON, holder="orders-2"),
+            slowest=(hold,), without_holder=NOON + 9 * MINUTE + 46 * SECOND, idle_timeout=10 * SECOND,
+            unread=Unprocessed(NOW - 90 * SECOND, "orders-0"), newest=NOON + 68 * MINUTE,
+        ),
+    )  # fmt: skip
+    changes = (
+        holder(NOW - 808 * SECOND, "nothing", "orders-1"), holder(NOW - 750 * SECOND, "orders-1", "nothing"),
+        holder(NOW - 699 * SECOND, "nothing", "orders-0"), holder(NOW - 617 * SECOND, "orders-0", "orders-2"),
+    )  # fmt: skip
+    shown = query(
+        "orders-by-minute", source, applied=NOON - SECOND, held_since={"orders": NOW - 617 * SECOND},
+        points=rising("orders", NOON),
+    )  # fmt: skip
+    return page(shown, at=NOW, changes=changes)
+
+
+def many(partitions: int = 10_000) -> Page:
+    """Of so many partitions one holds, and ten are behind the others."""
+    behind = [162, 120, 74, 61, 44, 31, 22, 19, 15, 12]
+    lags = [1_204_332, 803_110, 40_112, 22_040, 9_876, 4_020, 1_933, 1_204, 877, 640]
+    hold = Hold(
+        name="clicks-0", kind=HoldKind.BACKLOG, watermark=NOW - 162 * SECOND, lag=lags[0],
+        why="behind by 1 204 332 records",
+    )  # fmt: skip
+    views = {}
+    for n in range(partitions):
+        late = behind[n] * SECOND if n < len(behind) else 1_000 + 37 * n % 9_000
+        lag = lags[n] if n < len(lags) else n % 9
+        status = Status.IDLE if n >= partitions - 22 else Status.ACTIVE
+        view = split_view(n, status, watermark=NOW - late, position=1_000, end=1_000 + lag, holds_back=n == 0,
+                          newest_in_log=NOW - 500 if lag else None)  # fmt: skip
+        view = replace(view, split=Split("clicks", n))
+        views[view.split] = view
+    outlines = [Outline(v.split, v.status, v.lag, v.holds_back, v.watermark) for v in views.values()]
+    reported = reported_splits(outlines, lambda outline: views[outline.split])
+    source = replace(
+        source_status(split_view(0), **read(watermark=NOW - 162 * SECOND, source_name="clicks", slowest=(hold,),
+                                            without_holder=NOW - 121 * SECOND, rows=2_000_000_000,
+                                            unread=Unprocessed(NOW - 100 * SECOND, "clicks-0"))),
+        **reported._asdict(),
+    )  # fmt: skip
+    shown = query("clicks-per-user", source, applied=NOW - 163 * SECOND, points=rising("clicks", NOW - 150 * SECOND),
+                  held_since={"clicks": NOW - 12 * MINUTE})  # fmt: skip
+    return page(shown, at=NOW)
+
+
+def on_time() -> Page:
+    """Eight partitions take turns."""
+    views = [
+        split_view(n, watermark=NOW - 2_900 + 110 * n, position=100, end=100 + n % 4, newest_in_log=NOW - 400 - 90 * n)
+        for n in range(8)
+    ]
+    turn = Hold(name="orders-0", kind=HoldKind.READ, watermark=NOW - 2_900, takes_turns=True, why="caught up")
+    source = source_status(*views, **read(watermark=NOW - 2_900, slowest=(turn,), out_of_orderness=1_499))
+    shown = query("orders-by-minute", source, applied=NOW - 3_500, rows=2_210,
+                  points=rising("orders", NOW, lag=30))  # fmt: skip
+    return page(shown, at=NOW)
+
+
+def no_watermark() -> Page:
+    """A partition has never had a record, and none becomes idle."""
+    hold = Hold(name="orders-3", kind=HoldKind.NEVER, why="no record seen yet; holds the watermark")
+    views = [
+        split_view(0, watermark=NOW - 31 * SECOND, end=100), split_view(1, watermark=NOW - 9 * SECOND, end=104),
+        split_view(2, watermark=NOW - 6 * SECOND, end=100),
+        split_view(3, watermark=None, position=0, end=0, holds_back=True, kind=HoldKind.NEVER, why=hold.why),
+    ]  # fmt: skip
+    source = source_status(
+        *views, **read(watermark=None, slowest=(hold,), without_holder=NOW - 31 * SECOND, newest=NOW - SECOND)
+    )
+    points = [Point(NOW - 240 * SECOND + n * 20 * SECOND, None, n % 9) for n in range(13)]
+    return page(query("orders-by-minute", source, points={"orders": points}), at=NOW)
+
+
+def snapshot() -> Page:
+    """Three tables are copied before the first watermark."""
+    hold = Hold(by=HeldBy.READING, name="the snapshot of shop.orders_us", kind=HoldKind.SNAPSHOT,
+                why="it is read first, and rows of a snapshot have no watermark")  # fmt: skip
+    began = NOW - 11 * MINUTE
+    tables = (
+        SnapshotProgress(log="shop.customers", rows=12_000, chunks=3, expected=12_000, rate=None, done=True),
+        SnapshotProgress(log="shop.orders_eu", rows=125_128, chunks=31, expected=125_128, rate=None, done=True),
+        SnapshotProgress(log="shop.orders_us", rows=62_000, chunks=15, expected=199_128, rate=350, done=False,
+                         began=began),
+    )  # fmt: skip
+    views = [split_view(n, watermark=None, holds_back=True, kind=HoldKind.SNAPSHOT, why=hold.why) for n in range(1)]
+    source = source_status(*views, **read(watermark=None, slowest=(hold,), snapshots=tables, source_name="shop",
+                                          format_name="mysql-cdc-wm"))  # fmt: skip
+    return page(query("revenue", source, rows=12_044), at=NOW)
+
+
+def failed() -> Page:
+    """A query that failed three minutes ago, as its last batch left it."""
+    at = NOW - 192 * SECOND
+    views = [split_view(n, watermark=at - 3_200 + 300 * n, end=100 + n) for n in range(6)]
+    source = source_status(*views, **read(watermark=at - 3_200, at=at, slowest=(), out_of_orderness=999))
+    shown = query("invoices", source, applied=at - 4_000, at=at, rows=87,
+                  points=rising("orders", at, at=at, lag=40))  # fmt: skip
+    error = "[OFFSETS_LOST] invoices-4 begins at offset 92118, and the query wanted 81400"
+    return page(at=NOW, ended=(Ended("invoices", at, 812, error, shown),))
+
+
+def frozen_source() -> Page:
+    """Another source of the group is silent, and all wait for it."""
+    hold = Hold(by=HeldBy.SOURCE, name="payments", kind=HoldKind.PAUSED, watermark=NOW - 14 * SECOND,
+                why="paused by the alignment group, which waits for it")  # fmt: skip
+    peers = (
+        Peer("payments", "active", Millis(NOW - 73 * SECOND), 42 * SECOND, is_waited_for=True, time_to_live=120_000),
+        Peer("refunds", "active", Millis(NOW - 14 * SECOND), 600, is_waited_for=True, time_to_live=120_000),
+    )
+    group = GroupStatus("checkout", MINUTE, NOW - 13 * SECOND, 2, others=2, slowest="payments", peers=peers,
+                        minimum=NOW - 73 * SECOND, holder="payments", store="driver")  # fmt: skip
+    views = [
+        split_view(n, Status.PAUSED, watermark=NOW - 14 * SECOND + 900 * n, end=1_290 + n, drift=59_000,
+                   newest_in_log=NOW - SECOND, why="next record over 1 min ahead of payments (alignmentMaxDrift)")
+        for n in range(2)
+    ]  # fmt: skip
+    waits = Unprocessed(NOW - 12 * SECOND, "orders-0")
+    source = source_status(*views, **read(
+        watermark=NOW - 14 * SECOND, group=group, slowest=(hold,), out_of_orderness=2_000, unread=waits))  # fmt: skip
+    return page(query("orders-with-payments", source, applied=NOW - 15 * SECOND, rows=400,
+                      points=rising("orders", NOW - 10 * SECOND)), at=NOW)  # fmt: skip
+
+
+def two_sources() -> Page:
+    """One source of a join holds the other."""
+    newest = NOW - 78 * SECOND
+    hold = Hold(name="shop-0", kind=HoldKind.SILENT, watermark=newest, lag=0, quiet=70 * SECOND, newest=newest,
+                why="nothing to read for 1 min 10 s; never idle without idleTimeout")  # fmt: skip
+    shop = source_status(
+        split_view(0, watermark=newest, end=100, quiet=70 * SECOND, kind=HoldKind.SILENT, holds_back=True,
+                   why=hold.why),
+        **read(watermark=newest, source_name="customers", slowest=(hold,), without_holder=NOW - 4_400,
+               format_name="mysql-cdc-wm", out_of_orderness=0),
+    )  # fmt: skip
+    orders = source_status(
+        *(split_view(n, watermark=NOW - 4_400 + 600 * n, end=107 + n, newest_in_log=NOW - 300) for n in range(3)),
+        **read(watermark=NOW - 4_400, slowest=(), out_of_orderness=1_000),
+    )
+    return page(query("orders-with-customers", shop, orders, applied=newest - SECOND, rows=4_310,
+                      points=rising("customers", newest)), at=NOW)  # fmt: skip
+
+
+def replay() -> Page:
+    """History of two days ago is read."""
+    then = NOW - 51 * HOUR
+    views = [split_view(n, watermark=then + 40 * SECOND * n, position=100, end=9_000_000) for n in range(4)]
+    old = Unprocessed(NOW - 40 * MINUTE, "orders-0", is_older=True)
+    source = source_status(*views, **read(watermark=then, slowest=(), newest=then + 200 * SECOND, unread=old))
+    return page(query("backfill-2025", source, applied=then - 5 * SECOND, rows=120_000), at=NOW)
+
+
+def chain() -> Page:
+    """Six queries: one has failed, one is held, and holds another."""
+    held = held_back()
+    sessions = replace(held.queries[0], name="sessions", id="sessions")
+    writer = WriterView(name="sessions", status="active", kind=HoldKind.READ, why="announced last at 12:10:09",
+                        holds_back=True, query="sessions", watermark=NOON - 2 * SECOND, announced=NOON - 2 * SECOND,
+                        since=NOW - 900)  # fmt: skip
+    hold = Hold(by=HeldBy.WRITER, name="sessions", kind=HoldKind.READ, watermark=NOON - 2 * SECOND, why=writer.why)
+    topic = source_status(split_view(0, watermark=None, end=100), **read(
+        watermark=NOON - 2 * SECOND, writers=(writer,), slowest=(hold,), source_name="sessions-topic"))  # fmt: skip
+    daily = query("daily-revenue", topic, applied=NOON - 17 * SECOND, points=rising("sessions-topic", NOON))
+    calm, gone = on_time().queries[0], failed().ended
+    others = [replace(calm, name=name, id=name) for name in ("alarms", "fraud-join")]
+    return page(sessions, daily, *others, replay().queries[0], at=NOW, ended=gone, changes=held.changes)
+
+
+PAGES: Mapping[str, Page] = {
+    "nothing": page(at=NOW),
+    "held-back": held_back(),
+    "ten-thousand": many(),
+    "on-time": on_time(),
+    "no-watermark": no_watermark(),
+    "snapshot": snapshot(),
+    "failed": failed(),
+    "frozen-source": frozen_source(),
+    "two-sources": two_sources(),
+    "replay": replay(),
+    "chain": chain(),
+}
+"""Each state by its name."""

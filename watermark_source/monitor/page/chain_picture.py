@@ -1,0 +1,152 @@
+"""Queries in a row: a job a lane on one axis of event time, each below the one whose announcements it reads. Pure.
+
+A bar is what a job has finished, its output watermark; the hollow box behind it what the job above has finished. So a
+job can be no further than the one above, and what it adds itself is the length of its box.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from watermark_source.durations import age_text
+from watermark_source.monitor.axis import axis_of
+from watermark_source.monitor.lanes import Lane, Look
+from watermark_source.monitor.page.flags import NARROW, WIDE, Flag
+from watermark_source.monitor.page.lane_svg import Number, row
+from watermark_source.monitor.page.markup import Markup, tag
+from watermark_source.monitor.page.overlay import Overlay
+from watermark_source.monitor.page_html import Page, QueryView
+from watermark_source.monitor.verdict import holder_of
+from watermark_source.planning.holds import NOTABLE, HeldBy
+from watermark_source.planning.watermark import is_moment
+from watermark_source.status_model.hold_texts import subject
+
+_TITLES: Final = ("job", "", "behind clock", "adds")
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """A query of a chain, and what the job above it has finished."""
+
+    name: str
+    word: str
+    note: str
+    done: int | None
+    above: int | None
+
+    @property
+    def adds(self) -> int | None:
+        """Milliseconds that it is behind the job above."""
+        return None if self.done is None or self.above is None else max(0, self.above - self.done)
+
+
+def chains_of(of: Page) -> Iterator[tuple[QueryView, ...]]:
+    """Yield the queries that announce to each other: a cause before what it holds, each once."""
+    queries, seen = {query.id: query for query in of.queries}, set[str]()
+    above = {id_: [each.id for each in _writers(query, queries)] for id_, query in queries.items()}
+    for first in queries.values():
+        found, waiting = dict[str, QueryView](), [first.id]
+        while waiting:
+            id_ = waiting.pop()
+            if id_ in found or id_ in seen:
+                continue
+            found[id_] = queries[id_]
+            waiting += above[id_]
+            waiting += [other for other, names in above.items() if id_ in names]
+        seen |= found.keys()
+        if len(found) > 1:
+            yield tuple(_ordered(found, above))
+
+
+def _writers(of: QueryView, queries: Mapping[str, QueryView]) -> list[QueryView]:
+    """Return the queries of the page that announce to a query."""
+    writers = (writer.query for source in of.clocks.sources for writer in source.writers)
+    return [queries[id_] for id_ in dict.fromkeys(writers) if id_ is not None and id_ in queries and id_ != of.id]
+
+
+def _ordered(found: Mapping[str, QueryView], above: Mapping[str, Sequence[str]]) -> Iterator[QueryView]:
+    left = dict(found)
+    while left:
+        # Where queries announce in a ring, none is the first.
+        ready = [id_ for id_ in left if not left.keys() & set(above[id_])] or [next(iter(left))]
+        for id_ in ready:
+            yield left.pop(id_)
+
+
+def chain_picture(of: Sequence[QueryView], now: int, level: int) -> Markup:
+    """Return the picture of a chain. ``level``: of its heading, 2 for ``h2``."""
+    sources = [source for query in of for source in query.clocks.sources]
+    axis = axis_of(sources, None, now)
+    jobs = list(_jobs(of, now))
+    most = max((job.adds or 0 for job in jobs), default=0)
+    held = _first_hold(of)
+    flags = [Flag("now", axis.share(now), f"now {axis.time_text(now)}")]
+    if held is not None:
+        flags.insert(0, Flag("held", axis.share(held[1]), f"{held[0]} is at {axis.time_text(held[1])}"))
+    overlays = [Overlay(axis, width, flags) for width in (WIDE, NARROW)]
+    rows = [
+        row(
+            Lane(
+                name=job.name,
+                word=job.word,
+                look=Look.HOLDS if job.adds and job.adds == most and most > NOTABLE else Look.COUNTS,
+                watermark=job.done,
+                newest=job.above,
+                note=job.note,
+            ),
+            axis,
+            now,
+            Number("" if job.adds is None else age_text(job.adds), "added"),
+        )
+        for job in jobs
+    ]
+    return tag(
+        "figure",
+        tag(
+            "figcaption",
+            tag(f"h{level}", " → ".join(job.name for job in jobs)),
+            tag("p", "what each job has finished, in event time (UTC)", class_="soft"),
+        ),
+        tag("div", *(tag("span", title) for title in _TITLES), class_="heads", aria_hidden="true"),
+        tag("div", *(each.drawn() for each in overlays), tag("ol", *rows, class_="rows"), class_="track"),
+        tag("p", _said(jobs, most, held and held[0]), class_="soft said"),
+        class_=f"picture wide-{overlays[0].levels} narrow-{overlays[1].levels}",
+    )
+
+
+def _jobs(of: Sequence[QueryView], now: int) -> Iterator[_Job]:
+    queries = {query.id: query for query in of}
+    for query in of:
+        writers = _writers(query, queries)
+        finished = [writer.clocks.output_watermark for writer in writers]
+        done = query.clocks.output_watermark
+        above = (
+            query.clocks.newest if not writers else min((mark for mark in finished if mark is not None), default=None)
+        )
+        held = holder_of(query.clocks)
+        yield _Job(
+            name=query.name,
+            word="reads " + " and ".join(writer.name for writer in writers) if writers else "the first",
+            note="" if held is None else f"waits for {subject(held[1])}",
+            done=done if is_moment(done) else None,
+            above=None if above is None else min(above, now),
+        )
+
+
+def _first_hold(of: Sequence[QueryView]) -> tuple[str, int] | None:
+    """Return the partition that the first held query waits for, and where it is."""
+    for query in of:
+        held = holder_of(query.clocks)
+        if held is not None and held[1].by is HeldBy.SPLIT and held[1].watermark is not None:
+            return held[1].name, held[1].watermark
+    return None
+
+
+def _said(jobs: Sequence[_Job], most: int, held: str | None) -> str:
+    slowest = next((job.name for job in jobs if job.adds == most and most > NOTABLE), None)
+    first = "A job can be no further than the one that it reads."
+    if slowest is None:
+        return f"{first} None adds more than {age_text(most)}."
+    return f"{first} {slowest} adds the most, {age_text(most)}" + (f": look at {held}." if held else ".")

@@ -1,0 +1,159 @@
+"""The picture of event time: a row a partition on one axis, and what is true of all as vertical lines. Pure.
+
+A place is a share of the width, and a size is one of the text, so that one drawing is right on a telephone and on a
+wall. What it shows is in its rows as text, too: the drawing itself is hidden from screen readers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from watermark_source.durations import age_text, count_text, short_count
+from watermark_source.monitor.axis import Axis, axis_of
+from watermark_source.monitor.lanes import Lane, Look, lanes_of
+from watermark_source.monitor.page.flags import NARROW, WIDE, Flag
+from watermark_source.monitor.page.lane_svg import Number, key_of, row
+from watermark_source.monitor.page.markup import Markup, percent, tag
+from watermark_source.monitor.page.overlay import Overlay, Span
+from watermark_source.monitor.three_clocks import QueryClocks, behind_clock
+from watermark_source.monitor.verdict import holder_of
+from watermark_source.planning.watermark import is_moment
+from watermark_source.status_model.hold_texts import subject
+from watermark_source.status_model.source_status import SourceStatus, Status
+
+_APART: Final = 0.01
+"""Share of the width from which what Spark has applied is a line beside the watermark's."""
+
+
+def event_time_picture(of: QueryClocks, level: int, now: str = "now") -> Markup:
+    """Return the picture of a query.
+
+    Args:
+        of: its clocks; without a source the picture is empty.
+        level: of its heading, 2 for ``h2``.
+        now: what the moment of the clocks is called.
+    """
+    if not of.sources:
+        return Markup("")
+    axis = axis_of(of.sources, of.applied_watermark, of.at)
+    limits, mark = _limits(of), of.input_watermark
+    wide, narrow = (
+        Overlay(
+            axis,
+            width,
+            tuple(_flags(of, axis, now, is_wide=width == WIDE)),
+            tuple(_spans(of, axis)),
+            None if mark is None or not is_moment(mark) else axis.share(mark),
+            axis.share(min(limits)) if limits else None,
+        )
+        for width in (WIDE, NARROW)
+    )
+    shown = [(source, lanes_of(source, of.at)) for source in of.sources]
+    lanes = [lane for _, each in shown for lane in each]
+    rows = [drawn for source, each in shown for drawn in _rows(source, each, of, axis)]
+    return tag(
+        "figure",
+        tag(
+            "figcaption",
+            tag(f"h{level}", _title(of, lanes)),
+            tag("p", _caption(of.sources[0]), class_="soft") if len(of.sources) == 1 else "",
+        ),
+        _heads(of),
+        tag("div", wide.drawn(), narrow.drawn(), tag("ol", *rows, class_="rows"), class_="track"),
+        *_windows(of, axis),
+        key_of(lanes),
+        class_=f"picture wide-{wide.levels} narrow-{narrow.levels}",
+    )
+
+
+def _title(of: QueryClocks, lanes: Sequence[Lane]) -> str:
+    if len(of.sources) > 1:
+        return f"How far the {len(of.sources)} sources have come, in event time"
+    (source,) = of.sources
+    if source.is_announced:
+        return "How far each writer has come, in event time"
+    if any(lane.look is Look.OTHERS for lane in lanes):
+        return f"The slowest of {count_text(source.splits_total)} {source.words.split}s, and all others, in event time"
+    return f"How far each {source.words.split} has come, in event time"
+
+
+def _caption(of: SourceStatus) -> str:
+    counts = ", ".join(f"{count_text(n)} {status.name.lower()}" for status in Status if (n := of.counts.get(status, 0)))
+    return f"{of.source_name} · {count_text(of.splits_total, of.words.split)}: {counts or 'none'} · times in UTC"
+
+
+def _heads(of: QueryClocks) -> Markup:
+    titles = (of.sources[0].words.split, "", "behind clock", "unread")
+    return tag("div", *(tag("span", title) for title in titles), class_="heads", aria_hidden="true")
+
+
+def _rows(source: SourceStatus, lanes: Sequence[Lane], of: QueryClocks, axis: Axis) -> Iterator[Markup]:
+    if len(of.sources) > 1:
+        yield tag("li", tag("b", source.source_name), " ", tag("span", _caption(source)), class_="source")
+    complete = axis.share(of.input_watermark or axis.left)
+    for lane in lanes:
+        unread = "" if lane.is_several else "?" if lane.unread is None else short_count(lane.unread)
+        yield row(lane, axis, of.at, Number(unread, "unread"), complete)
+
+
+def _limits(of: QueryClocks) -> dict[int, SourceStatus]:
+    """Return the limits of the sources' alignment groups, each with a source."""
+    return {
+        limit: source
+        for source in of.sources
+        if source.group is not None and (limit := source.group.limit) is not None and is_moment(limit)
+    }
+
+
+def _flags(of: QueryClocks, axis: Axis, now: str, *, is_wide: bool) -> Iterator[Flag]:
+    mark, applied, held = of.input_watermark, of.applied_watermark, holder_of(of)
+    if mark is not None and is_moment(mark):
+        yield Flag("watermark", axis.share(mark), f"watermark {axis.time_text(mark)}", not axis.is_past(mark))
+    elif held is not None and (then := held[0].without_holder) is not None and is_moment(then):
+        without = f" without {subject(held[1])}" if is_wide else ""
+        yield Flag("would", axis.share(then), f"would be {axis.time_text(then)}{without}")
+    past = " ›" if axis.is_past(of.at) else ""
+    yield Flag("now", axis.share(of.at), f"{now} {axis.time_text(of.at)}{past}", not past)
+    for limit, source in _limits(of).items():
+        if not axis.is_past(limit):
+            yield Flag("limit", axis.share(limit), _limit_text(source) if is_wide else "limit")
+    if applied is not None and abs(axis.share(applied) - axis.share(mark or 0)) > _APART:
+        who = "applied by Spark" if is_wide else "applied"
+        yield Flag("applied", axis.share(applied), f"{who} {axis.time_text(applied)}")
+
+
+def _limit_text(of: SourceStatus) -> str:
+    group = of.group
+    if group is None or group.max_drift is None or group.holder is None:
+        return "limit of the group"
+    return f"limit: {age_text(group.max_drift)} ahead of {group.holder}"
+
+
+def _spans(of: QueryClocks, axis: Axis) -> Iterator[Span]:
+    """Yield how far the watermark is behind the clock, and how much of that is due to what holds it."""
+    mark, late = of.input_watermark, behind_clock(of.at, of.input_watermark)
+    if mark is None or late is None or late <= 0:
+        return
+    text = f"{age_text(late)} behind the clock"
+    yield Span("late", axis.share(mark), axis.share(of.at), (text, age_text(late)))
+    held = holder_of(of)
+    then = None if held is None else held[0].without_holder
+    if held is None or then is None or not mark < then or not is_moment(then):
+        return
+    name, part = subject(held[1]), age_text(then - mark)
+    yield Span("held", axis.share(mark), axis.share(then), (f"{part} of it because of {name}", f"{part}: {name}", part))
+
+
+def _windows(of: QueryClocks, axis: Axis) -> Iterator[Markup]:
+    applied = of.applied_watermark
+    if not of.has_windows or applied is None or not is_moment(applied):
+        return
+    bar = tag("rect", class_="closed", y="15%", width=percent(axis.share(applied)), height="70%")
+    yield tag(
+        "div",
+        tag("div", tag("b", "windows"), " ", tag("span", "closed", class_="word"), class_="who"),
+        tag("svg", bar, class_="closed-windows", aria_hidden="true"),
+        tag("div", f"closed up to {axis.time_text(applied)}", class_="soft"),
+        class_="windows",
+    )

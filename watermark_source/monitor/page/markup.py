@@ -1,0 +1,58 @@
+"""Elements of HTML and SVG as text, in which every text from outside is escaped. Pure."""
+
+from __future__ import annotations
+
+import re
+from html import escape
+from typing import Final
+
+from watermark_source.durations import unbroken
+
+_OPTION = re.compile(r"\.option\((?:[^()]|\([^()]*\))*\)")
+_VOID: Final = frozenset({"meta"})
+_EMPTY: Final = frozenset({"rect", "line", "circle", "polyline", "polygon"})
+
+
+class Markup(str):
+    """A text that is markup already: no other text enters an element without being escaped."""
+
+    __slots__ = ()
+
+
+def tag(name: str, /, *content: str, **attributes: str | bool | None) -> Markup:
+    """Return an element.
+
+    Args:
+        name: of the element.
+        content: elements, and texts to be escaped.
+        attributes: ``class_`` for ``class``, ``text_anchor`` for ``text-anchor``; ``None`` and ``False`` are left out,
+            and ``True`` is an attribute without a value.
+    """
+    shown = "".join(
+        f" {key.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{escape(str(value))}"')
+        for key, value in attributes.items()
+        if value is not None and value is not False
+    )
+    if name in _EMPTY:
+        return Markup(f"<{name}{shown}/>")
+    return Markup(f"<{name}{shown}>" if name in _VOID else f"<{name}{shown}>{joined(*content)}</{name}>")
+
+
+def joined(*content: str) -> Markup:
+    """Return elements and texts one after the other."""
+    return Markup("".join(part if isinstance(part, Markup) else escape(part) for part in content))
+
+
+def with_code(text: str) -> Markup:
+    """Return a text in which lines to write, ``.option(…)``, are set as code."""
+    parts: list[str] = []
+    end = 0
+    for found in _OPTION.finditer(text):
+        parts += [unbroken(text[end : found.start()]), tag("code", found[0])]
+        end = found.end()
+    return joined(*parts, unbroken(text[end:]))
+
+
+def percent(share: float) -> str:
+    """Return a share of the width, from 0 to 1, as SVG has it."""
+    return f"{100 * share:.2f}".rstrip("0").rstrip(".") + "%"

@@ -1,0 +1,116 @@
+"""What is true of all rows of a picture: lines across them, their texts, and the times between them, as SVG. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from watermark_source.monitor.axis import Axis
+from watermark_source.monitor.page.flags import NARROW, WIDE, Flag, depth, placed, text_width
+from watermark_source.monitor.page.markup import Markup, percent, tag
+
+_TICKS: Final = {WIDE: 8, NARROW: 4}
+_LEVEL_EM: Final = 1.35
+_ENDS_EM: Final = 0.6
+
+
+class Span(NamedTuple):
+    """A horizontal line that measures a time, with its text."""
+
+    kind: str
+    """Its class."""
+    begin: float
+    end: float
+    texts: tuple[str, ...]
+    """The longest first: the first that fits is shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overlay:
+    """What lies over the rows, for one width. Places are shares of it."""
+
+    axis: Axis
+    width: int
+    """``WIDE`` or ``NARROW``."""
+    flags: Sequence[Flag]
+    spans: Sequence[Span] = ()
+    complete: float | None = None
+    """Up to where all is complete."""
+    beyond: float | None = None
+    """From where on nothing is read."""
+
+    @property
+    def levels(self) -> int:
+        """Levels of text above the rows."""
+        return depth(placed(self.flags, self.width)) + len(self.spans)
+
+    def drawn(self) -> Markup:
+        """Return it as SVG."""
+        kind = "over wide" if self.width == WIDE else "over narrow"
+        parts = [*self._regions(), *self._ticks(), *self._lines(), *self._measures()]
+        return tag("svg", *parts, class_=kind, aria_hidden="true")
+
+    def _regions(self) -> Iterator[Markup]:
+        if self.complete is not None:
+            yield tag("rect", class_="complete", width=percent(self.complete), height="100%")
+        if self.beyond is not None and self.beyond < 1:
+            yield tag("rect", class_="beyond", x=percent(self.beyond), width=percent(1 - self.beyond), height="100%")
+
+    def _ticks(self) -> Iterator[Markup]:
+        for tick in self.axis.ticks(_TICKS[self.width]):
+            share = self.axis.share(tick.at)
+            x, half = percent(share), text_width(tick.text) / 2 / self.width
+            anchor = "start" if share < half else "end" if share > 1 - half else "middle"
+            yield tag("line", class_="grid", x1=x, x2=x, y1="0", y2="100%")
+            yield tag("text", tick.text, class_="tick", x=x, y="100%", dy="1.25em", text_anchor=anchor)
+
+    def _lines(self) -> Iterator[Markup]:
+        """Yield the lines first, so that none crosses a text."""
+        flags = placed(self.flags, self.width)
+        for flag, level, _ in flags:
+            x = percent(flag.share)
+            if flag.is_line:
+                yield tag("line", class_=f"mark {flag.kind}", x1=x, x2=x, y1=_em(level), y2="100%")
+        for flag, level, is_left in flags:
+            yield tag(
+                "text",
+                flag.text,
+                class_=f"flag {flag.kind}",
+                x=percent(flag.share),
+                y=_em(level),
+                dx="-5" if is_left else "5",
+                dy=".85em",
+                text_anchor="end" if is_left else None,
+            )
+
+    def _measures(self) -> Iterator[Markup]:
+        first = depth(placed(self.flags, self.width))
+        for level, span in enumerate(self.spans, first):
+            room = (span.end - span.begin) * self.width
+            text = next((text for text in span.texts if text_width(text) < room), span.texts[-1])
+            # A text that is longer than its line stands beside it.
+            is_within = text_width(text) < room
+            y = _em(level, _ENDS_EM)
+            begin, end = percent(span.begin), percent(span.end)
+            yield tag(
+                "svg",
+                tag("line", x1=begin, x2=end, y1="0", y2="0"),
+                *(tag("line", class_="tip", x1=x, x2=x, y1="-4", y2="4") for x in (begin, end)),
+                class_=f"span {span.kind}",
+                y=y,
+            )
+            yield tag(
+                "text",
+                text,
+                class_=f"measure {span.kind}",
+                x=percent((span.begin + span.end) / 2) if is_within else begin,
+                y=y,
+                dx=None if is_within else "-8",
+                dy=".3em",
+                text_anchor="middle" if is_within else "end",
+            )
+
+
+def _em(level: int, more: float = 0.0) -> str:
+    return f"{_LEVEL_EM * level + more:.2f}em"

@@ -1,0 +1,119 @@
+"""All queries of the page: what is said of them together, and a line of each, the worst first. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from watermark_source.durations import age_text, count_text
+from watermark_source.monitor.axis import Axis
+from watermark_source.monitor.history import Point
+from watermark_source.monitor.page.markup import Markup, tag
+from watermark_source.monitor.page.reader_choice import Asked
+from watermark_source.monitor.page.spoken import clause, said
+from watermark_source.monitor.page_html import Ended, Page, QueryView, upstream
+from watermark_source.monitor.three_clocks import behind_clock
+from watermark_source.monitor.verdict import State, Verdict, ended_verdict, holder_of, verdict_of
+from watermark_source.status_model.hold_causes import Clause
+
+_FLOOR: Final = 30_000
+"""Milliseconds behind the clock that a line over time has room for at least: less is no mountain."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A query that runs, or has ended."""
+
+    name: str
+    verdict: Verdict
+    view: QueryView | None
+    ended: Ended | None = None
+
+    @property
+    def id(self) -> str | None:
+        """Its id; ``None`` of one that has ended and left nothing."""
+        return None if self.view is None else self.view.id
+
+    @property
+    def late(self) -> int | None:
+        """Milliseconds that its results are behind the clock; ``None`` if unknown, or if it has ended."""
+        if self.view is None or self.ended is not None:
+            return None
+        return behind_clock(self.view.clocks.at, self.view.clocks.output_watermark)
+
+
+_RANKS: Final = (State.FAILED, State.HELD, State.WAITS, State.ON_TIME, State.ENDED)
+
+
+def shown_of(of: Page) -> list[Shown]:
+    """Return the queries, the worst first, but a cause before what it holds."""
+
+    def order(each: Shown) -> tuple[int, int, int]:
+        causes = 0 if each.view is None else len(list(upstream(of, each.view)))
+        return _RANKS.index(each.verdict.state), causes, -(each.late or 0)
+
+    ended = [Shown(each.name, _verdict_of_ended(each, of.at), each.query, each) for each in of.ended]
+    return sorted([*ended, *(Shown(view.name, _verdict(view), view) for view in of.queries)], key=order)
+
+
+def _verdict(of: QueryView) -> Verdict:
+    held = holder_of(of.clocks)
+    return verdict_of(of.clocks, of.why, None if held is None else of.held_since.get(held[0].source_name))
+
+
+def _verdict_of_ended(of: Ended, now: int) -> Verdict:
+    return ended_verdict(None if of.query is None else of.query.clocks, of.at, of.batch, of.error, now)
+
+
+def overview(shown: Sequence[Shown], asked: Asked | None) -> Markup:
+    """Return what to say of all queries, and a line of each."""
+    worst = shown[0].verdict.state
+    of_all = Verdict(state=worst, word=worst.kind.replace("-", " "), where=_of_all(shown))
+    return tag("section", said(of_all), tag("ol", *(_line(each, asked) for each in shown), class_="queries"))
+
+
+_NUMBERS: Final = ("No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine")
+
+
+def _of_all(shown: Sequence[Shown]) -> str:
+    total, states = len(shown), Counter(each.verdict.state for each in shown)
+    failed, held = states[State.FAILED], states[State.HELD]
+    if not failed and not held:
+        late = states[State.WAITS]
+        return f"None of {total} queries is held back" + (f", and {late} wait{'s' * (late == 1)}" if late else "")
+    first = failed or held
+    number = _NUMBERS[first] if first < len(_NUMBERS) else count_text(first)
+    what = "failed, or lost rows" if failed else "held back"
+    verb = ("has " if first == 1 else "have ") if failed else ("is " if first == 1 else "are ")
+    more = f", and {held} {'is' if held == 1 else 'are'} held back" if failed and held else ""
+    return f"{number} of {total} queries {verb}{what}{more}"
+
+
+def _line(of: Shown, asked: Asked | None) -> Markup:
+    verdict, late = of.verdict, of.late
+    say = Clause(verdict.error) if verdict.error else verdict.reason
+    if not str(say):
+        say = next(iter(verdict.more), Clause(verdict.where))
+    points = () if of.view is None else next(iter(of.view.points.values()), ())
+    how_late = "–" if late is None else age_text(max(0, late))
+    return tag(
+        "li",
+        tag("span", verdict.state.shape, class_="shape", aria_hidden="true"),
+        tag("a", of.name, href=asked.address(query=of.id)) if asked and of.id else tag("b", of.name),
+        tag("span", f"{verdict.word}: ", clause(say), class_="say"),
+        _spark(points),
+        tag("span", how_late if of.ended is None else verdict.word, class_="late"),
+        class_=f"query {verdict.state.kind}",
+    )
+
+
+def _spark(points: Sequence[Point]) -> Markup:
+    known = [(point.at, point.behind) for point in points if point.behind is not None]
+    if len(known) < 2:
+        return tag("span", class_="spark")
+    axis, top = Axis(known[0][0], known[-1][0]), max(_FLOOR, *(behind for _, behind in known))
+    line = " ".join(f"{1_000 * axis.share(at):.0f},{100 - 94 * max(0, behind) / top:.0f}" for at, behind in known)
+    drawn = tag("polyline", points=line, vector_effect="non-scaling-stroke")
+    return tag("svg", drawn, class_="spark", viewBox="0 0 1000 100", preserveAspectRatio="none", aria_hidden="true")

@@ -1,0 +1,160 @@
+"""A query on the page: what is said of it, its pictures, its clocks and its tables. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from watermark_source.durations import age_text, count_text, format_duration, share_text, short_count
+from watermark_source.monitor.history import NOBODY
+from watermark_source.monitor.page.event_time_picture import event_time_picture
+from watermark_source.monitor.page.markup import Markup, tag, with_code
+from watermark_source.monitor.page.over_time import over_time
+from watermark_source.monitor.page.overview import Shown
+from watermark_source.monitor.page.reader_choice import Asked
+from watermark_source.monitor.page.snapshot_picture import snapshot_picture
+from watermark_source.monitor.page.spoken import said
+from watermark_source.monitor.page.tables import source_tables
+from watermark_source.monitor.page_html import Page, QueryView, upstream
+from watermark_source.monitor.status_table import group_pieces, row_pieces
+from watermark_source.monitor.three_clocks import QueryClocks, behind_clock
+from watermark_source.monitor.verdict import holder_of
+from watermark_source.planning.watermark import is_moment
+from watermark_source.status_model.hold_causes import short_time
+from watermark_source.status_model.hold_texts import advice_of, as_sentence, subject
+
+
+def query_section(of: Shown, page: Page, asked: Asked | None, *, level: int) -> Iterator[Markup]:
+    """Yield a query: what is said of it, its pictures, and its tables.
+
+    Args:
+        of: the query.
+        page: with the others.
+        asked: what a reader asked for; ``None`` for a page without links.
+        level: of the headings of its pictures, 3 where its own name is one.
+    """
+    view = of.view
+    if level > 2:
+        yield tag(f"h{level - 1}", of.name, class_="name")
+    yield said(of.verdict, *(() if view is None or of.ended else (*_others(view), *_links(view, page, asked))))
+    if view is not None:
+        end = "now" if of.ended is None else of.verdict.word
+        yield tag("div", *_pictures(view, page, end, level), class_="gone" if of.ended else None)
+
+
+def _pictures(of: QueryView, page: Page, end: str, level: int) -> Iterator[Markup]:
+    sources = of.clocks.sources
+    yield tag("dl", *_figures(of), class_="figures")
+    yield from (snapshot_picture(source, page.at, level) for source in sources if source.snapshots)
+    if of.clocks.input_watermark is not None or all(snapshot.done for s in sources for snapshot in s.snapshots):
+        yield event_time_picture(of.clocks, level, end)
+    for source in sources:
+        held = subject(source.holds[0]) if source.holds else NOBODY
+        changes = [c for c in page.changes if (c.query, c.source) == (of.name, source.source_name)]
+        name = source.source_name if len(sources) > 1 else ""
+        yield over_time(of.points.get(source.source_name, ()), changes, held, of.clocks.at, level, name=name, end=end)
+    yield _clocks(of, level)
+    for source in sources:
+        yield from source_tables(source, of.name, of.clocks.at)
+
+
+def _others(of: QueryView) -> Iterator[Markup]:
+    """Yield what else there is to say: other sources that are held, and what windows wait for besides."""
+    held = holder_of(of.clocks)
+    for source in of.clocks.sources:
+        if source.holds and held is not None and source is not held[0]:
+            hold, to_do = source.holds[0], advice_of(source)
+            text = f"Source {source.source_name} is held by {subject(hold)}: {hold.why}."
+            yield tag("p", with_code(f"{text} {as_sentence(to_do)}." if to_do else text), class_="more")
+    for note in of.open.notes:
+        yield tag("p", with_code(f"{as_sentence(note)}."), class_="more")
+
+
+def _links(of: QueryView, page: Page, asked: Asked | None) -> Iterator[Markup]:
+    for each in upstream(page, of):
+        found = page.queries[each.number]
+        name = tag("a", each.query, href=asked.address(query=found.id)) if asked else each.query
+        yield tag("p", f"Writer {each.writer} is the query ", name, f": {each.why}", class_="more")
+
+
+def _figure(title: str, value: str, about: str = "", *, is_held: bool = False) -> Markup:
+    return tag(
+        "div", tag("dt", title), tag("dd", value), tag("dd", about, class_="about"), class_="held" if is_held else None
+    )
+
+
+def _figures(of: QueryView) -> Iterator[Markup]:
+    """Yield the figures that people ask for first."""
+    clocks, held, now = of.clocks, holder_of(of.clocks), of.clocks.at
+    late, out = behind_clock(now, clocks.output_watermark), clocks.output_watermark
+    about = "" if out is None or not is_moment(out) else f"complete up to {short_time(out, now)}"
+    yield _figure("behind the clock", "–" if late is None else age_text(late), about, is_held=held is not None)
+    since = None if held is None else of.held_since.get(held[0].source_name)
+    long = "" if since is None else f"for at least {age_text(max(0, now - since))}"
+    yield _figure("held by", "nobody" if held is None else subject(held[1]), long, is_held=held is not None)
+    lags = [source.lag for source in clocks.sources]
+    unread = "?" if None in lags else short_count(sum(lag or 0 for lag in lags))
+    yield _figure("unread", unread, _of_holder(clocks))
+    if clocks.has_windows:
+        applied = clocks.applied_watermark
+        closed = "none closed yet" if applied is None else f"closed up to {short_time(applied, now)}"
+        yield _figure("rows in windows", count_text(clocks.state_rows), closed)
+    read, late_rows = sum(s.rows.read for s in clocks.sources), sum(s.rows.late.rows for s in clocks.sources)
+    shown = count_text(late_rows) if late_rows < 1_000 or not read else share_text(late_rows / read)
+    yield _figure("late rows", shown, f"of {count_text(read)} read")
+
+
+def _of_holder(of: QueryClocks) -> str:
+    held = holder_of(of)
+    if held is None or held[1].lag is None:
+        return ""
+    return f"{short_count(held[1].lag) if held[1].lag else 'none'} in {held[1].name}"
+
+
+def _clocks(of: QueryView, level: int) -> Markup:
+    clocks = of.clocks
+    rows = [
+        ("Sources have delivered everything up to", *_moment(clocks.input_watermark, clocks.at)),
+        ("Spark has closed windows up to", *_moment(clocks.applied_watermark, clocks.at)),
+        ("Results are complete up to", *_moment(clocks.output_watermark, clocks.at, clocks.no_output)),
+    ]
+    if (oldest := clocks.unprocessed) is not None:
+        is_read = oldest.split is None
+        at = (
+            "none"
+            if is_read
+            else "at the start or before"
+            if oldest.is_older
+            else short_time(oldest.arrived, clocks.at)
+        )
+        where = "" if is_read else f"in {oldest.split}"
+        rows.append(("Oldest unread record arrived", at, where))
+    rows += [
+        (f"{operator.name} has emitted up to", *_moment(operator.eviction, clocks.at)) for operator in clocks.operators
+    ]
+    added = clocks.event_time_latency
+    rows.append(("The query itself adds", "–" if added is None else age_text(added), "from input to output watermark"))
+    for title, spread in (("Results behind the clock", of.freshness.event_time_lag),
+                          ("From arrival to commit, at most", of.freshness.commit_latency)):  # fmt: skip
+        if spread is not None:
+            batches = f"half of the batches; {age_text(spread.p99)} of 99 %, over the last 5 min"
+            rows.append((title, age_text(spread.p50), batches))
+    shown = (
+        tag("div", tag("dt", title), tag("dd", tag("b", at), " ", tag("span", about))) for title, at, about in rows
+    )
+    about = (each for s in clocks.sources for each in (*group_pieces(s, clocks.at), *row_pieces(s, clocks.at)))
+    pieces = [each for each in about if each not in of.open.notes]
+    return tag(
+        "section",
+        tag(f"h{level}", "Clocks"),
+        tag("dl", *shown, class_="clocks"),
+        tag("p", f"{as_sentence(str(of.why))}.", class_="soft"),
+        tag("p", " · ".join(pieces), class_="soft") if pieces else "",
+    )
+
+
+def _moment(at: int | None, now: int, why: str | None = None) -> tuple[str, str]:
+    late = behind_clock(now, at)
+    about = why or ""
+    if late is not None:
+        about = f"{format_duration(abs(late))} {'behind' if late >= 0 else 'ahead of'} the clock"
+    return short_time(at, now), about

@@ -1,0 +1,31 @@
+"""What a reader asked of the page in its address. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlencode
+
+REFRESHES: Final = (5, 0)
+"""Seconds between two loads of the page that a reader can choose; 0: it is not loaded again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a reader asked of the page."""
+
+    refresh: int = REFRESHES[0]
+    """Seconds after which a browser loads it again, 0 for never."""
+    query: str | None = None
+    """The id of the query that is drawn whole."""
+
+    def address(self, *, refresh: int | None = None, query: str | None = None) -> str:
+        """Return the address of the page with another choice."""
+        chosen = {
+            "refresh": self.refresh if refresh is None else refresh,
+            "query": self.query if query is None else query,
+        }
+        return "?" + urlencode({key: value for key, value in chosen.items() if value is not None})
+
+
+ASKED_NOTHING: Final = Asked()

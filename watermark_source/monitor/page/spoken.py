@@ -1,0 +1,27 @@
+"""What is said before a picture, as HTML. Pure."""
+
+from __future__ import annotations
+
+from watermark_source.durations import unbroken
+from watermark_source.monitor.page.markup import Markup, joined, tag, with_code
+from watermark_source.monitor.verdict import Verdict
+from watermark_source.status_model.hold_causes import Clause
+
+
+def said(of: Verdict, *more: Markup) -> Markup:
+    """Return what is said before a picture."""
+    paragraphs = ((tag("b", unbroken(c.who)) if c.who else "", unbroken(c.before), with_code(c.after)) for c in of.more)
+    return tag(
+        "div",
+        tag("p", tag("span", of.state.shape, aria_hidden="true"), f" {of.word}", class_="state"),
+        tag("p", clause(of.lead), class_="lead"),
+        *(tag("p", *each, class_="more") for each in paragraphs),
+        *more,
+        tag("p", of.error, class_="error") if of.error else "",
+        class_=f"verdict {of.state.kind}",
+    )
+
+
+def clause(of: Clause) -> Markup:
+    """Return a clause with the name in it set off."""
+    return joined(unbroken(of.before), tag("b", of.who) if of.who else "", unbroken(of.after))

@@ -1,0 +1,278 @@
+"""The first words of the page: how late a query's results are and why, who holds them, and what ends it. Pure.
+
+It decides nothing: the case is the verdict of ``diagnose``, who holds and why are the sources' ``holds``, and the words
+about them those of ``hold_causes`` and ``hold_texts``. So the headline cannot contradict the rows below it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from watermark_source.durations import age_text, count_text
+from watermark_source.monitor.open_windows import unfollowed_text
+from watermark_source.monitor.three_clocks import Delays, DelayVerdict, Diagnosis, QueryClocks, behind_clock, delays
+from watermark_source.planning.hold_kinds import HoldKind
+from watermark_source.planning.holds import HeldBy, Hold
+from watermark_source.planning.watermark import MIN, is_moment
+from watermark_source.status_model.hold_causes import NO_CLAUSE, Clause, cause, short_time
+from watermark_source.status_model.hold_texts import advice_of, as_sentence, subject
+from watermark_source.status_model.source_status import SnapshotProgress, SourceStatus, Status
+
+
+class State(Enum):
+    """How a query is: a colour is never the only sign, so that each has a shape, too. The value is its class."""
+
+    ON_TIME = "on-time", "●"
+    HELD = "held", "◆"
+    WAITS = "waits", "○"
+    FAILED = "failed", "■"
+    ENDED = "ended", "▪"
+
+    def __init__(self, kind: str, shape: str) -> None:
+        self.kind = kind
+        self.shape = shape
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What the page says of a query before its picture."""
+
+    state: State
+    word: str
+    """The state in a word or two."""
+    where: str
+    """How late results are, without a full stop."""
+    reason: Clause = NO_CLAUSE
+    """Why, as a clause; empty where there is no cause to name."""
+    more: tuple[Clause, ...] = ()
+    """Paragraphs: who holds and what ends it, then what happens meanwhile."""
+    error: str = ""
+    """The first line of the error that ended it."""
+
+    @property
+    def lead(self) -> Clause:
+        """Both as one sentence."""
+        if not str(self.reason):
+            return Clause(f"{self.where}.")
+        return Clause(f"{self.where}: {self.reason.before}", self.reason.who, f"{self.reason.after}.")
+
+
+def holder_of(of: QueryClocks) -> tuple[SourceStatus, Hold] | None:
+    """Return what holds the query's watermark, with its source; ``None`` if the sources take turns."""
+    held = [(source, source.holds[0]) for source in of.sources if source.holds]
+    return min(held, key=lambda each: MIN if each[0].watermark is None else each[0].watermark, default=None)
+
+
+def verdict_of(of: QueryClocks, why: Diagnosis, held_since: int | None = None) -> Verdict:
+    """Return what to say of a running query.
+
+    Args:
+        of: its clocks.
+        why: what ``diagnose`` found.
+        held_since: since when the present holder holds it, milliseconds since 1970-01-01 UTC; ``None`` if unknown.
+    """
+    held = holder_of(of)
+    if why.verdict is DelayVerdict.UNFOLLOWED and of.unfollowed is not None:
+        reason = Clause("the query does not follow the watermark of its sources")
+        more = Clause(f"{as_sentence(unfollowed_text(of.sources, of.unfollowed))}.")
+        return Verdict(
+            state=State.FAILED,
+            word="not followed",
+            where="Results are wrong or missing",
+            reason=reason,
+            more=(more, *_hold(held, of, held_since)),
+        )
+    if why.verdict is DelayVerdict.UNKNOWN:
+        said = (*_hold(held, of, held_since), *_meanwhile(of))
+        return Verdict(state=State.WAITS, word="starting", where=as_sentence(str(why)), more=said)
+    parts = delays(of)
+    state, word = _state(of, why, held)
+    return Verdict(
+        state=state,
+        word=word,
+        where=_where(of),
+        reason=_reason(of, why, parts, held),
+        more=(*_hold(held, of, held_since), *_on_time(of, state), *_meanwhile(of)),
+    )
+
+
+def ended_verdict(of: QueryClocks | None, at: int, batch: int | None, error: str | None, now: int) -> Verdict:
+    """Return what to say of a query that has ended.
+
+    Args:
+        of: its clocks, as its last batch left them.
+        at: when it ended, milliseconds since 1970-01-01 UTC.
+        batch: the last one that it committed.
+        error: the first line of the error that ended it.
+        now: the present.
+    """
+    after = "before its first batch" if batch is None else f"after batch {count_text(batch)}"
+    done = None if of is None else of.output_watermark
+    more = f"What follows is as the query left it at {short_time(at, now)}."
+    if done is not None and is_moment(done):
+        more = f"Its results are complete up to {short_time(done, now)}. {more}"
+    state = State.ENDED if error is None else State.FAILED
+    return Verdict(
+        state=state,
+        word=state.kind,
+        where=f"The query {state.kind} {age_text(max(0, now - at))} ago, {after}",
+        more=(Clause(more),),
+        error=error or "",
+    )
+
+
+def _where(of: QueryClocks) -> str:
+    if of.output_watermark is None or (of.input_watermark is None and of.has_windows):
+        return "There are no results yet" if of.has_windows else "There is no watermark yet"
+    if not is_moment(of.output_watermark):
+        return "All results are complete"
+    late = behind_clock(of.at, of.output_watermark) or 0
+    what = "Results" if of.has_windows else "Rows"
+    return f"{what} are {age_text(abs(late))} {'behind' if late >= 0 else 'ahead of'} the clock"
+
+
+def _state(of: QueryClocks, why: Diagnosis, held: tuple[SourceStatus, Hold] | None) -> tuple[State, str]:
+    if of.input_watermark is not None and not is_moment(of.input_watermark):
+        return State.ENDED, "complete"
+    if _snapshots(of):
+        return State.WAITS, "reads a snapshot"
+    if of.input_watermark is None and not of.first_batch:
+        return State.WAITS, "no watermark yet"
+    if held is not None:
+        return State.HELD, "held back"
+    return _WORDS[why.verdict]
+
+
+_WORDS: Final[Mapping[DelayVerdict, tuple[State, str]]] = {
+    DelayVerdict.FRESH: (State.ON_TIME, "on time"),
+    DelayVerdict.QUIET: (State.ON_TIME, "on time, no rows come"),
+    DelayVerdict.TRIGGER: (State.WAITS, "waits for the trigger"),
+    DelayVerdict.DATA_OLD: (State.WAITS, "old data"),
+    DelayVerdict.ROWS_WAIT: (State.WAITS, "rows wait"),
+    DelayVerdict.BATCH_SLOW: (State.WAITS, "slow batch"),
+}
+
+
+def _reason(of: QueryClocks, why: Diagnosis, parts: Delays, held: tuple[SourceStatus, Hold] | None) -> Clause:
+    """Return the cause of the delay; nothing where there is none to name."""
+    if of.input_watermark is not None and not is_moment(of.input_watermark):
+        return NO_CLAUSE
+    if snapshots := _snapshots(of):
+        return Clause(_snapshot(snapshots))
+    is_batch = why.verdict in (DelayVerdict.BATCH_SLOW, DelayVerdict.TRIGGER)
+    if held is not None and not (is_batch and held[1].kind is not HoldKind.BACKLOG):
+        return cause(held[1], of.at)
+    return Clause(_CAUSES[why.verdict](of, parts))
+
+
+def _snapshots(of: QueryClocks) -> list[SnapshotProgress]:
+    """Return the snapshots that are being read, and those of the same sources that are done."""
+    return [each for source in of.sources if any(not s.done for s in source.snapshots) for each in source.snapshots]
+
+
+def _snapshot(of: list[SnapshotProgress]) -> str:
+    rows, expected = sum(each.rows for each in of), [each.rows if each.done else each.expected for each in of]
+    known = [each for each in expected if each is not None]
+    if len(known) < len(expected) or not sum(known):
+        return f"a snapshot is being read, {count_text(rows, 'row')} so far"
+    left = [each.left for each in of if each.left]
+    to_go = f", with about {age_text(max(left))} to go" if left else ""
+    return f"the snapshot is {min(99, 100 * rows // sum(known))} % read{to_go}"
+
+
+def _data_old(of: QueryClocks, parts: Delays) -> str:
+    if of.unprocessed is not None and of.unprocessed.is_older:
+        left = sum(source.lag or 0 for source in of.sources)
+        return "the query is still reading history" + (f", with {count_text(left, 'record')} to go" if left else "")
+    return f"the data were {age_text(parts.age)} old when they arrived"
+
+
+def _batch_slow(of: QueryClocks, parts: Delays) -> str:
+    if of.batch is not None and of.batch.running is not None:
+        return f"batch {count_text(of.batch.number + 1)} has been running for {age_text(of.batch.running)}"
+    return f"the oldest unread row came {age_text(parts.processing)} ago"
+
+
+def _rows_wait(of: QueryClocks, parts: Delays) -> str:
+    paused = sum(source.counts.get(Status.PAUSED, 0) for source in of.sources)
+    if paused and parts.processing >= parts.held + parts.quiet:
+        return f"{count_text(paused, 'partition')} wait{'s' if paused == 1 else ''} for the alignment group"
+    if parts.quiet:
+        return f"the last row came {age_text(parts.quiet)} ago, and open windows wait for newer ones"
+    return "rows wait in open windows for newer ones"
+
+
+def _quiet(of: QueryClocks, parts: Delays) -> str:
+    if of.nothing_came:
+        return "no row has come since the query was started"
+    return f"the last row came {age_text(parts.quiet)} ago"
+
+
+_CAUSES: Final[Mapping[DelayVerdict, Callable[[QueryClocks, Delays], str]]] = {
+    DelayVerdict.FRESH: lambda *_: "",
+    DelayVerdict.QUIET: _quiet,
+    DelayVerdict.TRIGGER: lambda *_: "the next batch begins at the interval of its trigger",
+    DelayVerdict.DATA_OLD: _data_old,
+    DelayVerdict.ROWS_WAIT: _rows_wait,
+    DelayVerdict.BATCH_SLOW: _batch_slow,
+}
+
+
+def _hold(held: tuple[SourceStatus, Hold] | None, of: QueryClocks, since: int | None) -> Iterator[Clause]:
+    if held is None:
+        return
+    source, hold = held
+    whose = f" of source {source.source_name}" if len(of.sources) > 1 else ""
+    back = "the watermark" if source.watermark is not None else "the first watermark"
+    long = "" if since is None else f" for at least {age_text(max(0, of.at - since))}"
+    to_do = advice_of(source)
+    # That of a partition is in its row.
+    why = "" if hold.by is HeldBy.SPLIT else f": {hold.why}"
+    yield Clause(
+        "",
+        f"{_subject(hold)} holds {back}{whose} back{long}{why}.",
+        (f" {as_sentence(to_do)}." if to_do else "") + _without(source, of.at),
+    )
+
+
+def _subject(hold: Hold) -> str:
+    return subject(hold) if hold.by in (HeldBy.SPLIT, HeldBy.SOURCE) else as_sentence(subject(hold))
+
+
+def _without(of: SourceStatus, now: int) -> str:
+    """Return what the watermark would be without what holds it."""
+    if of.without_holder is None or not is_moment(of.without_holder):
+        return ""
+    at = short_time(of.without_holder, now)
+    if of.watermark is None:
+        return f" Without it the watermark would be {at}."
+    return f" Without it the watermark would be {age_text(of.without_holder - of.watermark)} later, at {at}."
+
+
+def _on_time(of: QueryClocks, state: State) -> Iterator[Clause]:
+    if state is not State.ON_TIME:
+        return
+    views = [view for source in of.sources for view in source.splits if view.status is not Status.IDLE]
+    marks = [view.watermark for view in views if view.watermark is not None]
+    total = sum(source.splits_total for source in of.sources)
+    if len(marks) > 1 and total == sum(len(source.splits) for source in of.sources):
+        spread = age_text(max(marks) - min(marks))
+        yield Clause(f"{_all(len(views), total)} are within {spread} of each other.")
+
+
+def _all(counted: int, total: int) -> str:
+    return f"All {count_text(total)} partitions" if counted == total else f"The {count_text(counted)} active partitions"
+
+
+def _meanwhile(of: QueryClocks) -> Iterator[Clause]:
+    found = []
+    if paused := sum(source.counts.get(Status.PAUSED, 0) for source in of.sources):
+        are = "is" if paused == 1 else "are"
+        found.append(f"{count_text(paused, 'partition')} {are} paused at the alignment limit")
+    if of.state_rows:
+        found.append(f"{count_text(of.state_rows, 'row')} wait{'s' if of.state_rows == 1 else ''} in open windows")
+    if found:
+        yield Clause(f"Meanwhile {', and '.join(found)}.")
