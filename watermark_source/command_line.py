@@ -105,6 +105,7 @@ def _run(words: Sequence[str] | None) -> int:
         allow_abbrev=False,
     )
     watch.add_argument("url", metavar="URL", help="the page's address, such as http://localhost:4050")
+    watch.add_argument("--table", action="store_true", help="the table of partitions in place of the picture")
     given, rest = parser.parse_known_args(words)
     if rest and given.command in ("explain", "watch"):
         parser.error(f"{given.command}: unrecognized arguments: {' '.join(rest)}")
@@ -151,7 +152,7 @@ def _watch(given: argparse.Namespace) -> int:
     # rich is an optional dependency.
     from watermark_source.monitor.terminal import watch  # noqa: PLC0415
 
-    watch(given.url)
+    watch(given.url, table=given.table)
     return _GOOD
 
 

@@ -68,11 +68,11 @@ class Axis:
         first = -(-self.left // step) * step
         return tuple(Tick(at, _tick_text(at, step)) for at in range(first, self.right + 1, step))
 
-    def time_text(self, moment: int) -> str:
-        """Return a moment as UTC to the second, with its day where that is not the day of the whole axis."""
+    def time_text(self, moment: int, now: int | None = None) -> str:
+        """Return a moment as UTC to the second, with its day unless that is the day of the axis and ``now``."""
         if not _moments([moment]):
             return watermark_text(moment)
-        days = {at // _DAY for at in (self.left, self.right, moment)}
+        days = {at // _DAY for at in (self.left, self.right, moment, moment if now is None else now)}
         return (f"{_day_text(moment)} " if len(days) > 1 else "") + f"{_utc(moment):%H:%M:%S}"
 
 

@@ -171,10 +171,19 @@ def query_view(query: Any, name: str, of: QueryStatus, history: ChangeHistory) -
 def ended_view(query: FollowedQuery, id_: str, operators: Operators, at: int, history: ChangeHistory) -> QueryView:
     """Return a query that has ended as its last batch left it; ``at``: when it ended."""
     clocks = replace(query, operators=operators).clocks(at)
-    batch = executed_batch(query.progress)
-    known = QueryAt(sources=clocks.sources, batch=batch, applied=clocks.applied_watermark, has_ended=True)
     status = QueryStatus(clocks, diagnose(clocks), query.recent.freshness(at))
-    return _view(id_, query.label, status, known, history)
+    return reported_view(id_, query.label, status, history, has_ended=True)
+
+
+def reported_view(
+    id_: str, name: str, of: QueryStatus, history: ChangeHistory, *, has_ended: bool = False
+) -> QueryView:
+    """Return a query by what its sources reported alone, without another look at its handle."""
+    batch, applied = of.clocks.batch, of.clocks.applied_watermark
+    number = None if batch is None else batch.number
+    return _view(
+        id_, name, of, QueryAt(sources=of.sources, batch=number, applied=applied, has_ended=has_ended), history
+    )
 
 
 def _view(id_: str, name: str, of: QueryStatus, at: QueryAt, history: ChangeHistory) -> QueryView:

@@ -74,6 +74,15 @@ class Point(NamedTuple):
     """Milliseconds that the partition with the highest watermark is ahead of the lowest."""
 
 
+class HolderSpan(NamedTuple):
+    """What held a watermark for a while. Times are milliseconds since 1970-01-01 UTC."""
+
+    name: str
+    """``NOBODY`` where nothing did."""
+    begin: int
+    end: int
+
+
 @dataclass(frozen=True, slots=True)
 class _Known:
     """What was last reported of a source."""
@@ -83,6 +92,20 @@ class _Known:
     limit: str
     statuses: Mapping[Split, Status]
     points: tuple[Point, ...]
+
+
+def holder_spans(changes: Iterable[Change], first: int, now: int, holder: str) -> tuple[HolderSpan, ...]:
+    """Return what held a watermark, from ``first`` until ``now``.
+
+    Args:
+        changes: of the source, the oldest first.
+        first: the first moment.
+        now: the last one.
+        holder: what holds it now.
+    """
+    found = [change for change in changes if change.kind is ChangeKind.HOLDER and change.at > first]
+    begins = [first, *(change.at for change in found)]
+    return tuple(map(HolderSpan, [*(change.before for change in found), holder], begins, [*begins[1:], now]))
 
 
 class ChangeHistory:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from watermark_source.durations import count_text
 from watermark_source.monitor.freshness import NO_FRESHNESS, Freshness
-from watermark_source.monitor.history import Change, Point
+from watermark_source.monitor.history import NOBODY, Change, HolderSpan, Point, holder_spans
 from watermark_source.monitor.open_windows import OpenWindow
 from watermark_source.monitor.three_clocks import Diagnosis, QueryClocks
+from watermark_source.monitor.verdict import Verdict, holder_of, verdict_of
 from watermark_source.monitor.window_facts import time_text
 from watermark_source.planning.watermark import MIN
 from watermark_source.status_model.hold_texts import subject
+from watermark_source.status_model.source_status import SourceStatus
 from watermark_source.status_model.status_json import status_to_json
 
 
@@ -32,6 +34,13 @@ class QueryView:
     points: Mapping[str, Sequence[Point]] = field(default_factory=dict)
     """By source: its watermark and lag over time."""
     freshness: Freshness = NO_FRESHNESS
+
+    @property
+    def verdict(self) -> Verdict:
+        """What is said of it first."""
+        held = holder_of(self.clocks)
+        since = None if held is None else self.held_since.get(held[0].source_name)
+        return verdict_of(self.clocks, self.why, since)
 
 
 class Ended(NamedTuple):
@@ -84,6 +93,21 @@ def page_json(of: Page) -> dict[str, Any]:
         "unreadable": dict(of.unreadable),
         "changes": [change._asdict() | {"kind": change.kind.value} for change in of.changes],
     }
+
+
+def holders_of(query: QueryView, source: SourceStatus, changes: Iterable[Change]) -> tuple[HolderSpan, ...]:
+    """Return what held a source's watermark since its first point; ``changes``: of all queries, the oldest first."""
+    points = query.points.get(source.source_name, ())
+    if not points:
+        return ()
+    of = query.name, source.source_name
+    holder = subject(source.holds[0]) if source.holds else NOBODY
+    return holder_spans(
+        [change for change in changes if (change.query, change.source) == of],
+        points[0].at,
+        max(query.clocks.at, points[-1].at),
+        holder,
+    )
 
 
 class Upstream(NamedTuple):
@@ -142,7 +166,12 @@ def _query_json(query: QueryView, page: Page) -> dict[str, Any]:
         "upstream": [each._asdict() for each in upstream(page, query)],
         "clocks": {name: getattr(query.clocks, name) for name in _CLOCKS},
         "freshness": {name: spread and spread._asdict() for name, spread in query.freshness._asdict().items()},
+        "said": query.verdict.lines,
         "held_since": dict(query.held_since),
+        "holders": {
+            source.source_name: [each._asdict() for each in holders_of(query, source, page.changes)]
+            for source in query.clocks.sources
+        },
         "points": {source: [each._asdict() for each in points] for source, points in query.points.items()},
         "sources": [status_to_json(source) for source in query.clocks.sources],
     }

@@ -1,17 +1,17 @@
-"""Terminal view: the status table in colour, as plain text, and live while a query runs."""
+"""Terminal view: the picture of event time, live while a query runs or from its page; and the table behind it."""
 
 from __future__ import annotations
 
 import contextlib
 import http.client
-import itertools
 import json
 import logging
 import threading
 import time
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain, zip_longest
 from types import TracebackType
 from typing import Any
 
@@ -20,43 +20,39 @@ from watermark_source.connection_deadline import HttpsUntil, HttpUntil
 from watermark_source.durations import count_text
 from watermark_source.errors import UsageError, printable, shortened
 from watermark_source.installation import lacking
-from watermark_source.monitor.followed_queries import QueryReader, QueryStatus, query_view
+from watermark_source.monitor.followed_queries import QueryReader, QueryStatus, query_view, reported_view
 from watermark_source.monitor.history import ChangeHistory
+from watermark_source.monitor.lanes import Look
 from watermark_source.monitor.page.document import framed_html
 from watermark_source.monitor.page_html import Page
 from watermark_source.monitor.status_table import GAP, TableLayout, headline, join_pieces, layout, snapshot_lines
-from watermark_source.monitor.three_clocks import TOLERANCE, clock_pieces
-from watermark_source.status_model.source_status import SourceStatus, Status
+from watermark_source.monitor.terminal_picture import Line, picture_lines, shown_live, shown_of_page
+from watermark_source.monitor.three_clocks import TOLERANCE, Diagnosis, QueryClocks, clock_pieces
+from watermark_source.status_model.hold_texts import as_sentence
+from watermark_source.status_model.source_status import SourceStatus
 from watermark_source.status_model.status_json import status_from_json
 
 try:
-    from rich import box
     from rich.console import Console, Group, RenderableType
     from rich.live import Live
-    from rich.table import Table
     from rich.text import Text
 except ModuleNotFoundError as missing:
     raise lacking("LiveStatus", missing.name, "monitor") from None
 
 _log = logging.getLogger(__name__)
 
-_STYLES = {
-    Status.ACTIVE: "green",
-    Status.IDLE: "blue",
-    Status.PAUSED: "yellow",
-    Status.FINISHED: "cyan",
-    Status.UNKNOWN: "magenta",
-}
+_STYLES = {Look.COUNTS: "blue", Look.HOLDS: "bold dark_orange", Look.SILENT: "bold red"}
+"""Of rows; all others are dim."""
 _REFRESH_SECONDS = 0.25
 _STOP_SECONDS = 5.0
 _STEADY_SNAPSHOT_MS = 60_000
 _CHANGE_SNAPSHOT_MS = 10_000
 
 
-def render(
+def render_text(
     status: SourceStatus, *, width: int = 120, now: int | None = None, raw: bool = False, lines: int | None = None
-) -> Group:
-    """Return headline and table for a rich console.
+) -> str:
+    """Return headline and table as plain lines without control characters.
 
     Args:
         status: the source's status.
@@ -66,49 +62,21 @@ def render(
         lines: limit on the lines in all, the headline included; the most interesting splits remain.
     """
     head, bars, shown = _arrange(status, width=width, now=now, raw=raw, lines=lines)
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, GAP - 1, 0, 0))
-    for column in shown.columns:
-        table.add_column(
-            column.title,
-            width=column.width,
-            justify="right" if column.is_number else "left",
-            no_wrap=True,
-            header_style="bold",
-        )
-    for row in shown.rows:
-        styles = {"status": _STYLES[row.view.status]}
-        if row.view.holds_back:
-            styles |= dict.fromkeys(("partition", "holds back"), "bold red")
-        cells = zip(shown.columns, row.cells, strict=True)
-        table.add_row(*(Text("\n".join(cell), style=styles.get(column.title, "")) for column, cell in cells))
-    parts: list[RenderableType] = [Text(line, style="bold" if i == 0 else "") for i, line in enumerate(head)]
-    parts.extend(Text(line, style="green") for line in bars)
-    parts.append(table)
-    parts.extend(Text(line, style="dim") for line in _footer(shown))
-    return Group(*parts)
-
-
-def render_text(
-    status: SourceStatus, *, width: int = 120, now: int | None = None, raw: bool = False, lines: int | None = None
-) -> str:
-    """Return the table as plain lines without control characters, for logs; arguments as for ``render``."""
-    head, bars, shown = _arrange(status, width=width, now=now, raw=raw, lines=lines)
     text = [*head, *bars, _line(shown, [column.title for column in shown.columns])]
     text.append("-" * (sum(column.width for column in shown.columns) + GAP * (len(shown.columns) - 1)))
     for row in shown.rows:
-        text.extend(_line(shown, cells) for cells in itertools.zip_longest(*row.cells, fillvalue=""))
+        text.extend(_line(shown, cells) for cells in zip_longest(*row.cells, fillvalue=""))
     return "\n".join([*text, *_footer(shown)])
 
 
-def clock_lines(status: QueryStatus, width: int) -> list[str]:
+def clock_lines(of: QueryClocks, why: Diagnosis, width: int) -> list[str]:
     """Return the lines above the sources: why the results are behind the clock, then the three clocks.
 
     There are none while nothing of this is known.
     """
-    if status.clocks.unprocessed is None:
+    if of.unprocessed is None:
         return []
-    sentence = f"{status.why.sentence[0].upper()}{status.why.sentence[1:]}"
-    return [*join_pieces([sentence], width), *join_pieces(clock_pieces(status.clocks), width)]
+    return [*join_pieces([as_sentence(str(why))], width), *join_pieces(clock_pieces(of), width)]
 
 
 def _arrange(
@@ -135,9 +103,9 @@ def _footer(shown: TableLayout) -> list[str]:
 
 
 def snapshot_is_due(printed: Sequence[SourceStatus], latest: Sequence[SourceStatus], since_printed: int | None) -> bool:
-    """Return whether to print another plain table, ``since_printed`` milliseconds after the last one.
+    """Return whether to print another picture, ``since_printed`` milliseconds after the last one.
 
-    A table is due every minute, and after 10 s if a split's status has changed or another split holds back: an
+    One is due every minute, and after 10 s if a split's status has changed or another split holds back: an
     alignment group that pauses and resumes with every batch must not fill the log.
     """
     if not latest:
@@ -157,9 +125,10 @@ class LiveStatus:
         with LiveStatus(query):
             query.awaitTermination(60)
 
-    On a terminal the table is redrawn in place four times a second. Elsewhere plain tables are printed when a status
-    changes, at most one in 10 s and at least one a minute. The last state is printed at the end of the block. Switch
-    off ``spark.ui.showConsoleProgress``: Spark's progress bar writes into the same lines.
+    On a terminal the picture of event time is redrawn in place four times a second; with ``table`` the table behind it,
+    which has why each partition is where it is. Elsewhere it is printed when a status changes, at most once in 10 s and
+    at least once a minute. The last state is printed at the end of the block. Switch off
+    ``spark.ui.showConsoleProgress``: Spark's progress bar writes into the same lines.
 
     As the last line of a notebook's cell, ``LiveStatus(query)`` is shown as a picture: the query's part of the page of
     ``StatusPage``, as of now. An object that is kept, ``view = LiveStatus(query)``, has its lines over time from
@@ -167,15 +136,23 @@ class LiveStatus:
     """
 
     def __init__(
-        self, query: Any, *, console: Console | None = None, raw: bool = False, clock: Callable[[], int] | None = None
+        self,
+        query: Any,
+        *,
+        console: Console | None = None,
+        table: bool = False,
+        raw: bool = False,
+        clock: Callable[[], int] | None = None,
     ) -> None:
         self._console = Console() if console is None else console
+        self._table = table or raw
         self._raw = raw
         self._now = Clock().now if clock is None else clock
         self._query = query
         self._reader = QueryReader(query, TOLERANCE, self._now)
         self._history = ChangeHistory()
         self._status: QueryStatus | None = None
+        self._name = ""
         self._latest: tuple[SourceStatus, ...] = ()
         self._printed: tuple[SourceStatus, ...] = ()
         self._printed_at: int | None = None
@@ -207,10 +184,7 @@ class LiveStatus:
         self._latest = self._read() or self._latest
         if self._status is None or not self._latest:
             return "<p>waiting for the query's first batch</p>"
-        query = self._query
-        name = query.name or str(query.id)
-        self._history.record(name, self._latest)
-        view = query_view(query, name, self._status, self._history)
+        view = query_view(self._query, self._name, self._status, self._history)
         return framed_html(Page(at=self._now(), queries=(view,), changes=self._history.changes()))
 
     def _follow(self) -> None:
@@ -228,6 +202,7 @@ class LiveStatus:
     def _read(self) -> tuple[SourceStatus, ...]:
         try:
             if self._status is None:
+                self._name = self._query.name or str(self._query.id)
                 self._reader.with_recent_batches()
             self._status = self._reader.status()
         except UsageError as error:
@@ -237,17 +212,25 @@ class LiveStatus:
         except Exception as error:  # noqa: BLE001  the view must not fail when the query's JVM has ended
             _log.debug("the progress of the query could not be read: %s", error)
         else:
+            self._history.record(self._name, self._status.sources)
             return self._status.sources
         return ()
 
     def _picture(self, now: int) -> RenderableType:
-        if not self._latest:
+        if self._status is None or not self._latest:
             return Text("waiting for the query's first batch", style="dim")
         width, height = self._console.size
-        clocks = [] if self._status is None else clock_lines(self._status, width)
-        lines = max(1, (height - 1 - len(clocks)) // len(self._latest))
-        top = (Text(line, style="bold" if i == 0 else "dim") for i, line in enumerate(clocks))
-        return Group(*top, *(render(s, width=width, now=now, raw=self._raw, lines=lines) for s in self._latest))
+        return _coloured(self._lines(self._status, width, now, height - 1))
+
+    def _lines(self, of: QueryStatus, width: int, now: int | None, height: int | None) -> list[Line]:
+        """Return what is shown of the query in at most ``height`` lines; ``now``: the reader's clock, for ages."""
+        if not self._table:
+            view = reported_view("", self._name, of, self._history)
+            return picture_lines(shown_live(view, self._history.changes()), width, height)
+        clocks = clock_lines(of.clocks, of.why, width)
+        lines = None if height is None else max(1, (height - len(clocks)) // len(self._latest))
+        tables = (render_text(s, width=width, now=now, raw=self._raw, lines=lines).split("\n") for s in self._latest)
+        return [Line(line) for line in chain(clocks, *tables)]
 
     def _print_snapshot(self, *, last: bool) -> None:
         now = self._now()
@@ -255,11 +238,8 @@ class LiveStatus:
         has_changed = self._latest != self._printed
         if not (last and has_changed) and not snapshot_is_due(self._printed, self._latest, passed):
             return
-        width = max(80, self._console.width)
-        for line in [] if self._status is None else clock_lines(self._status, width):
-            self._console.out(line, highlight=False)
-        for status in self._latest:
-            self._console.out(render_text(status, width=width, raw=self._raw), highlight=False)
+        for line in [] if self._status is None else self._lines(self._status, max(80, self._console.width), None, None):
+            self._console.out(line.text, highlight=False)
         self._printed, self._printed_at = self._latest, now
 
 
@@ -270,13 +250,14 @@ _ANSWER_SECONDS = 10.0
 _MOST_BYTES = 64 * 1_024 * 1_024
 
 
-def watch(url: str, console: Console | None = None, *, seconds: float = 1.0) -> None:
+def watch(url: str, console: Console | None = None, *, seconds: float = 1.0, table: bool = False) -> None:
     """Show a status page (``StatusPage``) until Ctrl-C; once where the output is not a terminal.
 
     Args:
         url: the page's address, ``http://localhost:4050`` for example.
         console: where to show it.
         seconds: between two requests.
+        table: whether to show the table of partitions in place of the picture.
 
     Raises:
         UsageError: at the first request: no status page answers there.
@@ -285,7 +266,7 @@ def watch(url: str, console: Console | None = None, *, seconds: float = 1.0) -> 
     # What is no status page may accept a connection, and say nothing.
     with console.status(f"waits for an answer of {shortened(url)}"):
         page = read_page(url)
-    shown = _page_picture(page, console)
+    shown = _page_picture(page, console, table=table)
     if not console.is_terminal:
         console.print(shown)
         return
@@ -293,7 +274,7 @@ def watch(url: str, console: Console | None = None, *, seconds: float = 1.0) -> 
         while True:
             time.sleep(seconds)
             try:
-                live.update(_page_picture(read_page(url), console), refresh=True)
+                live.update(_page_picture(read_page(url), console, table=table), refresh=True)
             except UsageError as error:
                 live.update(Text(str(error), style="bold red"), refresh=True)
 
@@ -320,20 +301,31 @@ def read_page(url: str) -> Mapping[str, Any]:
     return page
 
 
-def _page_picture(page: Mapping[str, Any], console: Console) -> RenderableType:
+def _page_picture(page: Mapping[str, Any], console: Console, *, table: bool) -> RenderableType:
     width, height = console.size
-    lines = max(6, (height - 2) // max(1, sum(len(query["sources"]) for query in page["queries"])) - 3)
-    parts: list[RenderableType] = []
+    room = max(12, (height - 2) // max(1, len(page["queries"]))) if console.is_terminal else None
+    lines: list[Line] = []
     for query in page["queries"]:
-        parts.append(Text(printable(f"{query['name']}: {query['why']}"), style="bold"))
-        parts.append(Text(printable(str(query["open"]))))
-        parts += [
-            Text(printable(f"Writer {each['writer']} is the query {each['query']}: {each['why']}"))
-            for each in query.get("upstream", ())
-        ]
-        for report in query["sources"]:
-            shown = lines if console.is_terminal else None
-            parts.append(render(status_from_json(report), width=width, now=page["at"], lines=shown))
-    if not parts:
-        parts.append(Text("no query runs", style="dim"))
-    return Group(*parts)
+        lines += [Line(printable(query["name"])), *_of_page(query, page["at"], width, room, table=table), Line("")]
+    return _coloured(lines) if lines else Text("no query runs", style="dim")
+
+
+def _of_page(query: Mapping[str, Any], at: int, width: int, room: int | None, *, table: bool) -> Iterator[Line]:
+    sources = [status_from_json(report) for report in query["sources"]]
+    if not table:
+        yield from picture_lines(shown_of_page(query, sources, at), width, room)
+        return
+    why, found = printable(str(query["why"])), query.get("upstream", ())
+    upstream = (printable(f"Writer {e['writer']} is the query {e['query']}: {e['why']}") for e in found)
+    yield from (Line(line) for line in join_pieces([why, printable(str(query["open"])), *upstream], width))
+    lines = None if room is None else max(6, room // max(1, len(sources)) - 3)
+    for source in sources:
+        yield from (Line(line) for line in render_text(source, width=width, now=at, lines=lines).split("\n"))
+
+
+def _coloured(lines: Sequence[Line]) -> RenderableType:
+    texts = (
+        Text(text, style="bold" if i == 0 else "" if look is None else _STYLES.get(look, "dim"), no_wrap=True)
+        for i, (text, look) in enumerate(lines)
+    )
+    return Group(*texts)

@@ -59,6 +59,11 @@ class Verdict:
             return Clause(f"{self.where}.")
         return Clause(f"{self.where}: {self.reason.before}", self.reason.who, f"{self.reason.after}.")
 
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """All of it as plain paragraphs, the first with the state's shape and word."""
+        return (f"{self.state.shape} {self.word}  {self.lead}", *filter(None, (self.error, *map(str, self.more))))
+
 
 def holder_of(of: QueryClocks) -> tuple[SourceStatus, Hold] | None:
     """Return what holds the query's watermark, with its source; ``None`` if the sources take turns."""

@@ -50,6 +50,7 @@ def test_a_replay_has_the_present_past_the_edge() -> None:
     assert axis.share(NOON) > 0.1
     assert axis.time_text(NOON + 2 * DAY) == "23 Nov 12:00:00"
     assert axis.time_text(NOON) == "12:00:00"
+    assert axis.time_text(NOON, NOON + 2 * DAY) == "21 Nov 12:00:00"
 
 
 def test_partitions_that_are_idle_do_not_stretch_the_axis_and_another_source_of_the_group_does() -> None:

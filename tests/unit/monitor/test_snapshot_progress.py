@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from tests.unit.monitor.example_status import NOON, checkout, source_status, split_view
-from tests.unit.monitor.test_terminal import exported
 from watermark_source.errors import UsageError
 from watermark_source.monitor.terminal import render_text
 from watermark_source.planning.split import Split
@@ -107,7 +106,6 @@ def test_every_table_has_a_bar_above_the_splits() -> None:
     assert lines[2].startswith("shop.a     [###")
     assert lines[3].startswith("shop.long  [###")
     assert lines[4].startswith("partition")
-    assert [line.rstrip().replace("─", "-") for line in exported(status, 120).splitlines()] == lines
 
 
 @pytest.mark.parametrize("lines", range(10, 24))

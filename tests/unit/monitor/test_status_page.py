@@ -566,8 +566,11 @@ def test_watch_prints_the_page_once_where_the_output_is_no_terminal(
 ) -> None:
     assert main(["watch", f"http://{address(served)}"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("sales: ")
-    assert any(line.startswith("orders-3") for line in lines)
+    assert lines[0] == "sales"
+    assert any(re.match("orders-3 +HOLDS +█", line) for line in lines)
+    assert main(["watch", "--table", f"http://{address(served)}"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("orders-3") and "behind by 112 344 records" in line for line in lines)
 
 
 def test_watch_shows_the_page_in_a_terminal_until_it_is_interrupted(

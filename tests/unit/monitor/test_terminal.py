@@ -14,22 +14,13 @@ import pytest
 from rich.console import Console
 
 from tests.unit.monitor.example_status import NOON, checkout, progress_of, source_status, split_view
-from watermark_source.monitor.terminal import LiveStatus, render, render_text, snapshot_is_due
+from watermark_source.monitor.terminal import LiveStatus, render_text, snapshot_is_due
 from watermark_source.status_model.source_status import SourceStatus, Status
 
 
-def exported(status: SourceStatus, width: int, **options: Any) -> str:
-    console = Console(record=True, width=width, file=io.StringIO(), force_terminal=True)
-    console.print(render(status, width=width, **options))
-    return console.export_text()
-
-
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 120, 160])
-def test_rich_and_plain_show_the_same_in_every_width(width: int) -> None:
-    rich = [line.rstrip() for line in exported(checkout(), width).splitlines()]
-    plain = render_text(checkout(), width=width).splitlines()
-    assert [line.replace("─", "-") for line in rich] == plain
-    assert max(map(len, plain)) <= width
+def test_the_table_is_no_wider_than_its_width(width: int) -> None:
+    assert max(map(len, render_text(checkout(), width=width).splitlines())) <= width
 
 
 def test_plain_text_at_eighty_columns() -> None:
@@ -55,34 +46,30 @@ def test_plain_text_at_eighty_columns() -> None:
 
 
 @pytest.mark.parametrize("lines", range(8, 20))
-def test_the_view_keeps_within_its_lines(lines: int) -> None:
-    for text in (render_text(checkout(), width=100, lines=lines), exported(checkout(), 100, lines=lines)):
-        assert len(text.splitlines()) <= lines
+def test_the_table_keeps_within_its_lines(lines: int) -> None:
+    assert len(render_text(checkout(), width=100, lines=lines).splitlines()) <= lines
 
 
 def test_what_is_hidden_is_counted() -> None:
     assert render_text(checkout(), lines=9).splitlines()[-1] == "and 4 more"
-    assert exported(checkout(), 120, lines=9).splitlines()[-1] == "and 4 more"
 
 
-def test_status_and_culprit_stand_out_in_colour() -> None:
-    console = Console(record=True, width=160, file=io.StringIO(), force_terminal=True, color_system="standard")
-    console.print(render(checkout(), width=160))
-    text = console.export_text(styles=True)
-    for shown in (
-        "\x1b[33mPAUSED",
-        "\x1b[32mACTIVE",
-        "\x1b[34mIDLE",
-        "\x1b[35mUNKNOWN",
-        "\x1b[1;31morders-3",
-        "\x1b[1morders (al",
-    ):
-        assert shown in text
-    assert "\x1b[1;31morders-0" not in text
+def test_the_row_that_holds_stands_out_in_colour_and_those_that_wait_are_dim() -> None:
+    out = io.StringIO()
+    console = Console(file=out, width=100, height=40, force_terminal=True, color_system="standard")
+    query = Played(None, progress_of(checkout()))
+    with LiveStatus(query, console=console, clock=lambda: NOON + 8_000):
+        assert query.asked.wait(60)
+    shown = out.getvalue()
+    assert "\x1b[1;91morders-3  HOLDS" in shown
+    assert "\x1b[34morders-1  active" in shown
+    assert "\x1b[2morders-0  paused" in shown
 
 
 def test_names_are_not_read_as_rich_markup() -> None:
-    assert "[bold]x[/]" in exported(source_status(split_view(0, why="[bold]x[/]")), 160)
+    status = source_status(split_view(0, holds_back=True), source_name="[bold]x[/]")
+    both = progress_of(status, checkout())
+    assert "[bold]x[/]" in follow(Played(None, both), terminal=True)
 
 
 def test_plain_text_has_no_control_characters() -> None:
@@ -120,6 +107,11 @@ class Idle:
 
     status: ClassVar[dict[str, Any]] = {"message": "Waiting for data to arrive"}
     recentProgress: ClassVar[list[Any]] = []  # noqa: N815
+    name, id = "sales", "1"
+    isActive = True  # noqa: N815
+
+    def exception(self) -> None:
+        return None
 
 
 class Played(Idle):
@@ -139,16 +131,6 @@ class Played(Idle):
         return progress
 
 
-class InNotebook(Played):
-    """A query as a notebook has it."""
-
-    name, id = "sales", "1"
-    isActive = True  # noqa: N815
-
-    def exception(self) -> None:
-        return None
-
-
 def framed(shown: str) -> str:
     """Return the document in the frame of a picture."""
     (document,) = re.findall(
@@ -159,7 +141,7 @@ def framed(shown: str) -> str:
 
 def test_in_a_notebook_the_status_is_the_page_in_a_frame_that_changes_nothing_outside() -> None:
     later = replace(checkout(), at=checkout().at + 5_000)
-    view = LiveStatus(InNotebook(None, progress_of(checkout()), progress_of(later)), clock=lambda: NOON + 8_000)
+    view = LiveStatus(Played(None, progress_of(checkout()), progress_of(later)), clock=lambda: NOON + 8_000)
     while (first := view._repr_html_()) == "<p>waiting for the query's first batch</p>":
         pass
     page = framed(first)
@@ -172,16 +154,16 @@ def test_in_a_notebook_the_status_is_the_page_in_a_frame_that_changes_nothing_ou
 
 
 def test_a_picture_in_a_notebook_escapes_names() -> None:
-    query = InNotebook(progress_of(source_status(split_view(0), source_name="<script>\"'")))
+    query = Played(progress_of(source_status(split_view(0), source_name="<script>\"'")))
     query.name = '</iframe>"><script>'
     shown = LiveStatus(query, clock=lambda: NOON)._repr_html_()
     assert "<script" not in framed(shown)
 
 
-def follow(query: Played, *, terminal: bool, height: int = 40) -> str:
+def follow(query: Played, *, terminal: bool, height: int = 40, table: bool = False) -> str:
     out = io.StringIO()
     console = Console(file=out, width=100, height=height, force_terminal=terminal, color_system=None)
-    with LiveStatus(query, console=console, clock=lambda: NOON + 8_000):
+    with LiveStatus(query, console=console, table=table, clock=lambda: NOON + 8_000):
         assert query.asked.wait(60)
     return out.getvalue()
 
@@ -189,32 +171,41 @@ def follow(query: Played, *, terminal: bool, height: int = 40) -> str:
 def test_a_live_view_on_a_terminal_ends_with_the_last_state() -> None:
     text = follow(Played(None, progress_of(source_status(split_view(0))), progress_of(checkout())), terminal=True)
     assert "waiting for the query's first batch" in text
-    assert "as of 3 s ago" in text
-    last = text[text.rindex("aligned-kafka") :]
+    last = text[text.rindex("unread") :]
     assert "orders-10" in last
+
+
+def test_a_table_on_a_terminal_has_ages_by_the_readers_clock() -> None:
+    text = follow(Played(None, progress_of(checkout())), terminal=True, table=True)
+    assert "as of 3 s ago" in text
 
 
 def test_a_live_view_shows_every_source_and_fits_the_terminal() -> None:
     both = progress_of(checkout(), checkout(source_name="refunds"))
-    text = follow(Played(None, both), terminal=True, height=21)
+    text = follow(Played(None, both), terminal=True, height=21, table=True)
     last = text[text.rindex("orders (aligned-kafka)") :]
     assert "refunds (aligned-kafka)" in last
     assert last.count("and 3 more") == 2
 
 
 def test_a_live_view_elsewhere_prints_plain_snapshots() -> None:
-    text = follow(Played(None, progress_of(checkout())), terminal=False)
+    text = follow(Played(None, progress_of(checkout())), terminal=False, table=True)
     assert text == render_text(checkout(), width=100) + "\n"
+    picture = follow(Played(None, progress_of(checkout())), terminal=False)
+    assert picture.count("behind  unread") == 1
+    assert picture.splitlines()[-1].strip().startswith("12:00")
 
 
 def test_the_last_state_is_printed_even_within_the_quiet_time() -> None:
     first, last = source_status(split_view(0)), checkout()
-    text = follow(Played(progress_of(first), progress_of(last)), terminal=False)
+    text = follow(Played(progress_of(first), progress_of(last)), terminal=False, table=True)
     assert text == render_text(first, width=100) + "\n" + render_text(last, width=100) + "\n"
 
 
 def test_a_live_view_outlives_a_query_that_stops_answering() -> None:
-    text = follow(Played(progress_of(checkout()), ConnectionRefusedError("gateway is gone")), terminal=False)
+    text = follow(
+        Played(progress_of(checkout()), ConnectionRefusedError("gateway is gone")), terminal=False, table=True
+    )
     assert text == render_text(checkout(), width=100) + "\n"
 
 
@@ -251,6 +242,6 @@ def test_the_view_reads_the_clock_by_itself() -> None:
     out = io.StringIO()
     status = source_status(at=int(time.time() * 1_000) - 60_000)
     query = Played(None, progress_of(status))
-    with LiveStatus(query, console=Console(file=out, width=100, force_terminal=True)):
+    with LiveStatus(query, console=Console(file=out, width=100, force_terminal=True), table=True):
         assert query.asked.wait(60)
     assert "as of 1 min" in out.getvalue()

@@ -484,7 +484,7 @@ def test_while_the_first_batch_runs_the_sentence_is_that_it_runs(status: SourceS
         verdict,
         "the first batch is running: it began 1 min ago, and its first task may compile the decoder once",
     )
-    shown = clock_lines(followed_queries.QueryStatus(running, diagnosis), 200)
+    shown = clock_lines(running, diagnosis, 200)
     assert shown[0].startswith("The first batch is running: ")
     assert diagnose(clocks(status, in_batch=True)).verdict is not DelayVerdict.UNKNOWN
 

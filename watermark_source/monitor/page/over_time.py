@@ -5,12 +5,12 @@ Three rows on one axis of the clock. At most ``POINTS`` are drawn, of two neighb
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from watermark_source.durations import age_text, count_text, short_count
 from watermark_source.monitor.axis import Axis
-from watermark_source.monitor.history import NOBODY, Change, ChangeKind, Point, thinned
+from watermark_source.monitor.history import NOBODY, HolderSpan, Point, thinned
 from watermark_source.monitor.page.markup import Markup, percent, tag
 from watermark_source.status_model.hold_causes import short_time
 
@@ -21,30 +21,9 @@ _NAMED: Final = 0.12
 _HEIGHT: Final = 1_000
 
 
-class HolderSpan(NamedTuple):
-    """Who held a watermark for a while. Times are milliseconds since 1970-01-01 UTC."""
-
-    name: str
-    begin: int
-    end: int
-
-
-def holder_spans(changes: Iterable[Change], first: int, now: int, holder: str) -> tuple[HolderSpan, ...]:
-    """Return who held a watermark, from ``first`` until ``now``; ``changes``: of its holder, the oldest first."""
-    found: list[HolderSpan] = []
-    begin, name = first, holder
-    for change in changes:
-        if change.at > first:
-            found.append(HolderSpan(change.before, begin, change.at))
-            begin = change.at
-        name = change.after
-    return (*found, HolderSpan(name, begin, now))
-
-
 def over_time(
     points: Sequence[Point],
-    changes: Iterable[Change],
-    holder: str,
+    holders: Sequence[HolderSpan],
     now: int,
     level: int,
     *,
@@ -55,8 +34,7 @@ def over_time(
 
     Args:
         points: the oldest first.
-        changes: of the source, the oldest first.
-        holder: who holds it now.
+        holders: who held it, the oldest first.
         now: the end of the axis.
         level: of its heading, 2 for ``h2``.
         name: of the source, where the query has several.
@@ -65,14 +43,12 @@ def over_time(
     if len(points) < 2:
         return Markup("")
     axis = Axis(points[0].at, max(now, points[-1].at))
-    holders = [change for change in changes if change.kind is ChangeKind.HOLDER]
-    spans = holder_spans(holders, axis.left, axis.right, holder)
     shown = thinned(tuple(points), POINTS)
     whose = f"{name}: the" if name else "The"
     return tag(
         "figure",
         tag("figcaption", tag(f"h{level}", f"{whose} last {age_text(axis.right - axis.left)}")),
-        _ribbon(spans, axis),
+        _ribbon(holders, axis),
         _chart("Watermark behind clock", [(p.at, p.behind) for p in shown], axis, _Unit(age_text, age_text, _times)),
         _chart("Unread records", [(p.at, p.lag) for p in shown], axis, _Unit(count_text, short_count, _numbers)),
         tag("div", _time_axis(axis, end), class_="series"),

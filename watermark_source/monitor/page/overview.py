@@ -15,7 +15,7 @@ from watermark_source.monitor.page.reader_choice import Asked
 from watermark_source.monitor.page.spoken import clause, said
 from watermark_source.monitor.page_html import Ended, Page, QueryView, upstream
 from watermark_source.monitor.three_clocks import behind_clock
-from watermark_source.monitor.verdict import State, Verdict, ended_verdict, holder_of, verdict_of
+from watermark_source.monitor.verdict import State, Verdict, ended_verdict
 from watermark_source.status_model.hold_causes import Clause
 
 _FLOOR: Final = 30_000
@@ -55,12 +55,7 @@ def shown_of(of: Page) -> list[Shown]:
         return _RANKS.index(each.verdict.state), causes, -(each.late or 0)
 
     ended = [Shown(each.name, _verdict_of_ended(each, of.at), each.query, each) for each in of.ended]
-    return sorted([*ended, *(Shown(view.name, _verdict(view), view) for view in of.queries)], key=order)
-
-
-def _verdict(of: QueryView) -> Verdict:
-    held = holder_of(of.clocks)
-    return verdict_of(of.clocks, of.why, None if held is None else of.held_since.get(held[0].source_name))
+    return sorted([*ended, *(Shown(view.name, view.verdict, view) for view in of.queries)], key=order)
 
 
 def _verdict_of_ended(of: Ended, now: int) -> Verdict:

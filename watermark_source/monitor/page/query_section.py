@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from watermark_source.durations import age_text, count_text, format_duration, share_text, short_count
-from watermark_source.monitor.history import NOBODY
 from watermark_source.monitor.page.event_time_picture import event_time_picture
 from watermark_source.monitor.page.markup import Markup, tag, with_code
 from watermark_source.monitor.page.over_time import over_time
@@ -14,7 +13,7 @@ from watermark_source.monitor.page.reader_choice import Asked
 from watermark_source.monitor.page.snapshot_picture import snapshot_picture
 from watermark_source.monitor.page.spoken import said
 from watermark_source.monitor.page.tables import source_tables
-from watermark_source.monitor.page_html import Page, QueryView, upstream
+from watermark_source.monitor.page_html import Page, QueryView, holders_of, upstream
 from watermark_source.monitor.status_table import group_pieces, row_pieces
 from watermark_source.monitor.three_clocks import QueryClocks, behind_clock
 from watermark_source.monitor.verdict import holder_of
@@ -48,10 +47,9 @@ def _pictures(of: QueryView, page: Page, end: str, level: int) -> Iterator[Marku
     if of.clocks.input_watermark is not None or all(snapshot.done for s in sources for snapshot in s.snapshots):
         yield event_time_picture(of.clocks, level, end)
     for source in sources:
-        held = subject(source.holds[0]) if source.holds else NOBODY
-        changes = [c for c in page.changes if (c.query, c.source) == (of.name, source.source_name)]
         name = source.source_name if len(sources) > 1 else ""
-        yield over_time(of.points.get(source.source_name, ()), changes, held, of.clocks.at, level, name=name, end=end)
+        points, holders = of.points.get(source.source_name, ()), holders_of(of, source, page.changes)
+        yield over_time(points, holders, of.clocks.at, level, name=name, end=end)
     yield _clocks(of, level)
     for source in sources:
         yield from source_tables(source, of.name, of.clocks.at)

@@ -1,0 +1,242 @@
+"""The picture of event time as lines of text, for a terminal and a log: the axis, rows and words of the page. Pure.
+
+A bar is what is complete (``█``, ``▒`` while paused), ``░`` what is unread, ``·`` what is left out; ``│`` marks the
+watermark and the present, ``┆`` the limit of the alignment group, and ``▶`` a bar that goes on past the edge. It is
+right without colour.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from watermark_source.durations import age_text, count_text, short_count
+from watermark_source.errors import printable
+from watermark_source.monitor.axis import Axis, axis_of
+from watermark_source.monitor.history import NOBODY, Change, HolderSpan, Point
+from watermark_source.monitor.lanes import Lane, Look, lanes_of
+from watermark_source.monitor.page_html import QueryView, holders_of
+from watermark_source.monitor.three_clocks import behind_clock
+from watermark_source.planning.watermark import MIN, is_moment
+from watermark_source.status_model.source_status import SourceStatus
+
+_WORD, _BEHIND, _UNREAD = 9, 16, 7
+"""Characters of the columns beside the bars."""
+_LEAST_BAR: Final = 16
+_TICK_EVERY: Final = 16
+"""Characters for which the axis has a tick at most."""
+_PARTS: Final = " ▏▎▍▌▋▊▉"
+_LEVELS: Final = "▁▂▃▄▅▆▇█"
+
+
+class Line(NamedTuple):
+    """A line of the picture, and how its row is drawn; ``None``: it is none of a row."""
+
+    text: str
+    look: Look | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """What the picture of a query is drawn from. Times are milliseconds since 1970-01-01 UTC."""
+
+    at: int
+    words: tuple[str, ...]
+    """The sentences above the picture."""
+    sources: tuple[SourceStatus, ...]
+    watermark: int | None
+    applied: int | None
+    points: Sequence[Point] = ()
+    """Of the source that is shown over time."""
+    holders: Sequence[HolderSpan] = ()
+
+
+def picture_lines(of: Shown, width: int, height: int | None = None) -> list[Line]:
+    """Return the picture of a query in lines of at most ``width`` characters, 60 or more.
+
+    Args:
+        of: what is drawn.
+        width: of a line.
+        height: limit on the lines; of the rows those that hold the watermark and the lowest remain.
+    """
+    lanes = {source.source_name: lanes_of(source, of.at) for source in of.sources}
+    name = min(width // 5, max((len(lane.name) for each in lanes.values() for lane in each), default=0))
+    frame = _Frame(of, name, max(_LEAST_BAR, width - name - _WORD - _BEHIND - _UNREAD - 4))
+    lines = [Line(line) for words in of.words for line in textwrap.wrap(printable(words), width)]
+    if not of.sources:
+        return lines
+    head, foot = [Line(""), *frame.head()], [frame.ticks(), *frame.over_time()]
+    room = None if height is None else max(1, (height - len(lines) - len(head) - len(foot)) // len(lanes) - 1)
+    lines += head
+    for source, each in lanes.items():
+        if len(lanes) > 1:
+            lines.append(Line(printable(source)))
+        lines += [frame.row(lane) for lane in each[:room]]
+        if room is not None and len(each) > room:
+            lines.append(Line(f"and {count_text(len(each) - room, 'row')} more"))
+    return [Line(line.text.rstrip()[:width], line.look) for line in [*lines, *foot]]
+
+
+def shown_live(of: QueryView, changes: Iterable[Change]) -> Shown:
+    """Return what is drawn of a query; ``changes``: of all queries."""
+    over = _over_time(of.clocks.sources)
+    return Shown(
+        at=of.clocks.at,
+        words=of.verdict.lines,
+        sources=of.clocks.sources,
+        watermark=of.clocks.input_watermark,
+        applied=of.clocks.applied_watermark,
+        points=() if over is None else of.points.get(over.source_name, ()),
+        holders=() if over is None else holders_of(of, over, changes),
+    )
+
+
+def shown_of_page(query: Mapping[str, Any], sources: Sequence[SourceStatus], at: int) -> Shown:
+    """Return what is drawn of a query in ``status.json``."""
+    over = _over_time(sources)
+    name = "" if over is None else over.source_name
+    return Shown(
+        at=at,
+        words=tuple(query["said"]),
+        sources=tuple(sources),
+        watermark=query["clocks"]["input_watermark"],
+        applied=query["clocks"]["applied_watermark"],
+        points=[Point(**point) for point in query["points"].get(name, ())],
+        holders=[HolderSpan(**span) for span in query["holders"].get(name, ())],
+    )
+
+
+def _over_time(sources: Iterable[SourceStatus]) -> SourceStatus | None:
+    """Return the source that is shown over time: the one with the lowest watermark."""
+    return min(sources, key=lambda s: MIN if s.watermark is None else s.watermark, default=None)
+
+
+class _Frame:
+    """The axis in so many characters, with a column at its left and two at its right."""
+
+    def __init__(self, of: Shown, name: int, size: int) -> None:
+        self._of, self._name, self._size = of, name, size
+        self._axis = axis_of(of.sources, of.applied, of.at)
+        limits = [source.group.limit for source in of.sources if source.group is not None]
+        limit = min((each for each in limits if each is not None), default=None)
+        marks = [(limit, "┆"), (of.at, "│"), (of.watermark, "│")]
+        self._marks = {
+            self._column(at): mark
+            for at, mark in marks
+            if at is not None and is_moment(at) and not self._axis.is_past(at)
+        }
+
+    def head(self) -> Iterator[Line]:
+        """Yield the times of the watermark and of the present, and the time between them."""
+        texts, mark, now = [" "] * self._size, self._of.watermark, self._column(self._of.at)
+        past = " ›" if self._axis.is_past(self._of.at) else ""
+        shown = f"now {self._axis.time_text(self._of.at)}{past}"
+        begin = max(0, now + 1 - len(shown))
+        texts[begin : begin + len(shown)] = shown
+        if mark is not None and is_moment(mark):
+            at, time = self._column(mark), self._axis.time_text(mark, self._of.at)
+            for text in (f"watermark {time}", time):
+                if at + len(text) < begin:
+                    texts[at : at + len(text)] = text
+                    break
+        titles = f"{'behind':>{_BEHIND}} {'unread':>{_UNREAD}}"
+        yield Line(f"{'':{self._name + _WORD + 2}}{''.join(texts)} {titles}")
+        late = behind_clock(self._of.at, mark)
+        if late is not None and mark is not None and now - self._column(mark) > 2:
+            room = now - self._column(mark) - 1
+            words = (f" {age_text(late)} behind the clock ", f" {age_text(late)} behind ", f" {age_text(late)} ", "")
+            text = next(each for each in words if len(each) + 2 <= room or not each)
+            yield Line(f"{'':{self._name + _WORD + 2 + self._column(mark)}}├{text.center(room, '─')}┤")
+
+    def row(self, lane: Lane) -> Line:
+        """Return a row: who, how it is, how far it is, and how much of it is unread."""
+        late = behind_clock(self._of.at, lane.watermark)
+        behind = "–" if late is None else f"{age_text(-late)} ahead" if late < 0 else age_text(late)
+        unread = "" if lane.look is Look.OTHERS else "?" if lane.unread is None else short_count(lane.unread)
+        bar = (
+            self._marks.get(i, cell) if cell in " ·" else cell
+            for i, cell in enumerate(_bar(lane, self._axis, self._size))
+        )
+        name = printable(lane.name)[: self._name]
+        word = _WORDS.get(lane.look, lane.word if len(lane.word) <= _WORD else "elsewhere")
+        text = f"{name:{self._name}} {word:{_WORD}} {''.join(bar)} {behind:>{_BEHIND}} {unread:>{_UNREAD}}"
+        return Line(text, lane.look)
+
+    def ticks(self) -> Line:
+        """Return the times of the axis."""
+        texts = [" "] * self._size
+        for at, text in self._axis.ticks(max(2, self._size // _TICK_EVERY)):
+            begin = self._column(at) - len(text) // 2
+            if begin >= 0 and begin + len(text) <= self._size:
+                texts[begin : begin + len(text)] = text
+        return Line(f"{'':{self._name + _WORD + 2}}{''.join(texts)}")
+
+    def over_time(self) -> Iterator[Line]:
+        """Yield who held it and how far the watermark was behind the clock, over the last minutes."""
+        points, of = self._of.points, self._of
+        if len(points) < 2:
+            return
+        clock, title = Axis(points[0].at, max(of.at, points[-1].at + 1)), self._name + _WORD + 1
+        moments = [clock.left + (clock.right - clock.left) * (2 * i + 1) // (2 * self._size) for i in range(self._size)]
+        last = of.holders[-1].name if of.holders else NOBODY
+        yield Line("")
+        if of.holders:
+            shown = "nobody" if last == NOBODY else printable(last)
+            yield Line(f"{'who held it':{title}} {_ribbon(of.holders, moments, last)} {shown}")
+        behind = points[-1].behind
+        value = "–" if behind is None else age_text(behind)
+        yield Line(f"{'behind clock':{title}} {_spark(points, moments)} {value:>{_BEHIND}}")
+        ago = f"{age_text(clock.right - clock.left)} ago"
+        yield Line(f"{'':{title}} {ago}{'now':>{self._size - len(ago)}}")
+
+    def _column(self, at: int) -> int:
+        return min(self._size - 1, int(self._axis.share(at) * self._size))
+
+
+_WORDS: Final[Mapping[Look, str]] = {Look.HOLDS: "HOLDS"}
+
+
+def _bar(lane: Lane, axis: Axis, size: int) -> str:
+    """Return the bar of a row, filled up with blanks."""
+    if lane.look is Look.LEFT_OUT:
+        return "·" * size
+    if lane.watermark is None:
+        return (" " if lane.look is Look.OTHERS else "╌") * size
+    if axis.is_past(lane.watermark):
+        return _fill(lane) * (size - 1) + "▶"
+    eighths = int(axis.share(lane.watermark) * size * 8)
+    bar = _fill(lane) * (eighths // 8)
+    if lane.look is not Look.PAUSED:
+        bar += _PARTS[eighths % 8].strip()
+    if lane.newest is not None:
+        bar += "░" * (int(axis.share(lane.newest) * size) - len(bar))
+    return bar.ljust(size)
+
+
+def _fill(lane: Lane) -> str:
+    return "▒" if lane.look is Look.PAUSED else "█"
+
+
+def _ribbon(spans: Sequence[HolderSpan], moments: Sequence[int], present: str) -> str:
+    names = [next((span.name for span in reversed(spans) if span.begin <= at), NOBODY) for at in moments]
+    cells = ["·" if name == NOBODY else "█" if name == present else "▓" for name in names]
+    begin = len(names) - next((i for i, name in enumerate(reversed(names)) if name != present), len(names))
+    name = f" {printable(present)} "
+    if present != NOBODY and len(names) - begin >= len(name) + 2:
+        cells[begin + 1 : begin + 1 + len(name)] = name
+    return "".join(cells)
+
+
+def _spark(points: Sequence[Point], moments: Sequence[int]) -> str:
+    """Return a line of the watermark's delay, from zero to its highest."""
+    highest = max([1, *(point.behind for point in points if point.behind is not None)])
+    values: list[int | None] = []
+    left = list(points)
+    value = left[0].behind
+    for at in moments:
+        passed = [left.pop(0).behind for _ in range(len(left)) if left[0].at <= at]
+        value = max((each for each in passed if each is not None), default=None) if passed else value
+        values.append(value)
+    return "".join(" " if each is None else _LEVELS[max(0, each) * 7 // highest] for each in values)
