@@ -1,5 +1,5 @@
 """The command line: ``python -m watermark_source``, with ``doctor``, ``profile``, ``watermarks``, ``group``,
-``explain`` and ``watch``."""
+``verify``, ``explain`` and ``watch``."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def main(words: Sequence[str] | None = None) -> int:
 def _run(words: Sequence[str] | None) -> int:
     parser = argparse.ArgumentParser(prog="python -m watermark_source", allow_abbrev=False)
     commands = parser.add_subparsers(
-        required=True, metavar="doctor | profile | watermarks | group | explain | watch", dest="command"
+        required=True, metavar="doctor | profile | watermarks | group | verify | explain | watch", dest="command"
     )
     doctor = commands.add_parser(
         "doctor",
@@ -79,6 +79,23 @@ def _run(words: Sequence[str] | None) -> int:
         "wrong command.",
         allow_abbrev=False,
     )
+    verify = commands.add_parser(
+        "verify",
+        help="compare a copy of a table with the server, while both are written to",
+        description="Compares fingerprints of ranges of keys on both sides, and prints the keys that differ: missing, "
+        "doubled, altered, stale, or extra.",
+        epilog=f"{_SECRETS}{help_of('VERIFY_HELP')}. Exit status: 0 if the copy equals the table, 1 if not, 2 if it "
+        "cannot be verified.",
+        allow_abbrev=False,
+    )
+    _add_systems(verify, flags("VERIFY_FLAG"))
+    verify.add_argument(
+        "--copy", required=True, metavar="FORMAT:PATH", help="what Spark loads the copy by, or table:NAME"
+    )
+    verify.add_argument(
+        "--checkpoint", required=True, metavar="DIR",
+        help="the checkpointLocation of the query that writes the copy, a local folder",
+    )  # fmt: skip
     explain = commands.add_parser(
         "explain",
         help="explain from a query's checkpoint why a window is still open",
@@ -117,6 +134,8 @@ def _run(words: Sequence[str] | None) -> int:
         return _watermarks(given, rest)
     if given.command == "group":
         return _group(rest)
+    if given.command == "verify":
+        return _verify(given, options_of(rest))
     return _doctor(given, options_of(rest)) if given.command == "doctor" else _profile(given, options_of(rest))
 
 
@@ -175,6 +194,12 @@ def _watermarks(given: argparse.Namespace, words: Sequence[str]) -> int:
     module = module_of(given.package, "announcing.audit")
     secrets = with_secrets(options_of(options), module.OPTIONS)
     return _GOOD if module.watermarks(secrets, action, writer, sys.stdout) else _BAD
+
+
+def _verify(given: argparse.Namespace, options: Mapping[str, str]) -> int:
+    module = module_of(given.package, "verify")
+    secrets = with_secrets(options, module.OPTIONS, asked_for=module.ASKED_FOR)
+    return _GOOD if module.verify(secrets, given.copy, given.checkpoint, sys.stdout) else _BAD
 
 
 def _group(words: Sequence[str]) -> int:

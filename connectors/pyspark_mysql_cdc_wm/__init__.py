@@ -5,6 +5,7 @@ Spark imports this module whenever any format is looked up, so its methods impor
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +13,27 @@ from watermark_source.connector import AlignedDataSource
 
 if TYPE_CHECKING:
     from pyspark_mysql_cdc_wm.source import MySqlSource
+    from pyspark_mysql_cdc_wm.verify import verify_copy
     from watermark_source.connector import Abilities, BatchDefinition, OptionTable, SourceOptions
 
-__all__ = ["DOCTOR_FLAG", "DefaultSource"]
+__all__ = ["DefaultSource", "verify_copy"]
 
 DOCTOR_FLAG = "mysql"
 """The flag of ``python -m watermark_source doctor`` that runs the module ``doctor`` of this package."""
+VERIFY_FLAG = "mysql"
+"""The flag of ``python -m watermark_source verify`` that runs the module ``verify`` of this package."""
+VERIFY_HELP = (
+    "For example: --mysql --copy parquet:/lake/orders --checkpoint /data/orders_copy --hostname db1.example.org "
+    "--username cdc --tables shop.orders"
+)
+"""What it adds to the help of that command."""
+
+
+def __getattr__(name: str) -> Any:
+    """Import what verifies a copy when it is first used."""
+    if name != "verify_copy":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return importlib.import_module(f"{__name__}.verify").verify_copy
 
 
 class DefaultSource(AlignedDataSource):

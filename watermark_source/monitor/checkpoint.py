@@ -122,6 +122,28 @@ def query_of_checkpoint(location: str | Path) -> QueryAt:
     )
 
 
+def committed_state(location: str | Path, format_name: str) -> SourceState:
+    """Return the state of a query's one source of a format at the end of the last batch that was committed.
+
+    Raises:
+        UsageError: it is no local folder, or no checkpoint; no batch was committed, or not one source is of the format.
+        OffsetError: an offset of this project cannot be read.
+    """
+    folder = _local(location)
+    try:
+        _check(folder)
+        commits = _numbers(folder / "commits")
+    except OSError as error:
+        raise UsageError(f"the checkpoint {folder} cannot be read: {error}") from None
+    if not commits:
+        raise UsageError(f"checkpoint {folder}: no batch was committed yet")
+    sources = _batch(folder / "offsets" / str(commits[-1])).sources
+    states = [each.state for each in sources if each.format_name == format_name and each.state is not None]
+    if len(states) != 1:
+        raise UsageError(f"checkpoint {folder}: expected a query with one source of {format_name}, it has {len(states)}")
+    return states[0]
+
+
 def _batch(file: Path) -> _Batch:
     lines = _text(file).splitlines()
     if lines[:1] not in (["v1"], ["v2"]):

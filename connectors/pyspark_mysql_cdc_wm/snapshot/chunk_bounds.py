@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection, waiting_for_locks
@@ -235,11 +235,9 @@ class ChunkBounds:
         Raises:
             SourceError: the server cannot be reached, or refuses.
         """
-        if not self._connection.is_mariadb:
-            self._connection.rows("SET SESSION information_schema_stats_expiry = 0")
         names = {TableName.of(log): log for log in logs}
-        counted = dict(rows_of_tables(self._connection, _ROWS, names))
-        return {log: self._size(name, counted.get(name, (None,))[0]) for name, log in names.items()}
+        counted = rows_now(self._connection, names)
+        return {log: self._size(name, counted.get(name)) for name, log in names.items()}
 
     def _is_locked(self, name: TableName) -> bool:
         """Return whether another session still locks a table, for example to rename it, after some seconds."""
@@ -257,8 +255,7 @@ class ChunkBounds:
                 locked = code_of(refused.__cause__) == LOCKED
         return locked
 
-    def _size(self, name: TableName, counted: int | None) -> SnapshotSize:
-        rows = None if counted is None else int(counted)
+    def _size(self, name: TableName, rows: int | None) -> SnapshotSize:
         table = self._described.get(name)
         return SnapshotSize(rows, rows if table is not None and not table.chunk_columns else self._cut.rows)
 
@@ -275,7 +272,7 @@ class ChunkBounds:
         with waiting_for_locks(self._connection):
             while len(ends) < most and (not ends or ends[-1] is not None):
                 try:
-                    start = self._key_after(name, now.chunk_columns, start)
+                    start = key_after(self._connection, name, now.chunk_columns, start, self._cut.rows)
                 except SourceError as refused:
                     if code_of(refused.__cause__) != LOCKED:
                         raise
@@ -295,19 +292,37 @@ class ChunkBounds:
                 name,
             )
 
-    def _key_after(self, name: TableName, key: Sequence[KeyColumn], start: Bound) -> Bound:
-        """Return the bound of the chunk that begins at a bound; ``None`` if the table has no more rows than a chunk."""
-        columns = ", ".join(column.selected(quoted(column.name)) for column in key)
-        select = f"SELECT {columns} FROM {name.quoted}"  # noqa: S608 - quoted
-        slow = (
-            f"The statement looks up where a chunk of {self._cut.rows} rows of {name} ends: lower the option "
-            "snapshotChunkRows" + (f", or create an index that begins with {key[0].name}" if key[0].chosen else "")
-        )
-        row = self._connection.one(
-            f"{select}{condition(key, KeyRange(start, None))} LIMIT 1 OFFSET {self._cut.rows}", if_slow=slow
-        )
-        if row is not None and key[0].chosen:
-            # More rows than a chunk's may have equal values: the chunk ends behind the last of them.
-            beyond = condition_beyond(key[0], start, bound_of(key, row, f"table {name}"))
-            row = self._connection.one(f"{select}{beyond} LIMIT 1", if_slow=slow)
-        return None if row is None else bound_of(key, row, f"table {name}")
+
+def key_after(
+    connection: MySqlConnection, name: TableName, key: Sequence[KeyColumn], start: Bound, rows: int
+) -> Bound:
+    """Return the bound of the chunk of so many rows that begins at a bound; ``None`` if the table has no more rows.
+
+    Raises:
+        ResponseTimeoutError: the server takes too long to look it up.
+        SourceError: the server cannot be reached, or refuses.
+    """
+    columns = ", ".join(column.selected(quoted(column.name)) for column in key)
+    select = f"SELECT {columns} FROM {name.quoted}"  # noqa: S608 - quoted
+    slow = (
+        f"The statement looks up where a chunk of {rows} rows of {name} ends: lower the option snapshotChunkRows"
+        + (f", or create an index that begins with {key[0].name}" if key[0].chosen else "")
+    )
+    row = connection.one(f"{select}{condition(key, KeyRange(start, None))} LIMIT 1 OFFSET {rows}", if_slow=slow)
+    if row is not None and key[0].chosen:
+        # More rows than a chunk's may have equal values: the chunk ends behind the last of them.
+        beyond = condition_beyond(key[0], start, bound_of(key, row, f"table {name}"))
+        row = connection.one(f"{select}{beyond} LIMIT 1", if_slow=slow)
+    return None if row is None else bound_of(key, row, f"table {name}")
+
+
+def rows_now(connection: MySqlConnection, tables: Iterable[TableName]) -> Mapping[TableName, int]:
+    """Return the tables' rows by the server's current statistics, not by those it caches for a day.
+
+    Raises:
+        SourceError: the server cannot be reached, or refuses.
+    """
+    if not connection.is_mariadb:
+        connection.rows("SET SESSION information_schema_stats_expiry = 0")
+    counted = rows_of_tables(connection, _ROWS, tables)
+    return {name: int(row[0]) for name, row in counted if row[0] is not None}

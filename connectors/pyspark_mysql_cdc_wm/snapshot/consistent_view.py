@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pymysql
 
-from pyspark_mysql_cdc_wm.client.connection import connected
+from pyspark_mysql_cdc_wm.client.connection import Row, connected
 from pyspark_mysql_cdc_wm.client.login_settings import LoginSettings
 from pyspark_mysql_cdc_wm.client.server_errors import LOCKED, ErrorKind, code_of, kind_of, server_error
 from pyspark_mysql_cdc_wm.client.text_rows import TextReader
@@ -173,6 +173,16 @@ class ConsistentView:
             yield
         except (pymysql.MySQLError, OSError) as failure:
             raise server_error(failure, self._settings.where, self._settings.username) from failure
+
+    def select(self, statement: str) -> Sequence[Row]:
+        """Return the rows of a statement that sees what the view does.
+
+        Raises:
+            SourceError: the server cannot be reached, or refuses.
+        """
+        with self._translated_errors(), self._connection.cursor() as cursor:
+            cursor.execute(statement)
+            return tuple(cursor.fetchall())
 
     def rows(
         self,

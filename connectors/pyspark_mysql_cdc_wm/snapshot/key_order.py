@@ -57,7 +57,7 @@ class KeyOrder:
         """Return which keys are below a bound; values for keys that are not ``needed`` are undefined."""
         below = np.zeros(len(needed), np.bool_)
         undecided = needed.copy()
-        for column, values, value in zip(self._key, keys, _parts(self._key, bound), strict=True):
+        for column, values, value in zip(self._key, keys, key_values(self._key, bound), strict=True):
             signs = self._signs(column, values, value, undecided)
             below |= undecided & (signs < 0)
             undecided &= signs == 0
@@ -96,20 +96,25 @@ class KeyOrder:
 
 def condition(key: Sequence[KeyColumn], wanted: KeyRange) -> str:
     """Return the WHERE and ORDER BY clauses for the rows of a range; an empty text without a key."""
-    pairs = zip(wanted, (">", "<"), strict=True)
-    limits = [_compared_in_sql(key, _parts(key, bound), sign) for bound, sign in pairs if bound is not None]
     if not key:
         return ""
-    where = f" WHERE {' AND '.join(limits)}" if limits else ""
+    conditions = limits(key, wanted)
+    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     return f"{where} ORDER BY {', '.join(quoted(column.name) for column in key)}"
+
+
+def limits(key: Sequence[KeyColumn], wanted: KeyRange) -> list[str]:
+    """Return the conditions for the rows of a range, of which all must hold."""
+    pairs = zip(wanted, (">", "<"), strict=True)
+    return [_compared_in_sql(key, key_values(key, bound), sign) for bound, sign in pairs if bound is not None]
 
 
 def condition_beyond(column: KeyColumn, start: Bound, least: Bound) -> str:
     """Return the WHERE and ORDER BY clauses for the rows from ``least`` on and beyond ``start``."""
     name = quoted(column.name)
-    limits = [column.compared(name, ">=", part) for part in _parts((column,), least or ())]
+    limits = [column.compared(name, ">=", part) for part in key_values((column,), least or ())]
     if start is not None:
-        limits += [column.compared(name, ">", part) for part in _parts((column,), start)]
+        limits += [column.compared(name, ">", part) for part in key_values((column,), start)]
     return f" WHERE {' AND '.join(limits)} ORDER BY {name}"
 
 
@@ -166,8 +171,12 @@ def _digest(labels: Sequence[str]) -> str:
     return hashlib.blake2b("\0".join(shown).encode(), digest_size=6).hexdigest()
 
 
-def _parts(key: Sequence[KeyColumn], bound: tuple[int | str, ...]) -> tuple[int | str, ...]:
-    """Return the values of a bound after checking that it was made in the key's current order."""
+def key_values(key: Sequence[KeyColumn], bound: tuple[int | str, ...]) -> tuple[int | str, ...]:
+    """Return the values of a bound after checking that it was made in the key's current order.
+
+    Raises:
+        OffsetError: the key is sorted in another order by now.
+    """
     previous, values = bound[: len(bound) // 2], bound[len(key) :]
     fits = len(values) == len(key) == len(previous)
     current = tuple(map(sorted_by, key, values if fits else [0] * len(key)))

@@ -1,0 +1,263 @@
+"""``verify_copy`` and ``python -m watermark_source verify --mysql``: whether a copy of a table equals the server's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TextIO
+
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as in all of Spark's documentation
+from pyspark.sql.types import StructType
+
+from pyspark_mysql_cdc_wm.binlog.log_position import BINLOG, FIRST_OFFSET, file_number, position_number
+from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
+from pyspark_mysql_cdc_wm.lookup.binlog_status import LogStatus
+from pyspark_mysql_cdc_wm.lookup.committed_transactions import Transactions, wait_until_visible
+from pyspark_mysql_cdc_wm.lookup.replicas import MySqlReplica
+from pyspark_mysql_cdc_wm.lookup.table_columns import TableColumns
+from pyspark_mysql_cdc_wm.options import mysql_options
+from pyspark_mysql_cdc_wm.options.mysql_option_table import FORMAT, OPTION_TABLE
+from pyspark_mysql_cdc_wm.options.tables import TableName
+from pyspark_mysql_cdc_wm.snapshot.chunk_bounds import rows_now
+from pyspark_mysql_cdc_wm.snapshot.consistent_view import ConsistentView
+from pyspark_mysql_cdc_wm.source import MySqlSource
+from pyspark_mysql_cdc_wm.verifying.comparison import Compared, Difference, compare, counts, differences
+from pyspark_mysql_cdc_wm.verifying.logged_rows import CHANGE_TYPE, logged_rows, states_of
+from pyspark_mysql_cdc_wm.verifying.pieces import Pieces, Rows, cut
+from pyspark_mysql_cdc_wm.verifying.row_text import RowText
+from watermark_source.connector import (
+    OffsetError,
+    RelocatedRangeReader,
+    Relocation,
+    SplitRange,
+    UnsupportedFormatError,
+    UsageError,
+    WatermarkSourceError,
+)
+from watermark_source.monitor.checkpoint import committed_state
+from watermark_source.planning.snapshot_ranges import completed
+from watermark_source.planning.state import SourceState
+
+OPTIONS = OPTION_TABLE
+ASKED_FOR = "password"
+_STATEMENT_SECONDS = 3_600
+"""Limit for the fingerprint of one piece."""
+_EARLIER_BYTES = 2**30
+"""How much of the binlog before the copy's position is read for earlier rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether a copy equals the server's table."""
+
+    accepted: bool
+    differences: tuple[Difference, ...]
+    """Rows that differ, by the ranges of keys that have any; of the first twenty ranges."""
+    summary: str
+    """One sentence."""
+
+
+def verify_copy(copy: DataFrame, *, checkpoint: str | Path, options: Mapping[str, str]) -> Verdict:
+    """Compare a copy of a table with the server, while the query that writes it may run and the table is written.
+
+    Both sides are compared by the fingerprints of ranges of the primary key, and rows by their keys in ranges that
+    differ. A key that changed since the checkpoint's last committed batch must have a row that it had since.
+
+    Args:
+        copy: one row for each row of the table, with the primary key. Columns are compared in the types of the stream.
+        checkpoint: the checkpoint of the query that writes the copy, a local folder.
+        options: those of the source. ``tables`` names the one table, ``columns`` the columns to compare (default: all).
+
+    Raises:
+        UsageError: the copy lacks a column, or the checkpoint is not one of a query over the table.
+        UnsupportedFormatError: a table without a primary key, a column that cannot be compared, MySQL without GTIDs.
+        DataLossError: the server no longer has the binlog since the checkpoint.
+        SourceError: the server cannot be reached, or refuses.
+    """
+    parsed = mysql_options.parse(options)
+    source = MySqlSource.of(replace(parsed, client=replace(parsed.client, answer_seconds=_STATEMENT_SECONDS)))
+    table = _VerifiedTable.of(source)
+    state = committed_state(checkpoint, FORMAT)
+    read = {source.tables.key(TableName.of(log)) for log in completed(state.snapshots)}
+    if state.snapshots.complete is not None and source.tables.key(table.name) not in read:
+        raise UsageError(f"{checkpoint}: the snapshot of {table.name} is not complete. Verify the copy when it is")
+    selected = table.selected(copy)
+    with closing(MySqlConnection(source.options.client)) as connection:
+        rows = rows_now(connection, {table.name}).get(table.name, 0)
+        pieces = cut(connection, table.name, table.columns.key_columns, table.key, rows)
+        # Read once, and kept: the copy may be written meanwhile.
+        kept = table.with_fingerprints(pieces.numbered(selected)).localCheckpoint()
+        since = _Since.of(connection, state, source)
+        with closing(ConsistentView(source.options.client)) as view:
+            if not view.hold({table.name}):
+                raise UsageError(f"{table.name} was dropped")
+            end = LogStatus(connection).end()
+            log = _Log(copy.sparkSession, source, table, pieces)
+            changed = states_of(log.rows(SplitRange(BINLOG, since.start, end.number), since.relocation))
+            compared = compare(kept, Rows(table.name, table.key, table.row, view.select), pieces, changed)
+        earlier = SplitRange(BINLOG, _earlier(LogStatus(connection)), end.number)
+        stale = log.stale(kept, compared, earlier, since.relocation.copy) if compared.wrong else set[str]()
+        shown = end.shown(LogStatus(connection).base())
+    found = differences(compared.wrong, stale, pieces)
+    others = tuple(pieces.name(piece) for piece in compared.unexamined)
+    return Verdict(not found and not others, tuple(found), _summary(table.name, compared, found, len(changed), shown))
+
+
+def verify(given: Mapping[str, str], copy: str, checkpoint: str, out: TextIO) -> bool:
+    """Verify a copy named as FORMAT:PATH or table:NAME, print what differs and the summary; return whether it equals.
+
+    Raises as ``verify_copy``.
+    """
+    form, colon, place = copy.partition(":")
+    if not colon or not place:
+        raise UsageError(f"--copy {copy}: expected the copy's format and path, such as parquet:/lake/orders, or table:NAME")
+    spark = SparkSession.builder.getOrCreate()
+    frame = spark.table(place) if form == "table" else spark.read.format(form).load(place)
+    verdict = verify_copy(frame, checkpoint=checkpoint, options=given)
+    for difference in verdict.differences:
+        out.write(f"{difference}\n")
+    out.write(f"{verdict.summary}\n")
+    return verdict.accepted
+
+
+def _summary(
+    table: TableName, compared: Compared, found: Sequence[Difference], changed: int, position: str
+) -> str:
+    moved = f"; {changed} keys that changed since its checkpoint were each compared with the rows they had since"
+    if not found and not compared.unexamined:
+        return (
+            f"accepted: the copy has the {compared.rows} rows of {table} at {position}{moved if changed else ''}"
+        )
+    ranges = len(compared.wrong) + len(compared.unexamined)
+    rest = f"; {len(compared.unexamined)} of these ranges were not examined row by row" if compared.unexamined else ""
+    return (
+        f"rejected: the copy differs from {table} at {position} in {ranges} of {compared.pieces} ranges: "
+        f"{counts(found)}{rest}"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _VerifiedTable:
+    """The table, and the texts of its rows and keys."""
+
+    name: TableName
+    columns: TableColumns
+    schema: StructType
+    """The columns that are compared, as the stream has them."""
+    key: RowText
+    row: RowText
+
+    @classmethod
+    def of(cls, source: MySqlSource) -> _VerifiedTable:
+        if len(source.checked) != 1 or source.options.as_json:
+            raise UsageError("expected the option tables to name one table, such as shop.orders, and rowFormat columns")
+        ((name, columns),) = source.checked.items()
+        if not columns.key:
+            raise UnsupportedFormatError(f"{name} has no primary key, by which rows could be compared")
+        delivered = [each.lower() for each in source.layout.names]
+        if lacking := [each for each in columns.key if each.lower() not in delivered]:
+            raise UsageError(f"the primary key's column {lacking[0]} is left out; add it to the option columns")
+        by_name, types = columns.by_name, columns.type_by_name
+        whole = {
+            each: (by_name[each], types[each]) for each in sorted(by_name) if each.lower() in delivered
+        }
+        where = f"table {name}"
+        key = RowText.of((whole[each] for each in columns.key), where)
+        schema = StructType(source.columns.fields[: len(source.layout.names)])
+        return cls(name, columns, schema, key, RowText.of(whole.values(), where))
+
+    def selected(self, copy: DataFrame) -> DataFrame:
+        """Return the copy's columns in the stream's types."""
+        there = {name.lower() for name in copy.columns}
+        if lacking := [name for name in self.schema.names if name.lower() not in there]:
+            raise UsageError(
+                f"the copy has no column {lacking[0]}; it has {', '.join(copy.columns)}. Rename its columns as the "
+                "table's, or name those to compare by the option columns"
+            )
+        return copy.select(*(F.col(f"`{each.name}`").cast(each.dataType).alias(each.name) for each in self.schema))
+
+    def with_fingerprints(self, rows: DataFrame, *others: str) -> DataFrame:
+        """Return ``piece``, ``key``, ``sha`` and ``crc`` of rows, and others of their columns."""
+        sha, crc = self.row.spark_parts
+        return rows.selectExpr("piece", f"{self.key.spark} AS key", f"{sha} AS sha", f"{crc} AS crc", *others)
+
+
+@dataclass(frozen=True, slots=True)
+class _Since:
+    """Where the binlog goes on behind what a copy has."""
+
+    start: int
+    relocation: Relocation
+
+    @classmethod
+    def of(cls, connection: MySqlConnection, state: SourceState, source: MySqlSource) -> _Since:
+        """Return where to read; all before it is visible in a SELECT.
+
+        Raises:
+            OffsetError: the checkpoint is of another server, and there are no GTIDs to tell what it has read.
+            UnsupportedFormatError: MySQL without GTIDs does not report what is visible.
+            DataLossError: transactions that come next were purged.
+        """
+        status, system, origin = LogStatus(connection), connection.pin_server(), state.origin
+        transactions = Transactions.of(connection, status)
+        if transactions is not None and origin is not None and origin.done is not None:
+            replica = MySqlReplica(connection, status, transactions, system, None)
+            return cls(replica.begin(origin.done), Relocation(system, left_out=origin.done))
+        if not connection.is_mariadb:
+            raise UnsupportedFormatError(
+                f"{connection.settings.where} and the checkpoint need GTIDs (gtid_mode = ON): without them MySQL does "
+                "not report which transactions a SELECT sees"
+            )
+        if origin is not None and origin.copy != system:
+            raise OffsetError(f"the checkpoint is of another server ({origin.copy}) than {system}")
+        wait_until_visible(connection)
+        return cls(state.splits[BINLOG].position - (0 if origin is None else origin.shift), Relocation(system))
+
+
+@dataclass(frozen=True, slots=True)
+class _Log:
+    """The binlog's rows of a table, with their fingerprints."""
+
+    spark: SparkSession
+    source: MySqlSource
+    table: _VerifiedTable
+    pieces: Pieces
+
+    def rows(self, wanted: SplitRange, relocation: Relocation) -> Iterator[Row]:
+        """Yield the key, piece and fingerprint of each row that a range of the binlog has."""
+        layout = replace(self.source.layout, about=(CHANGE_TYPE,))
+        reader = replace(self.source, layout=layout).range_reader
+        assert isinstance(reader, RelocatedRangeReader)
+        return logged_rows(
+            self.spark,
+            reader.relocated(relocation).read([wanted]),
+            self.table.schema,
+            lambda rows: self.table.with_fingerprints(self.pieces.numbered(rows), CHANGE_TYPE),
+        )
+
+    def stale(self, copy: DataFrame, compared: Compared, wanted: SplitRange, system: str) -> set[str]:
+        """Return the keys that differ whose row in the copy is one that the server had in a range of the binlog."""
+        keys = self.spark.createDataFrame([(key,) for of in compared.wrong.values() for key in of], "key string")
+        has = set(copy.join(F.broadcast(keys), "key", "left_semi").select("key", "sha", "crc").collect())
+        found: set[str] = set()
+        # Of another shape, or purged meanwhile: these rows are altered, whatever they were earlier.
+        with suppress(WatermarkSourceError):
+            for row in self.rows(wanted, Relocation(system)):
+                if (row["key"], row["sha"], row["crc"]) in has:
+                    found.add(row["key"])
+        return found
+
+
+def _earlier(status: LogStatus) -> int:
+    """Return where the last gibibyte of the binlog begins, at the beginning of a file."""
+    sizes = status.sizes()
+    begin, left = next(reversed(sizes)), _EARLIER_BYTES
+    for file in reversed(sizes):
+        left -= sizes[file]
+        if left < 0:
+            break
+        begin = file
+    return position_number(file_number(begin), FIRST_OFFSET)

@@ -1,0 +1,164 @@
+"""The comparison: fingerprints of pieces on both sides, then rows by their keys in the pieces that differ.
+
+The copy is read once, and is as of some position between its checkpoint's and the end of the binlog that is asked for
+after it was read. Keys that changed in between are left out of the fingerprints: the row of such a key must be one
+that the binlog has of it there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as in all of Spark's documentation
+
+from pyspark_mysql_cdc_wm.verifying.logged_rows import KeyStates
+from pyspark_mysql_cdc_wm.verifying.pieces import Pieces, Rows
+from pyspark_mysql_cdc_wm.verifying.row_text import Fingerprint, totals
+from watermark_source.errors import UnsupportedFormatError
+
+_EXAMINED = 20
+"""Number of pieces that differ whose keys are looked up."""
+_NAMED = 10
+"""Number of keys that are named of each kind in a piece."""
+_Parts = tuple[int, int]
+
+
+class Kind(Enum):
+    """How rows of a copy differ from the server's."""
+
+    MISSING = "missing"
+    """The copy lacks the key."""
+    DOUBLED = "doubled"
+    """The copy has the key more than once."""
+    ALTERED = "altered"
+    """The row has other values."""
+    STALE = "stale"
+    """The row is one that the server had earlier, by the binlog that it still has."""
+    EXTRA = "extra"
+    """The server lacks the key."""
+
+
+_MAY_BE_STALE = frozenset({Kind.ALTERED, Kind.EXTRA})
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Rows of one piece of a table that differ in one way."""
+
+    piece: str
+    """The range of keys."""
+    kind: Kind
+    rows: int
+    """Number of keys."""
+    keys: tuple[str, ...]
+    """The first ten of them."""
+
+    def __str__(self) -> str:
+        more = f" and {self.rows - len(self.keys)} more" if self.rows > len(self.keys) else ""
+        return f"{self.piece}: {self.rows} {self.kind.value}: {', '.join(self.keys)}{more}"
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What a comparison found."""
+
+    rows: int
+    """Rows of the copy."""
+    pieces: int
+    """Number of pieces whose fingerprints were compared, or that have keys that changed."""
+    wrong: Mapping[int, Mapping[str, Kind]]
+    """By piece the keys that differ, of the first twenty pieces."""
+    unexamined: tuple[int, ...]
+    """The other pieces that differ."""
+
+
+def compare(copy: DataFrame, server: Rows, pieces: Pieces, changed: Mapping[str, KeyStates]) -> Compared:
+    """Compare a copy with the server.
+
+    Args:
+        copy: ``piece``, ``key``, ``sha`` and ``crc`` of its rows, which do not change any more.
+        server: the rows in one consistent read.
+        pieces: how both are cut.
+        changed: what each key was that changed between the copy's position and the read's.
+    """
+    keys = copy.sparkSession.createDataFrame([(key,) for key in changed], "key string")
+    quiet = copy.join(F.broadcast(keys), "key", "left_anti")
+    by_piece: dict[int, list[str]] = defaultdict(list)
+    for key, states in changed.items():
+        by_piece[states.piece].append(key)
+    parts = totals(("sha", "crc")).split(", ")
+    found = {row[0]: Fingerprint(*row[1:]) for row in quiet.groupBy("piece").agg(*map(F.expr, parts)).collect()}
+    there = pieces.on_server(server, lambda piece: by_piece.get(piece, ()))
+    differing = sorted(piece for piece in found.keys() | there.keys() if found.get(piece) != there.get(piece))
+    wrong: dict[int, dict[str, Kind]] = {}
+    rows_of = _rows_by_piece(quiet.where(F.col("piece").isin(differing[:_EXAMINED])))
+    for piece in differing[:_EXAMINED]:
+        wrong[piece] = _against(rows_of[piece], server.by_key(pieces.where(piece), by_piece.get(piece, ())))
+    moved = _rows_by_piece(copy.join(F.broadcast(keys), "key", "left_semi"))
+    for piece, names in by_piece.items():
+        for key in names:
+            if (kind := _among(moved[piece].get(key, ()), changed[key])) is not None:
+                wrong.setdefault(piece, {})[key] = kind
+    counted = sum(each.rows for each in found.values()) + sum(len(r) for of in moved.values() for r in of.values())
+    return Compared(counted, len(found.keys() | there.keys() | by_piece.keys()), wrong, tuple(differing[_EXAMINED:]))
+
+
+def _rows_by_piece(rows: DataFrame) -> Mapping[int, Mapping[str, list[_Parts]]]:
+    found: dict[int, dict[str, list[_Parts]]] = defaultdict(lambda: defaultdict(list))
+    for piece, key, *parts in rows.select("piece", "key", "sha", "crc").collect():
+        found[piece][key].append((parts[0], parts[1]))
+    return found
+
+
+def _against(copy: Mapping[str, Sequence[_Parts]], server: Mapping[str, _Parts | None]) -> dict[str, Kind]:
+    """Return the keys of a piece that differ."""
+    if None in server.values():
+        raise UnsupportedFormatError(
+            "a row is longer than the server's max_allowed_packet, so that it has no fingerprint. Leave its long "
+            "columns out by the option excludeColumns"
+        )
+    wrong = dict.fromkeys(server.keys() - copy.keys(), Kind.MISSING)
+    for key, rows in copy.items():
+        if len(rows) > 1:
+            wrong[key] = Kind.DOUBLED
+        elif key not in server:
+            wrong[key] = Kind.EXTRA
+        elif rows[0] != server[key]:
+            wrong[key] = Kind.ALTERED
+    return wrong
+
+
+def _among(rows: Sequence[_Parts], states: KeyStates) -> Kind | None:
+    """Return how the rows of a key that changed differ from all that it was."""
+    if len(rows) > 1:
+        return Kind.DOUBLED
+    if not rows:
+        return None if states.may_lack else Kind.MISSING
+    return None if rows[0] in states.rows else Kind.ALTERED
+
+
+def differences(wrong: Mapping[int, Mapping[str, Kind]], stale: Collection[str], pieces: Pieces) -> list[Difference]:
+    """Return the keys that differ by their pieces and kinds; ``stale`` are those with an earlier row of the server."""
+    found = []
+    for piece, of in sorted(wrong.items()):
+        kinds = {key: Kind.STALE if key in stale and kind in _MAY_BE_STALE else kind for key, kind in of.items()}
+        for kind, count in Counter(kinds.values()).items():
+            keys = sorted((key for key, each in kinds.items() if each is kind), key=_in_order)
+            found.append(Difference(pieces.name(piece), kind, count, tuple(keys[:_NAMED])))
+    return found
+
+
+def _in_order(key: str) -> tuple[int, str]:
+    return (len(key), key) if key.isdecimal() else (0, key)
+
+
+def counts(found: Iterable[Difference]) -> str:
+    """Return how many rows differ in each way, such as ``3 missing, 1 altered``."""
+    total: Counter[Kind] = Counter()
+    for each in found:
+        total[each.kind] += each.rows
+    return ", ".join(f"{total[kind]} {kind.value}" for kind in Kind if total[kind])

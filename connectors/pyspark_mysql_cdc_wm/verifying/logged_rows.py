@@ -1,0 +1,74 @@
+"""The rows of a table that a piece of the binlog has, by the text of their key, and which states each key had in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.types import StringType, StructType
+
+from watermark_source.contract.read_batch import ReadBatch
+
+_TOGETHER = 200_000
+"""Rows that become one DataFrame."""
+CHANGE_TYPE = "_change_type"
+
+
+def logged_rows(
+    spark: SparkSession, batches: Iterable[ReadBatch], schema: StructType, seen: Callable[[DataFrame], DataFrame]
+) -> Iterator[Row]:
+    """Yield what ``seen`` selects of the rows of a piece of the binlog, in its order.
+
+    Args:
+        spark: makes the DataFrames.
+        batches: the rows as they were read, with the kind of change as the last column.
+        schema: the columns before that.
+        seen: a selection that keeps the order.
+    """
+    whole = StructType([*schema.fields]).add(CHANGE_TYPE, StringType())
+    for table in _tables(batches, whole.names):
+        yield from seen(spark.createDataFrame(table, whole)).collect()
+
+
+def _tables(batches: Iterable[ReadBatch], names: list[str]) -> Iterator[pa.Table]:
+    gathered: list[pa.RecordBatch] = []
+    for batch in batches:
+        if batch.rows:
+            gathered.append(pa.record_batch(list(batch.columns), names=names))
+        if sum(each.num_rows for each in gathered) >= _TOGETHER:
+            yield pa.Table.from_batches(gathered)
+            gathered = []
+    if gathered:
+        yield pa.Table.from_batches(gathered)
+
+
+@dataclass(slots=True)
+class KeyStates:
+    """What one key was in a piece of the binlog."""
+
+    piece: int
+    existed: bool
+    """Whether there was a row with the key before the piece."""
+    may_lack: bool
+    """Whether there was none at some position of the piece."""
+    rows: set[tuple[int, int]] = field(default_factory=set)
+    """The fingerprints of its rows, the one before the piece included."""
+
+
+def states_of(changes: Iterable[Row]) -> dict[str, KeyStates]:
+    """Return the states by key of changes, in the order of the binlog, each with ``key``, ``piece`` and fingerprint."""
+    found: dict[str, KeyStates] = {}
+    updated: KeyStates | None = None
+    for change in changes:
+        kind = change[CHANGE_TYPE]
+        existed = kind in ("update_preimage", "delete")
+        at = found.setdefault(change["key"], KeyStates(change["piece"], existed, not existed))
+        at.rows.add((change["sha"], change["crc"]))
+        if kind == "update_postimage" and updated is not None and updated is not at:
+            # The update changed the key.
+            updated.may_lack = True
+        at.may_lack |= kind == "delete"
+        updated = at if kind == "update_preimage" else None
+    return found

@@ -1,0 +1,194 @@
+"""A table in pieces that a server and Spark cut alike: ranges of the key or, where that sorts by rules of the server's
+own (text, labels, times), by the first digits of the key's SHA-256."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as in all of Spark's documentation
+
+from pyspark_mysql_cdc_wm.client.connection import MySqlConnection, Row
+from pyspark_mysql_cdc_wm.options.tables import TableName
+from pyspark_mysql_cdc_wm.records.arrow_types import WHOLE_NUMBERS
+from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
+from pyspark_mysql_cdc_wm.records.table_definition import ColumnType
+from pyspark_mysql_cdc_wm.snapshot.chunk_bounds import key_after
+from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange, key_values, limits
+from pyspark_mysql_cdc_wm.verifying.row_text import Fingerprint, RowText, totals
+from watermark_source.planning.state import Bound
+
+_PIECE_ROWS = 10_000
+_MOST_PIECES = 2_048
+_SIXTEENTHS = 16
+_MOST_DIGITS = 3
+
+Select = Callable[[str], Sequence[Row]]
+"""Executes a statement in one consistent read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The rows of a table on the server without some keys."""
+
+    table: TableName
+    key: RowText
+    row: RowText
+    select: Select
+
+    def fingerprints(self, where: str, group: str, without: Collection[str]) -> Iterator[tuple[Any, Fingerprint]]:
+        """Yield groups of the rows that match a condition, and their fingerprints."""
+        for name, *found in self.select(
+            f"SELECT {group}, {totals(self.row.server_parts)} FROM {self.table.quoted}"  # noqa: S608 - quoted
+            f"{self._where(where, without)} GROUP BY 1"
+        ):
+            yield name, Fingerprint(*map(int, found))
+
+    def by_key(self, where: str, without: Collection[str]) -> dict[str, tuple[int, int] | None]:
+        """Return the fingerprint of each row that matches a condition by the text of its key.
+
+        It is ``None`` for a row that is too long for the server to have its text (``max_allowed_packet``).
+        """
+        found = self.select(
+            f"SELECT {self.key.server}, {', '.join(self.row.server_parts)}"  # noqa: S608 - quoted
+            f" FROM {self.table.quoted}{self._where(where, without)}"
+        )
+        return {str(key): None if crc is None else (int(sha), int(crc)) for key, sha, crc in found}
+
+    def _where(self, where: str, without: Collection[str]) -> str:
+        conditions = [where] if where else []
+        if without:
+            keys = ", ".join(f"x'{key.encode().hex()}'" for key in sorted(without))
+            conditions.append(f"CAST({self.key.server} AS BINARY) NOT IN ({keys})")
+        return f" WHERE {' AND '.join(conditions)}" if conditions else ""
+
+
+class Pieces(Protocol):
+    """How a table is cut."""
+
+    def numbered(self, rows: DataFrame) -> DataFrame:
+        """Return the rows with the number of their piece in the column ``piece``; ``rows`` has the key's columns."""
+        ...
+
+    def on_server(self, rows: Rows, without: Callable[[int], Collection[str]]) -> dict[int, Fingerprint]:
+        """Return the fingerprints of the pieces that have rows, without keys of each."""
+        ...
+
+    def where(self, piece: int) -> str:
+        """Return the condition of a piece for a statement."""
+        ...
+
+    def name(self, piece: int) -> str:
+        """Return a piece for people."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRanges:
+    """Ranges of the key, or of its first column: of numbers and bytes, which sort everywhere alike."""
+
+    key: tuple[KeyColumn, ...]
+    ranges: tuple[KeyRange, ...]
+
+    def numbered(self, rows: DataFrame) -> DataFrame:
+        """Return the rows with the number of their range."""
+        names = [f"k{at}" for at in range(len(self.key))]
+        kinds = {field.name.lower(): field.dataType for field in rows.schema.fields}
+        types = [kinds[column.name.lower()] for column in self.key]
+        named = zip(self.key, names, strict=True)
+        values = F.struct(*(F.col(f"`{column.name}`").alias(name) for column, name in named))
+
+        def bound(at: int) -> Column:
+            lower = self.ranges[at].lower
+            assert lower is not None
+            parts = zip(self.key, key_values(self.key, lower), types, names, strict=True)
+            literals = (F.lit(of.scalar(part).as_py()).cast(kind).alias(name) for of, part, kind, name in parts)
+            return F.struct(*literals)
+
+        def number(first: int, last: int) -> Column:
+            if first == last:
+                return F.lit(first)
+            middle = (first + last + 1) // 2
+            return F.when(values < bound(middle), number(first, middle - 1)).otherwise(number(middle, last))
+
+        return rows.withColumn("piece", number(0, len(self.ranges) - 1))
+
+    def on_server(self, rows: Rows, without: Callable[[int], Collection[str]]) -> dict[int, Fingerprint]:
+        """Return the fingerprints; each range is a statement, which reads only that range of the index."""
+        return {
+            int(piece): found
+            for at in range(len(self.ranges))
+            for piece, found in rows.fingerprints(self.where(at), str(at), without(at))
+        }
+
+    def where(self, piece: int) -> str:
+        """Return the condition of a range."""
+        return " AND ".join(limits(self.key, self.ranges[piece]))
+
+    def name(self, piece: int) -> str:
+        """Return a range by its first key, and the one behind its last."""
+        names = ", ".join(column.name for column in self.key)
+        lower, upper = (
+            None if bound is None else ", ".join(map(str, key_values(self.key, bound))) for bound in self.ranges[piece]
+        )
+        since = "" if lower is None else f" from {lower}"
+        return f"{names}{since}{'' if upper is None else f' to below {upper}'}" if lower or upper else f"all {names}"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyHashes:
+    """Keys by the first hexadecimal digits of their SHA-256."""
+
+    key: RowText
+    names: tuple[str, ...]
+    digits: int
+
+    def numbered(self, rows: DataFrame) -> DataFrame:
+        """Return the rows with the number that the digits are."""
+        digits = f"left(sha2(encode({self.key.spark}, 'UTF-8'), 256), {self.digits})"
+        return rows.withColumn("piece", F.expr(f"CAST(conv(concat('0', {digits}), 16, 10) AS INT)"))
+
+    def on_server(self, rows: Rows, without: Callable[[int], Collection[str]]) -> dict[int, Fingerprint]:
+        """Return the fingerprints, in one statement over the whole table."""
+        left_out = [key for piece in range(_SIXTEENTHS**self.digits) for key in without(piece)]
+        return {int(piece, 16): found for piece, found in rows.fingerprints("", self._digits, left_out)}
+
+    def where(self, piece: int) -> str:
+        """Return the condition of a piece."""
+        return f"{self._digits} = '0{piece:0{self.digits}x}'" if self.digits else ""
+
+    def name(self, piece: int) -> str:
+        """Return a piece by its digits."""
+        names = ", ".join(self.names)
+        return f"{names} whose SHA-256 begins with {piece:0{self.digits}x}" if self.digits else f"all {names}"
+
+    @property
+    def _digits(self) -> str:
+        return f"CONCAT('0', LEFT(SHA2({self.key.server}, 256), {self.digits}))"
+
+
+def cut(connection: MySqlConnection, table: TableName, key: Sequence[KeyColumn], text: RowText, rows: int) -> Pieces:
+    """Return a table with about so many rows in pieces, by its primary key."""
+    size = max(_PIECE_ROWS, rows // _MOST_PIECES)
+    if not _sorts_alike(key[0]):
+        digits = next(n for n in range(_MOST_DIGITS + 1) if _SIXTEENTHS**n * size >= rows or n == _MOST_DIGITS)
+        return KeyHashes(text, tuple(column.name for column in key), digits)
+    if not all(map(_sorts_alike, key)):
+        # By the first column, whose values rows may share.
+        key = [replace(key[0], chosen=True)]
+    ranges: list[KeyRange] = []
+    lower: Bound = None
+    while True:
+        upper = key_after(connection, table, key, lower, size)
+        ranges.append(KeyRange(lower, upper))
+        if upper is None:
+            return KeyRanges(tuple(key), tuple(ranges))
+        lower = upper
+
+
+def _sorts_alike(column: KeyColumn) -> bool:
+    return column.type in WHOLE_NUMBERS or column.is_binary or (
+        column.type is ColumnType.NEWDECIMAL and column.can_be_ordered
+    )

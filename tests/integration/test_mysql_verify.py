@@ -1,0 +1,232 @@
+"""``verify``: a copy of a table against the server, of any type and key, damaged in any way, while both are written."""
+
+from __future__ import annotations
+
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812 - as in all of Spark's documentation
+
+from pyspark_mysql_cdc_wm import verify_copy
+from pyspark_mysql_cdc_wm.verify import Verdict
+from pyspark_mysql_cdc_wm.verifying import pieces
+from tests.integration.mysql_columns import samples_of
+from tests.integration.mysql_keys import KINDS
+from tests.integration.mysql_streams import PASSWORD, USER, MySqlStreams
+from tests.integration.mysql_writers import writers
+from tests.integration.test_mysql_snapshot import fill
+from watermark_source.command_line import main
+from watermark_source.errors import UnsupportedFormatError, UsageError
+
+pytestmark = pytest.mark.service
+
+_NOT_COMPARED = ("VECTOR(3)", "SET('','a','b')")
+"""Types that servers and Spark have no common text of."""
+_KEYS = ("two columns", "text and number", "three columns", "cp932_bin", "0900_ai_ci", "uca1400_ai_ci")
+
+
+def options(streams: MySqlStreams, table: str = "t", **more: Any) -> dict[str, str]:
+    server = streams.database.server
+    given = {
+        "hostname": server.host, "port": server.port, "username": USER, "password": PASSWORD,
+        "tables": f"{streams.database.name}.{table}", **more,
+    }  # fmt: skip
+    return {name: str(value) for name, value in given.items()}
+
+
+def verified(streams: MySqlStreams, copy: DataFrame, checkpoint: str = "copy", **more: Any) -> Verdict:
+    return verify_copy(copy, checkpoint=streams.checkpoint(checkpoint), options=options(streams, **more))
+
+
+def kinds(verdict: Verdict) -> dict[str, tuple[int, tuple[str, ...]]]:
+    found: dict[str, tuple[int, tuple[str, ...]]] = {}
+    for each in verdict.differences:
+        rows, keys = found.get(each.kind.value, (0, ()))
+        found[each.kind.value] = (rows + each.rows, keys + each.keys)
+    return found
+
+
+def kept(changes: DataFrame) -> DataFrame:
+    """Return a table by its changes: the last row of each key that is not deleted."""
+    newest = Window.partitionBy("id").orderBy(F.desc("_commit_version"), F.desc("_change_number"))
+    last = changes.where("marker IS NULL AND _change_type <> 'update_preimage'").withColumn(
+        "n", F.row_number().over(newest)
+    )
+    return last.where("n = 1 AND _change_type <> 'delete'").select("id", "name", "amount")
+
+
+@pytest.fixture
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pieces, "_PIECE_ROWS", 100)
+
+
+def test_a_copy_of_every_type_is_accepted_and_a_value_that_differs_is_found_in_each(mysql_streams: MySqlStreams) -> None:
+    database = mysql_streams.database
+    samples = [each for each in samples_of(database.server) if each.declaration not in _NOT_COMPARED]
+    rows = max(len(each.literals) for each in samples) + 1
+    values = (
+        ", ".join([str(row), *(each.literals[row] if row < len(each.literals) else "NULL" for each in samples)])
+        for row in range(rows)
+    )
+    declared = ", ".join(f"{each.name} {each.declaration}" for each in samples)
+    database.run(
+        "SET SESSION sql_mode = 'ALLOW_INVALID_DATES', time_zone = '+00:00'",
+        f"CREATE TABLE t (id INT PRIMARY KEY, {declared}) ROW_FORMAT = DYNAMIC",
+        f"INSERT INTO t VALUES {', '.join(f'({row})' for row in values)}",
+    )
+    mysql_streams.run(mysql_streams.source("t"), "copy")
+    copy = mysql_streams.result("copy").where("marker IS NULL")
+    verdict = verified(mysql_streams, copy)
+    assert verdict.accepted, verdict
+    assert f"the {rows} rows of {database.name}.t at " in verdict.summary
+    # A row with the values of another one differs in every column of each.
+    first = copy.where("id = 0").drop("id").select("*", F.lit(rows - 1).alias("id"))
+    swapped = copy.where(f"id < {rows - 1}").unionByName(first)
+    for each in samples:
+        found = kinds(verified(mysql_streams, swapped, columns=f"id,{each.name}"))
+        assert found == {"altered": (1, (str(rows - 1),))}, each
+
+
+def test_a_column_without_a_common_text_is_refused_and_can_be_left_out(mysql_streams: MySqlStreams) -> None:
+    mysql_streams.run_sql("CREATE TABLE t (id INT PRIMARY KEY, s SET('','a'), n INT)", "INSERT INTO t VALUES (1, 1, 5)")
+    mysql_streams.run(mysql_streams.source("t"), "copy")
+    copy = mysql_streams.result("copy").where("marker IS NULL")
+    with pytest.raises(UnsupportedFormatError, match="column s: values of SET with an empty label .* excludeColumns"):
+        verified(mysql_streams, copy)
+    assert verified(mysql_streams, copy, excludeColumns="s").accepted
+    with pytest.raises(UsageError, match="the copy has no column n; it has id"):
+        verified(mysql_streams, copy.select("id"), excludeColumns="s")
+    with pytest.raises(UsageError, match="column id is left out"):
+        verified(mysql_streams, copy, columns="n")
+
+
+def test_damage_is_named_by_range_and_key(
+    mysql_streams: MySqlStreams, small_pieces: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = mysql_streams.database
+    fill(database, rows=1_000)
+    frame = mysql_streams.source("t")
+    mysql_streams.run(frame, "copy")
+    database.run("UPDATE t SET amount = -1 WHERE id = 40", "DELETE FROM t WHERE id = 50")
+    mysql_streams.run(frame, "copy")
+    copy = kept(mysql_streams.result("copy")).cache()
+    assert verified(mysql_streams, copy).accepted
+    others = copy.where("id NOT IN (10, 20, 30, 40, 1500) AND (id < 600 OR id >= 800)")
+    damaged = others.unionByName(
+        copy.sparkSession.createDataFrame(
+            # 10 is lost. Of two rows the amounts are swapped, whose lengths are equal.
+            [(20, "n10", 15), (30, "n15", 10), (40, "n20", 20), (50, "n25", 25), (1_500, "n750", 750),
+             (1_500, "n750", 750), (9_999, "new", 1)], copy.schema,
+        )  # fmt: skip
+    )
+    verdict = verified(mysql_streams, damaged)
+    assert not verdict.accepted
+    assert kinds(verdict) == {
+        "missing": (101, ("10", *(str(key) for key in range(600, 620, 2)))),
+        "altered": (2, ("20", "30")),
+        "stale": (2, ("40", "50")),
+        "doubled": (1, ("1500",)),
+        "extra": (1, ("9999",)),
+    }
+    assert str(verdict.differences[0]).startswith("id to below 2")
+    assert re.fullmatch(
+        rf"rejected: the copy differs from {database.name}\.t at \S+ position \d+ in 4 of 10 ranges: "
+        "101 missing, 1 doubled, 2 altered, 2 stale, 1 extra", verdict.summary,
+    )  # fmt: skip
+    damaged.write.parquet(str(mysql_streams.root / "damaged"))
+    copy.write.parquet(str(mysql_streams.root / "whole"))
+    given = options(mysql_streams)
+    monkeypatch.setenv("WATERMARK_SOURCE_PASSWORD", given.pop("password"))
+    words = [word for name, value in given.items() for word in (f"--{name}", value)]
+    for name, status, last in (("whole", 0, "accepted: "), ("damaged", 1, "rejected: ")):
+        place = ["--copy", f"parquet:{mysql_streams.root / name}", "--checkpoint", str(mysql_streams.checkpoint("copy"))]
+        assert main(["verify", "--mysql", *place, *words]) == status
+        assert capsys.readouterr().out.splitlines()[-1].startswith(last)
+    assert main(["verify", "--mysql", *place, *words, "--rowFormat", "json"]) == 2
+
+
+def test_keys_of_any_kind_are_compared(mysql_streams: MySqlStreams, small_pieces: None) -> None:
+    database, spark = mysql_streams.database, mysql_streams.spark
+    chosen = {name: KINDS[name] for name in _KEYS if KINDS[name].flavour in (None, database.server.flavour)}
+    for at, kind in enumerate(chosen.values()):
+        rows = ", ".join(f"({kind.values(n)}, 'n{n}', {n})" for n in range(600))
+        database.run(kind.create(f"t{at}"), f"INSERT IGNORE INTO t{at} VALUES {rows}")
+    everything = ",".join(f"t{at}" for at in range(len(chosen)))
+    mysql_streams.run(mysql_streams.source(everything, rowFormat="json"), "copy")
+    for at, (name, kind) in enumerate(chosen.items()):
+        schema = mysql_streams.source(f"t{at}").select(*kind.names, "name", "amount").schema
+        rows = [*database.run(f"SELECT * FROM t{at}")]
+        database.run(f"UPDATE t{at} SET amount = amount + 1 WHERE amount % 50 = 7")
+        copy = spark.createDataFrame(rows, schema)
+        verdict = verified(mysql_streams, copy, table=f"t{at}")
+        assert verdict.accepted, (name, verdict)
+        assert "keys that changed since" in verdict.summary
+        wrong = [*rows[1:], (*rows[5][:-1], -5)]
+        found = kinds(verified(mysql_streams, spark.createDataFrame(wrong, schema), table=f"t{at}"))
+        assert {kind: rows for kind, (rows, _) in found.items()} == {"missing": 1, "doubled": 1}, (name, found)
+
+
+def test_a_copy_that_is_written_like_its_table_is_accepted_and_damage_to_it_is_not(
+    mysql_streams: MySqlStreams, small_pieces: None
+) -> None:
+    database = mysql_streams.database
+    fill(database, rows=2_000)
+    frame = mysql_streams.source("t", snapshotChunkRows=500)
+    mysql_streams.run(frame, "copy")
+    query = mysql_streams.start_file(frame, "copy")
+    chance = random.Random(7)
+    # Half of the keys are written to.
+    with writers(database, "t", count=2, keys=2_000, pause=0.002):
+        for _ in range(2):
+            query.processAllAvailable()
+            copy = kept(mysql_streams.result("copy")).localCheckpoint()
+            verdict = verified(mysql_streams, copy)
+            assert verdict.accepted, verdict
+            assert "keys that changed since" in verdict.summary
+            key = 2 * chance.randrange(1_000, 2_000)
+            found = kinds(verified(mysql_streams, copy.where(f"id <> {key}")))
+            assert found == {"missing": (1, (str(key),))}
+    query.stop()
+
+
+def test_a_row_that_was_changed_and_is_none_of_what_it_was_is_altered(mysql_streams: MySqlStreams) -> None:
+    database = mysql_streams.database
+    fill(database, rows=10)
+    mysql_streams.run(mysql_streams.source("t"), "copy")
+    before = kept(mysql_streams.result("copy")).collect()
+    database.run(
+        "UPDATE t SET amount = 50 WHERE id = 2", "UPDATE t SET amount = 60 WHERE id = 2", "DELETE FROM t WHERE id = 4",
+        "INSERT INTO t VALUES (5, 'new', 5)", "UPDATE t SET id = 7 WHERE id = 6",
+        "UPDATE t SET amount = 80 WHERE id = 8",
+    )  # fmt: skip
+    spark, schema = mysql_streams.spark, "id int, name string, amount bigint"
+
+    def found(*changed: tuple[int, str, int], lacks: tuple[int, ...] = ()) -> dict[str, tuple[int, tuple[str, ...]]]:
+        keys = {*lacks, *(row[0] for row in changed)}
+        rows = [*(tuple(row) for row in before if row["id"] not in keys), *changed]
+        return kinds(verified(mysql_streams, spark.createDataFrame(rows, schema)))
+
+    assert found() == {}
+    # Each is what the key was at some position, also between batches.
+    assert found((2, "n1", 50), (5, "new", 5), (7, "n3", 3), lacks=(4, 6)) == {}
+    assert found((2, "n1", 60), lacks=(6,)) == {}
+    assert found((2, "n1", 70)) == {"altered": (1, ("2",))}
+    assert found(lacks=(8,)) == {"missing": (1, ("8",))}
+    assert found((4, "n2", 2), (4, "n2", 2)) == {"doubled": (1, ("4",))}
+
+
+def test_a_checkpoint_that_says_nothing_of_the_table_is_refused(mysql_streams: MySqlStreams, tmp_path: Path) -> None:
+    fill(mysql_streams.database, rows=10)
+    fill(mysql_streams.database, "u", rows=10)
+    mysql_streams.run(mysql_streams.source("t"), "copy")
+    copy = kept(mysql_streams.result("copy"))
+    with pytest.raises(UsageError, match=r"the snapshot of \w+\.u is not complete"):
+        verified(mysql_streams, copy, table="u")
+    with pytest.raises(UsageError, match="expected the option tables to name one table"):
+        verified(mysql_streams, copy, table="*")
+    with pytest.raises(UsageError, match="there is no folder"):
+        verify_copy(copy, checkpoint=tmp_path / "none", options=options(mysql_streams))
