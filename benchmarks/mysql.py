@@ -13,12 +13,13 @@ from benchmarks.freshness import mysql_freshness
 from benchmarks.mysql_memory import mysql_memory
 from benchmarks.orders import IN_THE_CLEAR, SERVER, fill, ranges, write
 from benchmarks.snapshot import snapshot
+from benchmarks.verify import verify
 from services.mysql import mysql_service
 from services.mysql_program import Flavour
 
 SNAPSHOT, BINLOG, LATENCY, MEMORY = "mysql-snapshot", "mysql-binlog", "mysql-latency", "mysql-memory"
-FRESHNESS = "mysql-freshness"
-CASES = (SNAPSHOT, BINLOG, LATENCY, FRESHNESS, MEMORY)
+FRESHNESS, VERIFY = "mysql-freshness", "mysql-verify"
+CASES = (SNAPSHOT, VERIFY, BINLOG, LATENCY, FRESHNESS, MEMORY)
 
 
 def on_one_server(
@@ -38,6 +39,9 @@ def on_one_server(
         if SNAPSHOT in chosen:
             print(f"measuring {SNAPSHOT} …", flush=True)
             yield from snapshot(session(), server, rows, rounds, warm_up=warm_up)
+        if VERIFY in chosen:
+            print(f"measuring {VERIFY} …", flush=True)
+            yield from verify(session(), server, rows, rounds)
         if BINLOG in chosen:
             for each in ranges(scale):
                 print(f"writing range {each.name} …", flush=True)

@@ -27,7 +27,7 @@ from pyspark_mysql_cdc_wm.lookup.time_index import BinlogTimeIndex
 from pyspark_mysql_cdc_wm.options.mysql_option_table import FORMAT
 from pyspark_mysql_cdc_wm.options.mysql_options import MySqlOptions
 from pyspark_mysql_cdc_wm.options.start import StartAfter, StartMode
-from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
+from pyspark_mysql_cdc_wm.options.tables import Selection, TableName, TableReading
 from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS, Layout
 from pyspark_mysql_cdc_wm.snapshot.chunk_bounds import ChunkBounds, ChunkSize, DescribedTables
 from watermark_source.checks import CheckVerdict, examine, require
@@ -116,7 +116,7 @@ class MySqlSource(SourceDefinition):
 
     def selects(self, log: str) -> bool | None:
         """Whether a table is read; the binlog is that of every table."""
-        return None if log == BINLOG.log else self.tables.matches(TableName.of(log))
+        return None if log == BINLOG.log else self.tables.matches(TableReading.of(log).table)
 
     def position_text(self, split: Split, position: int) -> str:
         """Return the file's number and the position in it; of a snapshot how many chunks are before."""
@@ -195,6 +195,7 @@ class MySqlSource(SourceDefinition):
             TableList(connection, self.tables, checked, self.left_out),
             DescribedTables(connection, self.tables, self.layout, self.options.choice, checked),
             size=ChunkSize(wish.chunk_rows, wish.chunks).within(self.options.max_rows),
+            again=wish.again,
             come_first=self.options.reads_tables,
             nothing_follows=self.options.start is StartMode.SNAPSHOT,
             one_moment=wish.one_moment,

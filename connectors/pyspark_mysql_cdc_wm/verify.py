@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TextIO
+from typing import TextIO, cast
 
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as in all of Spark's documentation
@@ -20,7 +20,7 @@ from pyspark_mysql_cdc_wm.lookup.replicas import MySqlReplica
 from pyspark_mysql_cdc_wm.lookup.table_columns import TableColumns
 from pyspark_mysql_cdc_wm.options import mysql_options
 from pyspark_mysql_cdc_wm.options.mysql_option_table import FORMAT, OPTION_TABLE
-from pyspark_mysql_cdc_wm.options.tables import TableName
+from pyspark_mysql_cdc_wm.options.tables import TableName, TableReading
 from pyspark_mysql_cdc_wm.snapshot.chunk_bounds import rows_now
 from pyspark_mysql_cdc_wm.snapshot.consistent_view import ConsistentView
 from pyspark_mysql_cdc_wm.source import MySqlSource
@@ -56,18 +56,21 @@ class Verdict:
     accepted: bool
     differences: tuple[Difference, ...]
     """Rows that differ, by the ranges of keys that have any; of the first twenty ranges."""
+    unexamined: tuple[str, ...]
+    """The other ranges that differ."""
     summary: str
     """One sentence."""
 
 
-def verify_copy(copy: DataFrame, *, checkpoint: str | Path, options: Mapping[str, str]) -> Verdict:
+def verify_copy(load: Callable[[], DataFrame], *, checkpoint: str | Path, options: Mapping[str, str]) -> Verdict:
     """Compare a copy of a table with the server, while the query that writes it may run and the table is written.
 
     Both sides are compared by the fingerprints of ranges of the primary key, and rows by their keys in ranges that
     differ. A key that changed since the checkpoint's last committed batch must have a row that it had since.
 
     Args:
-        copy: one row for each row of the table, with the primary key. Columns are compared in the types of the stream.
+        load: loads the copy, after the checkpoint was read: one row for each row of the table, with the primary key.
+            Columns are compared in the types of the stream.
         checkpoint: the checkpoint of the query that writes the copy, a local folder.
         options: those of the source. ``tables`` names the one table, ``columns`` the columns to compare (default: all).
 
@@ -81,29 +84,34 @@ def verify_copy(copy: DataFrame, *, checkpoint: str | Path, options: Mapping[str
     source = MySqlSource.of(replace(parsed, client=replace(parsed.client, answer_seconds=_STATEMENT_SECONDS)))
     table = _VerifiedTable.of(source)
     state = committed_state(checkpoint, FORMAT)
-    read = {source.tables.key(TableName.of(log)) for log in completed(state.snapshots)}
+    read = {source.tables.key(TableReading.of(log).table) for log in completed(state.snapshots)}
     if state.snapshots.complete is not None and source.tables.key(table.name) not in read:
         raise UsageError(f"{checkpoint}: the snapshot of {table.name} is not complete. Verify the copy when it is")
-    selected = table.selected(copy)
+    copy = table.selected(load())
     with closing(MySqlConnection(source.options.client)) as connection:
         rows = rows_now(connection, {table.name}).get(table.name, 0)
         pieces = cut(connection, table.name, table.columns.key_columns, table.key, rows)
         # Read once, and kept: the copy may be written meanwhile.
-        kept = table.with_fingerprints(pieces.numbered(selected)).localCheckpoint()
+        kept = table.with_fingerprints(pieces.numbered(copy)).localCheckpoint()
         since = _Since.of(connection, state, source)
         with closing(ConsistentView(source.options.client)) as view:
             if not view.hold({table.name}):
                 raise UsageError(f"{table.name} was dropped")
             end = LogStatus(connection).end()
             log = _Log(copy.sparkSession, source, table, pieces)
-            changed = states_of(log.rows(SplitRange(BINLOG, since.start, end.number), since.relocation))
+            changes = log.rows(SplitRange(BINLOG, since.start, end.number), since.relocation)
+            changed = states_of(_keeping_alive(view, changes))
             compared = compare(kept, Rows(table.name, table.key, table.row, view.select), pieces, changed)
         earlier = SplitRange(BINLOG, _earlier(LogStatus(connection)), end.number)
         stale = log.stale(kept, compared, earlier, since.relocation.copy) if compared.wrong else set[str]()
         shown = end.shown(LogStatus(connection).base())
     found = differences(compared.wrong, stale, pieces)
-    others = tuple(pieces.name(piece) for piece in compared.unexamined)
-    return Verdict(not found and not others, tuple(found), _summary(table.name, compared, found, len(changed), shown))
+    return Verdict(
+        accepted=not found and not compared.unexamined,
+        differences=tuple(found),
+        unexamined=tuple(map(pieces.name, compared.unexamined)),
+        summary=_summary(table.name, compared, found, len(changed), shown),
+    )
 
 
 def verify(given: Mapping[str, str], copy: str, checkpoint: str, out: TextIO) -> bool:
@@ -113,24 +121,27 @@ def verify(given: Mapping[str, str], copy: str, checkpoint: str, out: TextIO) ->
     """
     form, colon, place = copy.partition(":")
     if not colon or not place:
-        raise UsageError(f"--copy {copy}: expected the copy's format and path, such as parquet:/lake/orders, or table:NAME")
+        raise UsageError(
+            f"--copy {copy}: expected the copy's format and path, such as parquet:/lake/orders, or table:NAME"
+        )
     spark = SparkSession.builder.getOrCreate()
-    frame = spark.table(place) if form == "table" else spark.read.format(form).load(place)
-    verdict = verify_copy(frame, checkpoint=checkpoint, options=given)
+    verdict = verify_copy(
+        lambda: spark.table(place) if form == "table" else spark.read.format(form).load(place),
+        checkpoint=checkpoint,
+        options=given,
+    )
     for difference in verdict.differences:
         out.write(f"{difference}\n")
+    for piece in verdict.unexamined:
+        out.write(f"{piece}: rows differ\n")
     out.write(f"{verdict.summary}\n")
     return verdict.accepted
 
 
-def _summary(
-    table: TableName, compared: Compared, found: Sequence[Difference], changed: int, position: str
-) -> str:
+def _summary(table: TableName, compared: Compared, found: Sequence[Difference], changed: int, position: str) -> str:
     moved = f"; {changed} keys that changed since its checkpoint were each compared with the rows they had since"
     if not found and not compared.unexamined:
-        return (
-            f"accepted: the copy has the {compared.rows} rows of {table} at {position}{moved if changed else ''}"
-        )
+        return f"accepted: the copy has the {compared.rows} rows of {table} at {position}{moved if changed else ''}"
     ranges = len(compared.wrong) + len(compared.unexamined)
     rest = f"; {len(compared.unexamined)} of these ranges were not examined row by row" if compared.unexamined else ""
     return (
@@ -161,9 +172,7 @@ class _VerifiedTable:
         if lacking := [each for each in columns.key if each.lower() not in delivered]:
             raise UsageError(f"the primary key's column {lacking[0]} is left out; add it to the option columns")
         by_name, types = columns.by_name, columns.type_by_name
-        whole = {
-            each: (by_name[each], types[each]) for each in sorted(by_name) if each.lower() in delivered
-        }
+        whole = {each: (by_name[each], types[each]) for each in sorted(by_name) if each.lower() in delivered}
         where = f"table {name}"
         key = RowText.of((whole[each] for each in columns.key), where)
         schema = StructType(source.columns.fields[: len(source.layout.names)])
@@ -181,8 +190,9 @@ class _VerifiedTable:
 
     def with_fingerprints(self, rows: DataFrame, *others: str) -> DataFrame:
         """Return ``piece``, ``key``, ``sha`` and ``crc`` of rows, and others of their columns."""
-        sha, crc = self.row.spark_parts
-        return rows.selectExpr("piece", f"{self.key.spark} AS key", f"{sha} AS sha", f"{crc} AS crc", *others)
+        texts = rows.selectExpr("piece", f"{self.key.spark} AS key", f"{self.row.spark} AS row", *others)
+        sha, crc = self.row.spark_parts("row")
+        return texts.selectExpr("piece", "key", f"{sha} AS sha", f"{crc} AS crc", *others)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,8 +239,7 @@ class _Log:
     def rows(self, wanted: SplitRange, relocation: Relocation) -> Iterator[Row]:
         """Yield the key, piece and fingerprint of each row that a range of the binlog has."""
         layout = replace(self.source.layout, about=(CHANGE_TYPE,))
-        reader = replace(self.source, layout=layout).range_reader
-        assert isinstance(reader, RelocatedRangeReader)
+        reader = cast("RelocatedRangeReader", replace(self.source, layout=layout).range_reader)
         return logged_rows(
             self.spark,
             reader.relocated(relocation).read([wanted]),
@@ -249,6 +258,13 @@ class _Log:
                 if (row["key"], row["sha"], row["crc"]) in has:
                     found.add(row["key"])
         return found
+
+
+def _keeping_alive(view: ConsistentView, rows: Iterator[Row]) -> Iterator[Row]:
+    """Yield rows, and keep the view's connection open meanwhile."""
+    for row in rows:
+        view.keep_alive()
+        yield row
 
 
 def _earlier(status: LogStatus) -> int:

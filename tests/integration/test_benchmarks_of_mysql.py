@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.mysql import BINLOG, SNAPSHOT
+from benchmarks.mysql import BINLOG, SNAPSHOT, VERIFY
 from services.spark_start import quick_spark
 
 pytestmark = [pytest.mark.service, pytest.mark.spark]
@@ -18,8 +18,8 @@ pytestmark = [pytest.mark.service, pytest.mark.spark]
 @pytest.mark.timeout(600)
 @pytest.mark.long("tests of the readers it compares")
 def test_the_readers_of_mysql_are_measured_side_by_side(tmp_path: Path) -> None:
-    chosen = [SNAPSHOT, BINLOG, "--scale", "0.001", "--rounds", "1", "--results", str(tmp_path), "--without-debezium"]
-    quick = ["--warm-up", "0", "--conf", f"spark.driver.extraJavaOptions={quick_spark()}"]
+    chosen = [SNAPSHOT, VERIFY, BINLOG, "--scale", "0.001", "--rounds", "1", "--results", str(tmp_path)]
+    quick = ["--without-debezium", "--warm-up", "0", "--conf", f"spark.driver.extraJavaOptions={quick_spark()}"]
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks", *chosen, *quick], capture_output=True, text=True, timeout=500, check=False
     )

@@ -121,6 +121,75 @@ def test_tables_that_come_later_are_read_whole_while_the_binlog_continues_and_ac
     assert len(meanwhile) > 1
 
 
+def test_a_table_is_read_again_beside_all_changes_and_across_restarts_once_a_label(
+    mysql_database: Database, looks_often: None
+) -> None:
+    database = mysql_database
+    fill(database, "t", 600)
+    fill(database, "u", 300)
+    options = {"tables": f"{database.name}.t,{database.name}.u", "snapshotChunkRows": 100, "snapshotParallelism": 2}
+    life = Life(database, **options)
+    tables: Tables = {}
+    end: Mapping[str, Any] = life.reader.initialOffset()
+    reread: dict[int, tuple[Any, ...]] = {}
+    batches = 0
+
+    def take_batch() -> None:
+        nonlocal end, batches
+        start, end = end, life.reader.latestOffset(end, ALL)
+        rows = batch(life, start, end)
+        again = {row["id"]: (row["id"], row["name"], row["amount"]) for row in rows if row["_change_type"] == "reread"}
+        applied((row for row in rows if row["_change_type"] != "reread"), tables)
+        # They are what the changes have made of them by the end of the batch, which goes on in the binlog.
+        assert all(tables["t"][key] == values for key, values in again.items())
+        assert all(row["_table"] == "t" and row["_snapshot"] for row in rows if row["_change_type"] == "reread")
+        if again:
+            batches += 1
+            assert end["splits"]["binlog"]["0"] > start["splits"]["binlog"]["0"]
+            # As of this batch: what was read before is changed by the changes alone.
+            reread.update(again)
+
+    with writers(database, "t", count=1, keys=1_200), writers(database, "u", count=1, keys=600):
+        while "snapshot" in end:
+            take_batch()
+        for label in ("one", "two"):
+            reread.clear()
+            before = batches
+            for restarts in range(20):  # noqa: B007 - read behind the loop
+                life.reader.stop()
+                life = Life(database, **options, rereadTables=f"{database.name}.t:{label}")
+                take_batch()
+                take_batch()
+                if f"{database.name}.t.{label}" in end["complete"]:
+                    break
+            assert restarts > 1
+            assert batches > before + 1
+            # It is asked for once.
+            done = batches
+            for _ in range(3):
+                take_batch()
+            assert batches == done
+            # Also where the key was deleted since, or came after its chunk.
+            assert len(reread) > 300
+    while (start := end) != (end := life.reader.latestOffset(end, ALL)):
+        applied(batch(life, start, end), tables)
+    life.reader.stop()
+    assert f"{database.name}.t.one" not in end["complete"]
+    assert tables == on_server(database, "t", "u")
+
+
+def test_a_table_that_is_read_again_from_the_start_waits_for_its_first_reading(mysql_database: Database) -> None:
+    fill(mysql_database, "t", 250)
+    labels = f"{mysql_database.name}.t:a,{mysql_database.name}.t:b"
+    life = Life(mysql_database, rereadTables=labels, snapshotChunkRows=100)
+    end: Mapping[str, Any] = life.reader.initialOffset()
+    kinds: list[str] = []
+    while (start := end) != (end := life.reader.latestOffset(end, ALL)):
+        kinds += (row["_change_type"] for row in batch(life, start, end))
+    life.reader.stop()
+    assert kinds == ["insert"] * 250 + ["reread"] * 500
+
+
 def test_a_table_chosen_later_gets_its_snapshot_in_the_next_life_of_the_query(
     mysql_database: Database, looks_often: None
 ) -> None:

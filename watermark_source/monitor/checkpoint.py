@@ -140,7 +140,7 @@ def committed_state(location: str | Path, format_name: str) -> SourceState:
     sources = _batch(folder / "offsets" / str(commits[-1])).sources
     states = [each.state for each in sources if each.format_name == format_name and each.state is not None]
     if len(states) != 1:
-        raise UsageError(f"checkpoint {folder}: expected a query with one source of {format_name}, it has {len(states)}")
+        raise UsageError(f"checkpoint {folder}: expected a query with one source {format_name}, it has {len(states)}")
     return states[0]
 
 

@@ -26,7 +26,7 @@ CALLER = "temporal_join"
 CHANGE_TYPE = "_change_type"
 """The column of the kind of change, as this project's sources name it."""
 UPSERTS = ("insert", "update_postimage", "update", "upsert")
-DELETES, IGNORED = ("delete",), ("update_preimage",)
+DELETES, IGNORED = ("delete",), ("update_preimage", "reread")
 ORDERING, JOIN = "RowUnpacker", f"{CALLER}["
 """Names, in Spark's plan, of this project's operators: of the ordering, and how those of the joins begin."""
 INNER = "inner"

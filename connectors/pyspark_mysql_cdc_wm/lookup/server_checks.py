@@ -129,6 +129,7 @@ def _keys(server: CheckedServer) -> str | Caution:
     for name, table in server.tables.items():
         check_key(name, table)
     _check_chunk_columns(server)
+    _check_again(server)
     check_visible(server.connection, server.tables)
     unkeyed = [name for name, table in server.tables.items() if not table.key]
     if unkeyed:
@@ -152,6 +153,20 @@ def _check_chunk_columns(server: CheckedServer) -> None:
             raise OptionError(
                 "snapshotChunkColumn", shown, f"there is no column {column}; {name} has {', '.join(table.names)}"
             )
+
+
+def _check_again(server: CheckedServer) -> None:
+    """Check that the tables of the option rereadTables exist, and that their rows can replace those read before.
+
+    Raises:
+        OptionError: one does not exist, or has no primary key.
+    """
+    tables = {server.selection.key(name): table for name, table in server.tables.items()}
+    for table, label in server.options.snapshot.again:
+        found = tables.get(server.selection.key(table))
+        if found is None or not found.key:
+            why = "does not exist" if found is None else "has no primary key, by which its rows would be known again"
+            raise OptionError("rereadTables", f"{table}:{label}", f"the table {why}")
 
 
 def check_key(name: TableName, table: TableColumns) -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark_mysql_cdc_wm.binlog.statement_effects import LoggedStatements
 from pyspark_mysql_cdc_wm.client.login_settings import TlsMode
 from pyspark_mysql_cdc_wm.options.start import StartAtTime, StartMode, parse_start
-from pyspark_mysql_cdc_wm.options.tables import TableName, parse_tables
+from pyspark_mysql_cdc_wm.options.tables import TableName, parse_readings, parse_tables
 from pyspark_mysql_cdc_wm.records.layout import EventTimeColumn
 from watermark_source.option_table import (
     Option,
@@ -284,6 +284,17 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
         "changes bring the rows read before up to that position. `table`: all tables with which a query begins are, "
         "whole, as of the position at which it began, and all later changes follow. Each batch reads the binlog since "
         "that position again, in one task, so the binlog must be kept until the snapshot is complete.",
+    ),
+    Option(
+        name="rereadTables",
+        parse=parse_readings,
+        default=(),
+        default_text="none",
+        accepted="must be a comma list of database.table:label, with a label of letters, digits, _ and -",
+        example="shop.orders:2026-11-29",
+        doc="Tables to read again, whole, while all changes go on. Their rows have the `_change_type` `reread`. Each "
+        "label is read once for a table, however often the query is restarted with it; another label requests "
+        "another reading.",
     ),
     Option(
         name="eventTimeColumn",

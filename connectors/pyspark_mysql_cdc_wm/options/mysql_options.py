@@ -16,7 +16,7 @@ from pyspark_mysql_cdc_wm.options.mysql_option_table import (
     OPTION_TABLE,
 )
 from pyspark_mysql_cdc_wm.options.start import Start, StartMode
-from pyspark_mysql_cdc_wm.options.tables import Selection
+from pyspark_mysql_cdc_wm.options.tables import Selection, TableReading
 from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS, ColumnChoice, EventTimeColumn
 from watermark_source.errors import OptionError
 from watermark_source.planning.strategy import Abilities
@@ -34,6 +34,8 @@ class SnapshotOptions:
     """Chunks of a batch, which are read in parallel."""
     one_moment: bool
     """Whether a table is delivered as it was at one moment."""
+    again: tuple[TableReading, ...]
+    """Which tables are read again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +75,7 @@ def meaning_of(options: SourceOptions) -> MySqlOptions:
     """Return what parsed options mean, after the checks of those that concern several; raises ``OptionError``."""
     _check_columns(options)
     _check_clock(options)
+    _check_again(options)
     return _of(options)
 
 
@@ -96,6 +99,19 @@ def _check_columns(options: SourceOptions) -> None:
             "excludeColumns", options.text("excludeColumns"), "the option columns already lists the "
             "columns to deliver", example="leave one of the two out",
         )  # fmt: skip
+
+
+def _check_again(options: SourceOptions) -> None:
+    """Check that tables are read again only in a stream that has them whole, and are in it."""
+    shown, start = options.text("rereadTables"), options["startingTimestamp"] or options["startingOffsets"]
+    if options["rereadTables"] and start is not StartMode.INITIAL:
+        raise OptionError(
+            "rereadTables", shown, "needs a query that begins with a snapshot and continues with the binlog",
+            example="leave out startingOffsets and startingTimestamp",
+        )  # fmt: skip
+    for reading in options["rereadTables"]:
+        if not options["tables"].matches(reading.table):
+            raise OptionError("rereadTables", shown, f"the table {reading.table} is not one of {options['tables']}")
 
 
 def _tls(values: Mapping[str, Any]) -> Tls:
@@ -140,6 +156,7 @@ def _of(values: SourceOptions) -> MySqlOptions:
             chunk_rows=values["snapshotChunkRows"],
             chunks=values["snapshotParallelism"],
             one_moment=values["snapshotConsistency"] == "table",
+            again=values["rereadTables"],
         ),
         fail_on_data_loss=values["failOnDataLoss"],
         engine=values.engine,

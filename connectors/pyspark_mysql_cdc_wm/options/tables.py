@@ -16,6 +16,8 @@ SYSTEM_DATABASES = frozenset({"information_schema", "mysql", "performance_schema
 _EXPRESSION = frozenset("\\^?+[](){}|")
 _PART = r"`(?:[^`]|``)+`|[^`.]+"
 _TWO_PARTS = re.compile(rf"({_PART})\.({_PART})")
+_LABEL = re.compile(r"[\w-]+")
+_READING = re.compile(rf"((?:{_PART})\.(?:{_PART}))(?:\.({_LABEL.pattern}))?")
 _BETWEEN = "\0"
 """A separator between database and table that no name contains."""
 
@@ -41,6 +43,37 @@ class TableName(NamedTuple):
     def quoted(self) -> str:
         """The name in backquotes, for a statement."""
         return f"{quoted(self.database)}.{quoted(self.table)}"
+
+
+class TableReading(NamedTuple):
+    """One reading of a table as a snapshot; its text is the log of the snapshot in an offset."""
+
+    table: TableName
+    label: str | None = None
+    """The label with which the user has requested it; ``None`` for the first, with which the table joins the stream."""
+
+    def __str__(self) -> str:
+        # A name with a dot is in backquotes, so that no table has this text.
+        return str(self.table) if self.label is None else f"{self.table}.{self.label}"
+
+    @classmethod
+    def of(cls, log: str) -> TableReading:
+        """Parse the log of a snapshot; raises ``ValueError``."""
+        parts = _READING.fullmatch(log)
+        return cls(TableName.of(log if parts is None else parts[1]), None if parts is None else parts[2])
+
+
+def parse_readings(text: str) -> tuple[TableReading, ...]:
+    """Parse a comma list of ``database.table:label``; raises ``ValueError``."""
+    found = []
+    for part in (each.strip() for each in _split_at_commas(text) if each.strip()):
+        table, _, label = part.rpartition(":")
+        if not table or not _LABEL.fullmatch(label):
+            raise ValueError(f"{part} is not database.table:label, with a label of letters, digits, _ and -")
+        found.append(TableReading(TableName.of(table), label))
+    if not found or len(set(found)) != len(found):
+        raise ValueError("names no table, or one reading twice")
+    return tuple(found)
 
 
 def quoted(name: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from pyspark_mysql_cdc_wm.binlog.log_position import BINLOG
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
-from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
+from pyspark_mysql_cdc_wm.options.tables import Selection, TableName, TableReading
 from pyspark_mysql_cdc_wm.reading.binlog_rows import BinlogRows
 from pyspark_mysql_cdc_wm.reading.delivered_tables import Part
 from pyspark_mysql_cdc_wm.reading.snapshot_rows import SnapshotRows, TableChunk
@@ -63,8 +63,8 @@ class MySqlRangeReader:
         for wanted in ranges:
             chunk = batch.chunks.get(wanted)
             if chunk is not None:
-                table = TableName.of(wanted.split.log)
-                chunks.append(TableChunk(wanted.split, table, KeyRange(chunk.lower, chunk.upper)))
+                reading = TableReading.of(wanted.split.log)
+                chunks.append(TableChunk(wanted.split, reading, KeyRange(chunk.lower, chunk.upper)))
             elif wanted.split == BINLOG:
                 yield from self._read_beside(wanted, batch, None)
             else:
@@ -88,8 +88,11 @@ class _Copied(Part):
     ) -> None:
         self._choice = choice
         self._key = tables.key
-        self._complete = {tables.key(TableName.of(log)) for log in batch.complete}
-        self._copied = {tables.key(TableName.of(log)): bound for log, bound in batch.copied.items()}
+        # A table that is read again has been read before.
+        read = {log: TableReading.of(log) for log in (*batch.complete, *batch.copied)}
+        first = {log: tables.key(reading.table) for log, reading in read.items() if reading.label is None}
+        self._complete = {first[log] for log in batch.complete & first.keys()}
+        self._copied = {first[log]: bound for log, bound in batch.copied.items() if log in first}
         self._order = LoggedOrder(connection, choice)
 
     def has(self, table: TableName) -> bool:

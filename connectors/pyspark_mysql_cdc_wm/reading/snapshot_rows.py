@@ -22,7 +22,7 @@ from pyspark_mysql_cdc_wm.lookup.binlog_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.committed_transactions import shows_all_of_its_end
 from pyspark_mysql_cdc_wm.lookup.rights import Rights
 from pyspark_mysql_cdc_wm.lookup.table_columns import TableColumns, as_described, described
-from pyspark_mysql_cdc_wm.options.tables import TableName
+from pyspark_mysql_cdc_wm.options.tables import TableName, TableReading
 from pyspark_mysql_cdc_wm.reading.log_reading import LogReading
 from pyspark_mysql_cdc_wm.reading.schema_changes import (
     PresentNames,
@@ -47,6 +47,8 @@ _log = logging.getLogger(__name__)
 _EARLIEST_TIME = np.int64(1)
 """The event time of rows without one, a microsecond after 1970 began. Spark's initial watermark is 0, and a row of 0
 would be late for it."""
+REREAD = "reread"
+"""The ``_change_type`` of a row of a table that is read again."""
 _DROPPED = "table %s was dropped before %s of it was read: only rows that the binlog changes until then are delivered"
 
 
@@ -54,17 +56,25 @@ class TableChunk(NamedTuple):
     """A range of a table's keys."""
 
     split: Split
-    table: TableName
+    reading: TableReading
     keys: KeyRange
+
+    @property
+    def table(self) -> TableName:
+        """The table."""
+        return self.reading.table
 
 
 def as_inserts(chunk: TableChunk, rows: TableRows | None, version: int, layout: Layout) -> Iterator[ReadBatch]:
-    """Yield the rows of a chunk as one batch of inserts, unless there are none; ``version`` is ``_commit_version``."""
+    """Yield the rows of a chunk as one batch of inserts, unless there are none; ``version`` is ``_commit_version``.
+
+    Where the table is read again, they are rows that the stream has had.
+    """
     count = len(rows.columns[0]) if rows is not None and rows.columns else 0
     if rows is None or not count:
         return
     about = {
-        "_change_type": repeated("insert", pa.string(), count),
+        "_change_type": repeated("insert" if chunk.reading.label is None else REREAD, pa.string(), count),
         "_snapshot": repeated(True, pa.bool_(), count),
         "_commit_version": integers(np.full(count, version), pa.int64()),
         "_change_number": integers(np.zeros(count, np.int64), pa.int64()),

@@ -20,7 +20,7 @@ from pyspark_mysql_cdc_wm.lookup.server_checks import (
 from pyspark_mysql_cdc_wm.lookup.stream_layout import check_fits
 from pyspark_mysql_cdc_wm.lookup.table_columns import TableColumns, described
 from pyspark_mysql_cdc_wm.lookup.table_list import TableList
-from pyspark_mysql_cdc_wm.options.tables import Selection, TableName, quoted
+from pyspark_mysql_cdc_wm.options.tables import Selection, TableName, TableReading, quoted
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
 from pyspark_mysql_cdc_wm.records.layout import ColumnChoice, Layout
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange, bound_of, condition, condition_beyond
@@ -128,6 +128,7 @@ class ChunkBounds:
         described: DescribedTables,
         *,
         size: ChunkSize,
+        again: Sequence[TableReading],
         come_first: bool,
         nothing_follows: bool,
         one_moment: bool,
@@ -136,11 +137,13 @@ class ChunkBounds:
     ) -> None:
         """Cut ``tables`` by their primary keys or chosen columns; a table with neither is one chunk.
 
+        Those in ``again`` are read once more, behind their first reading, as logs of their own.
         With ``may_be_swapped`` another table may replace one by two renames, between which neither exists.
         """
         self._connection = connection
         self._tables = tables
         self._cut = size
+        self._again = again
         self._come_first = come_first
         self._nothing_follows = nothing_follows
         self._one_moment = one_moment
@@ -165,12 +168,15 @@ class ChunkBounds:
         return self._one_moment
 
     def logs(self) -> Set[str]:
-        """Return the tables' names.
+        """Return the tables' names, and those of their readings that were requested.
 
         Raises:
             SourceError: the server cannot be reached, or refuses.
         """
-        return frozenset(map(str, self._tables.now()))
+        names = {self._tables.selection.key(name): name for name in self._tables.now()}
+        wanted = ((self._tables.selection.key(each.table), each.label) for each in self._again)
+        again = {str(TableReading(names[key], label)) for key, label in wanted if key in names}
+        return again | frozenset(map(str, names.values()))
 
     def dropped(self, logs: Set[str]) -> Set[str]:
         """Return which of the tables that were not listed no longer exist; MariaDB does not list one during a rename.
@@ -182,7 +188,7 @@ class ChunkBounds:
         """
         until = time.monotonic() + self._swap_seconds
         while True:
-            locked = {log for log in filter(self.is_wanted, logs) if self._is_locked(TableName.of(log))}
+            locked = {log for log in filter(self.is_wanted, logs) if self._is_locked(TableReading.of(log).table)}
             self._tables.expire()
             gone = logs - self.logs() - locked
             if time.monotonic() >= until or not any(map(self.is_wanted, gone)):
@@ -190,8 +196,13 @@ class ChunkBounds:
             time.sleep(SWAP_PAUSE_SECONDS)
 
     def is_wanted(self, log: str) -> bool:
-        """Return whether the user chose a table."""
-        return self._tables.selection.matches(TableName.of(log))
+        """Return whether the user chose a table, or has requested this reading of it."""
+        table, label = TableReading.of(log)
+        key = self._tables.selection.key
+        is_requested = label is None or any(
+            (key(each.table), each.label) == (key(table), label) for each in self._again
+        )
+        return is_requested and self._tables.selection.matches(table)
 
     def next_chunks(self, lower: Mapping[str, Bound], *, to_end: bool) -> Mapping[str, tuple[Bound, ...]]:
         """Return the upper bounds of the next chunks, one table after another.
@@ -209,13 +220,16 @@ class ChunkBounds:
                 f"{self._connection.settings.where}: gtid_mode was set to {'OFF' if self._by_gtids else 'ON'} while a "
                 "snapshot was read. Start the query again: it resumes from its checkpoint"
             )
-        tables = {log: TableName.of(log) for log in lower}
+        tables = {log: TableReading.of(log).table for log in lower}
         self._described.add(frozenset(tables.values()))
         bounds: dict[str, tuple[Bound, ...]] = {}
         left = self._cut.chunks
         for log, name in tables.items():
             if not left:
                 break
+            if log != str(name) and str(name) in lower:
+                # Once the first reading is complete the stream has every change of the table.
+                continue
             try:
                 ends = self._ends(name, lower[log], left, to_end=to_end)
             except UnknownSplitError:
@@ -235,9 +249,9 @@ class ChunkBounds:
         Raises:
             SourceError: the server cannot be reached, or refuses.
         """
-        names = {TableName.of(log): log for log in logs}
-        counted = rows_now(self._connection, names)
-        return {log: self._size(name, counted.get(name)) for name, log in names.items()}
+        names = {log: TableReading.of(log).table for log in logs}
+        counted = rows_now(self._connection, names.values())
+        return {log: self._size(name, counted.get(name)) for log, name in names.items()}
 
     def _is_locked(self, name: TableName) -> bool:
         """Return whether another session still locks a table, for example to rename it, after some seconds."""
@@ -293,9 +307,7 @@ class ChunkBounds:
             )
 
 
-def key_after(
-    connection: MySqlConnection, name: TableName, key: Sequence[KeyColumn], start: Bound, rows: int
-) -> Bound:
+def key_after(connection: MySqlConnection, name: TableName, key: Sequence[KeyColumn], start: Bound, rows: int) -> Bound:
     """Return the bound of the chunk of so many rows that begins at a bound; ``None`` if the table has no more rows.
 
     Raises:
@@ -304,9 +316,8 @@ def key_after(
     """
     columns = ", ".join(column.selected(quoted(column.name)) for column in key)
     select = f"SELECT {columns} FROM {name.quoted}"  # noqa: S608 - quoted
-    slow = (
-        f"The statement looks up where a chunk of {rows} rows of {name} ends: lower the option snapshotChunkRows"
-        + (f", or create an index that begins with {key[0].name}" if key[0].chosen else "")
+    slow = f"The statement looks up where a chunk of {rows} rows of {name} ends: lower the option snapshotChunkRows" + (
+        f", or create an index that begins with {key[0].name}" if key[0].chosen else ""
     )
     row = connection.one(f"{select}{condition(key, KeyRange(start, None))} LIMIT 1 OFFSET {rows}", if_slow=slow)
     if row is not None and key[0].chosen:

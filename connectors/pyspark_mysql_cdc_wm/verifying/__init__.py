@@ -1,4 +1,4 @@
 """Comparison of a copy of a table with the server that it is a copy of, while both are written.
 
-Imports ``binlog``, ``client``, ``lookup``, ``options``, ``records``, ``snapshot``, ``source``.
+Imports ``client``, ``options``, ``records``, ``snapshot``.
 """

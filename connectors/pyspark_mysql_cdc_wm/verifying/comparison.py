@@ -90,8 +90,8 @@ def compare(copy: DataFrame, server: Rows, pieces: Pieces, changed: Mapping[str,
     by_piece: dict[int, list[str]] = defaultdict(list)
     for key, states in changed.items():
         by_piece[states.piece].append(key)
-    parts = totals(("sha", "crc")).split(", ")
-    found = {row[0]: Fingerprint(*row[1:]) for row in quiet.groupBy("piece").agg(*map(F.expr, parts)).collect()}
+    groups = quiet.groupBy("piece").agg(*map(F.expr, totals(("sha", "crc"))))
+    found = {piece: Fingerprint(*parts) for piece, *parts in groups.collect()}
     there = pieces.on_server(server, lambda piece: by_piece.get(piece, ()))
     differing = sorted(piece for piece in found.keys() | there.keys() if found.get(piece) != there.get(piece))
     wrong: dict[int, dict[str, Kind]] = {}

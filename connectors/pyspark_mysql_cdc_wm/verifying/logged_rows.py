@@ -49,10 +49,8 @@ class KeyStates:
     """What one key was in a piece of the binlog."""
 
     piece: int
-    existed: bool
-    """Whether there was a row with the key before the piece."""
-    may_lack: bool
-    """Whether there was none at some position of the piece."""
+    may_lack: bool = False
+    """Whether it had no row at some position."""
     rows: set[tuple[int, int]] = field(default_factory=set)
     """The fingerprints of its rows, the one before the piece included."""
 
@@ -60,15 +58,10 @@ class KeyStates:
 def states_of(changes: Iterable[Row]) -> dict[str, KeyStates]:
     """Return the states by key of changes, in the order of the binlog, each with ``key``, ``piece`` and fingerprint."""
     found: dict[str, KeyStates] = {}
-    updated: KeyStates | None = None
     for change in changes:
-        kind = change[CHANGE_TYPE]
-        existed = kind in ("update_preimage", "delete")
-        at = found.setdefault(change["key"], KeyStates(change["piece"], existed, not existed))
-        at.rows.add((change["sha"], change["crc"]))
-        if kind == "update_postimage" and updated is not None and updated is not at:
-            # The update changed the key.
-            updated.may_lack = True
-        at.may_lack |= kind == "delete"
-        updated = at if kind == "update_preimage" else None
+        # An update that changes the key is a deletion and an insert.
+        lacks = change[CHANGE_TYPE] in ("insert", "delete")
+        states = found.setdefault(change["key"], KeyStates(change["piece"]))
+        states.may_lack |= lacks
+        states.rows.add((change["sha"], change["crc"]))
     return found

@@ -41,7 +41,7 @@ class Rows:
     def fingerprints(self, where: str, group: str, without: Collection[str]) -> Iterator[tuple[Any, Fingerprint]]:
         """Yield groups of the rows that match a condition, and their fingerprints."""
         for name, *found in self.select(
-            f"SELECT {group}, {totals(self.row.server_parts)} FROM {self.table.quoted}"  # noqa: S608 - quoted
+            f"SELECT {group}, {', '.join(totals(self.row.server_parts))} FROM {self.table.quoted}"  # noqa: S608 - quoted
             f"{self._where(where, without)} GROUP BY 1"
         ):
             yield name, Fingerprint(*map(int, found))
@@ -189,6 +189,8 @@ def cut(connection: MySqlConnection, table: TableName, key: Sequence[KeyColumn],
 
 
 def _sorts_alike(column: KeyColumn) -> bool:
-    return column.type in WHOLE_NUMBERS or column.is_binary or (
-        column.type is ColumnType.NEWDECIMAL and column.can_be_ordered
+    return (
+        column.type in WHOLE_NUMBERS
+        or column.is_binary
+        or (column.type is ColumnType.NEWDECIMAL and column.can_be_ordered)
     )

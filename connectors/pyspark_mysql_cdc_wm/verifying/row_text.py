@@ -9,7 +9,7 @@ not be seen.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -122,10 +122,10 @@ class RowText:
         digits = f"LEFT(SHA2({self.server}, 256), {_HEX_DIGITS})"
         return f"CAST(CONV({digits}, 16, 10) AS UNSIGNED)", f"CRC32({self.server})"
 
-    @property
-    def spark_parts(self) -> tuple[str, str]:
-        """The same of Spark, of signed numbers of 64 bits."""
-        sent = f"encode({self.spark}, 'UTF-8')"
+    @staticmethod
+    def spark_parts(text: str) -> tuple[str, str]:
+        """Return the same of Spark, of a column with the text."""
+        sent = f"encode({text}, 'UTF-8')"
         return f"CAST(conv(left(sha2({sent}, 256), {_HEX_DIGITS}), 16, 10) AS BIGINT)", f"crc32({sent})"
 
 
@@ -141,6 +141,6 @@ class Fingerprint(NamedTuple):
     crc: int = 0
 
 
-def totals(parts: Sequence[str]) -> str:
+def totals(parts: Iterable[str]) -> tuple[str, ...]:
     """Return the fields of a ``Fingerprint`` as aggregates, in the words of both the server and Spark."""
-    return f"COUNT(*), {', '.join(f'BIT_XOR({part})' for part in parts)}"
+    return ("COUNT(*)", *(f"BIT_XOR({part})" for part in parts))

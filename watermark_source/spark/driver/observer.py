@@ -414,6 +414,11 @@ class Observer:
     ) -> tuple[ObservedLogs, ObservedSnapshots]:
         snapshots = self._connector.snapshots
         if snapshots is None or state.snapshots.complete is None:
+            if snapshots is not None and snapshots.come_first and is_first:
+                _log.warning(
+                    "the query of this checkpoint did not begin with snapshots and takes none: no table is read whole, "
+                    "or again. For that, begin a new query"
+                )
             return logs, ObservedSnapshots()
         to_end, may_wait = isinstance(limit, ReadAllAvailable), not self._replica.has_moved
         logs, upcoming = with_chunks(logs, state, snapshots, tables, to_end=to_end, first=is_first, may_wait=may_wait)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from pyspark_mysql_cdc_wm.options.tables import TableName, parse_tables
+from pyspark_mysql_cdc_wm.options.tables import TableName, TableReading, parse_readings, parse_tables
 
 _SHOP = [
     TableName(*name)
@@ -94,3 +94,30 @@ def test_a_tables_text_names_it_alone(name: TableName) -> None:
 def test_what_names_no_table_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"names no table|is not database\.table|twice|tables of system databases"):
         parse_tables(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "logs"),
+    [
+        ("shop.orders:1", ["shop.orders.1"]),
+        (" shop.orders:2026-11-29 ,shop.orders:again,", ["shop.orders.2026-11-29", "shop.orders.again"]),
+        ("`my.shop`.`a,b:c`:x", ["`my.shop`.a,b:c.x"]),
+    ],
+)
+def test_a_reading_of_a_table_has_a_log_of_its_own(text: str, logs: list[str]) -> None:
+    readings = parse_readings(text)
+    assert [str(each) for each in readings] == logs
+    assert tuple(map(TableReading.of, logs)) == readings
+
+
+@pytest.mark.parametrize("name", [("shop", "orders"), ("shop", "x.y"), ("a.b", "c"), ("shop", "orders`.1")])
+def test_no_table_has_the_log_of_a_reading(name: tuple[str, str]) -> None:
+    table = TableName(*name)
+    assert TableReading.of(str(table)) == (table, None)
+    assert TableReading.of(f"{table}.1") == (table, "1")
+
+
+@pytest.mark.parametrize("text", ["", "shop.orders", "shop.orders:", "shop.orders:a.b", "orders:1", "a.b:1,a.b:1"])
+def test_what_is_no_reading_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"label|names no table|is not database\.table"):
+        parse_readings(text)
