@@ -124,7 +124,7 @@ def _of_split(view: SplitView, source: SourceStatus, now: int) -> Lane:
         watermark=view.watermark if is_moment(view.watermark) else None,
         read=read if is_moment(read) else None,
         newest=view.newest_in_log if is_moment(view.newest_in_log) else None,
-        note="" if look is Look.COUNTS else _NOTES[view.kind](view, source, now),
+        note="" if look is Look.COUNTS else _note(view, source, now),
         unread=view.lag,
         exact=f"{view.split}: {_status_word(view.status)}; {_exact(view.watermark, now)}; {view.why}",
     )
@@ -151,6 +151,11 @@ def _look(view: SplitView) -> Look:
 
 
 _LOOKS: Final = {Status.PAUSED: Look.PAUSED, Status.IDLE: Look.LEFT_OUT, Status.UNKNOWN: Look.SILENT}
+
+
+def _note(view: SplitView, source: SourceStatus, now: int) -> str:
+    short = _NOTES.get(view.kind)
+    return view.why if short is None else short(view, source, now)
 
 
 def _backlog(view: SplitView, *_: object) -> str:
@@ -183,19 +188,12 @@ _NOTES: Final[Mapping[HoldKind, Callable[[SplitView, SourceStatus, int], str]]] 
     HoldKind.BACKLOG: _backlog,
     HoldKind.READ: _all_read,
     HoldKind.PENDING: _all_read,
-    HoldKind.PAUSED: _paused,
-    HoldKind.OPEN_TRANSACTION: lambda *_: "its next records are in an open transaction",
     HoldKind.SILENT: _all_read,
     HoldKind.BOUND: _all_read,
-    HoldKind.UNDATED: lambda *_: "none of its records has an event time",
-    HoldKind.FUTURE: lambda *_: "its event times are too far in the future",
-    HoldKind.NO_MARKS: lambda *_: "none of its records carries a watermark",
-    HoldKind.NEVER: lambda *_: "no record seen yet",
-    HoldKind.NO_ANSWER: lambda *_: "its log does not answer",
-    HoldKind.SNAPSHOT: lambda *_: "read first, without a watermark",
+    HoldKind.PAUSED: _paused,
     HoldKind.LEFT_OUT: _left_out,
 }
-"""A row for each kind."""
+"""Kinds whose sentence is too long beside a bar."""
 
 
 def _of_writer(writer: WriterView, source: SourceStatus, now: int) -> Lane:

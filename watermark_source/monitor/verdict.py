@@ -100,7 +100,7 @@ def verdict_of(of: QueryClocks, why: Diagnosis, held_since: int | None = None) -
         word=word,
         where=_where(of),
         reason=_reason(of, why, parts, held),
-        more=(*_hold(held, of, held_since), *_on_time(of, state), *_meanwhile(of)),
+        more=(*_hold(held, of, held_since), *(_on_time(of) if state is State.ON_TIME else _meanwhile(of))),
     )
 
 
@@ -235,12 +235,10 @@ def _hold(held: tuple[SourceStatus, Hold] | None, of: QueryClocks, since: int | 
     long = "" if since is None else f" for at least {age_text(max(0, of.at - since))}"
     to_do = advice_of(source)
     # That of a partition is in its row.
-    why = "" if hold.by is HeldBy.SPLIT else f": {hold.why}"
-    yield Clause(
-        "",
-        f"{_subject(hold)} holds {back}{whose} back{long}{why}.",
-        (f" {as_sentence(to_do)}." if to_do else "") + _without(source, of.at),
-    )
+    why = "." if hold.by is HeldBy.SPLIT else f": {hold.why}."
+    advised = f" {as_sentence(to_do)}." if to_do else ""
+    held_back = f"{_subject(hold)} holds {back}{whose} back{long}"
+    yield Clause("", held_back, f"{why}{advised}{_without(source, of.at)}")
 
 
 def _subject(hold: Hold) -> str:
@@ -257,9 +255,7 @@ def _without(of: SourceStatus, now: int) -> str:
     return f" Without it the watermark would be {age_text(of.without_holder - of.watermark)} later, at {at}."
 
 
-def _on_time(of: QueryClocks, state: State) -> Iterator[Clause]:
-    if state is not State.ON_TIME:
-        return
+def _on_time(of: QueryClocks) -> Iterator[Clause]:
     views = [view for source in of.sources for view in source.splits if view.status is not Status.IDLE]
     marks = [view.watermark for view in views if view.watermark is not None]
     total = sum(source.splits_total for source in of.sources)

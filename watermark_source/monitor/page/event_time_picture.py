@@ -19,6 +19,7 @@ from watermark_source.monitor.page.overlay import Overlay, Span
 from watermark_source.monitor.three_clocks import QueryClocks, behind_clock
 from watermark_source.monitor.verdict import holder_of
 from watermark_source.planning.watermark import is_moment
+from watermark_source.status_model.hold_causes import short_time
 from watermark_source.status_model.hold_texts import subject
 from watermark_source.status_model.source_status import SourceStatus, Status
 
@@ -57,7 +58,7 @@ def event_time_picture(of: QueryClocks, level: int, now: str = "now") -> Markup:
         tag(
             "figcaption",
             tag(f"h{level}", _title(of, lanes)),
-            tag("p", _caption(of.sources[0]), class_="soft") if len(of.sources) == 1 else "",
+            tag("p", _caption(of.sources), class_="soft"),
         ),
         _heads(of),
         tag("div", wide.drawn(), narrow.drawn(), tag("ol", *rows, class_="rows"), class_="track"),
@@ -78,9 +79,14 @@ def _title(of: QueryClocks, lanes: Sequence[Lane]) -> str:
     return f"How far each {source.words.split} has come, in event time"
 
 
-def _caption(of: SourceStatus) -> str:
+def _caption(of: Sequence[SourceStatus]) -> str:
+    about = [f"{source.source_name} · {_counts(source)}" for source in of] if len(of) == 1 else []
+    return " · ".join([*about, "times in UTC"])
+
+
+def _counts(of: SourceStatus) -> str:
     counts = ", ".join(f"{count_text(n)} {status.name.lower()}" for status in Status if (n := of.counts.get(status, 0)))
-    return f"{of.source_name} · {count_text(of.splits_total, of.words.split)}: {counts or 'none'} · times in UTC"
+    return f"{count_text(of.splits_total, of.words.split)}: {counts or 'none'}"
 
 
 def _heads(of: QueryClocks) -> Markup:
@@ -90,7 +96,7 @@ def _heads(of: QueryClocks) -> Markup:
 
 def _rows(source: SourceStatus, lanes: Sequence[Lane], of: QueryClocks, axis: Axis) -> Iterator[Markup]:
     if len(of.sources) > 1:
-        yield tag("li", tag("b", source.source_name), " ", tag("span", _caption(source)), class_="source")
+        yield tag("li", tag("b", source.source_name), " ", tag("span", _counts(source)), class_="source")
     complete = axis.share(of.input_watermark or axis.left)
     for lane in lanes:
         unread = "" if lane.is_several else "?" if lane.unread is None else short_count(lane.unread)
@@ -109,7 +115,7 @@ def _limits(of: QueryClocks) -> dict[int, SourceStatus]:
 def _flags(of: QueryClocks, axis: Axis, now: str, *, is_wide: bool) -> Iterator[Flag]:
     mark, applied, held = of.input_watermark, of.applied_watermark, holder_of(of)
     if mark is not None and is_moment(mark):
-        yield Flag("watermark", axis.share(mark), f"watermark {axis.time_text(mark)}", not axis.is_past(mark))
+        yield Flag("watermark", axis.share(mark), f"watermark {short_time(mark, of.at)}", not axis.is_past(mark))
     elif held is not None and (then := held[0].without_holder) is not None and is_moment(then):
         without = f" without {subject(held[1])}" if is_wide else ""
         yield Flag("would", axis.share(then), f"would be {axis.time_text(then)}{without}")

@@ -64,7 +64,7 @@ def _others(of: QueryView) -> Iterator[Markup]:
             text = f"Source {source.source_name} is held by {subject(hold)}: {hold.why}."
             yield tag("p", with_code(f"{text} {as_sentence(to_do)}." if to_do else text), class_="more")
     for note in of.open.notes:
-        yield tag("p", with_code(f"{as_sentence(note)}."), class_="more")
+        yield tag("p", with_code(f"{as_sentence(note).rstrip('.…')}."), class_="more")
 
 
 def _links(of: QueryView, page: Page, asked: Asked | None) -> Iterator[Markup]:
@@ -129,8 +129,8 @@ def _clocks(of: QueryView, level: int) -> Markup:
     rows += [
         (f"{operator.name} has emitted up to", *_moment(operator.eviction, clocks.at)) for operator in clocks.operators
     ]
-    added = clocks.event_time_latency
-    rows.append(("The query itself adds", "–" if added is None else age_text(added), "from input to output watermark"))
+    if (added := clocks.event_time_latency) is not None:
+        rows.append(("The query itself adds", age_text(added), "from input to output watermark"))
     for title, spread in (("Results behind the clock", of.freshness.event_time_lag),
                           ("From arrival to commit, at most", of.freshness.commit_latency)):  # fmt: skip
         if spread is not None:

@@ -64,9 +64,8 @@ def source_tables(of: SourceStatus, query: str, now: int) -> Iterator[Markup]:
         cells = split_cells(of, ordered, _SPLIT_COLUMNS.values(), now=now)
         held = frozenset(i for i, view in enumerate(ordered) if view.holds_back)
         caption = f"{query}: {total} of {of.source_name}{shown}; slowest first"
-        yield folded(
-            f"The picture as a table: {total}{shown}, slowest first", table(caption, [*_SPLIT_COLUMNS], cells, held)
-        )
+        title = f"The picture as a table: {total} of {of.source_name}{shown}, slowest first"
+        yield folded(title, table(caption, [*_SPLIT_COLUMNS], cells, held))
     if of.writers:
         rows = (
             [w.name, w.status, watermark_text(w.watermark), "yes" if w.holds_back else "", w.why] for w in of.writers
