@@ -24,7 +24,7 @@ from watermark_source.monitor.followed_queries import QueryReader, QueryStatus, 
 from watermark_source.monitor.history import ChangeHistory
 from watermark_source.monitor.lanes import Look
 from watermark_source.monitor.page.document import framed_html
-from watermark_source.monitor.page_html import Page
+from watermark_source.monitor.page_content import Page
 from watermark_source.monitor.status_table import GAP, TableLayout, headline, join_pieces, layout, snapshot_lines
 from watermark_source.monitor.terminal_picture import Line, picture_lines, shown_live, shown_of_page, upstream_text
 from watermark_source.monitor.three_clocks import TOLERANCE, Diagnosis, QueryClocks, clock_pieces

@@ -17,7 +17,7 @@ from watermark_source.errors import printable
 from watermark_source.monitor.axis import Axis, axis_of
 from watermark_source.monitor.history import NOBODY, Change, HolderSpan, Point
 from watermark_source.monitor.lanes import Lane, Look, lanes_of
-from watermark_source.monitor.page_html import QueryView, holders_of
+from watermark_source.monitor.page_content import QueryView, holders_of
 from watermark_source.monitor.status_table import group_pieces, join_pieces, row_pieces, snapshot_lines
 from watermark_source.monitor.three_clocks import behind_clock
 from watermark_source.planning.watermark import MIN, is_moment

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.unit.monitor.example_status import CHECKOUT, NOON, checkout, page, source_status, split_view, view
 from watermark_source.monitor.history import NOBODY, Change, ChangeKind, Point
 from watermark_source.monitor.lanes import Look
-from watermark_source.monitor.page_html import Page, page_json
+from watermark_source.monitor.page_content import Page, page_json
 from watermark_source.monitor.terminal_picture import Line, picture_lines, shown_live, shown_of_page
 from watermark_source.planning.group import OwnSilence, Peer
 from watermark_source.planning.hold_kinds import HoldKind
