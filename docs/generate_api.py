@@ -20,7 +20,7 @@ SECTIONS: Mapping[tuple[str, str], str] = {
         "follow_watermark follow_clock data_rows markers split_late temporal_join order_by_event_time status why "
         "why_open stop_between_batches StatusPage recommended_conf"
     ),
-    ("A watermark strategy of your own", "watermark_source"): "WatermarkGenerator RowsRead",
+    ("A watermark strategy of your own", "watermark_source"): "WatermarkGenerator RowsRead Silence",
     ("Announcing", "pyspark_aligned_kafka"): "announce_watermark WatermarkAnnouncer",
     ("Auditing", "pyspark_aligned_kafka.announcing"): "audit Audit BrokenPromise",
     ("Verifying a copy", "pyspark_mysql_cdc_wm"): "verify_copy",

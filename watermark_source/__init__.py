@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from watermark_source.monitor.status_page import StatusPage
     from watermark_source.operators.ordering import order_by_event_time
     from watermark_source.operators.temporal_join import temporal_join
-    from watermark_source.planning.generator import RowsRead, WatermarkGenerator
+    from watermark_source.planning.generator import RowsRead, Silence, WatermarkGenerator
     from watermark_source.spark.batch_clock import follow_clock
     from watermark_source.spark.follow import data_rows, follow_watermark, markers, split_late
     from watermark_source.spark.session_conf import recommended_conf
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "RowsRead",
+    "Silence",
     "StatusPage",
     "WatermarkGenerator",
     "data_rows",
@@ -42,6 +43,7 @@ __all__ = [
 
 _HOMES = {
     "RowsRead": "planning.generator",
+    "Silence": "planning.generator",
     "StatusPage": "monitor.status_page",
     "WatermarkGenerator": "planning.generator",
     "data_rows": "spark.follow",

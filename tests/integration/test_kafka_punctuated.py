@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -105,6 +106,31 @@ def test_a_strategy_of_the_users_own_gets_its_state_back_in_the_next_process(
         direct.run(renamed, "q")
     renamed = direct.source(subscribe=topic, watermarkStrategy=f"{generators.__name__}:Renamed")
     assert watermark(direct.run(renamed, "q").status) == 2_000_000 - generators.MINUTE
+
+
+def test_a_strategy_of_the_users_own_sees_each_row_once_though_its_reports_are_lost(
+    direct: DirectKafka, kafka: Kafka, new_topic: NewTopic
+) -> None:
+    topic = new_topic(1)
+    own = {"watermarkStrategy": f"{generators.__name__}:RangesAndRows", "minPartitions": 3, "columns": "offset"}
+    for rows in (7, 5):
+        produce(kafka, topic, [(1_000_000, None)] * rows)
+        # A process each, which reads again what the last one has read.
+        query = direct.start(direct.source(subscribe=topic, **own), "q")
+        assert query.step()
+        query.stop()
+    (last,) = direct.run(direct.source(subscribe=topic, **own), "q").kept.offsets[-1]["own"]["states"].values()
+    assert last == {"0": {"ranges": 2, "rows": 12}}
+
+
+def test_a_strategy_of_the_users_own_sees_silence(direct: DirectKafka, kafka: Kafka, new_topic: NewTopic) -> None:
+    topic, begun = new_topic(1), time.time() * 1_000
+    own = {"watermarkStrategy": f"{generators.__name__}:AMinuteOfSilence", "watermarkInterval": "200 milliseconds"}
+    produce(kafka, topic, [(1_000_000, None)])
+    query = direct.start(direct.source(subscribe=topic, **own), "q")
+    query.run_until(lambda: query.kept.offsets and query.kept.offsets[-1].get("wm", 0) > begun - generators.MINUTE)
+    assert query.kept.offsets[-1]["wm"] <= time.time() * 1_000 - generators.MINUTE
+    query.stop()
 
 
 def test_a_strategy_of_the_users_own_uses_the_heartbeats_of_records_and_without_them_a_bound(

@@ -83,7 +83,8 @@ class LookingDriver(Driver):
         if logs.times.reached:
             if all_found:
                 self.clock_at_look.note_ended(self.rows_at)
-            due = policy.strategy.clock_at(due_now(sent, rest, policy.watermark_interval))
+            interval = policy.watermark_interval
+            due = policy.strategy.clock_due(due_now(sent, rest, interval), found.now, interval)
             assert due is not None
             found_at = self.clock_at_look.as_of(found.now, due)
         if followed is not None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Set
 from itertools import chain
 from typing import NamedTuple
 
-from watermark_source.planning.split import IndexEntry, Split, SplitRange
+from watermark_source.planning.split import IndexEntry, Split, SplitRange, TimeIndex
 from watermark_source.planning.watermark import Millis
 
 
@@ -71,7 +71,7 @@ class SplitLog:
         return self.rows[first:last]
 
 
-class SimulatedLog:
+class SimulatedLog(TimeIndex):
     """All splits, and the look-ups a broker offers."""
 
     def __init__(self, numbers: int = 0, *, log: str = "log") -> None:

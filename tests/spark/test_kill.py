@@ -65,17 +65,22 @@ def test_a_killed_runner_fails_the_query_and_a_restart_goes_on(streams: Streams)
 
 def test_a_strategy_of_the_users_own_continues_from_its_state_in_the_checkpoint(streams: Streams) -> None:
     streams.write(ROWS)
-    df = streams.load(maxRowsPerTrigger=1_000, watermarkStrategy=f"{generators.__name__}:ByParity")
+    df = streams.load(
+        maxRowsPerTrigger=1_000, watermarkStrategy=f"{generators.__name__}:RangesAndRows", minPartitions=3
+    )
     kill_runner(streams, df, "own", batch=2)
     at_kill = len(streams.offsets("own"))
     streams.write(MORE)
     streams.run(df, "own")
     offsets = streams.offsets("own")
     assert len(offsets) > at_kill + 1
-    # It counts the ranges of each split: each once, whichever process has planned and read it.
+    # It counts the ranges of each split, and the rows that tasks have summed up: each once, whichever process has
+    # planned and read it.
     ranges: Counter[str] = Counter()
     for before, after in pairwise([{"splits": {"log": {"0": [0], "1": [0]}}}, *offsets]):
-        assert after["own"].get("states", {}).get("log", {}) == {split: {"ranges": n} for split, n in ranges.items()}
+        assert after["own"].get("states", {}).get("log", {}) == {
+            split: {"ranges": n, "rows": before["splits"]["log"][split][0]} for split, n in ranges.items()
+        }
         positions = [offset["splits"]["log"] for offset in (before, after)]
         ranges.update(split for split in positions[1] if positions[1][split][0] > positions[0].get(split, [0])[0])
     assert min(ranges.values()) >= 3

@@ -85,7 +85,10 @@ BLOCKS: Mapping[str, tuple[str, ...]] = {
     ),
     "docs/processing-time.md": (OF_STRATEGIES,) * 2,
     "docs/sinks.md": ("test_the_lines_of_the_page_write_what_was_read",) * 6,
-    "docs/strategies.md": (OF_STRATEGIES, OF_STRATEGIES, "test_the_class_on_the_page_keeps_the_contract", PART),
+    "docs/strategies.md": (
+        OF_STRATEGIES, OF_STRATEGIES, "test_the_class_on_the_page_keeps_the_contract", PART,
+        "test_the_class_on_the_page_keeps_the_contract",
+    ),
     "docs/surfaces.md": (OF_TOPICS,),
     "docs/troubleshooting.md": (OUTPUT, PART),
     "docs/tuning.md": (COMMAND, OF_TOPICS, OF_TOPICS, OF_TOPICS, OF_TOPICS),

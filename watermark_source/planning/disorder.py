@@ -100,13 +100,15 @@ class RangeSummary:
     """Highest watermark that a row carries, not beyond the future cap; ``None`` if none carries one."""
     segments: tuple[DisorderSegment, ...] = ()
     """Disorder of the rows, in position order; empty where the strategy does not observe it."""
+    summaries: tuple[str, ...] = ()
+    """What a user's class has summed up of its parts, as canonical JSON, in position order: see ``summarized_by``."""
     is_whole: bool = True
     """Whether all of the range was read: rows that are deleted or unreadable may have had any event time."""
 
     @property
     def is_undated(self) -> bool:
-        """Return whether no row has an event time that counts, nor a watermark."""
-        return self.is_whole and self.highest is None and self.marked is None
+        """Return whether no row has an event time that counts, nor a watermark, nor a summary."""
+        return self.is_whole and self.highest is None and self.marked is None and not self.summaries
 
 
 NOTHING_SEEN: Final = RangeSummary()

@@ -2,28 +2,35 @@
 
 The class is Flink's ``WatermarkGenerator``, called once for each range that a batch read instead of once for each
 record. Its state is an argument and a result: the offset carries it, so a replay begins with what the first run had.
+What it needs of the rows themselves it sums up in the tasks that read them (``summarize``), and the report of a task
+carries that, as it carries the highest event time. Flink's ``onPeriodicEmit`` is ``on_silence``.
 """
 
 from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial, reduce
 from importlib import import_module
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from watermark_source.errors import GeneratorError, OffsetError, OptionError, shortened
 from watermark_source.planning.canonical_json import Json, canonical, value_of
 from watermark_source.planning.disorder import RangeSummary
 from watermark_source.planning.split import Split
 from watermark_source.planning.strategy import Advance, LateCause, RowsAlone, TasksObserve
-from watermark_source.planning.watermark import LAST, MIN, Millis
+from watermark_source.planning.watermark import LAST, MAX, MIN, Millis, saturating_add
+
+if TYPE_CHECKING:
+    # Tasks alone have rows: what plans needs no Arrow.
+    import pyarrow as pa
 
 LARGEST_STATE: Final = 1_024
-"""Bytes of one split's state as compact JSON in UTF-8: each batch's offset has that of every split."""
+"""Bytes of one split's state, and of a summary, as compact JSON in UTF-8: each batch's offset has the state of every
+split, and each report of a task a summary."""
 
 OPTION: Final = "watermarkStrategy"
 EXAMPLE: Final = "my_package.watermarks:MyGenerator"
@@ -47,7 +54,7 @@ class RowsRead:
     """One range of a split whose rows a batch has read. The same range always has the same values.
 
     Event times later than ``maxFutureSkew`` allows are left out, and so are rows without an event time. At least one of
-    ``highest`` and ``marked`` is a number.
+    ``highest``, ``marked`` and ``summary`` is not ``None``.
     """
 
     log: str
@@ -60,13 +67,29 @@ class RowsRead:
     """Highest watermark that a record of the range carries; ``None`` if none does, and without ``reads_marks``."""
     is_whole: bool = True
     """False if rows of the range were deleted or could not be read again: they may have had any event time."""
+    summary: Json = None
+    """What ``summarize`` and ``merge`` made of the rows; ``None`` if they said nothing, or the class has neither."""
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """A split with nothing left to read, at a moment of a running query."""
+
+    log: str
+    """Topic or table."""
+    number: int
+    """Number of the partition; 0 where a log has only one."""
+    now: int
+    """The clock just before the split's end was asked for, in milliseconds since 1970-01-01 UTC: that of its system
+    where that states one, else the driver's. No row that was written before is unread."""
 
 
 class WatermarkGenerator(ABC):
     """Derive from it, and name the class: ``watermarkStrategy = package.module:Class``.
 
     One instance, made without arguments, serves all splits of a source, in the one Python process that plans its
-    batches. That process and the one that calls ``load()`` must be able to import the module; executors never do.
+    batches. That process and the one that calls ``load()`` must be able to import the module; executors need it for
+    ``summarize`` alone.
 
     A generator is deterministic: equal arguments give equal results, in any process. It keeps nothing in the instance,
     reads no clock, and does no I/O. After a failure, or while a batch is planned, it is called again for the same range
@@ -86,13 +109,52 @@ class WatermarkGenerator(ABC):
         """Return the watermark of a split after a range of its rows was read, and its state from now on.
 
         Args:
-            rows: what the batch found in the range. Ranges without a time are not passed.
+            rows: what the batch found in the range. Ranges without a time and without a summary are not passed.
             state: what the last call for this split returned; ``None`` for its first range. A copy, free to change.
 
         Returns:
             The watermark in milliseconds since 1970-01-01 UTC. One that is lower than the split's last one leaves that
             in force, and so does ``None``. And the state: JSON of at most 1 024 bytes.
         """
+
+    def summarize(self, rows: pa.RecordBatch) -> Json:
+        """Return what some rows of a range say, for ``RowsRead.summary``. Called in tasks, if a class has it.
+
+        How many rows come at once differs from run to run, and ``merge`` makes one summary of those of a range: cut
+        anywhere, the same rows must give the same.
+
+        Args:
+            rows: one or more, with the columns of the stream up to ``event_time``. Those that are later than
+                ``maxFutureSkew`` allows are left out, and so are all of a snapshot.
+
+        Returns:
+            JSON of at most 1 024 bytes; ``None`` if the rows say nothing.
+        """
+        return None
+
+    def merge(self, first: Json, second: Json) -> Json:
+        """Return the summary of rows that follow each other in a split. A class with ``summarize`` has it, too.
+
+        Args:
+            first: of the earlier rows; not ``None``, nor is the other.
+            second: of those behind them.
+        """
+        raise NotImplementedError
+
+    def on_silence(self, silence: Silence, state: Json) -> int | None:
+        """Return the watermark of a split while nothing comes. Called now and then, if a class has it.
+
+        How often is not defined, so it changes no state, and one call must do as well as many. ``watermarkInterval``
+        is the time between two batches for a watermark alone; the offset of such a batch has it.
+
+        Args:
+            silence: the split, and what time it is.
+            state: what ``on_range`` returned last for the split; ``None`` before its first range.
+
+        Returns:
+            As ``on_range``. A watermark that is later than ``silence.now`` moves nothing, either.
+        """
+        return None
 
     def check_state(self, state: Json) -> None:
         """Raise ``ValueError`` for a split's state that this class cannot continue. By default any is accepted.
@@ -123,6 +185,16 @@ class OwnStrategy(RowsAlone):
         """The class."""
         return self.name
 
+    @property
+    def summarized_by(self) -> str | None:
+        """The class, if it has ``summarize``."""
+        return self.name if _overrides(load_generator(self.name), "summarize") else None
+
+    @property
+    def sees_silence(self) -> bool:
+        """Whether the class has ``on_silence``."""
+        return _overrides(load_generator(self.name), "on_silence")
+
     def continues(self, kept_by: str | None) -> bool:
         """Return whether the class, or one of its earlier names, kept it."""
         return kept_by in (None, self.name, *load_generator(self.name).formerly)
@@ -133,22 +205,70 @@ class OwnStrategy(RowsAlone):
         Raises:
             GeneratorError: it raised an error, or returned what is no watermark or no state.
         """
-        if seen.highest is None and seen.marked is None:
+        summary = reduce(partial(self.merged, split), seen.summaries, None)
+        if seen.highest is None and seen.marked is None and summary is None:
             return Advance(None, kept)
-        rows = RowsRead(split.log, split.number, seen.highest, seen.marked, seen.is_whole)
+        rows = RowsRead(split.log, split.number, seen.highest, seen.marked, seen.is_whole, value_of(summary))
         generator = load_generator(self.name)
         with _wrapped(self.name, split, "on_range"):
             returned = generator.on_range(rows, value_of(kept))
         if not isinstance(returned, tuple) or len(returned) != 2:
-            raise _broken(self.name, split, f"returned {shortened(repr(returned))}", "a watermark and a state")
-        watermark, state = returned
-        if watermark is not None and (type(watermark) is not int or not MIN < watermark < LAST):
             raise _broken(
-                self.name, split, f"returned the watermark {shortened(repr(watermark))}",
-                "None, or whole milliseconds since 1970-01-01 UTC, in 64 bits",
-            )  # fmt: skip
-        found = None if watermark is None or (cap is not None and watermark > cap) else Millis(watermark)
-        return Advance(found, self._text(split, state))
+                self.name, split, "on_range", f"returned {shortened(repr(returned))}", "a watermark and a state"
+            )
+        found = _watermark(self.name, split, "on_range", returned[0])
+        if found is not None and cap is not None and found > cap:
+            found = None
+        return Advance(found, _text(self.name, split, "on_range", "state", returned[1]))
+
+    def summary_of(self, split: Split, rows: pa.RecordBatch) -> str | None:
+        """Return what the class says of some rows, as canonical JSON; ``None``: nothing.
+
+        Raises:
+            GeneratorError: it raised an error, or returned what is no summary.
+        """
+        with _wrapped(self.name, split, "summarize"):
+            found = load_generator(self.name).summarize(rows)
+        return _text(self.name, split, "summarize", "summary", found)
+
+    def merged(self, split: Split, first: str | None, second: str | None) -> str | None:
+        """Return the summary of rows that follow each other, each with its own; raises as ``summary_of``."""
+        if first is None or second is None:
+            return second if first is None else first
+        with _wrapped(self.name, split, "merge"):
+            found = load_generator(self.name).merge(value_of(first), value_of(second))
+        return _text(self.name, split, "merge", "summary", found)
+
+    def at_rest(self, split: Split, kept: str | None, reached: Millis) -> Millis | None:
+        """Ask the generator, if it has ``on_silence``.
+
+        Raises:
+            GeneratorError: it raised an error, or returned what is no watermark.
+        """
+        if not self.sees_silence:
+            return None
+        with _wrapped(self.name, split, "on_silence"):
+            returned = load_generator(self.name).on_silence(Silence(*split, reached), value_of(kept))
+        found = _watermark(self.name, split, "on_silence", returned)
+        return None if found is not None and found > reached else found
+
+    def at_rest_beside_rows(self, split: Split, kept: str | None, reached: Millis) -> Millis | None:
+        """Ask in the same way: the silence of a split is its own."""
+        return self.at_rest(split, kept, reached)
+
+    def clock_due(self, due: Millis, now: Millis, interval: int) -> Millis | None:
+        """Return the beginning of the interval that ends now: the class alone knows when the clock is of use."""
+        if not self.sees_silence:
+            return None
+        return due if due == MAX else saturating_add(now, -interval)
+
+    def times_at_ends(
+        self, stated: Mapping[Split, Millis], ends: Set[Split], driver: Millis | None
+    ) -> Mapping[Split, Millis]:
+        """Return the driver's time where the logs' own systems state none, for a class that sees silence."""
+        if driver is None or not self.sees_silence:
+            return stated
+        return {**dict.fromkeys(ends, driver), **stated}
 
     def check_kept(self, kept_by: str | None, kept: Mapping[Split, str | None]) -> None:
         """Check that the generator can continue a checkpoint. What one of the project's strategies kept is dropped.
@@ -188,27 +308,6 @@ class OwnStrategy(RowsAlone):
             "be out of order"
         )
 
-    def _text(self, split: Split, state: Json) -> str | None:
-        try:
-            text = None if state is None else canonical(state)
-            same = value_of(text) == state
-        except (TypeError, ValueError, RecursionError) as error:
-            raise _broken(self.name, split, f"returned a state that is not JSON: {error}", _STATE) from None
-        if not same:
-            raise _broken(
-                self.name, split, f"returned the state {shortened(repr(state))}, which JSON gives back as "
-                f"{shortened(repr(value_of(text)))}", _STATE,
-            )  # fmt: skip
-        if text is not None and (size := len(text.encode())) > LARGEST_STATE:
-            raise _broken(
-                self.name, split, f"returned a state of {size} bytes, {shortened(text)}",
-                f"at most {LARGEST_STATE} bytes of JSON, because each batch's offset has the state of every split",
-            )  # fmt: skip
-        return text
-
-
-_STATE = "None, bool, int, float, str, lists of these, and dicts of these by str"
-
 
 @dataclass(frozen=True, slots=True)
 class Own(OwnStrategy):
@@ -247,8 +346,9 @@ def load_generator(name: str) -> WatermarkGenerator:
     except (Exception, SystemExit) as error:
         raise OptionError(
             OPTION, name, f"cannot be imported ({type(error).__name__}: {error}). The driver's Python needs its "
-            "module: install it there, give it as one .py file to --py-files, or set PYTHONPATH before Spark starts. A "
-            "query whose class was renamed continues with the new name, if the class has the old one in formerly",
+            "module, and with summarize that of executors: install it there, give it as one .py file to --py-files, or "
+            "set PYTHONPATH before Spark starts. A query whose class was renamed continues with the new name, if the "
+            "class has the old one in formerly",
         ) from error  # fmt: skip
     if not isinstance(found, type) or not issubclass(found, WatermarkGenerator):
         kind = "class of another kind" if isinstance(found, type) else type(found).__name__
@@ -263,12 +363,51 @@ def load_generator(name: str) -> WatermarkGenerator:
             OPTION, name, f"cannot be made without arguments ({type(error).__name__}: {error}). Parameters belong in "
             "the class, or in a class derived from it", example=EXAMPLE,
         ) from error  # fmt: skip
+    if _overrides(made, "summarize") and not _overrides(made, "merge"):
+        raise OptionError(
+            OPTION, name, "has summarize without merge, which makes one summary of those of all tasks that read a range"
+        )
     if isinstance(made.formerly, str):
         raise OptionError(
             OPTION, name, f'has formerly = "{made.formerly}", and it must be a tuple of names, ("{made.formerly}",)'
         )
     return made
 
+
+def _overrides(generator: WatermarkGenerator, method: str) -> bool:
+    return getattr(type(generator), method) is not getattr(WatermarkGenerator, method)
+
+
+def _watermark(name: str, split: Split, method: str, returned: object) -> Millis | None:
+    if returned is not None and (type(returned) is not int or not MIN < returned < LAST):
+        raise _broken(
+            name, split, method, f"returned the watermark {shortened(repr(returned))}",
+            "None, or whole milliseconds since 1970-01-01 UTC, in 64 bits",
+        )  # fmt: skip
+    return None if returned is None else Millis(returned)
+
+
+def _text(name: str, split: Split, method: str, what: str, value: Json) -> str | None:
+    try:
+        text = None if value is None else canonical(value)
+        same = value_of(text) == value
+    except (TypeError, ValueError, RecursionError) as error:
+        raise _broken(name, split, method, f"returned a {what} that is not JSON: {error}", _JSON) from None
+    if not same:
+        raise _broken(
+            name, split, method, f"returned the {what} {shortened(repr(value))}, which JSON gives back as "
+            f"{shortened(repr(value_of(text)))}", _JSON,
+        )  # fmt: skip
+    if text is not None and (size := len(text.encode())) > LARGEST_STATE:
+        raise _broken(
+            name, split, method, f"returned a {what} of {size} bytes, {shortened(text)}",
+            f"at most {LARGEST_STATE} bytes of JSON, because offsets have the state of every split, and reports the "
+            "summary of every range",
+        )  # fmt: skip
+    return text
+
+
+_JSON = "None, bool, int, float, str, lists of these, and dicts of these by str"
 
 # A program that is imported, or a class that gives up, by sys.exit would end the process that plans, without a reason.
 
@@ -283,5 +422,5 @@ def _wrapped(name: str, split: Split, method: str) -> Iterator[None]:
         ) from error
 
 
-def _broken(name: str, split: Split, seen: str, accepted: str) -> GeneratorError:
-    return GeneratorError(f"watermarkStrategy {name}: on_range for split {split} {seen}; accepted: {accepted}")
+def _broken(name: str, split: Split, method: str, seen: str, accepted: str) -> GeneratorError:
+    return GeneratorError(f"watermarkStrategy {name}: {method} for split {split} {seen}; accepted: {accepted}")

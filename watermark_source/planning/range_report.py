@@ -98,6 +98,8 @@ class RangeReport:
     """Highest watermark that a row carries, not beyond the future cap."""
     segments: tuple[DisorderSegment, ...] = ()
     """Disorder of the rows, where the strategy observes it; from the range's beginning on."""
+    summary: str | None = None
+    """What a user's class has summed up of the rows, as canonical JSON; ``None`` if nothing, or if there is none."""
 
 
 class Coverage(NamedTuple):
@@ -109,11 +111,12 @@ class Coverage(NamedTuple):
     """Parts of the range without a report, in order."""
     marked: Millis | None = None
     segments: tuple[DisorderSegment, ...] = ()
+    summaries: tuple[str, ...] = ()
 
     @property
     def summary(self) -> RangeSummary:
         """Return the summary that a strategy uses."""
-        return RangeSummary(self.max_event_time, self.marked, self.segments, is_whole=not self.missing)
+        return RangeSummary(self.max_event_time, self.marked, self.segments, self.summaries, is_whole=not self.missing)
 
 
 def cover(wanted: SplitRange, reports: Iterable[RangeReport]) -> Coverage:
@@ -143,9 +146,10 @@ def cover(wanted: SplitRange, reports: Iterable[RangeReport]) -> Coverage:
         tuple(missing),
         max((r.marked for r in counted if r.marked is not None), default=None),
         tuple(segment for r in counted for segment in r.segments),
+        tuple(r.summary for r in counted if r.summary is not None),
     )
 
 
 def whole(r: RangeReport) -> Coverage:
     """Return the coverage of one report by itself: the same as ``cover``, but fast for thousands of reports."""
-    return Coverage(r.max_event_time, r.rows, (), r.marked, r.segments)
+    return Coverage(r.max_event_time, r.rows, (), r.marked, r.segments, () if r.summary is None else (r.summary,))

@@ -30,6 +30,7 @@ def reach_after(
 
     It follows from rows that are in the logs already, which nothing else reads: the time index shows them, and the row
     limit how many of them a batch takes. ``None`` where that is not known: the source counts with what it has planned.
+    Raises ``SourceError`` where a system does not answer at once.
 
     Args:
         planned: all splits, as the planned batch leaves them.
@@ -48,6 +49,7 @@ def reach_after(
     uncounted = rows is not None and most not in (None, MAX)
     if index is None or uncounted or waits or is_learned or observation.others.ceiling is not None:
         return None
+    index = index.at_a_glance
     active, after = counting(planned, reached, logs)
     if not active or after.keys() != active.keys() or active.keys() & (logs.unknown | logs.stale | logs.uncommitted):
         return None

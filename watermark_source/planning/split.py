@@ -105,6 +105,14 @@ class IndexEntry(NamedTuple):
 class TimeIndex(Protocol):
     """Event-time look-ups in logs whose system keeps a time index."""
 
+    @property
+    def at_a_glance(self) -> TimeIndex:
+        """The same look-ups where no plan needs them: a system that does not answer at once is a ``SourceError``.
+
+        By default this index, whose system may be waited for.
+        """
+        return self
+
     def first_after(self, limits: Mapping[Split, Millis]) -> Mapping[Split, IndexEntry | None]:
         """Return each log's first row whose event time is *greater* than its limit; ``None`` if there is none.
 

@@ -237,7 +237,7 @@ def learned_after(
 def by_clock(
     splits: Mapping[Split, SplitState],
     observation: Observation,
-    watermark_at: Callable[[Millis], Millis | None],
+    watermark_at: Callable[[Split, str | None, Millis], Millis | None],
     cap: Millis | None,
     beyond: Millis,
 ) -> dict[Split, SplitState]:
@@ -248,7 +248,7 @@ def by_clock(
     """
     moved: dict[Split, SplitState] = {}
     for split, at, reached in _at_their_ends(splits, observation, cap):
-        watermark = watermark_at(reached) if at.observed == at.position else None
+        watermark = watermark_at(split, at.kept, reached) if at.observed == at.position else None
         if watermark is not None and watermark > beyond and (at.watermark is None or watermark > at.watermark):
             moved[split] = replace(at, watermark=watermark)
     return moved

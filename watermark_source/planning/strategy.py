@@ -169,6 +169,11 @@ class WatermarkStrategy(ABC):
         """The user's class that it calls, ``package.module:Class``; ``None`` if it calls none."""
         return None
 
+    @property
+    def summarized_by(self) -> str | None:
+        """The user's class that sums up rows in tasks (``RangeSummary.summaries``); ``None`` if none does."""
+        return None
+
     def continues(self, kept_by: str | None) -> bool:
         """Return whether what the strategy of this name, if any, kept of splits is of use from now on."""
         return kept_by in (None, self.keeps_as)
@@ -206,11 +211,17 @@ class WatermarkStrategy(ABC):
         """
         return self.watermark_of(reached)
 
-    def at_rest(self, reached: Millis) -> Millis | None:
-        """Return the watermark of a split with nothing left to read; ``reached`` is as in ``LogTimes.reached``."""
+    def at_rest(self, split: Split, kept: str | None, reached: Millis) -> Millis | None:
+        """Return the watermark of a split with nothing left to read.
+
+        Args:
+            split: which one.
+            kept: as ``on_range`` returned it last.
+            reached: as in ``LogTimes.reached``.
+        """
         return self.watermark_of(reached)
 
-    def at_rest_beside_rows(self, reached: Millis) -> Millis | None:
+    def at_rest_beside_rows(self, split: Split, kept: str | None, reached: Millis) -> Millis | None:
         """Return the watermark of a split at rest in a batch that reads rows of other splits.
 
         By default ``None``: the clock advances a split only while the whole source is at rest.
@@ -219,8 +230,17 @@ class WatermarkStrategy(ABC):
 
     # The time that a log has reached at its end.
 
-    def clock_at(self, watermark: Millis) -> Millis | None:
-        """Return the driver's time at which a split at rest has this watermark; ``None`` if that clock is not used."""
+    def clock_due(self, due: Millis, now: Millis, interval: int) -> Millis | None:
+        """Return up to when splits must be known for the driver's clock to advance one at rest.
+
+        Args:
+            due: what its watermark must exceed.
+            now: by that clock.
+            interval: milliseconds between two batches for the time alone.
+
+        Returns:
+            By that clock; ``None`` if it is not used.
+        """
         return None
 
     def times_at_ends(
@@ -423,7 +443,7 @@ class RowsAlone(WatermarkStrategy):
         """Return ``None``."""
         return None
 
-    def at_rest(self, reached: Millis) -> Millis | None:
+    def at_rest(self, split: Split, kept: str | None, reached: Millis) -> Millis | None:
         """Return ``None``."""
         return None
 
@@ -514,17 +534,17 @@ class Ingestion(WatermarkStrategy):
         """Return ``None``: the driver's clock does not date rows, and advances splits at rest alone."""
         return None
 
-    def at_rest(self, reached: Millis) -> Millis | None:
+    def at_rest(self, split: Split, kept: str | None, reached: Millis) -> Millis | None:
         """Return the clock's time less the lag."""
         return behind(reached, self.lag)
 
-    def at_rest_beside_rows(self, reached: Millis) -> Millis | None:
+    def at_rest_beside_rows(self, split: Split, kept: str | None, reached: Millis) -> Millis | None:
         """Return the same: a batch goes out anyway, so splits at rest need not wait until the whole source is."""
-        return self.at_rest(reached)
+        return self.at_rest(split, kept, reached)
 
-    def clock_at(self, watermark: Millis) -> Millis | None:
+    def clock_due(self, due: Millis, now: Millis, interval: int) -> Millis | None:
         """Return the inverse of ``at_rest``."""
-        return saturating_add(watermark, self.lag + 1)
+        return saturating_add(due, self.lag + 1)
 
     def times_at_ends(
         self, stated: Mapping[Split, Millis], ends: Set[Split], driver: Millis | None

@@ -272,9 +272,9 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         accepted=f"must be {durations.ACCEPTED}, greater than zero",
         example="1 second",
         doc="While no rows arrive, a batch without rows advances the watermark this long after the last batch: by the "
-        "clock with `watermarkStrategy` `none` and `ingestion`, by the group with `idleFollows` `group`, by the "
-        "system's own time where the system sets the times of its rows. With `announced` it is the least time between "
-        "two batches without rows (by default 200 milliseconds).",
+        "clock with `watermarkStrategy` `none` and `ingestion`, and of a class with `on_silence`, by the group with "
+        "`idleFollows` `group`, by the system's own time where the system sets the times of its rows. With `announced` "
+        "it is the least time between two batches without rows (by default 200 milliseconds).",
     ),
     Option(
         name="watermarkWarningAfter",

@@ -184,8 +184,9 @@ def _check_interval(
     if text is not None and not clock_advances:
         raise OptionError(
             "watermarkInterval", text,
-            f"belongs to watermarkStrategy none, ingestion or announced, and the strategy is {row.name}: its "
-            "watermark follows rows, not the clock (except with idleFollows group)", example="leave it out",
+            "belongs to watermarkStrategy none, ingestion, announced or a class with on_silence, and the strategy is "
+            f"{row.name}: its watermark follows rows, not the clock (except with idleFollows group)",
+            example="leave it out",
         )  # fmt: skip
 
 

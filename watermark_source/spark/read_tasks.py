@@ -49,12 +49,15 @@ class ReadTask(InputPartition):
     """Beginnings of ranges, where they are known; ``None`` if the strategy does not learn from disorder."""
     logs: ExpectedLogs | None = None
     """Which logs the ranges are of; ``None`` for a system without ``Lineage``."""
+    summarized_by: str | None = None
+    """The user's class that sums up the rows; ``None``: none does."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the ranges log by log, as numbers: ten thousand objects would take longer than all else here."""
         logs = [(log, _numbers_of(ranges)) for log, ranges in groupby(self.ranges, key=lambda r: r.split.log)]
         others = (self.markers, self.future_cap, self.clock, self.late_at, self.report_to)
-        return _unpickled, (logs, *others, self.snapshot, self.relocation, self.whole, self.beginnings, self.logs)
+        optional = (self.snapshot, self.relocation, self.whole, self.beginnings, self.logs, self.summarized_by)
+        return _unpickled, (logs, *others, *optional)
 
 
 def _numbers_of(ranges: Iterable[SplitRange]) -> list[int]:
@@ -81,6 +84,11 @@ def expected_logs(ranges: Iterable[SplitRange], state: SourceState) -> ExpectedL
         if at is not None and at.epoch is not None and end <= at.position:
             epochs[split] = at.epoch.number
     return ExpectedLogs(ids, epochs) if ids or epochs else None
+
+
+def have_times(ranges: Iterable[SplitRange], state: SourceState) -> bool:
+    """Return whether the rows of ranges that end in ``state`` are of any time: those of snapshots are not."""
+    return all(each.split.log not in state.snapshots.frontiers for each in ranges)
 
 
 def beginnings_of(ranges: Iterable[SplitRange], state: SourceState) -> dict[Split, Beginning]:

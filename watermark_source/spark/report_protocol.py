@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from watermark_source.errors import shortened
+from watermark_source.planning.canonical_json import canonical, value_of
 from watermark_source.planning.disorder import BUCKETS, DisorderSegment
 from watermark_source.planning.range_report import BOUNDS_MS, NONE_LATE, LateRows, RangeReport, RowTotals
 from watermark_source.planning.split import Split, SplitRange
@@ -143,6 +144,7 @@ def _encoded(r: RangeReport) -> bytes:
             r.rows.malformed,
             r.marked,
             [[before, highest, *(n for pair in counts for n in pair)] for before, highest, counts in r.segments],
+            r.summary,
         ]
     ).encode()
 
@@ -184,7 +186,7 @@ def sender_of(body: bytes) -> Sender:
 
 def _report(entry: Sequence[object]) -> RangeReport:
     """Return a report of its fields on the wire."""
-    log, number, start, end, highest, read, future, late, undated, malformed, marked, segments = entry
+    log, number, start, end, highest, read, future, late, undated, malformed, marked, segments, summary = entry
     if not isinstance(log, str):
         raise TypeError(f"a log with the name {shortened(log)}")
     found = RangeReport(
@@ -199,6 +201,7 @@ def _report(entry: Sequence[object]) -> RangeReport:
         ),
         marked=_moment(marked),
         segments=_segments(segments),
+        summary=_summary(summary),
     )
     if found.range.end < found.range.start:
         raise ValueError(f"{found.range} ends before it begins")
@@ -228,6 +231,12 @@ def _segment(before: object, highest: object, *counts: object) -> DisorderSegmen
     if len(buckets) != len(rows) or sorted(set(buckets)) != buckets or any(b >= BUCKETS for b in buckets):
         raise ValueError(f"disorder in the buckets {shortened(buckets)}")
     return DisorderSegment(_moment(before), _moment(highest), tuple(zip(buckets, rows, strict=True)))
+
+
+def _summary(value: object) -> str | None:
+    if value is None or (isinstance(value, str) and canonical(value_of(value)) == value):
+        return value
+    raise ValueError(f"{shortened(value)} as a summary")
 
 
 def _moment(value: object) -> Millis | None:

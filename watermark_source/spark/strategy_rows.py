@@ -118,7 +118,8 @@ def strategy_row(name: str) -> StrategyRow:
     if not names_a_class(name):
         return next(row for row in STRATEGIES if row.name == name)
     kind = OwnWithMarks if uses_marks(name) else Own
-    return StrategyRow(name=name, kind=kind, doc="", make=lambda _, __: kind(name))
+    options = (_INTERVAL,) if Own(name).sees_silence else ()
+    return StrategyRow(name=name, kind=kind, doc="", make=lambda _, __: kind(name), options=options)
 
 
 def strategy_name(text: str) -> str:

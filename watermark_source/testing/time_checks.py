@@ -8,12 +8,15 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from functools import partial, reduce
+from itertools import pairwise
 from random import Random
 from typing import Any
 
 import pyarrow as pa
 
 from watermark_source.errors import GeneratorError, OffsetError
+from watermark_source.planning.canonical_json import canonical, value_of
 from watermark_source.planning.disorder import RangeSummary
 from watermark_source.planning.generator import Own, RowsRead, WatermarkGenerator, load_generator
 from watermark_source.planning.offset import OffsetCodec
@@ -242,27 +245,35 @@ _PAUSE = 0.01
 """Seconds between the two runs: a clock that shows milliseconds has moved by then."""
 
 
-def check_generator(generator: type[WatermarkGenerator] | str, ranges: Sequence[RowsRead] = ()) -> None:
+def check_generator(
+    generator: type[WatermarkGenerator] | str, ranges: Sequence[RowsRead] = (), rows: pa.RecordBatch | None = None
+) -> None:
     """Check a watermark strategy of your own, a ``WatermarkGenerator`` or its name in ``watermarkStrategy``.
 
     It is called for about two thousand ranges of three splits: three days of event times with disorder, gaps and
     deleted rows, the same in each run. Then again: with a new instance before every range, as if another process had
     planned each batch; with the splits in another order; twice for each range; with another clock. Every state passes
     through the JSON of an offset. Both runs must have the same watermarks and states, the watermark of a split must not
-    decrease, and no call may open a connection.
+    decrease, and no call may open a connection. After each range comes an hour of silence. A class that has
+    ``summarize`` sees the rows in one piece, in pieces cut anywhere, and one by one: the summary must be the same.
 
     Args:
         generator: the class, which can be imported by its name.
         ranges: your own, in the order in which they are read, instead of those.
+        rows: of a split, as the stream has them; needed for ``summarize``. Each range has some of them.
 
     Raises:
         NonConformanceError: what was seen, and what is expected.
         OptionError: the class cannot be imported, or not made without arguments.
     """
     name = generator if isinstance(generator, str) else f"{generator.__module__}:{generator.__qualname__}"
-    read = [*ranges] or list(_three_days(marks=load_generator(name).reads_marks))
-    load_generator.cache_clear()
+    sums_up = Own(name).summarized_by is not None
+    expect(sums_up == (rows is not None), f"{name}: rows are to be given for summarize, and for nothing else")
     with no_connections():
+        if rows is not None:
+            _check_summaries(name, rows)
+        read = [*ranges] or list(_three_days(name, rows, marks=load_generator(name).reads_marks))
+        load_generator.cache_clear()
         first = _after_each_range(name, read)
         time.sleep(_PAUSE)
         with _another_day():
@@ -272,27 +283,47 @@ def check_generator(generator: type[WatermarkGenerator] | str, ranges: Sequence[
         for number, (one, other) in enumerate(zip(states, again[split], strict=True)):
             expect_equal(other, one, f"{name}: {split} after range {number}, planned by another process")
     expect(
-        any(each.watermark is not None for states in first.values() for each in states),
+        any(each.watermark is not None for states in first.values() for each, _ in states),
         f"{name}: no watermark in {len(read)} ranges",
     )
 
 
+def _summed(name: str, split: Split, parts: Sequence[pa.RecordBatch]) -> str | None:
+    summaries: list[str | None] = [Own(name).summary_of(split, part) for part in parts]
+    return reduce(partial(Own(name).merged, split), summaries)
+
+
+def _check_summaries(name: str, rows: pa.RecordBatch) -> None:
+    split, count = Split("log", 0), rows.num_rows
+    try:
+        whole = _summed(name, split, [rows])
+        expect(whole is not None, f"{name}: no summary of {count} rows")
+        cuts = [[0, at, count] for at in range(1, count)] + [[*range(count + 1)]]
+        for cut in cuts:
+            parts = [rows.slice(start, end - start) for start, end in pairwise(cut)]
+            expect_equal(_summed(name, split, parts), whole, f"{name}: the summary of rows that are cut at {cut[1:-1]}")
+    except GeneratorError as error:
+        raise NonConformanceError(str(error)) from error
+
+
 def _after_each_range(
     name: str, ranges: Sequence[RowsRead], *, in_new_processes: bool = False
-) -> Mapping[Split, list[SplitState]]:
-    """Return each split after each of its ranges, as an offset has it."""
-    strategy, found = Own(name), defaultdict[Split, list[SplitState]](list)
+) -> Mapping[Split, list[tuple[SplitState, Millis | None]]]:
+    """Return each split after each of its ranges, as an offset has it, and its watermark in silence."""
+    strategy, found = Own(name), defaultdict[Split, list[tuple[SplitState, Millis | None]]](list)
     for each in ranges:
         split = Split(each.log, each.number)
-        before = found[split][-1] if found[split] else SplitState(0, 0)
+        before = found[split][-1][0] if found[split] else SplitState(0, 0)
         planned = SplitState(before.position + 1, before.position, before.watermark, kept=before.kept)
-        seen = RangeSummary(_moment(each.highest), _moment(each.marked), is_whole=each.is_whole)
+        summaries = () if each.summary is None else (canonical(each.summary),)
+        seen = RangeSummary(_moment(each.highest), _moment(each.marked), summaries=summaries, is_whole=each.is_whole)
         try:
             if in_new_processes:
                 load_generator.cache_clear()
                 strategy.check_kept(name, {split: planned.kept})
                 advanced(split, planned, seen, strategy, None)
             after = advanced(split, planned, seen, strategy, None)
+            silent = strategy.at_rest(split, after.kept, Millis((each.highest or START) + 3_600 * _SECOND))
         except (GeneratorError, OffsetError) as error:
             raise NonConformanceError(str(error)) from error
         offset = json.dumps(_CODEC.encode(SourceState(splits={split: after}, kept_by=name)))
@@ -300,7 +331,7 @@ def _after_each_range(
         expect_equal(decoded, after, f"{name}: {split} as its offset has it")
         decreased = before.watermark is not None and (after.watermark is None or after.watermark < before.watermark)
         expect(not decreased, f"{name}: the watermark of {split} went from {before.watermark} to {after.watermark}")
-        found[split].append(decoded)
+        found[split].append((decoded, silent))
     return found
 
 
@@ -308,7 +339,7 @@ def _moment(millis: int | None) -> Millis | None:
     return None if millis is None else Millis(millis)
 
 
-def _three_days(*, marks: bool) -> Iterator[RowsRead]:
+def _three_days(name: str, rows: pa.RecordBatch | None, *, marks: bool) -> Iterator[RowsRead]:
     random, hour = Random(7), 3_600 * _SECOND  # noqa: S311 - the same in each run
     times = [START, START + hour, START - 24 * hour]
     while min(times) < START + 72 * hour:
@@ -316,12 +347,14 @@ def _three_days(*, marks: bool) -> Iterator[RowsRead]:
         step = random.choice((0, 1, _SECOND, hour // 60, hour // 6, hour, -hour // 12))
         times[number] += 2 * hour if random.random() < 0.005 else step
         only_marks = marks and random.random() < 0.2
+        some = None if rows is None else rows.slice(random.randrange(rows.num_rows), random.randint(1, rows.num_rows))
         yield RowsRead(
             log="log",
             number=number,
             highest=None if only_marks else times[number],
             marked=times[number] - 90 * _SECOND if only_marks or (marks and random.random() < 0.5) else None,
             is_whole=random.random() < 0.98,
+            summary=None if some is None else value_of(Own(name).summary_of(Split("log", number), some)),
         )
 
 

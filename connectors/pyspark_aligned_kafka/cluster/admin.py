@@ -156,14 +156,18 @@ class KafkaAdmin:
 
         return self._cluster.run(work) if wanted else {}
 
-    def newest(self, splits: Set[Split]) -> Mapping[Split, Newest]:
-        """Return each split's newest record, of brokers that answer soon."""
+    def list_offsets_at_a_glance(self, wanted: Mapping[Split, int]) -> Mapping[Split, OffsetAndTimestamp]:
+        """Look up offsets as ``list_offsets`` does, of brokers that answer within half a second."""
 
         async def work(_: Deadline) -> Attempt:
-            asked = self._offsets.divided(dict.fromkeys(splits, NEWEST))
+            asked = self._offsets.divided(wanted)
             return await self._offsets.try_once(asked, Deadline.after(_GLANCE_MS), {})
 
-        found = self._cluster.run(work).offsets
+        return self._cluster.run(work).offsets
+
+    def newest(self, splits: Set[Split]) -> Mapping[Split, Newest]:
+        """Return each split's newest record, of brokers that answer soon."""
+        found = self.list_offsets_at_a_glance(dict.fromkeys(splits, NEWEST))
         return {s: Newest(at.offset, at.timestamp) for s, at in found.items() if at.offset is not None and at.timestamp}
 
     def batch_headers(self, offsets: Mapping[Split, int]) -> Mapping[Split, BatchHeader]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Set
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
 from pyspark_aligned_kafka.cluster.list_offsets import EARLIEST, LATEST, NEWEST, OffsetAndTimestamp
@@ -19,9 +19,11 @@ from pyspark_aligned_kafka.options.positions import (
     positions_of,
 )
 from watermark_source.contract.stream import Ends
-from watermark_source.errors import OptionError, SourceError
+from watermark_source.errors import OptionError, ResponseTimeoutError, SourceError, listed
 from watermark_source.planning.split import IndexEntry, Split
 from watermark_source.planning.watermark import MAX, Millis
+
+LookUp: TypeAlias = Callable[[Mapping[Split, int]], Mapping[Split, OffsetAndTimestamp]]
 
 
 class OffsetQueries(Protocol):
@@ -103,8 +105,14 @@ def _offsets(found: Mapping[Split, OffsetAndTimestamp]) -> Mapping[Split, int]:
 class KafkaTimeIndex:
     """Implements ``EventTimeIndex`` for record timestamps. Exact, also where timestamps are out of order."""
 
-    def __init__(self, admin: OffsetQueries) -> None:
+    def __init__(self, admin: KafkaAdmin, look_up: LookUp | None = None) -> None:
         self._admin = admin
+        self._look_up = look_up or admin.list_offsets
+
+    @property
+    def at_a_glance(self) -> KafkaTimeIndex:
+        """Return the index that waits for no broker: between two requests of a plan one may fall silent."""
+        return KafkaTimeIndex(self._admin, self._answered_at_once)
 
     def first_after(self, limits: Mapping[Split, Millis]) -> Mapping[Split, IndexEntry | None]:
         """Return the record with the lowest offset whose timestamp is greater than the limit; ``None`` if none is.
@@ -115,7 +123,7 @@ class KafkaTimeIndex:
         # Kafka's question is "at or after", and its timestamps are never negative: negative numbers mean other things.
         wanted = {split: max(limit + 1, 0) for split, limit in limits.items() if limit < MAX}
         entries: dict[Split, IndexEntry | None] = dict.fromkeys(limits.keys() - wanted.keys())
-        for split, answer in self._admin.list_offsets(wanted).items():
+        for split, answer in self._look_up(wanted).items():
             offset, timestamp = answer.offset, answer.timestamp
             entries[split] = None if offset is None or timestamp is None else IndexEntry(offset, timestamp)
         return entries
@@ -125,8 +133,14 @@ class KafkaTimeIndex:
 
         Brokers before 3.0 cannot; nor can any with read_committed while that record belongs to an open transaction.
         """
-        found = self._admin.list_offsets(dict.fromkeys(splits, NEWEST))
+        found = self._look_up(dict.fromkeys(splits, NEWEST))
         return {split: answer.timestamp for split, answer in found.items()}
+
+    def _answered_at_once(self, wanted: Mapping[Split, int]) -> Mapping[Split, OffsetAndTimestamp]:
+        found = self._admin.list_offsets_at_a_glance(wanted)
+        if missing := wanted.keys() - found.keys():
+            raise ResponseTimeoutError(f"no offset of {listed(missing)} by now")
+        return found
 
 
 # Rows behind the last stable offset: they are there, and readers of committed data do not see them yet.

@@ -10,6 +10,7 @@ from pyspark_mysql_cdc_wm.binlog.log_position import BINLOG, LogPosition, file_n
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.lookup.binlog_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.committed_transactions import Transactions
+from watermark_source.contract.stream import EventTimeIndex
 from watermark_source.planning.split import IndexEntry, Split
 from watermark_source.planning.watermark import Millis
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 _KEPT = 8
 
 
-class BinlogTimeIndex:
+class BinlogTimeIndex(EventTimeIndex):
     """Implements ``EventTimeIndex`` by commit times, which grow along the binlog as the server's clock
     does.
 

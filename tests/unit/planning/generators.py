@@ -8,7 +8,9 @@ import socket
 import time
 from typing import Any
 
-from watermark_source import RowsRead, WatermarkGenerator
+import pyarrow as pa
+
+from watermark_source import RowsRead, Silence, WatermarkGenerator
 
 HERE = __name__
 MINUTE = 60_000
@@ -39,6 +41,71 @@ class LaterOfMarkAndBound(WatermarkGenerator):
     def on_range(self, rows: RowsRead, state: Any) -> tuple[int | None, Any]:
         bounded = None if rows.highest is None else rows.highest - MINUTE
         return max((w for w in (rows.marked, bounded) if w is not None), default=None), None
+
+
+class RangesAndRows(ByParity):
+    """Counts the rows, too, which tasks tell of: a part that is lost or taken twice shows."""
+
+    def summarize(self, rows: pa.RecordBatch) -> int:
+        return int(rows.num_rows)
+
+    def merge(self, first: int, second: int) -> int:
+        return first + second
+
+    def on_range(self, rows: RowsRead, state: Any) -> tuple[int | None, Any]:
+        before = state or {"ranges": 0, "rows": 0}
+        found, _ = super().on_range(rows, {"ranges": before["ranges"]} if state else None)
+        return found, {"ranges": before["ranges"] + 1, "rows": before["rows"] + rows.summary}
+
+    def check_state(self, state: Any) -> None:
+        return None
+
+
+class AMinuteOfSilence(WatermarkGenerator):
+    """What is a minute old has come, if nothing comes; not before there was a row."""
+
+    def on_range(self, rows: RowsRead, state: Any) -> tuple[int | None, Any]:
+        return None, "begun"
+
+    def on_silence(self, silence: Silence, state: Any) -> int | None:
+        return silence.now - MINUTE if state == "begun" else None
+
+
+class TellsTheFuture(AMinuteOfSilence):
+    def on_silence(self, silence: Silence, state: Any) -> int | None:
+        return silence.now + 1
+
+
+class FailsInSilence(AMinuteOfSilence):
+    def on_silence(self, silence: Silence, state: Any) -> int | None:
+        raise KeyError("bound")
+
+
+class AHalfInSilence(AMinuteOfSilence):
+    def on_silence(self, silence: Silence, state: Any) -> int | None:
+        return 0.5  # type: ignore[return-value]
+
+
+class NeverMerges(ByParity):
+    def summarize(self, rows: pa.RecordBatch) -> int:
+        return int(rows.num_rows)
+
+
+class FirstRow(RangesAndRows):
+    """Depends on where the rows are cut."""
+
+    def merge(self, first: int, second: int) -> int:
+        return max(first, second)
+
+
+class SumsUpASet(RangesAndRows):
+    def summarize(self, rows: pa.RecordBatch) -> Any:
+        return {1}
+
+
+class FailsInTasks(RangesAndRows):
+    def summarize(self, rows: pa.RecordBatch) -> Any:
+        return rows.column("no such")
 
 
 class Returns(WatermarkGenerator):

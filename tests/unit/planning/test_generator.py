@@ -11,13 +11,15 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from examples.file_log.watermarks import Heartbeats, HourlyFiles
 from tests.simulation.driver import CODEC, START, Driver
 from tests.unit.planning import generators
 from tests.unit.planning.example_states import A, B, at, log_of
 from tests.unit.planning.generators import HERE, MINUTE
-from watermark_source import RowsRead
+from watermark_source import RowsRead, WatermarkGenerator
 from watermark_source.errors import GeneratorError, OffsetError, OptionError
 from watermark_source.option_table import OptionTable
 from watermark_source.planning.disorder import RangeSummary
@@ -25,7 +27,7 @@ from watermark_source.planning.generator import LARGEST_STATE, Own, OwnWithMarks
 from watermark_source.planning.policy import Alignment, Idleness, PlanPolicy
 from watermark_source.planning.state import SourceState
 from watermark_source.planning.strategy import Abilities, Bounded
-from watermark_source.planning.watermark import Millis
+from watermark_source.planning.watermark import MAX, Millis
 from watermark_source.spark.option_rows import ENGINE_OPTIONS
 from watermark_source.spark.options import EngineOptions
 from watermark_source.testing import NonConformanceError, check_generator
@@ -59,6 +61,7 @@ def test_the_option_names_a_class() -> None:
     (f"{HERE}:Returns", "x"),
     (f"{HERE}:NeedsArguments", r"cannot be made without arguments \(TypeError: .*bound"),
     (f"{HERE}:ExitsAtOnce", r"cannot be made without arguments \(SystemExit: 2\)"),
+    (f"{HERE}:NeverMerges", "has summarize without merge"),
     (f"{HERE}:FormerlyAText", r"must be a tuple of names, \(\"a:B\",\)"),
     (f"{HERE}:LaterOfMarkAndBound", r"reads watermarks that records carry \(reads_marks\), and those of this source"),
 ])  # fmt: skip
@@ -73,6 +76,13 @@ def test_what_is_no_usable_class_is_refused_when_the_stream_is_loaded(name: str,
 def test_a_bound_of_another_strategy_is_refused() -> None:
     with pytest.raises(OptionError, match=f"belongs to watermarkStrategy bounded, .* strategy is {HERE}:ByParity"):
         parsed(f"{HERE}:ByParity", maxOutOfOrderness="5 seconds")
+
+
+def test_the_interval_of_batches_without_rows_is_for_a_class_that_sees_silence() -> None:
+    silent = parsed(f"{HERE}:AMinuteOfSilence", watermarkInterval="7 seconds")
+    assert silent.policy.watermark_interval == 7_000
+    with pytest.raises(OptionError, match=r"or a class with on_silence, and the strategy is .*:ByParity: its"):
+        parsed(f"{HERE}:ByParity", watermarkInterval="7 seconds")
 
 
 def test_executors_need_not_import_the_class() -> None:
@@ -141,6 +151,51 @@ def test_a_watermark_beyond_the_future_cap_moves_nothing() -> None:
     assert after("ByParity", seen, '{"ranges":1}', cap=START)[0] == START - MINUTE // 2
 
 
+def test_a_generator_gets_one_summary_of_the_parts_of_a_range() -> None:
+    kept = '{"ranges":1,"rows":5}'
+    dated = RangeSummary(Millis(START), summaries=("2", "3", "4"))
+    assert after("RangesAndRows", dated, kept) == (Millis(START - MINUTE // 2), '{"ranges":2,"rows":14}')
+    # Rows without a time say something, too; a range that says nothing is passed to nobody.
+    assert after("RangesAndRows", RangeSummary(summaries=("2",)), kept) == (None, '{"ranges":2,"rows":7}')
+    assert after("RangesAndRows", RangeSummary(), kept) == (None, kept)
+    assert not RangeSummary(summaries=("2",)).is_undated
+
+
+def test_what_is_no_summary_ends_the_query_and_names_class_and_split() -> None:
+    rows = pa.RecordBatch.from_pydict({"a": [1]})
+    with pytest.raises(
+        GeneratorError, match=f"{HERE}:SumsUpASet: summarize for split log-0 returned a summary that is"
+    ):
+        own("SumsUpASet").summary_of(A, rows)
+    with pytest.raises(GeneratorError, match=f"{HERE}:FailsInTasks failed in summarize for split log-0: KeyError"):
+        own("FailsInTasks").summary_of(A, rows)
+    with pytest.raises(GeneratorError, match=f"{HERE}:RangesAndRows failed in merge for split log-0: TypeError"):
+        own("RangesAndRows").merged(A, "1", '"a"')
+
+
+def test_silence_is_for_a_class_that_asks_for_it_and_never_ahead_of_the_clock() -> None:
+    now = Millis(START)
+    assert own("ByParity").at_rest(A, None, now) is None
+    assert own("AMinuteOfSilence").at_rest(A, None, now) is None
+    assert own("AMinuteOfSilence").at_rest(A, '"begun"', now) == START - MINUTE
+    assert own("TellsTheFuture").at_rest(A, None, now) is None
+    with pytest.raises(GeneratorError, match=f"{HERE}:FailsInSilence failed in on_silence for split log-0: KeyError"):
+        own("FailsInSilence").at_rest(A, None, now)
+    with pytest.raises(GeneratorError, match=r"AHalfInSilence: on_silence for split log-0 returned the watermark 0\.5"):
+        own("AHalfInSilence").at_rest(A, None, now)
+
+
+def test_the_time_of_silence_is_the_logs_own_and_else_the_drivers() -> None:
+    silent, stated = own("AMinuteOfSilence"), {A: Millis(5)}
+    assert silent.times_at_ends(stated, {A, B}, Millis(9)) == {A: 5, B: 9}
+    assert silent.times_at_ends(stated, {A, B}, None) == stated
+    assert own("ByParity").times_at_ends(stated, {A, B}, Millis(9)) == stated
+    # Splits are looked for once an interval, however little a tick moves.
+    assert silent.clock_due(Millis(3), Millis(5_000), 1_000) == 4_000
+    assert silent.clock_due(MAX, Millis(5_000), 1_000) == MAX
+    assert own("ByParity").clock_due(Millis(3), Millis(5_000), 1_000) is None
+
+
 @pytest.mark.parametrize(("name", "text"), [
     ("NoPair", "returned 7; accepted: a watermark and a state"),
     ("AText", "returned the watermark '2026-01-01'; accepted: None, or whole milliseconds"),
@@ -198,6 +253,27 @@ def test_each_split_follows_the_generator_across_restarts() -> None:
         "class": f"{HERE}:ByParity",
         "states": {"log": {"0": {"ranges": 2}, "1": {"ranges": 2}}},
     }
+
+
+def test_in_silence_the_generator_advances_a_split_and_a_replay_has_what_it_said() -> None:
+    log = log_of([START], [START])
+    driver = Driver(log, PlanPolicy(strategy=own("AMinuteOfSilence"), watermark_interval=1_000), dated=True)
+    driver.run()
+    assert watermarks(driver) == {0: -MINUTE, 1: -MINUTE}
+    driver.now += 600_000
+    # One split is silent beside the rows of the other.
+    log.splits[A].append([START + 1])
+    driver.step()
+    assert watermarks(driver) == {0: -MINUTE, 1: 600_000 - MINUTE}
+    for _ in range(5):
+        driver.now += 1_000
+        driver.step()
+    reached = driver.state().watermark
+    assert reached is not None
+    assert driver.now - 2_000 <= reached + MINUTE <= driver.now
+    driver.restart()
+    assert driver.state().watermark == reached
+    assert {t.kept for t in driver.state().splits.values()} == {'"begun"'}
 
 
 def test_a_lower_watermark_leaves_the_last_one_in_force() -> None:
@@ -298,6 +374,43 @@ def test_a_class_that_breaks_the_contract_fails_the_kit(name: str, text: str) ->
         check_generator(getattr(generators, name))
 
 
+ROWS = pa.RecordBatch.from_pydict({
+    "end_of_hour": [None, None, 7_200_000, None, 3_600_000, None, 10_800_000, None],
+    "writer": ["a", "b", "a", None, "b", "a", "b", "a"],
+    "written_to": [5_000, None, 9_000, None, 8_000, 7_000, None, 1],
+})  # fmt: skip
+
+
+@pytest.mark.parametrize("generator", [generators.RangesAndRows, HourlyFiles, Heartbeats])
+def test_a_class_that_sees_rows_passes_the_kit(generator: type[WatermarkGenerator]) -> None:
+    check_generator(generator, rows=ROWS)
+
+
+@pytest.mark.parametrize(("name", "rows", "text"), [
+    ("FirstRow", ROWS, r"the summary of rows that are cut at \[1\]: seen '7', expected '8'"),
+    ("RangesAndRows", None, "rows are to be given for summarize, and for nothing else"),
+    ("ByParity", ROWS, "rows are to be given for summarize"),
+    ("FailsInTasks", ROWS, "failed in summarize"),
+    ("FailsInSilence", None, "failed in on_silence"),
+])  # fmt: skip
+def test_a_class_that_sees_rows_and_breaks_the_contract_fails_the_kit(
+    name: str, rows: pa.RecordBatch | None, text: str
+) -> None:
+    with pytest.raises(NonConformanceError, match=text):
+        check_generator(f"{HERE}:{name}", rows=rows)
+
+
+def test_the_watermark_of_several_writers_is_that_of_the_slowest_heartbeat() -> None:
+    strategy, found = Own("examples.file_log.watermarks:Heartbeats"), []
+    kept: str | None = None
+    for rows in (ROWS.slice(0, 4), ROWS.slice(4, 1), ROWS.slice(5)):
+        summary = strategy.summary_of(A, rows)
+        assert summary is not None
+        watermark, kept = strategy.on_range(A, kept, RangeSummary(summaries=(summary,)), None)
+        found.append(watermark)
+    assert found == [9_000, 8_000, 8_000]
+
+
 def test_the_kit_takes_ranges_of_the_users_own() -> None:
     ranges = [RowsRead("t", 0, START), RowsRead("t", 0, START + 1)]
     check_generator(f"{HERE}:ByParity", ranges)
@@ -311,3 +424,6 @@ def test_the_class_on_the_page_keeps_the_contract(tmp_path: Path, monkeypatch: p
     (tmp_path / "shop_of_the_page.py").write_text(code, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     check_generator("shop_of_the_page:TwiceTheWorst")
+    (code,) = re.findall(r"```python\n(# shop/files\.py.*?)```", page, re.DOTALL)
+    (tmp_path / "files_of_the_page.py").write_text(code, encoding="utf-8")
+    check_generator("files_of_the_page:HourlyFiles", rows=ROWS)

@@ -23,9 +23,14 @@ def test_parts_in_any_order_cover_a_range() -> None:
 def test_one_report_of_a_whole_range_covers_it() -> None:
     segment, late = DisorderSegment(None, Millis(9), ((0, 1),)), LateRows((2,), 5, 7)
     rows = RowTotals(read=10, undated=4, malformed=5, late=late)
-    told = replace(report(0, 10, 7), segments=(segment,), marked=Millis(3), rows=rows)
+    told = replace(report(0, 10, 7), segments=(segment,), marked=Millis(3), rows=rows, summary='"a"')
     assert whole(told) == cover(told.range, [told])
     assert whole(report(0, 10)) == cover(SplitRange(A, 0, 10), [report(0, 10)])
+
+
+def test_the_summaries_of_parts_come_in_the_order_of_their_rows() -> None:
+    parts = [replace(report(start, start + 10), summary=text) for start, text in ((20, '"c"'), (0, '"a"'), (10, None))]
+    assert cover(SplitRange(A, 0, 30), parts).summary.summaries == ('"a"', '"c"')
 
 
 def test_what_no_report_tells_about_is_missing() -> None:

@@ -163,7 +163,7 @@ def test_no_event_time_advances_a_split_whose_records_carry_its_watermark_nor_on
             strategy.on_range(A, None, RangeSummary(at), None).watermark,
             strategy.with_batch(at),
             strategy.at_end(at),
-            strategy.at_rest(at),
+            strategy.at_rest(A, None, at),
         ]
         assert found == [None] * 4
 
@@ -187,12 +187,12 @@ def test_which_times_advance_a_split_before_its_rows_are_read(
 ) -> None:
     at = Millis(100)
     assert (strategy.with_batch(at), strategy.at_end(at)) == (with_batch, at_end)
-    assert (strategy.at_rest(at), strategy.at_rest_beside_rows(at)) == (at_rest, beside_rows)
+    assert (strategy.at_rest(A, None, at), strategy.at_rest_beside_rows(A, None, at)) == (at_rest, beside_rows)
 
 
 def test_the_clock_of_a_split_at_rest_is_the_inverse_of_its_watermark() -> None:
-    assert Ingestion(30).clock_at(Millis(69)) == 100
-    assert Bounded(30).clock_at(Millis(69)) is None
+    assert Ingestion(30).clock_due(Millis(69), Millis(500), 9) == 100
+    assert Bounded(30).clock_due(Millis(69), Millis(500), 9) is None
 
 
 def test_event_times_saturate_at_the_ends_of_time() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark import cloudpickle
@@ -22,3 +24,5 @@ def test_a_task_arrives_as_it_was_sent(ranges: tuple[SplitRange, ...]) -> None:
     marker = Marker("watermark", None, None, 7, None, False, None)
     sent = ReadTask(ranges, (marker,), Millis(9), Millis(8), Millis(7), ReportAddress(("host",), 1, b"key"))
     assert cloudpickle.loads(cloudpickle.dumps(sent)) == sent
+    summed = replace(sent, summarized_by="package.module:Class")
+    assert cloudpickle.loads(cloudpickle.dumps(summed)) == summed

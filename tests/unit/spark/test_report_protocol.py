@@ -85,8 +85,9 @@ def is_hung_up(connection: socket.socket) -> bool:
 
 def test_what_is_sent_arrives(book: ReportBook, server: ReportServer) -> None:
     other = RangeReport(
-        SplitRange(Split("a topic-with.dots", 7), 2**40, 2**40 + 5), None, RowTotals(undated=3, malformed=2)
-    )
+        SplitRange(Split("a topic-with.dots", 7), 2**40, 2**40 + 5), None, RowTotals(undated=3, malformed=2),
+        summary='{"a":"ä"}',
+    )  # fmt: skip
     assert protocol.decode(b"".join(protocol.messages([other]))) == [other]
     assert send_reports(server.address, [REPORT, other])
     assert book.cover(WHOLE) == book.cover(WHOLE)._replace(
@@ -233,8 +234,13 @@ def test_any_json_is_a_report_or_a_value_error(value: object) -> None:
 
 @pytest.mark.parametrize(
     "body",
-    [b"", b"\xff", b"{}", b"[[]]", b"[[1, 2]]", b"[null]", b'[["t", 0, 0, 1, null, 1, 0, [1], 0, 0, null, []]]',
-     b'[["t", 0, 0, 1, null, 1, 0, [], 0, 0, null, [[1]]]]', b'[["t", 0, 2, 1, null, 1, 0, [], 0, 0, null, []]]'],
+    [b"", b"\xff", b"{}", b"[[]]", b"[[1, 2]]", b"[null]",
+     b'[["t", 0, 0, 1, null, 1, 0, [1], 0, 0, null, [], null]]',
+     b'[["t", 0, 0, 1, null, 1, 0, [], 0, 0, null, [[1]], null]]',
+     b'[["t", 0, 2, 1, null, 1, 0, [], 0, 0, null, [], null]]', b'[["t", 0, 0, 1, null, 1, 0, [], 0, 0, null, [], 7]]',
+     b'[["t", 0, 0, 1, null, 1, 0, [], 0, 0, null, [], "{"]]',
+     b'[["t", 0, 0, 1, null, 1, 0, [], 0, 0, null, [], "1.0 "]]',
+],
 )  # fmt: skip
 def test_what_is_not_a_report_is_called_so_once(body: bytes) -> None:
     with pytest.raises(ValueError, match=r"^not a report: (?!not a report)"):

@@ -21,7 +21,7 @@ from watermark_source.spark.driver.observer import Observer
 from watermark_source.spark.driver.task_reports import TaskReports
 from watermark_source.spark.markers import markers_between
 from watermark_source.spark.options import EngineOptions
-from watermark_source.spark.read_tasks import ReadTask, beginnings_of, expected_logs
+from watermark_source.spark.read_tasks import ReadTask, beginnings_of, expected_logs, have_times
 
 _log = logging.getLogger(__name__)
 
@@ -77,7 +77,8 @@ class InputPartitions:
 
         ``begin_is_known``: ``before`` has the positions where the batch begins, and not only the ranges planned last.
         """
-        counts_disorder = self._options.policy.strategy.tasks_observe is TasksObserve.DISORDER
+        strategy = self._options.policy.strategy
+        counts_disorder = strategy.tasks_observe is TasksObserve.DISORDER
         snapshot = snapshot_batch(before, after)
         ranges = self._ranges_since(before, after) if begin_is_known else ranges_of(after)
         laid = tasks_of(
@@ -111,6 +112,7 @@ class InputPartitions:
                 whole=each.whole,
                 beginnings=beginnings_of(each.ranges, after) if counts_disorder else None,
                 logs=expected_logs(each.ranges, after),
+                summarized_by=strategy.summarized_by if have_times(each.ranges, after) else None,
             )
             for number, each in enumerate(laid)
         ]

@@ -275,9 +275,10 @@ class Logs:
 
     def _found_at(self, state: SourceState, rest: Millis | None, *, all_found: bool) -> Millis | None:
         """Return up to when, by the wall clock, all splits with rows are known; used where a watermark follows it."""
-        due = self._strategy.clock_at(due_now(state.watermark, rest, self._interval))
+        now = self._clock.wall()
+        due = self._strategy.clock_due(due_now(state.watermark, rest, self._interval), now, self._interval)
         if due is None:
             return None
         if all_found and self._rows_returned_at is not None:
             self._clock_at_discovery.note_ended(self._rows_polled_at)
-        return self._clock_at_discovery.as_of(self._clock.wall(), due)
+        return self._clock_at_discovery.as_of(now, due)

@@ -272,6 +272,6 @@ def _class_limit(name: str | None) -> Iterator[None]:
             yield
     except TimeLimitExceeded:
         raise GeneratorError(
-            f"watermarkStrategy {name} has not returned for {LONGEST_S:g} seconds while a batch was planned; on_range "
-            "and check_state must return at once, without waiting for anything"
+            f"watermarkStrategy {name} has not returned for {LONGEST_S:g} seconds while a batch was planned; its "
+            "methods must return at once, without waiting for anything"
         ) from None

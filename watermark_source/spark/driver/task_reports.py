@@ -18,10 +18,10 @@ from watermark_source.planning.strategy import TasksObserve, WatermarkStrategy
 from watermark_source.planning.watermark import Millis
 from watermark_source.spark.driver.logs import Logs
 from watermark_source.spark.driver.report_server import ReportBook, ReportServer
-from watermark_source.spark.executor.event_time_observer import observe
+from watermark_source.spark.executor.event_time_observer import Summing, observe
 from watermark_source.spark.executor.reading import batches_of
 from watermark_source.spark.options import ReportOptions
-from watermark_source.spark.read_tasks import ReadTask, beginnings_of, expected_logs
+from watermark_source.spark.read_tasks import ReadTask, beginnings_of, expected_logs, have_times
 from watermark_source.spark.report_protocol import ReportAddress
 from watermark_source.status_model.source_status import SnapshotProgress
 
@@ -83,11 +83,15 @@ class ReadingAgain:
         _log.info("no report about %s; looking at %d positions again", shown, sum(part.size for part in parts))
         if reports_due:
             self._warn()
-        reader = self._definition.observing_reader
+        definition, summing = self._definition, Summing.of(again.summarized_by, self._definition.columns.names)
+        # A user's class sees the columns that it saw in the task.
+        reader = definition.observing_reader if summing is None else definition.range_reader
         try:
             for part in parts:
                 batches = batches_of(reader, replace(again, ranges=(part,)))
-                self._book.add(observe(batches, [part], again.future_cap, again.late_at, again.beginnings))
+                self._book.add(
+                    observe(batches, [part], again.future_cap, again.late_at, again.beginnings, summing=summing)
+                )
         except (DataLossError, EventTimeError, UnknownSplitError, UnsupportedFormatError) as error:
             # The rows were delivered, and can no longer be read, or had another event time then: the next range
             # advances the watermark.
@@ -231,7 +235,7 @@ class TaskReports:
         self._server = ReportServer(self._book, host=address.host, ports=address.ports)
         self._reading_again = ReadingAgain(definition, self._book, self._server)
         self._logs = logs
-        self._observe = strategy.tasks_observe
+        self._observe, self._summarized_by = strategy.tasks_observe, strategy.summarized_by
         self._positions_are_rows = positions_are_rows
         """Whether logs can be read from any position on."""
         self.late_at: Millis | None = None
@@ -272,16 +276,15 @@ class TaskReports:
         last = ranges_of(state)
         covered = self._book.cover_each(last)
         previewed: Mapping[Split, Millis] = {}
-        if is_first and self._observe is TasksObserve.HIGHEST:
+        if is_first and self._observe is TasksObserve.HIGHEST and self._summarized_by is None:
             previewed = self._logs.highest([w for w, c in zip(last, covered, strict=True) if c.missing])
         for wanted, reported in zip(last, covered, strict=True):
             coverage = reported
             at = previewed.get(wanted.split)
             if at is not None and (state.future_cap is None or at <= state.future_cap):
                 coverage = Coverage(at, NO_ROWS)
-            if wanted.split.log in state.snapshots.frontiers:
-                # Rows of a snapshot are not of any time.
-                coverage = coverage._replace(max_event_time=None)
+            if not have_times([wanted], state):
+                coverage = coverage._replace(max_event_time=None, summaries=())
                 self.snapshots.add(wanted.split.log, coverage.rows.read)
             elif coverage.missing and wanted.split in known and self._observe.is_needed:
                 again = reread_task(
@@ -292,6 +295,7 @@ class TaskReports:
                     positions_are_rows=self._positions_are_rows,
                     learns=self._observe is TasksObserve.DISORDER,
                 )
+                again = replace(again, summarized_by=self._summarized_by)
                 coverage = self._reading_again.cover(again, coverage, reports_due=not is_first)
             seen[wanted.split] = coverage.summary
             self.rows.add(wanted.split, coverage.rows)

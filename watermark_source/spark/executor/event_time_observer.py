@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from watermark_source.arrow_columns import integers
+from watermark_source.arrow_columns import bitmap, integers, is_valid
 from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.errors import InternalError
 from watermark_source.planning.disorder import BUCKETS, SEGMENT, DisorderSegment
+from watermark_source.planning.generator import Own
 from watermark_source.planning.range_report import BOUNDS_MS, NO_ROWS, LateRows, RangeReport, RowTotals
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.watermark import Millis
+from watermark_source.spark.column_names import EVENT_TIME
 from watermark_source.spark.markers import in_micros
 from watermark_source.spark.read_tasks import Beginning
 
@@ -100,6 +102,29 @@ class DisorderCount:
         return DisorderSegment(_millis(self._before), _millis(self._highest), counts)
 
 
+class Summing(NamedTuple):
+    """A user's class that sums up rows, and how it sees their columns."""
+
+    by: Own
+    """Calls it."""
+    columns: Sequence[str]
+    """Names, the system's own first."""
+
+    @classmethod
+    def of(cls, by: str | None, columns: Sequence[str]) -> Summing | None:
+        """Return it for ``ReadTask.summarized_by``."""
+        return None if by is None else cls(Own(by), columns)
+
+    def with_rows(self, before: str | None, batch: ReadBatch, cap: int | None) -> str | None:
+        """Return the summary of a split with the rows of a batch behind others, but for those beyond the cap."""
+        names = [*self.columns[: len(batch.columns)], EVENT_TIME]
+        rows = pa.RecordBatch.from_arrays([*batch.columns, batch.event_time], names=names)
+        if cap is not None:
+            counted = (integers(batch.event_time) <= cap) | ~is_valid(batch.event_time)
+            rows = rows.filter(pa.Array.from_buffers(pa.bool_(), len(counted), [None, bitmap(counted)], 0))
+        return self.by.merged(batch.split, before, self.by.summary_of(batch.split, rows) if rows.num_rows else None)
+
+
 @dataclass(slots=True)
 class _SplitCounts:
     """What was seen of one split; times are in microseconds."""
@@ -107,6 +132,7 @@ class _SplitCounts:
     rows: RowTotals = NO_ROWS
     highest: int | None = None
     marked: int | None = None
+    summary: str | None = None
 
     def add_time(self, micros: int) -> None:
         """Count an event time, in microseconds."""
@@ -125,8 +151,11 @@ class EventTimeObserver:
         future_cap: Millis | None,
         late_at: Millis | None = None,
         beginnings: Mapping[Split, Beginning] | None = None,
+        *,
+        summing: Summing | None = None,
     ) -> None:
         self._ranges = ranges
+        self._summing = summing
         self._disorder = None if beginnings is None else _disorder_counts(ranges, beginnings)
         self._late_at = None if late_at is None else in_micros(late_at)
         # Event times are microseconds in the columns; a whole millisecond at the cap still counts.
@@ -145,6 +174,8 @@ class EventTimeObserver:
             counts.add_time(batch.reached)
         if batch.marks is not None:
             self._observe_marks(counts, batch.marks)
+        if self._summing is not None:
+            counts.summary = self._summing.with_rows(counts.summary, batch, self._cap)
         if not len(micros):
             return
         if self._late_at is not None and micros.min() <= self._late_at:
@@ -194,6 +225,7 @@ class EventTimeObserver:
                 rows=seen.rows,
                 marked=_millis(seen.marked),
                 segments=() if disorder is None else disorder.segments(),
+                summary=seen.summary,
             )
             reports.append(report)
         return reports
@@ -225,9 +257,11 @@ def observe(
     future_cap: Millis | None,
     late_at: Millis | None = None,
     beginnings: Mapping[Split, Beginning] | None = None,
+    *,
+    summing: Summing | None = None,
 ) -> list[RangeReport]:
-    """Return the reports of ranges whose batches are read for their event times alone."""
-    observer = EventTimeObserver(ranges, future_cap, late_at, beginnings)
+    """Return the reports of ranges whose batches are read for these alone."""
+    observer = EventTimeObserver(ranges, future_cap, late_at, beginnings, summing=summing)
     for batch in batches:
         observer.observe(batch)
     return observer.reports()

@@ -20,7 +20,7 @@ from watermark_source.planning.split import Piece
 from watermark_source.planning.watermark import Millis
 from watermark_source.spark import report_protocol as protocol
 from watermark_source.spark.column_names import LATE, MARKER
-from watermark_source.spark.executor.event_time_observer import EventTimeObserver
+from watermark_source.spark.executor.event_time_observer import EventTimeObserver, Summing
 from watermark_source.spark.garbage_collector import spare_imports
 from watermark_source.spark.markers import arrow_schema, in_micros, marker_batch, no_markers
 from watermark_source.spark.read_tasks import ReadTask
@@ -105,7 +105,8 @@ def run_task(reader: RangeReader, task: ReadTask, schema: StructType) -> Iterato
         yield marker_batch(task.markers, schema)
     if not task.ranges:
         return
-    observer = EventTimeObserver(task.ranges, task.future_cap, task.late_at, task.beginnings)
+    summing = Summing.of(task.summarized_by, schema.names)
+    observer = EventTimeObserver(task.ranges, task.future_cap, task.late_at, task.beginnings, summing=summing)
     spare_imports()
     for batch in batches_of(reader, task):
         observer.observe(batch)

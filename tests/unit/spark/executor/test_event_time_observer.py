@@ -17,7 +17,7 @@ from watermark_source.planning.disorder import SEGMENT
 from watermark_source.planning.range_report import LateRows, RangeReport, RowTotals
 from watermark_source.planning.split import SplitRange
 from watermark_source.planning.watermark import MAX, Millis
-from watermark_source.spark.executor.event_time_observer import EventTimeObserver, observe
+from watermark_source.spark.executor.event_time_observer import EventTimeObserver, Summing, observe
 from watermark_source.spark.read_tasks import Beginning
 
 
@@ -129,6 +129,25 @@ def test_the_highest_watermark_that_rows_carry_is_reported_and_those_beyond_the_
     ahead = replace(batch(A, 20_000), marks=pa.array([6_000, 10_000, 11_000], pa.int64()))
     (report,) = observe([*marked, ahead, ahead], [SplitRange(A, 0, 9)], Millis(9))
     assert (report.marked, report.max_event_time, report.rows.future) == (6, 1, 4)
+
+
+def test_a_users_class_sums_up_the_rows_that_count_with_their_columns_however_they_come() -> None:
+    dated = ReadBatch(
+        A, 4, (pa.array(["a", "b", "a", "a"]), pa.array([5, 6, 7, 8])),
+        pa.array([1_000, 2_000, None, 9_000_000], pa.int64()).view(MICROS),
+    )  # fmt: skip
+    summing = Summing.of("examples.file_log.watermarks:Heartbeats", ["writer", "written_to", "event_time", "marker"])
+    ranges = [SplitRange(A, 0, 4), SplitRange(A, 4, 8), SplitRange(B, 0, 4)]
+    parts = [
+        ReadBatch(A, 1, tuple(c.slice(n, 1) for c in dated.columns), dated.event_time.slice(n, 1)) for n in range(4)
+    ]
+    for batches in ([dated], parts, [dated, dated]):
+        # What lies beyond the cap does not count, a row without a time does.
+        assert [r.summary for r in observe(batches, ranges, Millis(5_000), summing=summing)] == [
+            '{"a":7,"b":6}', None, None,
+        ]  # fmt: skip
+    assert observe([dated], ranges, None, summing=summing)[0].summary == '{"a":8,"b":6}'
+    assert [r.summary for r in observe([dated], ranges, None)] == [None] * 3
 
 
 def test_disorder_is_counted_of_rows_that_have_an_event_time_within_the_cap() -> None:
