@@ -22,7 +22,7 @@ from services.browser import browser_of_debian, usable_browser
 from tests.unit.monitor.example_pages import PAGES
 from tests.unit.monitor.example_status import CHECKOUT, NOON, checkout, page, view
 from watermark_source.monitor.history import Change, ChangeKind
-from watermark_source.monitor.page_html import Page as StatusOf
+from watermark_source.monitor.page_content import Page as StatusOf
 from watermark_source.monitor.status_page import _Server
 from watermark_source.planning.group import Peer
 from watermark_source.planning.hold_kinds import HoldKind

@@ -18,7 +18,7 @@ from watermark_source.monitor.followed_queries import QueryStatus, query_view
 from watermark_source.monitor.history import ChangeHistory
 from watermark_source.monitor.open_windows import open_window
 from watermark_source.monitor.page.document import page_html
-from watermark_source.monitor.page_html import Page
+from watermark_source.monitor.page_content import Page
 from watermark_source.monitor.status_table import headline
 from watermark_source.monitor.three_clocks import DelayVerdict, diagnose, query_clocks
 from watermark_source.monitor.window_facts import QueryAt, kind_at

@@ -17,7 +17,7 @@ from watermark_source.monitor.checkpoint import WATERMARK_POLICY, query_of_check
 from watermark_source.monitor.freshness import NO_BATCHES, NO_FRESHNESS, Freshness, RecentBatches, committed_at
 from watermark_source.monitor.history import ChangeHistory
 from watermark_source.monitor.open_windows import OpenWindow, open_window
-from watermark_source.monitor.page_html import QueryView
+from watermark_source.monitor.page_content import QueryView
 from watermark_source.monitor.three_clocks import Diagnosis, QueryClocks, diagnose, moment_of, query_clocks
 from watermark_source.monitor.window_facts import QueryAt, Unfollowed, unfollowed
 from watermark_source.monitor.window_file import write_window

@@ -34,7 +34,7 @@ from watermark_source.monitor.history import ChangeHistory
 from watermark_source.monitor.listener import StatusListener
 from watermark_source.monitor.page.document import SCRIPT, STYLE, page_html
 from watermark_source.monitor.page.reader_choice import REFRESHES, Asked
-from watermark_source.monitor.page_html import Ended, Page, QueryView, page_json
+from watermark_source.monitor.page_content import Ended, Page, QueryView, page_json
 from watermark_source.monitor.three_clocks import TOLERANCE
 from watermark_source.spark.operator_watermarks import executed_batch
 

@@ -24,9 +24,9 @@ from watermark_source.monitor.followed_queries import QueryReader, QueryStatus, 
 from watermark_source.monitor.history import ChangeHistory
 from watermark_source.monitor.lanes import Look
 from watermark_source.monitor.page.document import framed_html
-from watermark_source.monitor.page_html import Page
+from watermark_source.monitor.page_content import Page
 from watermark_source.monitor.status_table import GAP, TableLayout, headline, join_pieces, layout, snapshot_lines
-from watermark_source.monitor.terminal_picture import Line, picture_lines, shown_live, shown_of_page
+from watermark_source.monitor.terminal_picture import Line, picture_lines, shown_live, shown_of_page, upstream_text
 from watermark_source.monitor.three_clocks import TOLERANCE, Diagnosis, QueryClocks, clock_pieces
 from watermark_source.status_model.hold_texts import as_sentence
 from watermark_source.status_model.source_status import SourceStatus
@@ -315,9 +315,8 @@ def _of_page(query: Mapping[str, Any], at: int, width: int, room: int | None, *,
     if not table:
         yield from picture_lines(shown_of_page(query, sources, at), width, room)
         return
-    why, found = printable(str(query["why"])), query.get("upstream", ())
-    upstream = (printable(f"Writer {e['writer']} is the query {e['query']}: {e['why']}") for e in found)
-    yield from (Line(line) for line in join_pieces([why, printable(str(query["open"])), *upstream], width))
+    said = (printable(str(query["why"])), printable(str(query["open"])), *map(upstream_text, query["upstream"]))
+    yield from (Line(line) for line in join_pieces(said, width))
     lines = None if room is None else max(6, room // max(1, len(sources)) - 3)
     for source in sources:
         yield from (Line(line) for line in render_text(source, width=width, now=at, lines=lines).split("\n"))

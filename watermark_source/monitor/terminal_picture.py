@@ -17,7 +17,8 @@ from watermark_source.errors import printable
 from watermark_source.monitor.axis import Axis, axis_of
 from watermark_source.monitor.history import NOBODY, Change, HolderSpan, Point
 from watermark_source.monitor.lanes import Lane, Look, lanes_of
-from watermark_source.monitor.page_html import QueryView, holders_of
+from watermark_source.monitor.page_content import QueryView, holders_of
+from watermark_source.monitor.status_table import group_pieces, join_pieces, row_pieces, snapshot_lines
 from watermark_source.monitor.three_clocks import behind_clock
 from watermark_source.planning.watermark import MIN, is_moment
 from watermark_source.status_model.source_status import SourceStatus
@@ -25,6 +26,8 @@ from watermark_source.status_model.source_status import SourceStatus
 _WORD, _BEHIND, _UNREAD = 9, 16, 7
 """Characters of the columns beside the bars."""
 _LEAST_BAR: Final = 16
+_BARS: Final = 8
+"""Lines for the snapshots of a source."""
 _TICK_EVERY: Final = 16
 """Characters for which the axis has a tick at most."""
 _PARTS: Final = " ▏▎▍▌▋▊▉"
@@ -62,17 +65,22 @@ def picture_lines(of: Shown, width: int, height: int | None = None) -> list[Line
         height: limit on the lines; of the rows those that hold the watermark and the lowest remain.
     """
     lanes = {source.source_name: lanes_of(source, of.at) for source in of.sources}
-    name = min(width // 5, max((len(lane.name) for each in lanes.values() for lane in each), default=0))
-    frame = _Frame(of, name, max(_LEAST_BAR, width - name - _WORD - _BEHIND - _UNREAD - 4))
+    column = min(width // 5, max((len(lane.name) for each in lanes.values() for lane in each), default=0))
+    frame = _Frame(of, column, max(_LEAST_BAR, width - column - _WORD - _BEHIND - _UNREAD - 4))
     lines = [Line(line) for words in of.words for line in textwrap.wrap(printable(words), width)]
     if not of.sources:
         return lines
+    for source in of.sources:
+        pieces = (*group_pieces(source, of.at), *row_pieces(source, of.at))
+        lines += [
+            Line(line) for line in (*join_pieces(pieces, width), *snapshot_lines(source, width=width, lines=_BARS))
+        ]
     head, foot = [Line(""), *frame.head()], [frame.ticks(), *frame.over_time()]
     room = None if height is None else max(1, (height - len(lines) - len(head) - len(foot)) // len(lanes) - 1)
     lines += head
-    for source, each in lanes.items():
+    for name, each in lanes.items():
         if len(lanes) > 1:
-            lines.append(Line(printable(source)))
+            lines.append(Line(printable(name)))
         lines += [frame.row(lane) for lane in each[:room]]
         if room is not None and len(each) > room:
             lines.append(Line(f"and {count_text(len(each) - room, 'row')} more"))
@@ -99,13 +107,18 @@ def shown_of_page(query: Mapping[str, Any], sources: Sequence[SourceStatus], at:
     name = "" if over is None else over.source_name
     return Shown(
         at=at,
-        words=tuple(query["said"]),
+        words=(*query["said"], *(upstream_text(each) for each in query["upstream"])),
         sources=tuple(sources),
         watermark=query["clocks"]["input_watermark"],
         applied=query["clocks"]["applied_watermark"],
         points=[Point(**point) for point in query["points"].get(name, ())],
         holders=[HolderSpan(**span) for span in query["holders"].get(name, ())],
     )
+
+
+def upstream_text(of: Mapping[str, Any]) -> str:
+    """Return an element of ``upstream`` in ``status.json`` as a sentence."""
+    return printable(f"Writer {of['writer']} is the query {of['query']}: {of['why']}")
 
 
 def _over_time(sources: Iterable[SourceStatus]) -> SourceStatus | None:

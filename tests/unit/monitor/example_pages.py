@@ -10,7 +10,7 @@ from typing import Any
 from tests.unit.monitor.example_status import NOON, page, progress_of, source_status, split_view
 from watermark_source.monitor.history import Change, ChangeKind, Point
 from watermark_source.monitor.open_windows import open_window
-from watermark_source.monitor.page_html import Ended, Page, QueryView
+from watermark_source.monitor.page_content import Ended, Page, QueryView
 from watermark_source.monitor.three_clocks import diagnose, query_clocks
 from watermark_source.monitor.window_facts import QueryAt
 from watermark_source.planning.group import Peer

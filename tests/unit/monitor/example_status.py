@@ -10,7 +10,7 @@ from typing import Any
 
 from watermark_source.monitor.history import Point
 from watermark_source.monitor.open_windows import open_window
-from watermark_source.monitor.page_html import Page, QueryView
+from watermark_source.monitor.page_content import Page, QueryView
 from watermark_source.monitor.three_clocks import diagnose, query_clocks
 from watermark_source.monitor.window_facts import QueryAt, timeout_of
 from watermark_source.planning.announcement import NO_WRITER

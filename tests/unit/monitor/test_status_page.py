@@ -38,7 +38,7 @@ from watermark_source.errors import UsageError
 from watermark_source.monitor.history import MOST_CHANGES, MOST_POINTS, Change, ChangeHistory, ChangeKind
 from watermark_source.monitor.page.document import SCRIPT, STYLE, page_html
 from watermark_source.monitor.page.reader_choice import Asked
-from watermark_source.monitor.page_html import QueryView, page_json
+from watermark_source.monitor.page_content import QueryView, page_json
 from watermark_source.monitor.status_page import StatusPage, _Queries, _Server
 from watermark_source.monitor.terminal import read_page, watch
 from watermark_source.planning.group import OwnSilence, Peer

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from tests.unit.monitor.example_status import CHECKOUT, NOON, checkout, page, source_status, split_view, view
 from watermark_source.monitor.history import NOBODY, Change, ChangeKind, Point
 from watermark_source.monitor.lanes import Look
-from watermark_source.monitor.page_html import Page, page_json
+from watermark_source.monitor.page_content import Page, page_json
 from watermark_source.monitor.terminal_picture import Line, picture_lines, shown_live, shown_of_page
+from watermark_source.planning.group import OwnSilence, Peer
 from watermark_source.planning.hold_kinds import HoldKind
-from watermark_source.planning.watermark import MAX, MIN
-from watermark_source.status_model.source_status import GroupStatus, SourceStatus, Status
+from watermark_source.planning.watermark import MAX, MIN, Millis
+from watermark_source.status_model.source_status import GroupStatus, SnapshotProgress, SourceStatus, Status
 from watermark_source.status_model.status_json import status_from_json
 
 MINUTE = 60_000
@@ -89,7 +90,7 @@ def test_the_picture_keeps_within_the_lines_of_the_terminal(height: int) -> None
 
 def test_what_has_no_room_is_counted() -> None:
     query = view(held_back())
-    lines = picture_lines(shown_live(query, ()), 100, 12)
+    lines = picture_lines(shown_live(query, ()), 100, 13)
     assert "and 1 row more" in [line.text for line in lines]
     assert [line.look for line in lines if line.look is not None] == [Look.HOLDS, Look.PAUSED, Look.PAUSED]
 
@@ -106,6 +107,21 @@ def test_a_page_that_is_watched_from_elsewhere_draws_the_same() -> None:
     assert picture_lines(shown_of_page(query, sources, CHECKOUT.at), 100) == picture_lines(
         shown_live(CHECKOUT.queries[0], CHECKOUT.changes), 100
     )
+
+
+def test_what_is_wrong_with_the_group_and_the_rows_is_said_above_the_picture_and_snapshots_have_bars() -> None:
+    peer = Peer("payments", "active", None, 42_000, is_waited_for=True)
+    group = GroupStatus(
+        "shop", MINUTE, None, 1, others=1, peers=(peer,), own_silence=OwnSilence(Millis(NOON), 4_000, True)
+    )
+    copied = SnapshotProgress(log="shop.a", rows=70, chunks=7, expected=100, rate=5, done=False)
+    text = "\n".join(
+        drawn(page(view(source_status(split_view(0), group=group, undated_rows=4, snapshots=[copied]))), 400)
+    )
+    assert "source payments of the alignment group shop has reported nothing for 42 s" in text
+    assert "this source itself reported nothing for 4 s" in text
+    assert "rows without an event time: 4" in text
+    assert "shop.a  [###" in text
 
 
 def test_plain_text_has_no_control_characters() -> None:

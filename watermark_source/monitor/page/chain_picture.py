@@ -17,7 +17,7 @@ from watermark_source.monitor.page.flags import NARROW, WIDE, Flag
 from watermark_source.monitor.page.lane_svg import Number, row
 from watermark_source.monitor.page.markup import Markup, tag
 from watermark_source.monitor.page.overlay import Overlay
-from watermark_source.monitor.page_html import Page, QueryView
+from watermark_source.monitor.page_content import Page, QueryView
 from watermark_source.monitor.verdict import holder_of
 from watermark_source.planning.holds import NOTABLE, HeldBy
 from watermark_source.planning.watermark import is_moment

@@ -23,7 +23,7 @@ from watermark_source.monitor.page.query_section import query_section
 from watermark_source.monitor.page.reader_choice import ASKED_NOTHING, Asked
 from watermark_source.monitor.page.spoken import said
 from watermark_source.monitor.page.tables import changes_table, source_tables
-from watermark_source.monitor.page_html import Page
+from watermark_source.monitor.page_content import Page
 from watermark_source.monitor.three_clocks import QueryClocks
 from watermark_source.monitor.verdict import State, Verdict
 from watermark_source.monitor.window_facts import QueryAt

@@ -13,7 +13,7 @@ from watermark_source.monitor.history import Point
 from watermark_source.monitor.page.markup import Markup, tag
 from watermark_source.monitor.page.reader_choice import Asked
 from watermark_source.monitor.page.spoken import clause, said
-from watermark_source.monitor.page_html import Ended, Page, QueryView, upstream
+from watermark_source.monitor.page_content import Ended, Page, QueryView, upstream
 from watermark_source.monitor.three_clocks import behind_clock
 from watermark_source.monitor.verdict import State, Verdict, ended_verdict
 from watermark_source.status_model.hold_causes import Clause

@@ -13,7 +13,7 @@ from watermark_source.monitor.page.reader_choice import Asked
 from watermark_source.monitor.page.snapshot_picture import snapshot_picture
 from watermark_source.monitor.page.spoken import said
 from watermark_source.monitor.page.tables import source_tables
-from watermark_source.monitor.page_html import Page, QueryView, holders_of, upstream
+from watermark_source.monitor.page_content import Page, QueryView, holders_of, upstream
 from watermark_source.monitor.status_table import group_pieces, row_pieces
 from watermark_source.monitor.three_clocks import QueryClocks, behind_clock
 from watermark_source.monitor.verdict import holder_of
