@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from watermark_source.durations import count_text
 from watermark_source.monitor.freshness import NO_FRESHNESS, Freshness
 from watermark_source.monitor.history import NOBODY, Change, HolderSpan, Point, holder_spans
 from watermark_source.monitor.open_windows import OpenWindow
 from watermark_source.monitor.three_clocks import Diagnosis, QueryClocks
 from watermark_source.monitor.verdict import Verdict, holder_of, verdict_of
-from watermark_source.monitor.window_facts import time_text
 from watermark_source.planning.watermark import MIN
 from watermark_source.status_model.hold_texts import subject
 from watermark_source.status_model.source_status import SourceStatus
@@ -56,11 +54,6 @@ class Ended(NamedTuple):
     query: QueryView | None = None
     """As its last batch left it; ``None`` if it reported none."""
 
-    def __str__(self) -> str:
-        after = "before its first batch" if self.batch is None else f"after batch {count_text(self.batch)}"
-        how = "has ended" if self.error is None else "has failed"
-        return f"{self.name} {how} at {time_text(self.at)}, {after}" + (f": {self.error}" if self.error else "")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
@@ -74,6 +67,12 @@ class Page:
     """The oldest first."""
     unreadable: Mapping[str, str] = field(default_factory=dict)
     """Queries whose status cannot be read, and why."""
+
+    @property
+    def ids(self) -> Set[str]:
+        """The ids of the queries that it can draw."""
+        ended = (each.query.id for each in self.ended if each.query is not None)
+        return {*(query.id for query in self.queries), *ended}
 
 
 _CLOCKS: Final = (

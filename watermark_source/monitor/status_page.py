@@ -22,7 +22,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Final
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import QueryProgressEvent, QueryTerminatedEvent
@@ -33,7 +33,7 @@ from watermark_source.monitor.followed_queries import QueryReader, ended_view, q
 from watermark_source.monitor.history import ChangeHistory
 from watermark_source.monitor.listener import StatusListener
 from watermark_source.monitor.page.document import SCRIPT, STYLE, page_html
-from watermark_source.monitor.page.reader_choice import REFRESHES, Asked
+from watermark_source.monitor.page.reader_choice import Asked, asked_of
 from watermark_source.monitor.page_content import Ended, Page, QueryView, page_json
 from watermark_source.monitor.three_clocks import TOLERANCE
 from watermark_source.spark.operator_watermarks import executed_batch
@@ -41,8 +41,8 @@ from watermark_source.spark.operator_watermarks import executed_batch
 _log = logging.getLogger(__name__)
 
 PORT: Final = 4_050
-_FRESH_SECONDS = 0.25
-"""Requests within this time share one reading of the queries."""
+_FRESH_SECONDS = 1.0
+"""Requests within this time share one reading of the queries, whose sources report once a second."""
 _MOST_REQUESTS = 32
 """Requests at a time; more are refused."""
 _REQUEST_SECONDS = 10.0
@@ -184,7 +184,7 @@ class _Queries(StatusListener):
             self._history.end(query.label)
 
     def page(self) -> Page:
-        """Return the present status; requests within a quarter of a second share it."""
+        """Return the present status; requests within a second share it."""
         with self._lock:
             if self._made is None or time.monotonic() >= self._made_until:
                 self._made = self._read()
@@ -222,11 +222,30 @@ class _Queries(StatusListener):
         return query_view(query, name, self._readers[run].status(), self._history)
 
 
+class _Drawn:
+    """The texts of the last page, each made once: many readers cost what one does."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._of: Page | None = None
+        self._texts: dict[Asked | None, str] = {}
+
+    def text(self, of: Page, asked: Asked | None) -> str:
+        """Return a page as HTML, or as JSON where nothing of it was asked."""
+        with self._lock:
+            if self._of is not of:
+                self._of, self._texts = of, {}
+            if asked not in self._texts:
+                self._texts[asked] = json.dumps(page_json(of)) if asked is None else page_html(of, asked)
+            return self._texts[asked]
+
+
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self, address: tuple[str, int], page: Callable[[], Page], allowed: frozenset[str]) -> None:
         self.page = page
+        self.drawn = _Drawn()
         self.allowed = allowed
         self._places = threading.BoundedSemaphore(_MOST_REQUESTS)
         self._ends: dict[socket.socket, float] = {}
@@ -303,10 +322,9 @@ class _Handler(BaseHTTPRequestHandler):
             return HTTPStatus.NOT_FOUND, plain, "There are / and /status.json\n"
         page = self.server.page()
         if url.path == "/status.json":
-            return HTTPStatus.OK, "application/json", json.dumps(page_json(page))
-        chosen = {key: values[0] for key, values in parse_qs(url.query).items()}
-        refresh = next((seconds for seconds in REFRESHES if str(seconds) == chosen.get("refresh")), REFRESHES[0])
-        return HTTPStatus.OK, "text/html; charset=utf-8", page_html(page, Asked(refresh, chosen.get("query")))
+            return HTTPStatus.OK, "application/json", self.server.drawn.text(page, None)
+        asked = asked_of(url.query, page.ids)
+        return HTTPStatus.OK, "text/html; charset=utf-8", self.server.drawn.text(page, asked)
 
     def _names_this_machine(self) -> bool:
         hosts = self.headers.get_all("Host") or []

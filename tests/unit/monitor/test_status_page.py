@@ -490,6 +490,16 @@ def test_a_reader_chooses_how_often_the_page_loads_again(served: _Server) -> Non
     assert b'content="5"' in request(served, path='/?refresh="><script>')[1]
 
 
+def test_a_page_is_drawn_once_for_all_that_ask_the_same(served: _Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = request(served)[1]
+    monkeypatch.setattr("watermark_source.monitor.status_page.page_html", lambda *_: "drawn again")
+    assert request(served)[1] == first
+    assert request(served, path="/?query=of+no+page")[1] == first
+    assert request(served, path="/?refresh=0")[1] == b"drawn again"
+    served.page = lambda: page()
+    assert request(served)[1] == b"drawn again"
+
+
 def test_silent_connections_do_not_keep_others_out(served: _Server) -> None:
     silent = [connected(served) for _ in range(20)]
     assert request(served)[0].status == 200

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import urlencode
+from urllib.parse import parse_qs, urlencode
 
 REFRESHES: Final = (5, 0)
 """Seconds between two loads of the page that a reader can choose; 0: it is not loaded again."""
@@ -29,3 +30,15 @@ class Asked:
 
 
 ASKED_NOTHING: Final = Asked()
+
+
+def asked_of(query: str, ids: Set[str]) -> Asked:
+    """Return what was asked in the query of an address: of what there is nothing of the kind, as if it were not there.
+
+    Args:
+        query: as in the address.
+        ids: of the queries on the page.
+    """
+    chosen = {key: values[0] for key, values in parse_qs(query).items()}
+    refresh = next((seconds for seconds in REFRESHES if str(seconds) == chosen.get("refresh")), REFRESHES[0])
+    return Asked(refresh, chosen["query"] if chosen.get("query") in ids else None)
