@@ -11,6 +11,7 @@ import numpy as np
 from tests.simulation.log import Row, SimulatedLog
 from watermark_source.planning.combined_watermark import passed_over
 from watermark_source.planning.disorder import NOTHING_SEEN, RangeSummary
+from watermark_source.planning.kept_plan import KeptPlan
 from watermark_source.planning.observation import (
     BatchLimits,
     FirstLook,
@@ -25,7 +26,7 @@ from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.split_watermarks import RowsAhead
 from watermark_source.planning.state import SourceState, SplitState
-from watermark_source.planning.watermark import Millis
+from watermark_source.planning.watermark import MAX, Millis
 from watermark_source.spark.driver.pace import Rest
 from watermark_source.spark.executor.event_time_observer import DisorderCount
 from watermark_source.spark.read_tasks import beginnings_of
@@ -121,6 +122,8 @@ class Driver:
         self.now = START
         self.batches: list[Batch] = []
         self.losses: list[str] = []
+        self.kept = 0
+        """How many plans were kept."""
         first = {s: SplitState(p, p) for s, p in (starts or dict.fromkeys(log.splits, 0)).items()}
         self.text = json.dumps(CODEC.encode(SourceState(splits=first)))
         self.restart(final=final)
@@ -215,9 +218,39 @@ class Driver:
         self.losses += [loss.text for loss in planned.losses]
         if not planned.is_batch:
             self._memory = (self.text, planned.state)
+            if (kept := KeptPlan.of(planned, before, self.policy)) is not None:
+                self._check_kept(kept)
             return planned
         self._write(planned, observation, before)
         return planned
+
+    def _check_kept(self, kept: KeptPlan) -> None:
+        """Up to its end a kept plan is what a fresh plan would be, and after it there is none."""
+        state, seen = kept.plan.state, kept.plan.observation
+        end = min(kept.until, seen.logs.asked_at + 1_000_000)
+        self.kept += 1
+        for asked_at in {(seen.logs.asked_at + end) // 2, end}:
+            passed = asked_at - seen.logs.asked_at
+            later = replace(
+                seen,
+                now=Millis(seen.now + passed),
+                logs=replace(seen.logs, asked_at=Millis(asked_at)),
+                history=replace(
+                    seen.history,
+                    since_rows=None if seen.history.since_rows is None else Millis(seen.history.since_rows + passed),
+                    asked_before=seen.logs.asked_at,
+                    rest=Millis(passed),
+                ),
+            )
+            again = kept.again(state, later)
+            fresh = plan(state, later, self.policy, self.log if self.index else None, ahead=self.ahead, lookups=self)
+            assert again is not None
+            assert again.plan == fresh
+            assert again.plan.observation == fresh.observation
+        if kept.until < MAX:
+            after = replace(seen, logs=replace(seen.logs, asked_at=Millis(kept.until + 1)))
+            assert kept.again(state, after) is None
+            assert plan(state, after, self.policy, self.log if self.index else None, lookups=self).state != state
 
     def dated(self, observation: Observation, state: SourceState) -> Observation:
         """Every observation has the newest event times that the log can tell."""

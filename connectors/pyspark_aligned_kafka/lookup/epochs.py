@@ -32,10 +32,17 @@ class KafkaLineage(Lineage):
         self._admin = admin
         self._newest = newest
         self._known: dict[Split, _Known] = {}
+        self._asked: Mapping[Split, ReadUpTo] = {}
+        """The splits of the last answer, ``_histories``."""
+        self._as_of: Mapping[Split, int] = {}
+        """``newest`` then."""
+        self._histories: Mapping[Split, History] = {}
 
     def histories(self, splits: Mapping[Split, ReadUpTo]) -> Mapping[Split, History]:
         """Return the epochs of the splits that have another leader than the one of the last record read."""
         newest = self._newest
+        if splits is self._asked and newest == self._as_of:
+            return self._histories
         wanted = {s: t for s, t in splits.items() if s in newest and (t.epoch is None or t.epoch.number != newest[s])}
         self._known = {s: known for s in wanted if (known := self._known.get(s)) and known.newest == newest[s]}
         walks = {s: _Walk(newest[s], wanted[s]) for s in wanted.keys() - self._known.keys()}
@@ -48,10 +55,15 @@ class KafkaLineage(Lineage):
                     # It does not exist any more.
                     del walks[split]
         self._known |= {split: _Known(newest[split], walk.found) for split, walk in walks.items()}
-        return {split: known.history for split, known in self._known.items() if known.history}
+        # One that does not exist any more is asked for again.
+        self._asked = splits if wanted.keys() <= self._known.keys() else {}
+        self._as_of = dict(newest)
+        self._histories = {split: known.history for split, known in self._known.items() if known.history}
+        return self._histories
 
     def forget(self, logs: Set[str]) -> None:
         """Forget topics that were created again: their epochs begin at zero."""
+        self._asked = {}
         self._known = {split: known for split, known in self._known.items() if split.log not in logs}
 
 

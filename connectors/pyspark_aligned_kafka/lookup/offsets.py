@@ -70,7 +70,8 @@ class KafkaLogBounds:
                 break
             time.sleep(self._stale.interval_ms / 1_000)
             ends = look()
-        self._ends = {**self._ends, **ends.positions}
+        if ends.positions != self._ends:
+            self._ends = {**self._ends, **ends.positions}
         return ends
 
     def _in_time(self, splits: Set[Split]) -> Ends:

@@ -84,6 +84,11 @@ class TimeAtDiscovery:
         self._known = before if self._known is None else max(self._known, before)
 
 
+def _shorter(state: SourceState, ends: Mapping[Split, int]) -> bool:
+    """Return whether a log ends before what was read of it."""
+    return any(end < t.position for s, t in state.splits.items() if (end := ends.get(s)) is not None)
+
+
 class Logs:
     """Polls a connector for ``ObservedLogs``; ``Observer`` adds what depends on the state of the query."""
 
@@ -126,8 +131,16 @@ class Logs:
         if self._watch.watches and not self._is_run:
             self._watch.begin({s for s, t in planned.state.splits.items() if is_quiet(t)})
 
-    def poll(self, state: SourceState, rest: Millis | None) -> ObservedLogs:
-        """Return the logs as they are now; ``rest``: milliseconds since which there has been nothing to do."""
+    def poll(
+        self, state: SourceState, rest: Millis | None, read_up_to: Mapping[Split, int] | None = None
+    ) -> ObservedLogs:
+        """Return the logs as they are now.
+
+        Args:
+            state: as of the last planned batch.
+            rest: milliseconds since which there has been nothing to do.
+            read_up_to: ends that are known to be the positions in ``state``.
+        """
         silent = self._watch.end()
         if self._clock.catch_up():
             # For how long they were quiet is not known on the clock as it is now.
@@ -147,7 +160,7 @@ class Logs:
             # The first late end of a new split may be that of an earlier topic of its name.
             silent_before = self._polled.silent
             ends = self._ends(self._splits)
-            if all(end >= t.position for s, t in state.splits.items() if (end := ends.positions.get(s)) is not None):
+            if ends.positions == read_up_to or not _shorter(state, ends.positions):
                 break
             # One that has become shorter may have another id, which is not listed yet.
             discovery.looked_since(time.monotonic(), wait=DISCOVERY_WAIT)

@@ -127,7 +127,7 @@ def with_histories(
     here = state.splits
     if anew or not here.keys() <= logs.ends.keys():
         here = {s: SplitState(0, 0) if s.log in anew else t for s, t in here.items() if s in logs.ends}
-    histories = lineage.histories({**here, **{s: SplitState(p, p) for s, p in added.items()}})
+    histories = lineage.histories({**here, **{s: SplitState(p, p) for s, p in added.items()}} if added else here)
     cut_off = {s for s in led_by_earlier(here, histories) if s.log in state.ids}
     if cut_off:
         ends = {s: end for s, end in logs.ends.items() if s not in cut_off}
@@ -263,28 +263,16 @@ class Observer:
             logs = self._logs_now(state, limit, last)
             announced = self._announced(state, logs)
         timeouts = {} if self._pauses is None else self._pauses.timeouts(state, logs)
-        now = self._clock.wall()
         added = self.added(logs.ends.keys() - state.splits.keys(), snapshots.found)
         if self._connector.lineage is not None:
             logs = with_histories(logs, state, added, self._connector.lineage)
-            logs = replace(logs, cuts=self._ends_seen.cuts(logs, state))
-        logs = replace(
-            logs,
-            earliest=self._earliest(state, logs, limit, last),
-            added=added,
-            times=replace(logs.times, looks=self._looked_at(state, added, logs, now)),
-        )
-        logs = self._with_open_ends(logs, state)
         observation = Observation(
-            now=now,
-            logs=logs,
+            now=self._clock.wall(),
+            logs=replace(logs, added=added),
             snapshots=snapshots,
             others=others,
             followed=followed,
             announced=announced,
-            seen=self._reports.collect(
-                state, logs.ends.keys() | logs.unknown, self._replica.reading, is_first=last.is_first
-            ),
             limits=BatchLimits(
                 max_rows=limit.max_rows if isinstance(limit, ReadMaxRows) else None,
                 one_batch=isinstance(limit, ReadAllAvailable) or self._replica.has_moved,
@@ -297,12 +285,34 @@ class Observer:
                     None if last.without_rows_at is None else Millis(logs.asked_at - last.without_rows_at)
                 ),
                 idle_timeouts=timeouts,
-                combined=self._combined(state, logs, last),
             ),
         )
+        if last.kept is not None and last.kept.again(state, observation) is not None:
+            # Neither is there anything else to find out.
+            return observation
+        observation = self._whole(observation, state, limit, last)
         if last.newest_mattered or self._membership.promises_more:
             return self.dated(observation, state)
         return self._looking_ahead(observation, state)
+
+    def _whole(self, observation: Observation, state: SourceState, limit: ReadLimit, last: LastPlan) -> Observation:
+        """Add what only a plan needs that may find something to do."""
+        logs = observation.logs
+        if self._connector.lineage is not None:
+            logs = replace(logs, cuts=self._ends_seen.cuts(logs, state))
+        logs = replace(
+            logs,
+            earliest=self._earliest(state, logs, limit, last),
+            times=replace(logs.times, looks=self._looked_at(state, logs.added, logs, observation.now)),
+        )
+        return replace(
+            observation,
+            logs=self._with_open_ends(logs, state),
+            seen=self._reports.collect(
+                state, logs.ends.keys() | logs.unknown, self._replica.reading, is_first=last.is_first
+            ),
+            history=replace(observation.history, combined=self._combined(state, logs, last)),
+        )
 
     def dated(self, observation: Observation, state: SourceState) -> Observation:
         """Add the newest event times of all that is to be read, unless they are there; the ends are asked for again."""
@@ -400,7 +410,10 @@ class Observer:
         return self._logs.combined_at_discovery(last.combined, state.watermark)
 
     def _logs_now(self, state: SourceState, limit: ReadLimit, last: LastPlan) -> ObservedLogs:
-        logs = self._logs.poll(state, last.rest.lasted(self._clock.elapsed()))
+        read_up_to = last.read_up_to if state is last.state else {}
+        logs = self._logs.poll(state, last.rest.lasted(self._clock.elapsed()), read_up_to)
+        if logs.ends == read_up_to:
+            return logs
         behind = splits_behind(state, logs.ends)
         if not self._connector.positions_are_rows or not exceeds(state, logs.ends, limit):
             return self._logs.with_preview(logs, behind)

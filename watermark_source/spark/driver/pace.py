@@ -9,6 +9,7 @@ from typing import Any
 
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 
+from watermark_source.planning.kept_plan import KeptPlan
 from watermark_source.planning.planner import Plan
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState
@@ -135,6 +136,13 @@ class LastPlan:
     """See ``SplitWatermarks.combined``."""
     rest: Rest = field(default_factory=Rest)
     pace: Pace = field(default_factory=Pace)
+    kept: KeptPlan | None = None
+    """The plan, if it holds until something happens."""
+
+    @property
+    def read_up_to(self) -> Mapping[Split, int]:
+        """The ends of the logs if all before them is read, and was when they were asked for last; else nothing."""
+        return {} if self.kept is None else self.kept.ends
 
     @property
     def is_first(self) -> bool:
@@ -154,6 +162,7 @@ class LastPlan:
         state: SourceState,
         offset: Mapping[str, Any],
         cpu: float,
+        kept: KeptPlan | None = None,
     ) -> LastPlan:
         """Return what the next plan needs of this one.
 
@@ -163,6 +172,7 @@ class LastPlan:
             state: the state that the next plan begins with.
             offset: the offset that Spark receives.
             cpu: CPU time of the look in seconds.
+            kept: the plan, if it holds until something happens.
         """
         logs = planned.observation.logs
         held = planned.state.group.held > before.group.held
@@ -181,4 +191,5 @@ class LastPlan:
             rest=self.rest.after(is_batch=planned.is_batch, asked_at=logs.asked_at),
             # A batch for the time alone is no reason to look more often, and fixed ends need no second look.
             pace=pace.after(is_batch=planned.has_rows or logs.ends_are_final, held=held),
+            kept=kept,
         )

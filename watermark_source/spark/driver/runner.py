@@ -27,6 +27,8 @@ from watermark_source.clock import Clock
 from watermark_source.contract.stream import Connector, SourceDefinition
 from watermark_source.errors import GeneratorError
 from watermark_source.planning.holds import is_behind
+from watermark_source.planning.kept_plan import KeptPlan
+from watermark_source.planning.observation import Observation
 from watermark_source.planning.planner import Plan, plan
 from watermark_source.planning.policy import MinimumRows, OnLoss, PlanPolicy
 from watermark_source.planning.snapshot_ranges import unfinished
@@ -150,11 +152,12 @@ class SourceRunner:
         if self._ends.logs is not None and unfinished(state.snapshots):
             self._ends.move()
         self._show_processed(state)
-        self._idled = {
-            s
-            for s, t in state.splits.items()
-            if t.status is SplitStatus.IDLE or (s in self._idled and is_behind(t, state.watermark))
-        }
+        if self._last.kept is None or state is not self._last.state:
+            self._idled = {
+                s
+                for s, t in state.splits.items()
+                if t.status is SplitStatus.IDLE or (s in self._idled and is_behind(t, state.watermark))
+            }
         # Without a batch between them, what Spark does with offsets between two looks is part of their price.
         begun = time.thread_time() if self._last.was_batch or self._last.is_first else self._ended
         observation = self._observer.observe(state, limit, self._last)
@@ -168,17 +171,8 @@ class SourceRunner:
             )
         if self._ahead is not None:
             self._ahead.ids = observation.logs.ids
-        with _class_limit(self._policy.strategy.users_class):
-            planned = plan(
-                state,
-                observation,
-                self._policy,
-                self._connector.time_index,
-                rows=self._connector.row_index,
-                ahead=self._ahead,
-                lookups=self._observer,
-                is_first=self._last.is_first,
-            )
+        kept = None if self._last.kept is None else self._last.kept.again(state, observation)
+        planned = self._plan(state, observation) if kept is None else kept.plan
         observation = planned.observation
         warn_of(planned.state, state, observation.now, self._policy.max_future_skew, self._definition.words)
         for loss in planned.losses:
@@ -196,8 +190,28 @@ class SourceRunner:
             next_state = replace(planned.state, group=self._membership.named(planned.state.group))
             offset = self._offsets.encode(next_state)
         self._ended = time.thread_time()
-        self._last = self._last.after(planned, state, state=next_state, offset=offset, cpu=self._ended - begun)
+        self._last = self._last.after(
+            planned,
+            state,
+            state=next_state,
+            offset=offset,
+            cpu=self._ended - begun,
+            kept=kept or KeptPlan.of(planned, state, self._policy),
+        )
         return offset if planned.is_batch else start
+
+    def _plan(self, state: SourceState, observation: Observation) -> Plan:
+        with _class_limit(self._policy.strategy.users_class):
+            return plan(
+                state,
+                observation,
+                self._policy,
+                self._connector.time_index,
+                rows=self._connector.row_index,
+                ahead=self._ahead,
+                lookups=self._observer,
+                is_first=self._last.is_first,
+            )
 
     @collect_later()
     def tasks(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[ReadTask]:
