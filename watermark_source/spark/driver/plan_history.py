@@ -9,7 +9,7 @@ from typing import TypeAlias
 from watermark_source.planning.planner import Plan
 from watermark_source.planning.snapshot_ranges import snapshot_split, unfinished
 from watermark_source.planning.split import Split
-from watermark_source.planning.state import SourceState, SplitStatus
+from watermark_source.planning.state import SourceState, SplitState, SplitStatus
 from watermark_source.planning.watermark import Millis
 from watermark_source.status_model.source_status import TimeInStatus, Unprocessed
 
@@ -32,7 +32,10 @@ class Arrivals:
     requested_at: Millis | None = None
     """The last request."""
     ends: Mapping[Split, tuple[End, ...]] = field(default_factory=dict)
-    """Of each split the ends behind its committed rows, lowest first, and before them the last one that is not."""
+    """Of splits with rows behind their committed ones the ends there, lowest first, and before them the last one that
+    is not; of splits without an answer their last ends."""
+    answered: Mapping[Split, int] = field(default_factory=dict)
+    """What the last request returned."""
     rows_at: Millis | None = None
     """The last request that found new rows."""
     rows_after: Millis | None = None
@@ -58,25 +61,31 @@ class Arrivals:
             unanswered: splits of which it returned nothing, or an end of before: of these the last answer counts.
             snapshots: splits of snapshots.
         """
-        known, kept, finds_rows = self.ends, {s: e for s, e in self.ends.items() if s in unanswered}, False
         # A split that is found later had no row before: otherwise it would have been found.
         first: tuple[End, ...] = () if self.began is None else ((0, self.began),)
         left_out = unanswered | snapshots
-        for split, end in ends.items():
-            if left_out and split in left_out:
-                continue
-            before, position, last = known.get(split, ()), committed.get(split, 0), (end, requested_at)
-            if not finds_rows and self.began is not None:
-                finds_rows = end > (before[-1][0] if before else position)
-            if end <= position:
-                kept[split] = (last,)
-            elif len(before) == 1 and before[0][0] <= position:
+        answered = {s: end for s, end in ends.items() if s not in left_out} if left_out else ends
+        kept = {s: before for s in unanswered if (before := self._before(s))}
+        finds_rows = False
+        # Of thousands of splits few have any.
+        behind = [(s, end) for s, end in answered.items() if end > committed.get(s, 0)]
+        for split, end in behind:
+            before, position, last = self._before(split), committed.get(split, 0), (end, requested_at)
+            finds_rows = finds_rows or (self.began is not None and end > (before[-1][0] if before else position))
+            if len(before) == 1 and before[0][0] <= position:
                 kept[split] = (before[0], last)
             else:
                 kept[split] = (*_needed([each for each in before or first if each[0] < end], position), last)
         began = requested_at if self.began is None else self.began
         found = (requested_at, self.requested_at) if finds_rows else (self.rows_at, self.rows_after)
-        return Arrivals(began, requested_at, kept, *found, snapshots)
+        return Arrivals(began, requested_at, kept, answered, *found, snapshots)
+
+    def _before(self, split: Split) -> tuple[End, ...]:
+        """Return the ends of a split up to the last request; none of one that was not known then."""
+        if (kept := self.ends.get(split)) is not None:
+            return kept
+        end = self.answered.get(split)
+        return () if end is None or self.requested_at is None else ((end, self.requested_at),)
 
     def oldest(self, positions: Mapping[Split, int]) -> Unprocessed | None:
         """Return what is unprocessed if each split is processed up to a position; ``None`` before the first request."""
@@ -142,6 +151,8 @@ class History:
     arrivals: Arrivals = Arrivals()
     committed: Mapping[Split, int] = field(default_factory=dict)
     """The first position of each split that was in no committed batch, before that of the last plan."""
+    splits: Mapping[Split, SplitState] = field(default_factory=dict)
+    """Those that ``committed`` is of."""
     times: Mapping[Split, StatusTimes] = field(default_factory=dict)
     newest: Millis | None = None
     """Highest event time of the rows read."""
@@ -162,10 +173,10 @@ class History:
         """
         observed, state = planned.observation, planned.state
         logs = observed.logs
-        committed = {split: at.position for split, at in before.splits.items()}
-        if logs.added:
+        committed = self.committed
+        if before.splits is not self.splits or logs.added:
             # Of a split that is new nothing is read that lies before its beginning.
-            committed = {**logs.added, **committed}
+            committed = {**logs.added, **{split: at.position for split, at in before.splits.items()}}
         arrivals = self.arrivals.after(
             committed,
             logs.ends,
@@ -183,6 +194,7 @@ class History:
         return History(
             arrivals,
             committed,
+            before.splits,
             times,
             max(highest, default=None),
             state.watermark,
@@ -195,6 +207,8 @@ class History:
     ) -> tuple[Mapping[Split, StatusTimes], int]:
         """Return the times of all splits with the changes of a plan, and how many there are."""
         known, splits = self.times, state.splits
+        if splits is before.splits and len(known) == len(splits):
+            return known, 0
         changed = [s for s, at in splits.items() if (of := known.get(s)) is None or of.status is not at.status]
         if not changed and len(known) == len(splits):
             return known, 0

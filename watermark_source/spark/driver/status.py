@@ -20,8 +20,9 @@ from watermark_source.status_model.status_json import status_to_json
 
 _log = logging.getLogger(__name__)
 
-_STATUS_INTERVAL = 1.0
-"""Seconds a status is kept while there is no batch."""
+_STATUS_INTERVAL, _CPU_SHARE = 1.0, 0.01
+"""A status is kept for so many seconds while there is no batch; for longer where it would take more than this share of
+a core: of thousands of splits it takes its time."""
 
 
 class StatusReport:
@@ -58,12 +59,14 @@ class StatusReport:
     def json(self) -> dict[str, Any] | None:
         """Return the status, ``None`` before the first plan.
 
-        Without a batch it is the same for a second, unless the silence of another source has begun or ended.
+        Without a batch it is the same for a second or more, unless the silence of another source has begun or ended.
         """
         if self._seen is not None and (self._made is None or time.monotonic() >= self._made_until):
+            begun = time.thread_time()
             status = source_status(self._seen, self._options, self._format_name, self._clock.wall())
             self._made = status_to_json(status)
-            self._made_until = time.monotonic() + _STATUS_INTERVAL
+            price = time.thread_time() - begun
+            self._made_until = time.monotonic() + max(_STATUS_INTERVAL, price / _CPU_SHARE)
         return self._made
 
 
