@@ -22,11 +22,16 @@ from watermark_source.spark.operator_watermarks import (
     OutputWatermark,
     Why,
     output_of,
-    output_watermark,
     read_watermarks,
 )
 
 pytestmark = pytest.mark.spark
+
+
+def output_watermark(query: StreamingQuery) -> OutputWatermark:
+    """The watermark of all rows that a query writes after its last committed batch."""
+    return output_of(read_watermarks(query), query.lastProgress)
+
 
 Build = Callable[[DataFrame, DataFrame], DataFrame]
 STEPS = ((0, 3, 1), (14, 2, 12), (30, 8, 28, 31), (45, 29, 28, 46), (100, 44, 43), (160, 99))

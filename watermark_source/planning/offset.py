@@ -261,7 +261,7 @@ class OffsetCodec:
                 forgotten=_decode_forgotten(offset.get("forgotten", {})),
             ),
             group=GroupState(
-                member=_decode_member(offset.get("member")),
+                member=_text(offset.get("member"), '"member" is'),
                 limit=_millis(offset, "limit"),
                 held=_integer(offset.get("held", 0), '"held"', minimum=0),
             ),
@@ -271,7 +271,7 @@ class OffsetCodec:
             announced=_decode_announced(offset["announced"]) if "announced" in offset else None,
             kept_by=kept_by,
             catch_up=_decode_catch_up(offset["catch_up"]) if "catch_up" in offset else None,
-            event_time=_decode_event_time(offset.get("time")),
+            event_time=_text(offset.get("time"), '"time" is'),
             run=_integer(offset["run"], '"run"', minimum=0),
         )
 
@@ -402,17 +402,15 @@ def _decode_announced(value: object) -> AnnouncedFrom:
         raise _broken(f'"announced" is {_shown(value)}', "an object with at, log, name, writers, former and left_out")
     if value.get("left_out", True) is not True:
         raise _broken(f'"announced" has left_out {_shown(value["left_out"])}', "true or no such key")
-    log, writers, former = value.get("log"), value["writers"], value.get("former", {})
+    log, name = (_text(value.get(key), f'"announced" has a {key}') for key in ("log", "name"))
+    writers, former = value["writers"], value.get("former", {})
     if not _are_names(writers):
         raise _broken(f'"announced" has writers {_shown(writers)}', "a list of names")
     if not isinstance(former, Mapping) or not all(map(_are_names, former.values())):
         raise _broken(f'"announced" has former {_shown(former)}', "lists of queries by writer")
-    for key in ("log", "name"):
-        if (found := value.get(key)) is not None and (not isinstance(found, str) or not found):
-            raise _broken(f'"announced" has a {key} {_shown(found)}', "a text or no such key")
-    earlier = {name: tuple(queries) for name, queries in former.items()}
+    earlier = {writer: tuple(queries) for writer, queries in former.items()}
     at = _integer(value["at"], '"announced" at', minimum=0)
-    return AnnouncedFrom(at, log, tuple(writers), earlier, "left_out" in value, value.get("name"))
+    return AnnouncedFrom(at, log, tuple(writers), earlier, "left_out" in value, name)
 
 
 def _are_names(value: object) -> bool:
@@ -474,16 +472,10 @@ def _decode_origin(offset: Mapping[str, Any]) -> Origin | None:
     return None if origin == Origin(None) else origin
 
 
-def _decode_member(member: object) -> str | None:
-    if member is not None and (not isinstance(member, str) or not member):
-        raise _broken(f'"member" is {_shown(member)}', "a name or no such key")
-    return member
-
-
-def _decode_event_time(text: object) -> str | None:
-    if text is not None and (not isinstance(text, str) or not text):
-        raise _broken(f'"time" is {_shown(text)}', "a text or no such key")
-    return text
+def _text(value: object, what: str) -> str | None:
+    if value is not None and (not isinstance(value, str) or not value):
+        raise _broken(f"{what} {_shown(value)}", "a text or no such key")
+    return value
 
 
 def _decode_bound(log: str, bound: object) -> Bound:

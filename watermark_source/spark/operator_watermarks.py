@@ -145,15 +145,6 @@ def read_watermarks(
     )
 
 
-def output_watermark(query: StreamingQuery) -> OutputWatermark:
-    """Return the watermark of all rows that the query writes after its last committed batch.
-
-    With stateful operators it is what the last of them state; rows of sources that reach the sink without one follow
-    the lowest watermark of the query's sources, as far as they are not late there.
-    """
-    return output_of(read_watermarks(query), query.lastProgress)
-
-
 def has_begun_another(query: StreamingQuery, batch: int) -> bool:
     """Return whether Spark has rows for a batch after this one, or has begun it: it may write from now on."""
     status = query._jsq.status()  # noqa: SLF001 - without the JSON of Spark's own method
