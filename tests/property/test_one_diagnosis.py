@@ -19,7 +19,6 @@ from watermark_source.monitor.history import ChangeHistory
 from watermark_source.monitor.open_windows import open_window
 from watermark_source.monitor.page.document import page_html
 from watermark_source.monitor.page_content import Page
-from watermark_source.monitor.status_table import headline
 from watermark_source.monitor.three_clocks import DelayVerdict, diagnose, query_clocks
 from watermark_source.monitor.window_facts import QueryAt, kind_at
 from watermark_source.planning.announced import (
@@ -156,7 +155,7 @@ def assert_views_agree(status: SourceStatus) -> None:
             holder.kind,
             None,
         )
-        assert name in headline(status)[1] or status.first_reading is not None
+        assert any(name in line for line in shown.verdict.lines) or status.first_reading is not None
     if holder.kind not in (HoldKind.BACKLOG, HoldKind.READ, HoldKind.PENDING) or holder.by is not HeldBy.SPLIT:
         assert not found.remarks or not to_do or any(to_do in remark for remark in found.remarks)
     if holder.by is HeldBy.WRITER or (holder.by is HeldBy.SPLIT and "{why}" in ENGLISH[holder.kind].clause):

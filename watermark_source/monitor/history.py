@@ -70,8 +70,6 @@ class Point(NamedTuple):
     """Milliseconds that its watermark is behind the clock; ``None`` without a watermark."""
     lag: int | None
     """Unread rows; ``None`` if they cannot be counted."""
-    drift: int | None = None
-    """Milliseconds that the partition with the highest watermark is ahead of the lowest."""
 
 
 class HolderSpan(NamedTuple):
@@ -170,7 +168,7 @@ class ChangeHistory:
 def _after(before: _Known | None, query: str, source: SourceStatus) -> tuple[_Known, list[Change]]:
     held, limit = next(iter(source.holds), None), _limit(source.group)
     name = NOBODY if held is None else subject(held)
-    point = Point(source.at, behind_clock(source.at, source.watermark), source.lag, _drift(source))
+    point = Point(source.at, behind_clock(source.at, source.watermark), source.lag)
     statuses = {view.split: view.status for view in source.splits}
     if before is None:
         return _Known(name, source.at, limit, statuses, (point,)), []
@@ -191,11 +189,6 @@ def _after(before: _Known | None, query: str, source: SourceStatus) -> tuple[_Kn
     return known, [
         Change(at, query, source.source_name, kind, of, was, now, why) for at, kind, of, was, now, why in found
     ]
-
-
-def _drift(source: SourceStatus) -> int | None:
-    known = [view.drift for view in source.splits if view.drift is not None and view.status is not Status.IDLE]
-    return max(known, default=None)
 
 
 def _limit(group: GroupStatus | None) -> str:

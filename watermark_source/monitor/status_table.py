@@ -9,9 +9,7 @@ from typing import NamedTuple
 
 from watermark_source.durations import count_text, format_duration, format_seconds, share_text, unbroken
 from watermark_source.errors import printable
-from watermark_source.planning.holds import THE_ANNOUNCEMENTS, HeldBy
 from watermark_source.planning.watermark import is_moment, watermark_text
-from watermark_source.status_model.hold_texts import subject
 from watermark_source.status_model.source_status import (
     BoundInForce,
     GroupStatus,
@@ -264,22 +262,11 @@ def _combined(status: SourceStatus, *, raw: bool) -> str:
     if status.processing_time:
         clock = "" if status.watermark is None else f", {watermark_text(status.watermark, raw=raw)}{unit}"
         return f"watermark follows the clock{clock}"
-    held = ""
-    for hold in status.holds[:1]:
-        others = len(status.holds) - 1 + status.more_holds
-        who = f"{subject(hold)} and {count_text(others)} more" if others else subject(hold)
-        behind = (status.watermark or 0) - (hold.watermark or 0)
-        if hold.by is HeldBy.READING or hold.name == THE_ANNOUNCEMENTS:
-            held = printable(f": {hold.why}")
-        elif hold.by is HeldBy.WRITER:
-            held = printable(f", held back by {who}: {hold.why}")
-        elif hold.watermark is not None and behind > 0:
-            held = printable(f", waits for {who}, {format_duration(behind)} behind it")
-        else:
-            held = printable(f", held back by {who}")
-    if status.watermark is None:
-        return f"no watermark yet{held}"
-    return f"watermark {watermark_text(status.watermark, raw=raw)}{unit}{held}"
+    return (
+        "no watermark yet"
+        if status.watermark is None
+        else f"watermark {watermark_text(status.watermark, raw=raw)}{unit}"
+    )
 
 
 def _common_day(status: SourceStatus) -> str | None:

@@ -10,7 +10,7 @@ import threading
 import time
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, zip_longest
 from types import TracebackType
 from typing import Any
@@ -26,9 +26,8 @@ from watermark_source.monitor.lanes import Look
 from watermark_source.monitor.page.document import framed_html
 from watermark_source.monitor.page_content import Page
 from watermark_source.monitor.status_table import GAP, TableLayout, headline, join_pieces, layout, snapshot_lines
-from watermark_source.monitor.terminal_picture import Line, picture_lines, shown_live, shown_of_page, upstream_text
-from watermark_source.monitor.three_clocks import TOLERANCE, Diagnosis, QueryClocks, clock_pieces
-from watermark_source.status_model.hold_texts import as_sentence
+from watermark_source.monitor.terminal_picture import Line, Shown, picture_lines, shown_live, shown_of_page
+from watermark_source.monitor.three_clocks import TOLERANCE, clock_pieces
 from watermark_source.status_model.source_status import SourceStatus
 from watermark_source.status_model.status_json import status_from_json
 
@@ -69,14 +68,23 @@ def render_text(
     return "\n".join([*text, *_footer(shown)])
 
 
-def clock_lines(of: QueryClocks, why: Diagnosis, width: int) -> list[str]:
-    """Return the lines above the sources: why the results are behind the clock, then the three clocks.
+def table_lines(
+    of: Shown, clocks: Sequence[str], width: int, height: int | None, *, now: int | None, raw: bool = False
+) -> list[Line]:
+    """Return the tables of a query's sources, below what is said of it.
 
-    There are none while nothing of this is known.
+    Args:
+        of: the query.
+        clocks: texts about its clocks.
+        width: characters of a line.
+        height: limit on the lines.
+        now: the reader's clock, for ages; by default the time of each report.
+        raw: whether to show watermarks as milliseconds.
     """
-    if of.unprocessed is None:
-        return []
-    return [*join_pieces([as_sentence(str(why))], width), *join_pieces(clock_pieces(of), width)]
+    said = [line for text in (*of.words, " | ".join(clocks)) for line in join_pieces([printable(text)], width)]
+    lines = None if height is None else max(6, (height - len(said)) // max(1, len(of.sources)))
+    tables = (render_text(source, width=width, now=now, raw=raw, lines=lines).split("\n") for source in of.sources)
+    return [Line(line) for line in chain(said, *tables)]
 
 
 def _arrange(
@@ -224,13 +232,10 @@ class LiveStatus:
 
     def _lines(self, of: QueryStatus, width: int, now: int | None, height: int | None) -> list[Line]:
         """Return what is shown of the query in at most ``height`` lines; ``now``: the reader's clock, for ages."""
-        if not self._table:
-            view = reported_view("", self._name, of, self._history)
-            return picture_lines(shown_live(view, self._history.changes()), width, height)
-        clocks = clock_lines(of.clocks, of.why, width)
-        lines = None if height is None else max(1, (height - len(clocks)) // len(self._latest))
-        tables = (render_text(s, width=width, now=now, raw=self._raw, lines=lines).split("\n") for s in self._latest)
-        return [Line(line) for line in chain(clocks, *tables)]
+        shown = shown_live(reported_view("", self._name, of, self._history), self._history.changes())
+        if self._table:
+            return table_lines(shown, clock_pieces(of.clocks), width, height, now=now, raw=self._raw)
+        return picture_lines(shown, width, height)
 
     def _print_snapshot(self, *, last: bool) -> None:
         now = self._now()
@@ -306,20 +311,11 @@ def _page_picture(page: Mapping[str, Any], console: Console, *, table: bool) -> 
     room = max(12, (height - 2) // max(1, len(page["queries"]))) if console.is_terminal else None
     lines: list[Line] = []
     for query in page["queries"]:
-        lines += [Line(printable(query["name"])), *_of_page(query, page["at"], width, room, table=table), Line("")]
+        shown = shown_of_page(query, [status_from_json(report) for report in query["sources"]], page["at"])
+        lines += [Line(printable(query["name"]))]
+        lines += table_lines(shown, (), width, room, now=shown.at) if table else picture_lines(shown, width, room)
+        lines.append(Line(""))
     return _coloured(lines) if lines else Text("no query runs", style="dim")
-
-
-def _of_page(query: Mapping[str, Any], at: int, width: int, room: int | None, *, table: bool) -> Iterator[Line]:
-    sources = [status_from_json(report) for report in query["sources"]]
-    if not table:
-        yield from picture_lines(shown_of_page(query, sources, at), width, room)
-        return
-    said = (printable(str(query["why"])), printable(str(query["open"])), *map(upstream_text, query["upstream"]))
-    yield from (Line(line) for line in join_pieces(said, width))
-    lines = None if room is None else max(6, room // max(1, len(sources)) - 3)
-    for source in sources:
-        yield from (Line(line) for line in render_text(source, width=width, now=at, lines=lines).split("\n"))
 
 
 def _coloured(lines: Sequence[Line]) -> RenderableType:

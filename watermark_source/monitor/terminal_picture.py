@@ -107,7 +107,7 @@ def shown_of_page(query: Mapping[str, Any], sources: Sequence[SourceStatus], at:
     name = "" if over is None else over.source_name
     return Shown(
         at=at,
-        words=(*query["said"], *(upstream_text(each) for each in query["upstream"])),
+        words=(*query["said"], *map(_upstream, query["upstream"])),
         sources=tuple(sources),
         watermark=query["clocks"]["input_watermark"],
         applied=query["clocks"]["applied_watermark"],
@@ -116,9 +116,8 @@ def shown_of_page(query: Mapping[str, Any], sources: Sequence[SourceStatus], at:
     )
 
 
-def upstream_text(of: Mapping[str, Any]) -> str:
-    """Return an element of ``upstream`` in ``status.json`` as a sentence."""
-    return printable(f"Writer {of['writer']} is the query {of['query']}: {of['why']}")
+def _upstream(of: Mapping[str, Any]) -> str:
+    return f"Writer {of['writer']} is the query {of['query']}: {of['why']}"
 
 
 def _over_time(sources: Iterable[SourceStatus]) -> SourceStatus | None:

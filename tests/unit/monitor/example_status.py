@@ -170,7 +170,7 @@ CHECKOUT = page(
     view(
         checkout(),
         held_since={"orders": NOON - 60_000},
-        points={"orders": [Point(NOON + 1_000 * n, 5_000 * n, n, 7_000 - n) for n in range(5)]},
+        points={"orders": [Point(NOON + 1_000 * n, 5_000 * n, n) for n in range(5)]},
     )
 )
 """One query, with lines over time."""

@@ -253,7 +253,7 @@ def test_the_json_has_the_reports_of_the_sources() -> None:
     assert query["why"] == str(CHECKOUT.queries[0].why)
     assert query["open"] == CHECKOUT.queries[0].open.sentence
     assert status_from_json(query["sources"][0]) == checkout()
-    assert query["points"]["orders"][2] == {"at": NOON + 2_000, "behind": 10_000, "lag": 2, "drift": 6_998}
+    assert query["points"]["orders"][2] == {"at": NOON + 2_000, "behind": 10_000, "lag": 2}
     assert query["freshness"] == {"event_time_lag": None, "commit_latency": None}
 
 

