@@ -60,8 +60,7 @@ ENGINE_GROUPS: dict[str, str] = {
     "sourceName": OTHERS,
     "minPartitions": OTHERS,
     "maxRecordsPerPartition": OTHERS,
-    "reportHost": OTHERS,
-    "reportPorts": OTHERS,
+    "reportAddress": OTHERS,
 }
 """Section of the page for each option of the engine."""
 _WIDTH = 120

@@ -85,7 +85,7 @@ def on_the_parsed_column(spark: SparkSession, bootstrap: str, topic: str, rows: 
 
 def by_partition(spark: SparkSession, bootstrap: str, topic: str, rows: int) -> DataFrame:
     """Return the orders as the source decodes them, with a watermark that it makes from the documents."""
-    decoded = {"valueFormat": "json", "valueSchema": SCHEMA, "valueTimeZone": "UTC"}
+    decoded = {"valueFormat": "json", "valueSchema": SCHEMA, "timeZone": "UTC"}
     options = {**decoded, "eventTimeColumn": "value:$.order.created_at", "maxOutOfOrderness": "30 seconds"}
     return follow_watermark(orders(spark, bootstrap, topic, rows, **options)).select("event_time", "payload.*")
 

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import product
 from typing import Any
 
 from watermark_source import durations
@@ -138,15 +139,18 @@ class Renamed:
     new: str | None
     """The option to write; ``None``: there is nothing to write."""
     values: Mapping[str, str | None] = field(default_factory=dict)
-    """The new option's texts for the old one's, in lower case; ``None``: its default. Others are unchanged."""
+    """The new option's texts for the old one's, in any case; ``None``: its default. Others are unchanged."""
     why: str = ""
     """Why there is nothing to write."""
     prefix: str = ""
     """What the new option's text has in front of the old one's."""
+    joined: str | None = None
+    """What stands between the texts of several old options that are parts of one new option; ``None``: of one alone."""
 
     def text(self, text: str) -> str | None:
         """Return the text of the new option; ``None`` where it is to be left out."""
-        return None if self.new is None else self.values.get(text.strip().lower(), f"{self.prefix}{text}")
+        new_texts = {old.lower(): new for old, new in self.values.items()}
+        return None if self.new is None else new_texts.get(text.strip().lower(), f"{self.prefix}{text}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +166,8 @@ class OptionTable:
     and digits alone, because other systems write ``server-id`` or ``server.id``."""
     no_meaning: Mapping[str, str] = field(default_factory=dict)
     """Rows of the table that this source refuses, and the reason: it shares them with other sources."""
+    without_effect: Mapping[str, str] = field(default_factory=dict)
+    """Options of other readers that are accepted with a warning, and the reason why they change nothing."""
     only_in_streams: tuple[str, ...] = ()
     """Rows that a batch read ignores with a warning."""
     is_secret_in_family: Callable[[str], bool] | None = None
@@ -176,23 +182,26 @@ class OptionTable:
         Raises:
             OptionError: an option is given by two names.
         """
-        olds = {f"{prefix}{row.old.lower()}": row for row in self.renamed for prefix in ("", _OPTION_OF_TABLE)}
-        found = {name: text for name, text in given.items() if name.lower() not in olds}
-        for name, text in given.items():
-            if (row := olds.get(name.lower())) is None:
+        names = {name.lower(): name for name in given}
+        found, keys = dict(given), list[tuple[Renamed, str | None]]()
+        for row, prefix in product(self.renamed, ("", _OPTION_OF_TABLE)):
+            if (name := f"{prefix}{row.old}".lower()) not in names:
                 continue
-            new = row.text(str(text))
-            is_secret = row.new is not None and self.is_secret(row.new)
-            shown = f"{row.prefix}***" if is_secret else new
-            line = f'write .option("{row.new}", "{shown}")' if new is not None else "leave it out"
-            _warn_once(f"{row.old} is an option of earlier versions: {line}{row.why and f'; {row.why}'}")
+            text, key = str(found.pop(names[name])), f"{prefix}{row.new}"
+            new, known = row.text(text), given_text(found, key)
+            keys.append((row, None if new is None else key))
             if new is None:
                 continue
-            key = f"{name[: -len(row.old)]}{row.new}"
-            if given_text(found, key) not in (None, new):
-                seen = "***" if is_secret else str(text)
+            if known is not None and row.joined is not None and given_text(given, key) is None:
+                new = f"{known}{row.joined}{new}"
+            elif known not in (None, new):
+                seen = "***" if self.is_secret(str(row.new)) else text
                 raise OptionError(row.old, seen, f"is {row.new} now, which is given too", example="leave it out")
             found[key] = new
+        for row, written in keys:
+            shown = f"{row.prefix}***" if self.is_secret(str(row.new)) else found.get(written or "")
+            line = "leave it out" if written is None else f'write .option("{row.new}", "{shown}")'
+            _warn_once(f"{row.old} is an option of earlier versions: {line}{row.why and f'; {row.why}'}")
         return found
 
     def parse(self, given: Mapping[str, str]) -> dict[str, Any]:
@@ -205,6 +214,7 @@ class OptionTable:
         of_table, given = is_of_table(given), options_of_table(given)
         by_key = {option.name.lower(): option for option in self.options}
         elsewhere = {_letters(name): name for name in self.not_needed}
+        without_effect = {name.lower(): name for name in self.without_effect}
         values = {option.name: option.default for option in self.options}
         for name, text in given.items():
             key = name.lower()
@@ -216,6 +226,8 @@ class OptionTable:
             elif (foreign := elsewhere.get(_letters(name))) is not None:
                 reason = f"is not needed: {self.not_needed[foreign]}"
                 raise OptionError(foreign, str(text), reason, example="leave it out")
+            elif (idle := without_effect.get(key)) is not None:
+                _warn_once(f"{idle} has no effect: {self.without_effect[idle]}")
             elif key not in _SPARK_OWN and not key.startswith(self.prefixes):
                 where = f"a table's TBLPROPERTIES are read as its OPTIONS; {self.where_all_are}"
                 raise unknown_option(name, (*values, *self.family_names), where if of_table else self.where_all_are)

@@ -39,10 +39,10 @@ _log = logging.getLogger(__name__)
 WORDS: Final = Words(
     split="log",
     limit="maxRowsPerTrigger",
-    event_time="eventTimeColumn and serverTimeZone",
+    event_time="eventTimeColumn and timeZone",
     from_start='.option("startingOffsets", "earliest")',
     dated_by='name these times in the source: .option("eventTimeColumn", "{column}")',
-    zone='of a DATETIME, name it: .option("serverTimeZone", "Europe/Berlin")',
+    zone='of a DATETIME, name it: .option("timeZone", "Europe/Berlin")',
     reads_first='a snapshot: .option("startingOffsets", "initial")',
     clock='.option("watermarkStrategy", "none")',
 )

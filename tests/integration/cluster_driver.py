@@ -27,7 +27,7 @@ from watermark_source import follow_watermark
 
 WINDOWS = "windows"
 UNREACHABLE = "unreachable"
-"""Windows, with nobody at the address tasks are to report to."""
+"""Windows, with no one at the address tasks are to report to."""
 TRAPPED = "trapped"
 """Rows; the task that takes ``Job.trap`` away in the second batch hangs until it is killed."""
 SPECULATED = "speculated"
@@ -37,12 +37,12 @@ WINDOW_MS = 10_000
 ROW_COLUMNS = ("partition", "offset", "event_time")
 _HANGS_SECONDS = 120.0
 _SLOW_SECONDS = 120.0
-"""Longer than any machine takes for the other tasks; the attempt that takes its place ends it."""
+"""Longer than any machine needs for the other tasks; the attempt that takes its place ends it."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """What the queries read, where they write, and at which address nobody can be reported to."""
+    """What the queries read, where they write, and at which address no one can be reported to."""
 
     bootstrap: str
     topic: str
@@ -70,7 +70,7 @@ class Job:
     def run(self, spark: SparkSession, query: str) -> list[dict[str, Any]]:
         """Run a query until everything is read; return the progress of its batches."""
         hole, port = self.black_hole
-        unreachable = {"reportHost": hole, "reportPorts": str(port)} if query == UNREACHABLE else {}
+        unreachable = {"reportAddress": f"{hole}:{port}"} if query == UNREACHABLE else {}
         source = spark.readStream.format("aligned-kafka").options(
             **{
                 "kafka.bootstrap.servers": self.bootstrap,
@@ -108,7 +108,7 @@ def _trap(path: str) -> Callable[[Batches], Batches]:
         for batch in batches:
             yield batch
             if _of_batch(1):
-                # Only one task can rename it: that one is caught, and tells where it runs.
+                # Only one task can rename it: that one is caught, and shows where it runs.
                 with contextlib.suppress(FileNotFoundError):
                     os.rename(path, f"{path}.{os.environ['SPARK_LOCAL_IP']}")
                     time.sleep(_HANGS_SECONDS)
@@ -117,7 +117,7 @@ def _trap(path: str) -> Callable[[Batches], Batches]:
 
 
 def _slow(batches: Batches) -> Batches:
-    # By now every row is read and reported: whoever does it again reports it again.
+    # By now every row is read and reported: anyone who does it again reports it again.
     yield from batches
     task = TaskContext.get()
     assert task is not None

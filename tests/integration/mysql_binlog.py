@@ -1,4 +1,4 @@
-"""A database of a test's own, and what the binlog says about one of its tables, decoded."""
+"""A database of a test's own, and what the binlog states about one of its tables, decoded."""
 
 from __future__ import annotations
 

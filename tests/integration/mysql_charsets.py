@@ -1,6 +1,6 @@
-"""What a server makes of the characters of its character sets, but for those whose bytes are Unicode.
+"""What a server makes of the characters of its character sets, except for those whose bytes are Unicode.
 
-``python -m tests.integration.mysql_charsets`` writes the connector's tables of them anew.
+``python -m tests.integration.mysql_charsets`` writes the connector's tables of them again.
 """
 
 from __future__ import annotations

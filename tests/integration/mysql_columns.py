@@ -146,7 +146,7 @@ SAMPLES: tuple[Sample, ...] = (
     Sample("timestamp_6", "TIMESTAMP(6) NULL", ("'2001-09-09 01:46:40.000001'",), shown=_moment(6)),
     Sample("timestamp_late", "TIMESTAMP NULL", ("'2038-01-19 03:14:08'", "'2106-02-07 06:28:15'"), shown=_moment(0),
            only=Flavour.MARIADB, since=(11, 5)),
-    # Before the texts, whose collations are told by their number among all columns that have one.
+    # Before the texts, whose collations are identified by their number among all columns that have one.
     Sample("json_s", "JSON", _JSON, only=Flavour.MYSQL),
     Sample("point_s", "POINT", ("ST_GeomFromText('POINT(1 -2)')", "ST_GeomFromText('POINT(3 4)', 4326)"), "HEX({})",
            _shape),

@@ -24,7 +24,7 @@ _TIMES = frozenset(() if flavour_from_environment() is Flavour.MARIADB else (Abi
 
 
 class MySqlHarness(Harness):
-    """By commit times. The binlog is all tables', and its server's clock goes on: it is never quiet."""
+    """By commit times. The binlog is all tables', and its server's clock continues: it is never quiet."""
 
     source = DefaultSource
     abilities = frozenset({Ability.LOSS, Ability.REMOTE, Ability.SECRETS, Ability.ROW_INDEX, Ability.CUTTER}) | _TIMES

@@ -41,7 +41,7 @@ class Delivered:
 
     @classmethod
     def of(cls, streams: Streams, name: str) -> Delivered:
-        """Read what is there under a name."""
+        """Read what exists under a name."""
         found = streams.result(name)
         order = ("_commit_version", "_change_number")
         rows = found.where("marker IS NULL").select(*order, "_change_type", "id", "name", "amount").orderBy(*order)

@@ -42,7 +42,7 @@ _LETTERS = "aAbBáÁàzZßsS_- é"
 
 
 def _word(number: int) -> str:
-    """Short words of letters that many collations take for equal."""
+    """Short words of letters that many collations treat as equal."""
     letters = [_LETTERS[number % 16], _LETTERS[number // 16 % 16], _LETTERS[number // 256 % 16]]
     return "'" + "".join(letters).rstrip() + f"{number // 4096 or ''}'"
 

@@ -23,7 +23,7 @@ CHANGE = ("_change_type", "_commit_version", "_change_number")
 
 
 def make_user(server: MySql, name: str, *grants: str, password: str = PASSWORD) -> None:
-    """Make a user anew, with exactly these grants."""
+    """Make a user again, with exactly these grants."""
     quoted = password.replace("'", "''")
     run(
         server.host, server.port, f"DROP USER IF EXISTS '{name}'@'%'",

@@ -35,7 +35,7 @@ def writers(
 ) -> Iterator[None]:
     """Change rows of a table, with the first ``keys`` keys of a kind, a name and an amount, until the block is left.
 
-    They pause for so many seconds after each transaction, and go on when the server is killed and comes back.
+    They pause for so many seconds after each transaction, and continue when the server is killed and comes back.
     """
     stopped = threading.Event()
     problems: list[BaseException] = []
@@ -73,7 +73,7 @@ def _write(
                 if refused.args[0] not in _AWAY:
                     raise
                 stopped.wait(0.2)
-    except BaseException as problem:  # noqa: BLE001 - told by the test
+    except BaseException as problem:  # noqa: BLE001 - reported by the test
         problems.append(problem)
 
 

@@ -30,7 +30,7 @@ NewTopic = Callable[..., str]
 SCHEMA = (
     "id STRING, at BIGINT, n STRUCT<x: DOUBLE, y: DECIMAL(10,2)>, l ARRAY<INT>, ts TIMESTAMP, _corrupt_record STRING"
 )
-JSON = {"valueFormat": "json", "valueSchema": SCHEMA, "valueTimeZone": "UTC"}
+JSON = {"valueFormat": "json", "valueSchema": SCHEMA, "timeZone": "UTC"}
 
 
 def test_a_batch_and_a_stream_deliver_what_from_json_does(
@@ -92,8 +92,8 @@ def test_failfast_ends_the_query_and_names_the_record(streams: KafkaStreams, kaf
     rows = data_rows(
         streams.source(subscribe=topic, valueFormat="json", valueSchema="at INT", valueMode="FAILFAST")
     ).drop("event_time")
-    told = "0 offset 1: the value does not fit valueSchema: at: it does not fit INT"
-    with pytest.raises(StreamingQueryException, match=told):
+    reported = "0 offset 1: the value does not fit valueSchema: at: it does not fit INT"
+    with pytest.raises(StreamingQueryException, match=reported):
         streams.run(rows, "q")
 
 

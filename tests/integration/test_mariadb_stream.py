@@ -292,7 +292,7 @@ def test_a_table_that_keeps_former_rows_is_refused_at_load(mariadb: Database, pe
 def test_a_table_that_begins_to_keep_former_rows_ends_the_query(mariadb: Database, period: str, form: str) -> None:
     mariadb.run(_ANEW.format("kept"))
     life = Life(
-        mariadb, tables=f"{mariadb.name}.kept", startingOffsets="latest", rowFormat=form, schemaChangeBehavior="ignore"
+        mariadb, tables=f"{mariadb.name}.kept", startingOffsets="latest", rowFormat=form, ignoredChanges="columns"
     )
     start: Mapping[str, Any] = life.reader.initialOffset()
     added = period.replace(", PERIOD", ", ADD PERIOD").lstrip(", ")
@@ -333,7 +333,7 @@ def test_the_hash_of_a_unique_text_is_no_column(mariadb: Database, unique: str) 
 
 
 @pytest.mark.parametrize(
-    ("declared", "says"),
+    ("declared", "message"),
     [
         ("YEAR(2)", r"the type year\(2\) is not read, because a SELECT shows two .* excludeColumns. .* MODIFY `odd`"),
         (
@@ -345,13 +345,13 @@ def test_the_hash_of_a_unique_text_is_no_column(mariadb: Database, unique: str) 
         ("INET6", "the type inet6 is not read; leave it out by the option excludeColumns"),
     ],
 )
-def test_a_type_whose_values_are_not_whole_is_refused_at_load(mariadb: Database, declared: str, says: str) -> None:
+def test_a_type_whose_values_are_not_whole_is_refused_at_load(mariadb: Database, declared: str, message: str) -> None:
     mariadb.run(
         "SET GLOBAL mysql56_temporal_format = OFF", f"CREATE OR REPLACE TABLE old (id INT PRIMARY KEY, odd {declared})",
         "SET GLOBAL mysql56_temporal_format = ON",
     )  # fmt: skip
     for form in ("columns", "json"):
-        with pytest.raises(UnsupportedFormatError, match=says):
+        with pytest.raises(UnsupportedFormatError, match=message):
             Life(mariadb, tables=f"{mariadb.name}.old", rowFormat=form)
         Life(mariadb, tables=f"{mariadb.name}.old", rowFormat=form, excludeColumns="odd").reader.stop()
 
@@ -404,7 +404,7 @@ def test_a_limit_cuts_and_a_moment_is_found_by_the_second(mariadb: Database) -> 
     later = Life(mariadb, startingTimestamp=moment)
     begin = later.reader.initialOffset()
     assert [change[3] for change in later.changes(begin, later.reader.latestOffset(begin, ALL))] == [*range(20, 26)]
-    # There are no commit times to align by: batches go on in steps.
+    # There are no commit times to align by: batches continue in steps.
     grouped = Life(mariadb, startingTimestamp=moment, alignmentGroup="g", alignmentMaxDrift="1 second")
     assert len(grouped.changes(begin, grouped.reader.latestOffset(begin, ALL))) == 6
     for each in (life, later, grouped):

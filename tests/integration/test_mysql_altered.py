@@ -56,7 +56,7 @@ def test_a_column_that_is_dropped_while_a_query_runs_is_null_from_there_on_and_i
 ) -> None:
     database = mysql_database
     database.run(_TABLE, "INSERT INTO t VALUES (1, 'one', 1.25, 0.5)")
-    life = Life(database, schemaChangeBehavior="ignore")
+    life = Life(database, ignoredChanges="columns")
     start: Mapping[str, Any] = life.reader.initialOffset()
     while (before := start) != (start := life.reader.latestOffset(start, ALL)):
         life.rows(before, start)
@@ -78,9 +78,9 @@ _INSERTED = "INSERT INTO t VALUES (2, 'two', 2, 2)", "INSERT INTO t (id, amount)
 def test_rows_without_any_column_of_the_stream_are_null(mysql_database: Database) -> None:
     database = mysql_database
     database.run("CREATE TABLE t (name INT)")
-    life = Life(database, startingOffsets="latest", schemaChangeBehavior="ignore")
+    life = Life(database, startingOffsets="latest", ignoredChanges="columns")
     start = life.reader.initialOffset()
-    snapshot = Life(database, schemaChangeBehavior="ignore")
+    snapshot = Life(database, ignoredChanges="columns")
     begin = snapshot.reader.initialOffset()
     planned = snapshot.reader.latestOffset(begin, ALL)
     database.run("INSERT INTO t VALUES (1)", "ALTER TABLE t RENAME COLUMN name TO new", "INSERT INTO t VALUES (2), (3)")
@@ -119,13 +119,13 @@ def test_a_column_that_the_stream_has_not_ends_the_query_which_continues_with_it
     database = mysql_database
     life, start = from_now_on(database)
     database.run("INSERT INTO t VALUES (1, 'one', 1, 1)", alter, *_INSERTED)
-    told = (
+    reported = (
         rf"{database.name}\.t was altered by .*{re.escape(alter)}: where the binlog is read it has columns that the "
-        rf"stream lacks: {new}\. Load the stream again .* set schemaChangeBehavior to ignore"
+        rf"stream lacks: {new}\. Load the stream again .* add columns to ignoredChanges"
     )
-    with pytest.raises(SchemaError, match=told):
+    with pytest.raises(SchemaError, match=reported):
         rows_of(life, start, "id")
-    # The rows before have a column that nobody has any more, and that ends nothing.
+    # The rows before have a column that no one has any more, and that ends nothing.
     again = Life(database, startingOffsets="latest")
     assert rows_of(again, start, "id", new) == [(1, None), (2, "two"), (3, None)]
 
@@ -144,11 +144,11 @@ def test_a_column_that_takes_the_name_of_another_ends_the_query(
     database = mysql_database
     database.run("CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(20), nick VARCHAR(20))")
     life, snapshot = Life(database, startingOffsets="latest"), Life(database)
-    ignoring = Life(database, startingOffsets="latest", schemaChangeBehavior="ignore")
+    ignoring = Life(database, startingOffsets="latest", ignoredChanges="columns")
     start, begin = life.reader.initialOffset(), snapshot.reader.initialOffset()
     planned = snapshot.reader.latestOffset(begin, ALL)
     database.run("INSERT INTO t VALUES (1, 'name', 'nick')", *alter)
-    refused = r"[.]t to another, and logged no row: .*\. Begin a new query, or set schemaChangeBehavior to ignore"
+    refused = r"[.]t to another, and logged no row: .*\. Begin a new query, or add columns to ignoredChanges"
     with pytest.raises(SchemaError, match=refused):
         rows_of(life, start, "id")
     with pytest.raises(SchemaError, match=refused):
@@ -183,8 +183,10 @@ def test_a_column_with_a_wider_type_ends_the_query_which_goes_on_with_it_when_lo
         "INSERT INTO t VALUES (1, 'one', 1, 1)", "ALTER TABLE t MODIFY id BIGINT",
         "INSERT INTO t VALUES (1 << 40, '', 2, 2)",
     )  # fmt: skip
-    told = "the column id is int64, and the stream has it as int32. Load the stream again and start the query with its"
-    with pytest.raises(UnsupportedFormatError, match=told):
+    reported = (
+        "the column id is int64, and the stream has it as int32. Load the stream again and start the query with its"
+    )
+    with pytest.raises(UnsupportedFormatError, match=reported):
         rows_of(life, start, "id")
     assert rows_of(Life(database, startingOffsets="latest"), start, "id") == [(1,), (1 << 40,)]
 
@@ -205,7 +207,7 @@ def test_a_column_that_was_added_and_dropped_again_ends_nothing(
 def test_a_chunk_of_a_table_that_was_altered_since_it_was_planned_is_rolled_back(mysql_database: Database) -> None:
     database = mysql_database
     database.run(_TABLE, "INSERT INTO t VALUES (1, 'one', 1.25, 0.5), (2, 'two', 2.5, 1)")
-    life = Life(database, schemaChangeBehavior="ignore")
+    life = Life(database, ignoredChanges="columns")
     start = life.reader.initialOffset()
     end = life.reader.latestOffset(start, ALL)
     database.run(

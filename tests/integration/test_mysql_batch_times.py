@@ -64,19 +64,19 @@ def test_a_batch_carries_a_watermark_that_its_rows_are_behind_and_no_later_row_i
         for number in range(5):
             before = end
             database.run(f"INSERT INTO t VALUES ({number}, 'n', 0)")
-            told_after = millis(database)
+            reported_after = millis(database)
             time.sleep(0.002)
             start, end = end, life.reader.latestOffset(end, ALL)
             rows = life.rows(start, end)
             assert [row["id"] for row in rows] == [number]
-            assert end["wm"] >= told_after - 1 >= max(committed(rows)) - 1
+            assert end["wm"] >= reported_after - 1 >= max(committed(rows)) - 1
             assert min(committed(rows)) > before.get("wm", 0)
             # What the tasks reported leads no further, so nothing follows for it.
             assert life.reader.latestOffset(end, ALL) == end
             assert life.reader.latestOffset(end, ALL) == end
         carried = sent(life, start, end)
         assert ("watermark", end["wm"]) in {(kind, _millis(at)) for kind, at, _ in carried}
-    # A new process gives out the same, and goes on from there though it reads the batch again.
+    # A new process gives out the same, and continues from there though it reads the batch again.
     with life_of(database, startingOffsets="latest") as again:
         assert sent(again, start, end) == carried
         database.run("INSERT INTO t VALUES (100, 'n', 0)")
@@ -148,14 +148,15 @@ def test_no_row_is_late_while_a_clock_that_was_set_back_is_behind_and_a_warning_
             assert _millis(row["event_time"]) == ahead + 1
             assert committed([row])[0] < ahead
             assert end["wm"] == ahead
-    (said,) = [each.getMessage() for each in caplog.records if "set back" in each.getMessage()]
+    (logged,) = [each.getMessage() for each in caplog.records if "set back" in each.getMessage()]
     assert (
-        "binlog-0: the server's clock, which dates the rows, is 5 min behind the watermark" in said or "4 min" in said
+        "binlog-0: the server's clock, which dates the rows, is 5 min behind the watermark" in logged
+        or "4 min" in logged
     )
-    assert f"Until it has passed {watermark_text(ahead)} UTC" in said
+    assert f"Until it has passed {watermark_text(ahead)} UTC" in logged
 
 
-def test_nothing_is_told_by_the_clock_where_event_time_is_a_column(mysql_database: Database) -> None:
+def test_nothing_is_reported_by_the_clock_where_event_time_is_a_column(mysql_database: Database) -> None:
     database = mysql_database
     database.run("CREATE TABLE t (id INT PRIMARY KEY, at TIMESTAMP)")
     life = Life(database, startingOffsets="latest", eventTimeColumn="at")

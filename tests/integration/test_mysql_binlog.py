@@ -258,7 +258,7 @@ def test_least_metadata_is_refused_with_the_remedy() -> None:
                 assert not list(decoder.decode(block.memory, block.events, block.file))
 
 
-def test_who_may_not_read_the_binlog_is_told_so(mysql: MySql) -> None:
+def test_who_may_not_read_the_binlog_learns_the_reason(mysql: MySql) -> None:
     with new_database(mysql) as database:
         user = f"{database.name}_user"
         database.run(f"CREATE USER '{user}'@'%' IDENTIFIED BY 'right'")

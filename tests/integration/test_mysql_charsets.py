@@ -1,4 +1,4 @@
-"""Every character set: what the binlog says, decoded, is what the server shows."""
+"""Every character set: what the binlog states, decoded, is what the server shows."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_character_sets_of_several_bytes_are_those_of_the_server(mysql: MySql) -
     seen = 0
     for charset, characters in multi_byte_charsets(mysql):
         none = {code for code in characters if point_of(tables_of(charset), code) == NO_CHARACTER}
-        # Of bytes that no text has, MariaDB says that it knows no such character.
+        # Of bytes that no text has, MariaDB states that it knows no such character.
         assert {characters[code].text for code in none} <= {None, "?"}, charset
         shown = {code: each.text for code, each in characters.items() if code not in none}
         assert None not in shown.values(), charset

@@ -90,12 +90,12 @@ def test_a_snapshot_does_not_continue_in_another_order(alter: str, by: str, mysq
     planned = life.reader.latestOffset(read, ALL)
     assert read["snapshot"] == {f"{mysql_database.name}.t": [["id COLLATE utf8mb4_general_ci", "B"]]}
     mysql_database.run(f"ALTER TABLE t {alter}")
-    says = rf"begun in the order of \(id COLLATE utf8mb4_general_ci\), and the table is read by \({by}\)"
-    with pytest.raises(OffsetError, match=says):
+    message = rf"begun in the order of \(id COLLATE utf8mb4_general_ci\), and the table is read by \({by}\)"
+    with pytest.raises(OffsetError, match=message):
         life.rows(read, planned)
     life.reader.stop()
     later = Life(mysql_database, snapshotChunkRows=1, snapshotParallelism=1)
-    with pytest.raises(OffsetError, match=says):
+    with pytest.raises(OffsetError, match=message):
         later.rows(planned, later.reader.latestOffset(planned, ALL))
     later.reader.stop()
 
@@ -193,7 +193,7 @@ def test_a_chunk_may_end_at_a_date_that_is_none(mysql_database: Database) -> Non
 
 
 @pytest.mark.parametrize(
-    ("column", "says"),
+    ("column", "message"),
     [
         ("nowhere", "there is no column nowhere; .*t has id, name, amount"),
         ("shop.t:id", "the table shop.t is not one of"),
@@ -203,12 +203,12 @@ def test_a_chunk_may_end_at_a_date_that_is_none(mysql_database: Database) -> Non
         ("id,name", "database.table:column"),
     ],
 )
-def test_what_no_snapshot_can_be_cut_by_is_refused(column: str, says: str, mysql_database: Database) -> None:
+def test_what_no_snapshot_can_be_cut_by_is_refused(column: str, message: str, mysql_database: Database) -> None:
     mysql_database.run(_TABLE.format("t"))
     server = mysql_database.server
     given = {
         "hostname": server.host, "port": str(server.port), "username": USER, "password": PASSWORD,
         "tables": f"{mysql_database.name}.t", "snapshotChunkColumn": column,
     }  # fmt: skip
-    with pytest.raises(OptionError, match=says):
+    with pytest.raises(OptionError, match=message):
         DefaultSource(given).schema()

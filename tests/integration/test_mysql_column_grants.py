@@ -52,9 +52,9 @@ def test_columns_that_may_not_be_read_come_in_neither_phase(
     columns = _rows(mysql_database, **options)
     assert [row["n"] for row in columns] == [10, 10, 11, 11, 10]
     assert not any("secret" in row for row in columns)
-    said = "the user 'some' may read these columns alone, and the stream lacks the others. "
-    (words,) = {record.getMessage() for record in caplog.records if said in record.getMessage()}
-    assert f"{said}{mysql_database.name}.t: id, shop, n. For all of them, on the server: GRANT SELECT ON " in words
+    logged = "the user 'some' may read these columns alone, and the stream lacks the others. "
+    (words,) = {record.getMessage() for record in caplog.records if logged in record.getMessage()}
+    assert f"{logged}{mysql_database.name}.t: id, shop, n. For all of them, on the server: GRANT SELECT ON " in words
 
 
 def test_a_unique_key_in_place_of_a_primary_one_needs_no_more(mysql_database: Database) -> None:
@@ -140,8 +140,10 @@ def test_a_role_that_is_not_active_is_named_with_the_statement(
 ) -> None:
     _made(database, "id")
     statement = _with_role(database, *RIGHTS, own=tuple(grant.format(database.name) for grant in own))
-    with pytest.raises(refusal, match=r"The user has roles that are not active: reader\. .*: SET DEFAULT ROLE") as said:
+    with pytest.raises(
+        refusal, match=r"The user has roles that are not active: reader\. .*: SET DEFAULT ROLE"
+    ) as logged:
         Life(database, username="some")
-    assert str(said.value).endswith(statement)
+    assert str(logged.value).endswith(statement)
     database.run(statement)
     assert [row["n"] for row in _rows(database)] == [10, 10, 11, 11, 10]

@@ -52,9 +52,9 @@ def words(server: MySql, **options: Any) -> list[str]:
 
 def examined(capsys: pytest.CaptureFixture[str], server: MySql, expected: int, **options: Any) -> Lines:
     assert main(["doctor", "--mysql", *words(server, **options)]) == expected
-    said = capsys.readouterr()
-    assert PASSWORD not in said.out + said.err
-    *lines, total = said.out.splitlines()
+    logged = capsys.readouterr()
+    assert PASSWORD not in logged.out + logged.err
+    *lines, total = logged.out.splitlines()
     assert total.startswith(f"{len(lines)} checks: ")
     return {line[9:33].strip(): (line[:9].strip(), line[34:]) for line in lines}
 
@@ -107,7 +107,7 @@ def test_all_that_is_wrong_is_reported_at_once_with_the_statements(
         "primary key": "skipped", "engine": "skipped", "binlog kept": "skipped", "column grants": "skipped",
         "foreign keys": "skipped", "tables left out": "skipped",
     }  # fmt: skip
-    # What load() says is the first of these lines.
+    # What load() states is the first of these lines.
     assert lines["binlog_format"][1] == str(at_load.value)
     assert "binlog_format is MIXED, and must be ROW" in lines["binlog_format"][1]
     assert "SET GLOBAL binlog_row_metadata = 'FULL'" in lines["binlog_row_metadata"][1]
@@ -157,7 +157,7 @@ def test_a_wrong_password_is_tried_once_and_an_unreachable_server_is_named(
 
 
 @pytest.mark.parametrize(
-    ("tables", "check", "verdict", "says"),
+    ("tables", "check", "verdict", "message"),
     [
         ("shop.v", "tables", "FAILED", "shop.v is a view, not a table, and the binlog has no rows of it"),
         ("hidden.t", "logged databases", "FAILED", "leaves out the database hidden (binlog_ignore_db)"),
@@ -170,12 +170,12 @@ def test_a_wrong_password_is_tried_once_and_an_unreachable_server_is_named(
         ("shop.old", "engine", "warning", "shop.old (MyISAM): only InnoDB shows a table as of one moment"),
     ],
 )
-def test_a_table_of_which_less_can_be_told_is_named(
-    capsys: pytest.CaptureFixture[str], server: MySql, tables: str, check: str, verdict: str, says: str
+def test_a_table_of_which_less_can_be_reported_is_named(
+    capsys: pytest.CaptureFixture[str], server: MySql, tables: str, check: str, verdict: str, message: str
 ) -> None:
     lines = examined(capsys, server, int(verdict == "FAILED"), tables=tables)
     assert lines[check][0] == verdict
-    assert says in lines[check][1]
+    assert message in lines[check][1]
 
 
 def test_a_foreign_key_that_changes_rows_is_named_unless_they_are_logged(
@@ -208,7 +208,7 @@ def test_a_server_without_an_id_is_refused(capsys: pytest.CaptureFixture[str], s
     assert "server_id is 0, and must be another number" in lines["server_id"][1]
 
 
-def test_a_binlog_that_is_kept_too_shortly_is_told(capsys: pytest.CaptureFixture[str], server: MySql) -> None:
+def test_a_binlog_that_is_kept_too_shortly_is_reported(capsys: pytest.CaptureFixture[str], server: MySql) -> None:
     ((usual,),) = run(server.host, server.port, "SELECT @@GLOBAL.binlog_expire_logs_seconds")
     run(server.host, server.port, "SET GLOBAL binlog_expire_logs_seconds = 3600")
     try:
@@ -220,7 +220,7 @@ def test_a_binlog_that_is_kept_too_shortly_is_told(capsys: pytest.CaptureFixture
     assert "SET GLOBAL binlog_expire_logs_seconds = 604800" in lines["binlog kept"][1]
 
 
-def test_a_place_that_the_binlog_has_not_is_told(capsys: pytest.CaptureFixture[str], server: MySql) -> None:
+def test_a_place_that_the_binlog_has_not_is_reported(capsys: pytest.CaptureFixture[str], server: MySql) -> None:
     end = end_of_binlog(server)
     there = f'{{"file":"{end.file}","position":{end.position}}}'
     assert examined(capsys, server, 0, startingOffsets=there)["startingOffsets"] == ("ok", "is in the binlog")

@@ -1,4 +1,4 @@
-"""Tables that are dropped, emptied or made anew while they are read: nothing ends, and a batch done again is equal."""
+"""Tables that are dropped, emptied or made again while they are read: nothing ends, and a batch repeated is equal."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_tables_that_are_dropped_end_nothing(
             time.sleep(0.05)
         assert "gone before the snapshot was read to its end" in caplog.text
         assert {name: tables.get(name) for name in ("b", "t")} == on_server(database, "b", "t")
-        # After its snapshot; and one of the same name is another table, whose rows are told from its beginning.
+        # After its snapshot; and one of the same name is another table, whose rows are reported from its beginning.
         database.run("DROP TABLE b", TABLE.format("b"), "INSERT INTO b VALUES (1001, 'new', 1)")
         start, end = end, life.reader.latestOffset(end, ALL)
         assert [(row["_table"], row["id"]) for row in batch(life, start, end)] == [("b", 1001)]
@@ -86,7 +86,7 @@ def test_a_query_whose_tables_are_all_dropped_takes_the_snapshots_of_those_that_
 
 
 @pytest.mark.parametrize("starting", ["initial", "latest"])
-def test_a_database_that_is_dropped_is_told_of(
+def test_a_database_that_is_dropped_is_reported(
     starting: str, mysql_database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
     fill(mysql_database, "t", 3)
@@ -108,7 +108,7 @@ def test_a_database_that_is_dropped_is_told_of(
 def test_a_chunk_of_a_table_that_is_locked_for_longer_than_two_waits_says_so_and_comes_whole(
     mysql_database: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Here of a second each; of fifty, and five minutes in all, where nobody is in a hurry."""
+    """Here of a second each; of fifty, and five minutes in all, where no one is in a hurry."""
     session = consistent_view._SESSION
     shorter = tuple(each.replace("lock_wait_timeout = 50", "lock_wait_timeout = 1") for each in session)
     assert shorter != session
@@ -137,7 +137,7 @@ def test_a_query_is_loaded_and_waits_while_its_table_is_locked(
     mysql_database: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("pyspark_mysql_cdc_wm.client.connection.LOCK_WAIT_SECONDS", 1)
-    # Here of five seconds; of a minute, after which a server that does not answer is taken for gone.
+    # Here of five seconds; of a minute, after which a server that does not answer is treated as gone.
     monkeypatch.setattr("pyspark_mysql_cdc_wm.client.login_settings.PATIENCE_SECONDS", 5)
     shorten(monkeypatch, answer_seconds=5)
     database, server = mysql_database, mysql_database.server
@@ -272,7 +272,7 @@ def test_a_table_that_is_redefined_after_the_view_of_a_chunk_began_is_seen_as_it
     statement: str, mysql_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(mysql_database, "t", 10)
-    life = Life(mysql_database, schemaChangeBehavior="ignore")
+    life = Life(mysql_database, ignoredChanges="columns")
     start: Mapping[str, Any] = life.reader.initialOffset()
     end = life.reader.latestOffset(start, ALL)
     hold = ConsistentView.hold

@@ -96,7 +96,7 @@ def test_a_row_without_a_value_has_its_commits_time(mysql_database: Database) ->
 
 def test_a_datetime_is_of_the_clocks_of_the_zone_that_is_named(mysql_database: Database) -> None:
     mysql_database.run(_TABLE, f"INSERT INTO t VALUES {row(1, 0)}")
-    life = Life(mysql_database, eventTimeColumn="at", serverTimeZone="America/New_York")
+    life = Life(mysql_database, eventTimeColumn="at", timeZone="America/New_York")
     start: Mapping[str, Any] = life.reader.initialOffset()
     snapshot = life.reader.latestOffset(start, ALL)
     mysql_database.run(f"INSERT INTO t VALUES {row(2, 5)}")
@@ -115,9 +115,9 @@ def test_quiet_does_not_move_a_watermark_of_rows(mysql_database: Database) -> No
     mysql_database.run(f"INSERT INTO t VALUES {row(1, 3)}")
     end = life.reader.latestOffset(start, ALL)
     life.rows(start, end)
-    told = life.reader.latestOffset(end, ALL)
-    assert told["wm"] == 1_000 * int((_NOON - _EPOCH).total_seconds()) + 2_999
-    assert life.reader.latestOffset(told, ALL) == told
+    reported = life.reader.latestOffset(end, ALL)
+    assert reported["wm"] == 1_000 * int((_NOON - _EPOCH).total_seconds()) + 2_999
+    assert life.reader.latestOffset(reported, ALL) == reported
     life.reader.stop()
 
 
@@ -154,19 +154,19 @@ def test_a_restart_within_a_snapshot_counts_the_event_times_of_what_was_delivere
     mysql_database.run(f"REPLACE INTO t VALUES {row(3, 60)}", f"REPLACE INTO t VALUES {row(33, 3_600)}")
     start, end = end, life.reader.latestOffset(end, ALL)
     assert sorted(each["id"] for each in life.rows(start, end)) == [3, 3, *range(10, 20)]
-    told = life.reader.latestOffset(end, ALL)
+    reported = life.reader.latestOffset(end, ALL)
     life.reader.stop()
-    # Nobody has told this process what the last batch saw.
+    # This process does not know what the last batch saw.
     again = Life(mysql_database, eventTimeColumn="at", snapshotChunkRows=10, snapshotParallelism=1)
     seen = again.reader.latestOffset(end, ALL)
     again.reader.stop()
     minute = 1_000 * int((_NOON - _EPOCH).total_seconds()) + 60_000
-    assert told["splits"]["binlog"]["0"][2] == minute - 1
-    assert seen["splits"] == told["splits"]
+    assert reported["splits"]["binlog"]["0"][2] == minute - 1
+    assert seen["splits"] == reported["splits"]
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "message"),
     [
         ({"eventTimeColumn": "amounts"}, "there is no column amounts; .*the nearest is amount"),
         ({"eventTimeColumn": "amount"}, "is int32 in .*[.]t, and must be TIMESTAMP or DATETIME"),
@@ -177,12 +177,12 @@ def test_a_restart_within_a_snapshot_counts_the_event_times_of_what_was_delivere
         ),
     ],
 )
-def test_what_cannot_be_event_time_is_refused(options: dict[str, str], says: str, mysql_database: Database) -> None:
+def test_what_cannot_be_event_time_is_refused(options: dict[str, str], message: str, mysql_database: Database) -> None:
     mysql_database.run(_TABLE)
     server = mysql_database.server
     given = {
         "hostname": server.host, "port": str(server.port), "username": USER, "password": PASSWORD,
         "tables": f"{mysql_database.name}.t", **options,
     }  # fmt: skip
-    with pytest.raises(OptionError, match=says):
+    with pytest.raises(OptionError, match=message):
         DefaultSource(given).schema()

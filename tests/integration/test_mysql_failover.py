@@ -1,4 +1,4 @@
-"""A query goes on with another server that holds the same transactions: by their GTIDs, and each exactly once."""
+"""A query continues with another server that holds the same transactions: by their GTIDs, and each exactly once."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_what_was_not_read_on_one_server_is_read_on_the_other(pair: MySqlPair, d
     database.run("INSERT INTO t VALUES (3, 'three', 3)", "UPDATE t SET amount = 9 WHERE id = 1")
     pair.wait_until_replica_has_all()
     there = Life(on(pair.replica, database))
-    # The batch that was not done is done again: the same changes, though the log has others by now.
+    # The batch that was not done is repeated: the same changes, though the log has others by now.
     again = there.changes(start, first)
     assert [change[1:] for change in again] == [change[1:] for change in read]
     second = there.reader.latestOffset(first, ALL)
@@ -83,7 +83,7 @@ def test_what_was_not_read_on_one_server_is_read_on_the_other(pair: MySqlPair, d
     ]  # fmt: skip
     versions = [change[0] for change in (*read, *again, *rest)]
     assert versions == sorted(versions)
-    # Another process goes on by positions, and to the server it began on.
+    # Another process continues by positions, and to the server it began on.
     database.run("INSERT INTO t VALUES (4, 'four', 4)")
     pair.wait_until_replica_has_all()
     later = Life(on(pair.replica, database))
@@ -140,7 +140,7 @@ def test_transactions_of_the_other_server_and_another_order_are_no_matter(pair: 
         there = Life(replica)
         assert [change[3] for change in there.changes(start, first)] == [1, 2]
         assert [change[3] for change in there.changes(first, second)] == [3]
-        # What nobody has read yet.
+        # What no one has read yet.
         third = there.reader.latestOffset(second, ALL)
         assert [change[3] for change in there.changes(second, third)] == [100]
         assert [change[3] for change in there.changes(first, there.reader.latestOffset(first, ALL))] == [100, 3]
@@ -313,7 +313,7 @@ def test_a_first_batch_that_was_not_done_is_refused_elsewhere(pair: MySqlPair, d
     caught_up(pair, database, "INSERT INTO t VALUES (1, 'one', 1)")
     end = here.reader.latestOffset(start, ALL)
     there = Life(on(pair.replica, database), startingOffsets="latest")
-    # Spark asks for the beginning anew.
+    # Spark asks for the beginning again.
     with pytest.raises(OffsetError, match="the first batch of the query was planned on"):
         there.reader.partitions(there.reader.initialOffset(), end)
 

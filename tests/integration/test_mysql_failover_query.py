@@ -1,4 +1,4 @@
-"""A query through three failovers: each time the source is killed, and the query goes on with the replica."""
+"""A query through three failovers: each time the source is killed, and the query continues with the replica."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def test_a_frozen_server_is_an_error_after_the_limit_and_not_before(monkeypatch:
         with closing(MySqlConnection(settings)) as connection:
             connection.rows("SELECT 1")
             server.pause()
-            # A lost connection is opened anew, once.
+            # A lost connection is opened again, once.
             assert 3 <= seconds_until_an_error(lambda: connection.rows("SELECT 1")) < 60
             assert 3 <= seconds_until_an_error(lambda: connected(settings)) < 60
             assert 3 <= seconds_until_an_error(lambda: connected(settings.patient)) < 60

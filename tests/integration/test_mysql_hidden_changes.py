@@ -37,7 +37,7 @@ def database(mysql_database: Database) -> Database:
 
 
 @pytest.mark.parametrize(
-    ("statements", "says"),
+    ("statements", "message"),
     [
         (("TRUNCATE TABLE t",), "it changed .*[.]t as a whole"),
         (("RENAME TABLE t TO other",), "it changed .*[.]t as a whole"),
@@ -72,8 +72,8 @@ def database(mysql_database: Database) -> Database:
         (("ALTER TABLE t MODIFY amount BIGINT UNSIGNED", "UPDATE t SET amount = 2"), "the column amount is decimal128"),
     ],
 )
-def test_it_is_refused(database: Database, statements: tuple[str, ...], says: str) -> None:
-    with pytest.raises(UnsupportedFormatError, match=says):
+def test_it_is_refused(database: Database, statements: tuple[str, ...], message: str) -> None:
+    with pytest.raises(UnsupportedFormatError, match=message):
         read(database, *statements)
 
 
@@ -116,11 +116,11 @@ _WRITER = "CREATE FUNCTION f() RETURNS INT DETERMINISTIC BEGIN UPDATE t SET amou
 def test_a_statement_in_place_of_rows_is_refused_whatever_it_names(
     database: Database, before: tuple[str, ...], statement: str
 ) -> None:
-    refused = r"binlog \S+ position \d+: .*: a statement was logged, not the rows .* loggedStatementBehavior to ignore"
+    refused = r"binlog \S+ position \d+: .*: a statement was logged, not the rows .* add statements to ignoredChanges"
     with pytest.raises(UnsupportedFormatError, match=refused):
         read(database, *before, _AS_STATEMENT, statement)
     database.run("DELETE FROM tt", "DROP TABLE IF EXISTS c")
-    assert read(database, _AS_STATEMENT, statement, loggedStatementBehavior="ignore") == []
+    assert read(database, _AS_STATEMENT, statement, ignoredChanges="statements") == []
 
 
 def test_statements_of_other_tables_can_be_ignored(database: Database, caplog: pytest.LogCaptureFixture) -> None:
@@ -128,13 +128,13 @@ def test_statements_of_other_tables_can_be_ignored(database: Database, caplog: p
         _AS_STATEMENT, "DELETE FROM tt WHERE name = 't'", "REPLACE INTO tt SELECT * FROM t",
         "UPDATE tt SET amount = 1 WHERE name <> 't'",
     )  # fmt: skip
-    assert read(database, *others, loggedStatementBehavior="ignoreOtherTables") == []
+    assert read(database, *others, ignoredChanges="otherStatements") == []
     assert "DELETE FROM tt WHERE name = 't'" in caplog.text
     # One warning for each block of events.
     warned = re.findall(r"(?:, and (\d+) more)?: logged in place of rows", caplog.text)
     assert sum(1 + int(more or 0) for more in warned) == 3
     with pytest.raises(UnsupportedFormatError, match=r"not the rows of .*[.]t it changed"):
-        read(database, *others, "DELETE FROM t", loggedStatementBehavior="ignoreOtherTables")
+        read(database, *others, "DELETE FROM t", ignoredChanges="otherStatements")
 
 
 def test_a_table_in_memory_that_a_restart_emptied_is_no_statement_of_a_session(database: Database) -> None:
@@ -175,7 +175,7 @@ def test_a_file_that_is_logged_in_place_of_its_rows_is_refused(
 ) -> None:
     file = tmp_path / "t"
     file.write_text("".join(f"{i}\tname\t{i}\n" for i in range(2, rows)), encoding="ascii")
-    life = Life(database, startingOffsets="latest", loggedStatementBehavior="ignoreOtherTables")
+    life = Life(database, startingOffsets="latest", ignoredChanges="otherStatements")
     start = life.reader.initialOffset()
     server = database.server
     run(
@@ -279,7 +279,7 @@ def test_what_was_purged_after_it_was_read_is_no_loss(database: Database, caplog
         later = planning.reader.latestOffset(end, ALL)
         for reading in (planning, Life(database), Life(database, failOnDataLoss="false")):
             assert [change[5] for change in sorted(reading.changes(end, later))] == [2, 3]
-        # And the watermark goes on with what was read.
+        # And the watermark continues with what was read.
         assert planning.reader.latestOffset(later, ALL).get("wm") is not None
     assert sorted(Life(database).changes(end, later)) == sorted(running.changes(end, later))
     assert "failOnDataLoss" not in caplog.text

@@ -207,7 +207,7 @@ def test_a_table_without_a_key_is_one_chunk(mysql_database: Database, caplog: py
     database.run("UPDATE t SET amount = 3 WHERE name = 'b'")
     found = rows_of(life, start, end, ()) + rows_of(life, end, life.reader.latestOffset(end, ALL), ())
     life.reader.stop()
-    # What was written between planning and reading is told twice: in what the table holds, and as a change.
+    # What was written between planning and reading is reported twice: in what the table holds, and as a change.
     assert [row[2:] for row in sorted(found)] == [
         ("insert", "a", 1), ("insert", "a", 1), ("insert", "b", 3),
         ("update_preimage", "b", 2), ("update_postimage", "b", 3),

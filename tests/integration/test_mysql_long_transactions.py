@@ -1,4 +1,4 @@
-"""A compressed transaction of several packets is read as it arrives; a dump that breaks off within it goes on there."""
+"""A compressed transaction of several packets is read as it arrives; a dump that breaks off in it continues there."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def test_a_snapshot_and_its_binlog_are_exact_beside_writers(database: Database) 
 
 
 @pytest.mark.parametrize(
-    ("statement", "says"),
+    ("statement", "message"),
     [
         ("ALTER TABLE t ADD COLUMN more INT", "it had 3 columns then, and has 4 now"),
         ("ALTER TABLE t MODIFY amount INT", "the column amount had another type then, and is int"),
@@ -112,13 +112,13 @@ def test_a_snapshot_and_its_binlog_are_exact_beside_writers(database: Database) 
         ("DROP TABLE t", "it does not exist now"),
     ],
 )
-def test_a_table_that_was_altered_since_is_refused(database: Database, statement: str, says: str) -> None:
+def test_a_table_that_was_altered_since_is_refused(database: Database, statement: str, message: str) -> None:
     database.run(_TABLE)
-    life = Life(database, startingOffsets="latest", schemaChangeBehavior="ignore")
+    life = Life(database, startingOffsets="latest", ignoredChanges="columns")
     start: Mapping[str, Any] = life.reader.initialOffset()
     database.run("INSERT INTO t VALUES (1, 'one', 1)", statement)
     end = life.reader.latestOffset(start, ALL)
-    with pytest.raises(UnsupportedFormatError, match=f"was altered .*{says}.* binlog_row_metadata = 'FULL'"):
+    with pytest.raises(UnsupportedFormatError, match=f"was altered .*{message}.* binlog_row_metadata = 'FULL'"):
         life.changes(start, end)
     if statement.endswith("INT"):
         # What is logged from then on is read.
@@ -145,7 +145,7 @@ def test_rows_from_before_their_columns_changed_places_are_refused(
     declared = "(id INT PRIMARY KEY, amount BIGINT, price BIGINT, mood ENUM('good', 'bad'))"
     turned = "(id INT PRIMARY KEY, price BIGINT, amount BIGINT, mood ENUM('good', 'bad'))"
     database.run(f"CREATE TABLE t {declared}", f"CREATE TABLE u {turned}")
-    life = Life(database, startingOffsets="latest", schemaChangeBehavior="ignore", unloggedChangeBehavior="ignore")
+    life = Life(database, startingOffsets="latest", ignoredChanges="columns,tables")
     start: Mapping[str, Any] = life.reader.initialOffset()
     database.run("INSERT INTO t VALUES (1, 10, 20, 'good')")
     end = life.reader.latestOffset(start, ALL)
@@ -209,11 +209,11 @@ def test_columns_that_may_not_be_read_are_not_known_without_names(database: Data
     database.run("CREATE TABLE t (id INT PRIMARY KEY, n INT, secret INT)")
     others = [right for right in RIGHTS if not right.startswith("SELECT")]
     make_user(database.server, "some", *others, f"SELECT (id, n) ON {database.name}.t")
-    said = (
+    logged = (
         r"the user 'some' may read.* With binlog_row_metadata = MINIMAL the binlog does not have the names of columns"
         r".*GRANT SELECT ON .*; or SET GLOBAL binlog_row_metadata = 'FULL'"
     )
-    with pytest.raises(UnsupportedFormatError, match=said):
+    with pytest.raises(UnsupportedFormatError, match=logged):
         Life(database, username="some", startingOffsets="latest")
     # The setting may have been another when the rows were logged.
     try:
@@ -223,7 +223,7 @@ def test_columns_that_may_not_be_read_are_not_known_without_names(database: Data
         database.run("SET GLOBAL binlog_row_metadata = 'MINIMAL'", "INSERT INTO t VALUES (1, 2, 3)")
     finally:
         database.run("SET GLOBAL binlog_row_metadata = 'MINIMAL'")
-    with pytest.raises(UnsupportedFormatError, match=rf"the binlog has 3 columns, of which {said}"):
+    with pytest.raises(UnsupportedFormatError, match=rf"the binlog has 3 columns, of which {logged}"):
         life.rows(start, life.reader.latestOffset(start, ALL))
     life.reader.stop()
 
@@ -244,7 +244,7 @@ def test_a_limit_of_rows_counts_them_without_names(database: Database) -> None:
     assert [row[3] for row in life.changes(start, end)] == [0, 1, 2]
 
 
-def test_tables_that_nobody_reads_are_not_asked_for(database: Database) -> None:
+def test_tables_that_no_one_reads_are_not_asked_for(database: Database) -> None:
     database.run(_TABLE, "CREATE TABLE gone LIKE t")
     life = Life(database, startingOffsets="latest")
     start: Mapping[str, Any] = life.reader.initialOffset()
@@ -284,7 +284,7 @@ def test_a_table_dropped_while_its_snapshot_is_read_ends_nothing(database: Datab
     start: Mapping[str, Any] = life.reader.initialOffset()
     end = life.reader.latestOffset(start, ALL)
     database.run("UPDATE t SET amount = -1", "DROP TABLE t")
-    # Nobody can tell any more what its columns were called.
+    # No one can show any more what its columns were called.
     assert life.rows(start, end) == []
     life.reader.stop()
 

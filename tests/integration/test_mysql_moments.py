@@ -62,7 +62,7 @@ def history(server: MySql) -> Iterator[tuple[Database, list[tuple[int, int]]]]:
             if number % 5 == 0:
                 time.sleep(0.05)
             if number % 10 == 9:
-                # The second in which a file begins is all that it says of its time.
+                # The second in which a file begins is all that it states of its time.
                 time.sleep(1.1)
                 database.run("FLUSH BINARY LOGS", f"INSERT INTO t VALUES ({100 + number}, 'n', 0)")
         yield database, read(database, startingOffsets="earliest")
@@ -134,7 +134,7 @@ def test_a_limit_of_event_time_is_passed_by_one_transaction_at_most(
     assert stood_still > 0
 
 
-def test_a_group_of_its_own_holds_nobody(history: tuple[Database, list[tuple[int, int]]]) -> None:
+def test_a_group_of_its_own_holds_no_one(history: tuple[Database, list[tuple[int, int]]]) -> None:
     database, changes = history
     grouped = {"alignmentGroup": "g", "alignmentMaxDrift": "10 ms"}
     assert read(database, startingOffsets="earliest", **grouped) == changes

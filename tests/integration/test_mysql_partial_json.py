@@ -126,7 +126,7 @@ def test_of_many_documents_in_a_row_each_has_its_own_bit(mysql: MySql) -> None:
 
 
 def _last(database: Database, table: str = "t") -> list[tuple[Any, ...]]:
-    """The rows of a table with a key ``id`` after its last changes, by what the binlog says."""
+    """The rows of a table with a key ``id`` after its last changes, by what the binlog states."""
     rows: dict[int, tuple[Any, ...]] = {}
     for changes in database.changes(table):
         for kind, *row in zip(changes.images.kinds.tolist(), *(c.to_pylist() for c in changes.columns), strict=True):

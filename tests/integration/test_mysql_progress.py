@@ -1,4 +1,4 @@
-"""How far a snapshot is, told in the source's status, in the run that began it and after a restart."""
+"""How far a snapshot is, reported in the source's status, in the run that began it and after a restart."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def filled(mysql_database: Database) -> Database:
 
 @pytest.fixture
 def life(mysql_database: Database) -> Iterator[Callable[..., Life]]:
-    """``life(**options)`` begins one, of both tables unless told otherwise."""
+    """``life(**options)`` begins one, of both tables unless asked otherwise."""
     name, begun = mysql_database.name, []
 
     def begin(**options: Any) -> Life:
@@ -53,7 +53,7 @@ def life(mysql_database: Database) -> Iterator[Callable[..., Life]]:
 
 
 def steps(one: Life, start: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], dict[str, SnapshotProgress]]]:
-    """Go from batch to batch as Spark does, with what the status says when a batch is done."""
+    """Go from batch to batch as Spark does, with what the status states when a batch is done."""
     while (end := one.reader.latestOffset(start, ALL)) != start:
         one.rows(start, end)
         report = one.reader.reportLatestOffset()
@@ -71,7 +71,7 @@ def test_rows_chunks_and_rate_are_reported_batch_by_batch(life: Callable[..., Li
     assert first["t"].expected == pytest.approx(ROWS, rel=0.5)
     assert (first["u"].rows, first["u"].chunks, first["u"].share) == (0, 0, 0)
     assert second["t"].rows == 2 * PER_BATCH
-    # The first batch is slow, and tells of no rate.
+    # The first batch is slow, and reports no rate.
     assert second["t"].rate is None
     assert third["t"].rate is not None
     assert third["t"].rate > 0
@@ -109,7 +109,7 @@ def test_a_restart_continues_from_the_chunks_before(life: Callable[..., Life]) -
 
 
 @pytest.mark.usefixtures("filled")
-def test_a_table_that_is_dropped_is_not_told_of_as_done(
+def test_a_table_that_is_dropped_is_not_reported_as_done(
     mysql_database: Database, life: Callable[..., Life], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(table_list, "REFRESH_SECONDS", 0.0)
@@ -130,7 +130,7 @@ def test_a_table_without_a_key_is_expected_whole(mysql_database: Database, life:
     assert snapshots["t"].rows == snapshots["t"].expected == pytest.approx(ROWS, rel=0.5)
 
 
-def test_without_a_snapshot_there_is_none_to_tell_of(filled: Database, life: Callable[..., Life]) -> None:
+def test_without_a_snapshot_there_is_none_to_report(filled: Database, life: Callable[..., Life]) -> None:
     one = life(startingOffsets="latest")
     start = one.reader.initialOffset()
     filled.run("UPDATE t SET amount = amount + 1 WHERE id = 1")

@@ -1,4 +1,4 @@
-"""What keeps a stream from starting is told at load(), in one error that names what was found and what mends it."""
+"""What keeps a stream from starting is reported at load(), in one error that names what was found and what mends it."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def test_a_missing_table_and_a_missing_column_are_named(server: MySql) -> None:
     assert "there is no column nick; the columns are id, name" in message
 
 
-def test_what_matches_nothing_is_told_with_what_there_is(server: MySql) -> None:
+def test_what_matches_nothing_is_reported_with_what_there_is(server: MySql) -> None:
     message = refused(UnknownSplitError, given(server, tables=r"shop\.orders_\d+"))
     assert r"there is no table like shop\.orders_\d+" in message
     assert "shop.other" in message
@@ -204,7 +204,7 @@ def test_a_view_is_refused_and_matches_no_pattern(server: MySql) -> None:
     assert schema.fieldNames()[:2] == ["id", "name"]
 
 
-def test_columns_can_be_left_out_and_what_cannot_be_is_told(server: MySql) -> None:
+def test_columns_can_be_left_out_and_what_cannot_be_is_reported(server: MySql) -> None:
     def names(**options: Any) -> list[str]:
         return DefaultSource(given(server, **options)).schema().fieldNames()
 
@@ -217,7 +217,7 @@ def test_columns_can_be_left_out_and_what_cannot_be_is_told(server: MySql) -> No
     # Tables that differ only in what is left out are one stream.
     assert names(tables="shop.t,shop.other", excludeColumns="name")[:2] == ["id", "_change_type"]
     assert names(tables="shop.t,shop.other", columns="id")[:2] == ["id", "_change_type"]
-    # What tells about changes goes with both options.
+    # What shows about changes goes with both options.
     about = "_snapshot,_change_number,_Commit_Timestamp,_database,_table"
     assert names(columns="id", excludeColumns=about) == [
         "id",
@@ -271,15 +271,15 @@ def test_a_column_of_the_streams_own_name_is_refused_unless_it_is_left_out(serve
 
 
 @pytest.mark.parametrize(
-    ("table", "key", "says"),
+    ("table", "key", "text"),
     [("two", "(a, kind)", "kind is an ENUM with an empty label"), ("long_key", "(id)", "id is of the type NEWDECIMAL")],
 )
 def test_a_snapshot_by_a_key_that_is_not_ordered_here_is_refused(
-    server: MySql, table: str, key: str, says: str
+    server: MySql, table: str, key: str, text: str
 ) -> None:
     message = refused(UnsupportedFormatError, given(server, tables=f"shop.{table}", startingOffsets="initial"))
     assert f"is cut by the primary key or snapshotChunkColumn, here {key}" in message
-    assert says in message
+    assert text in message
     assert "Name another column of the table by snapshotChunkColumn, or set startingOffsets to latest" in message
     DefaultSource(given(server, tables=f"shop.{table}")).schema()
 
@@ -300,16 +300,16 @@ def test_a_snapshot_without_gtids_takes_tables_with_a_key_alone(server: MySql) -
 
 
 @pytest.mark.parametrize(
-    ("place", "says"),
+    ("place", "text"),
     [
         ('{"file":"binlog.999999","position":4}', "the server's binlog begins in binlog.000001 and ends at binlog"),
         ('{"file":"mysql-bin.000001","position":4}', "the server's files are named binlog.000001"),
     ],
 )
-def test_a_place_that_the_server_has_not_is_refused_at_the_start(server: MySql, place: str, says: str) -> None:
+def test_a_place_that_the_server_has_not_is_refused_at_the_start(server: MySql, place: str, text: str) -> None:
     source = DefaultSource(given(server, startingOffsets=place))
     reader = source.streamReader(source.schema())
-    with pytest.raises(OptionError, match=says):
+    with pytest.raises(OptionError, match=text):
         reader.initialOffset()
 
 

@@ -71,9 +71,9 @@ class Query:
 
     def warned(self) -> list[str]:
         """Return the warnings about rights since the last call."""
-        said = [each.getMessage() for each in self._log.records if each.levelno == logging.WARNING]
+        logged = [each.getMessage() for each in self._log.records if each.levelno == logging.WARNING]
         self._log.clear()
-        return [each for each in said if "may not read" in each or "shows it no others" in each]
+        return [each for each in logged if "may not read" in each or "shows it no others" in each]
 
     def stop(self) -> None:
         self._life.reader.stop()
@@ -142,9 +142,9 @@ def test_a_table_whose_privilege_is_revoked_ends_the_query_which_resumes_where_i
     query = Query(database, caplog, startingOffsets=start)
     query.delivered()
     database.run("INSERT INTO secret VALUES (9, 'n', 9)", f"REVOKE SELECT ON {database.name}.secret FROM 'some'@'%'")
-    with pytest.raises(RefusedError, match=r"may not read .*\.secret\. On the server: GRANT SELECT ON") as said:
+    with pytest.raises(RefusedError, match=r"may not read .*\.secret\. On the server: GRANT SELECT ON") as logged:
         query.delivered()
-    assert rf"for example by the regular expression {database.name}\.(?!secret$).+" in str(said.value)
+    assert rf"for example by the regular expression {database.name}\.(?!secret$).+" in str(logged.value)
     database.run(grant_of(database, "secret"))
     assert query.delivered() == [("secret", 9)]
     query.stop()
@@ -206,11 +206,11 @@ def test_the_doctor_names_what_may_not_be_read_and_what_matches_nothing(database
     }  # fmt: skip
     found = {each.name: each for each in doctor.findings(given)}
     assert found["SELECT"].verdict is CheckVerdict.OK
-    said = found["tables left out"]
-    assert said.verdict is CheckVerdict.WARNING
-    assert f"may not read {database.name}.secret: the stream lacks this table" in said.text
-    assert f"no table is like {database.name}_none.* now" in said.text
-    assert f"GRANT SELECT ON `{database.name}`.*" in said.text
+    logged = found["tables left out"]
+    assert logged.verdict is CheckVerdict.WARNING
+    assert f"may not read {database.name}.secret: the stream lacks this table" in logged.text
+    assert f"no table is like {database.name}_none.* now" in logged.text
+    assert f"GRANT SELECT ON `{database.name}`.*" in logged.text
 
 
 _GRANTS: Mapping[str, tuple[str, ...]] = {

@@ -50,7 +50,7 @@ def test_the_sources_processes_log_no_password(mysql_streams: MySqlStreams, capl
     server = database.server
     given = {"hostname": server.host, "port": str(server.port), "username": USER, "password": PASSWORD}
     source = MySqlSource.of(mysql_options.parse({**given, "tables": f"{database.name}.t", "sslKeyPassword": PASSWORD}))
-    told = (caplog.text, str(start), str(end), repr(failed.value), repr(source), repr(vars(life.reader)))
-    assert all(PASSWORD not in each for each in told)
+    reported = (caplog.text, str(start), str(end), repr(failed.value), repr(source), repr(vars(life.reader)))
+    assert all(PASSWORD not in each for each in reported)
     # What goes to tasks must have it.
     assert PASSWORD.encode() in pickle.dumps(source)

@@ -1,4 +1,4 @@
-"""Snapshot, then binlog, while writers change the table: the stream says what the server holds, on every replay."""
+"""Snapshot, then binlog, while writers change the table: the stream states what the server holds, on every replay."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_every_replay_of_a_batch_gives_equal_rows_and_the_last_state_is_the_serv
 
 
 class Replayed(NamedTuple):
-    """Batches of a snapshot that were done again, and the rows in them."""
+    """Batches of a snapshot that were repeated, and the rows in them."""
 
     replays: int
     rows: int
@@ -104,7 +104,7 @@ def snapshot_under_load(database: Database, seed: int, *, declared: str = _TABLE
 
 
 def as_bytes(batches: Sequence[pa.RecordBatch]) -> bytes:
-    """Return a batch's rows, whose order says nothing, in one order, as Arrow has them on its way."""
+    """Return a batch's rows, whose order states nothing, in one order, as Arrow has them on its way."""
     rows = pa.Table.from_batches(batches)
     rows = rows.sort_by([(name, "ascending") for name in ("_commit_version", "_change_number", "id", "_change_type")])
     sink = pa.BufferOutputStream()
@@ -131,7 +131,7 @@ def test_a_snapshot_can_be_of_one_moment_whatever_is_written_while_it_is_read(my
                 life.reader.stop()
                 life = Life(database, snapshotConsistency="table", **chosen)
             start, end = end, life.reader.latestOffset(end, ALL)
-            # The log does not go on, and is not idle: it is read once for all chunks, in one task.
+            # The log does not continue, and is not idle: it is read once for all chunks, in one task.
             assert end["splits"]["binlog"]["0"] == place
             assert len(life.reader.partitions(dict(start), dict(end))) == 1
             first = life.batches(start, end)
@@ -234,8 +234,8 @@ def test_one_batch_can_take_the_whole_snapshot(mysql_database: Database, rows: i
     end = life.reader.latestOffset(start, ReadAllAvailable())
     assert end["snapshot"] == {f"{mysql_database.name}.t": [None]}
     assert [change[3] for change in sorted(life.changes(start, end))] == list(range(rows))
-    # Nothing is written meanwhile; the snapshot is complete all the same, and says so by the watermark it held, where
-    # the server's clock tells one.
+    # Nothing is written meanwhile; the snapshot is complete all the same, and shows it by the watermark it held, where
+    # the server's clock shows one.
     done = life.reader.latestOffset(end, ALL)
     assert "wm" not in end
     if mysql_database.server.flavour is Flavour.MYSQL:

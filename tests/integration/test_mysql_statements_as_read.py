@@ -142,7 +142,7 @@ class Sessions:
         return False
 
     def _restore(self, connection: pymysql.Connection[Any], name: str) -> None:
-        """Make the tables anew that are not as they were."""
+        """Make the tables again that are not as they were."""
         with connection.cursor() as cursor:
             held = self._seen(connection)
             for table in held.keys() - {"mysql_written"}:

@@ -104,7 +104,7 @@ def test_windows_close_by_the_commit_times_of_the_binlog(mysql_streams: MySqlStr
         mysql_streams.run_sql(f"SET TIMESTAMP = {1_700_000_000 + second}", f"INSERT INTO t VALUES ({second}, 'a', 0)")
         running.settle()
         mysql_streams.run_sql("DO SLEEP(1.1)")
-    # A transaction of another table tells as well that time has passed.
+    # A transaction of another table shows as well that time has passed.
     mysql_streams.run_sql("INSERT INTO other VALUES (1)")
     running.settle()
     assert sum(row[1] for row in running.rows()) == 2
@@ -148,12 +148,12 @@ def test_with_the_clock_during_the_binlog_there_is_no_watermark_before_and_the_c
     times = mysql_streams.changes("all", ("event_time",))
     assert [row[0].year for row in times[:50]] == [1970] * 50
     assert [row[0] >= before for row in times[50:]] == [True]
-    said = mysql_streams.result("all").where("marker IS NOT NULL").select("marker.*").collect()
-    complete = [row for row in said if row["reason"] == "snapshot_complete"]
+    logged = mysql_streams.result("all").where("marker IS NOT NULL").select("marker.*").collect()
+    complete = [row for row in logged if row["reason"] == "snapshot_complete"]
     assert [(row["type"], row["log"], row["status"], row["use_processing_time"]) for row in complete] == [
         ("status", None, "active", True)
     ]
-    assert {row["use_processing_time"] for row in said if row["type"] == "watermark"} == {True}
+    assert {row["use_processing_time"] for row in logged if row["type"] == "watermark"} == {True}
 
 
 def test_rows_of_the_snapshot_are_on_time_for_operators_of_sparks_own(mysql_streams: MySqlStreams) -> None:

@@ -104,7 +104,7 @@ def test_tables_that_come_later_are_read_whole_while_the_binlog_continues_and_ac
                 database.run("RENAME TABLE hidden TO new_renamed", TABLE.format("new_created"))
                 running.enter_context(writers(database, "new_renamed", count=1, keys=4_000))
                 running.enter_context(writers(database, "new_created", count=1, keys=500))
-                # It ends before anybody has found it.
+                # It ends before anyone has found it.
                 fill(database, "new_short", 5)
                 database.run("DROP TABLE new_short")
             complete = {name.partition(".")[2] for name in end.get("complete", ())}
@@ -205,7 +205,7 @@ def test_a_table_chosen_later_gets_its_snapshot_in_the_next_life_of_the_query(
         database.run("UPDATE t SET amount = amount + 1", "UPDATE u SET amount = amount + 1")
         while (start := end) != (end := life.reader.latestOffset(end, ALL)):
             if chosen == "t" and "u" in tables:
-                # What it told of u is of no use when u is chosen again.
+                # What it reported of u is of no use when u is chosen again.
                 del tables["u"]
             applied(batch(life, start, end), tables)
         life.reader.stop()
@@ -262,7 +262,7 @@ def test_a_restart_looks_again_at_a_table_that_came_in_whole(mysql_database: Dat
     start, end = end, life.reader.latestOffset(end, ALL)
     applied(batch(life, start, end), tables)
     life.reader.stop()
-    # Nobody has told this process what the last batch saw.
+    # This process does not know what the last batch saw.
     again = Life(database, tables=chosen)
     while (start := end) != (end := again.reader.latestOffset(end, ALL)):
         applied(batch(again, start, end), tables)
@@ -381,7 +381,7 @@ def test_a_table_that_is_renamed_while_tables_are_listed_is_not_taken_for_droppe
 def test_a_table_that_is_made_anew_from_a_long_select_is_waited_for(
     mysql_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """MySQL does not list it, and nobody else may ask for it, until it has all its rows."""
+    """MySQL does not list it, and no one else may ask for it, until it has all its rows."""
     database = mysql_database
     fill(database, "t", 6)
     fill(database, "u", 1)

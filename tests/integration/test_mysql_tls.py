@@ -1,4 +1,4 @@
-"""TLS to a real server: each mode does what its name says, and what fails says which option."""
+"""TLS to a real server: each mode does what its name states, and what fails states which option."""
 
 from __future__ import annotations
 
@@ -89,14 +89,14 @@ def test_all_connections_of_a_query_are_made_that_way(server: MySql) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "why"),
     [
         ({"sslMode": "verify_ca", "sslCa": UNKNOWN}, "no connection with TLS.*certificate verify failed.*sslCa"),
         ({"sslMode": "verify_ca"}, "certificate verify failed"),
     ],
 )
-def test_a_server_that_is_not_trusted_is_not_talked_to(server: MySql, options: dict[str, str], says: str) -> None:
-    with pytest.raises(UnreachableError, match=says):
+def test_a_server_that_is_not_trusted_is_not_talked_to(server: MySql, options: dict[str, str], why: str) -> None:
+    with pytest.raises(UnreachableError, match=why):
         DefaultSource(given(server, **options)).schema()
 
 
@@ -143,7 +143,7 @@ def test_required_does_without_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "why"),
     [
         ({"sslMode": "maybe"}, "sslMode.*maybe.*must be disabled, preferred, required, verify_ca or verify_identity"),
         ({"sslCa": CA}, "sslCa.*is not used with sslMode preferred"),
@@ -154,6 +154,6 @@ def test_required_does_without_nothing() -> None:
         ({"sslMode": "required", "sslCert": ENCRYPTED, "sslKeyPassword": "opensesame2"}, "sslCert.*cannot be read"),
     ],
 )
-def test_options_that_cannot_work_are_refused(server: MySql, options: dict[str, str], says: str) -> None:
-    with pytest.raises(OptionError, match=says):
+def test_options_that_cannot_work_are_refused(server: MySql, options: dict[str, str], why: str) -> None:
+    with pytest.raises(OptionError, match=why):
         DefaultSource(given(server, **options)).schema()

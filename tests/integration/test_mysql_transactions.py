@@ -47,9 +47,9 @@ def source(pair: MySqlPair) -> Iterator[Database]:
 def test_it_is_known_on_a_source_and_on_a_replica(where: str, pair: MySqlPair, source: Database) -> None:
     asked = replace(source, server=getattr(pair, where))
     with writers(source, "t", count=8, keys=100_000):
-        told = dict(ends(asked))
-    assert len(told) > 50
-    assert told == dict(befores(asked, set(told)))
+        reported = dict(ends(asked))
+    assert len(reported) > 50
+    assert reported == dict(befores(asked, set(reported)))
 
 
 def test_what_no_replica_has_received_is_not_planned(
@@ -105,7 +105,7 @@ def ends(asked: Database) -> Iterator[tuple[int, str]]:
 
 
 def befores(asked: Database, places: set[int]) -> Iterator[tuple[int, str]]:
-    """Tell what lies before some places, as the server lists its files."""
+    """Show what lies before some places, as the server lists its files."""
     left = sorted(places)
     files = [str(row[0]) for row in asked.run("SHOW BINARY LOGS")]
     # The server does not list files with events that are larger than its packets.

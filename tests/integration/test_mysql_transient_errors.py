@@ -72,7 +72,7 @@ def offline(server: MySql, held: ExitStack) -> Lift:
 
 
 @pytest.mark.parametrize(
-    ("fault", "says"),
+    ("fault", "message"),
     [
         (many_sessions, r"Too many connections.*SET GLOBAL max_connections"),
         (one_session_of_the_user, r"max_user_connections.*MAX_USER_CONNECTIONS"),
@@ -80,14 +80,14 @@ def offline(server: MySql, held: ExitStack) -> Lift:
     ],
 )
 def test_a_server_that_takes_no_connection_for_a_moment_is_waited_for(
-    mysql_database: Database, fault: Callable[[MySql, ExitStack], Lift], says: str
+    mysql_database: Database, fault: Callable[[MySql, ExitStack], Lift], message: str
 ) -> None:
     server = mysql_database.server
     settings = settings_of(server)
     with ExitStack() as held:
         lift = fault(server, held)
         try:
-            with pytest.raises(UnreachableError, match=says), closing(MySqlConnection(settings)) as impatient:
+            with pytest.raises(UnreachableError, match=message), closing(MySqlConnection(settings)) as impatient:
                 impatient.rows("SELECT 1")
             lifted = threading.Timer(1.0, lift)
             begun = time.monotonic()

@@ -1,4 +1,4 @@
-"""Tables that are changed as a whole, without a row of it logged: who says so goes on, with a warning."""
+"""Tables that are changed as a whole, without a row of it logged: who reports it continues, with a warning."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from watermark_source.errors import UnsupportedFormatError
 
 pytestmark = pytest.mark.service
 
-_IGNORE = {"unloggedChangeBehavior": "ignore"}
+_IGNORE = {"ignoredChanges": "tables"}
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_a_query_that_was_ended_continues_when_it_is_to_ignore_that(
     start = life.reader.initialOffset()
     database.run("DELETE FROM t WHERE id = 1", statement, "INSERT INTO t VALUES (3)")
     end = life.reader.latestOffset(start, ALL)
-    with pytest.raises(UnsupportedFormatError, match=r"as a whole.* or set unloggedChangeBehavior to ignore"):
+    with pytest.raises(UnsupportedFormatError, match=r"as a whole.* or add tables to ignoredChanges"):
         life.rows(start, end)
     life.reader.stop()
     again = Life(database, startingOffsets="latest", **_IGNORE)
@@ -100,7 +100,7 @@ _COPY = (
     "INSERT INTO `_t_new` SELECT * FROM t",
 )  # fmt: skip
 SWAPS = {
-    # As the manual of pt-online-schema-change tells; version 3.2.1 refuses to do so on MySQL from 8.0 on.
+    # As the manual of pt-online-schema-change shows; version 3.2.1 refuses to do so on MySQL from 8.0 on.
     "drop_swap": (("SET foreign_key_checks = 0", "DROP TABLE IF EXISTS t"), ("RENAME TABLE `_t_new` TO t",)),
     # gh-ost 1.1.6.
     "two-step": (

@@ -1,4 +1,4 @@
-"""Snapshots of servers without GTIDs, which do not tell what of their binlog can be seen: exact all the same."""
+"""Snapshots of servers without GTIDs, which do not show what of their binlog can be seen: exact all the same."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_every_replay_under_load_gives_equal_rows_and_the_last_state_is_the_serv
 
 @contextmanager
 def written_and_not_committed(database: Database, *transactions: tuple[str, ...]) -> Iterator[Callable[[], None]]:
-    """Leave transactions in the binlog that nobody sees in the tables, for want of a replica, until they are let go."""
+    """Leave transactions in the binlog that no one sees in the tables, for want of a replica, until they are let go."""
     server = database.server
 
     def end() -> tuple[object, ...]:

@@ -74,10 +74,10 @@ def test_reports_are_received_at_the_drivers_address_alone(streams: Streams) -> 
     query.stop()
 
 
-def test_a_runner_nobody_can_reach_looks_at_every_range_itself(streams: Streams) -> None:
+def test_a_runner_no_one_can_reach_looks_at_every_range_itself(streams: Streams) -> None:
     streams.write({0: [(0, 1)], 1: [(5, 2)]})
     # An address of this machine at which nothing listens.
-    query = streams.start_file(streams.load(reportHost="127.0.0.99"), "unreached")
+    query = streams.start_file(streams.load(reportAddress="127.0.0.99"), "unreached")
     query.processAllAvailable()
     streams.write({0: [(10, 3)], 1: [(20, 4)]})
     query.processAllAvailable()

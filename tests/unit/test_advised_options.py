@@ -48,13 +48,13 @@ CONNECTORS: dict[str, tuple[Words, Any, dict[str, str]]] = {
 _NEEDS = {
     "idleFollows": {"alignmentGroup": "g", "idleTimeout": "30 seconds"},
     "eventTimeErrors": {"eventTimeColumn": "value:$.at"},
-    "serverTimeZone": {"eventTimeColumn": "at"},
+    "timeZone": {"eventTimeColumn": "at"},
 }
 """What an advised option, or its value, is advised with, where the connector has it."""
 
 
 def texts(words: Words) -> Iterator[str]:
-    """Yield all that can be said about a source of such words."""
+    """Yield all that can be stated about a source of such words."""
     every = SplitFacts(at=SplitState(5, 5), holds=True, waits_for_budget=True)
     few = replace(every, waits_for_budget=False, waits_for_more=True)
     for kind in HoldKind:
@@ -103,9 +103,7 @@ def test_the_connector_accepts_every_line_and_has_every_option_that_is_named(nam
     assert refused(name, words) == []
 
 
-@pytest.mark.parametrize(
-    "foreign", [{"limit": "maxOffsetsPerTrigger"}, {"at_rest": '.option("serverTimeZone", "UTC")'}]
-)
+@pytest.mark.parametrize("foreign", [{"limit": "maxOffsetsPerTrigger"}, {"at_rest": '.option("timeZone", "UTC")'}])
 def test_an_option_of_another_connector_is_found(foreign: dict[str, str]) -> None:
     assert refused("file-log", replace(FILES.words, **foreign))
 
@@ -114,7 +112,9 @@ _OLD = {
     "maxEventTimeLag": "1 minute", "lookaheadTime": "1 minute", "alignmentWaitForFirst": "true",
     "snapshotHoldsGroup": "false", "readToEndFirst": "true", "useProcessingTimeWhenCaughtUp": "true",
     "percentileRows": "400", "watermarkFormat": "millis", "keyMode": "FAILFAST", "keyTimeZone": "UTC",
-    "schemaRegistryToken": "s3cret", "useProcessingTimeDuringBinlog": "true",
+    "schemaRegistryToken": "s3cret", "useProcessingTimeDuringBinlog": "true", "reportHost": "driver.example.org",
+    "reportPorts": "40000-40015", "valueTimeZone": "UTC", "serverTimeZone": "UTC", "schemaChangeBehavior": "ignore",
+    "unloggedChangeBehavior": "ignore", "loggedStatementBehavior": "ignoreOtherTables",
 }  # fmt: skip
 """A text for each option of earlier versions."""
 
@@ -133,7 +133,7 @@ def test_options_of_earlier_versions_become_options_that_there_are(name: str) ->
 
 
 def test_the_engine_names_no_option_of_one_connector_alone() -> None:
-    """In no literal, docstrings included: what it says about such options are the connector's words."""
+    """In no literal, docstrings included: what it states about such options are the connector's words."""
     shared = {option.name for option in (*ENGINE_OPTIONS, *STREAM_OPTIONS)}
     tables = [source({}).option_table() for _, source, _ in CONNECTORS.values()]
     own = {option.name for table in tables for option in table.options} - shared

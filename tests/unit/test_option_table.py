@@ -165,13 +165,13 @@ def test_blank_is_empty() -> None:
         non_empty("  ")
 
 
-@pytest.mark.parametrize(("minimum", "text", "says"), [
+@pytest.mark.parametrize(("minimum", "text", "message"), [
     (1, "0 ms", "must be greater than zero"),
     (100, "99 ms", "must be at least 100 ms"),
     (0, "5", "not a duration"),
 ])  # fmt: skip
-def test_a_duration_below_its_minimum_is_refused(minimum: int, text: str, says: str) -> None:
-    with pytest.raises(ValueError, match=says):
+def test_a_duration_below_its_minimum_is_refused(minimum: int, text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         duration(minimum=minimum)(text)
 
 
@@ -308,3 +308,31 @@ def test_an_option_of_earlier_versions_is_logged_once_with_the_line_to_write(
 def test_an_option_that_is_given_by_two_names_is_refused(given: dict[str, str]) -> None:
     with pytest.raises(OptionError, match=r"is boxWidth now, which is given too, for example leave it out"):
         OLD.current(given)
+
+
+PARTS = replace(
+    TABLE,
+    renamed=(Renamed("lidTop", "accessToken", joined=""), Renamed("lidRim", "accessToken", prefix=":", joined="")),
+)
+
+
+@pytest.mark.parametrize(
+    ("given", "whole"),
+    [({"lidTop": "a"}, "a"), ({"lidrim": "b"}, ":b"), ({"lidRim": "b", "lidTop": "a"}, "a:b")],
+)
+def test_parts_of_an_option_that_had_names_of_their_own_become_one_text(given: dict[str, str], whole: str) -> None:
+    assert PARTS.current(given) == {"accessToken": whole}
+
+
+def test_a_part_is_refused_beside_the_whole_option() -> None:
+    with pytest.raises(OptionError, match=r"lidRim.*is accessToken now, which is given too"):
+        PARTS.current({"lidRim": "b", "accesstoken": "a"})
+
+
+def test_an_option_of_another_reader_that_changes_nothing_is_accepted_with_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    _warn_once.cache_clear()
+    table = replace(TABLE, without_effect={"boxOwner": "boxes belong to all"})
+    assert "boxOwner" not in table.parse({"BOXOWNER": "me"})
+    assert caplog.messages == ["boxOwner has no effect: boxes belong to all"]

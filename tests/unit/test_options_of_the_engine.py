@@ -21,7 +21,7 @@ from watermark_source.planning.strategy import (
     ProcessingTime,
 )
 from watermark_source.spark.option_rows import ENGINE_OPTIONS, NOT_NEEDED
-from watermark_source.spark.options import EngineOptions
+from watermark_source.spark.options import EngineOptions, ReportOptions
 from watermark_source.spark.strategy_rows import STRATEGIES, StrategyRow
 
 TABLE = OptionTable(ENGINE_OPTIONS, not_needed=NOT_NEEDED)
@@ -79,11 +79,11 @@ def test_who_only_follows_its_group_needs_no_drift() -> None:
     assert options.group is not None
 
 
-@pytest.mark.parametrize(("name", "said"), [("g" * 191, "has 191 characters"), ("g\0", "has a NUL")])
-def test_a_groups_name_is_one_that_every_database_takes(name: str, said: str) -> None:
+@pytest.mark.parametrize(("name", "logged"), [("g" * 191, "has 191 characters"), ("g\0", "has a NUL")])
+def test_a_groups_name_is_one_that_every_database_takes(name: str, logged: str) -> None:
     error = refusal(alignmentGroup=name, alignmentMaxDrift="1 minute")
     assert error.option == "alignmentGroup"
-    assert f"must be a name of at most 190 characters ({said})" in str(error)
+    assert f"must be a name of at most 190 characters ({logged})" in str(error)
 
 
 @pytest.mark.parametrize("strategy", ["monotonous", "none"])
@@ -110,16 +110,16 @@ def test_looking_ahead_has_a_band_and_a_bound() -> None:
     assert parsed(watermarkStrategy="lookahead", lookaheadRows="7").policy.strategy == LookAhead(rows=7)
 
 
-@pytest.mark.parametrize(("given", "option", "said"), [
+@pytest.mark.parametrize(("given", "option", "logged"), [
     ({"lookaheadRows": "5"}, "lookaheadRows", "belongs to watermarkStrategy lookahead, and the strategy is bounded"),
     ({"lookaheadRows": "5", "watermarkStrategy": "ingestion"}, "lookaheadRows", "the strategy is ingestion"),
     ({"lookaheadRows": "0", "watermarkStrategy": "lookahead"}, "lookaheadRows", "at least 1"),
     ({"watermarkStrategy": "lookahead", "idleReturn": "pass", "idleTimeout": "5 s"}, "idleReturn", "left out"),
 ])  # fmt: skip
-def test_what_cannot_be_with_or_without_looking_ahead(given: dict[str, str], option: str, said: str) -> None:
+def test_what_cannot_be_with_or_without_looking_ahead(given: dict[str, str], option: str, logged: str) -> None:
     error = refusal(**given)
     assert error.option == option
-    assert said in str(error)
+    assert logged in str(error)
 
 
 def test_a_log_in_the_order_of_its_times_needs_no_looking_ahead() -> None:
@@ -213,7 +213,7 @@ def test_without_event_time_there_is_neither_drift_nor_idleness_nor_a_future(giv
     assert refusal(watermarkStrategy="none", **given).option == next(iter(given))
 
 
-def test_on_the_clock_nobody_can_wait_for_a_first_row() -> None:
+def test_on_the_clock_no_one_can_wait_for_a_first_row() -> None:
     given = {"alignmentGroup": "g", "alignmentHold": "firstWatermark"}
     assert refusal(watermarkStrategy="none", **given).option == "alignmentHold"
     assert parsed(alignmentMaxDrift="1 minute", **given).policy.alignment.hold is GroupHold.FIRST_WATERMARK
@@ -255,7 +255,7 @@ def test_what_concerns_other_sources_needs_a_place_where_they_meet(given: dict[s
     assert (error.option, error.example is not None) == (missing, True)
 
 
-def test_sources_of_a_group_meet_in_their_driver_unless_told_otherwise() -> None:
+def test_sources_of_a_group_meet_in_their_driver_unless_asked_otherwise() -> None:
     assert parsed().group is None
 
     def store(**given: str) -> str | None:
@@ -321,3 +321,24 @@ def test_what_does_not_go_with_announced_watermarks_is_refused(given: dict[str, 
     error = refusal(**given)
     assert error.option == option
     assert text in str(error)
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "ports"),
+    [
+        ("driver.example.org", "driver.example.org", None),
+        ("driver.example.org:40000-40015", "driver.example.org", range(40_000, 40_016)),
+        (":40000", None, range(40_000, 40_001)),
+        ("[fe80::1]:40000", "fe80::1", range(40_000, 40_001)),
+    ],
+)
+def test_executors_report_to_a_host_to_ports_or_to_both(text: str, host: str | None, ports: range | None) -> None:
+    assert parsed(reportAddress=text).reports == ReportOptions(host, ports)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [("", "is empty"), ("fe80::1", "an IPv6 address is in brackets"), (":0", "at least 1"), ("a b", "host")],
+)
+def test_what_is_no_address_of_reports_is_refused(text: str, why: str) -> None:
+    assert why in str(refusal(reportAddress=text))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from watermark_source import durations
@@ -41,6 +42,7 @@ GROUP = "group"
 DRIVER = "driver"
 """The store that is a file of the driver's."""
 NO_STORE = "none"
+_ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^:\[\]]*)(?::(?P<ports>[^:]+))?")
 
 
 def _idle_timeout(text: str) -> int | str:
@@ -55,6 +57,15 @@ def _store(text: str) -> str:
 
     store_of(text)
     return text
+
+
+def _report_address(text: str) -> tuple[str | None, range | None]:
+    """Parse a host, ports behind a colon, or both; an IPv6 address is in brackets."""
+    found = _ADDRESS.fullmatch(text.strip())
+    if found is None or not any(found.groups()):
+        raise ValueError("an IPv6 address is in brackets" if found is None else "is empty")
+    host = found["host"].strip("[]")
+    return host_name(host) if host else None, ports(found["ports"]) if found["ports"] else None
 
 
 def _group_name(text: str) -> str:
@@ -330,22 +341,14 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         doc="Maximum number of rows read by one task; larger ranges are cut. Can be combined with `minPartitions`.",
     ),
     Option(
-        name="reportHost",
-        parse=host_name,
-        default_text="detected",
-        accepted="must be a host name or an address",
-        example="driver.example.org",
-        doc="Name or address under which executors send progress reports to the driver, if it is neither "
-        "`spark.driver.host` of the command line nor one that the driver's machine has for itself.",
-    ),
-    Option(
-        name="reportPorts",
-        parse=ports,
-        default_text="any free port",
-        accepted="must be a port or the first and last of several",
-        example="40000-40015",
-        doc="Ports of the driver for progress reports, where a firewall opens only some. Each source of each running "
-        "query uses one.",
+        name="reportAddress",
+        parse=_report_address,
+        default_text="detected, any free port",
+        accepted="must be a host, host:ports or :ports, with a port or the first and last of several",
+        example="driver.example.org:40000-40015",
+        doc="Where executors send progress reports: the name or address of the driver's machine, if it is neither "
+        "`spark.driver.host` of the command line nor one that the machine has for itself, and the ports, where a "
+        "firewall opens only some. Each source of each running query uses one.",
     ),
 )
 """The rows that every source has: event time, watermarks, idleness, alignment, markers, tasks (docs/options.md)."""
@@ -355,6 +358,8 @@ RENAMED = (
     Renamed("alignmentWaitForFirst", "alignmentHold", {"true": "firstWatermark", "false": None}),
     Renamed("percentileRows", None, why="watermarkPercentile decides how many rows the bound is learned from"),
     Renamed("lookaheadTime", None, why="lookaheadRows limits what is read ahead"),
+    Renamed("reportHost", "reportAddress", joined=""),
+    Renamed("reportPorts", "reportAddress", prefix=":", joined=""),
 )
 """Options of every source in earlier versions."""
 IN_A_BATCH = frozenset({"includeMarkers", "minPartitions", "maxRecordsPerPartition"})

@@ -38,12 +38,12 @@ class TaskOptions:
     max_records_per_partition: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ReportOptions:
     """Where tasks report to."""
 
-    host: str | None
-    ports: range | None
+    host: str | None = None
+    ports: range | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +110,7 @@ class EngineOptions:
             tasks=TaskOptions(
                 min_partitions=values["minPartitions"], max_records_per_partition=values["maxRecordsPerPartition"]
             ),
-            reports=ReportOptions(host=values["reportHost"], ports=values["reportPorts"]),
+            reports=ReportOptions(*(values["reportAddress"] or ())),
         )
 
 
@@ -277,6 +277,10 @@ class SourceOptions(Mapping[str, Any]):
     def text(self, name: str) -> str | None:
         """Return what the user wrote for an option, ``None`` if it was left out: an error shows it."""
         return given_text(self.given, name)
+
+    def refusal(self, name: str, why: str, *, example: str | None = None) -> OptionError:
+        """Return the error that refuses what the user wrote for an option, or that it was left out."""
+        return OptionError(name, self.text(name), why, example=example)
 
     def __getitem__(self, name: str) -> Any:
         return self.parsed[name]

@@ -24,7 +24,7 @@ from pyspark_aligned_kafka.options.positions import (
     Settled,
     positions_of,
 )
-from watermark_source.errors import OptionError, UnknownSplitError, listed, shortened
+from watermark_source.errors import UnknownSplitError, listed, shortened
 from watermark_source.planning.ranges_per_task import OpenRange
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.watermark import Millis
@@ -59,9 +59,7 @@ def settle(policy: PositionPolicy, chosen: Mapping[Split, Position], lookup: Pos
     found = lookup.at_time(times) if times else {}
     unmatched = {split for split, offset in found.items() if offset is None}
     if unmatched and policy.no_match is NoMatch.ERROR:
-        raise OptionError(
-            policy.option,
-            policy.text,
+        raise policy.refusal(
             f"no record is that new in {listed(unmatched)}; take an earlier time, or, as a partition without records "
             "has none of any time, begin there at the end with startingOffsetsByTimestampStrategy",
             example='startingOffsetsByTimestampStrategy = "latest"',
@@ -111,12 +109,8 @@ class BatchBounds:
         # Where one of them names a topic as a whole, its partitions are compared with the cluster's later on.
         topics = start.topics.keys() | end.topics.keys()
         if _topics(start) != _topics(end) or _numbered(start, topics) != _numbered(end, topics):
-            raise OptionError(
-                self.end.option,
-                self.end.text,
-                f"must name the same partitions as {self.start.option} does",
-                condition=errors.DIFFERENT_PARTITIONS,
-            )
+            why = f"must name the same partitions as {self.start.option} does"
+            raise self.end.refusal(why, condition=errors.DIFFERENT_PARTITIONS)
 
     def _check_order(self) -> None:
         rules = self.start.rule, self.end.rule
@@ -133,12 +127,7 @@ class BatchBounds:
             elif isinstance(start, AtTime) and isinstance(end, AtTime) and start.millis > end.millis:
                 after = f"ends at time {end.millis}, before its start time {start.millis}"
             if after:
-                raise OptionError(
-                    self.end.option,
-                    self.end.text,
-                    f"{split or 'every partition'} {after}",
-                    condition=errors.START_GIVEN_AFTER_END,
-                )
+                raise self.end.refusal(f"{split or 'every partition'} {after}", condition=errors.START_GIVEN_AFTER_END)
 
     def late_ranges(self, splits: Set[Split], lookup: PositionLookup) -> list[OpenRange]:
         """Resolve both bounds of each split; earliest and latest stay late.
@@ -157,9 +146,7 @@ class BatchBounds:
             raise UnknownSplitError(f"{listed(gone)} was deleted while the batch was planned")
         for split in sorted(splits):
             if first[split] > last[split]:
-                raise OptionError(
-                    self.start.option,
-                    self.start.text,
+                raise self.start.refusal(
                     f"{split} would begin at offset {first[split]} and end at {last[split]}, which is before it; "
                     f"where it ends is {self.end.option} = {shortened(self.end.text)}",
                     condition=errors.START_FOUND_AFTER_END,
@@ -182,7 +169,7 @@ def _refuse(policy: PositionPolicy, refused: Position, problem: str, example: st
         named = {**{str(split): at for split, at in rule.positions.items()}, **rule.topics}
         where = [f"; {name} does" for name, position in named.items() if position == refused]
     if where:
-        raise OptionError(policy.option, policy.text, problem + where[0], example=example)
+        raise policy.refusal(problem + where[0], example=example)
 
 
 def _position(rule: Everywhere | PerSplit, split: Split | None) -> Position | None:

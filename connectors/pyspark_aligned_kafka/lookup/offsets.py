@@ -19,7 +19,7 @@ from pyspark_aligned_kafka.options.positions import (
     positions_of,
 )
 from watermark_source.contract.stream import Ends
-from watermark_source.errors import OptionError, ResponseTimeoutError, SourceError, listed
+from watermark_source.errors import ResponseTimeoutError, SourceError, listed
 from watermark_source.planning.split import IndexEntry, Split
 from watermark_source.planning.watermark import MAX, Millis
 
@@ -202,10 +202,8 @@ def resolve(policy: PositionPolicy, splits: Set[Split], lookup: PositionLookup) 
     given = {split: position.offset for split, position in chosen.items() if isinstance(position, At)}
     for split, end in (lookup.end_positions(given.keys()) if given else {}).items():
         if given[split] > end:
-            raise OptionError(
-                policy.option, policy.text, f"{split} ends at {end}, before its offset {given[split]}",
-                example=f"{JSON_LATEST}, which is its end",
-            )  # fmt: skip
+            why = f"{split} ends at {end}, before its offset {given[split]}"
+            raise policy.refusal(why, example=f"{JSON_LATEST}, which is its end")
     return offsets_of(settle(policy, chosen, lookup), lookup)
 
 

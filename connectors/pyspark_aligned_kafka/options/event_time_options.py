@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from pyspark.sql.types import (
     DataType,
@@ -45,7 +44,8 @@ from pyspark_aligned_kafka.records.event_time_choice import (
 from pyspark_aligned_kafka.records.json_path import JsonPath, parse_path
 from pyspark_aligned_kafka.records.payload import JSON, PayloadChoice
 from watermark_source.errors import OptionError, listed, shortened
-from watermark_source.option_table import Option, given_text, one_of, true_or_false
+from watermark_source.option_table import Option, one_of, true_or_false
+from watermark_source.spark.options import SourceOptions
 from watermark_source.spark.strategy_rows import ANNOUNCED, PUNCTUATED, uses_marks
 
 TIMESTAMP = "timestamp"
@@ -151,7 +151,7 @@ WATERMARK_COLUMN = Option(
     accepted=_ACCEPTED,
     example="header:watermark",
     doc=f"Where records carry a watermark, in the forms of `eventTimeColumn`: `timestamp`, {_PLACES}. A record "
-    "without a value there, or with JSON's null, does not advance the watermark; a value that is no timestamp ends "
+    "without a value there, or with JSON's null, does not advance the watermark; any other value than a timestamp ends "
     "the query. Required with `watermarkStrategy` `punctuated`, and with a class of your own that has "
     "`reads_marks`; not allowed otherwise.",
 )
@@ -169,13 +169,13 @@ def _sources_of(subscription: Subscription) -> str:
     return sources[0] + "".join(f".unionByName({each})" for each in sources[1:_UNITED])
 
 
-def announced_topic(values: Mapping[str, Any], subscription: Subscription) -> str | None:
+def announced_topic(options: SourceOptions, subscription: Subscription) -> str | None:
     """Return the topic whose writers announce watermarks; ``None``: no strategy uses it.
 
     Raises:
         OptionError: the query reads anything but one whole topic, or one that can have no topic of announcements.
     """
-    if values["watermarkStrategy"] != ANNOUNCED:
+    if options["watermarkStrategy"] != ANNOUNCED:
         return None
     if not isinstance(subscription, Subscribe) or len(subscription.topics) > 1:
         raise OptionError(
@@ -249,30 +249,24 @@ def _as_json(place: Place | None, text: str, payloads: Sequence[PayloadChoice]) 
     return place
 
 
-def mark_choice(
-    values: Mapping[str, Any], given: Mapping[str, str], payloads: Sequence[PayloadChoice] = ()
-) -> MarkChoice | None:
+def mark_choice(options: SourceOptions, payloads: Sequence[PayloadChoice] = ()) -> MarkChoice | None:
     """Return where records carry a watermark; ``None``: no strategy reads it.
 
     Raises:
         OptionError: options that mean nothing together.
     """
-    strategy, text = values["watermarkStrategy"], given_text(given, MARKS)
+    strategy, text = options["watermarkStrategy"], options.text(MARKS)
     if not uses_marks(strategy):
         if text is not None:
-            raise OptionError(
-                MARKS, text,
-                f"belongs to watermarkStrategy punctuated, or a class with reads_marks, and the strategy is {strategy}",
-                example="leave it out",
-            )  # fmt: skip
+            why = "belongs to watermarkStrategy punctuated, or a class with reads_marks, and the strategy is"
+            raise options.refusal(MARKS, f"{why} {strategy}", example="leave it out")
         return None
     if text is None:
         why = "only what it names moves the watermark" if strategy == PUNCTUATED else "the class has reads_marks"
-        raise OptionError(
-            MARKS, None, f"is needed because watermarkStrategy is {strategy}: {why}", example="header:watermark"
-        )
-    place = _as_json(values[MARKS], text, payloads)
-    return MarkChoice(place, Format(values[FORMAT]), shows_records=values[SHOWS])
+        needed = f"is needed because watermarkStrategy is {strategy}: {why}"
+        raise options.refusal(MARKS, needed, example="header:watermark")
+    place = _as_json(options[MARKS], text, payloads)
+    return MarkChoice(place, Format(options[FORMAT]), shows_records=options[SHOWS])
 
 
 def _is_written(place: Place | None) -> bool:
@@ -284,49 +278,40 @@ def _is_written(place: Place | None) -> bool:
     return isinstance(place, InJson | InHeader)
 
 
-def event_time_choice(
-    values: Mapping[str, Any], given: Mapping[str, str], payloads: Sequence[PayloadChoice] = ()
-) -> EventTimeChoice | None:
+def event_time_choice(options: SourceOptions, payloads: Sequence[PayloadChoice] = ()) -> EventTimeChoice | None:
     """Return where the event time is, with what is known of decoded ``payloads``; ``None``: the record's timestamp.
 
     Raises:
         OptionError: options that mean nothing together.
     """
-    place = _in_payload(values[OPTION], given_text(given, OPTION), payloads)
+    place = _in_payload(options[OPTION], options.text(OPTION), payloads)
     places = place.places if isinstance(place, FirstOf) else (place,)
     decoded = {each.payload.field for each in places if isinstance(each, InColumn)}
     for payload in payloads:
         if payload.column is None and payload.field not in decoded:
-            raise OptionError(
-                f"{payload.field}Column", given_text(given, f"{payload.field}Column"),
-                f"leaves nothing to decode: {OPTION} is no member of the {payload.field}s",
-                example=f"{OPTION} = {payload.field}:$.created_at",
-            )  # fmt: skip
+            why = f"leaves nothing to decode: {OPTION} must name a member of the {payload.field}s"
+            example = f"{OPTION} = {payload.field}:$.created_at"
+            raise options.refusal(f"{payload.field}Column", why, example=example)
     whys = {
         type(None): "the record's timestamp is event time", ByFunction: "the function answers moments",
         InColumn: "the member's type is one of times", FirstOf: "the members' types are ones of times",
     }  # fmt: skip
-    marks = uses_marks(values["watermarkStrategy"]) and values[MARKS] is not None
-    is_written = _is_written(place) or (marks and _is_written(values[MARKS]))
+    marks = uses_marks(options["watermarkStrategy"]) and options[MARKS] is not None
+    is_written = _is_written(place) or (marks and _is_written(options[MARKS]))
     for name, needless in ((FORMAT, not is_written), (ERRORS, place is None)):
-        if needless and given_text(given, name) is not None:
-            why = whys[type(place)]
-            raise OptionError(
-                name, given_text(given, name), f"has no meaning where {why}; it goes with {OPTION}",
-                example=f"{OPTION} = value:$.created_at",
-            )  # fmt: skip
-    reads_content = place is not None or marks or values["valueFormat"] is not None
-    if not reads_content and given_text(given, SHOWS) is not None:
-        raise OptionError(
-            SHOWS, given_text(given, SHOWS),
+        if needless and options.text(name) is not None:
+            why = f"has no meaning where {whys[type(place)]}; it goes with {OPTION}"
+            raise options.refusal(name, why, example=f"{OPTION} = value:$.created_at")
+    reads_content = place is not None or marks or options["valueFormat"] is not None
+    if not reads_content and options.text(SHOWS) is not None:
+        why = (
             f"has no meaning where times are the records' timestamps, and no content is read; it goes with {OPTION} or "
-            f"{MARKS}, and with valueFormat", example="leave it out",
-        )  # fmt: skip
+            f"{MARKS}, and with valueFormat"
+        )
+        raise options.refusal(SHOWS, why, example="leave it out")
     if place is None:
         return None
-    if values["watermarkStrategy"] == "none":
-        raise OptionError(
-            OPTION, given_text(given, OPTION), "has no meaning with watermarkStrategy none: event time is the clock",
-            example="leave it out",
-        )  # fmt: skip
-    return EventTimeChoice(place, Format(values[FORMAT]), WithoutTime(values[ERRORS]), shows_records=values[SHOWS])
+    if options["watermarkStrategy"] == "none":
+        why = "has no meaning with watermarkStrategy none: event time is the clock"
+        raise options.refusal(OPTION, why, example="leave it out")
+    return EventTimeChoice(place, Format(options[FORMAT]), WithoutTime(options[ERRORS]), shows_records=options[SHOWS])

@@ -17,7 +17,6 @@ from watermark_source.option_table import (
     at_least_one,
     duration,
     integer,
-    non_empty,
     one_of,
     point_in_time,
     positive_integer,
@@ -239,22 +238,15 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
         doc="Pause before each retry of `fetchOffset.numRetries`.",
     ),
     Option(
-        name="groupIdPrefix",
-        parse=non_empty,
-        default_text="none",
-        accepted="must be a name that is not empty",
-        example="checkout",
-        doc="No effect: the source joins no consumer group. To show a query in Kafka's tools use `commitGroupId`.",
-    ),
-    Option(
         name="commitGroupId",
         parse=protocol_name,
         default_text="none",
         accepted="must be the name of a consumer group",
         example="checkout-query",
-        doc="Consumer group to which the offsets of finished batches are committed, so that Kafka's own tools show "
-        "the query and its lag: see [monitoring](monitoring.md). They are never read back: a query resumes from its "
-        "checkpoint alone. The group must belong to this source only and have no members.",
+        doc="Consumer group to which the offsets of finished batches are committed, so that Kafka's own tools show the "
+        "query and its lag: see [monitoring](monitoring.md). They are never read back: a query resumes from its "
+        "checkpoint alone. The group must belong to this source only and have no members. `groupIdPrefix`, of Spark's "
+        "own source, has no effect.",
     ),
 )
 
@@ -271,6 +263,9 @@ OPTION_TABLE = OptionTable(
         **NOT_NEEDED,
         "announcedIn": "announcements are in the topic's name and .watermarks, where all that announces writes",
     },
+    without_effect={
+        "groupIdPrefix": "the source joins no consumer group; one that shows the query's lag is named in commitGroupId",
+    },
     only_in_streams=(
         "maxOffsetsPerTrigger",
         "minOffsetsPerTrigger",
@@ -286,7 +281,8 @@ OPTION_TABLE = OptionTable(
         *RENAMED,
         Renamed("watermarkFormat", "eventTimeFormat"),
         Renamed("keyMode", "valueMode"),
-        Renamed("keyTimeZone", "valueTimeZone"),
+        Renamed("valueTimeZone", "timeZone"),
+        Renamed("keyTimeZone", "timeZone"),
         Renamed("schemaRegistryToken", "schemaRegistryUserInfo", prefix="Bearer "),
         Renamed("readToEndFirst", "whenCaughtUp", {"true": "watermark", "false": None}),
         Renamed("useProcessingTimeWhenCaughtUp", "whenCaughtUp", {"true": "clock", "false": None}),

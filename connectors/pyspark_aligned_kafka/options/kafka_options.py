@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from pyspark_aligned_kafka.client import settings
 from pyspark_aligned_kafka.client.settings import ClientSettings
@@ -21,8 +20,6 @@ from pyspark_aligned_kafka.options.positions import Everywhere, Latest, NoMatch,
 from pyspark_aligned_kafka.options.subscription import Subscription
 from pyspark_aligned_kafka.records.event_time_choice import EventTimeChoice, MarkChoice
 from pyspark_aligned_kafka.records.payload import PayloadChoice
-from watermark_source.errors import OptionError
-from watermark_source.option_table import given_text
 from watermark_source.planning.policy import AfterCatchUp, MinimumRows, RowLimits
 from watermark_source.planning.strategy import Abilities
 from watermark_source.spark.column_names import EVENT_TIME, LATE, MARKER
@@ -112,32 +109,29 @@ def parse(given: Mapping[str, str]) -> KafkaOptions:
 
 def meaning_of(options: SourceOptions) -> KafkaOptions:
     """Return what parsed options mean, after the checks of those that concern several; raises ``OptionError``."""
-    values, given = options, options.given
-    choices = payload_choices(values, given, (*KAFKA_COLUMNS, EVENT_TIME, LATE, MARKER))
+    choices = payload_choices(options, (*KAFKA_COLUMNS, EVENT_TIME, LATE, MARKER))
     payloads = tuple(each for each in choices if each.column is not None)
-    subscription = _subscription(values, given)
+    subscription = _subscription(options)
     return KafkaOptions(
         subscription=subscription,
-        start=_positions(values, given, _WHERE_TO_BEGIN, values["startingOffsetsByTimestampStrategy"]),
-        end=_positions(values, given, _WHERE_TO_END, NoMatch.LATEST),
+        start=_positions(options, _WHERE_TO_BEGIN, options["startingOffsetsByTimestampStrategy"]),
+        end=_positions(options, _WHERE_TO_END, NoMatch.LATEST),
         limits=row_limits(options),
         loss=LossOptions(
-            fails=values["failOnDataLoss"],
-            offset_retries=OffsetRetries(values["fetchOffset.numRetries"], values["fetchOffset.retryIntervalMs"]),
+            fails=options["failOnDataLoss"],
+            offset_retries=OffsetRetries(options["fetchOffset.numRetries"], options["fetchOffset.retryIntervalMs"]),
         ),
-        push_down=values["pushDownPredicate"],
+        push_down=options["pushDownPredicate"],
         reading=ReadingLimits(
-            poll_timeout_ms=values["kafkaConsumer.pollTimeoutMs"],
-            decompressed_max_bytes=values["maxDecompressedBatchBytes"],
+            poll_timeout_ms=options["kafkaConsumer.pollTimeoutMs"],
+            decompressed_max_bytes=options["maxDecompressedBatchBytes"],
         ),
-        columns=_chosen_columns(values, given, payloads),
+        columns=_chosen_columns(options, payloads),
         payloads=payloads,
-        times=TimePlaces(
-            event_time=event_time_choice(values, given, choices), marks=mark_choice(values, given, choices)
-        ),
-        announced=announced_topic(values, subscription),
-        commit_group=values["commitGroupId"],
-        client=settings.parse_settings(given),
+        times=TimePlaces(event_time=event_time_choice(options, choices), marks=mark_choice(options, choices)),
+        announced=announced_topic(options, subscription),
+        commit_group=options["commitGroupId"],
+        client=settings.parse_settings(options.given),
         engine=options.engine,
     )
 
@@ -145,33 +139,23 @@ def meaning_of(options: SourceOptions) -> KafkaOptions:
 def check_first_reading(options: KafkaOptions, start: PositionPolicy) -> None:
     """Refuse to read a topic to its end first where a query begins at its end; raises ``OptionError``."""
     if options.engine.policy.after_catch_up is AfterCatchUp.WATERMARK and start.rule == Everywhere(Latest()):
-        raise OptionError(
-            start.option, start.text,
-            "cannot be with whenCaughtUp watermark: nothing would be read first", example="earliest",
-        )  # fmt: skip
+        raise start.refusal("cannot be with whenCaughtUp watermark: nothing would be read first", example="earliest")
 
 
-def _subscription(values: Mapping[str, Any], given: Mapping[str, str]) -> Subscription:
-    named = [name for name in _WHAT_TO_READ if values[name] is not None]
+def _subscription(options: SourceOptions) -> Subscription:
+    named = [name for name in _WHAT_TO_READ if options[name] is not None]
     if not named:
-        raise OptionError(
-            "subscribe", None, "one of subscribe, subscribePattern and assign is needed", example='subscribe = "orders"'
-        )
+        needed = "one of subscribe, subscribePattern and assign is needed"
+        raise options.refusal("subscribe", needed, example='subscribe = "orders"')
     if len(named) > 1:
-        raise OptionError(
-            named[1],
-            given_text(given, named[1]),
-            f"excludes {named[0]}; give one of subscribe, subscribePattern, assign",
-        )
-    subscription: Subscription = values[named[0]]
+        raise options.refusal(named[1], f"excludes {named[0]}; give one of subscribe, subscribePattern, assign")
+    subscription: Subscription = options[named[0]]
     return subscription
 
 
-def _positions(
-    values: Mapping[str, Any], given: Mapping[str, str], options: tuple[str, ...], no_match: NoMatch
-) -> PositionPolicy | None:
-    option = next((name for name in options if values[name] is not None), None)
-    return None if option is None else PositionPolicy(option, given_text(given, option) or "", values[option], no_match)
+def _positions(options: SourceOptions, names: tuple[str, ...], no_match: NoMatch) -> PositionPolicy | None:
+    name = next((each for each in names if options[each] is not None), None)
+    return None if name is None else PositionPolicy(name, options.text(name) or "", options[name], no_match)
 
 
 def row_limits(options: SourceOptions) -> RowLimits:
@@ -180,33 +164,24 @@ def row_limits(options: SourceOptions) -> RowLimits:
     if least is None:
         return RowLimits(most)
     if most is not None and least > most:
-        raise OptionError(
-            "minOffsetsPerTrigger",
-            options.text("minOffsetsPerTrigger"),
-            f"must not be more than maxOffsetsPerTrigger, which is {most}",
-            example=str(most),
-        )
+        why = f"must not be more than maxOffsetsPerTrigger, which is {most}"
+        raise options.refusal("minOffsetsPerTrigger", why, example=str(most))
     return RowLimits(most, MinimumRows(least, options["maxTriggerDelay"]))
 
 
-def _chosen_columns(
-    values: Mapping[str, Any], given: Mapping[str, str], payloads: tuple[PayloadChoice, ...]
-) -> tuple[str, ...]:
-    named: tuple[str, ...] | None = values["columns"]
+def _chosen_columns(options: SourceOptions, payloads: tuple[PayloadChoice, ...]) -> tuple[str, ...]:
+    named: tuple[str, ...] | None = options["columns"]
     if named is None:
         left_out = {each.field for each in payloads}
-        left_out |= set() if values["includeHeaders"] else {HEADERS}
+        left_out |= set() if options["includeHeaders"] else {HEADERS}
         return tuple(name for name in KAFKA_COLUMNS if name not in left_out)
     known = {*KAFKA_COLUMNS, EVENT_TIME} | {each.column for each in payloads}
     if unknown := next((name for name in named if name not in known), None):
         decoded = "".join(f", or {each.column}" for each in payloads)
-        raise OptionError(
-            "columns", given_text(given, "columns"), f'{COLUMNS_ACCEPTED}{decoded} ("{unknown}" is none of them)',
-            example="value,event_time",
-        )  # fmt: skip
+        why = f'{COLUMNS_ACCEPTED}{decoded} ("{unknown}" is none of them)'
+        raise options.refusal("columns", why, example="value,event_time")
     chosen = tuple(name for name in KAFKA_COLUMNS if name in named)
-    text = given_text(given, "includeHeaders")
-    if text is not None and values["includeHeaders"] != (HEADERS in chosen):
-        difference = "leaves headers out" if values["includeHeaders"] else "names headers"
-        raise OptionError("includeHeaders", text, f"contradicts columns, which {difference}", example="leave it out")
+    if options.text("includeHeaders") is not None and options["includeHeaders"] != (HEADERS in chosen):
+        difference = "leaves headers out" if options["includeHeaders"] else "names headers"
+        raise options.refusal("includeHeaders", f"contradicts columns, which {difference}", example="leave it out")
     return chosen

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from pyspark_aligned_kafka.client.schema_registry import SchemaRegistry
 from pyspark_aligned_kafka.options.event_time_options import SHOWS
@@ -14,11 +13,12 @@ from pyspark_aligned_kafka.records.payload_formats import FORMATS
 from pyspark_aligned_kafka.records.payload_schema import has_timestamp
 from pyspark_aligned_kafka.records.payload_times import offset_of
 from watermark_source.errors import OptionError, UsageError, reason_of
-from watermark_source.option_table import Option, given_text, non_empty, one_of
+from watermark_source.option_table import Option, non_empty, one_of
+from watermark_source.spark.options import SourceOptions
 
 PERMISSIVE, FAILFAST = "PERMISSIVE", "FAILFAST"
 REGISTRY, LOGIN = "schemaRegistry", "schemaRegistryUserInfo"
-MODE, ZONE = "valueMode", "valueTimeZone"
+MODE, ZONE = "valueMode", "timeZone"
 CONFLUENT, PLAIN = "confluent", "none"
 NO_COLUMN = "none"
 _REGISTRY_MS = 30_000
@@ -140,119 +140,105 @@ _OPTIONS = {field: _options_of(field) for field in (VALUE, KEY)}
 PAYLOAD_OPTIONS = (*_OPTIONS[VALUE], *_OPTIONS[KEY], *_OF_BOTH, *_REGISTRY_OPTIONS)
 
 
-def payload_choices(
-    values: Mapping[str, Any], given: Mapping[str, str], taken: tuple[str, ...]
-) -> tuple[PayloadChoice, ...]:
+def payload_choices(options: SourceOptions, taken: tuple[str, ...]) -> tuple[PayloadChoice, ...]:
     """Return how keys and values are decoded: none, one of them, or both.
 
     Args:
-        values: of all options.
-        given: the user's texts.
+        options: all of the user's.
         taken: names of the other columns.
 
     Raises:
         OptionError: options that mean nothing together.
     """
-    registry = _registry(values)
+    registry = _registry(options)
     choices: list[PayloadChoice] = []
     for field in (KEY, VALUE):
-        choice = _choice(field, values, given, (*taken, *(each.column or "" for each in choices)), registry)
+        choice = _choice(field, options, (*taken, *(each.column or "" for each in choices)), registry)
         choices += [] if choice is None else [choice]
-    _check_of_both(values, given, choices)
+    _check_of_both(options, choices)
     if registry is not None and not any(choice.framed or FORMATS[choice.format].uses_registry for choice in choices):
         raise OptionError(REGISTRY, None, "has no meaning here: no key and no value is decoded by its schemas",
                           example="valueFormat = avro")  # fmt: skip
     return tuple(choices)
 
 
-def _registry(values: Mapping[str, Any]) -> SchemaRegistry | None:
-    if values[REGISTRY] is None:
-        if values[LOGIN] is not None:
+def _registry(options: SourceOptions) -> SchemaRegistry | None:
+    if options[REGISTRY] is None:
+        if options[LOGIN] is not None:
             raise OptionError(LOGIN, "***", f"has no meaning without {REGISTRY}", example="leave it out")
         return None
     # The address alone, and with the login: an error is that of the option that was added.
-    for name, login in ((REGISTRY, None), (LOGIN, values[LOGIN])):
+    for name, login in ((REGISTRY, None), (LOGIN, options[LOGIN])):
         try:
-            registry = SchemaRegistry.of(values[REGISTRY], login=login, timeout_ms=_REGISTRY_MS)
+            registry = SchemaRegistry.of(options[REGISTRY], login=login, timeout_ms=_REGISTRY_MS)
         except UsageError as error:
             raise OptionError(name, "***", str(error), example=_EXAMPLES[name]) from None
     return registry
 
 
 def _choice(
-    field: str,
-    values: Mapping[str, Any],
-    given: Mapping[str, str],
-    taken: tuple[str, ...],
-    registry: SchemaRegistry | None,
+    field: str, options: SourceOptions, taken: tuple[str, ...], registry: SchemaRegistry | None
 ) -> PayloadChoice | None:
-    format_option, *others = (row.name for row in _OPTIONS[field])
-    name: str | None = values[format_option]
+    format_option, schema_option, column_option, framing_option = (row.name for row in _OPTIONS[field])
+    name: str | None = options[format_option]
     if name is None:
-        for other in others:
-            if (text := given_text(given, other)) is not None:
-                raise OptionError(other, text, f"has no meaning without {format_option}",
-                                  example=f"{format_option} = {JSON}")  # fmt: skip
+        for other in (schema_option, column_option, framing_option):
+            if options.text(other) is not None:
+                raise options.refusal(
+                    other, f"has no meaning without {format_option}", example=f"{format_option} = {JSON}"
+                )
         return None
     row = FORMATS[name]
-    text = values[f"{field}Schema"]
+    text = options[schema_option]
     if text is None:
-        raise OptionError(f"{field}Schema", None, f"is needed because {format_option} is {name}", example=row.example)
-    framing_option = f"{field}Framing"
-    is_framed = (values[framing_option] or (CONFLUENT if registry is not None else PLAIN)) == CONFLUENT
+        raise options.refusal(schema_option, f"is needed because {format_option} is {name}", example=row.example)
+    is_framed = (options[framing_option] or (CONFLUENT if registry is not None else PLAIN)) == CONFLUENT
     if is_framed and registry is None and row.needs_registry:
-        raise OptionError(framing_option, CONFLUENT, f"needs {REGISTRY}, which has the schemas of {name}",
-                          example=f"{REGISTRY} = https://registry:8081")  # fmt: skip
-    column: str | None = values[f"{field}Column"]
-    if column is None:
-        _check_without_column(field, name)
-    elif column.lower() in {each.lower() for each in taken}:
-        raise OptionError(f"{field}Column", column, "is the name of another column of this source", example="order")
+        why, example = f"needs {REGISTRY}, which has the schemas of {name}", f"{REGISTRY} = {_EXAMPLES[REGISTRY]}"
+        raise options.refusal(framing_option, why, example=example)
+    column: str | None = options[column_option]
+    if column is None and name == JSON:
+        why = f"has no meaning with {JSON}, of which event times are read without {format_option}"
+        raise options.refusal(column_option, why, example=f"leave {format_option} out")
+    if column is not None and column.lower() in {each.lower() for each in taken}:
+        raise options.refusal(column_option, "is the name of another column of this source", example="order")
     try:
-        found = row.parse(text, registry, paths_in(field, values[EVENT_TIME]) if column is None else ())
+        found = row.parse(text, registry, paths_in(field, options[EVENT_TIME]) if column is None else ())
     except ValueError as error:
-        raise OptionError(f"{field}Schema", text, f"{row.accepted} ({reason_of(error)})", example=row.example) from None
-    if values[ZONE] is None and name == JSON and has_timestamp(found.type):
-        raise OptionError(
-            ZONE, None, f"is needed because {field}Schema has a TIMESTAMP: it is the zone of texts without one. "
-            "from_json takes spark.sql.session.timeZone, which a source cannot read", example="UTC",
-        )  # fmt: skip
+        raise options.refusal(schema_option, f"{row.accepted} ({reason_of(error)})", example=row.example) from None
+    if options[ZONE] is None and name == JSON and has_timestamp(found.type):
+        why = (
+            f"is needed because {schema_option} has a TIMESTAMP: it is the zone of texts without one. from_json takes "
+            "spark.sql.session.timeZone, which a source cannot read"
+        )
+        raise options.refusal(ZONE, why, example="UTC")
     return PayloadChoice(
         found.type,
         format=name,
         definition=found.definition,
         field=field,
         column=column,
-        fail_fast=values[MODE] == FAILFAST,
-        zone=values[ZONE] or "UTC",
-        shows_records=values[SHOWS],
+        fail_fast=options[MODE] == FAILFAST,
+        zone=options[ZONE] or "UTC",
+        shows_records=options[SHOWS],
         framed=is_framed,
-        keeps_text=FORMATS[name].keeps_text,
+        keeps_text=row.keeps_text,
     )
 
 
-def _check_of_both(values: Mapping[str, Any], given: Mapping[str, str], choices: Sequence[PayloadChoice]) -> None:
+def _check_of_both(options: SourceOptions, choices: Sequence[PayloadChoice]) -> None:
     """Refuse the options about keys and values where there is neither that they concern."""
     if not choices:
         for name in (MODE, ZONE):
-            if (text := given_text(given, name)) is not None:
-                raise OptionError(name, text, "has no meaning without valueFormat or keyFormat",
-                                  example=f"valueFormat = {JSON}")  # fmt: skip
-    elif values[MODE] == FAILFAST and all(choice.column is None for choice in choices):
-        raise OptionError(
-            MODE, FAILFAST, "has no meaning where there is no column of decoded keys or values: eventTimeErrors says "
-            "what becomes of records without an event time", example="eventTimeErrors = fail",
-        )  # fmt: skip
-    elif values[ZONE] is not None and not any(each.format == JSON and has_timestamp(each.schema) for each in choices):
-        raise OptionError(
-            ZONE, given_text(given, ZONE), "has no meaning without a TIMESTAMP of JSON in valueSchema or keySchema",
-            example="leave it out",
-        )  # fmt: skip
-
-
-def _check_without_column(field: str, name: str) -> None:
-    if name == JSON:
-        raise OptionError(
-            f"{field}Column", NO_COLUMN, f"has no meaning with {JSON}, of which event times are read without "
-            f"{field}Format", example=f"leave {field}Format out",
-        )  # fmt: skip
+            if options.text(name) is not None:
+                why = "has no meaning without valueFormat or keyFormat"
+                raise options.refusal(name, why, example=f"valueFormat = {JSON}")
+    elif options[MODE] == FAILFAST and all(choice.column is None for choice in choices):
+        why = (
+            "has no meaning where there is no column of decoded keys or values: eventTimeErrors says what becomes of "
+            "records without an event time"
+        )
+        raise options.refusal(MODE, why, example="eventTimeErrors = fail")
+    elif options[ZONE] is not None and not any(each.format == JSON and has_timestamp(each.schema) for each in choices):
+        why = "has no meaning without a TIMESTAMP of JSON in valueSchema or keySchema"
+        raise options.refusal(ZONE, why, example="leave it out")

@@ -199,6 +199,10 @@ class PositionPolicy:
     rule: Everywhere | PerSplit
     no_match: NoMatch = NoMatch.ERROR
 
+    def refusal(self, why: str, *, example: str | None = None, condition: str | None = None) -> OptionError:
+        """Return the error that refuses what the user wrote."""
+        return OptionError(self.option, self.text, why, example=example, condition=condition)
+
 
 @dataclass(frozen=True, slots=True)
 class OffsetRetries:
@@ -250,7 +254,7 @@ def start_of_stream(start: PositionPolicy | None, end: PositionPolicy | None) ->
         OptionError: an end is given.
     """
     if end is not None:
-        raise OptionError(end.option, end.text, f"not supported in a stream: {_NO_END}")
+        raise end.refusal(f"not supported in a stream: {_NO_END}")
     return _USUAL if start is None else start
 
 

@@ -29,9 +29,7 @@ Concerns = Callable[[str, str], bool]
 
 _CLOUD_DATABASE = "mysql"
 """The database of a cloud service's heartbeat tables, in which no trigger can be created."""
-UNLOGGED_REMEDY = (
-    "Begin a new query, or set unloggedChangeBehavior to ignore, to continue with the rows that were delivered"
-)
+UNLOGGED_REMEDY = "Begin a new query, or add tables to ignoredChanges, to continue with the rows that were delivered"
 _REMEDY = (
     "Some session has another binlog_format than ROW: revoke the privilege to set it (SYSTEM_VARIABLES_ADMIN, "
     "SESSION_VARIABLES_ADMIN, BINLOG ADMIN)"
@@ -58,7 +56,7 @@ class Definitions(NamedTuple):
     columns: list[tuple[Table, ColumnChange]]
     """Tables whose columns were added, dropped, renamed or redefined."""
     ignored: list[str]
-    """Statements in place of rows that ``loggedStatementBehavior`` ignores, with their positions."""
+    """Statements in place of rows that ``ignoredChanges`` skips, with their positions."""
 
 
 def check_statements(
@@ -136,7 +134,7 @@ class _Problem(NamedTuple):
 def _unfollowed(of: Statement, where: str) -> _Problem:
     return _Problem(
         f"{where}: the effect of this statement is not certain, for it cannot be followed: {of.problem}. If you know "
-        "that it changed none of the tables that are read, set loggedStatementBehavior to ignore to continue behind it",
+        "that it changed none of the tables that are read, add statements to ignoredChanges to continue behind it",
         concerns_others=False,
     )
 
@@ -152,17 +150,17 @@ def _in_place_of_rows(of: Statement, effect: StatementEffect, where: str, concer
     if of_read := sorted(table for table in changed or () if concerns(*table)):
         return _Problem(
             f"{where}: a statement was logged, not the rows of {'.'.join(of_read[0])} it changed. {_REMEDY}; begin a "
-            "new query. Or set loggedStatementBehavior to ignore, to continue without these rows",
+            "new query. Or add statements to ignoredChanges, to continue without these rows",
             concerns_others=False,
         )
     if changed is None:
         why, others = "it does not name their tables", ""
     else:
         why = "triggers and functions may have changed others than it names"
-        others = ", to ignoreOtherTables if no trigger, function or view that it uses writes to tables you read"
+        others = ", or otherStatements if no trigger, function or view that it uses writes to tables you read"
     return _Problem(
         f"{where}: a statement was logged, not the rows it changed, and {why}. {_REMEDY}. Begin a new query; or, if it "
-        f"changed none of the tables that are read, set loggedStatementBehavior to ignore{others}",
+        f"changed none of the tables that are read, add statements to ignoredChanges{others}",
         concerns_others=changed is not None,
     )
 

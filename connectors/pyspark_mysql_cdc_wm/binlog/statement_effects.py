@@ -7,7 +7,7 @@ other statement was logged in place of rows (``RowsStatement``). A definition th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
@@ -83,19 +83,24 @@ NOTHING: Final = StatementEffect()
 
 
 class LoggedStatements(Enum):
-    """The option loggedStatementBehavior, for statements that were logged in place of rows, or cannot be followed."""
+    """What the option ignoredChanges has of statements that were logged in place of rows, or cannot be followed."""
 
-    REFUSED = "exception"
-    OTHERS_IGNORED = "ignoreOtherTables"
+    IGNORED = "statements"
+    OTHERS_IGNORED = "otherStatements"
     """Ignore a statement if it names the tables that it changes, and none of these is read."""
-    IGNORED = "ignore"
+    REFUSED = ""
+
+    @classmethod
+    def of(cls, ignored: Collection[str]) -> LoggedStatements:
+        """Return which statements a user ignores."""
+        return next((each for each in cls if each.value in ignored), cls.REFUSED)
 
 
 class Unlogged(NamedTuple):
     """What to do at changes of which no row was logged."""
 
     ignores_whole: bool = False
-    """Whether to ignore statements that change every row of a table (unloggedChangeBehavior)."""
+    """Whether to ignore statements that change every row of a table (ignoredChanges with tables)."""
     statements: LoggedStatements = LoggedStatements.REFUSED
 
 

@@ -23,6 +23,7 @@ from watermark_source.option_table import (
     one_of,
     point_in_time,
     true_or_false,
+    word,
 )
 from watermark_source.planning.strategy import Abilities
 from watermark_source.spark.option_rows import ENGINE_OPTIONS, NOT_NEEDED, RENAMED
@@ -66,6 +67,16 @@ def _chunk_columns(text: str) -> tuple[tuple[str | None, str], ...]:
     if not found or len({table for table, _ in found}) != len(found):
         raise ValueError("names no column, or two of one table")
     return tuple(found)
+
+
+_IGNORED = ("columns", "tables", *(each.value for each in LoggedStatements if each is not LoggedStatements.REFUSED))
+
+
+def _ignored_changes(text: str) -> frozenset[str]:
+    kinds = frozenset(map(word(_IGNORED), filter(None, map(str.strip, text.split(",")))))
+    if not kinds:
+        raise ValueError("names no change")
+    return kinds
 
 
 MYSQL_OPTIONS: tuple[Option, ...] = (
@@ -220,35 +231,22 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
         doc="`columns`: the stream has the tables' columns, which must be the same in all tables. `json`: each row is "
         "one JSON text in the column `_row`, with the columns of its table by name.",
     ),
-    one_of(
-        name="schemaChangeBehavior",
-        choices=("exception", "ignore"),
-        default="exception",
-        example="ignore",
-        doc="What happens when a table gets a column, or a column name, that the stream does not have. `exception`: "
-        "the query ends before the first row with it; after a restart its stream has the column, and nothing is lost. "
-        "`ignore`: the column is not delivered, and a warning is logged.",
-    ),
-    one_of(
-        name="unloggedChangeBehavior",
-        choices=("exception", "ignore"),
-        default="exception",
-        example="ignore",
-        doc="What happens at a change to a whole table, for which the binlog has no rows: `TRUNCATE`, `RENAME`, "
-        "partitions dropped, emptied or exchanged, and another expression of a generated column. `exception`: the "
-        "query ends there. `ignore`: it continues, rows already delivered stay as they are, and a warning is logged.",
-    ),
-    one_of(
-        name="loggedStatementBehavior",
-        choices=(each.value for each in LoggedStatements),
-        default=LoggedStatements.REFUSED.value,
-        example=LoggedStatements.OTHERS_IGNORED.value,
-        doc="What happens at a statement that was logged instead of the rows it changed: a session has a "
-        "`binlog_format` other than `ROW`. `exception`: the query ends there, whichever table the statement names, "
-        "because a trigger, a function or a view may have changed a table that is read. `ignoreOtherTables`: it "
-        "continues if the statement names the tables that it changes and none of them is read; no trigger or function "
-        "called there may write to one that is. `ignore`: it continues, and the changes of such statements are not "
-        "delivered. A warning names the statements that were skipped.",
+    Option(
+        name="ignoredChanges",
+        parse=_ignored_changes,
+        default=(),
+        default_text="none",
+        accepted=f"must be a comma list of {', '.join(_IGNORED[:-1])} and {_IGNORED[-1]}",
+        example="columns,tables",
+        doc="Changes that a stream cannot have, and which are skipped with a warning. By default the query ends before "
+        "the first row behind such a change. `columns`: a table gets a column, or a column name, that the stream does "
+        "not have; the column is not delivered. (Otherwise, after a restart, the stream has it, and nothing is lost.) "
+        "`tables`: a change to a whole table, for which the binlog has no rows: `TRUNCATE`, `RENAME`, partitions "
+        "dropped, emptied or exchanged, and another expression of a generated column; rows already delivered stay as "
+        "they are. `statements`: a statement that was logged instead of the rows it changed, by a session with a "
+        "`binlog_format` other than `ROW`: whichever table it names, a trigger, a function or a view may have changed "
+        "one that is read; such changes are not delivered. `otherStatements`: such a statement that names the tables "
+        "that it changes, none of which is read; no trigger or function called there may write to one that is.",
     ),
     at_least_one(
         name="snapshotChunkRows",
@@ -302,12 +300,12 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
         default_text="the commit's time",
         accepted="must be a TIMESTAMP or DATETIME column of the tables",
         example="created_at",
-        doc="Column to use as event time, for rows of the snapshot as well; a DATETIME is in `serverTimeZone`. A row "
+        doc="Column to use as event time, for rows of the snapshot as well; a DATETIME is in `timeZone`. A row "
         "without a value has the time of its commit. Only rows then advance the watermark: `maxOutOfOrderness` is how "
         "far they may be behind, and the rows before an update are often far behind.",
     ),
     Option(
-        name="serverTimeZone",
+        name="timeZone",
         parse=_zone,
         default_text="UTC",
         accepted="must be a time zone's name, or a distance from UTC",
@@ -363,5 +361,14 @@ OPTION_TABLE = OptionTable(
         *RENAMED,
         Renamed("snapshotHoldsGroup", "alignmentHold", {"true": None, "false": "nothing"}),
         Renamed("useProcessingTimeDuringBinlog", "watermarkStrategy", {"true": "none", "false": None}),
+        Renamed("schemaChangeBehavior", "ignoredChanges", {"ignore": "columns", "exception": None}, joined=","),
+        Renamed("unloggedChangeBehavior", "ignoredChanges", {"ignore": "tables", "exception": None}, joined=","),
+        Renamed(
+            "loggedStatementBehavior",
+            "ignoredChanges",
+            {"ignore": "statements", "ignoreOtherTables": "otherStatements", "exception": None},
+            joined=",",
+        ),
+        Renamed("serverTimeZone", "timeZone"),
     ),
 )

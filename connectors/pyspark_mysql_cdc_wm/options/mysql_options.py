@@ -95,10 +95,8 @@ def abilities(values: Mapping[str, Any]) -> Abilities:
 def _check_columns(options: SourceOptions) -> None:
     excluded = options["excludeColumns"]
     if options["columns"] is not None and any(name.lower() not in CHANGE_COLUMNS for name in excluded):
-        raise OptionError(
-            "excludeColumns", options.text("excludeColumns"), "the option columns already lists the "
-            "columns to deliver", example="leave one of the two out",
-        )  # fmt: skip
+        why = "the option columns already lists the columns to deliver"
+        raise options.refusal("excludeColumns", why, example="leave one of the two out")
 
 
 def _check_again(options: SourceOptions) -> None:
@@ -148,10 +146,8 @@ def _of(values: SourceOptions) -> MySqlOptions:
             values["columns"], values["excludeColumns"], _event_time(values), values["snapshotChunkColumn"]
         ),
         as_json=values["rowFormat"] == "json",
-        ignores_new_columns=values["schemaChangeBehavior"] == "ignore",
-        unlogged=Unlogged(
-            values["unloggedChangeBehavior"] == "ignore", LoggedStatements(values["loggedStatementBehavior"])
-        ),
+        ignores_new_columns="columns" in values["ignoredChanges"],
+        unlogged=Unlogged("tables" in values["ignoredChanges"], LoggedStatements.of(values["ignoredChanges"])),
         snapshot=SnapshotOptions(
             chunk_rows=values["snapshotChunkRows"],
             chunks=values["snapshotParallelism"],
@@ -163,22 +159,20 @@ def _of(values: SourceOptions) -> MySqlOptions:
     )
 
 
-def _event_time(values: Mapping[str, Any]) -> EventTimeColumn | None:
-    name, zone = values["eventTimeColumn"], values["serverTimeZone"]
+def _event_time(options: SourceOptions) -> EventTimeColumn | None:
+    name, zone = options["eventTimeColumn"], options["timeZone"]
     if name is None:
         if zone is not None:
-            raise OptionError(
-                "serverTimeZone", zone, "is the time zone of a DATETIME in eventTimeColumn, which is not set; "
-                "TIMESTAMP columns and commit times need no time zone", example="leave it out",
-            )  # fmt: skip
+            why = (
+                "is the time zone of a DATETIME in eventTimeColumn, which is not set; TIMESTAMP columns and commit "
+                "times need no time zone"
+            )
+            raise options.refusal("timeZone", why, example="leave it out")
         return None
     return EventTimeColumn(name) if zone is None else EventTimeColumn(name, zone)
 
 
 def _check_clock(options: SourceOptions) -> None:
-    column = options["eventTimeColumn"]
-    if column is not None and options["watermarkStrategy"] == NONE:
-        raise OptionError(
-            "eventTimeColumn", column, "has no meaning with watermarkStrategy none: event time is the clock",
-            example="leave it out",
-        )  # fmt: skip
+    if options["eventTimeColumn"] is not None and options["watermarkStrategy"] == NONE:
+        why = "has no meaning with watermarkStrategy none: event time is the clock"
+        raise options.refusal("eventTimeColumn", why, example="leave it out")

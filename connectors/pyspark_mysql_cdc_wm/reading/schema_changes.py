@@ -127,7 +127,7 @@ class Known:
             _warn_once(what)
             return
         raise SchemaError(
-            f"{what}. Begin a new query, or set schemaChangeBehavior to ignore: rows from here on are then delivered "
+            f"{what}. Begin a new query, or add columns to ignoredChanges: rows from here on are then delivered "
             "by their columns' new names"
         )
 
@@ -140,7 +140,7 @@ class Known:
             )
             if not ignores_unlogged:
                 raise UnsupportedFormatError(f"{what}. {UNLOGGED_REMEDY}")
-            _warn_once(f"{what}; unloggedChangeBehavior is ignore, so rows that were delivered keep their values")
+            _warn_once(f"{what}; ignoredChanges has tables, so rows that were delivered keep their values")
         elif change.columns.converts:
             _warn_once(
                 f"{change.where}: it declared columns of {name} anew, and logged no row: values that the new types or "
@@ -157,7 +157,7 @@ class Known:
         not be added to the stream, so it is only logged, once in a process.
 
         Raises:
-            SchemaError: the table has new columns that the stream lacks, and schemaChangeBehavior is exception.
+            SchemaError: the table has new columns that the stream lacks, and ignoredChanges has no columns.
         """
         if self.layout.choice is not None:
             return
@@ -168,7 +168,7 @@ class Known:
                 raise SchemaError(
                     f"{altered}has columns that the stream lacks: {', '.join(sorted(new))}. Load the stream again and "
                     "start the query with its checkpoint: it resumes here, with the columns that the table has now. "
-                    "Or set schemaChangeBehavior to ignore, to continue without them, or rowFormat to json in a new "
+                    "Or add columns to ignoredChanges, to continue without them, or rowFormat to json in a new "
                     "query, which accepts any"
                 )
             _warn_once(
@@ -228,7 +228,7 @@ def checked_statements(block: PlacedBlock, concerns: Concerns, unlogged: Unlogge
     definitions = check_statements(block.memory, block.events, block.file, concerns, unlogged)
     for (database, table), where in sorted(definitions.whole.items()):
         _log.warning(
-            "%s: it changed %s.%s as a whole, and logged no row; unloggedChangeBehavior is ignore, so the rows of the "
+            "%s: it changed %s.%s as a whole, and logged no row; ignoredChanges has tables, so the rows of the "
             "table that were delivered stay as they are", where, database, table,
         )  # fmt: skip
     _warn_of_ignored(definitions, unlogged)
@@ -250,7 +250,7 @@ def _warn_of_ignored(definitions: Definitions, unlogged: Unlogged) -> None:
 @lru_cache(maxsize=1_000)
 def _warn_of_statements(statements: str, behavior: str) -> None:
     _log.warning(
-        "%s: logged in place of rows, or not followed; loggedStatementBehavior=%s: their changes are not delivered",
+        "%s: logged in place of rows, or not followed; ignoredChanges has %s: their changes are not delivered",
         statements, behavior,
     )  # fmt: skip
 

@@ -106,7 +106,7 @@ class SnapshotRows:
             SourceError: the server cannot be reached, or refuses, or sent bytes that cannot be read.
             DataLossError: the binlog from the position on was purged, or the rows of an XA transaction that was
                 prepared before it and committed since, and ``fail_on_data_loss`` is set.
-            SchemaError: a table has columns that the stream lacks, and schemaChangeBehavior is exception.
+            SchemaError: a table has columns that the stream lacks, and ignoredChanges has no columns.
         """
         with (
             closing(MySqlConnection(self.log.client)) as connection,

@@ -86,7 +86,7 @@ class Column:
     """Of ENUM and SET, in the character set of ``collation``."""
     visible: bool = field(default=True, compare=False)
     hidden: bool = field(default=False, compare=False)
-    """Whether the binlog has it and the server does not describe it to the user: it is no column of the stream."""
+    """Whether the binlog has it and the server does not describe it to the user: the stream leaves it out."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ _KEY, _KEY_WITH_PREFIXES, _LABEL_DEFAULT_COLLATION, _LABEL_COLLATIONS, _VISIBILI
 
 _NUMERIC = frozenset({*INTEGERS, ColumnType.NEWDECIMAL, ColumnType.DECIMAL, ColumnType.FLOAT, ColumnType.DOUBLE})
 _CHARACTER = frozenset({*STRINGS, *COMPRESSED.values(), ColumnType.VECTOR})
-"""Vectors have a place among them too, though they are no text."""
+"""Vectors have a place among them too, although they are binary."""
 _LABELLED = frozenset({ColumnType.ENUM, ColumnType.SET})
 
 

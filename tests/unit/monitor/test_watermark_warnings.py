@@ -209,13 +209,13 @@ def test_a_difference_of_whole_hours_may_be_a_time_zone(millis: int) -> None:
 
 
 def test_a_connector_says_how_its_times_without_a_zone_get_one() -> None:
-    words = Words(zone='of a DATETIME, name it: .option("serverTimeZone", "Europe/Berlin")')
+    words = Words(zone='of a DATETIME, name it: .option("timeZone", "Europe/Berlin")')
     for text in (
         zone_text(60 * MINUTE, words),
         future_text(60 * MINUTE, None, words),
         lead_text(60 * MINUTE, 0, words),
     ):
-        assert 'T12:00:00+02:00; of a DATETIME, name it: .option("serverTimeZone", "Europe/Berlin")' in text
+        assert 'T12:00:00+02:00; of a DATETIME, name it: .option("timeZone", "Europe/Berlin")' in text
 
 
 @pytest.mark.parametrize("millis", [0, 30 * MINUTE, 62 * MINUTE, 15 * 60 * MINUTE, 75 * 365 * DAY])
@@ -298,17 +298,17 @@ CHECKPOINT = 'begin with a new checkpoint location; write .option("maxFutureSkew
 @pytest.mark.parametrize("text", [standing_text, end_text])
 def test_a_watermark_of_the_year_2099_gets_no_advice_about_silence(text: Callable[..., str]) -> None:
     ahead = stand(SILENT, watermark=AT + 75 * 365 * DAY, late=1_200, ahead=75 * 365 * DAY)
-    said = text(ahead, None)
-    assert "1 200 of these rows are late. The watermark is 27375 d in the future: a row with a wrong event" in said
-    assert CHECKPOINT in said
-    assert "idleTimeout" not in said
+    logged = text(ahead, None)
+    assert "1 200 of these rows are late. The watermark is 27375 d in the future: a row with a wrong event" in logged
+    assert CHECKPOINT in logged
+    assert "idleTimeout" not in logged
     assert "limits how far a row can move it" in text(ahead, MINUTE)
 
 
 def test_a_watermark_that_is_ahead_of_all_rows_names_the_row_that_moved_it() -> None:
-    said = standing_text_of(stand(SILENT, watermark=AT, late=1_199))
-    assert "1 199 of these rows are late: a row with a later event time moved the watermark ahead of them" in said
-    assert CHECKPOINT in said
+    logged = standing_text_of(stand(SILENT, watermark=AT, late=1_199))
+    assert "1 199 of these rows are late: a row with a later event time moved the watermark ahead of them" in logged
+    assert CHECKPOINT in logged
     # With some late rows a silent partition still is the cause.
     assert "To continue without" in standing_text_of(stand(SILENT, watermark=AT, late=600))
 

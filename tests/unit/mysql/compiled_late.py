@@ -1,6 +1,6 @@
 """Compile the functions of a test when it calls them: compiled at import, each process that collects tests has to wait.
 
-They are not kept between processes: what is kept goes by the sources of the package that a function is in, and not by
+They are not kept between processes: what is kept follows the sources of the package that a function is in, and not by
 those of the functions that it calls.
 """
 

@@ -41,9 +41,9 @@ try:
 except Exception as error:
     print(type(error).__name__, error)
 """
-    said = run(program)
-    assert said.startswith('MissingPackageError format("mysql-cdc-wm") needs the package pymysql')
-    assert "pip install 'pymysql" in said
+    logged = run(program)
+    assert logged.startswith('MissingPackageError format("mysql-cdc-wm") needs the package pymysql')
+    assert "pip install 'pymysql" in logged
 
 
 def test_every_package_the_connector_imports_is_looked_for() -> None:

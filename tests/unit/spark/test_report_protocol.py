@@ -174,8 +174,8 @@ def test_a_length_beyond_the_bound_is_refused_before_any_of_it_is_read(
 ) -> None:
     with socket.create_connection(("127.0.0.1", server.address.port), timeout=PATIENCE) as connection:
         challenge = connection.recv(32, socket.MSG_WAITALL)
-        said = struct.pack(">I", length) + bytes(32)
-        connection.sendall(said + protocol._proof(server.address.key, challenge, said))
+        logged = struct.pack(">I", length) + bytes(32)
+        connection.sendall(logged + protocol._proof(server.address.key, challenge, logged))
         assert is_hung_up(connection)
     assert is_logged(caplog, f"a report of {length} bytes")
 
@@ -307,7 +307,7 @@ def test_the_warning_about_missing_reports_names_strangers_where_there_were_any(
     for _ in range(2):
         again._warn()
     (line,) = caplog.messages
-    assert "connections that are no tasks of this query were closed there: 1 (the last from 127.0.0.1: it did" in line
+    assert "connections of others than this query's tasks were closed there: 1 (the last from 127.0.0.1: it did" in line
 
 
 def test_a_stranger_makes_room_for_a_newer_connection_and_a_task_does_not(
@@ -375,7 +375,7 @@ def test_a_task_whose_place_was_needed_connects_again(
     assert len(calls) == 3
 
 
-def test_nobody_listening_costs_a_refusal_and_no_error(
+def test_no_one_listening_costs_a_refusal_and_no_error(
     server: ReportServer, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.close()
@@ -463,7 +463,7 @@ def test_the_first_free_port_of_those_named_is_taken(book: ReportBook) -> None:
         server.close()
 
 
-def test_a_named_host_is_the_only_one_tasks_are_told(book: ReportBook) -> None:
+def test_a_named_host_is_the_only_one_tasks_are_given(book: ReportBook) -> None:
     server = ReportServer(book, host="localhost")
     assert server.address.hosts == ("localhost",)
     assert send_reports(server.address, [REPORT])
@@ -549,7 +549,7 @@ def test_a_server_that_listens_everywhere_names_addresses_and_not_everywhere(
 def test_ports_that_are_all_taken_or_an_address_of_another_machine_fail_no_query(
     book: ReportBook, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # Reserved for documentation (RFC 5737): nobody's.
+    # Reserved for documentation (RFC 5737): no one's.
     monkeypatch.setenv("SPARK_LOCAL_IP", "203.0.113.1")
     with socket.create_server(("", 0)) as taken:
         port = taken.getsockname()[1]
@@ -614,7 +614,7 @@ def test_a_message_may_name_its_query() -> None:
 def test_the_driver_warns_once_of_a_query_that_nothing_has_examined(
     server: ReportServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A line of an executor's log is where nobody looks."""
+    """A line of an executor's log is where no one looks."""
     source = 'orders of "eu"'
     for _ in range(2):
         assert send_unexamined(server.address, source)

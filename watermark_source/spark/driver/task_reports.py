@@ -108,14 +108,14 @@ class ReadingAgain:
         if strangers is None:
             _log.warning(
                 "no task reported what it read to %s, port %d, so the driver reads it again by itself. If executors "
-                "cannot reach that address, set reportHost and reportPorts",
+                "cannot reach that address, set reportAddress",
                 where, port,
             )  # fmt: skip
         else:
             _log.warning(
                 "no task reported what it read to %s, port %d, so the driver reads it again by itself. Meanwhile "
-                "connections that are no tasks of this query were closed there: %s. Keep them away from that port; "
-                "reportPorts names others",
+                "connections of others than this query's tasks were closed there: %s. Keep them away from that port; "
+                "reportAddress names others",
                 where, port, strangers,
             )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""The option table of ``aligned-kafka``: what is accepted, what comes out, and what each error says."""
+"""The option table of ``aligned-kafka``: what is accepted, what comes out, and what each error states."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def test_strategy_for_timestamps_without_a_match() -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "text", "says"),
+    ("option", "text", "message"),
     [
         ("subscribe", "", "names no topic"),
         ("subscribe", " , ", "names no topic"),
@@ -250,7 +250,7 @@ def test_strategy_for_timestamps_without_a_match() -> None:
         ("commitGroupId", " ", "is empty"),
     ],
 )
-def test_an_error_says_option_value_what_is_accepted_and_an_example(option: str, text: str, says: str) -> None:
+def test_an_error_says_option_value_what_is_accepted_and_an_example(option: str, text: str, message: str) -> None:
     given = {**SERVERS, "subscribe": "t", option: text}
     if option in ("assign", "subscribePattern"):
         del given["subscribe"]
@@ -258,7 +258,7 @@ def test_an_error_says_option_value_what_is_accepted_and_an_example(option: str,
     row = next(row for row in KAFKA_OPTIONS if row.name == option)
     assert (error.option, error.seen) == (option, text)
     assert str(error).startswith(f'option {option} = "{text}": {row.accepted}')
-    assert says in str(error)
+    assert message in str(error)
     assert str(error).endswith(f"for example {row.example}")
 
 
@@ -318,12 +318,12 @@ def test_headers_are_there_when_asked_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("include", "columns", "says"), [("true", "value", "leaves headers out"), ("false", "headers", "names headers")]
+    ("include", "columns", "message"), [("true", "value", "leaves headers out"), ("false", "headers", "names headers")]
 )
-def test_headers_and_columns_must_not_contradict_each_other(include: str, columns: str, says: str) -> None:
+def test_headers_and_columns_must_not_contradict_each_other(include: str, columns: str, message: str) -> None:
     error = refusal({**SERVERS, "subscribe": "t", "includeHeaders": include, "columns": columns})
     assert error.option == "includeHeaders"
-    assert says in str(error)
+    assert message in str(error)
 
 
 def test_the_engines_options_are_parsed_with_them() -> None:
@@ -362,7 +362,7 @@ def test_how_large_a_decompressed_batch_may_be_reaches_the_tasks() -> None:
 PUNCTUATED = {"watermarkStrategy": "punctuated"}
 
 
-def test_where_records_carry_a_watermark_is_said_as_for_event_times() -> None:
+def test_where_records_carry_a_watermark_is_reported_as_for_event_times() -> None:
     assert parsed().times.marks is None
     header = parsed(watermarkColumn="header:w", eventTimeFormat="seconds", **PUNCTUATED)
     assert header.times.marks == MarkChoice(InHeader("w"), Format.SECONDS)
@@ -387,7 +387,7 @@ def test_what_errors_may_show_goes_with_each_place_in_records(given: dict[str, s
     assert not chosen.shows_records
 
 
-@pytest.mark.parametrize(("given", "told"), [
+@pytest.mark.parametrize(("given", "reported"), [
     ({}, None),
     ({"eventTimeColumn": "Timestamp", "watermarkStrategy": "ingestion"}, None),
     ({"eventTimeColumn": " value:$.a.b "}, "eventTimeColumn = value:$.a.b"),
@@ -399,8 +399,8 @@ def test_what_errors_may_show_goes_with_each_place_in_records(given: dict[str, s
     ({"watermarkColumn": "header:w", "eventTimeColumn": "header:t", **PUNCTUATED},
      "eventTimeColumn = header:t, watermarkColumn = header:w"),
 ])  # fmt: skip
-def test_what_time_is_goes_into_the_offset_as_the_user_says_it(given: dict[str, str], told: str | None) -> None:
-    assert KafkaSource(kafka_options.parse({**SERVERS, "subscribe": "t", **given})).event_time == told
+def test_what_time_is_goes_into_the_offset_as_the_user_says_it(given: dict[str, str], reported: str | None) -> None:
+    assert KafkaSource(kafka_options.parse({**SERVERS, "subscribe": "t", **given})).event_time == reported
 
 
 @pytest.mark.parametrize(("given", "option", "text"), [

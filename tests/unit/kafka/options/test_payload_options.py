@@ -16,6 +16,7 @@ from pyspark_aligned_kafka.records.json_path import parse_path
 from pyspark_aligned_kafka.records.payload_schema import parse_schema
 from pyspark_aligned_kafka.source import KafkaBatch, KafkaSource
 from watermark_source.errors import OptionError
+from watermark_source.option_table import _warn_once
 
 NEEDED = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "orders"}
 JSON = {"valueFormat": "json", "valueSchema": "id STRING, amount DOUBLE"}
@@ -47,7 +48,7 @@ def test_a_schema_is_spark_s_ddl_or_json(text: str, schema: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "logged"),
     [
         ("", "without members"),
         ("a", "its end where"),
@@ -73,18 +74,18 @@ def test_a_schema_is_spark_s_ddl_or_json(text: str, schema: str) -> None:
         ('{"type":"struct","fields":[{"name":"a","type":"variant","nullable":true,"metadata":{}}]}', "accepted are"),
     ],
 )
-def test_another_schema_is_refused_with_what_is_accepted(text: str, said: str) -> None:
-    with pytest.raises(OptionError, match=said):
+def test_another_schema_is_refused_with_what_is_accepted(text: str, logged: str) -> None:
+    with pytest.raises(OptionError, match=logged):
         parsed(valueFormat="json", valueSchema=text)
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "logged"),
     [
         ({"valueFormat": "xml"}, r'must be json.*: values in other formats .*"xml" is not decoded'),
         ({"valueFormat": "avro", "valueSchema": "a INT"}, "must be a schema of Avro in JSON.*seen 'a INT'"),
         ({"valueFormat": "avro", "valueSchema": "orders:1"}, "needs the option schemaRegistry"),
-        ({"valueFormat": "avro", "valueSchema": "int", "valueTimeZone": "UTC"}, "has no meaning without a TIMESTAMP"),
+        ({"valueFormat": "avro", "valueSchema": "int", "timeZone": "UTC"}, "has no meaning without a TIMESTAMP"),
         ({"valueFormat": "avro", "valueSchema": "int", "valueFraming": "confluent"}, "needs schemaRegistry"),
         ({"schemaRegistry": "http://me:secret@h:1"}, "no key and no value is decoded by its schemas"),
         ({"schemaRegistryUserInfo": "Bearer x"}, "has no meaning without schemaRegistry"),
@@ -99,21 +100,21 @@ def test_another_schema_is_refused_with_what_is_accepted(text: str, said: str) -
         ({"valueFormat": "json"}, "option valueSchema: is needed"),
         ({"valueSchema": "a INT"}, "has no meaning without valueFormat"),
         ({"valueMode": "FAILFAST"}, "has no meaning without valueFormat or keyFormat"),
-        ({"valueTimeZone": "UTC"}, "has no meaning without valueFormat or keyFormat"),
+        ({"timeZone": "UTC"}, "has no meaning without valueFormat or keyFormat"),
         ({**JSON, "keyFormat": "json", "keySchema": "a TIMESTAMP"}, "is needed because keySchema has a TIMESTAMP"),
         ({**JSON, "valueMode": "DROPMALFORMED"}, "must be PERMISSIVE or FAILFAST"),
         ({**JSON, "valueColumn": "Offset"}, "name of another column"),
         ({**JSON, "valueColumn": "event_time"}, "name of another column"),
-        ({**JSON, "valueTimeZone": "UTC"}, "has no meaning without a TIMESTAMP"),
+        ({**JSON, "timeZone": "UTC"}, "has no meaning without a TIMESTAMP"),
         ({"valueFormat": "json", "valueSchema": "a ARRAY<TIMESTAMP>"}, "is needed because valueSchema has a TIMESTAMP"),
-        ({"valueFormat": "json", "valueSchema": "a TIMESTAMP", "valueTimeZone": "Nowhere/City"}, "no such zone"),
+        ({"valueFormat": "json", "valueSchema": "a TIMESTAMP", "timeZone": "Nowhere/City"}, "no such zone"),
         ({**JSON, "columns": "value,order"}, 'or payload .*"order" is none of them'),
         ({"columns": "value,payload"}, '"payload" is none of them'),
         ({"recordsInErrors": "false"}, "and with valueFormat"),
     ],
 )
-def test_options_that_mean_nothing_are_refused(options: dict[str, str], said: str) -> None:
-    with pytest.raises(OptionError, match=said):
+def test_options_that_mean_nothing_are_refused(options: dict[str, str], logged: str) -> None:
+    with pytest.raises(OptionError, match=logged):
         parsed(**options)
 
 
@@ -185,7 +186,7 @@ def test_a_member_that_holds_no_event_time_is_refused(options: dict[str, str], w
 
 
 def test_the_schema_is_that_of_the_column() -> None:
-    source = KafkaSource(parsed(valueFormat="JSON", valueSchema="at TIMESTAMP", valueTimeZone="Europe/Berlin"))
+    source = KafkaSource(parsed(valueFormat="JSON", valueSchema="at TIMESTAMP", timeZone="Europe/Berlin"))
     assert source.columns["payload"] == StructField("payload", StructType([StructField("at", TimestampType())]))
     assert [each.zone for each in source.options.payloads] == ["Europe/Berlin"]
 
@@ -221,6 +222,7 @@ def test_no_error_and_no_option_shows_the_registry_s_login() -> None:
 
 
 def test_the_token_s_earlier_option_still_logs_in_and_its_warning_shows_none(caplog: pytest.LogCaptureFixture) -> None:
+    _warn_once.cache_clear()
     given = {"schemaRegistry": "http://registry:8081", "valueFormat": "avro", "valueSchema": "int"}
     (before,) = parsed(**given, schemaRegistryToken="s3cret").payloads
     assert [before] == list(parsed(**given, schemaRegistryUserInfo="Bearer s3cret").payloads)

@@ -120,7 +120,7 @@ def test_a_batch_may_hold_several_schemas_and_what_is_none() -> None:
     assert keys(*values, keys=True) == [5, None, None, None, None, 2, None, None, None, 6]
 
 
-def test_blocks_that_tell_their_size_are_skipped_by_it() -> None:
+def test_blocks_that_report_their_size_are_skipped_by_it() -> None:
     # Two items of "x" in a block of minus two items and four bytes, one in a plain block, the end; then the number 1.
     body = b"\2a" + b"\3\x08" + b"\2x\2x" + b"\2\2x" + b"\0" + b"\2"
     times = avro_times("at", ORDER)
@@ -242,9 +242,9 @@ def test_types_are_found_by_their_names_in_their_namespaces() -> None:
         "type": "record", "name": "some.R",
         "fields": [{"name": "e", "type": kind}, {"name": "o", "type": ["null", around]}],
     }  # fmt: skip
-    told = {"e": "A", "o": {"x": 1, "at": "B", "y": 2}}
+    reported = {"e": "A", "o": {"x": 1, "at": "B", "y": 2}}
     with pytest.raises(EventTimeError, match="seen 'B'"):
-        avro_times("o.at", outer, eventTimeErrors="fail")(message(1, encoded(outer, told)))
+        avro_times("o.at", outer, eventTimeErrors="fail")(message(1, encoded(outer, reported)))
 
 
 def test_a_type_may_be_written_within_a_type() -> None:
@@ -284,7 +284,7 @@ def test_a_writer_without_the_member_has_the_default_of_the_reader() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "says"),
+    ("value", "why"),
     [
         (None, "null in place of a value"),
         (b'{"at": 5}', "does not begin with a zero byte and the id of a schema, and no header has one"),
@@ -294,18 +294,18 @@ def test_a_writer_without_the_member_has_the_default_of_the_reader() -> None:
         (message(3, b""), "its writer's schema 3, .*the writer has no field at, and it has no default"),
     ],
 )
-def test_why_a_record_has_no_event_time_is_told(value: bytes | None, says: str) -> None:
+def test_why_a_record_has_no_event_time_is_reported(value: bytes | None, why: str) -> None:
     written = {1: ORDER, 2: "string", 3: {**ORDER, "fields": ORDER["fields"][:2]}}
     times = avro_times("at", one_field("long", "Order"), written, eventTimeErrors="fail")
     with pytest.raises(EventTimeError, match=r"offset 0: no event time at value:\$\.at") as failed:
         times(value)
-    assert re.search(says, str(failed.value))
+    assert re.search(why, str(failed.value))
 
 
 @pytest.mark.parametrize(
-    ("path", "options", "says"),
+    ("path", "options", "why"),
     [
-        ("at", {"eventTimeColumn": "timestamp"}, "leaves nothing to decode: eventTimeColumn is no"),
+        ("at", {"eventTimeColumn": "timestamp"}, "leaves nothing to decode: eventTimeColumn must name"),
         ("tags", {}, "is ARRAY<STRING> in valueSchema"),
         ("id.at", {}, r"\$\.id of valueSchema is STRING, no struct"),
         (
@@ -321,6 +321,6 @@ def test_why_a_record_has_no_event_time_is_told(value: bytes | None, says: str) 
         ("at", {"columns": "value,payload"}, '"payload" is none of them'),
     ],
 )
-def test_a_mistake_is_named(path: str, options: dict[str, str], says: str) -> None:
-    with pytest.raises(OptionError, match=says):
+def test_a_mistake_is_named(path: str, options: dict[str, str], why: str) -> None:
+    with pytest.raises(OptionError, match=why):
         avro_times(path, ORDER, **options)

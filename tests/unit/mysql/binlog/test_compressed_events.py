@@ -71,7 +71,7 @@ def test_many_come_in_pieces_of_a_bounded_size() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "error", "says"),
+    ("content", "error", "message"),
     [
         (packed(ROWS)[:-5], CorruptDataError, "whose size differs from its header"),
         (b"\x82\x00\x05" + zlib.compress(ROWS), CorruptDataError, "whose size differs from its header"),
@@ -84,8 +84,8 @@ def test_many_come_in_pieces_of_a_bounded_size() -> None:
         (b"\x84\x7f\x00\x00\x00", UnsupportedFormatError, "the limit is 1073741824"),
     ],
 )
-def test_a_damaged_one_is_refused(content: bytes, error: type[SourceError], says: str) -> None:
-    with pytest.raises(error, match=f"binlog f position 0: .*{says}"):
+def test_a_damaged_one_is_refused(content: bytes, error: type[SourceError], message: str) -> None:
+    with pytest.raises(error, match=f"binlog f position 0: .*{message}"):
         list(uncompressed(*block((166, WRITE_HEAD + content)), "f"))
 
 

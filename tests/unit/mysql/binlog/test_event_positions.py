@@ -58,7 +58,7 @@ def test_a_heartbeat_takes_no_room_in_a_file(kind: EventType) -> None:
     [
         (1_000, 1_500, 1_500),
         (1_000, 1_000, 1_000),
-        # It says nothing, or was sent before what came last.
+        # It states nothing, or was sent before what came last.
         (1_000, 0, 1_000),
         (1_000, 999, 1_000),
         (1_000, 1_000 + 0x7FFFFFFF, 1_000 + 0x7FFFFFFF),

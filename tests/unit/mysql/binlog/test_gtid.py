@@ -13,7 +13,7 @@ from pyspark_mysql_cdc_wm.binlog.wire import padded
 from tests.unit.mysql.compiled_late import compiled_late
 from watermark_source.machine_code.native import address_of
 
-# A body of a server of version 9.1.0 with a tag, and what it says.
+# A body of a server of version 9.1.0 with a tag, and what it states.
 TAGGED = bytes.fromhex(
     "027800000002aaaaaaaa8888666644442222222222220473201b06147365636f6e64746573740"
     "8c10e0ad10e0c7f23354861bd260610590412a3ff0a"
@@ -64,7 +64,7 @@ def test_a_tag_longer_than_its_event_is_refused(size: int) -> None:
 
 @pytest.mark.parametrize(("sequence", "time"), [(2, 5 | 1 << 54), (0, 0), (3, 0)])
 def test_a_plain_identifier_tells_its_commit_time_where_sequence_numbers_come_before(sequence: int, time: int) -> None:
-    # The highest bit of seven bytes says that the original time follows.
+    # The highest bit of seven bytes states that the original time follows.
     body = bytes(17) + (8).to_bytes(8, "little") + bytes([sequence]) + bytes(16) + (5 | 3 << 54).to_bytes(7, "little")
     assert _gtid(padded(body), EventType.GTID, len(body)) == (8, time)
     assert _gtid(padded(body), EventType.GTID, len(body) - 1) == (8, 0)

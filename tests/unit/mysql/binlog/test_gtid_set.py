@@ -64,13 +64,13 @@ def test_a_set_without_tags_is_encoded_as_since_ever() -> None:
 def test_a_set_with_a_tag_is_encoded_with_the_tags_of_all() -> None:
     encoded = GtidSet({Source(A): ((1, 1),), Source(A, "x"): ((2, 3),)}).encoded()
     uuid, one, two, four = (UUID(A).bytes, *(n.to_bytes(8, "little") for n in (1, 2, 4)))
-    # The sources' count of six bytes between two that tell of tags; of a tag twice its size before it.
+    # The sources' count of six bytes between two that report tags; of a tag twice its size before it.
     count = b"\1" + (2).to_bytes(6, "little") + b"\1"
     assert encoded == count + uuid + b"\0" + one + one + two + uuid + b"\2x" + one + two + four
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("nothing:1", "'nothing' is not the UUID"),
         (A, "has no numbers"),
@@ -82,6 +82,6 @@ def test_a_set_with_a_tag_is_encoded_with_the_tags_of_all() -> None:
         ("0-1-100", "is not the UUID"),
     ],
 )
-def test_what_is_no_set_is_refused(text: str, says: str) -> None:
-    with pytest.raises(ValueError, match=says):
+def test_what_is_no_set_is_refused(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         GtidSet.parse(text)

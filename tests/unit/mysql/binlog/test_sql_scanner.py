@@ -103,7 +103,7 @@ def test_quotes_enclose_by_the_mode_of_the_session(text: str, dialect: Dialect, 
         ("root@localhost root@10.0.0.1 'a'@'b' @@x", "root @ n:localhost root @ n:10.0.0.1 t:a @ t:b @ @ n:x"),
     ],
 )
-def test_names_are_told_from_keywords_and_numbers(text: str, read: str) -> None:
+def test_names_are_distinguished_from_keywords_and_numbers(text: str, read: str) -> None:
     assert shown(text) == read
 
 

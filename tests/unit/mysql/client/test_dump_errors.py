@@ -1,4 +1,4 @@
-"""What a server says when it ends a dump: which error that is, and what is to be done."""
+"""What a server states when it ends a dump: which error that is, and what is to be done."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ AT = "binlog binlog.000003 position 157"
 
 
 @pytest.mark.parametrize(
-    ("code", "text", "kind", "says"),
+    ("code", "text", "kind", "message"),
     [
         pytest.param(
             1236, "Could not find first log file name in binary log index file", DataLossError,
@@ -38,8 +38,8 @@ AT = "binlog binlog.000003 position 157"
     ],
 )  # fmt: skip
 def test_what_a_server_says_is_an_error_that_names_the_place_and_what_to_do(
-    code: int, text: str, kind: type[WatermarkSourceError], says: str
+    code: int, text: str, kind: type[WatermarkSourceError], message: str
 ) -> None:
     error = dump_error(code, text, AT, "MySQL at db1:3306", "cdc")
     assert type(error) is kind
-    assert says in str(error)
+    assert message in str(error)

@@ -12,7 +12,7 @@ WHERE = "MySQL at db1:3306"
 
 
 @pytest.mark.parametrize(
-    ("code", "kind", "error", "says"),
+    ("code", "kind", "error", "message"),
     [
         (
             1040,
@@ -31,13 +31,13 @@ WHERE = "MySQL at db1:3306"
     ],
 )
 def test_a_number_means_one_kind_wherever_it_comes_from(
-    code: int, kind: ErrorKind | None, error: type[WatermarkSourceError], says: str
+    code: int, kind: ErrorKind | None, error: type[WatermarkSourceError], message: str
 ) -> None:
     failure = pymysql.err.OperationalError(code, "Too many")
     assert kind_of(failure) is kind
     found = server_error(failure, WHERE, "cdc")
     assert type(found) is error
-    assert says in str(found)
+    assert message in str(found)
     # A dump that it ends is begun again where it would be.
     assert type(dump_error(code, "Too many", "binlog binlog.000003 position 157", WHERE, "cdc")) is error
 

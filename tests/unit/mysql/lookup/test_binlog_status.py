@@ -44,7 +44,7 @@ def test_the_end_of_mysql_comes_with_the_transactions_executed_before() -> None:
     assert found.end() == LogPosition(3, 197)
 
 
-def test_a_server_without_a_binlog_is_told_to_write_one() -> None:
+def test_a_server_without_a_binlog_is_asked_to_write_one() -> None:
     with pytest.raises(UnsupportedFormatError, match=r"MySQL at db1:3306 writes no binlog \(log_bin is OFF\)"):
         status({"SHOW BINARY LOG STATUS": []}).end()
     with pytest.raises(SourceError, match="lists no binlog files"):
@@ -89,7 +89,7 @@ def test_only_where_an_event_begins_between_transactions_a_query_may_begin(
 
 
 @pytest.mark.parametrize("failure", [RefusedError("no privilege"), UnreachableError("gone")])
-def test_a_server_that_does_not_answer_has_not_said_that_no_event_begins_there(failure: Exception) -> None:
+def test_a_server_that_does_not_answer_has_not_reported_that_no_event_begins_there(failure: Exception) -> None:
     with pytest.raises(type(failure)):
         status({"SHOW BINLOG EVENTS": failure}).begins_transaction("b.000001", 157)
 

@@ -1,4 +1,4 @@
-"""A query that goes on with another server, or with this one after a reset, by the answers of a server."""
+"""A query that continues with another server, or with this one after a reset, by the answers of a server."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def test_many_tables_of_many_databases_are_asked_for_by_few_statements() -> None
         ([], [], False),
     ],
 )
-def test_a_table_that_may_not_be_read_is_told_from_one_that_was_dropped(
+def test_a_table_that_may_not_be_read_is_distinguished_from_one_that_was_dropped(
     columns: Answer, answer: Answer, refused: bool
 ) -> None:
     asked = RecordedConnection({"SELECT COLUMN_NAME": columns, "SELECT 1 FROM `shop`.`t`": answer})

@@ -204,7 +204,7 @@ def test_a_server_whose_clock_differs_makes_lags_wrong(skew: float, verdict: Che
     assert ("behind" if skew < 0 else "ahead of") in finding.text or verdict is CheckVerdict.OK
 
 
-def test_a_connection_without_tls_is_a_caution_and_an_unverified_certificate_is_said() -> None:
+def test_a_connection_without_tls_is_a_caution_and_an_unverified_certificate_is_reported() -> None:
     assert found("TLS", answers={"SHOW STATUS LIKE 'Ssl_%'": [("Ssl_cipher", "")]}).verdict is CheckVerdict.WARNING
     tls: Answer = [("Ssl_cipher", "TLS_AES_256_GCM_SHA384"), ("Ssl_version", "TLSv1.3")]
     verdict, text = shown(found("TLS", answers={"SHOW STATUS LIKE 'Ssl_%'": tls}))

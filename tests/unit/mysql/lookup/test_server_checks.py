@@ -49,7 +49,7 @@ def test_a_replica_that_does_not_log_what_it_applies_is_refused(version: str, se
         ("0", "", CheckVerdict.OK, "no other server is replicated"),
     ],
 )
-def test_a_user_who_may_not_see_the_sources_is_told_what_shows_them(
+def test_a_user_who_may_not_see_the_sources_learns_what_shows_them(
     running: str, applied: str, verdict: CheckVerdict, text: str
 ) -> None:
     answers: Mapping[str, Answer] = {

@@ -1,4 +1,4 @@
-"""Which tables a query reads, and what is said of one that is not there, by the answers of servers."""
+"""Which tables a query reads, and what is stated of one that is not there, by the answers of servers."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_table_that_is_not_there_is_named_with_those_that_are(text: str, refus
         found(text)
 
 
-def test_where_the_user_sees_nothing_that_is_said() -> None:
+def test_where_the_user_sees_nothing_that_is_reported() -> None:
     with pytest.raises(UnknownSplitError, match="The tables it may see: none"):
         found("*.*", connection([]))
 
@@ -107,11 +107,11 @@ def test_a_new_table_that_may_not_be_read_is_named_once_and_read_when_it_may_be(
     asked = connection(refused=refused)
     tables = TableList(asked, parse_tables("shop.*"))
     assert tables.now() == tables.now() == {TableName("shop", "orders")}
-    (said,) = [record.getMessage() for record in caplog.records]
-    assert said.startswith(
+    (logged,) = [record.getMessage() for record in caplog.records]
+    assert logged.startswith(
         "MySQL at db1:3306: the user 'cdc' may not read shop.orders_old: the stream lacks this table"
     )
-    assert said.endswith("On the server: GRANT SELECT ON `shop`.`orders_old` TO 'cdc'@'%'")
+    assert logged.endswith("On the server: GRANT SELECT ON `shop`.`orders_old` TO 'cdc'@'%'")
     # What is known is not asked for again.
     assert tables.now() == TableList(asked, parse_tables("shop.*"), tables.now()).now()
     refused.clear()
@@ -150,7 +150,7 @@ SEQUENCE = (
         (SEQUENCE[:-1], MARIADB, [], False),
     ],
 )
-def test_states_of_a_sequence_are_told_from_rows_of_a_table(
+def test_states_of_a_sequence_are_distinguished_from_rows_of_a_table(
     names: tuple[str, ...], version: str, kind: list[tuple[str]], expected: bool
 ) -> None:
     columns = tuple(Column(ColumnType.LONGLONG, name=name) for name in names)

@@ -96,7 +96,7 @@ def test_the_next_search_goes_on_where_the_last_one_ended(monkeypatch: pytest.Mo
     index = binlog.index()
     index.first_committed_after(after(550))
     index.first_committed_after(after(560))
-    # A time before says nothing of where its rows are.
+    # A time before states nothing of where its rows are.
     index.first_committed_after(after(540))
     assert [start for start, _ in binlog.searches] == [
         LogPosition(5).number, position_number(6, 500), LogPosition(5).number,
@@ -122,7 +122,7 @@ def test_a_time_that_the_servers_clock_has_not_reached_is_not_searched(monkeypat
     assert binlog.index().first_committed_after(after(5_000)) is None
     assert binlog.index().begin_at(after(5_001)) == END
     assert binlog.searches == []
-    # MariaDB has no commit times: its clock says nothing.
+    # MariaDB has no commit times: its clock states nothing.
     assert binlog.index("11.8.9-MariaDB").first_committed_after(after(9_000)) == binlog.finds
 
 

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from pyspark_mysql_cdc_wm.binlog.statement_effects import LoggedStatements, Unlogged
 from pyspark_mysql_cdc_wm.options import mysql_options
 from pyspark_mysql_cdc_wm.options.mysql_option_table import NOT_NEEDED_HERE
 from pyspark_mysql_cdc_wm.options.start import StartAt, StartAtTime, StartMode
@@ -16,7 +17,7 @@ GIVEN = {"hostname": "localhost", "port": "1", "username": "u", "password": "hid
 
 
 @pytest.mark.parametrize(
-    ("option", "text", "says"),
+    ("option", "text", "message"),
     [
         ("tables", "orders", "not database.table"),
         ("tables", "shop.orders.*", r"in a regular expression for both is written \."),
@@ -41,13 +42,13 @@ GIVEN = {"hostname": "localhost", "port": "1", "username": "u", "password": "hid
         ("whenCaughtUp", "clock", "has no meaning here"),
         ("startingTimestamp", "yesterday", "must be milliseconds since the epoch"),
         ("maxRowsPerTrigger", "0", "at least 1"),
-        ("serverTimeZone", "Berlin", "no such time zone is known here"),
-        ("serverTimeZone", "Europe/Berlin", "eventTimeColumn, which is not set"),
+        ("timeZone", "Berlin", "no such time zone is known here"),
+        ("timeZone", "Europe/Berlin", "eventTimeColumn, which is not set"),
         *((name, "1", "is not needed") for name in NOT_NEEDED_HERE),
     ],
 )
-def test_what_cannot_work_is_refused_without_connecting(option: str, text: str, says: str) -> None:
-    with pytest.raises(OptionError, match=rf"option {option} = .*{re.escape(says)}") as refused:
+def test_what_cannot_work_is_refused_without_connecting(option: str, text: str, message: str) -> None:
+    with pytest.raises(OptionError, match=rf"option {option} = .*{re.escape(message)}") as refused:
         mysql_options.parse({**GIVEN, option: text})
     assert "hidden" not in str(refused.value)
 
@@ -92,12 +93,12 @@ def test_what_is_needed_is_asked_for(name: str) -> None:
         mysql_options.parse({key: text for key, text in GIVEN.items() if key != name})
 
 
-def test_an_unknown_option_is_told_its_nearest() -> None:
+def test_an_unknown_option_learns_its_nearest() -> None:
     with pytest.raises(UnknownOptionError, match="nearest is startingOffsets"):
         mysql_options.parse({**GIVEN, "startingOffset": "latest"})
 
 
-def test_an_unknown_option_like_no_other_is_told_the_page_of_this_source() -> None:
+def test_an_unknown_option_like_no_other_learns_the_page_of_this_source() -> None:
     with pytest.raises(UnknownOptionError, match=r"docs/mysql-options\.md"):
         mysql_options.parse({**GIVEN, "zzz": "1"})
 
@@ -118,3 +119,35 @@ def test_where_to_begin() -> None:
     assert mysql_options.parse(given).start == StartAt("binlog.000003", 157)
     for text, millis in (("0", 0), ("1970-01-01T01:00:01+01:00", 1_000)):
         assert mysql_options.parse({**given, "startingTimestamp": text}).start == StartAtTime(millis)
+
+
+@pytest.mark.parametrize(
+    ("given", "columns", "unlogged"),
+    [
+        ({}, False, Unlogged()),
+        ({"ignoredChanges": "Columns, tables"}, True, Unlogged(ignores_whole=True)),
+        ({"ignoredChanges": "otherStatements"}, False, Unlogged(statements=LoggedStatements.OTHERS_IGNORED)),
+        ({"ignoredChanges": "otherStatements,statements"}, False, Unlogged(statements=LoggedStatements.IGNORED)),
+        (
+            {"loggedStatementBehavior": "ignoreOtherTables", "schemaChangeBehavior": "ignore"},
+            True,
+            Unlogged(statements=LoggedStatements.OTHERS_IGNORED),
+        ),
+        (
+            {"unloggedChangeBehavior": "ignore", "schemaChangeBehavior": "exception"},
+            False,
+            Unlogged(ignores_whole=True),
+        ),
+    ],
+)
+def test_one_option_lists_the_changes_that_are_ignored(
+    given: dict[str, str], columns: bool, unlogged: Unlogged
+) -> None:
+    options = mysql_options.parse({**GIVEN, **given})
+    assert (options.ignores_new_columns, options.unlogged) == (columns, unlogged)
+
+
+@pytest.mark.parametrize("text", ["", "rows", "columns;tables"])
+def test_what_names_no_kind_of_change_is_refused(text: str) -> None:
+    with pytest.raises(OptionError, match="must be a comma list of columns, tables, statements and otherStatements"):
+        mysql_options.parse({**GIVEN, "ignoredChanges": text})

@@ -1,4 +1,4 @@
-"""Which tables a text chooses, and how names, names with asterisks and regular expressions are told apart."""
+"""Which tables a text chooses, and how names, names with asterisks and regular expressions are distinguished."""
 
 from __future__ import annotations
 

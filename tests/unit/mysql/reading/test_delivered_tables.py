@@ -48,8 +48,8 @@ def test_without_snapshots_what_may_be_read_is_delivered_and_what_may_not_is_nam
         delivers = _delivers(EVERYTHING)
         # A table that was dropped since is not one that may not be read.
         assert [delivers(*name) for name in (_OPEN, _SECRET, _GONE)] == [True, False, True]
-    (said,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    assert "the binlog has changes: the user 'cdc' may not read shop.secret: the stream lacks this table" in said
+    (logged,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert "the binlog has changes: the user 'cdc' may not read shop.secret: the stream lacks this table" in logged
 
 
 def test_each_table_is_asked_for_once_and_others_never() -> None:
@@ -65,11 +65,11 @@ def test_each_table_is_asked_for_once_and_others_never() -> None:
 def test_a_table_that_the_stream_has_rows_of_ends_the_query_when_it_may_not_be_read_any_more(
     part: Part, readable: Collection[TableName]
 ) -> None:
-    with pytest.raises(RefusedError, match=r"GRANT SELECT ON `shop`\.`secret` TO 'cdc'@'%'; the query then") as said:
+    with pytest.raises(RefusedError, match=r"GRANT SELECT ON `shop`\.`secret` TO 'cdc'@'%'; the query then") as logged:
         _delivers(part, readable)(*_SECRET)
-    assert str(said.value).endswith(r"by the regular expression shop\.(?!secret$).+")
-    # What it says leaves out that table alone.
-    others = parse_tables(str(said.value).rpartition(" ")[2])
+    assert str(logged.value).endswith(r"by the regular expression shop\.(?!secret$).+")
+    # What it states leaves out that table alone.
+    others = parse_tables(str(logged.value).rpartition(" ")[2])
     assert [others.matches(name) for name in (_OPEN, _SECRET, TableName("shop", "secrets"))] == [True, False, True]
 
 

@@ -98,7 +98,7 @@ def test_numbers_and_versions_go_on_from_batch_to_batch_and_block_to_block(batch
 
 @pytest.mark.parametrize("batch_rows", [1, 10_000])
 def test_after_a_block_that_somebody_else_reads_numbers_are_as_if_it_had_been_read(batch_rows: int) -> None:
-    # A transaction with rows in two events, the first of which somebody else reads.
+    # A transaction with rows in two events, the first of which someone else reads.
     memory, events = surveyed("full")
     first, second = np.flatnonzero(events[:, TYPE] == EventType.WRITE_ROWS)[[0, 0]]
     events = np.insert(events, second + 1, events[first], axis=0)

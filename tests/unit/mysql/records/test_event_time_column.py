@@ -46,6 +46,6 @@ def test_a_column_is_found_in_any_case() -> None:
     assert EventTimeColumn("at").among(["id"]) is None
 
 
-def test_it_is_told_by_its_name_in_any_case_and_a_zone_that_is_not_utc() -> None:
+def test_it_is_identified_by_its_name_in_any_case_and_a_zone_that_is_not_utc() -> None:
     assert str(EventTimeColumn("At")) == str(EventTimeColumn("at")) == "eventTimeColumn = at"
     assert str(EventTimeColumn("at", "+05:00")) == "eventTimeColumn = at (+05:00)"

@@ -123,9 +123,9 @@ def test_whether_chunks_can_be_cut_by_it_is_known(sample: Sample) -> None:
     assert key_column(sample.column, kind, CHARSETS, COLLATIONS).can_be_ordered is sample.can_be_ordered
 
 
-@pytest.mark.parametrize(("kind", "says"), NOT_READ.items())
-def test_what_is_not_read_is_refused(kind: ColumnType, says: str) -> None:
-    with pytest.raises(UnsupportedFormatError, match=says):
+@pytest.mark.parametrize(("kind", "message"), NOT_READ.items())
+def test_what_is_not_read_is_refused(kind: ColumnType, message: str) -> None:
+    with pytest.raises(UnsupportedFormatError, match=message):
         column_decoder(Column(kind), CHARSETS, "here")
 
 

@@ -24,12 +24,12 @@ def change(kind: int, path: bytes, value: bytes | None = None) -> bytes:
 
 
 def patched(before: bytes | None, *changes: bytes) -> list[str | None]:
-    """The texts of a row image and of the one after it, told as changes."""
-    told = b"".join(changes)
-    data = np.frombuffer(bytearray((before or b"") + told + bytes(PADDING)), np.uint8)
+    """The texts of a row image and of the one after it, reported as changes."""
+    reported = b"".join(changes)
+    data = np.frombuffer(bytearray((before or b"") + reported + bytes(PADDING)), np.uint8)
     size = len(before or b"")
     starts = np.array([-1 if before is None else 0, size], np.int32)
-    values = Values(data, starts, np.array([size, len(told)], np.int32))
+    values = Values(data, starts, np.array([size, len(reported)], np.int32))
     found: list[str | None] = patched_texts(values, np.array([0, 1], np.uint8)).to_pylist()
     return found
 
@@ -86,7 +86,7 @@ def test_names_lie_in_the_order_of_what_their_escapes_stand_for() -> None:
 
 
 @pytest.mark.parametrize(
-    "told",
+    "reported",
     [
         change(REPLACE, b"$.b", FIVE), change(REMOVE, b"$.b"), change(REMOVE, b"$"), change(REMOVE, b""),
         change(INSERT, b"$.a", FIVE), change(INSERT, b"$[0]", FIVE), change(INSERT, b"$.a.b", FIVE),
@@ -98,13 +98,13 @@ def test_names_lie_in_the_order_of_what_their_escapes_stand_for() -> None:
         change(REPLACE, b"$", b"\x02\x00\x00\x04\x00") + change(REMOVE, b"$[0]"),
     ],
 )  # fmt: skip
-def test_a_place_that_is_not_there_is_damage(told: bytes) -> None:
+def test_a_place_that_is_not_there_is_damage(reported: bytes) -> None:
     with pytest.raises(CorruptDataError, match="at a place that it does not have"):
-        patched(OBJECT, told)
+        patched(OBJECT, reported)
 
 
 @pytest.mark.parametrize(
-    "told",
+    "reported",
     [
         b"\x03\x01$",
         b"\x00",
@@ -119,9 +119,9 @@ def test_a_place_that_is_not_there_is_damage(told: bytes) -> None:
         b"\x00\x01$\xfe" + b"\xff" * 8,
     ],
 )
-def test_changes_that_do_not_fit_their_value_are_damage(told: bytes) -> None:
+def test_changes_that_do_not_fit_their_value_are_damage(reported: bytes) -> None:
     with pytest.raises(CorruptDataError, match="does not fit its value"):
-        patched(OBJECT, told)
+        patched(OBJECT, reported)
 
 
 def test_a_null_is_no_change() -> None:

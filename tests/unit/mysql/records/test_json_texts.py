@@ -171,7 +171,7 @@ _OBJECT, _ARRAY = stored({"a": "text"}), stored(["text"])
         b"\x0f\xf6\x27\x52\x00\x80" + bytes(36), b"\x0f\xf6\x04\x06\x02\x80\x00",
         b"\x0f\x0a\x07" + bytes(7), b"\x0f\x0c\x09" + bytes(9),
         b"\x02\x00\x00\x04", b"\x00\x00\x00\x03", b"\x03\x00\x00\x00\x00\x08\x00\x00", b"\x02\x00\x00\x05\x00",
-        # A container that is larger than its value, or than its own size says; what leads out of it.
+        # A container that is larger than its value, or than its own size states; what leads out of it.
         b"\x02\x01\x00\x06\x00\x04\x00\x00", b"\x00\x01\x00\x08\x00" + bytes(7),
         b"\x03\x01\0\0\0\x0c\0\0\0\x04" + bytes(4),
         b"\x01\x01\0\0\0\x12\0\0\0" + bytes(11),
@@ -188,7 +188,7 @@ def test_documents_that_do_not_fit_their_value_are_damaged(document: bytes) -> N
 
 @pytest.mark.parametrize("entries", range(6, 12))
 def test_documents_that_repeat_one_text_have_an_end(entries: int) -> None:
-    # A document of the server tells each of its bytes once, so its text has room.
+    # A document of the server shows each of its bytes once, so its text has room.
     text = b"\x64" + b"x" * 100
     place = (4 + 3 * entries).to_bytes(2, "little")
     size = (4 + 3 * entries + len(text)).to_bytes(2, "little")

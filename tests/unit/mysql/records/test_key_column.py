@@ -138,7 +138,7 @@ def test_days_that_are_none_sort_before_all() -> None:
         ),
     ],
 )
-def test_what_orders_rows_is_told_by_the_column(column: Column, expected: KeyColumn) -> None:
+def test_what_orders_rows_is_identified_by_the_column(column: Column, expected: KeyColumn) -> None:
     assert key_column(column, pa.string(), CHARSETS, COLLATIONS, ("a", "")) == expected
     assert not expected.ambiguous or not expected.can_be_ordered
 
@@ -193,7 +193,7 @@ def test_what_does_not_fit_is_not_compared(column: KeyColumn, value: Any) -> Non
         column.scalar(value)
 
 
-def test_a_key_that_a_stream_does_not_tell_apart_is_no_bound() -> None:
+def test_a_key_that_a_stream_does_not_distinguish_is_no_bound() -> None:
     text = KeyColumn("k", ColumnType.VARCHAR, pa.string(), "cp932", "cp932_bin")
     back = "CAST(CONVERT(CONVERT(`k` USING utf8mb4) USING cp932) AS BINARY)"
     assert text.selected("`k`") == f"IF({back} = CAST(`k` AS BINARY), `k`, NULL)"

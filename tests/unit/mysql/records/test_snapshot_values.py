@@ -75,7 +75,7 @@ def set_of(labels: Sequence[bytes], numbers: Sequence[int | None]) -> pa.Array:
     return made
 
 
-def test_a_set_with_an_empty_label_is_told_by_its_number_for_its_text_is_the_empty_sets_too() -> None:
+def test_a_set_with_an_empty_label_is_identified_by_its_number_for_its_text_is_the_empty_sets_too() -> None:
     labels = ("", "a", "bé")
     numbers = [0, None, 1, *range(2, 8), None]
     expected = [

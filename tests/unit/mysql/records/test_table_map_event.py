@@ -55,7 +55,7 @@ def test_keys_have_prefixes_and_their_own_order() -> None:
     assert table_maps("full")["keys_of_two"].primary_key == (KeyPart(1), KeyPart(2, 5))
 
 
-def test_invisible_columns_are_there_and_told() -> None:
+def test_invisible_columns_are_there_and_reported() -> None:
     hidden = table_maps("full")["hidden"]
     assert [(column.name, column.visible) for column in hidden.columns] == [("id", True), ("h", False)]
 
@@ -84,7 +84,7 @@ def test_a_description_that_ends_too_early_is_damaged_or_says_less(stop: int) ->
         (ColumnType.SET, b""),
     ],
 )
-def test_a_column_that_cannot_be_leads_nobody_out_of_its_row(kind: ColumnType, metadata: bytes) -> None:
+def test_a_column_that_cannot_be_leads_no_one_out_of_its_row(kind: ColumnType, metadata: bytes) -> None:
     body = bytes(8) + b"\x01d\0\x01t\0" + bytes([1, kind, len(metadata)]) + metadata + b"\x01"
     with pytest.raises(CorruptDataError, match=rf"a column of type (ENUM|SET|{kind.name}) with values of"):
         read_table_map(body, "here")

@@ -85,22 +85,22 @@ def test_a_lost_report_is_made_up_for_by_looking_again(log: Path, live: Any) -> 
     assert wm(process.plan(data)) == 6_999
 
 
-def test_missing_reports_are_told_once_and_not_after_a_restart(
+def test_missing_reports_are_reported_once_and_not_after_a_restart(
     log: Path, live: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     write(log, TWO)
     first = live()
     data = first.plan(first.runner.initial_offset())
-    process = live(reportHost="nobody.invalid")
-    # What the process before was told is gone with it.
+    process = live(reportAddress="nobody.invalid")
+    # What was reported to the process before is gone with it.
     end = process.run(data)
-    assert "reportHost" not in caplog.text
+    assert "reportAddress" not in caplog.text
     for second in (200, 300):
         write(log, {0: [(second, second)]})
         end = process.plan(end)
     process.plan(end)
-    (told,) = [r.getMessage() for r in caplog.records if "set reportHost and reportPorts" in r.getMessage()]
-    assert "to nobody.invalid, port " in told
+    (received,) = [r.getMessage() for r in caplog.records if "set reportAddress" in r.getMessage()]
+    assert "to nobody.invalid, port " in received
 
 
 def test_idle_connections_at_the_port_cost_no_batch_its_reports(
@@ -133,7 +133,7 @@ def test_batches_done_again_as_one_read_all_their_rows(log: Path, live: Any) -> 
     assert sorted(live().read(first, third)[0]) == [1, 2, 3, 4]
 
 
-def test_a_part_of_a_range_nobody_reported_is_looked_at_alone(log: Path, live: Any) -> None:
+def test_a_part_of_a_range_no_one_reported_is_looked_at_alone(log: Path, live: Any) -> None:
     write(log, {0: [(n, n) for n in range(10)]})
     process = live(minPartitions="5")
     first = process.runner.initial_offset()
@@ -287,7 +287,7 @@ def test_a_split_with_rows_beyond_the_ends_of_the_run_is_not_idle(log: Path, liv
     write(log, {0: [(1, 2)]})
     time.sleep(0.25)
     end = process.run(end, ReadMaxRows(50))
-    # The log goes on after position 1; the row at 1 s belongs to the next run, and is not late.
+    # The log continues after position 1; the row at 1 s belongs to the next run, and is not late.
     assert wm(end) == -1
 
 
@@ -319,7 +319,7 @@ def test_trigger_once_reads_everything_whatever_the_limits(log: Path, live: Any)
     assert len(process.read(start, end)[0]) == 51
 
 
-def test_an_unknown_end_is_neither_lost_nor_idle_and_keeps_nobody_waiting(
+def test_an_unknown_end_is_neither_lost_nor_idle_and_keeps_no_one_waiting(
     log: Path, live: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(log, {0: [(100, 1)], 1: [(100, 2)]})
@@ -338,7 +338,7 @@ def test_an_unknown_end_is_neither_lost_nor_idle_and_keeps_nobody_waiting(
         after = process.plan(end)
         assert process.read(end, after)[0] == [4]
         after = process.run(after)
-        # But for the moment since when it has been quiet: nobody could write to it.
+        # Except for the moment since when it has been quiet: no one could write to it.
         assert after["splits"]["log"]["0"][:3] == end["splits"]["log"]["0"][:3]
         assert wm(after) == 99_999
         status = process.runner.status()
@@ -360,7 +360,7 @@ def test_a_new_split_is_read_from_its_first_row(log: Path, live: Any) -> None:
     assert process.read(start, end)[0] == [2, 3]
 
 
-def test_a_split_that_joins_when_there_is_a_watermark_is_told_with_it(
+def test_a_split_that_joins_when_there_is_a_watermark_is_reported_with_it(
     log: Path, live: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     write(log, {0: [(1, 100)]})
@@ -431,7 +431,7 @@ def test_with_processing_time_there_is_one_batch_without_rows_an_interval(log: P
     assert 2 <= batches <= 4
 
 
-def test_a_watermark_of_the_future_is_told_once_unless_it_cannot_be(
+def test_a_watermark_of_the_future_is_reported_once_unless_it_cannot_be(
     log: Path, live: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     ahead = round(time.time() - QUERIES_START / 1_000)
@@ -442,8 +442,8 @@ def test_a_watermark_of_the_future_is_told_once_unless_it_cannot_be(
     for later in (7_200, 8_000):
         write(log, {0: [(ahead + later, 2)]})
         end = process.run(end)
-    (told,) = [r.getMessage() for r in caplog.records if "in the future" in r.getMessage()]
-    assert "maxFutureSkew" in told
+    (received,) = [r.getMessage() for r in caplog.records if "in the future" in r.getMessage()]
+    assert "maxFutureSkew" in received
     caplog.clear()
     capped = live(maxFutureSkew="1 hour")
     capped.run(capped.runner.initial_offset())
